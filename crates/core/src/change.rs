@@ -42,8 +42,9 @@ pub enum Change {
     Ignore { job: JobId, attempt: Attempt },
     /// What follows for a unit, in the same commit as what decides it.
     Unit(UnitChange),
-    /// So many of the attempts that end in this commit were at a site; for workflows with units.
-    EndedAt { site: String, attempts: u32 },
+    /// So many of the attempts that end in this commit were at a site, of jobs whose failures this handler sees to (none:
+    /// an empty name); for workflows with units.
+    EndedAt { site: String, handler: String, attempts: u32 },
     /// Somebody has to know of it, in the same commit as what led to it.
     Alarm(Box<Alarm>),
 }

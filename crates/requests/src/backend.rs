@@ -16,7 +16,7 @@ pub(crate) use roles::Retries;
 
 use std::collections::BTreeMap;
 use windlass_core::requests::book::{self, NodeCounts, RunRow};
-use windlass_core::requests::failures::AttemptNews;
+use windlass_core::requests::failures::{AttemptNews, ByRole};
 use windlass_core::requests::lifecycle::{Effect, RunState, Trouble};
 use windlass_types::requests::UnitStatus;
 
@@ -73,7 +73,7 @@ pub(crate) struct Look {
     /// Attempts that failed, ascending.
     pub(crate) attempts: Vec<AttemptNews>,
     /// How many attempts have ended at each site.
-    pub(crate) site_totals: BTreeMap<String, u64>,
+    pub(crate) site_totals: BTreeMap<String, ByRole>,
     /// What waits there for a person, and why.
     pub(crate) held: Vec<String>,
     /// Why it ended, where the units do not say it.

@@ -204,6 +204,7 @@ fn import(world: &World, rows: &Rows) -> Result<Process, Trouble> {
         next_first_lumi: request.generation.map_or(1, |generation| generation.first_lumi),
         next_block: 0,
         more_input: false,
+        excluded: 0,
         settled: 0,
         files: FileCounts::default(),
         extent: Extent::default(),
@@ -274,6 +275,7 @@ fn plan_round(world: &World, rows: &Rows, round: u32) -> Result<Option<Planned>,
     let name_block = |block: &PlanBlock<'_>| names::block(&process.uuid, block.dataset, block.index);
     let mut planned = Planned::new(process, round, &plan, place, name_block, Clock.now());
     planned.process.files = input.counts;
+    planned.process.excluded = row.overrides.excluded_files.len() as u64;
     planned.process.extent = rounds::extent(&request, &planned.process, &plan);
     experience.record(RoundRecord { round, asked: plan.asked, measured: None });
     planned.process.step_metrics = Some(serde_json::to_value(experience).map_err(lasting)?);

@@ -3,10 +3,10 @@
 
 use crate::Error;
 use crate::model::{
-    AlertFilter, BanFilter, FailedAttempt, RequestCounts, RequestFilter, RunFilter, SettingRow, StepFilter,
+    AlertFilter, BanFilter, FailedAttempt, RequestCounts, RequestFilter, RunFilter, SettingRow, SiteCounts,
+    StepFilter,
 };
 use serde_json::Value;
-use std::collections::BTreeMap;
 use windlass_core::requests::View;
 use windlass_core::requests::book::{
     AlertRow, BlockRow, FileCounts, FileRow, FileState, NewAlert, NewBan, OutputStep, Process, RequestRow,
@@ -66,7 +66,7 @@ pub trait Requests: Send + Sync {
         most: usize,
     ) -> Result<Vec<FailedAttempt>, Error>;
     /// How many attempts have ended at each site, in all runs of a workflow with units.
-    fn site_counts(&self, workflow: WorkflowId) -> Result<BTreeMap<String, u64>, Error>;
+    fn site_counts(&self, workflow: WorkflowId) -> Result<SiteCounts, Error>;
     /// By dataset and index.
     fn blocks(&self, process: &str) -> Result<Vec<BlockRow>, Error>;
     /// Those that are due first come first.

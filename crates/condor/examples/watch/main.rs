@@ -80,7 +80,7 @@ fn pass(watches: &mut [Watch]) -> std::io::Result<Pass> {
         }
         pass.news += look.units.len();
         pass.done += look.counts.done;
-        pass.attempts += look.ended.values().sum::<u64>();
+        pass.attempts += look.ended.values().map(|ended| ended.total()).sum::<u64>();
     }
     pass.seconds = begin.elapsed().as_secs_f64();
     Ok(pass)

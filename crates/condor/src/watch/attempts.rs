@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
 use std::path::Path;
-use windlass_core::requests::failures::UNKNOWN_SITE;
+use windlass_core::requests::failures::{ByRole, UNKNOWN_SITE};
 
 /// Of so many that nobody has dealt with the logs are kept; of the others it is enough to know that they failed.
 const MOST_LOGS: usize = 200;
@@ -41,7 +41,7 @@ struct Book {
     /// The last attempts of each unit that is not over, so that one that is told twice counts once. A number that stands
     /// for each: there are thousands in a run, and hundreds of runs.
     last: HashMap<u32, VecDeque<u64>>,
-    ended: BTreeMap<String, u64>,
+    ended: BTreeMap<String, ByRole>,
     /// Added to places, so that numbers go on growing although the file is another one.
     shift: i64,
 }
@@ -100,7 +100,7 @@ impl Attempts {
     }
 
     /// How many attempts have ended at each site, well or not.
-    pub(super) fn ended(&self) -> &BTreeMap<String, u64> {
+    pub(super) fn ended(&self) -> &BTreeMap<String, ByRole> {
         &self.book.ended
     }
 }
@@ -113,7 +113,8 @@ impl Book {
             return None;
         }
         let site = line.site.clone().filter(|site| !site.is_empty());
-        *self.ended.entry(site.unwrap_or_else(|| UNKNOWN_SITE.to_owned())).or_default() += 1;
+        let ended = self.ended.entry(site.unwrap_or_else(|| UNKNOWN_SITE.to_owned())).or_default();
+        ended.count(layout::role(&line.node), 1);
         let seq = self.shift.saturating_add(i64::try_from(end).unwrap_or(i64::MAX));
         line.failure.is_some().then_some(FailedAttempt { seq, line })
     }
@@ -182,7 +183,11 @@ mod tests {
         let news = look(&mut attempts);
         assert_eq!(news.iter().map(|(_, job)| job.as_str()).collect::<Vec<_>>(), ["32.0", "34.0"]);
         assert!(news[0].0 < news[1].0);
-        assert_eq!(attempts.ended(), &BTreeMap::from([("T2_A".into(), 2), ("unknown".into(), 1)]));
+        append(&AttemptLine { node: "landing".into(), ..line(3, "35.0", 1, Some("T2_A"), false) });
+        assert_eq!(look(&mut attempts), []);
+        let ended = |landing, processing| ByRole { landing, processing, ..ByRole::default() };
+        let expected = BTreeMap::from([("T2_A".into(), ended(1, 2)), ("unknown".into(), ended(0, 1))]);
+        assert_eq!(attempts.ended(), &expected);
         assert_eq!(look(&mut attempts), [], "nothing has come since");
         // Somebody who begins to look later knows how far it was read.
         let mut later = Attempts::new(run.path());
@@ -209,7 +214,7 @@ mod tests {
         let all = 10 * KNOWN_AGAIN as u64 + 98;
         assert_eq!(
             attempts.ended(),
-            &BTreeMap::from([("T2_A".into(), all)]),
+            &BTreeMap::from([("T2_A".into(), ByRole::of(NodeRole::Processing, all))]),
             "those of scripts that ran twice"
         );
         assert_eq!(attempts.book.last[&1].len(), KNOWN_AGAIN);
@@ -218,7 +223,7 @@ mod tests {
         append(&line(99, "7.0", 1, Some("T2_A"), false));
         append(&line(1, "9000.0", 1, Some("T2_A"), false));
         attempts.read().unwrap();
-        assert_eq!(attempts.ended()["T2_A"], all + 1, "one was told before, one is of a rescue");
+        assert_eq!(attempts.ended()["T2_A"].total(), all + 1, "one was told before, one is of a rescue");
     }
 
     #[test]
@@ -235,7 +240,7 @@ mod tests {
         let second = look(&mut attempts);
         assert_eq!(second.len(), 1);
         assert!(second[0].0 > first[0].0, "{second:?} after {first:?}");
-        assert_eq!(attempts.ended(), &BTreeMap::from([("T2_B".into(), 1)]));
+        assert_eq!(attempts.ended(), &BTreeMap::from([("T2_B".into(), ByRole::of(NodeRole::Processing, 1))]));
         let mut later = Attempts::new(run.path());
         later.after(1_000_000);
         assert_eq!(look(&mut later).len(), 1, "what was told is beyond its end");

@@ -47,6 +47,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use windlass_core::requests::book::NodeCounts;
+use windlass_core::requests::failures::ByRole;
 use windlass_types::requests::{UnitName, UnitStatus};
 
 /// Of what DAGMan says, which grows for as long as it runs. If it was not accepted it has not said much.
@@ -97,7 +98,7 @@ pub struct Look {
     /// Attempts that failed since the last look, ascending.
     pub failed: Vec<FailedAttempt>,
     /// How many attempts have ended at each site, in all runs of this directory.
-    pub ended: BTreeMap<String, u64>,
+    pub ended: BTreeMap<String, ByRole>,
     /// Nodes that are held now.
     pub held: Vec<HeldNode>,
     /// What could not be read, and why. What is told is then what was known before.

@@ -183,6 +183,11 @@ impl Board {
         self.handler.get(job as usize)?.checked_sub(1).map(|number| number as usize)
     }
 
+    /// The name of who says what follows its failures.
+    pub fn handler_name(&self, job: u32) -> Option<&str> {
+        self.handler(job).and_then(|number| self.handlers.get(number)).map(|handler| handler.name.as_str())
+    }
+
     pub fn handlers(&self) -> &[FailureHandler] {
         &self.handlers
     }

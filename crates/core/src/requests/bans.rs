@@ -38,7 +38,7 @@ pub struct Accused {
     pub site: String,
     /// Failures that it may be the cause of.
     pub blamed: u64,
-    /// What ended there, well or not.
+    /// What ended there, well or not, of the roles that these failures are of.
     pub ended: u64,
 }
 
@@ -53,11 +53,11 @@ pub fn detect(tally: &Tally, policy: &Policy) -> Vec<Accused> {
     if !policy.enabled {
         return Vec::new();
     }
-    let accused = tally.sites.iter().filter(|(site, _)| is_known(site)).map(|(site, counts)| Accused {
-        site: site.clone(),
-        blamed: tally.blamed(site),
-        ended: counts.ended,
-    });
+    let accused =
+        tally.sites_blamed().into_iter().filter(|(site, _)| is_known(site)).map(|(site, counts)| {
+            let (blamed, ended) = counts.accused();
+            Accused { site, blamed, ended }
+        });
     accused.filter(|one| is_too_much(one.blamed, one.ended, policy)).collect()
 }
 
@@ -237,6 +237,29 @@ mod tests {
             tally.take(&attempts, &ended(&[(site, total)]));
             let found = detect(&tally, &Policy::default());
             assert_eq!(!found.is_empty(), expected, "{site} {class} {failed} of {total}");
+        }
+    }
+
+    /// E 6.1: what failed is compared with what might have failed so, and not with landings that went well.
+    #[test]
+    fn landings_that_go_well_clear_no_site() {
+        use crate::requests::failures::ByRole;
+        use windlass_types::requests::NodeRole;
+        // role of what failed, how many, what ended there → accused of how many?
+        let table = [
+            (NodeRole::Processing, 5, ByRole { landing: 5, processing: 5, ..ByRole::default() }, Some(5)),
+            (NodeRole::Processing, 5, ByRole { landing: 90, processing: 9, ..ByRole::default() }, Some(9)),
+            (NodeRole::Processing, 5, ByRole { landing: 5, processing: 10, ..ByRole::default() }, None),
+            (NodeRole::Landing, 5, ByRole { landing: 90, ..ByRole::default() }, None),
+            (NodeRole::Landing, 5, ByRole { landing: 6, processing: 90, ..ByRole::default() }, Some(6)),
+        ];
+        for (role, failed, total, expected) in table {
+            let mut tally = Tally::default();
+            let one = |seq| super::super::failures::AttemptNews { role, ..attempt(seq, "T2_A", Data) };
+            tally.take(&(1..=failed).map(one).collect::<Vec<_>>(), &[("T2_A".to_owned(), total)].into());
+            let found = detect(&tally, &Policy::default());
+            let expected = expected.map(|ended| accused("T2_A", failed as u64, ended));
+            assert_eq!(found, Vec::from_iter(expected), "{role} {failed} of {total:?}");
         }
     }
 

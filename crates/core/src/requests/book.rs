@@ -90,6 +90,9 @@ pub struct Process {
     /// There is input that the rounds planned so far leave to later ones.
     #[serde(default)]
     pub more_input: bool,
+    /// So many files had people excluded when the present round was planned.
+    #[serde(default)]
+    pub excluded: u64,
     /// Rounds whose outcome is credited: all before this one.
     #[serde(default)]
     pub settled: u32,

@@ -1,7 +1,7 @@
 //! Failures that have something in common, found while a run is active: many attempts that fail alike, or many at one site.
 //! One by one each would be tried until all its attempts are used up; together they say that this is in vain.
 
-use super::failures::{Recent, Tally, is_known};
+use super::failures::{ByRole, Recent, Tally, is_known};
 use std::time::Duration;
 use windlass_types::{FailureClass, Timestamp};
 
@@ -102,18 +102,19 @@ fn is_too_much(failed: u64, ended: u64, policy: &Policy) -> bool {
 /// Sites where too much fails for reasons of their own, or of their data, while elsewhere it goes at least twice as well, as
 /// far as anybody knows. What fails for another reason says nothing about a site, wherever it happens.
 fn of_sites<'t>(recent: &'t Recent<'_>, policy: &'t Policy) -> impl Iterator<Item = Finding> + 't {
-    let all_blamed: u64 = recent.sites.values().map(|site| site.blamed).sum();
+    let all_blamed: ByRole = recent.sites.values().map(|site| site.blamed).sum();
     recent.sites.iter().filter(|(name, _)| is_known(name)).filter_map(move |(name, site)| {
+        let (blamed, ended) = site.accused();
         let rate = |blamed: u64, ended: u64| blamed as f64 / ended.max(1) as f64;
-        let elsewhere = rate(all_blamed - site.blamed, recent.ended.saturating_sub(site.ended));
-        let is_apart = 2.0 * elsewhere <= rate(site.blamed, site.ended);
-        (is_too_much(site.blamed, site.ended, policy) && is_apart).then(|| Finding {
+        let elsewhere = |all: ByRole, here: ByRole| all.less(here).beside(site.blamed);
+        let rate_elsewhere = rate(elsewhere(all_blamed, site.blamed), elsewhere(recent.ended, site.ended));
+        let is_apart = 2.0 * rate_elsewhere <= rate(blamed, ended);
+        (is_too_much(blamed, ended, policy) && is_apart).then(|| Finding {
             what: Common::Site((*name).to_owned()),
-            failed: site.blamed,
-            ended: site.ended,
+            failed: blamed,
+            ended,
             text: format!(
-                "{} of {} attempts at {name} failed for reasons of the site or its data",
-                site.blamed, site.ended
+                "{blamed} of {ended} attempts at {name} failed for reasons of the site or its data"
             ),
         })
     })
@@ -125,8 +126,9 @@ fn of_kinds<'t>(
     guilty: &'t [&str],
     policy: &'t Policy,
 ) -> impl Iterator<Item = Finding> + 't {
-    let of_guilty: u64 = guilty.iter().filter_map(|site| recent.sites.get(site)).map(|site| site.ended).sum();
-    let ended = recent.ended.saturating_sub(of_guilty);
+    let of_guilty: ByRole =
+        guilty.iter().filter_map(|site| recent.sites.get(site)).map(|site| site.ended).sum();
+    let all_ended = recent.ended.less(of_guilty);
     recent.kinds.iter().filter_map(move |(kind, attempts)| {
         // Where each of them was is only known for the whole run.
         let elsewhere: u64 =
@@ -135,6 +137,7 @@ fn of_kinds<'t>(
         if is_helped(kind.class) {
             failed = failed.min(kind.for_good);
         }
+        let ended = all_ended.beside(kind.roles);
         is_too_much(failed, ended, policy).then(|| Finding {
             what: Common::Kind(kind.key()),
             failed,

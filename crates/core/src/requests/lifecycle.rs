@@ -23,7 +23,7 @@ pub use blame::{Blame, may_ban};
 
 use super::book::{Backend, BlockRow, FileCounts, NodeCounts, OutputStep, Process, StepKind};
 use super::change::{Commit, RequestChange};
-use super::failures::AttemptNews;
+use super::failures::{AttemptNews, ByRole};
 use super::rounds::{McCompletion, Policy};
 use super::{View, outputs};
 use desk::Desk;
@@ -41,7 +41,7 @@ pub struct Situation<'a> {
     pub news: &'a [News],
     /// Admission has a place for it (see [`super::admission`]).
     pub admitted: bool,
-    /// Blocks of the version that this request replaces. Needed only where its outputs are to go at once.
+    /// Blocks of the versions that this request replaces. Needed only where their outputs are to go at once.
     pub previous: &'a [BlockRow],
     /// Sets of sites that units of the run may go to, without those that are closed to the request. Needed only where
     /// [`may_ban`] says so.
@@ -133,7 +133,7 @@ pub struct RunNews {
     /// Attempts that failed, after those that the tally has read, ascending.
     pub attempts: Vec<AttemptNews>,
     /// How many attempts have ended at each site, well or not, in all runs of the round.
-    pub site_totals: BTreeMap<String, u64>,
+    pub site_totals: BTreeMap<String, ByRole>,
     /// What waits there for a person, and why: for the first look that finds more of it than the last one.
     pub held: Vec<String>,
     /// Why it ended, where the units do not say it.

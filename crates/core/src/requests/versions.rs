@@ -3,6 +3,7 @@
 
 use super::book::{BlockRow, RequestRow, Want, Wanted};
 use super::change::RequestChange;
+use std::collections::BTreeSet;
 use windlass_types::requests::{BlockStatus, CleanupPolicy, Request, RequestStatus};
 
 /// What ends a request and begins its next version (E 4.3), all in one commit: there is never one without the other. The
@@ -21,6 +22,46 @@ pub fn restart(
     ]
 }
 
+/// No request has more versions than this.
+const MOST: usize = 1000;
+
+/// The versions before a request, the latest first. `read` knows what a name stands for; `request` is what is wished for there.
+pub fn earlier<T, E>(
+    of: &Request,
+    read: impl FnMut(&str) -> Result<Option<T>, E>,
+    request: impl Fn(&T) -> &Request,
+) -> Result<Vec<T>, E> {
+    walk(of, read, request, |version| version.previous_version_request.as_deref())
+}
+
+/// The versions after a request, the next one first.
+pub fn later<T, E>(
+    of: &Request,
+    read: impl FnMut(&str) -> Result<Option<T>, E>,
+    request: impl Fn(&T) -> &Request,
+) -> Result<Vec<T>, E> {
+    walk(of, read, request, |version| version.superseded_by_request.as_deref())
+}
+
+/// From one to the next, and to none twice: people name the version before theirs, and may name anything.
+fn walk<T, E>(
+    of: &Request,
+    mut read: impl FnMut(&str) -> Result<Option<T>, E>,
+    request: impl Fn(&T) -> &Request,
+    next: impl Fn(&Request) -> Option<&str>,
+) -> Result<Vec<T>, E> {
+    let mut seen = BTreeSet::from([of.request_name.clone()]);
+    let mut found: Vec<T> = Vec::new();
+    while let Some(name) = next(found.last().map_or(of, &request)) {
+        if found.len() >= MOST || !seen.insert(name.to_owned()) {
+            break;
+        }
+        let Some(version) = read(name)? else { break };
+        found.push(version);
+    }
+    Ok(found)
+}
+
 /// What the outputs of a request are worth, now that there may be a later version of it. Nobody keeps it: it follows
 /// from the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,12 +74,12 @@ pub enum OutputState {
 }
 
 impl OutputState {
-    /// `successor` is the status of the version after it, if there is one.
-    pub fn of(blocks: &[BlockRow], successor: Option<RequestStatus>) -> Self {
+    /// `later` is how the versions after it stand, if there are any: some of them may never have been completed.
+    pub fn of(blocks: &[BlockRow], later: impl IntoIterator<Item = RequestStatus>) -> Self {
         let is_gone = |block: &BlockRow| block.status == BlockStatus::Invalidated;
         if !blocks.is_empty() && blocks.iter().all(is_gone) {
             Self::Invalidated
-        } else if successor == Some(RequestStatus::Completed) {
+        } else if later.into_iter().any(|status| status == RequestStatus::Completed) {
             Self::Superseded
         } else {
             Self::Active
@@ -148,16 +189,68 @@ mod tests {
     #[test]
     fn outputs_are_superseded_and_then_gone() {
         use BlockStatus::{Archived, Failed, Invalidated};
-        let state = |statuses: &[BlockStatus], successor| {
+        let state = |statuses: &[BlockStatus], later: &[RequestStatus]| {
             let block = |status: &BlockStatus| BlockRow { status: *status, ..samples::block(0, 0, 1) };
-            OutputState::of(&statuses.iter().map(block).collect::<Vec<_>>(), successor).name()
+            let blocks: Vec<_> = statuses.iter().map(block).collect();
+            OutputState::of(&blocks, later.iter().copied()).name()
         };
-        let completed = Some(RequestStatus::Completed);
-        assert_eq!(state(&[Archived, Failed], None), "active");
-        assert_eq!(state(&[Archived, Failed], Some(RequestStatus::Active)), "active");
+        let completed = &[RequestStatus::Completed];
+        assert_eq!(state(&[Archived, Failed], &[]), "active");
+        assert_eq!(state(&[Archived, Failed], &[RequestStatus::Active]), "active");
+        assert_eq!(state(&[Archived, Failed], &[RequestStatus::Failed, RequestStatus::Active]), "active");
+        assert_eq!(
+            state(&[Archived, Failed], &[RequestStatus::Failed, RequestStatus::Completed]),
+            "superseded"
+        );
         assert_eq!(state(&[Archived, Invalidated], completed), "superseded");
         assert_eq!(state(&[Invalidated, Invalidated], completed), "invalidated");
         assert_eq!(state(&[], completed), "superseded");
+    }
+
+    /// All of them, one after the other; also where somebody has named a version that is later than his own.
+    #[test]
+    fn versions_are_followed_to_the_end_and_not_in_circles() {
+        let version = |name: &str, before: Option<&str>, after: Option<&str>| Request {
+            request_name: name.to_owned(),
+            previous_version_request: before.map(str::to_owned),
+            superseded_by_request: after.map(str::to_owned),
+            ..samples::request()
+        };
+        let table: [(&[Request], &str, &[&str], &[&str]); 4] = [
+            (
+                &[
+                    version("a", None, Some("b")),
+                    version("b", Some("a"), Some("c")),
+                    version("c", Some("b"), None),
+                ],
+                "c",
+                &["b", "a"],
+                &[],
+            ),
+            (
+                &[
+                    version("a", None, Some("b")),
+                    version("b", Some("a"), Some("c")),
+                    version("c", Some("b"), None),
+                ],
+                "a",
+                &[],
+                &["b", "c"],
+            ),
+            (&[version("a", Some("b"), Some("b")), version("b", Some("a"), Some("a"))], "a", &["b"], &["b"]),
+            (&[version("a", Some("a"), Some("gone"))], "a", &[], &[]),
+        ];
+        for (all, of, before, after) in table {
+            let read = |name: &str| -> Result<Option<Request>, ()> {
+                Ok(all.iter().find(|version| version.request_name == name).cloned())
+            };
+            let of = read(of).unwrap().unwrap();
+            let names = |found: Vec<Request>| -> Vec<String> {
+                found.into_iter().map(|version| version.request_name).collect()
+            };
+            assert_eq!(names(earlier(&of, read, |version| version).unwrap()), before);
+            assert_eq!(names(later(&of, read, |version| version).unwrap()), after);
+        }
     }
 
     /// all is copied but what makes it another version.

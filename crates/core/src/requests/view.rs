@@ -5,7 +5,7 @@ use super::change::{BlockChange, RequestChange, RunChange};
 use super::failures::Tally;
 use std::sync::Arc;
 use windlass_types::Timestamp;
-use windlass_types::requests::RunStatus;
+use windlass_types::requests::{Overrides, RunStatus};
 
 /// The rows of one request.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,6 +27,15 @@ impl View {
     pub fn run_of_round(&self) -> Option<&RunRow> {
         let round = self.process.as_ref()?.round;
         self.run.as_ref().filter(|run| run.round == round)
+    }
+
+    /// With these exclusions its present round is not gone on with: it was planned with files that are not to be read any
+    /// more, and what is left of it is for the next one.
+    pub fn is_outdated_by(&self, overrides: &Overrides) -> bool {
+        let is_open = |process: &&Process| process.settled <= process.round;
+        let Some(process) = self.process.as_ref().filter(is_open) else { return false };
+        overrides.excluded_files.len() as u64 > process.excluded
+            && self.run_of_round().is_some_and(|run| run.status != RunStatus::Completed)
     }
 
     pub fn block(&self, uuid: &str) -> Option<&BlockRow> {

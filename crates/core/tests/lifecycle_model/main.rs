@@ -63,6 +63,8 @@ enum Act {
         what: Want,
         rescue: bool,
         lost: bool,
+        /// With a release: a file that is not to be read any more.
+        without: Option<u32>,
     },
 }
 
@@ -81,8 +83,8 @@ fn act() -> impl Strategy<Value = Act> {
         2 => (prop_oneof![
             4 => Just(Want::Stop), 6 => Just(Want::Release), 1 => Just(Want::Remove), 1 => Just(Want::Abort),
             1 => Just(Want::Fail)
-        ], any::<bool>(), any::<bool>())
-        .prop_map(|(what, rescue, lost)| Act::Want { what, rescue, lost }),
+        ], any::<bool>(), any::<bool>(), prop::option::weighted(0.3, 0..15_u32))
+        .prop_map(|(what, rescue, lost, without)| Act::Want { what, rescue, lost, without }),
     ]
 }
 
@@ -223,7 +225,12 @@ impl World {
                 }
             }
             Act::Silence => self.is_silent = !self.is_silent,
-            Act::Want { what, rescue, lost } => self.want(what, rescue, lost),
+            Act::Want { what, rescue, lost, without } => {
+                if what == Want::Release {
+                    self.exclude(without);
+                }
+                self.want(what, rescue, lost);
+            }
         }
     }
 
@@ -238,6 +245,17 @@ impl World {
             units.filter(|(read, status)| **read == file && **status == Some(UnitStatus::Completed)).count()
         };
         self.workflows.iter().map(of).sum()
+    }
+
+    /// As the interface has it: with a release of what is held.
+    fn exclude(&mut self, file: Option<u32>) {
+        if let Some(file) = file.filter(|_| self.view.row.status == RequestStatus::Held && !self.wanted_end) {
+            self.view.row.overrides.excluded_files.insert(file.to_string());
+        }
+    }
+
+    fn is_left_out(&self, file: u32) -> bool {
+        self.view.row.overrides.excluded_files.contains(&file.to_string())
     }
 
     fn want(&mut self, what: Want, rescue: bool, lost: bool) {
@@ -325,6 +343,15 @@ impl World {
         if run.round == before.round {
             let counted = u32::from(run.cause == RunCause::Failure);
             assert_eq!(run.rescues, before.rescues + counted);
+            let known = self.workflows.iter().find(|workflow| workflow.round == run.round);
+            let is_done = |unit: usize| {
+                known.is_some_and(|workflow| workflow.units[unit] == Some(UnitStatus::Completed))
+            };
+            let mut reads = self.planned[&run.round].iter().enumerate();
+            assert!(
+                reads.all(|(unit, file)| is_done(unit) || !self.is_left_out(*file)),
+                "nobody wants it read"
+            );
         } else {
             assert_eq!((run.round, run.rescues), (before.round + 1, 0));
             let settled = self.view.process.as_ref().map(|process| process.settled);
@@ -392,6 +419,11 @@ impl World {
     /// Fresh files first, then those that were attempted.
     fn plan(&mut self, round: u32) -> News {
         let Some(process) = self.view.process.clone() else { return News::NothingToPlan };
+        for file in (0..self.files).filter(|file| self.is_left_out(*file)).collect::<Vec<_>>() {
+            if self.file_states.get(&file) != Some(&"processed") {
+                self.file_states.insert(file, "excluded");
+            }
+        }
         let state = |file: &u32| self.file_states.get(file).copied();
         let fresh: Vec<u32> = (0..self.files).filter(|file| state(file).is_none()).collect();
         let attempted: Vec<u32> = (0..self.files).filter(|file| state(file) == Some("attempted")).collect();
@@ -411,29 +443,37 @@ impl World {
         News::Planned(Box::new(Planned {
             run: run(round, &format!("run-{}", self.names), units, self.backend.clone()),
             blocks: blocks.collect(),
-            process: Process { more_input, ..process },
+            process: Process {
+                more_input,
+                files: self.file_counts(),
+                excluded: self.view.row.overrides.excluded_files.len() as u64,
+                ..process
+            },
         }))
     }
 
     /// The same each time, and of nothing that may still change.
     fn settle(&mut self, round: u32, run: &str) -> News {
-        let at = self.workflows.iter().position(|workflow| workflow.round == round).expect("it has run");
-        let workflow = &self.workflows[at];
-        for (read, status) in workflow.reads.iter().zip(&workflow.units) {
-            let state = match status {
+        let known = self.workflows.iter().find(|workflow| workflow.round == round);
+        for (unit, read) in self.planned[&round].iter().enumerate() {
+            // Of one that was never handed over nothing is done.
+            let state = match known.and_then(|workflow| workflow.units[unit]) {
                 Some(UnitStatus::Completed) => "processed",
                 Some(UnitStatus::Failed) if self.bad.contains(read) => "excluded",
                 _ => "attempted",
             };
             self.file_states.insert(*read, state);
         }
+        News::Settled { round, run: run.to_owned(), files: self.file_counts() }
+    }
+
+    fn file_counts(&self) -> FileCounts {
         let count = |state| self.file_states.values().filter(|known| **known == state).count() as u64;
-        let files = FileCounts {
+        FileCounts {
             attempted: count("attempted"),
             processed: count("processed"),
             excluded: count("excluded"),
-        };
-        News::Settled { round, run: run.to_owned(), files }
+        }
     }
 
     fn hand_over(&mut self, run: &str) -> News {
@@ -584,7 +624,10 @@ impl World {
         for file in 0..self.files {
             let excluded = self.file_states.get(&file) == Some(&"excluded");
             assert_eq!(self.completions(file), usize::from(!excluded), "file {file}");
-            assert!(!excluded || self.bad.contains(&file), "file {file} could be read");
+            assert!(
+                !excluded || self.bad.contains(&file) || self.is_left_out(file),
+                "file {file} could be read"
+            );
         }
         let done = |block: &str, unit, kind| {
             self.settled.get(&(block.to_owned(), unit, kind)) == Some(&StepState::Done)

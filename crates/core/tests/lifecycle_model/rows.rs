@@ -80,6 +80,7 @@ pub(crate) fn process() -> Process {
         next_first_lumi: 1,
         next_block: 0,
         more_input: true,
+        excluded: 0,
         settled: 0,
         files: FileCounts::default(),
         extent: Extent::default(),

@@ -30,23 +30,30 @@ impl Office {
         self.submit_in_flight(workflow);
     }
 
-    /// How many attempts end at each site is counted in the same commit, for those who follow a workflow with units.
+    /// How many attempts end at each site, and of what jobs, is counted in the same commit, for those who follow a workflow
+    /// with units.
     fn count_at_sites(&mut self, workflow: WorkflowId) {
         let Self { slots, mates, .. } = self;
         let Some(Slot::Open(desk)) = slots.get_mut(&workflow) else { return };
         if !desk.board.has_units() {
             return;
         }
-        let mut ended: BTreeMap<&str, u32> = BTreeMap::new();
+        let mut ended: BTreeMap<(&str, &str), u32> = BTreeMap::new();
         for change in &desk.open.changes {
             let Change::End { result, orphaned: false, .. } = change else { continue };
             if let Some(site) = mates.get(&result.worker).and_then(|mate| mate.mirror.site()) {
-                *ended.entry(site).or_default() += 1;
+                let job = desk.board.index(result.key.job);
+                let handler = job.and_then(|job| desk.board.handler_name(job)).unwrap_or_default();
+                *ended.entry((site, handler)).or_default() += 1;
             }
         }
-        let counts =
-            ended.into_iter().map(|(site, attempts)| Change::EndedAt { site: site.to_owned(), attempts });
-        desk.open.changes.extend(counts.collect::<Vec<_>>());
+        let counts = ended.into_iter().map(|((site, handler), attempts)| Change::EndedAt {
+            site: site.to_owned(),
+            handler: handler.to_owned(),
+            attempts,
+        });
+        let counts: Vec<Change> = counts.collect();
+        desk.open.changes.extend(counts);
     }
 
     pub(super) fn submit_in_flight(&mut self, workflow: WorkflowId) {

@@ -1,12 +1,14 @@
 //! Failed attempts in the words of decisions, whichever backend tells of them.
 
+use super::roles::role_of;
 use crate::outline::unit_directory;
+use std::collections::BTreeMap;
 use std::path::Path;
 use windlass_condor::watch;
-use windlass_core::requests::failures::AttemptNews;
+use windlass_core::requests::failures::{AttemptNews, ByRole};
 use windlass_core::signature::Signature;
 use windlass_payload::Told;
-use windlass_store::model::FailedAttempt;
+use windlass_store::model::{FailedAttempt, SiteCounts};
 use windlass_types::FailureClass;
 use windlass_types::payload::NodeReport;
 use windlass_types::requests::NodeRole;
@@ -49,6 +51,14 @@ pub(super) fn of_engine(directory: &Path, failed: FailedAttempt) -> Option<Attem
         memory_mb: failed.peak_memory.map(|bytes| bytes.0 >> 20).filter(|mb| *mb > 0),
         at: failed.ended_at,
     })
+}
+
+/// What has ended at sites, as the engine counts it.
+pub(super) fn by_role(counts: &SiteCounts) -> BTreeMap<String, ByRole> {
+    let roles = |counts: &BTreeMap<String, u64>| {
+        counts.iter().map(|(handler, ended)| ByRole::of(role_of(handler), *ended)).sum()
+    };
+    counts.iter().map(|(site, counts)| (site.clone(), roles(counts))).collect()
 }
 
 /// What a POST script has written down. `None`: it went well.

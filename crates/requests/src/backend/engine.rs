@@ -203,7 +203,7 @@ impl Engine {
     fn try_look(&self, run: &RunRow, handed: Handed, read: i64) -> Result<Look, EngineError> {
         let row = self.store.workflow(handed.workflow)?;
         let failed = self.store.failed_attempts(handed.workflow, read, MOST_ATTEMPTS + 1)?;
-        let site_totals = self.store.site_counts(handed.workflow)?;
+        let site_totals = attempts::by_role(&self.store.site_counts(handed.workflow)?);
         let units = self.store.unit_counts(handed.workflow)?;
         let news = self.store.units(handed.workflow, u64::try_from(run.units_read).unwrap_or(0))?;
         let directory = Path::new(&run.submit_dir);

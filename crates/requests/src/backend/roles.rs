@@ -40,8 +40,19 @@ impl Retries {
             max_memory,
             longest_runtime: Care::LONGEST_RUNTIME,
         };
-        FailureHandler { name: role.name().to_lowercase(), rules: care.rules() }
+        FailureHandler { name: handler_name(role), rules: care.rules() }
     }
+}
+
+/// The handler of a role, which says of a job what it is for.
+fn handler_name(role: NodeRole) -> String {
+    role.name().to_lowercase()
+}
+
+/// What jobs are for whose failures this handler sees to. Those of runs from before it was noted count as work.
+pub(super) fn role_of(handler: &str) -> NodeRole {
+    let known = NodeRole::ALL.iter().copied().find(|role| handler_name(*role) == handler);
+    known.unwrap_or(NodeRole::Processing)
 }
 
 /// A word for `sh`, whatever is in it.
@@ -66,6 +77,15 @@ mod tests {
                 Command::new("sh").arg("-c").arg(format!("printf %s {}", quoted(word))).output().unwrap();
             assert_eq!(String::from_utf8(said.stdout).unwrap(), word);
         }
+    }
+
+    #[test]
+    fn handlers_say_what_jobs_are_for() {
+        let retries = Retries { counts: plan::Retries::default(), cool_off: Duration::ZERO };
+        for role in NodeRole::ALL {
+            assert_eq!(role_of(&retries.handler(*role, Bytes(0)).name), *role);
+        }
+        assert_eq!(role_of(""), NodeRole::Processing);
     }
 
     ///

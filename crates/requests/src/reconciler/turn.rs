@@ -14,6 +14,7 @@ use windlass_core::requests::admission::{self, Candidate};
 use windlass_core::requests::book::BlockRow;
 use windlass_core::requests::change::{Commit, RequestChange};
 use windlass_core::requests::lifecycle::{Decision, Effect, News, Situation, decide, takes_place};
+use windlass_core::requests::versions;
 use windlass_store::Error;
 use windlass_store::model::AlertFilter;
 use windlass_types::requests::{CleanupPolicy, RequestStatus};
@@ -130,16 +131,22 @@ impl Reconciler {
         Ok(Some(Made { name: name.to_owned(), decision, commit }))
     }
 
-    /// Blocks of the version that goes as soon as this one is completed.
+    /// Blocks of the versions that go as soon as this one is completed: of all before it, as those in between may have failed.
     fn previous(&self, view: &View) -> Result<Vec<BlockRow>, Error> {
         let request = &view.row.request;
         let wanted = view.row.status == RequestStatus::Active
             && request.cleanup_policy == CleanupPolicy::ImmediateCleanup;
-        let Some(previous) = request.previous_version_request.as_ref().filter(|_| wanted) else {
+        if !wanted {
             return Ok(Vec::new());
-        };
-        let process = self.world.books.process(previous)?;
-        process.map_or_else(|| Ok(Vec::new()), |process| self.world.books.blocks(&process.uuid))
+        }
+        let mut blocks = Vec::new();
+        for version in versions::earlier(request, |name| self.world.books.request(name), |row| &row.request)?
+        {
+            if let Some(process) = self.world.books.process(&version.request.request_name)? {
+                blocks.extend(self.world.books.blocks(&process.uuid)?);
+            }
+        }
+        Ok(blocks)
     }
 
     /// It is on disk.

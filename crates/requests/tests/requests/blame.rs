@@ -43,7 +43,9 @@ fn ended_at(bench: &Bench, name: &str, site: &str) -> u64 {
     };
     let mut workflows: Vec<_> = runs.iter().filter_map(|run| workflow(&run.backend)).collect();
     workflows.dedup();
-    let count = |workflow| bench.books.site_counts(workflow).unwrap().get(site).copied().unwrap_or(0);
+    let count = |workflow| -> u64 {
+        bench.books.site_counts(workflow).unwrap().get(site).map_or(0, |roles| roles.values().sum())
+    };
     workflows.into_iter().map(count).sum()
 }
 
@@ -189,11 +191,7 @@ fn what_the_next_attempt_cures_is_no_fault_of_a_site() {
     bench.start();
     let mut request = many("g1", 40);
     let make = crate::kit::MAKE;
-    let says = r#"<FrameworkError ExitStatus="8004" Type="StdException">std::bad_alloc</FrameworkError>"#;
-    let says = format!("<FrameworkJobReport>{says}</FrameworkJobReport>");
-    let hungry = format!(
-        r#"test "$WINDLASS_SITE$WINDLASS_ATTEMPT" != T1_A1 || {{ echo '{says}' > "$WINDLASS_JOB_REPORT"; exit 1; }}"#
-    );
+    let hungry = format!(r#"test "$WINDLASS_SITE$WINDLASS_ATTEMPT" != T1_A1 || {}"#, ending_with(8004));
     request.payload_config = steps("GEN", &format!("{hungry}; {make}"));
     bench.submit(&request);
     bench.wait("g1", RequestStatus::Completed);
@@ -203,6 +201,51 @@ fn what_the_next_attempt_cures_is_no_fault_of_a_site() {
     assert!(known.failed >= 10, "as many as are too many: {}", known.failed);
     assert_eq!((bans(&bench).len(), alerts(&bench, "failing_alike").len()), (0, 0));
     assert_eq!(bench.runs("g1").len(), 1, "nothing but its retries was needed");
+}
+
+/// Ends as a program of CMS does that knows what is wrong.
+fn ending_with(code: u32) -> String {
+    let says = format!(r#"<FrameworkError ExitStatus="{code}" Type="StdException">no luck</FrameworkError>"#);
+    let says = format!("<FrameworkJobReport>{says}</FrameworkJobReport>");
+    format!(r#"{{ echo '{says}' > "$WINDLASS_JOB_REPORT"; exit 1; }}"#)
+}
+
+/// Each unit lands, and its only job fails at once and for good: that is all that can fail.
+#[test]
+fn a_run_whose_jobs_all_fail_for_good_is_paused_although_all_of_it_lands() {
+    let mut bench = Bench::new();
+    bench.options.decisions.blame.alike.hold_after = Duration::from_millis(300);
+    bench.start();
+    let mut request = many("g1", 60);
+    request.payload_config = steps("GEN", &ending_with(7002));
+    bench.submit(&request);
+    let reason = bench.wait("g1", RequestStatus::Held).reason.unwrap();
+    assert!(reason.contains("fail alike"), "{reason}");
+    assert_eq!(alerts(&bench, "failing_alike").len(), 1);
+    bench.wait_for(|bench| bench.runs("g1").pop().filter(|run| run.status.is_over()));
+    let known = failures(&bench, "g1");
+    assert_eq!(known.kinds.len(), 1, "{:?}", known.kinds);
+    let kind = &known.kinds[0];
+    assert_eq!((kind.class, kind.for_good), (FailureClass::Permanent, kind.attempts), "nothing is retried");
+    assert!((10..60).contains(&known.failed), "{} attempts failed", known.failed);
+    assert_eq!(bans(&bench).len(), 0);
+}
+
+/// The same at one site, for want of data: it is the site's fault.
+#[test]
+fn a_site_whose_data_cannot_be_read_is_banned_although_all_of_it_lands() {
+    let mut bench = Bench::new();
+    bench.start();
+    let mut request = many("g1", 60);
+    let make = crate::kit::MAKE;
+    let command = format!("test $WINDLASS_SITE != T1_A || {}; {make}", ending_with(8021));
+    request.payload_config = steps("GEN", &command);
+    bench.submit(&request);
+    bench.wait_for(|bench| alerts(bench, "site_banned").pop());
+    let [ban] = &bans(&bench)[..] else { panic!("one ban: {:?}", bans(&bench)) };
+    assert_eq!(ban.ban.site, "T1_A");
+    let known = failures(&bench, "g1");
+    assert_eq!((known.kinds[0].class, known.kinds[0].for_good), (FailureClass::Data, known.failed));
 }
 
 /// Whoever wants no bans wants no run to burn either.

@@ -194,6 +194,50 @@ fn a_release_credits_completed_work_and_plans_the_rest() {
     assert_eq!((process.files.processed, process.files.attempted, process.files.excluded), (8, 0, 0));
 }
 
+/// A file that is excluded with a release is not read, also where its round would be gone on with.
+#[test]
+fn a_removed_run_does_not_go_on_with_files_that_are_excluded() {
+    let gate: Arc<(Mutex<bool>, Condvar)> = Arc::default();
+    let mut bench = Bench::new();
+    bench.input(12, 10);
+    let waits = Arc::clone(&gate);
+    bench.fate = Arc::new(move |job| {
+        if job.name.starts_with("proc_000001") {
+            let (is_open, told) = &*waits;
+            drop(told.wait_while(is_open.lock().unwrap(), |is_open| !*is_open).unwrap());
+        }
+        // What waited does not succeed: it is left for what comes next.
+        !job.name.starts_with("proc_000001") || job.key.run.0 > 1 || job.key.workflow.0 > 1
+    });
+    bench.start();
+    bench.submit(&reading("r1"));
+    bench.wait_for(|bench| bench.runs("r1").first().filter(|run| run.units_completed > 0).map(drop));
+    bench.want("r1", Want::Remove);
+    bench.wait("r1", RequestStatus::Held);
+    let (is_open, told) = &*gate;
+    *is_open.lock().unwrap() = true;
+    told.notify_all();
+    let run = bench.wait_for(|bench| bench.runs("r1").pop().filter(|run| run.status.is_over()));
+    assert_eq!(run.status, RunStatus::Stopped, "{run:?}");
+    // One of the files of the unit that waited.
+    let manifest = fs::read(format!("{}/mg_000001.json", run.submit_dir)).unwrap();
+    let manifest: Value = serde_json::from_slice(&manifest).unwrap();
+    let file = manifest["nodes"][0]["inputs"][0]["lfn"].as_str().unwrap().to_owned();
+    let overrides = Overrides { excluded_files: [file.clone()].into(), ..Overrides::default() }.said_by("me");
+    release(&bench, "r1", false, &[RequestChange::Overrides(overrides.into())]);
+    bench.wait("r1", RequestStatus::Completed);
+    bench.assert_archived("r1");
+    let number: u64 = file.trim_start_matches("/store/in/").trim_end_matches(".txt").parse().unwrap();
+    let left_out = number * 10 + 1..=number * 10 + 10;
+    let expected: BTreeSet<u64> = (1..=120).filter(|event| !left_out.contains(event)).collect();
+    assert_eq!(bench.unique_events(OUTPUT), expected);
+    let runs = bench.runs("r1");
+    assert_eq!(causes(&runs), [(0, RunCause::First, 0), (1, RunCause::First, 0)]);
+    assert_one_at_a_time(&runs);
+    let process = bench.books.process("r1").unwrap().unwrap();
+    assert_eq!((process.files.processed, process.files.excluded), (11, 1));
+}
+
 /// E 7.2, 7.3: what is done stays done over stops and rescues, and only the rescue counts.
 #[test]
 fn a_stop_is_no_rescue() {
@@ -308,6 +352,36 @@ fn kill_and_clone_begins_anew_and_keeps_the_old_outputs() {
     bench.wait_for(|bench| bench.events(OUTPUT).is_empty().then_some(()));
     let gone = |bench: &Bench| versions::OutputState::of(&bench.blocks("r1"), Some(RequestStatus::Completed));
     bench.wait_for(|bench| (gone(bench) == versions::OutputState::Invalidated).then_some(()));
+}
+
+/// E 4.3: a version that is begun anew before it is completed leaves those before it to the one that is.
+#[test]
+fn the_outputs_of_all_versions_before_go_with_the_first_that_is_completed() {
+    let mut bench = Bench::new();
+    bench.input(8, 10);
+    let mended = broken(&mut bench);
+    bench.start();
+    bench.submit(&reading("r1"));
+    for (name, dataset) in [("r1", OUTPUT), ("r1_v2", "/Prim/Era-r1-v2/RECO")] {
+        bench.wait(name, RequestStatus::Held);
+        bench.wait_for(|bench| (bench.events(dataset).len() == 60).then_some(()));
+        // The second one does not get any further either.
+        mended.store(name != "r1", Ordering::Relaxed);
+        let taken = |name: &str| bench.books.request(name).unwrap().is_some();
+        let wanted = || wish(Want::Fail);
+        bench.change(name, |row| versions::restart(row, CleanupPolicy::ImmediateCleanup, wanted(), taken));
+        bench.wait(name, RequestStatus::Failed);
+    }
+    assert_eq!(bench.events(OUTPUT).len(), 60, "nothing has taken their place yet");
+    let new = bench.wait("r1_v3", RequestStatus::Completed);
+    bench.assert_whole("r1_v3", &new.request.output_datasets[0], 1..=80);
+    for name in ["r1", "r1_v2"] {
+        bench.wait_for(|bench| {
+            let blocks = bench.blocks(name);
+            blocks.iter().all(|block| block.status == BlockStatus::Invalidated).then_some(())
+        });
+    }
+    assert_eq!(bench.events(OUTPUT), [0u64; 0]);
 }
 
 /// what a person says when he releases a request holds for that rescue and for those after it.

@@ -7,14 +7,11 @@ use windlass_api::requests::{
 };
 use windlass_core::requests::book::{self, Process, RequestRow, RunRow, StepState};
 use windlass_core::requests::names;
-use windlass_core::requests::versions::OutputState;
+use windlass_core::requests::versions::{self, OutputState};
 use windlass_store::Database;
 use windlass_store::model::{BanFilter, RequestFilter, RunFilter, StepFilter};
 use windlass_types::Timestamp;
 use windlass_types::requests::RequestStatus;
-
-/// No request has more versions than this.
-const VERSIONS: usize = 1000;
 
 pub fn list(db: &dyn Database, mut filter: RequestFilter) -> Answer<Requests> {
     filter.limit = Some(page(filter.limit));
@@ -77,10 +74,10 @@ fn recovery(
     state.round = Some(process.round);
     // What somebody said just now is counted there when its round is over.
     state.excluded_files = state.excluded_files.max(db.file_counts(&process.uuid)?.excluded);
-    let successor = row.request.superseded_by_request.as_deref().map(|name| db.request(name)).transpose()?;
-    let successor = successor.flatten().map(|row| row.status);
+    let later = versions::later(&row.request, |name| db.request(name), |row| &row.request)?;
+    let later = later.iter().map(|row| row.status);
     let blocks = db.blocks(&process.uuid)?;
-    state.output_state = (!blocks.is_empty()).then(|| OutputState::of(&blocks, successor).name().to_owned());
+    state.output_state = (!blocks.is_empty()).then(|| OutputState::of(&blocks, later).name().to_owned());
     let given_up = StepFilter {
         process: Some(process.uuid.clone()),
         state: vec![StepState::Failed],
@@ -152,23 +149,13 @@ pub(crate) const fn workflow_status(status: RequestStatus) -> &'static str {
 
 /// The newest version that leads back to this one, and all before it.
 pub fn versions(db: &dyn Database, name: &str) -> Answer<Versions> {
-    let mut newest = request(db, name)?;
-    for _ in 0..VERSIONS {
-        let Some(next) = newest.request.superseded_by_request.clone() else { break };
-        match db.request(&next)? {
-            Some(row) => newest = row,
-            None => break,
-        }
-    }
-    let mut before = Vec::new();
-    let mut previous = newest.request.previous_version_request.clone();
-    while let Some(name) = previous.filter(|_| before.len() < VERSIONS) {
-        let Some(mut row) = db.request(&name)? else { break };
-        previous = row.request.previous_version_request.take();
-        before.push(version(row, false));
-    }
+    let read = |name: &str| db.request(name);
+    let named = request(db, name)?;
+    let newest = versions::later(&named.request, read, |row| &row.request)?.pop().unwrap_or(named);
+    let mut before = versions::earlier(&newest.request, read, |row| &row.request)?;
     before.reverse();
-    Ok(Versions { current: version(newest, true), versions: before })
+    let versions = before.into_iter().map(|row| version(row, false)).collect();
+    Ok(Versions { current: version(newest, true), versions })
 }
 
 fn version(row: RequestRow, is_current: bool) -> Version {

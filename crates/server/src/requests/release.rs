@@ -38,6 +38,8 @@ struct Facts {
     banned: BTreeSet<String>,
     /// Those of the files to be excluded that its input does not have.
     strangers: Vec<String>,
+    /// Its round was planned with files that are to be excluded now, and is not whole.
+    is_outdated: bool,
     /// What a job of it may ask for, in MB.
     memory: (u64, u64),
 }
@@ -57,7 +59,7 @@ pub fn release(
     let message = RefCell::new(String::new());
     change(db, name, None, actor, now, |row| {
         let facts = gather(db, row, wanted, memory, now)?;
-        let Some(what) = going_on(&facts.view, wanted.rescue) else {
+        let Some(what) = going_on(&facts, wanted.rescue) else {
             let again = retry::outputs(&facts.view, wanted, actor, now);
             let again = again.ok_or_else(|| not_held(&facts.view))?;
             again.message.clone_into(&mut message.borrow_mut());
@@ -93,10 +95,15 @@ fn not_held(view: &View) -> ApiError {
 }
 
 /// What a release will come to, in words; `None`: it is not for releasing.
-fn going_on(view: &View, rescue: bool) -> Option<&'static str> {
+fn going_on(Facts { view, is_outdated, .. }: &Facts, rescue: bool) -> Option<&'static str> {
     let run = view.run_of_round();
     match view.row.status {
-        RequestStatus::Active if run.is_some_and(|run| run.paused.is_some()) => Some("Its run goes on."),
+        RequestStatus::Active if run.is_none_or(|run| run.paused.is_none()) => None,
+        RequestStatus::Active | RequestStatus::Held if *is_outdated && !has_failed(view) => Some(
+            "Its run is not gone on with: what is done is credited, and the next round does what is left, without these \
+             files, when its turn comes.",
+        ),
+        RequestStatus::Active => Some("Its run goes on."),
         RequestStatus::Held if !has_failed(view) => Some("It goes on where it was."),
         RequestStatus::Held if rescue => {
             Some("What failed is tried once more: another run for it begins when its turn comes.")
@@ -128,6 +135,7 @@ fn gather(
     let holds = BanFilter { holds_for: Some(name.clone()), active_at: Some(now), ..BanFilter::default() };
     let bans = db.bans(&holds)?;
     Ok(Facts {
+        is_outdated: view.is_outdated_by(&row.overrides.clone().with(overrides(wanted))),
         view,
         open: sites::open_to(db, request, now)?,
         banned: bans.iter().filter(|ban| ban.ban.request.is_some()).map(|ban| ban.ban.site.clone()).collect(),
@@ -164,6 +172,13 @@ fn faults(wanted: &ReleaseRequest, facts: &Facts) -> Vec<FieldFault> {
     if wanted.rescue && !has_failed(&facts.view) {
         let reason = "is for a request whose run has failed, and the last run of this one has not".to_owned();
         fault("rescue", reason, "release it without that: it goes on where it was");
+    }
+    if wanted.rescue && facts.is_outdated && !wanted.excluded_files.is_empty() {
+        let reason =
+            "names files, and a round that is tried once more reads what it was planned with".to_owned();
+        let remedy =
+            "release it without `rescue`: what is done is credited, and the next round leaves them out";
+        fault("excluded_files", reason, remedy);
     }
     site_faults(wanted, facts, &mut fault);
     let (least, most) = facts.memory;

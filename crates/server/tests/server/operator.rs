@@ -12,8 +12,9 @@ use windlass_core::requests::book::{
     Backend, BlockRow, NodeCounts, OutputStep, Process, RunCause, RunRow, RunTotals, StepKind, StepState,
 };
 use windlass_core::requests::change::{Commit, RequestChange};
-use windlass_core::requests::failures::{AttemptNews, Tally};
+use windlass_core::requests::failures::{AttemptNews, ByRole, Tally};
 use windlass_store::model::StepFilter;
+use windlass_types::catalog::CatalogFile;
 use windlass_types::requests::{BlockStatus, NodeRole, RequestStatus, RunStatus};
 use windlass_types::{Clock, FailureClass, Timestamp};
 
@@ -28,7 +29,11 @@ fn document(name: &str) -> Value {
 
 /// A request that was held before anything of it ran.
 fn held(bench: &Bench, name: &str) -> Process {
-    let (status, answer) = post(bench, "/api/v1/requests", &document(name));
+    held_as(bench, name, &document(name))
+}
+
+fn held_as(bench: &Bench, name: &str, document: &Value) -> Process {
+    let (status, answer) = post(bench, "/api/v1/requests", document);
     assert_eq!(status, 201, "{answer}");
     eventually("it is taken up", || bench.store.process(name).unwrap().is_some());
     post(bench, &format!("/api/v1/requests/{name}/stop"), &json!({"reason": "look first"}));
@@ -112,7 +117,8 @@ fn failed(bench: &Bench, name: &str) -> Process {
     let mut attempts: Vec<AttemptNews> =
         (1..=4).map(|seq| attempt(seq, "T2_Bad", FailureClass::Permanent)).collect();
     attempts.push(attempt(5, "T2_Good", FailureClass::Memory));
-    let ended: BTreeMap<String, u64> = [("T2_Bad".to_owned(), 4), ("T2_Good".to_owned(), 20)].into();
+    let jobs = |ended| ByRole::of(NodeRole::Processing, ended);
+    let ended = [("T2_Bad".to_owned(), jobs(4)), ("T2_Good".to_owned(), jobs(20))].into();
     tally.take(&attempts, &ended);
     let uuid = run.uuid.clone();
     let tally = RequestChange::Tally { run: uuid, tally: Arc::new(tally) };
@@ -474,4 +480,45 @@ fn bans_are_listed_and_their_end_is_told() {
     send(&bench, Method::DELETE, "/api/v1/sites/T2_A/ban", &json!({}));
     assert_eq!(alerts(&bench, "site_ban_removed").len(), 1, "there was nothing to lift");
     assert_eq!(get(&bench, "/api/v1/alerts?limit=1").1["items"].as_array().unwrap().len(), 1);
+}
+
+/// A round reads what it was planned with: whoever excludes some of that does not get it once more, and is told what follows.
+#[test]
+fn files_are_left_out_of_the_next_round_and_not_of_one_that_is_planned() {
+    let bench = Bench::new();
+    let file = |lfn: &str| CatalogFile { lfn: lfn.to_owned(), events: 10, ..CatalogFile::default() };
+    let files = [file("/store/a"), file("/store/b")];
+    bench.store.add_dataset_files("/Muons/In-v1/RAW", &files, Clock.now()).unwrap();
+    // How its run ended, and with what it is released → what is said
+    let table = [
+        ("r1", RunStatus::Partial, true, None),
+        ("r2", RunStatus::Partial, false, Some("What is done is credited")),
+        ("r3", RunStatus::Stopped, false, Some("Its run is not gone on with: what is done is credited")),
+        ("r4", RunStatus::Ready, false, Some("Its run is not gone on with: what is done is credited")),
+        ("r5", RunStatus::Completed, false, Some("It goes on where it was.")),
+    ];
+    for (name, status, rescue, said) in table {
+        let document = json!({
+            "request_name": name, "output_datasets": [format!("/Muons/{name}-v1/RECO")],
+            "input_dataset": "/Muons/In-v1/RAW", "splitting_algo": "FileBased",
+            "splitting_params": {"files_per_job": 1}, "memory_mb": 2000,
+        });
+        let process = held_as(&bench, name, &document);
+        write(&bench, name, vec![RequestChange::AddRun(Box::new(run(&process, status)))]);
+        let wanted = json!({"excluded_files": ["/store/a"], "rescue": rescue});
+        let (answered, answer) = post(&bench, &format!("/api/v1/requests/{name}/release"), &wanted);
+        match said {
+            Some(said) => {
+                assert_eq!(answered, 200, "{answer}");
+                assert!(answer["message"].as_str().unwrap().starts_with(said), "{name}: {answer}");
+            }
+            None => {
+                assert_eq!(
+                    (answered, &answer["errors"][0]["field"]),
+                    (422, &json!("excluded_files")),
+                    "{answer}"
+                );
+            }
+        }
+    }
 }

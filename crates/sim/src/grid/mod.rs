@@ -16,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use windlass_core::handlers::Handler;
 use windlass_core::plan::Plan;
+use windlass_core::requests::failures::ByRole;
 use windlass_types::requests::{NodeRole, UnitStatus};
 use windlass_types::{FailureClass, Resources, Timestamp};
 
@@ -94,7 +95,7 @@ pub(crate) struct Workflow {
     /// In the order in which they failed; their place is their `seq`.
     failed: Vec<FailedAttempt>,
     /// Attempts that ended, by site.
-    ended: BTreeMap<String, u64>,
+    ended: BTreeMap<String, ByRole>,
 }
 
 impl Workflow {

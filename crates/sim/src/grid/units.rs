@@ -57,7 +57,7 @@ impl Sim {
         let Some(unit) = self.grid.unit(id).filter(|unit| unit.status == UnitStatus::Active) else { return };
         unit.landings += 1;
         let attempt = unit.landings;
-        self.count_ended(id.workflow, site);
+        self.count_ended(id.workflow, site, NodeRole::Landing);
         if !fails && self.land.sites[site].health != Health::Dark {
             if let Some(unit) = self.grid.unit(id) {
                 unit.site = Some(site);
@@ -145,7 +145,7 @@ impl Sim {
         if !self.leave(id, attempt, site) {
             return;
         }
-        self.count_ended(id.workflow, site);
+        self.count_ended(id.workflow, site, self.role(id));
         match failure {
             None => self.node_done(id),
             Some(failure) => self.node_failed(id, site, failure),
@@ -162,9 +162,9 @@ impl Sim {
         }
     }
 
-    fn count_ended(&mut self, workflow: usize, site: usize) {
+    fn count_ended(&mut self, workflow: usize, site: usize, role: NodeRole) {
         let name = self.land.sites[site].name.clone();
-        *self.grid.workflows[workflow].ended.entry(name).or_default() += 1;
+        self.grid.workflows[workflow].ended.entry(name).or_default().count(role, 1);
     }
 
     fn node_done(&mut self, id: NodeId) {

@@ -5,11 +5,13 @@ use crate::books::{Refusal, is_open};
 use crate::setup::{Mistake, weather};
 use crate::sim::{Event, Sim};
 use std::collections::BTreeSet;
+use std::convert::Infallible;
 use windlass_core::requests::View;
 use windlass_core::requests::admission::{self, Candidate};
 use windlass_core::requests::book::{BlockRow, RunRow};
 use windlass_core::requests::change::{Commit, RequestChange};
 use windlass_core::requests::lifecycle::{self, Decision, Effect, News, Situation, decide, takes_place};
+use windlass_core::requests::versions;
 use windlass_types::requests::{CleanupPolicy, RequestStatus};
 
 /// What leads from one decision straight to the next is followed within a pass, but not for ever.
@@ -206,13 +208,16 @@ impl Sim {
         sets.into_iter().collect()
     }
 
-    /// Blocks of the version that goes as soon as this one is completed.
+    /// Blocks of the versions that go as soon as this one is completed.
     fn previous(&self, view: &View) -> Vec<BlockRow> {
         let request = &view.row.request;
         let wanted = request.cleanup_policy == CleanupPolicy::ImmediateCleanup;
-        let previous = request.previous_version_request.as_ref().filter(|_| wanted);
-        let previous = previous.and_then(|name| self.books.views.get(name));
-        previous.map(|view| view.blocks.clone()).unwrap_or_default()
+        if !wanted {
+            return Vec::new();
+        }
+        let read = |name: &str| Ok::<_, Infallible>(self.books.views.get(name));
+        let Ok(earlier) = versions::earlier(request, read, |view| &view.row.request);
+        earlier.into_iter().flat_map(|view| view.blocks.clone()).collect()
     }
 
     /// What was told is told; what follows is begun.

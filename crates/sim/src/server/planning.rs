@@ -34,6 +34,7 @@ impl Sim {
             next_first_lumi: generation.map_or(1, |generation| generation.first_lumi),
             next_block: 0,
             more_input: false,
+            excluded: 0,
             settled: 0,
             files: FileCounts::default(),
             extent: Extent::default(),
@@ -82,6 +83,7 @@ impl Sim {
             first_lumi: process.next_first_lumi,
             first_block: process.next_block,
         };
+        let excluded = view.row.overrides.excluded_files.len() as u64;
         let mut settings = self.plan_settings.clone();
         if let Some(retries) = view.row.overrides.retry_count {
             settings.retries.processing = retries;
@@ -109,6 +111,7 @@ impl Sim {
         let is_condor = self.truths[request].wish.is_condor;
         let mut planned = planned(process, round, &plan, is_condor, self.now);
         planned.process.extent = rounds::extent(wish, process, &plan);
+        planned.process.excluded = excluded;
         experience.record(RoundRecord { round, asked: plan.asked, measured: None });
         planned.process.step_metrics = serde_json::to_value(experience).ok();
         self.disk.insert(planned.run.submit_dir.clone(), Arc::new(plan));
@@ -119,12 +122,12 @@ impl Sim {
     pub(super) fn settle(&mut self, request: &str, run: &RunRow) -> News {
         let RunRow { round, process, submit_dir, .. } = run;
         let failed = |reason: &str| News::SettleFailed { round: *round, trouble: lasting(reason) };
-        let Some(workflow) = self.grid.workflow(submit_dir) else { return failed("it never ran") };
+        let Some(plan) = self.disk.get(submit_dir).cloned() else { return failed("it was never planned") };
         let mut outcome = Outcome {
             completed: self.books.registered_units(&self.books.views[request], *round),
             bad: self.books.bad_files(process, *round),
         };
-        let readings = readings(&workflow.plan);
+        let readings = readings(&plan);
         self.misjudge(&mut outcome, &readings);
         let rows = self.books.files.entry(request.to_owned()).or_default();
         let earlier: Vec<FileRow> = rows.values().cloned().collect();

@@ -172,8 +172,8 @@ fn send(
             pipe.send(number, sql::IGNORE, &values![job.0, workflow, batch.run.0, attempt.0])?;
         }
         Change::Unit(ref change) => units::send(pipe, number, (batch.workflow, batch.run), change, now)?,
-        Change::EndedAt { ref site, attempts } => {
-            units::count_at_site(pipe, number, batch.workflow, site, attempts)?;
+        Change::EndedAt { ref site, ref handler, attempts } => {
+            units::count_at_site(pipe, number, batch.workflow, (site, handler), attempts)?;
         }
         // Noted when all else has been.
         Change::Alarm(_) => {}

@@ -5,7 +5,7 @@ use super::manage::By;
 use crate::Error;
 use crate::db::{Db, Loader as _, Pipeline, Row, values};
 use crate::error::Fault;
-use crate::model::UnitRow;
+use crate::model::{SiteCounts, UnitRow};
 use crate::sql::{common as sql, tables};
 use std::collections::BTreeMap;
 use windlass_core::board::{TableUnit, UnitTally};
@@ -103,17 +103,17 @@ pub(crate) fn count_at_site(
     pipe: &mut dyn Pipeline,
     number: usize,
     workflow: WorkflowId,
-    site: &str,
+    (site, handler): (&str, &str),
     attempts: u32,
 ) -> Result<(), Fault> {
-    pipe.send(number, sql::ADD_SITE_COUNT, &values![workflow.0, site, i64::from(attempts)])
+    pipe.send(number, sql::ADD_SITE_COUNT, &values![workflow.0, site, handler, i64::from(attempts)])
 }
 
-/// How many attempts have ended at each site.
-pub(crate) fn site_counts(db: &impl Db, workflow: WorkflowId) -> Result<BTreeMap<String, u64>, Fault> {
-    let mut counts = BTreeMap::new();
+/// How many attempts have ended at each site, by who sees to the failures of their jobs.
+pub(crate) fn site_counts(db: &impl Db, workflow: WorkflowId) -> Result<SiteCounts, Fault> {
+    let mut counts = SiteCounts::new();
     db.for_each(sql::SITE_COUNTS, [workflow.0], |row| {
-        counts.insert(row.get(0)?, row.get::<i64>(1)?.unsigned_abs());
+        counts.entry(row.get(0)?).or_default().insert(row.get(1)?, row.get::<i64>(2)?.unsigned_abs());
         Ok(())
     })?;
     Ok(counts)

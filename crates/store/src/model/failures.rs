@@ -1,6 +1,7 @@
 //! What is known of failures.
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use windlass_types::{Attempt, Bytes, FailureClass, JobId, JobStatus, RunId, Timestamp, WorkerId};
 
 /// An attempt that ended badly, and what was made of it.
@@ -31,6 +32,9 @@ pub struct FailureRow {
     pub worker_id: WorkerId,
     pub host: String,
 }
+
+/// How many attempts have ended, by site and by the name of who sees to the failures of their jobs (nobody: an empty one).
+pub type SiteCounts = BTreeMap<String, BTreeMap<String, u64>>;
 
 /// A failed attempt, for whoever follows a workflow without looking at all of its jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -37,6 +37,11 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         name: "decisions",
         sql: include_str!("../../migrations/postgres/0008_decisions.sql"),
     },
+    Migration {
+        version: 9,
+        name: "site_counts",
+        sql: include_str!("../../migrations/postgres/0009_site_counts.sql"),
+    },
 ];
 
 const HISTORY: &str = "schema_migration";

@@ -152,9 +152,9 @@ super::statements! {
     UNIT_COUNTS = "SELECT status, n FROM unit_count WHERE workflow_id = $1";
     /// So many more attempts have ended at a site.
     ADD_SITE_COUNT = "
-        INSERT INTO site_count (workflow_id, site, n) VALUES ($1, $2, $3)
-        ON CONFLICT (workflow_id, site) DO UPDATE SET n = site_count.n + excluded.n";
-    SITE_COUNTS = "SELECT site, n FROM site_count WHERE workflow_id = $1 ORDER BY site";
+        INSERT INTO site_count (workflow_id, site, handler, n) VALUES ($1, $2, $3, $4)
+        ON CONFLICT (workflow_id, site, handler) DO UPDATE SET n = site_count.n + excluded.n";
+    SITE_COUNTS = "SELECT site, handler, n FROM site_count WHERE workflow_id = $1 ORDER BY site, handler";
     UNIT_JOBS = "
         SELECT first_job_id, job_count, number FROM unit_jobs WHERE workflow_id = $1 ORDER BY first_job_id";
 

@@ -33,6 +33,11 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         name: "decisions",
         sql: include_str!("../../migrations/sqlite/0009_decisions.sql"),
     },
+    Migration {
+        version: 10,
+        name: "site_counts",
+        sql: include_str!("../../migrations/sqlite/0010_site_counts.sql"),
+    },
 ];
 
 /// Applies what is missing. Two processes may do so at once: the second finds nothing left to do.

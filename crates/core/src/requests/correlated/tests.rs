@@ -3,6 +3,7 @@ use crate::requests::failures::AttemptNews;
 use crate::requests::failures::samples::{attempt, ended};
 use std::collections::BTreeMap;
 use windlass_types::FailureClass::{self, Infrastructure, Permanent, Transient};
+use windlass_types::requests::NodeRole;
 
 /// Chance that is the same each time.
 struct Dice(u64);
@@ -28,7 +29,7 @@ impl Dice {
 struct Simulation {
     dice: Dice,
     tally: Tally,
-    ended: BTreeMap<String, u64>,
+    ended: BTreeMap<String, ByRole>,
     pending: Vec<AttemptNews>,
     seq: i64,
     now: Timestamp,
@@ -52,7 +53,7 @@ impl Simulation {
     /// An attempt ends; it failed if it is of a class.
     fn end(&mut self, site: &str, failed: Option<(FailureClass, &str)>) {
         self.now = self.now.after(Duration::from_secs(1));
-        *self.ended.entry(site.to_owned()).or_default() += 1;
+        self.ended.entry(site.to_owned()).or_default().count(NodeRole::Processing, 1);
         if let Some((class, signature)) = failed {
             self.seq += 1;
             let mut news = attempt(self.seq, site, class);
@@ -255,4 +256,30 @@ fn who_gets_more_with_the_next_attempt_does_not_fail_in_vain() {
         assert_eq!((failing(class, false), failing(class, true)), (0, 1), "{class}");
     }
     assert_eq!(failing(Permanent, false), 1);
+}
+
+/// Whatever goes well beside it: the landing of a unit, the merges of others.
+#[test]
+fn a_run_whose_jobs_all_fail_is_found_although_its_landings_do_not() {
+    let landed = |landing, processing| ByRole { landing, processing, ..ByRole::default() };
+    // role, class, how many failed, what ended at each of two sites → how many are found
+    let table = [
+        (NodeRole::Processing, Permanent, 12, landed(6, 6), 1),
+        (NodeRole::Processing, Permanent, 12, landed(50, 6), 1),
+        (NodeRole::Processing, Permanent, 12, landed(50, 12), 0),
+        (NodeRole::Processing, Infrastructure, 12, landed(50, 6), 1),
+        (NodeRole::Landing, Infrastructure, 12, landed(500, 0), 0),
+        (NodeRole::Landing, Permanent, 12, landed(500, 0), 0),
+        (NodeRole::Landing, Infrastructure, 12, landed(8, 400), 1),
+        (NodeRole::Merge, Permanent, 12, ByRole { merge: 6, ..landed(100, 800) }, 1),
+    ];
+    for (role, class, failed, ended, found) in table {
+        let sites = ["T2_A", "T2_B"];
+        let one = |seq: i64| AttemptNews { role, at: BEGUN, ..attempt(seq, sites[seq as usize % 2], class) };
+        let mut tally = Tally::default();
+        let ended_at = sites.map(|site| (site.to_owned(), ended)).into();
+        tally.take(&(1..=failed).map(one).collect::<Vec<_>>(), &ended_at);
+        let findings = findings(&tally, &Policy::default(), BEGUN);
+        assert_eq!(findings.len(), found, "{role} {class} {ended:?}: {findings:?}");
+    }
 }

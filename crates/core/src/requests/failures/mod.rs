@@ -6,10 +6,12 @@
 //! | file | what |
 //! |---|---|
 //! | `mod.rs` | the tally: taking in, merging, what it knows of units and files |
+//! | `roles.rs` | counts of attempts by what their nodes are for |
 //! | `window.rs` | what happened of late, for those who watch a run |
 //! | `report.rs` | what people are told, with a suggestion for each kind of failure |
 
 mod report;
+mod roles;
 #[cfg(test)]
 pub(crate) mod samples;
 #[cfg(test)]
@@ -19,6 +21,7 @@ mod window;
 pub use report::{
     CategoryErrors, CodeErrors, ErrorReport, FileErrors, KindErrors, Remedy, SiteErrors, report,
 };
+pub use roles::ByRole;
 pub use window::{Mark, Recent};
 
 use serde::{Deserialize, Serialize};
@@ -92,7 +95,7 @@ pub struct Tally {
     /// There are more units like that.
     pub has_more_units: bool,
     /// What had ended at each site when the run began: backends count over all runs of a round.
-    pub before: BTreeMap<String, u64>,
+    pub before: BTreeMap<String, ByRole>,
     /// How it stood at some times, the oldest first.
     pub marks: Vec<Mark>,
     /// Findings that people were told of.
@@ -113,6 +116,8 @@ pub struct Kind {
     /// Those of them that no other attempt followed.
     pub for_good: u64,
     pub sites: BTreeMap<String, u64>,
+    #[serde(default)]
+    pub roles: ByRole,
     /// The first of them.
     pub units: BTreeSet<u32>,
     /// Where one is to be looked at: `mg_000003/proc_000001`.
@@ -134,10 +139,17 @@ pub struct Kind {
 #[serde(default)]
 pub struct SiteTally {
     /// Well or not.
-    pub ended: u64,
-    pub failed: u64,
+    pub ended: ByRole,
+    pub failed: ByRole,
     /// Those of them that the site may be the cause of: infrastructure, and data without a name.
-    pub blamed: u64,
+    pub blamed: ByRole,
+}
+
+impl SiteTally {
+    /// What it may be the cause of, and what ended there that this is to be compared with: attempts of the same roles.
+    pub fn accused(self) -> (u64, u64) {
+        (self.blamed.total(), self.ended.beside(self.blamed))
+    }
 }
 
 /// An input that could not be read.
@@ -147,7 +159,7 @@ pub struct BadFile {
     /// Units that it failed in for good.
     pub units: BTreeSet<u32>,
     /// Attempts that failed because of it, by where they were.
-    pub sites: BTreeMap<String, u64>,
+    pub sites: BTreeMap<String, ByRole>,
 }
 
 impl Tally {
@@ -156,14 +168,15 @@ impl Tally {
     pub fn going_on(&self) -> Self {
         let mut before = self.before.clone();
         for (site, tally) in &self.sites {
-            *before.entry(site.clone()).or_default() += tally.ended;
+            let before = before.entry(site.clone()).or_default();
+            *before = before.plus(tally.ended);
         }
         Self { read: self.read, before, ..Self::default() }
     }
 
     /// Takes in what a backend tells: attempts after `read`, and how many have ended at each site. Whether anything was
     /// new about failures.
-    pub fn take(&mut self, attempts: &[AttemptNews], ended: &BTreeMap<String, u64>) -> bool {
+    pub fn take(&mut self, attempts: &[AttemptNews], ended: &BTreeMap<String, ByRole>) -> bool {
         let read = self.read;
         for attempt in attempts.iter().filter(|attempt| attempt.seq > read) {
             self.read = self.read.max(attempt.seq);
@@ -171,11 +184,11 @@ impl Tally {
         }
         for (site, &ended) in ended {
             let before = self.before.get(site).copied().unwrap_or_default();
-            self.site(Some(site)).ended = ended.saturating_sub(before);
+            self.site(Some(site)).ended = ended.less(before);
         }
         // Whatever failed has ended, also where nobody counts.
         for site in self.sites.values_mut() {
-            site.ended = site.ended.max(site.failed);
+            site.ended = site.ended.at_least(site.failed);
         }
         self.read > read
     }
@@ -189,8 +202,8 @@ impl Tally {
             _ => false,
         };
         let site = self.site(attempt.site.as_deref());
-        site.failed += 1;
-        site.blamed += u64::from(is_blamed);
+        site.failed.count(attempt.role, 1);
+        site.blamed.count(attempt.role, u64::from(is_blamed));
         if is_named {
             self.note_files(attempt);
         }
@@ -218,7 +231,7 @@ impl Tally {
             let file = self.files.entry(lfn.clone()).or_default();
             let site = attempt.site.as_deref().unwrap_or(UNKNOWN_SITE);
             if file.sites.len() < MOST_EXAMPLES || file.sites.contains_key(site) {
-                *file.sites.entry(site.to_owned()).or_default() += failures;
+                file.sites.entry(site.to_owned()).or_default().count(attempt.role, failures);
             }
             failures = 0;
             if attempt.is_final {
@@ -269,18 +282,18 @@ impl Tally {
     /// Failures that a site may be the cause of. A file that could not be read at another site either is bad itself.
     pub fn blamed(&self, site: &str) -> u64 {
         let of_files = self.files.values().filter(|file| file.sites.len() == 1);
-        let of_files: u64 = of_files.filter_map(|file| file.sites.get(site)).sum();
-        self.sites.get(site).map_or(0, |tally| tally.blamed) + of_files
+        let of_files: ByRole = of_files.filter_map(|file| file.sites.get(site)).copied().sum();
+        self.sites.get(site).map_or(of_files, |tally| tally.blamed.plus(of_files)).total()
     }
 
     /// All sites, each blamed for all that it may be the cause of.
-    fn sites_blamed(&self) -> BTreeMap<String, SiteTally> {
+    pub(super) fn sites_blamed(&self) -> BTreeMap<String, SiteTally> {
         let mut sites = self.sites.clone();
         for file in self.files.values() {
             if let (1, Some((site, failed))) = (file.sites.len(), file.sites.iter().next())
                 && let Some(tally) = sites.get_mut(site)
             {
-                tally.blamed += failed;
+                tally.blamed = tally.blamed.plus(*failed);
             }
         }
         sites
@@ -288,7 +301,7 @@ impl Tally {
 
     /// Attempts that have ended, well or not.
     pub fn ended(&self) -> u64 {
-        self.sites.values().map(|site| site.ended).sum()
+        self.sites.values().map(|site| site.ended.total()).sum()
     }
 
     /// Of several runs together: what people are told of a round and its rescues.
@@ -317,9 +330,9 @@ impl Tally {
         }
         for (name, site) in &other.sites {
             let known = self.site(Some(name));
-            known.ended += site.ended;
-            known.failed += site.failed;
-            known.blamed += site.blamed;
+            known.ended = known.ended.plus(site.ended);
+            known.failed = known.failed.plus(site.failed);
+            known.blamed = known.blamed.plus(site.blamed);
         }
         for (lfn, file) in &other.files {
             if self.files.len() >= MOST_FILES && !self.files.contains_key(lfn) {
@@ -329,7 +342,8 @@ impl Tally {
             let known = self.files.entry(lfn.clone()).or_default();
             known.units.extend(&file.units);
             for (site, attempts) in &file.sites {
-                *known.sites.entry(site.clone()).or_default() += attempts;
+                let known = known.sites.entry(site.clone()).or_default();
+                *known = known.plus(*attempts);
             }
         }
         for (unit, only_files) in &other.units {
@@ -353,6 +367,7 @@ impl Kind {
             attempts: 0,
             for_good: 0,
             sites: BTreeMap::new(),
+            roles: ByRole::default(),
             units: BTreeSet::new(),
             example: format!("{}/{}", windlass_types::requests::UnitName(attempt.unit), attempt.node),
             log_tail: String::new(),
@@ -383,6 +398,7 @@ impl Kind {
         self.for_good += u64::from(attempt.is_final);
         let site = attempt.site.as_deref().filter(|site| is_known(site)).unwrap_or(UNKNOWN_SITE);
         self.add_site(site, 1);
+        self.roles.count(attempt.role, 1);
         self.add_units([attempt.unit]);
         self.add_files(&attempt.bad_files);
         if self.log_tail.is_empty() {
@@ -399,6 +415,7 @@ impl Kind {
         for (site, attempts) in &other.sites {
             self.add_site(site, *attempts);
         }
+        self.roles = self.roles.plus(other.roles);
         self.add_units(other.units.iter().copied());
         self.add_files(&other.files);
         if self.log_tail.is_empty() {

@@ -137,14 +137,15 @@ fn of_kind(tally: &Tally, kind: &Kind) -> KindErrors {
 fn of_file((lfn, file): (&String, &super::BadFile)) -> FileErrors {
     FileErrors {
         lfn: lfn.clone(),
-        attempts: file.sites.values().sum(),
+        attempts: file.sites.values().map(|attempts| attempts.total()).sum(),
         sites: file.sites.keys().cloned().collect(),
         units: file.units.iter().copied().collect(),
     }
 }
 
 fn of_site(tally: &Tally, name: &str, site: &SiteTally) -> SiteErrors {
-    SiteErrors { site: name.to_owned(), ended: site.ended, failed: site.failed, blamed: tally.blamed(name) }
+    let (ended, failed) = (site.ended.total(), site.failed.total());
+    SiteErrors { site: name.to_owned(), ended, failed, blamed: tally.blamed(name) }
 }
 
 fn by_category(tally: &Tally) -> Vec<CategoryErrors> {
@@ -200,7 +201,7 @@ fn suggestion(tally: &Tally, kind: &Kind, remedy: Option<&Remedy>) -> String {
         }
         (Some(Remedy::Ban(site)), _) => {
             let here = tally.sites.get(site).copied().unwrap_or_default();
-            format!("ban {site}: {} of {} attempts failed there", here.failed, here.ended)
+            format!("ban {site}: {} of {} attempts failed there", here.failed.total(), here.ended.total())
         }
         (None, FailureClass::Memory) => "ask for more memory".to_owned(),
         (None, _) => of_place(tally, kind),
@@ -218,7 +219,7 @@ fn exclude(kind: &Kind) -> String {
 /// By where it happens, if no site is to blame: everywhere, or here and there.
 fn of_place(tally: &Tally, kind: &Kind) -> String {
     let is_everywhere =
-        tally.sites.iter().all(|(site, tally)| tally.ended == 0 || kind.sites.contains_key(site));
+        tally.sites.iter().all(|(site, tally)| tally.ended.total() == 0 || kind.sites.contains_key(site));
     let is_most = kind.attempts.saturating_mul(10) > tally.ended().saturating_mul(9);
     if cms::is_shared(kind.code) || (is_everywhere && is_most) {
         return "look at the configuration: every attempt fails alike at every site".to_owned();
@@ -239,10 +240,11 @@ fn guilty<'t>(tally: &'t Tally, kind: &'t Kind) -> Option<(&'t str, &'t SiteTall
     let (name, here) = kind.sites.iter().max_by_key(|(_, attempts)| **attempts)?;
     let site = tally.sites.get(name).filter(|_| is_known(name))?;
     let others = || tally.sites.iter().filter(|(other, _)| *other != name).map(|(_, site)| site);
-    let (ended, failed) =
-        others().fold((0, 0), |(ended, failed), site| (ended + site.ended, failed + site.failed));
+    let (ended, failed) = others()
+        .fold((0, 0), |(ended, failed), site| (ended + site.ended.total(), failed + site.failed.total()));
     let is_most_of_kind = here.saturating_mul(3) >= kind.attempts.saturating_mul(2);
-    let fails_mostly = site.failed >= FEW && site.failed.saturating_mul(2) > site.ended;
+    let (here_failed, here_ended) = (site.failed.total(), site.ended.total());
+    let fails_mostly = here_failed >= FEW && here_failed.saturating_mul(2) > here_ended;
     // Without others there is nothing to compare it with.
     let others_do_better = ended > 0 && failed.saturating_mul(2) < ended;
     (is_most_of_kind && fails_mostly && others_do_better).then_some((name.as_str(), site))

@@ -1,6 +1,6 @@
 //! Attempts to try tallies on.
 
-use super::AttemptNews;
+use super::{AttemptNews, ByRole};
 use std::collections::BTreeMap;
 use windlass_types::requests::NodeRole;
 use windlass_types::{FailureClass, Timestamp};
@@ -26,6 +26,8 @@ pub(crate) fn attempt(seq: i64, site: &str, class: FailureClass) -> AttemptNews 
     }
 }
 
-pub(crate) fn ended(totals: &[(&str, u64)]) -> BTreeMap<String, u64> {
-    totals.iter().map(|(site, ended)| ((*site).to_owned(), *ended)).collect()
+/// So many processing attempts at each site.
+pub(crate) fn ended(totals: &[(&str, u64)]) -> BTreeMap<String, ByRole> {
+    let of = |ended| ByRole::of(NodeRole::Processing, ended);
+    totals.iter().map(|(site, ended)| ((*site).to_owned(), of(*ended))).collect()
 }

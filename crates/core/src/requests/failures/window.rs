@@ -1,6 +1,6 @@
 //! What happened of late: the tally of now, less how it stood a while ago.
 
-use super::{Kind, SiteTally, Tally};
+use super::{ByRole, Kind, SiteTally, Tally};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub struct Mark {
 /// What happened within a window.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Recent<'t> {
-    pub ended: u64,
+    pub ended: ByRole,
     /// Failed attempts of each kind that had some.
     pub kinds: Vec<(&'t Kind, u64)>,
     pub sites: BTreeMap<&'t str, SiteTally>,
@@ -32,7 +32,7 @@ impl Tally {
     /// It is to be remembered how it stands now: the last time was a while ago, and something has ended since.
     pub fn is_mark_due(&self, window: Duration, begun: Timestamp, now: Timestamp) -> bool {
         let marked: u64 =
-            self.marks.last().map_or(0, |last| last.sites.values().map(|site| site.ended).sum());
+            self.marks.last().map_or(0, |last| last.sites.values().map(|site| site.ended.total()).sum());
         self.may_mark(window, begun, now) && self.ended() > marked
     }
 
@@ -70,11 +70,11 @@ impl Tally {
 }
 
 impl SiteTally {
-    const fn since(self, before: Self) -> Self {
+    fn since(self, before: Self) -> Self {
         Self {
-            ended: self.ended.saturating_sub(before.ended),
-            failed: self.failed.saturating_sub(before.failed),
-            blamed: self.blamed.saturating_sub(before.blamed),
+            ended: self.ended.less(before.ended),
+            failed: self.failed.less(before.failed),
+            blamed: self.blamed.less(before.blamed),
         }
     }
 }

@@ -193,15 +193,17 @@ impl Desk<'_> {
         }
     }
 
-    /// Somebody lets a paused run go on. Whether there was one.
-    pub(super) fn lift_pause(&mut self) -> bool {
-        let is_paused = self.view.row.status == RequestStatus::Active
-            && self.active_run().is_some_and(|run| run.paused.is_some());
-        if is_paused {
+    pub(super) fn is_paused(&self) -> bool {
+        self.view.row.status == RequestStatus::Active
+            && self.active_run().is_some_and(|run| run.paused.is_some())
+    }
+
+    /// Somebody lets a paused run go on, if there is one.
+    pub(super) fn lift_pause(&mut self) {
+        if self.is_paused() {
             self.change_run(RunChange::Pause(None));
             self.keep_tally(Tally { is_lifting: true, ..Tally::clone(&self.view.failures) });
         }
-        is_paused
     }
 
     /// The backend knows that the pause is over.

@@ -24,6 +24,11 @@ impl Desk<'_> {
             Recovery::Rescue { reason } | Recovery::Hold { reason } if self.is_settled() => {
                 self.become_status(RequestStatus::Active, Some(reason));
             }
+            Recovery::Rescue { reason } if self.is_outdated() => {
+                if self.settle(Ended::InPart) {
+                    self.become_status(RequestStatus::Active, Some(reason));
+                }
+            }
             Recovery::Rescue { reason } => self.prepare_next_run(RunCause::Failure, Some(reason)),
             Recovery::Settle { reason, files } => {
                 if self.settle(Ended::InPart) {
@@ -80,10 +85,12 @@ impl Desk<'_> {
             return;
         }
         let excluded_before = self.view.process.as_ref().map_or(0, |process| process.files.excluded);
+        let is_outdated = self.is_outdated();
         self.note_settled(round, files);
         // Nobody was asked, because files were to be left out. If none is, the next round would fail as this one did, and
         // so would all after it.
-        if self.view.row.status == RequestStatus::Partial && files.excluded <= excluded_before {
+        if self.view.row.status == RequestStatus::Partial && !is_outdated && files.excluded <= excluded_before
+        {
             let named: Vec<String> = self.view.failures.files.keys().cloned().collect();
             self.hold(format!(
                 "work units of round {round} failed because of files that cannot be read, and none of these is among \
@@ -138,7 +145,7 @@ impl Desk<'_> {
         }
         let reason = format!("what round {round} has done could not be credited: {}", trouble.reason);
         match self.view.row.status {
-            RequestStatus::Active | RequestStatus::Partial => self.hold(reason),
+            RequestStatus::Active | RequestStatus::Stopping | RequestStatus::Partial => self.hold(reason),
             RequestStatus::Held if self.is_release_wanted() => {
                 self.change(RequestChange::Wanted(None));
                 self.alert(AlertKind::Held, format!("it was released, and is still held: {reason}"));

@@ -86,6 +86,79 @@ fn only_rescues_after_failures_count() {
     assert_eq!((run.cause, run.rescues, run.round), (RunCause::Person, 3, 0));
 }
 
+/// Files that are excluded with a release are not read by a round that was planned with them.
+#[test]
+fn a_round_is_not_gone_on_with_if_some_of_its_files_are_excluded() {
+    let excluding = |mut view: View| {
+        view.row.overrides.excluded_files.insert("/store/bad".into());
+        view
+    };
+    let files = FileCounts { attempted: 4, processed: 16, excluded: 0 };
+    // Over: credited first, then the next round; wherever the run came from.
+    for status in [R::Stopped, R::Removed, R::Partial, R::Failed] {
+        for rescue in [false, true] {
+            let held = excluding(releasing(with_run(S::Held, status), rescue));
+            let decision = heard(&held, &[]);
+            assert_eq!((way(&decision), &decision.effects[..]), (vec![], &[settle()][..]), "{status}");
+            let waiting = after(&held, &decision);
+            let decision = heard(&waiting, &[settled(files)]);
+            assert_eq!(way(&decision), [S::Active, S::Queued], "{status}");
+            let next = after(&waiting, &decision);
+            assert_eq!((next.process.unwrap().round, next.row.wanted), (1, None));
+        }
+    }
+    // Perhaps under way: stopped first, whether it is held, paused or only ready.
+    let mut paused = with_run(S::Active, R::Running);
+    paused.run.as_mut().unwrap().paused = Some(START);
+    for view in [with_run(S::Held, R::Running), with_run(S::Held, R::Ready), paused] {
+        let view = excluding(releasing(view, false));
+        let decision = heard(&view, &[]);
+        assert_eq!(way(&decision), [S::Stopping]);
+        assert!(matches!(&decision.effects[..], [Effect::Stop { .. }]), "{:?}", decision.effects);
+        let stopping = after(&view, &decision);
+        let over = if stopping.run.as_ref().unwrap().status == R::Ready {
+            News::Stopped { run: "run-0".into(), there: false }
+        } else {
+            says(RunState::Over, 3, 0, &[])
+        };
+        let decision = heard(&stopping, &[over]);
+        assert_eq!((way(&decision), &decision.effects[..]), (vec![], &[settle()][..]));
+        let stopped = after(&stopping, &decision);
+        let lost = Trouble { reason: "it is gone".into(), again: false };
+        let held = heard(&stopped, &[News::SettleFailed { round: 0, trouble: lost }]);
+        assert_eq!(way(&held), [S::Held], "a person has to look");
+        assert_eq!(way(&heard(&stopped, &[settled(files)])), [S::Active, S::Queued]);
+    }
+}
+
+/// What was excluded before its round was planned is not in it, and what is whole has read what it has read.
+#[test]
+fn a_round_that_knows_of_all_exclusions_is_gone_on_with() {
+    let excluding = |mut view: View, known| {
+        view.row.overrides.excluded_files.insert("/store/bad".into());
+        view.process.as_mut().unwrap().excluded = known;
+        releasing(view, false)
+    };
+    let decision = heard(&excluding(with_run(S::Held, R::Stopped), 1), &[]);
+    assert_eq!(way(&decision), [S::Resubmitting, S::Queued]);
+    let decision = heard(&excluding(with_run(S::Held, R::Ready), 1), &[]);
+    assert_eq!(way(&decision), [S::Queued]);
+    let decision = heard(&excluding(with_run(S::Held, R::Completed), 0), &[]);
+    assert_eq!(way(&decision)[0], S::Active);
+}
+
+/// A run may be over before anybody sees that it was to go on without some files.
+#[test]
+fn nothing_is_rescued_with_files_that_were_excluded_meanwhile() {
+    let mut view = with_run(S::Active, R::Running);
+    view.row.overrides.excluded_files.insert("/store/bad".into());
+    let decision = heard(&view, &[nearly_done()]);
+    assert_eq!((way(&decision), &decision.effects[..]), (vec![S::Partial], &[settle()][..]));
+    let partial = after(&view, &decision);
+    let files = FileCounts { attempted: 2, processed: 18, excluded: 0 };
+    assert_eq!(way(&heard(&partial, &[settled(files)])), [S::Active, S::Queued]);
+}
+
 /// E 4.1: everything failed, and all the same nothing is given up.
 #[test]
 fn everything_failed_is_for_a_person() {

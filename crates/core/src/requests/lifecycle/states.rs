@@ -201,6 +201,11 @@ impl Desk<'_> {
             return self.stop_effect();
         }
         match self.view.run_of_round().map(|run| run.status) {
+            Some(RunStatus::Stopped) if self.is_outdated() || self.is_settled() => {
+                if self.settle(Ended::InPart) {
+                    self.become_status(RequestStatus::Active, Some("stopped, and credited".to_owned()));
+                }
+            }
             Some(RunStatus::Stopped) => self.prepare_next_run(RunCause::Stop, Some("stopped".to_owned())),
             Some(RunStatus::Completed) => self.become_status(RequestStatus::Active, None),
             _ => self.hold("it was to be stopped, and has no run that could go on".to_owned()),

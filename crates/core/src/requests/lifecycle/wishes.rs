@@ -20,6 +20,9 @@ use crate::requests::outputs;
 use crate::requests::rounds::{Ended, Next};
 use windlass_types::requests::{BlockStatus, RequestStatus, RunStatus};
 
+/// Why a run is stopped that could go on.
+const LEFT_OUT: &str = "input files were excluded that it was planned with";
+
 impl Desk<'_> {
     pub(super) fn see_to_wishes(&mut self) {
         let Some(wanted) = self.view.row.wanted.clone() else { return };
@@ -157,18 +160,23 @@ impl Desk<'_> {
         }
     }
 
-    /// Out of `held`: to where it was; after failures with the next round, or once more with this one.
+    /// Out of `held`: to where it was; after failures, or without files that its round was planned with, with the next
+    /// round, or once more with this one.
     fn release(&mut self, wanted: &Wanted) {
         let status = self.view.run_of_round().map(|run| run.status);
         let has_failed = matches!(status, Some(RunStatus::Partial | RunStatus::Failed));
         let is_held = self.view.row.status == RequestStatus::Held;
-        let rescue = has_failed && wanted.rescue && !self.is_settled();
-        if is_held && has_failed && !rescue && !self.settle(Ended::InPart) {
+        let is_outdated = self.is_outdated();
+        let rescue = has_failed && wanted.rescue && !self.is_settled() && !is_outdated;
+        let is_stopped = matches!(status, Some(RunStatus::Stopped | RunStatus::Removed));
+        let ends_round = (has_failed && !rescue) || (is_stopped && (is_outdated || self.is_settled()));
+        if is_held && ends_round && !self.settle(Ended::InPart) {
             // The wish stays until all that was done is credited.
             return;
         }
         self.change(RequestChange::Wanted(None));
-        if self.lift_pause() || !is_held {
+        if !is_held {
+            self.release_paused(is_outdated);
             return;
         }
         self.try_outputs_again();
@@ -177,6 +185,8 @@ impl Desk<'_> {
             return self.become_status(RequestStatus::Submitted, reason);
         }
         match status {
+            // Nobody may have heard that it was handed over.
+            Some(RunStatus::Ready) if is_outdated => self.begin_stop(LEFT_OUT.to_owned()),
             None | Some(RunStatus::Ready) => self.become_status(RequestStatus::Queued, reason),
             Some(RunStatus::Completed) if self.makes_nothing() => self.next_round(),
             Some(RunStatus::Completed) => self.become_status(RequestStatus::Active, reason),
@@ -185,9 +195,23 @@ impl Desk<'_> {
                 self.begin_stop("released while its run was being stopped".to_owned());
             }
             Some(_) if rescue => self.prepare_next_run(RunCause::Person, reason),
-            Some(_) if has_failed => self.become_status(RequestStatus::Active, reason),
+            Some(_) if ends_round => self.become_status(RequestStatus::Active, reason),
             Some(_) => self.prepare_next_run(RunCause::Stop, reason),
         }
+    }
+
+    /// A run that is paused goes on; unless it would go on with what nobody wants to be read any more.
+    fn release_paused(&mut self, is_outdated: bool) {
+        if is_outdated && self.is_paused() {
+            self.begin_stop(LEFT_OUT.to_owned());
+        } else {
+            self.lift_pause();
+        }
+    }
+
+    /// Files were excluded since its round was planned: nothing more of it begins, and the next one does without them.
+    pub(super) fn is_outdated(&self) -> bool {
+        self.view.is_outdated_by(&self.view.row.overrides)
     }
 
     /// It is held because its round, though whole, did not bring it further: somebody wants another one all the same.

@@ -14,12 +14,12 @@ pub(crate) use views::about;
 use super::{Backend, Books, column, failures, units};
 use crate::db::{Db as _, values};
 use crate::model::{
-    AlertFilter, BanFilter, FailedAttempt, RequestCounts, RequestFilter, RunFilter, SettingRow, StepFilter,
+    AlertFilter, BanFilter, FailedAttempt, RequestCounts, RequestFilter, RunFilter, SettingRow, SiteCounts,
+    StepFilter,
 };
 use crate::sql::requests as sql;
 use crate::{Error, Requests};
 use serde_json::Value;
-use std::collections::BTreeMap;
 use windlass_core::requests::View;
 use windlass_core::requests::book::{
     AlertRow, BlockRow, FileCounts, FileRow, FileState, NewAlert, NewBan, OutputStep, Process, RequestRow,
@@ -115,7 +115,7 @@ impl<B: Backend> Requests for Books<B> {
         self.read(|db| failures::after(db, workflow, after, most))
     }
 
-    fn site_counts(&self, workflow: WorkflowId) -> Result<BTreeMap<String, u64>, Error> {
+    fn site_counts(&self, workflow: WorkflowId) -> Result<SiteCounts, Error> {
         self.read(|db| units::site_counts(db, workflow))
     }
 

@@ -258,7 +258,12 @@ pub(crate) fn failed_attempts_are_read_on_from_where_they_were_read(store: &dyn 
     let at = |site: &str| NewWorker { site: Some(site.to_owned()), ..new_worker(workflow) };
     let here = store.add_worker(&at("T2_A"), NOW).unwrap();
     let nowhere = store.add_worker(&NewWorker { site: None, ..new_worker(other) }, NOW).unwrap();
-    let ended = |site: &str, attempts| Change::EndedAt { site: site.to_owned(), attempts };
+    let ended_of = |site: &str, handler: &str, attempts| Change::EndedAt {
+        site: site.to_owned(),
+        handler: handler.to_owned(),
+        attempts,
+    };
+    let ended = |site: &str, attempts| ended_of(site, "", attempts);
     let fail = |job: usize| failing(key(workflow, jobs[job], 1), here, &format!("cannot read {job}"));
     let claims = jobs.iter().map(|job| claim(*job, 1, here));
     kit::commit(store, workflow, claims.collect()).unwrap();
@@ -277,12 +282,20 @@ pub(crate) fn failed_attempts_are_read_on_from_where_they_were_read(store: &dyn 
     assert_eq!(one.last_words.as_deref(), Some("cannot read 1"), "in the order in which they were noted");
     assert_eq!(store.failed_attempts(workflow, first[1].seq, 10).unwrap(), [], "nothing has come since");
     let done = end(key(workflow, jobs[2], 1), here, JobStatus::Completed);
-    kit::commit(store, workflow, vec![done, fail(3), ended("T2_A", 1), ended("T2_B", 1)]).unwrap();
+    let counted =
+        [ended("T2_A", 1), ended("T2_B", 1), ended_of("T2_B", "merge", 2), ended_of("T2_B", "merge", 3)];
+    kit::commit(store, workflow, [vec![done, fail(3)], counted.to_vec()].concat()).unwrap();
     let since = store.failed_attempts(workflow, first[1].seq, 10).unwrap();
     assert_eq!((since.len(), since[0].attempt_id), (1, Attempt(1)));
     let some = store.failed_attempts(workflow, 0, 2).unwrap();
     assert_eq!(names(&some), names(&first), "no more than were asked for");
-    let counts = BTreeMap::from([("T2_A".to_owned(), 3), ("T2_B".to_owned(), 1)]);
+    let of = |counts: &[(&str, u64)]| -> BTreeMap<String, u64> {
+        counts.iter().map(|(handler, n)| ((*handler).to_owned(), *n)).collect()
+    };
+    let counts = BTreeMap::from([
+        ("T2_A".to_owned(), of(&[("", 3)])),
+        ("T2_B".to_owned(), of(&[("", 1), ("merge", 5)])),
+    ]);
     assert_eq!(store.site_counts(workflow).unwrap(), counts);
     let [theirs] = &store.failed_attempts(other, 0, 10).unwrap()[..] else { panic!("one") };
     assert_eq!((theirs.site.as_deref(), theirs.seq), (None, 1), "each workflow counts for itself");

@@ -48,6 +48,7 @@ fn process(request: &str) -> Process {
         next_first_lumi: 2,
         next_block: 0,
         more_input: true,
+        excluded: 0,
         settled: 3,
         files: FileCounts { attempted: 1, processed: 2, excluded: 3 },
         extent: Extent { before: 2, planned: 4, later: 7 },

@@ -81,7 +81,7 @@ fn fail(db: &Path, workflow: i64, job: i64) {
             VALUES ({workflow}, {job}, 1, 1, 0, 'ada', 0, 'ignore', '', 'done');
          INSERT INTO revision (batch, workflow_id, job_id, made_at, made_by, reason, before, after)
             VALUES (1, {workflow}, {job}, 0, 'ada', '', '{{}}', '{{}}');
-         INSERT INTO site_count (workflow_id, site, n) VALUES ({workflow}, 'west', 1);
+         INSERT INTO site_count (workflow_id, site, handler, n) VALUES ({workflow}, 'west', '', 1);
          INSERT INTO wish (workflow_id, made_at, made_by, wanted) VALUES ({workflow}, 0, 'ada', '[]');"
     );
     conn.execute_batch(&rows).unwrap();

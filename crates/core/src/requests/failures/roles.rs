@@ -1,0 +1,151 @@
+//! Counts of attempts by what their nodes are for. A landing that goes well says nothing of a site where all jobs fail; so
+//! attempts are only ever compared with others of the same roles.
+
+use serde::{Deserialize, Serialize};
+use windlass_types::requests::NodeRole;
+
+/// How many attempts, of each role.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Written")]
+pub struct ByRole {
+    #[serde(skip_serializing_if = "is_none")]
+    pub landing: u64,
+    #[serde(skip_serializing_if = "is_none")]
+    pub processing: u64,
+    #[serde(skip_serializing_if = "is_none")]
+    pub merge: u64,
+    #[serde(skip_serializing_if = "is_none")]
+    pub cleanup: u64,
+}
+
+/// What was written before roles were told apart is one number.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Written {
+    Together(u64),
+    Apart {
+        #[serde(default)]
+        landing: u64,
+        #[serde(default)]
+        processing: u64,
+        #[serde(default)]
+        merge: u64,
+        #[serde(default)]
+        cleanup: u64,
+    },
+}
+
+impl From<Written> for ByRole {
+    fn from(written: Written) -> Self {
+        match written {
+            Written::Together(processing) => Self { processing, ..Self::default() },
+            Written::Apart { landing, processing, merge, cleanup } => {
+                Self { landing, processing, merge, cleanup }
+            }
+        }
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+const fn is_none(count: &u64) -> bool {
+    *count == 0
+}
+
+impl ByRole {
+    /// So many of one role.
+    pub fn of(role: NodeRole, attempts: u64) -> Self {
+        let mut counts = Self::default();
+        counts.count(role, attempts);
+        counts
+    }
+
+    /// So many more.
+    pub const fn count(&mut self, role: NodeRole, attempts: u64) {
+        let counted = match role {
+            NodeRole::Landing => &mut self.landing,
+            NodeRole::Processing => &mut self.processing,
+            NodeRole::Merge => &mut self.merge,
+            NodeRole::Cleanup => &mut self.cleanup,
+        };
+        *counted = counted.saturating_add(attempts);
+    }
+
+    pub const fn get(self, role: NodeRole) -> u64 {
+        match role {
+            NodeRole::Landing => self.landing,
+            NodeRole::Processing => self.processing,
+            NodeRole::Merge => self.merge,
+            NodeRole::Cleanup => self.cleanup,
+        }
+    }
+
+    pub fn total(self) -> u64 {
+        NodeRole::ALL.iter().map(|role| self.get(*role)).sum()
+    }
+
+    /// Of these, those of roles that the others have something of: what the others are to be compared with. All of them
+    /// where nobody knows the roles of the others.
+    pub fn beside(self, others: Self) -> u64 {
+        let of = |role: &&NodeRole| others == Self::default() || others.get(**role) > 0;
+        NodeRole::ALL.iter().filter(of).map(|role| self.get(*role)).sum()
+    }
+
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        self.each(other, u64::saturating_add)
+    }
+
+    #[must_use]
+    pub fn less(self, other: Self) -> Self {
+        self.each(other, u64::saturating_sub)
+    }
+
+    /// At least as many as there.
+    #[must_use]
+    pub fn at_least(self, other: Self) -> Self {
+        self.each(other, Ord::max)
+    }
+
+    fn each(self, other: Self, both: impl Fn(u64, u64) -> u64) -> Self {
+        Self {
+            landing: both(self.landing, other.landing),
+            processing: both(self.processing, other.processing),
+            merge: both(self.merge, other.merge),
+            cleanup: both(self.cleanup, other.cleanup),
+        }
+    }
+}
+
+impl std::iter::Sum for ByRole {
+    fn sum<I: Iterator<Item = Self>>(counts: I) -> Self {
+        counts.fold(Self::default(), Self::plus)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_of_the_same_roles_is_compared() {
+        let ended = ByRole { landing: 50, processing: 40, merge: 10, cleanup: 10 };
+        let of = |role| ByRole::of(role, 1);
+        for (others, expected) in [
+            (of(NodeRole::Processing), 40),
+            (of(NodeRole::Landing), 50),
+            (of(NodeRole::Merge).plus(of(NodeRole::Processing)), 50),
+            (ByRole::default(), 110),
+        ] {
+            assert_eq!(ended.beside(others), expected, "{others:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_written_before_roles_were_told_apart_is_read() {
+        let counts = ByRole { processing: 7, merge: 1, ..ByRole::default() };
+        let text = serde_json::to_string(&counts).unwrap();
+        assert_eq!(text, r#"{"processing":7,"merge":1}"#);
+        assert_eq!(serde_json::from_str::<ByRole>(&text).unwrap(), counts);
+        assert_eq!(serde_json::from_str::<ByRole>("9").unwrap(), ByRole::of(NodeRole::Processing, 9));
+    }
+}
