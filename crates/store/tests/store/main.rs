@@ -181,6 +181,8 @@ macro_rules! conformance {
                 a_worker_is_at_a_site;
             model:
                 random_batches_do_what_a_small_model_does;
+            orders_model:
+                random_orders_do_what_a_small_model_does;
         }
     };
 }

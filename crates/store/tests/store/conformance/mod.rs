@@ -14,6 +14,7 @@ pub(crate) mod fleet;
 pub(crate) mod managing;
 pub(crate) mod model;
 pub(crate) mod orders;
+pub(crate) mod orders_model;
 pub(crate) mod parts;
 pub(crate) mod reading;
 pub(crate) mod records;

@@ -25,28 +25,35 @@ struct ModelJob {
     status: JobStatus,
     attempt: u32,
     results: usize,
+    /// Which of the workers has it.
+    held_by: Option<usize>,
 }
 
 /// The job after the step, or `None` if the step does not fit.
-fn model_step(job: ModelJob, step: Step) -> Option<ModelJob> {
+fn model_step(job: ModelJob, step: Step, by: usize) -> Option<ModelJob> {
     use JobStatus::{Pending, Ready, Running};
     let to = |status| Some(ModelJob { status, ..job });
+    // Whoever does not have it, or has it no more, says nothing about it.
+    if matches!(step, Step::Start | Step::End(..) | Step::GiveBack) && job.held_by != Some(by) {
+        return None;
+    }
     match step {
         Step::Status(from, status) => {
             (job.status == from && !from.is_active() && !status.is_active()).then_some(())?;
             to(status)
         }
-        Step::Claim if job.status == Ready => to(Pending),
+        Step::Claim if job.status == Ready => Some(ModelJob { status: Pending, held_by: Some(by), ..job }),
         Step::Start if job.status == Pending => to(Running),
         // An attempt that already has a result cannot get another one.
         Step::End(..) if job.results >= job.attempt as usize => None,
         Step::End(_, true) if job.status.is_active() => {
-            Some(ModelJob { status: Ready, attempt: job.attempt + 1, results: job.results + 1 })
+            let (attempt, results) = (job.attempt + 1, job.results + 1);
+            Some(ModelJob { status: Ready, attempt, results, held_by: None })
         }
         Step::End(status, false) if job.status.is_active() => {
-            Some(ModelJob { status, results: job.results + 1, ..job })
+            Some(ModelJob { status, results: job.results + 1, held_by: None, ..job })
         }
-        Step::GiveBack if job.status == Pending => to(Ready),
+        Step::GiveBack if job.status == Pending => Some(ModelJob { status: Ready, held_by: None, ..job }),
         Step::Claim | Step::Start | Step::End(..) | Step::GiveBack => None,
     }
 }
@@ -71,7 +78,10 @@ fn change(workflow: WorkflowId, id: JobId, worker: WorkerId, job: ModelJob, step
     }
 }
 
-fn steps() -> impl Strategy<Value = Vec<Vec<(usize, Step)>>> {
+/// A step of a job, by one of two workers.
+type Done = (usize, Step, usize);
+
+fn steps() -> impl Strategy<Value = Vec<Vec<Done>>> {
     let status = prop::sample::select(JobStatus::ALL.to_vec());
     let over = prop::sample::select(vec![JobStatus::Completed, JobStatus::Failed, JobStatus::Terminated]);
     let step = prop_oneof![
@@ -82,7 +92,8 @@ fn steps() -> impl Strategy<Value = Vec<Vec<(usize, Step)>>> {
         3 => (over, any::<bool>()).prop_map(|(status, again)| Step::End(status, again)),
         1 => Just(Step::GiveBack),
     ];
-    prop::collection::vec(prop::collection::vec((0..JOBS, step), 1..4), 1..25)
+    let by = prop_oneof![4 => Just(0_usize), 1 => Just(1)];
+    prop::collection::vec(prop::collection::vec((0..JOBS, step, by), 1..4), 1..25)
 }
 
 pub(crate) fn random_batches_do_what_a_small_model_does(store: &dyn Store) {
@@ -90,17 +101,17 @@ pub(crate) fn random_batches_do_what_a_small_model_does(store: &dyn Store) {
     runner.run(&steps(), |batches| check(store, &batches)).unwrap();
 }
 
-fn check(store: &dyn Store, batches: &[Vec<(usize, Step)>]) -> Result<(), TestCaseError> {
+fn check(store: &dyn Store, batches: &[Vec<Done>]) -> Result<(), TestCaseError> {
     let (workflow, ids) = create(store, JOBS);
-    let worker = worker(store, workflow);
-    let mut model = [ModelJob { status: JobStatus::Ready, attempt: 1, results: 0 }; JOBS];
+    let workers = [worker(store, workflow), worker(store, workflow)];
+    let mut model = [ModelJob { status: JobStatus::Ready, attempt: 1, results: 0, held_by: None }; JOBS];
     for batch in batches {
         let mut next = model;
         let mut fits = true;
         let mut changes = Vec::new();
-        for &(index, step) in batch {
-            changes.push(change(workflow, ids[index], worker, next[index], step));
-            match model_step(next[index], step) {
+        for &(index, step, by) in batch {
+            changes.push(change(workflow, ids[index], workers[by], next[index], step));
+            match model_step(next[index], step, by) {
                 Some(job) => next[index] = job,
                 None => fits = false,
             }
@@ -128,6 +139,7 @@ fn compare(
             status: table.status[index],
             attempt: table.attempt[index].0,
             results: results.iter().filter(|row| row.key.job_id == ids[index]).count(),
+            held_by: job.held_by,
         };
         prop_assert_eq!(found, *job);
     }
