@@ -8,7 +8,7 @@ use crate::event::Event;
 use crate::home::{Home, Me, Notes, Process, unique};
 use crate::journal::{Entry, Journal, is_last_word, key_of};
 use crate::lease::Lease;
-use crate::leaving::{End, Hurry, Leaving, Outcome, next_hurry};
+use crate::leaving::{End, Hurry, Leaving, Outcome, is_expected, next_hurry};
 use crate::leftovers::{self, Legacy};
 use crate::observe::{Observer, Progress};
 use crate::options::{AgentOptions, Until};
@@ -103,6 +103,12 @@ impl Control {
         self.0.send(Event::Drain).ok();
     }
 
+    /// The end of its time is near. If that is no news it goes on, for it takes nothing that would not be over in time; else it
+    /// drains.
+    pub fn warn(&self) {
+        self.0.send(Event::Warn).ok();
+    }
+
     /// What runs is stopped now, and goes back; told again, it is killed.
     pub fn stop(&self) {
         self.0.send(Event::Stop).ok();
@@ -140,8 +146,9 @@ impl Agent {
         };
         let now = Instant::now();
         let first = if options.persistent { options.give_up_after } else { options.first_contact };
-        // One that is not to be idle for long does not wait longer than that for somebody to work for.
-        let patience = options.idle_timeout.filter(|_| !options.persistent);
+        // One that is not to be idle for long does not wait longer than that for somebody to work for. In an allocation it does:
+        // its node was waited for, and another one would be waited for again.
+        let patience = options.idle_timeout.filter(|_| !options.persistent && options.slurm.is_none());
         let first = patience.map_or(first, |idle| idle.min(first));
         let mut agent = Self {
             journal: Journal::at(home.journal()),
@@ -301,11 +308,15 @@ impl Agent {
                 });
                 self.leave(why, hurry);
             }
-            Event::Drain => {
-                if self.leaving.is_none() {
-                    observer.notice("the end is near: finishing what runs, as far as there is time");
+            Event::Drain => self.drain(observer),
+            Event::Warn => {
+                let left =
+                    self.options.until.map(|until| until.end.saturating_duration_since(Instant::now()));
+                if !is_expected(left, self.options.warning) {
+                    self.drain(observer);
+                } else if self.leaving.is_none() {
+                    observer.notice("the end is near: nothing is begun that would not be over in time");
                 }
-                self.leave(End::Drained, Hurry::None);
             }
             Event::Stop => {
                 let hurry = next_hurry(self.leaving.as_ref()).max(Hurry::Stop);
@@ -314,6 +325,13 @@ impl Agent {
             }
         }
         Ok(())
+    }
+
+    fn drain(&mut self, observer: &mut dyn Observer) {
+        if self.leaving.is_none() {
+            observer.notice("the end is near: finishing what runs, as far as there is time");
+        }
+        self.leave(End::Drained, Hurry::None);
     }
 
     // ---- the worker process
@@ -522,6 +540,9 @@ impl Agent {
         self.home.note(&self.notes)?;
         if self.was_welcome {
             observer.notice("the server has taken this worker back");
+        } else {
+            // Until now nobody could tell whether there is something to do.
+            self.idle_since = Instant::now();
         }
         self.was_welcome = true;
         self.talk.introduced(me);

@@ -29,6 +29,8 @@ pub(crate) enum Event {
     Interrupt,
     /// It will have to be gone before long.
     Drain,
+    /// Somebody says that the end of its time is near.
+    Warn,
     /// It has to be gone at once.
     Stop,
 }

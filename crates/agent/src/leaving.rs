@@ -68,6 +68,15 @@ impl Leaving {
     }
 }
 
+/// Slurm warns up to a minute early, and clocks differ.
+const EARLY: Duration = Duration::from_secs(90);
+
+/// Whether a warning that comes with so much time left is the one that was to come, and not one of an end that nobody knows of:
+/// somebody else wants the node, or has shortened its time.
+pub(crate) fn is_expected(left: Option<Duration>, warning: Option<Duration>) -> bool {
+    left.zip(warning).is_some_and(|(left, warning)| left <= warning.saturating_add(EARLY))
+}
+
 /// What the next interrupt means: first drain, then stop, then kill.
 pub(crate) fn next_hurry(leaving: Option<&Leaving>) -> Hurry {
     match leaving.map(|leaving| leaving.hurry) {
@@ -80,6 +89,22 @@ pub(crate) fn next_hurry(leaving: Option<&Leaving>) -> Hurry {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_warning_of_an_end_that_is_known_is_no_news() {
+        let seconds = |seconds| Some(Duration::from_secs(seconds));
+        for (left, warning, expected) in [
+            (seconds(180), seconds(180), true),
+            (seconds(240), seconds(180), true),
+            (seconds(3), seconds(180), true),
+            (seconds(271), seconds(180), false),
+            (seconds(3600), seconds(180), false),
+            (None, seconds(180), false),
+            (seconds(180), None, false),
+        ] {
+            assert_eq!(is_expected(left, warning), expected, "{left:?} {warning:?}");
+        }
+    }
 
     #[test]
     fn nobody_waits_long_for_a_server_that_is_owed_nothing() {

@@ -39,6 +39,8 @@ pub struct AgentOptions {
     /// Between SIGTERM and SIGKILL for a job that is stopped.
     pub grace: Duration,
     pub until: Option<Until>,
+    /// So long before that end somebody warns of it.
+    pub warning: Option<Duration>,
     /// What it writes down: one directory per agent in here.
     pub state_dir: PathBuf,
     /// Where an allocation started it: the scheduled compute node it belongs to.
@@ -93,6 +95,7 @@ impl AgentOptions {
             first_contact: Duration::from_secs(30),
             grace: Duration::from_secs(10),
             until: None,
+            warning: None,
             state_dir,
             allocation: None,
             slurm: None,

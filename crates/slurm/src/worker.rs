@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 use windlass_types::slurm::SlurmPlace;
-use windlass_types::{Bytes, Capacity};
+use windlass_types::{Bytes, Capacity, Timestamp};
 
 /// Set in an allocation, and taken for options by any `srun` or `sbatch` that is called there: jobs do not get them.
 pub const ACT_AS_OPTIONS: &[&str] = &[
@@ -65,6 +65,8 @@ pub struct Surroundings {
     /// Which of how many workers of the allocation it is.
     pub number: u32,
     pub of: u32,
+    /// When Slurm is going to end it, as far as was known at its start. Older versions do not say.
+    pub ends_at: Option<Timestamp>,
 }
 
 impl Surroundings {
@@ -91,6 +93,8 @@ impl Surroundings {
             nodes,
             number: number_of,
             of: tasks.unwrap_or(1),
+            ends_at: number(said("SLURM_JOB_END_TIME"), "SLURM_JOB_END_TIME")?
+                .map(|seconds: i64| Timestamp(seconds.saturating_mul(1_000_000))),
         })
     }
 
@@ -238,6 +242,20 @@ impl TimeLeft {
     }
 }
 
+/// How long a worker has, as far as it is known when it begins. In an allocation that its server looks after, Slurm is asked
+/// nothing: the server tells when it ends otherwise, and a thousand workers that begin at once would be a thousand questions.
+pub fn time_left(
+    around: &Surroundings,
+    asked_for: Option<Duration>,
+    is_looked_after: bool,
+    now: Timestamp,
+    ask: impl FnOnce() -> Option<Duration>,
+) -> Option<Duration> {
+    // A time that is past is that of another clock.
+    let said = around.ends_at.filter(|at| *at > now).map(|at| at.since(now));
+    said.or_else(|| asked_for.filter(|_| is_looked_after)).or_else(ask).or(asked_for)
+}
+
 /// How long what was asked to end may take before Slurm kills it, as its configuration says.
 pub fn kill_wait(configuration: &str) -> Duration {
     let mut said = configuration.lines().filter_map(|line| {
@@ -312,6 +330,30 @@ mod tests {
             (&[("CUDA_VISIBLE_DEVICES", "NoDevFiles")], &[]),
         ] {
             assert_eq!(read(&[&basics, said].concat()).unwrap().devices, expected, "{said:?}");
+        }
+    }
+
+    #[test]
+    fn slurm_is_asked_how_long_it_lasts_only_where_nobody_says_so() {
+        let now = Timestamp(1_000_000_000);
+        let seconds = |seconds: u64| Some(Duration::from_secs(seconds));
+        for (end, asked_for, is_looked_after, answer, expected, is_asked) in [
+            (Some("1600"), seconds(900), true, None, seconds(600), false),
+            (Some("1600"), None, false, None, seconds(600), false),
+            (Some("900"), seconds(900), true, None, seconds(900), false),
+            (None, seconds(900), true, seconds(5), seconds(900), false),
+            (None, seconds(900), false, seconds(5), seconds(5), true),
+            (None, seconds(900), false, None, seconds(900), true),
+            (None, None, true, seconds(5), seconds(5), true),
+        ] {
+            let mut variables = BATCH.to_vec();
+            variables.extend(end.map(|end| ("SLURM_JOB_END_TIME", end)));
+            let mut was_asked = false;
+            let found = time_left(&read(&variables).unwrap(), asked_for, is_looked_after, now, || {
+                was_asked = true;
+                answer
+            });
+            assert_eq!((found, was_asked), (expected, is_asked), "{end:?} {asked_for:?} {is_looked_after}");
         }
     }
 

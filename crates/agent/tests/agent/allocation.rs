@@ -1,7 +1,8 @@
 //! In an allocation whoever ends it signals everybody at once.
 
-use crate::support::{Bench, LONG, gated, job};
-use windlass_agent::{AgentOptions, End};
+use crate::support::{Bench, LONG, eventually, gated, job};
+use std::time::{Duration, Instant};
+use windlass_agent::{AgentOptions, End, Until};
 use windlass_proc::identity::to_pid;
 use windlass_proc::{Signal, tree};
 use windlass_types::slurm::SlurmPlace;
@@ -50,6 +51,56 @@ fn one_that_is_told_of_its_end_early_lets_what_runs_end() {
     bench.open_gate();
     let outcome = agent.end().unwrap();
     assert_eq!((outcome.end, outcome.succeeded), (End::Drained, 1));
+}
+
+#[test]
+fn one_that_knows_its_end_goes_on_taking_what_can_be_done_in_time() {
+    let bench = Bench::new(LONG);
+    let agent = bench.hire_with(|options| {
+        inside(options);
+        options.until = Some(Until { end: Instant::now() + LONG, lead: Duration::from_secs(1) });
+        options.warning = Some(LONG);
+    });
+    bench.server.give([job(1, "true")]);
+    bench.ended(1);
+    agent.control.warn();
+    bench.server.give([job(2, "true")]);
+    bench.ended(2);
+    assert!(agent.has_said("the end is near: nothing is begun that would not be over in time"));
+    agent.control.drain();
+    assert_eq!(agent.end().unwrap().end, End::Drained);
+}
+
+#[test]
+fn one_that_is_warned_of_an_end_that_it_does_not_know_takes_nothing_more() {
+    let bench = Bench::new(LONG);
+    let agent = bench.hire_with(|options| {
+        inside(options);
+        options.until = Some(Until { end: Instant::now() + 10 * LONG, lead: Duration::from_secs(1) });
+        options.warning = Some(Duration::from_secs(1));
+    });
+    bench.server.give([job(1, "true")]);
+    bench.ended(1);
+    agent.control.warn();
+    assert_eq!(agent.end().unwrap().end, End::Drained);
+}
+
+#[test]
+fn in_an_allocation_the_server_is_waited_for_longer_than_for_jobs() {
+    let bench = Bench::new(LONG);
+    bench.server.go_away();
+    let idle = Duration::from_secs(1);
+    let agent = bench.hire_with(|options| {
+        inside(options);
+        options.idle_timeout = Some(idle);
+        options.first_contact = LONG;
+    });
+    let began = Instant::now();
+    eventually("it has waited longer than it would for jobs", || (began.elapsed() > 3 * idle).then_some(()));
+    bench.server.give([job(1, "true")]);
+    bench.server.come_back();
+    bench.ended(1);
+    assert_eq!(agent.end().unwrap().end, End::Idle);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use super::run::parse_memory;
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
+use windlass_types::settings::Settings;
 use windlass_types::{Bytes, parse_duration};
 
 #[derive(Debug, Args)]
@@ -17,6 +18,13 @@ pub(crate) struct SlurmWorkerArgs {
     /// How many seconds the allocation was asked for: counts where Slurm does not say how much is left.
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     pub(crate) walltime: Option<Duration>,
+    /// So many seconds before the end Slurm tells of it: then only what can be done in time is begun. Told at another time, it
+    /// takes nothing more.
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    pub(crate) warning: Option<Duration>,
+    /// What the workflow says about its workers, as JSON: counts where the server does not answer.
+    #[arg(long, value_name = "JSON", value_parser = parse_settings)]
+    pub(crate) settings: Option<Box<Settings>>,
     /// Where the workflow's output goes.
     #[arg(long, value_name = "DIR")]
     pub(crate) output_dir: Option<PathBuf>,
@@ -32,6 +40,10 @@ pub(crate) struct SlurmWorkerArgs {
     /// Keep what has to outlive this process in this directory, on a disk of this machine.
     #[arg(long, value_name = "DIR")]
     pub(crate) state_dir: Option<PathBuf>,
+}
+
+fn parse_settings(text: &str) -> Result<Box<Settings>, String> {
+    serde_json::from_str(text).map(Box::new).map_err(|error| error.to_string())
 }
 
 fn parse_seconds(text: &str) -> Result<Duration, String> {

@@ -47,3 +47,33 @@ fn an_allocation_is_long_enough_for_its_jobs_to_begin() {
     house.windlass(&["submit", "--slurm", "--account", "lab", "spec.yaml"]);
     stages.prove(&house);
 }
+
+/// Slurm warns a minute and a half before the end, and up to a minute earlier still.
+#[test]
+fn what_can_be_done_in_time_is_begun_after_the_warning() {
+    let cluster = Cluster::shared();
+    let house = House::with_steward(&cluster, "warned");
+    house.submit(
+        "\
+name: test
+execution_config: {sigkill_headroom_seconds: 5, sigterm_lead_seconds: 1}
+resource_requirements:
+  - {name: long, num_cpus: 1, memory: 50m, runtime: PT2M}
+  - {name: brief, num_cpus: 1, memory: 50m, runtime: PT1S}
+slurm_schedulers:
+  - {name: one, account: lab, nodes: 1, ntasks_per_node: 1, mem: 400M, walltime: '00:03:00', extra: '--cpus-per-task=1'}
+actions:
+  - {trigger_type: on_workflow_start, action_type: schedule_nodes, scheduler: one, scheduler_type: slurm}
+jobs:
+  - name: warned
+    command: 'until grep -q \"the end is near\" windlass_output/*.e; do sleep 0.2; done; echo $SLURM_JOB_ID > first'
+    resource_requirements: long
+  - {name: after, command: 'echo $SLURM_JOB_ID > second', resource_requirements: brief, depends_on: [warned]}
+",
+    );
+    for name in ["warned", "after"] {
+        house.await_status(name, "completed");
+    }
+    assert_eq!(house.work.read("first"), house.work.read("second"), "in the same allocation");
+    assert_eq!(house.allocations().len(), 1);
+}

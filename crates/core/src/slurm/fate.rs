@@ -23,6 +23,8 @@ pub struct Sight<'a> {
     pub workers: Workers,
     /// Why nobody has a use for it any more.
     pub not_needed: Option<&'a str>,
+    /// Since when its worker could have come: before that there was no server.
+    pub served_since: Timestamp,
 }
 
 /// What accounting says.
@@ -347,7 +349,8 @@ impl Case<'_> {
 
     fn nobody_came(&self, job: &QueueJob) -> Option<String> {
         let limit = self.patience.to_register;
-        let runs_for = self.now.since(job.started_at.or(self.row.started_at)?);
+        let since = job.started_at.or(self.row.started_at)?.max(self.sight.served_since);
+        let runs_for = self.now.since(since);
         let is_late = job.state == Some(SlurmState::Running) && runs_for >= limit;
         let why =
             || format!("it runs, and no worker has come within {} min: see its output", limit.as_secs() / 60);

@@ -19,6 +19,7 @@
 //! | `reserve.rs` | how much of an allocation its jobs do not have |
 //! | `sight.rs` | what Slurm says about its jobs |
 //! | `signs.rs` | what lines in the output of an allocation mean, and what to do about it |
+//! | `stay.rs` | what a worker has to know of its workflow should its server be away |
 //! | `steps.rs` | which jobs run as steps, and what a worker that is gone has left of them |
 //! | `usage.rs` | what became of the core-hours of allocations |
 
@@ -40,5 +41,6 @@ pub mod request;
 pub mod reserve;
 pub mod sight;
 pub mod signs;
+pub mod stay;
 pub mod steps;
 pub mod usage;

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use windlass_core::slurm::book::is_tag;
 use windlass_core::slurm::home::mark;
+use windlass_types::settings::Settings;
 use windlass_types::slurm::{Allocation, AllocationRequest};
 
 /// What a batch script needs to know besides the allocation.
@@ -26,6 +27,15 @@ pub struct Site<'a> {
     pub home: &'a str,
     /// So long before its end the worker is told. Slurm may be a minute early, never late.
     pub warning: Duration,
+    /// What the worker has to know of its workflow should the server be away when it begins.
+    pub settings: Settings,
+}
+
+impl Site<'_> {
+    /// So long before its end the worker of such an allocation is told.
+    fn warning_of(&self, request: &AllocationRequest) -> u64 {
+        self.warning.min(request.walltime / 2).as_secs().max(1)
+    }
 }
 
 /// An allocation that can be asked for.
@@ -169,7 +179,7 @@ fn speak_of(arguments: &[String], options: &[(&str, Option<char>)]) -> bool {
 fn ours(allocation: &Allocation, site: &Site<'_>, stem: &str) -> Result<Vec<String>, Unfit> {
     let request = &allocation.request;
     let tag = tag(&allocation.tag)?;
-    let warning = site.warning.min(request.walltime / 2).as_secs().max(1);
+    let warning = site.warning_of(request);
     // Without a step only the batch script itself can be told, and with one only the step is.
     let to = if request.one_worker_per_node { "" } else { "B:" };
     let output = |end: &str| -> Result<String, Unfit> {
@@ -210,6 +220,13 @@ fn script(allocation: &Allocation, site: &Site<'_>) -> Result<String, Unfit> {
     };
     let most =
         request.max_parallel_jobs.map(|most| format!(" --max-parallel-jobs {most}")).unwrap_or_default();
+    let settings = if site.settings == Settings::default() {
+        String::new()
+    } else {
+        // Numbers and flags alone: there is nothing in it that cannot be written.
+        let text = serde_json::to_string(&site.settings).unwrap_or_else(|_| "{}".to_owned());
+        format!(" --settings {}", quote(&text))
+    };
     Ok(format!(
         "#!/bin/sh\n\
          # Windlass: allocation {allocation} of workflow {workflow}. What it asks of Slurm was said to sbatch as arguments;\n\
@@ -217,13 +234,15 @@ fn script(allocation: &Allocation, site: &Site<'_>) -> Result<String, Unfit> {
          # These would be taken for options of what is started below.\n\
          unset {variables}\n\
          exec {step}{program} slurm worker --server {server} \\\n  \
-         --workflow {workflow} --allocation {allocation} --walltime {walltime} --output-dir {output}{most}\n",
+         --workflow {workflow} --allocation {allocation} --walltime {walltime} --warning {warning} \\\n  \
+         --output-dir {output}{settings}{most}\n",
         allocation = allocation.id.0,
         workflow = allocation.workflow.0,
         variables = OPTION_VARIABLES.join(" "),
         program = quote(&program),
         server = quote(server),
         walltime = request.walltime.as_secs(),
+        warning = site.warning_of(request),
         output = quote(&path_word("the output directory", site.output_dir)?),
     ))
 }

@@ -54,6 +54,8 @@ pub(super) struct Passes {
     pub(super) slurm: Arc<Slurm>,
     pub(super) options: StewardOptions,
     status: Arc<Mutex<StewardStatus>>,
+    /// Before that there was nobody here whom a worker could have reached.
+    began_at: Timestamp,
     polled_at: Option<Timestamp>,
     changed_at: Timestamp,
     looked_at_all: Option<Timestamp>,
@@ -86,6 +88,7 @@ impl Passes {
             slurm,
             options,
             status,
+            began_at: Clock.now(),
             polled_at: None,
             changed_at: Clock.now(),
             looked_at_all: None,
@@ -238,7 +241,7 @@ impl Passes {
 
     fn fates(&self, open: &[Allocation], polled: &Polled) -> Result<Vec<Fate>, Trouble> {
         let now = Clock.now();
-        let seen = Seen::gather(self.books(), open, polled.jobs())?;
+        let seen = Seen::gather(self.books(), open, polled.jobs(), self.began_at)?;
         let was_asked = !matches!(polled, Polled::NotAsked);
         let decide = |row: &Allocation| {
             if !was_asked && row.state != AllocationState::Intended {
@@ -481,6 +484,7 @@ struct Seen<'a> {
     by_tag: HashMap<&'a str, Vec<&'a QueueJob>>,
     workers: HashMap<AllocationId, Workers>,
     not_needed: HashMap<AllocationId, String>,
+    served_since: Timestamp,
 }
 
 impl<'a> Seen<'a> {
@@ -488,9 +492,11 @@ impl<'a> Seen<'a> {
         books: &dyn Database,
         open: &[Allocation],
         queue: Option<&'a [QueueJob]>,
+        served_since: Timestamp,
     ) -> Result<Self, Trouble> {
         let mut seen = Self {
             queue,
+            served_since,
             by_id: HashMap::new(),
             by_tag: HashMap::new(),
             workers: HashMap::new(),
@@ -561,6 +567,7 @@ impl<'a> Seen<'a> {
             accounting,
             workers: self.workers.get(&row.id).copied().unwrap_or_default(),
             not_needed: self.not_needed.get(&row.id).map(String::as_str),
+            served_since: self.served_since,
         }
     }
 }

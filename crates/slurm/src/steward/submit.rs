@@ -12,6 +12,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use windlass_core::slurm::book::AllocationChange;
+use windlass_core::slurm::stay::of_worker;
 use windlass_store::model::{Severity, WorkflowRow};
 use windlass_types::Clock;
 use windlass_types::slurm::{Allocation, AllocationState};
@@ -100,6 +101,7 @@ impl Passes {
                 output_dir: &output_dir,
                 directory: &directory,
                 warning: self.options.warning,
+                settings: of_worker(&workflow.settings),
             },
         )
     }

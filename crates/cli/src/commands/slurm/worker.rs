@@ -16,9 +16,9 @@ use windlass_core::slurm::reserve::lead;
 use windlass_core::slurm::steps::runs_steps;
 use windlass_proc::{command, machine::Machine};
 use windlass_slurm::render::srun;
-use windlass_slurm::worker::{ACT_AS_OPTIONS, Surroundings, TimeLeft, grace, kill_wait};
-use windlass_types::WorkflowId;
+use windlass_slurm::worker::{ACT_AS_OPTIONS, Surroundings, TimeLeft, grace, kill_wait, time_left};
 use windlass_types::settings::Settings;
+use windlass_types::{Clock, WorkflowId};
 
 /// Longer than Slurm's own commands take to give up.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -29,13 +29,14 @@ const FIRST_CONTACT_MINUTES: u64 = 20;
 pub(crate) fn run(ctx: &Context, args: &SlurmWorkerArgs) -> Result<Exit, CliError> {
     let around = Surroundings::read(|name| std::env::var(name).ok())
         .map_err(|error| CliError::user(error.to_string()))?;
-    let left = time_left(around.place.job_id).or(args.walltime);
+    let is_looked_after = args.allocation.is_some();
+    let left = time_left(&around, args.walltime, is_looked_after, Clock.now(), || asked(around.place.job_id));
     let began = Instant::now();
     let client = ctx.require_server()?.clone();
     std::thread::sleep(around.jitter());
 
     let workflow = WorkflowId(args.workflow);
-    let settings = settings(ctx, workflow);
+    let settings = settings(ctx, workflow, args.settings.as_deref());
     let machine = Machine::detect();
     let memory = args.memory.unwrap_or(machine.memory);
     let capacity = around.capacity(memory, args.max_parallel_jobs);
@@ -51,6 +52,7 @@ pub(crate) fn run(ctx: &Context, args: &SlurmWorkerArgs) -> Result<Exit, CliErro
     options.persistent = stay.persistent;
     options.leaves_when_over = stay.leaves_when_over;
     options.first_contact = stay.first_contact;
+    options.warning = args.warning;
     options.grace = grace(kill_wait(&slurm_configuration()));
     options.until = left.map(|left| until(began, left, lead(&settings)));
     options.launcher = launcher(&around);
@@ -65,7 +67,7 @@ pub(crate) fn run(ctx: &Context, args: &SlurmWorkerArgs) -> Result<Exit, CliErro
     let signals = Signalled {
         signals: &[SIGUSR1, SIGTERM, SIGINT],
         tell: |control, signal| match signal {
-            SIGUSR1 => control.drain(),
+            SIGUSR1 => control.warn(),
             _ => control.stop(),
         },
     };
@@ -108,14 +110,14 @@ fn until(began: Instant, left: Duration, lead: Duration) -> Until {
     Until { end, lead: lead.min(left / 2) }
 }
 
-/// What the workflow says; where the server is away, which is waited for later, what is usual.
-fn settings(ctx: &Context, workflow: WorkflowId) -> Settings {
+/// What the workflow says; where the server is away, which is waited for later, what it said when the allocation was asked for.
+fn settings(ctx: &Context, workflow: WorkflowId, said: Option<&Settings>) -> Settings {
     let row = ctx.open_read().ok().and_then(|store| store.workflow(workflow).ok().flatten());
-    row.map(|row| row.settings).unwrap_or_default()
+    row.map(|row| row.settings).or_else(|| said.cloned()).unwrap_or_default()
 }
 
 /// As Slurm knows it now. Changes later on are told by the server.
-fn time_left(job_id: u64) -> Option<Duration> {
+fn asked(job_id: u64) -> Option<Duration> {
     let mut squeue = Command::new("squeue");
     squeue.args(["--noheader", "--format=%L", &format!("--jobs={job_id}")]);
     let answer =

@@ -72,7 +72,8 @@ const ALIVE: Workers = Workers { has_come: true, is_alive: true };
 const GONE: Workers = Workers { has_come: true, is_alive: false };
 
 fn sight<'a>(queue: Option<&'a [QueueJob]>, accounting: Accounting<'a>, workers: Workers) -> Sight<'a> {
-    Sight { queue: queue.map(|jobs| jobs.iter().collect()), accounting, workers, not_needed: None }
+    let queue = queue.map(|jobs| jobs.iter().collect());
+    Sight { queue, accounting, workers, not_needed: None, served_since: at(0) }
 }
 
 fn fate(row: &Allocation, sight: &Sight<'_>) -> Fate {
@@ -408,14 +409,18 @@ fn what_the_row_alone_says_is_to_go() {
 #[test]
 fn one_that_runs_without_a_worker_goes() {
     let running = |since| QueueJob { started_at: Some(at(since)), ..job(S::Running) };
-    for (since, workers, acts) in [
-        (9_400, NONE, vec![Act::Cancel(8)]),
-        (9_401, NONE, vec![]),
-        (9_000, ALIVE, vec![]),
-        (9_000, GONE, vec![]),
+    for (since, served_since, workers, acts) in [
+        (9_400, 0, NONE, vec![Act::Cancel(8)]),
+        (9_401, 0, NONE, vec![]),
+        (9_000, 0, ALIVE, vec![]),
+        (9_000, 0, GONE, vec![]),
+        // It began while the server was away.
+        (9_000, 9_401, NONE, vec![]),
+        (9_000, 9_400, NONE, vec![Act::Cancel(8)]),
     ] {
         let queue = [running(since)];
-        let fate = fate(&row(A::Running), &sight(Some(&queue), Accounting::NotAsked, workers));
+        let seen = sight(Some(&queue), Accounting::NotAsked, workers);
+        let fate = fate(&row(A::Running), &Sight { served_since: at(served_since), ..seen });
         assert_eq!(fate.acts, acts, "{since} {workers:?}");
         let why = fate.change.and_then(|change| change.unwanted);
         assert_eq!(why.is_some(), !acts.is_empty());

@@ -32,6 +32,7 @@ fn site() -> Site<'static> {
         output_dir: Path::new("/data/out"),
         directory: Path::new("/data"),
         warning: Duration::from_mins(5),
+        settings: Settings::default(),
     }
 }
 
@@ -67,8 +68,19 @@ fn one_worker_for_an_allocation() {
          SLURM_GPUS_PER_TASK SLURM_MEM_BIND SLURM_NPROCS SLURM_NTASKS SLURM_NTASKS_PER_NODE SLURM_OPEN_MODE \
          SLURM_TIMELIMIT\n\
          exec '/opt/wind lass/windlass' slurm worker --server http://login1:8080 \\\n  \
-         --workflow 3 --allocation 12 --walltime 3600 --output-dir /data/out\n"
+         --workflow 3 --allocation 12 --walltime 3600 --warning 300 \\\n  \
+         --output-dir /data/out\n"
     );
+}
+
+#[test]
+fn what_the_workflow_says_of_workers_is_known_without_the_server() {
+    let settings =
+        Settings { compute_node_wait_for_healthy_database_minutes: Some(60), ..Settings::default() };
+    let script = render(&allocation(&request()), &Site { settings, ..site() }).unwrap().script;
+    let said =
+        "--output-dir /data/out --settings '{\"compute_node_wait_for_healthy_database_minutes\":60}'\n";
+    assert!(script.ends_with(said), "{script}");
 }
 
 #[test]
