@@ -83,6 +83,32 @@ fn a_spec_with_its_schedule_keeps_its_comments_and_is_not_scheduled_twice() {
     sandbox.windlass(&["slurm", "plan", "study.yaml", "--profile", "ours.toml", "--offline"]).exits(0);
 }
 
+/// A pattern would mean all of them, and the second waits for the first.
+#[test]
+fn nodes_for_a_chain_are_asked_for_when_its_first_job_is_ready() {
+    let sandbox = sandbox();
+    let chain = "\
+name: chain
+resource_requirements: [{name: small, cpus: 1, memory: 1g, runtime: 10m}]
+files: [{name: 'f_{i}', path: 'f_{i}', parameters: {i: '1:4'}}]
+jobs:
+  - name: s_{i}
+    command: touch f_{j}
+    resource_requirements: small
+    input_files: ['f_{i}']
+    output_files: ['f_{j}']
+    parameters: {i: '1:3', j: '2:4'}
+    parameter_mode: zip
+";
+    sandbox.write("chain.yaml", chain);
+    sandbox
+        .windlass(&["slurm", "generate", "chain.yaml", "--profile", "ours.toml", "-a", "lab"])
+        .exits(0)
+        .says("1 allocation for 1 scheduler");
+    let new = sandbox.read("chain.yaml");
+    assert!(new.contains("jobs: [s_1]"), "{new}");
+}
+
 #[test]
 fn what_fits_nowhere_is_told_before_anything_is_done() {
     let sandbox = sandbox();

@@ -31,6 +31,52 @@ fn a_node_that_only_slurm_has_lost_works_on() {
     watched.prove();
 }
 
+/// A node that is lost while Slurm waits for the end of what was cancelled on it: its job has ended as cancelled then, and
+/// goes on all the same.
+#[test]
+fn what_was_cancelled_on_a_lost_node_does_not_run_twice_at_once() {
+    let cluster = Cluster::alone();
+    let house = House::with_steward_and(&cluster, "torn", &["--lease", "90s"]);
+    house.submit(
+        "\
+name: test
+slurm_schedulers:
+  - {name: first, account: lab, nodes: 1, walltime: '00:30:00', mem: 200M, extra: '--nodelist=n2'}
+  - {name: second, account: lab, nodes: 1, walltime: '00:30:00', mem: 200M, extra: '--nodelist=n3'}
+actions:
+  - {trigger_type: on_workflow_start, action_type: schedule_nodes, scheduler: first, scheduler_type: slurm}
+jobs:
+  - {name: a, command: 'while true; do echo $SLURM_JOB_ID >> alive; sleep 0.2; done'}
+",
+    );
+    let lives = |job: u64| {
+        let lines = std::fs::read_to_string(house.work.path().join("alive")).unwrap_or_default();
+        lines.lines().filter(|line| **line == job.to_string()).count()
+    };
+    let row = house.await_allocation("its job runs", |row| row["state"] == "running");
+    let job = row["slurm_job_id"].as_u64().unwrap();
+    eventually("it has begun", || lives(job) > 0 && house.status("a") == "running");
+    // Cut off from everybody: Slurm loses the node, and the agent hears and says nothing any more.
+    cluster.disturb("kill-node", Some("n2"));
+    cluster.stop_processes_of(job, "slurm\0worker\0");
+    cluster.slurm("scancel", &[&job.to_string()]);
+    let ended = |row: &Value| row["slurm_job_id"] == job && row["state"] == "ended";
+    let row = house.await_allocation("Slurm has given it up", ended);
+    assert_eq!(row["end"], "CANCELLED", "{row}");
+    let then = lives(job);
+    eventually("it goes on", || lives(job) > then + 5);
+    assert_eq!(house.status("a"), "running", "nobody else may have it");
+    house.windlass(&["slurm", "schedule-nodes", "1", "--scheduler", "second"]);
+    let is_next = |row: &Value| row["slurm_job_id"] != job && row["state"] == "running";
+    let next = house.await_allocation("the next one runs", is_next)["slurm_job_id"].as_u64().unwrap();
+    eventually("it runs there", || lives(next) > 10);
+    let lines = house.work.read("alive");
+    let first_of_next = lines.lines().position(|line| line == next.to_string()).unwrap();
+    let both = lines.lines().skip(first_of_next).filter(|line| **line == job.to_string()).count();
+    assert_eq!(both, 0, "it ran twice at once");
+    cluster.kill_all_of(job);
+}
+
 #[test]
 fn while_the_controller_is_down_nothing_is_declared_dead() {
     let cluster = Cluster::alone();

@@ -113,6 +113,37 @@ fn to_others_who_come_first() {
     watched.prove_causes(&["was preempted", "came to its end"]);
 }
 
+/// The agent hears nothing, so it neither stops its jobs nor says goodbye: what it held is known to be lost with its lease.
+fn unheard<'a>(house: &'a House<'a>, stages: Stages) -> Watched<'a> {
+    let watched = Watched::begin(house, stages);
+    house.cluster.stop_processes_of(watched.job, "slurm\0worker\0");
+    watched
+}
+
+#[test]
+fn to_others_who_do_not_wait_until_they_are_heard() {
+    let cluster = Cluster::shared();
+    let house = House::with_steward_and(&cluster, "preempted", &["--lease", "30s"]);
+    let mut watched = unheard(&house, stages("preempt", "--nodelist=n3", 60));
+    let high = ["--partition=high", "--nodelist=n3", "--cpus-per-task=4", "--mem=100", "--time=5"];
+    let other = cluster.submit(&high, "sleep 1000");
+    watched.await_loss(&["PREEMPTED"]);
+    cluster.slurm("scancel", &[&other.to_string()]);
+    assert!(watched.prove().killed() > 0);
+    watched.prove_causes(&["was preempted"]);
+}
+
+#[test]
+fn to_an_end_that_they_do_not_hear_of() {
+    let cluster = Cluster::shared();
+    let house = House::with_steward_and(&cluster, "overdue", &["--lease", "30s"]);
+    let mut watched = unheard(&house, stages("standard", "", 60));
+    cluster.slurm("scontrol", &["update", &format!("jobid={}", watched.job), "endtime=now"]);
+    watched.await_loss(&["TIMEOUT"]);
+    assert!(watched.prove().killed() > 0, "nothing ran in the allocation when its time was over");
+    watched.prove_causes(&["reached its time limit"]);
+}
+
 #[test]
 fn to_their_end() {
     let cluster = Cluster::shared();

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "the lint does not see that all of this is a test")]
 
 mod disturbed;
+mod gates;
 mod house;
 mod idle;
 mod looked_after;

@@ -126,6 +126,21 @@ impl Cluster {
         kill_while_there(|pid| is_marked(pid, &sign));
     }
 
+    /// Stops, and does not end, processes of this job whose command line, its words separated by zeros, contains this.
+    #[expect(clippy::unused_self, reason = "the job is one of this cluster")]
+    pub(crate) fn stop_processes_of(&self, job: u64, line: &str) {
+        let sign = format!("SLURM_JOB_ID={job}");
+        let says = |pid: &u32| {
+            let said = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            String::from_utf8_lossy(&said).contains(line)
+        };
+        let meant: Vec<u32> = processes().filter(|pid| is_marked(*pid, &sign)).filter(says).collect();
+        assert!(!meant.is_empty(), "job {job} has no process with {line:?}");
+        for pid in meant {
+            done(Command::new("kill").args(["-STOP", &pid.to_string()]));
+        }
+    }
+
     /// The jobs that Slurm has, or had a moment ago, with this comment: what a tag leads to.
     pub(crate) fn jobs_tagged(&self, tag: &str) -> Vec<u64> {
         let said = self.slurm("squeue", &["-h", "-t", "all", "-o", "%A|%k"]);

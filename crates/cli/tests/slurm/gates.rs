@@ -1,0 +1,58 @@
+//! When allocations for jobs that wait for others are asked for.
+
+use crate::house::House;
+use crate::support::Cluster;
+
+#[test]
+fn jobs_of_an_entry_that_wait_for_one_another_get_theirs() {
+    let cluster = Cluster::shared();
+    let spec = "\
+name: test
+resource_requirements: [{name: small, num_cpus: 1, memory: 100m, runtime: PT1M}]
+files: [{name: 'f_{i}', path: 'f_{i}', parameters: {i: '1:4'}}]
+jobs:
+  - name: s_{i}
+    command: test -e f_{i} && touch f_{j}
+    resource_requirements: small
+    input_files: ['f_{i}']
+    output_files: ['f_{j}']
+    parameters: {i: '1:3', j: '2:4'}
+    parameter_mode: zip
+";
+    let house = House::with_steward(&cluster, "chain");
+    house.work.write("f_1", "");
+    house.work.write("spec.yaml", spec);
+    house.windlass(&["submit", "--slurm", "--account", "lab", "spec.yaml"]);
+    for name in ["s_1", "s_2", "s_3"] {
+        house.await_status(name, "completed");
+    }
+}
+
+/// Those of the second stage ask for whole nodes, so they have allocations of their own.
+#[test]
+fn one_job_that_fails_keeps_nobody_else_from_theirs() {
+    let cluster = Cluster::shared();
+    let spec = "\
+name: test
+compute_node_wait_for_new_jobs_seconds: 2
+resource_requirements:
+  - {name: small, num_cpus: 1, memory: 100m, runtime: PT1M}
+  - {name: big, num_cpus: 4, memory: 1g, runtime: PT1M}
+jobs:
+  - {name: 'first_{i}', command: 'test {i} != 2', resource_requirements: small, parameters: {i: '1:4'}}
+  - {name: 'second_{i}', command: 'true', resource_requirements: big, depends_on: ['first_{i}'], parameters: {i: '1:4'}}
+";
+    let house = House::with_steward(&cluster, "gate");
+    house.work.write("spec.yaml", spec);
+    house.windlass(&["submit", "--slurm", "--account", "lab", "spec.yaml"]);
+    for (name, expected) in [
+        ("first_1", "completed"),
+        ("first_2", "failed"),
+        ("second_1", "completed"),
+        ("second_2", "canceled"),
+        ("second_3", "completed"),
+        ("second_4", "completed"),
+    ] {
+        house.await_status(name, expected);
+    }
+}
