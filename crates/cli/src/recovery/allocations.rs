@@ -41,6 +41,9 @@ pub(crate) struct Rescheduled {
     recovery_actions: usize,
     /// Those that were asked for.
     pub(crate) allocations: Vec<AllocationId>,
+    /// Jobs that fit nowhere, and for which nothing is asked.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) unfit: Vec<String>,
 }
 
 impl Asked {
@@ -60,6 +63,7 @@ impl Rescheduled {
             pending_jobs: gathered.pending(),
             schedulers: allocating::shares(gathered, &schedule),
             recovery_actions: schedule.actions.len(),
+            unfit: schedule.unfit,
             marked_executed: schedule.mark_executed,
             allocations: made.map(|made| made.allocations).unwrap_or_default(),
         }
@@ -141,10 +145,18 @@ pub(crate) fn show_shares(ctx: &Context, done: &Rescheduled) -> Result<(), CliEr
     if !done.schedulers.is_empty() {
         ctx.ui.print_table(&table(done))?;
     }
+    warn_of_unfit(ctx, &done.unfit);
     for line in what_next(ctx, done)? {
         ctx.ui.note(&line);
     }
     Ok(())
+}
+
+/// Jobs that get no nodes, whatever the others get.
+pub(crate) fn warn_of_unfit(ctx: &Context, unfit: &[String]) {
+    for fault in unfit {
+        ctx.ui.warn(&format!("no allocation is asked for it: {fault}"));
+    }
 }
 
 /// `2 allocations are asked for, 1 more when jobs are ready`.
@@ -244,6 +256,7 @@ mod tests {
             schedulers,
             recovery_actions: 0,
             allocations: vec![],
+            unfit: vec![],
         };
         for (done, words) in [
             (done(false, 0, vec![]), "no job is left to run; there is nothing to ask for"),

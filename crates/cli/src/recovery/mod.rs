@@ -98,6 +98,7 @@ pub(crate) fn recover(
             ctx.ui.note(&show::headline(&plan, false));
             if let Some(asked) = &asked {
                 ctx.ui.note(&allocations::in_words(asked));
+                allocations::warn_of_unfit(ctx, &asked.unfit);
             }
         }
     }

@@ -161,12 +161,15 @@ pub struct Schedule {
     pub actions: Vec<AddAction>,
     /// Of this workflow; their schedulers are those that their requests name.
     pub allocations: Vec<NewAllocation>,
+    /// Jobs that nothing was asked for, because they fit nowhere: for people.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unfit: Vec<String>,
 }
 
 impl Schedule {
     /// It changes nothing.
     pub fn is_empty(&self) -> bool {
-        let Self { seen: _, mark_executed, schedulers, assign, actions, allocations } = self;
+        let Self { seen: _, mark_executed, schedulers, assign, actions, allocations, unfit: _ } = self;
         mark_executed.is_empty()
             && schedulers.is_empty()
             && assign.is_empty()

@@ -217,6 +217,11 @@ pub fn groups(profile: &Profile, demands: &[Demand], options: &Options) -> Resul
     Ok(drafts.iter().filter_map(|draft| draft.finish(options)).collect())
 }
 
+/// Whether some partition can hold them.
+pub fn fits(profile: &Profile, demand: &Demand, options: &Options) -> bool {
+    place(profile, demand, options).is_ok()
+}
+
 /// Jobs of several entries that lack the same are told of once.
 fn note(faults: &mut Vec<Fault>, demand: &Demand, account: &str, why: &str) {
     let asks = Ask::new(&demand.resources, account).to_string();

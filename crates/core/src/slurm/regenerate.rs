@@ -6,7 +6,7 @@
 use super::book::{AddAction, NewAllocation, Schedule};
 use super::fit::{Ask, smallest_node};
 use super::generate::{Proposal, propose};
-use super::groups::{Demand, Fault, Options, WalltimeStrategy, slots};
+use super::groups::{Demand, Fault, Options, WalltimeStrategy, fits, slots};
 use super::offer::Offer;
 use super::profile::{Partition, Profile};
 use super::request::{Crew, request};
@@ -100,15 +100,26 @@ pub fn regenerate(books: &Books<'_>, profile: &Profile, wish: &Wish<'_>) -> Resu
         its.is_some_and(|scheduler| holds(profile, scheduler, job, wish.options.reserve))
     };
     let unserved: Vec<&Left> = unserved.into_iter().filter(|job| !names_one(job)).collect();
-    let demands = demands(&unserved);
+    let mut demands = demands(&unserved);
     let taken = books.schedulers.iter().map(|scheduler| scheduler.name.clone()).collect();
-    let attempt = |options: &Options| propose(profile, &demands, options, Some(wish.suffix), &taken);
     // What was good for them before may not hold what they ask for now.
     let there = inherited(&options, books.schedulers);
-    let proposals = attempt(&lasting(&there, books.schedulers))
-        .or_else(|_| attempt(&there))
-        .or_else(|_| attempt(&options));
-    let proposals = proposals.map_err(NoSchedule::Unfit)?;
+    let attempt = |demands: &[Demand]| {
+        let with = |options: &Options| propose(profile, demands, options, Some(wish.suffix), &taken);
+        with(&lasting(&there, books.schedulers)).or_else(|_| with(&there)).or_else(|_| with(&options))
+    };
+    let proposals = match attempt(&demands) {
+        Ok(proposals) => proposals,
+        Err(faults) => {
+            // One that fits nowhere keeps nobody else waiting.
+            demands.retain(|demand| fits(profile, demand, &options));
+            if demands.is_empty() && schedule.allocations.is_empty() {
+                return Err(NoSchedule::Unfit(faults));
+            }
+            schedule.unfit = faults.iter().map(ToString::to_string).collect();
+            attempt(&demands).map_err(NoSchedule::Unfit)?
+        }
+    };
     for proposal in proposals {
         add(books, wish, &demands, proposal, &mut schedule)?;
     }

@@ -143,7 +143,9 @@ fn ask_for_allocations(desk: &Desk, row: &WorkflowRow) -> Answer {
             Unscheduled::Books(error) => error.into(),
             Unscheduled::Plan(why) => Trouble::refused(why.to_string()),
         })?;
-    Ok(json!({ "schedulers": shares(&gathered, &schedule), "allocations": made.allocations }))
+    Ok(
+        json!({ "schedulers": shares(&gathered, &schedule), "allocations": made.allocations, "unfit": schedule.unfit }),
+    )
 }
 
 /// What jobs ask for grows by this.

@@ -139,6 +139,10 @@ impl<'a> Attendant<'a> {
                 return self.is_anybody_coming(store, row);
             }
         };
+        if !plan.unfit.is_empty() && !self.has_complained {
+            self.has_complained = true;
+            allocations::warn_of_unfit(self.ctx, &plan.unfit);
+        }
         let unplanned = gathered.unplanned(&plan, &self.ready_since, now);
         self.ready_since = unplanned.iter().map(|job: &Unplanned| (job.id, job.ready_since)).collect();
         let open = gathered.open(self.progress);

@@ -320,6 +320,16 @@ fn what_fits_nowhere_is_told() {
     assert!(said.starts_with("job `job_1` fits no partition: `r99` asks for 99 CPUs"), "{said}");
 }
 
+#[test]
+fn one_that_fits_nowhere_keeps_nobody_else_waiting() {
+    let world = World { jobs: vec![job(1, 1, 0), job(2, 99, 0), job(3, 99, 1)], ..World::default() };
+    let schedule = world.plan(&Options::default(), true);
+    assert_eq!(schedule.allocations.len(), 1);
+    assert_eq!(schedule.assign.iter().map(|(job, _)| job.0).collect::<Vec<_>>(), [1]);
+    let [said] = &schedule.unfit[..] else { panic!("{schedule:?}") };
+    assert!(said.starts_with("job `job_2` (and 1 more) fits no partition: `r99` asks for 99 CPUs"), "{said}");
+}
+
 proptest! {
     #[test]
     fn planning_twice_asks_for_nothing_the_second_time(

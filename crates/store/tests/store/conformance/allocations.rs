@@ -280,6 +280,7 @@ fn schedule(store: &dyn Store, workflow: WorkflowId, job: JobId, name: &str) -> 
         assign: vec![(job, name.into())],
         actions: vec![AddAction { action: nodes_action(name), jobs: vec![], is_recovery: true }],
         allocations: vec![new(workflow, name)],
+        unfit: vec![],
     }
 }
 
