@@ -454,10 +454,13 @@ proptest! {
                     }
                 }
                 6 => {
-                    // A report about another attempt, or another run, changes nothing.
-                    let late = AttemptKey { attempt: Attempt(key.attempt.0 + 1 + u32::from(how % 2)), ..key };
+                    // A report about another attempt, or another run, changes nothing: mostly one of an attempt that is
+                    // over while the next one runs, from a worker that was cut off.
+                    let of = |attempt| AttemptKey { attempt: Attempt(attempt), ..key };
+                    let unheard_of = of(key.attempt.0 + 1 + u32::from(how % 2));
                     let elsewhere = AttemptKey { run: RunId(9), ..key };
-                    for stale in [late, elsewhere] {
+                    for stale in (1..key.attempt.0).map(of).chain([unheard_of, elsewhere]) {
+                        prop_assert!(board.on_started(WORKER, &stale, Timestamp(1), 42, &mut changes).is_err());
                         prop_assert!(board.on_ended(WORKER, &ended(stale, how), &mut changes).is_err());
                         prop_assert!(board.on_returned(WORKER, &stale, &mut changes).is_err());
                     }
