@@ -39,6 +39,7 @@ fn main() -> std::io::Result<()> {
         metrics: None,
         max_units: None,
         max_jobs: None,
+        until_step: None,
     };
     let before = resident("VmRSS:")?;
     let start = Instant::now();

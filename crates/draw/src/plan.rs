@@ -113,6 +113,7 @@ mod tests {
             metrics: None,
             max_units: None,
             max_jobs: None,
+            until_step: None,
         })
         .unwrap()
     }

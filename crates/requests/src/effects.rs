@@ -234,6 +234,8 @@ fn plan_round(world: &World, rows: &Rows, round: u32) -> Result<Option<Planned>,
         return Ok(None);
     }
     let mut experience = learnt::before(process, rows.run.as_ref(), round);
+    let done = if wanted.is_some() { process.events_produced } else { input.counts.processed };
+    let left = input.remaining.files.len() as u64;
     let size = adaptive::round_size(&world.options.plan.adaptive, request.adaptive, Some(&experience));
     let plan = match plan(&PlanInput {
         request: &request,
@@ -253,6 +255,7 @@ fn plan_round(world: &World, rows: &Rows, round: u32) -> Result<Option<Planned>,
         metrics: Some(&experience),
         max_units: size.map(|size| size.units),
         max_jobs: size.and_then(|size| size.jobs),
+        until_step: size.and_then(|_| rounds::until_next_step(&request, done, left)),
     }) {
         Ok(plan) => plan,
         Err(faults) if input.is_under_way() && is_over(&faults) => return Ok(None),

@@ -49,7 +49,8 @@ fn a_third_then_two_then_stops_then_all_of_it() {
     let house = House::open(&pool, "chain");
     let fails = unless(&house, "mended", &fails_with(8501));
     let fails_then_waits = format!("{fails}; {}", until(&house, "go"));
-    let steps = json!({"priority": 9000, "production_steps": [{"fraction": 0.5, "priority": 400}]});
+    // A request that learns would end its round at the step; one that does not is stopped there.
+    let steps = json!({"priority": 9000, "adaptive": false, "production_steps": [{"fraction": 0.5, "priority": 400}]});
     submit_also(&house, "chain", &[("f4.txt", fails), ("f7.txt", fails_then_waits)], &steps);
     eventually("two of its units fail", || house.status("chain") == "held");
     let first = runs(&house, "chain").pop().unwrap();

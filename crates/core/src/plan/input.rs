@@ -33,6 +33,9 @@ pub struct PlanInput<'a> {
     pub max_units: Option<u32>,
     /// Nor more processing jobs than this, as far as whole units allow.
     pub max_jobs: Option<u64>,
+    /// Nor more of the events that are wanted, or of the files, than this, as far as whole units allow: a production step is
+    /// reached then, and what follows it is planned by what was measured.
+    pub until_step: Option<u64>,
 }
 
 /// Where the numbers of a round begin: past everything that was ever planned before.

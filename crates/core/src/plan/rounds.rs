@@ -31,13 +31,16 @@ pub(super) fn fit<'a>(
     loop {
         let draft = split(input, terms, &files, sets)?;
         let units = units(&draft, sets, terms);
-        let keep = most_units(input, &units).and_then(|most| {
-            let mut joined = Joined::of(&draft, files.len());
-            fresh_ones(&files, &mut joined).or_else(|| {
-                let is_within = units.len() <= most as usize;
-                (!is_within).then(|| those_within(&draft, &units, most, &mut joined))
-            })
+        let mut joined = Joined::of(&draft, files.len());
+        let last_units = last_units(&draft, &units, &mut joined);
+        let most = most_units(input, &units);
+        let is_limited = most.is_some() || input.until_step.is_some();
+        let keep = is_limited.then(|| fresh_ones(&files, &mut joined)).flatten();
+        let keep = keep.or_else(|| {
+            let most = most.filter(|most| units.len() > *most as usize)?;
+            Some(those_within(&draft, &last_units, most, &mut joined))
         });
+        let keep = keep.or_else(|| first_ones(input.until_step?, &last_units, &mut joined));
         // Without the others, what is left may be cut a little otherwise: look again.
         let before = files.len();
         let mut kept = keep.unwrap_or_else(|| vec![true; before]).into_iter();
@@ -72,8 +75,8 @@ fn fresh_ones(files: &[ChosenFile<'_>], joined: &mut Joined) -> Option<Vec<bool>
     (keep.contains(&true) && keep.contains(&false)).then_some(keep)
 }
 
-/// Which files are in the first units and in no later one; at the very least those that belong to the first file.
-fn those_within(draft: &Draft, units: &[Unit], most: u32, joined: &mut Joined) -> Vec<bool> {
+/// The last unit that each file is in, with all that belong to it.
+fn last_units(draft: &Draft, units: &[Unit], joined: &mut Joined) -> Vec<u32> {
     let files = joined.0.len();
     let mut last_unit = vec![0u32; files];
     for (index, unit) in units.iter().enumerate() {
@@ -85,13 +88,32 @@ fn those_within(draft: &Draft, units: &[Unit], most: u32, joined: &mut Joined) -
             }
         }
     }
-    let mut keep: Vec<bool> =
-        (0..files as u32).map(|file| last_unit[joined.find(file) as usize] < most).collect();
+    (0..files as u32).map(|file| last_unit[joined.find(file) as usize]).collect()
+}
+
+/// Which files are in the first units and in no later one; at the very least those that belong to the first file.
+fn those_within(draft: &Draft, last_units: &[u32], most: u32, joined: &mut Joined) -> Vec<bool> {
+    let files = joined.0.len();
+    let mut keep: Vec<bool> = last_units.iter().map(|unit| *unit < most).collect();
     if !keep.contains(&true) {
         let first = draft.slices.first().map_or(0, |slice| joined.find(slice.file));
         keep = (0..files as u32).map(|file| joined.find(file) == first).collect();
     }
     keep
+}
+
+/// The first `most` files in the order of their units, one at least, with all that belong to them; `None` if that is all.
+fn first_ones(most: u64, last_units: &[u32], joined: &mut Joined) -> Option<Vec<bool>> {
+    let most = usize::try_from(most).unwrap_or(usize::MAX).max(1);
+    let mut in_order: Vec<u32> = (0..last_units.len() as u32).collect();
+    in_order.sort_by_key(|file| last_units[*file as usize]);
+    let mut first = vec![false; last_units.len()];
+    for file in in_order.into_iter().take(most) {
+        first[joined.find(file) as usize] = true;
+    }
+    let keep: Vec<bool> =
+        (0..last_units.len() as u32).map(|file| first[joined.find(file) as usize]).collect();
+    keep.contains(&false).then_some(keep)
 }
 
 /// Which files belong together: those that have parts of the same lumis.

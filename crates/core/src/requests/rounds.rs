@@ -165,6 +165,18 @@ pub fn steps_reached(steps: &[ProductionStep], process: &Process, run: &RunRow) 
     steps.iter().take_while(|step| step.fraction <= done).count()
 }
 
+/// How much is to be made until the next production step, events or files: a round ends there, so that what follows it is
+/// planned by what was measured (spec 5.7). `done` of it are made, `left` files are still to be read. `None`: there is no step
+/// to come.
+pub fn until_next_step(request: &Request, done: u64, left: u64) -> Option<u64> {
+    let whole = request.generation.map_or(done.saturating_add(left), |generation| generation.events);
+    let missing = |step: &ProductionStep| {
+        let reached_at = (step.fraction * whole as f64).ceil() as u64;
+        reached_at.checked_sub(done).filter(|missing| *missing > 0)
+    };
+    request.production_steps.iter().find_map(missing)
+}
+
 /// What a round with this plan is of its request. Events count where they are generated, as many as come through the filter.
 pub fn extent(request: &Request, process: &Process, plan: &Plan) -> Extent {
     let Some(generation) = &request.generation else {
@@ -374,6 +386,38 @@ mod tests {
         assert_eq!(word(Some(0.5), None), "hold");
         assert_eq!(word(None, Some(5)), "hold");
         assert_eq!(word(Some(0.5), Some(5)), "rescue");
+    }
+
+    #[test]
+    fn a_round_ends_at_the_next_step() {
+        let steps = [0.1, 0.5].map(|fraction| ProductionStep { fraction, priority: 50 });
+        // events that are generated, done, files left, steps → until the next one
+        let table: [(Option<u64>, u64, u64, &[ProductionStep], Option<u64>); 8] = [
+            (None, 0, 100, &steps, Some(10)),
+            (None, 0, 24, &steps, Some(3)),
+            (None, 10, 90, &steps, Some(40)),
+            (None, 12, 88, &steps[1..], Some(38)),
+            (None, 50, 50, &steps, None),
+            (None, 0, 100, &[], None),
+            (Some(1000), 0, 0, &steps, Some(100)),
+            (Some(1000), 130, 0, &steps, Some(370)),
+        ];
+        for (generated, done, left, steps, expected) in table {
+            let mut request = samples::request();
+            request.production_steps = steps.to_vec();
+            request.generation = generated.map(|events| Generation {
+                events,
+                first_event: 1,
+                first_lumi: 1,
+                events_per_lumi: 10,
+                filter_efficiency: 1.0,
+            });
+            assert_eq!(
+                until_next_step(&request, done, left),
+                expected,
+                "{generated:?} {done} {left} {steps:?}"
+            );
+        }
     }
 
     ///

@@ -112,6 +112,7 @@ pub fn rehearse(
             metrics: Some(&experience),
             max_units: size.map(|size| size.units),
             max_jobs: size.and_then(|size| size.jobs),
+            until_step: None,
         })?;
         start = plan.next;
         experience.record(RoundRecord { round, asked: plan.asked, measured: None });

@@ -51,6 +51,8 @@ fn a_crash_after_any_commit_loses_and_repeats_nothing() {
 fn neither_does_one_during_a_stop() {
     let mut request = reading("r1");
     request.production_steps = vec![ProductionStep { fraction: 0.3, priority: 50 }];
+    // What does not learn stops at a step, and goes on as it was planned.
+    request.adaptive = false;
     let commits = after_every_commit(&request, true);
     assert!(commits >= 6, "only {commits} commits");
 }

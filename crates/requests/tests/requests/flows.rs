@@ -184,9 +184,34 @@ fn production_steps_let_others_go_first() {
     bench.submit(&request);
     let row = bench.wait("r1", RequestStatus::Completed);
     bench.assert_whole("r1", "/Prim/Era-r1-v1/RECO", 1..=240);
-    assert!(bench.runs("r1").len() >= 2, "{:?}", bench.runs("r1"));
-    assert!(row.request.priority < 100 && row.request.production_steps.len() < 2, "{row:?}");
+    // A round ends at each step, and the next one is planned by what was measured.
+    let runs = bench.runs("r1");
+    assert_eq!(runs.iter().map(|run| run.round).collect::<Vec<_>>(), [0, 1, 2], "{runs:?}");
+    let profile = |run: &RunRow| Path::new(&run.submit_dir).join("step_profile.json").exists();
+    assert_eq!(runs.iter().map(profile).collect::<Vec<_>>(), [false, true, true]);
+    assert_eq!((row.request.priority, row.request.production_steps.len()), (50, 0), "{row:?}");
     // Its jobs as well: merges and cleanups before the others.
+    let workflow = bench.books.workflows().unwrap().iter().map(|workflow| workflow.id).max().unwrap();
+    let priorities: BTreeSet<i32> = bench.books.load_jobs(workflow).unwrap().priority.into_iter().collect();
+    let own = i32::try_from(row.request.priority - USUAL_PRIORITY).unwrap();
+    assert_eq!(priorities, [own, own + 10].into());
+}
+
+/// What does not learn has one round: it is stopped at a step, and goes on as it was planned.
+#[test]
+fn a_request_that_does_not_learn_stops_at_its_steps() {
+    let mut bench = Bench::new();
+    bench.input(24, 10);
+    bench.start();
+    let mut request = reading("r1");
+    request.adaptive = false;
+    request.production_steps = vec![ProductionStep { fraction: 0.2, priority: 50 }];
+    bench.submit(&request);
+    let row = bench.wait("r1", RequestStatus::Completed);
+    bench.assert_whole("r1", "/Prim/Era-r1-v1/RECO", 1..=240);
+    let runs = bench.runs("r1");
+    assert!(runs.len() >= 2 && runs.iter().all(|run| run.round == 0), "{runs:?}");
+    assert_eq!(row.request.priority, 50);
     let workflow = bench.books.workflows().unwrap()[0].id;
     let priorities: BTreeSet<i32> = bench.books.load_jobs(workflow).unwrap().priority.into_iter().collect();
     let own = i32::try_from(row.request.priority - USUAL_PRIORITY).unwrap();

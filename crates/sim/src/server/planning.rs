@@ -88,6 +88,7 @@ impl Sim {
         if let Some(retries) = view.row.overrides.retry_count {
             settings.retries.processing = retries;
         }
+        let done = if wanted.is_some() { process.events_produced } else { process.files.processed };
         let size = adaptive::round_size(&settings.adaptive, wish.adaptive, Some(&experience));
         let input = PlanInput {
             request: wish,
@@ -103,6 +104,7 @@ impl Sim {
             metrics: Some(&experience),
             max_units: size.map(|size| size.units),
             max_jobs: size.and_then(|size| size.jobs),
+            until_step: size.and_then(|_| rounds::until_next_step(wish, done, remaining.files.len() as u64)),
         };
         let plan = plan(&input).map_err(|faults| Trouble::of_plan(&faults))?;
         if plan.units().len() == 0 {

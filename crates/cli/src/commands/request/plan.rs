@@ -15,6 +15,7 @@ use windlass_core::adaptive::round_size;
 use windlass_core::plan::{
     Plan, PlanFault, PlanInput, PlanSettings, PlanSummary, Spread, Start, UnitView, plan,
 };
+use windlass_core::requests::rounds::until_next_step;
 use windlass_draw::Drawing;
 use windlass_types::catalog::CatalogFile;
 use windlass_types::requests::{Request, SiteStatus, UnitName};
@@ -51,6 +52,7 @@ pub(super) fn run(ctx: &Context, args: &PlanArgs) -> Result<Exit, CliError> {
         metrics: None,
         max_units: size.map(|size| size.units),
         max_jobs: size.and_then(|size| size.jobs),
+        until_step: size.and_then(|_| until_next_step(&request, 0, files.len() as u64)),
     };
     let plan = plan(&input).map_err(|faults| refused(&request, &faults))?;
     if ctx.ui.json_wanted() {

@@ -23,7 +23,9 @@ pub(in crate::plan) fn generate(
     faults: &mut Faults,
 ) -> Made {
     let wanted = input.events_wanted.unwrap_or(generation.events);
-    let Some(events) = to_make(wanted, terms.sizing.efficiency) else {
+    let now = input.until_step.map_or(wanted, |step| step.clamp(1, wanted.max(1)));
+    let made = |wanted| to_make(wanted, terms.sizing.efficiency);
+    let (Some(events), Some(now)) = (made(wanted), made(now)) else {
         let what = format!("{wanted} events with this filter efficiency need more than can be numbered");
         faults.request("generation.events", what, "ask for fewer events");
         return Made::default();
@@ -32,12 +34,12 @@ pub(in crate::plan) fn generate(
     let first_event = input.start.first_event.max(generation.first_event).max(1);
     let first_lumi = u64::from(input.start.first_lumi.max(generation.first_lumi).max(1));
     let most = most_jobs(input, terms, per_job);
-    let jobs = events.div_ceil(per_job).min(most);
+    let jobs = now.div_ceil(per_job).min(most);
     if jobs > u64::from(input.settings.max_nodes) {
         too_many(input, faults);
         return Made::default();
     }
-    let planned = jobs.saturating_mul(per_job).min(events);
+    let planned = jobs.saturating_mul(per_job).min(now);
     let lumis_per_job = per_job.div_ceil(generation.events_per_lumi);
     // One more than is used, for the next round to begin with.
     if first_event.checked_add(planned).is_none() {
@@ -60,7 +62,7 @@ pub(in crate::plan) fn generate(
             last_lumi: (lumi + lumis - 1) as u32,
         }
     };
-    Made { jobs: (0..jobs).map(job).collect(), events_left: events - planned }
+    Made { jobs: (0..jobs).map(job).collect(), events_left: events.saturating_sub(planned) }
 }
 
 /// As many events as the algorithm wants; those that cut no lumi take whole ones.

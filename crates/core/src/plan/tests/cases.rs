@@ -155,6 +155,12 @@ fn a_round_takes_whole_files() {
     assert_eq!(world.plan().left_out.later, 2);
     (world.max_units, world.max_jobs) = (None, Some(2));
     assert_eq!((world.plan().files.len(), world.plan().left_out.later), (1, 2));
+    // A production step after the first two files.
+    (world.max_jobs, world.until_step) = (None, Some(2));
+    assert_eq!((world.plan().files.len(), world.plan().left_out.later), (2, 1));
+    world.until_step = Some(9);
+    assert_eq!(world.plan().files.len(), 3);
+    world.until_step = None;
     (world.max_units, world.max_jobs) = (Some(4), None);
     assert_eq!(world.plan().files.len(), 2);
     // A file that makes more units than a round has is planned all the same.

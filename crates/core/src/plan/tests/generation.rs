@@ -93,6 +93,21 @@ fn a_unit_has_only_so_many_jobs_and_a_round_too() {
     assert_eq!(summary(&world), (800, 100, 8, 99_200_000));
 }
 
+/// Spec 5.7: what follows a production step is planned anew.
+#[test]
+fn a_round_ends_at_a_production_step() {
+    let mut world = World::generating(generation(1000, 10), 30);
+    let made = |world: &World| (world.plan().summary().events, world.plan().events_left);
+    for (step, expected) in
+        [(None, (1000, 0)), (Some(100), (100, 900)), (Some(2000), (1000, 0)), (Some(0), (1, 999))]
+    {
+        world.until_step = step;
+        assert_eq!(made(&world), expected, "{step:?}");
+    }
+    (world.until_step, world.max_jobs) = (Some(100), Some(2));
+    assert_eq!(made(&world), (60, 940));
+}
+
 #[test]
 fn what_cuts_no_lumi_makes_whole_ones() {
     let jobs = |algo, limit: &dyn Fn(&mut SplittingParams)| {

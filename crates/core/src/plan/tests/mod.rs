@@ -29,6 +29,7 @@ pub(super) struct World {
     pub(super) metrics: Option<Experience>,
     pub(super) max_units: Option<u32>,
     pub(super) max_jobs: Option<u64>,
+    pub(super) until_step: Option<u64>,
 }
 
 impl World {
@@ -47,6 +48,7 @@ impl World {
             metrics: None,
             max_units: None,
             max_jobs: None,
+            until_step: None,
         }
     }
 
@@ -77,6 +79,7 @@ impl World {
             metrics: self.metrics.as_ref(),
             max_units: self.max_units,
             max_jobs: self.max_jobs,
+            until_step: self.until_step,
         })
     }
 

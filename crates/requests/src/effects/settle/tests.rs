@@ -70,6 +70,7 @@ impl Bench {
             metrics: None,
             max_units: None,
             max_jobs: None,
+            until_step: None,
         })
         .unwrap();
         let common = Common::new(&request, "u", &[("A".to_owned(), "/a".to_owned())].into()).unwrap();
