@@ -216,7 +216,12 @@ impl House {
 
     /// How often each event is in the output files, as the catalog knows them.
     pub(crate) fn written(&self, name: &str) -> BTreeMap<u64, u64> {
-        let shown = self.json(&["catalog", "show", &output(name), "--files"]);
+        self.written_in(&output(name))
+    }
+
+    /// The same of any dataset.
+    pub(crate) fn written_in(&self, dataset: &str) -> BTreeMap<u64, u64> {
+        let shown = self.json(&["catalog", "show", dataset, "--files"]);
         let mut seen = BTreeMap::new();
         for file in shown["files"].as_array().unwrap() {
             let path = file["replicas"].as_object().unwrap().values().next().unwrap().as_str().unwrap();

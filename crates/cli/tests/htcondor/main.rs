@@ -1,6 +1,7 @@
 //! Requests on a real HTCondor pool, from their submission to archived blocks, with the real binary.
 #![expect(clippy::unwrap_used, reason = "the lint does not see that all of this is a test")]
 
+mod anew;
 mod asking;
 mod changed;
 mod credentials;

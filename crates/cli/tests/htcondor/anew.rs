@@ -1,0 +1,75 @@
+//! Requests that are begun anew, and outputs that others take the place of; and generation that makes up for what was lost.
+
+use crate::asking::{await_completion, await_status, last, runs};
+use crate::house::{HOMES, House, fails_with, output};
+use crate::support::{Pool, eventually};
+use crate::wishes::{reading, submit, unless};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+fn outputs(house: &House, name: &str) -> Value {
+    house.request(name)["recovery"]["output_state"].clone()
+}
+
+/// E 4.3: the old outputs stay until the new ones are there. What goes then is for whoever begins it anew to say.
+#[test]
+fn the_next_version_takes_the_place_of_the_old_one_as_its_policy_says() {
+    let pool = Pool::shared();
+    let house = House::open(&pool, "anew");
+    let input = "/Muons/Three-v1/RAW";
+    house.add_files("three", 0..3, input, &HOMES);
+    // One unit of three is too much: it is held.
+    let broken = reading("f1", &unless(&house, "mended", &fails_with(8501)));
+    for name in ["goes_v1", "stays_v1"] {
+        submit(&house, name, input, 1, &broken);
+    }
+    for name in ["goes_v1", "stays_v1"] {
+        await_status(&house, name, "held");
+        eventually("what was made is recorded", || house.written(name).len() == 40);
+        assert_eq!(outputs(&house, name), "active");
+    }
+    house.work.write("mended", "");
+    let restart = ["request", "restart", "goes_v1", "--cleanup", "immediate", "--yes", "--reason", "mended"];
+    assert_eq!(house.json(&restart)["request_name"], "goes_v2");
+    let restart = ["request", "restart", "stays_v1", "--yes", "--reason", "mended"];
+    assert_eq!(house.json(&restart)["request_name"], "stays_v2");
+    for (name, next, state) in [("goes_v1", "goes_v2", "invalidated"), ("stays_v1", "stays_v2", "superseded")]
+    {
+        await_completion(&house, next);
+        let dataset = output(name).replace("-v1/", "-v2/");
+        let once: BTreeMap<u64, u64> = (1..=60).map(|event| (event, 1)).collect();
+        assert_eq!(house.written_in(&dataset), once, "{next}");
+        eventually(&format!("the outputs of {name} are {state}"), || outputs(&house, name) == state);
+        assert_eq!(house.status(name), "failed");
+        assert_eq!(house.request(name)["superseded_by_request"], next);
+    }
+    let invalid = |name: &str| house.json(&["catalog", "show", &output(name)])["invalid_files"].clone();
+    assert_eq!((invalid("goes_v1"), invalid("stays_v1")), (json!(2), json!(0)));
+}
+
+/// E 5.1: numbers that were given out are not given out again; others take the place of what was lost.
+#[test]
+fn generation_with_a_lost_unit_makes_enough_events_and_each_once() {
+    let pool = Pool::shared();
+    let house = House::open(&pool, "made");
+    let lost = format!("[ $WINDLASS_FIRST_EVENT != 11 ] || {{ {}; }}", fails_with(8501));
+    let make = "seq $WINDLASS_FIRST_EVENT $WINDLASS_LAST_EVENT | sed \"s/^/1 $WINDLASS_FIRST_LUMI /\" > $WINDLASS_OUTPUT";
+    let document = json!({
+        "request_name": "made", "output_datasets": [output("made")],
+        "generation": {"events": 30, "events_per_lumi": 10}, "splitting_algo": "EventBased",
+        "splitting_params": {"events_per_job": 10, "target_merged_size_kb": 10},
+        "memory_mb": 100, "size_per_event_kb": 1, "site_whitelist": HOMES,
+        "payload_config": {"steps": [{"name": "GEN", "command": format!("{lost}; {make}")}]},
+    });
+    house.work.write("made.json", &document.to_string());
+    house.windlass(&["request", "submit", "made.json"]);
+    await_status(&house, "made", "held");
+    let first = last(&house, "made");
+    assert_eq!((&first["work_units_completed"], &first["work_units_failed"]), (&2.into(), &1.into()));
+    house.windlass(&["request", "release", "made", "--reason", "others will do"]);
+    await_completion(&house, "made");
+    let expected: BTreeMap<u64, u64> = (1..=10).chain(21..=40).map(|event| (event, 1)).collect();
+    assert_eq!(house.written("made"), expected, "what was lost stays lost");
+    let rounds: Vec<_> = runs(&house, "made").iter().map(|run| run["round"].clone()).collect();
+    assert_eq!(rounds, [0, 1]);
+}
