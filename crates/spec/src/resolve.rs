@@ -11,6 +11,7 @@ mod relations;
 mod settings;
 mod things;
 mod through;
+mod unheard;
 mod unread;
 mod written;
 
@@ -218,6 +219,7 @@ pub(crate) fn resolve(spec: &Spec<'_>, expanded: &Expanded, names: NamesRead, si
     resolver.actions();
     resolver.fit();
     resolver.caps();
+    resolver.unheard();
     resolver.done
 }
 

@@ -726,3 +726,25 @@ user_data: [{name: u, data: {k: [1, 'd {gone7}']}}]
     let escaped = r#""\u0041 {gone4}""#;
     assert_eq!(places, ["{gone1}", "{gone2}", "{gone3}", escaped, "{gone5}", "{gone6}", "{gone7}"]);
 }
+
+#[test]
+fn rules_that_look_for_words_that_nobody_keeps() {
+    let text = |stdio: &str| {
+        format!(
+            "name: w\n{stdio}\nfailure_handlers: [{{name: h, rules: [{{exit_codes: [1]}}, {{stderr: ['no route']}}]}}]\n\
+             jobs: [{{name: 'a{{i}}', command: x, failure_handler: h, parameters: {{i: '1:9'}}}}, {{name: b, command: x}}]\n"
+        )
+    };
+    for (stdio, wanted) in [
+        ("stdio: {mode: separate}", false),
+        ("stdio: {mode: combined}", false),
+        ("stdio: {mode: no_stdout}", false),
+        ("stdio: {mode: no_stderr}", true),
+        ("stdio: {mode: none}", true),
+    ] {
+        let told = warnings(&good(&text(stdio)));
+        let told: Vec<_> = told.iter().filter(|warning| warning.starts_with("unheard-words")).collect();
+        assert_eq!(told.len(), usize::from(wanted), "{stdio}: {told:?}");
+        assert!(told.iter().all(|warning| warning.contains("rule 2 of `h` never matches")), "{told:?}");
+    }
+}

@@ -86,6 +86,7 @@ fn results_have_stable_field_names() {
         "reason",
         "class",
         "signature",
+        "recovered",
         "worker_id",
         "started_at",
         "ended_at",

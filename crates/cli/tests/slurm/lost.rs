@@ -3,8 +3,11 @@
 use crate::house::House;
 use crate::stages::{Stages, Stamps};
 use crate::support::{Cluster, eventually};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::process::Child;
+use std::thread;
+use std::time::Duration;
 
 /// Five hundred jobs, with one allocation from the start, in `partition`. One job of the first stage takes `holds` seconds there.
 pub(crate) fn stages(partition: &str, nodes: &str, holds: u32) -> Stages {
@@ -116,7 +119,14 @@ fn to_others_who_come_first() {
 /// The agent hears nothing, so it neither stops its jobs nor says goodbye: what it held is known to be lost with its lease.
 fn unheard<'a>(house: &'a House<'a>, stages: Stages) -> Watched<'a> {
     let watched = Watched::begin(house, stages);
-    house.cluster.stop_processes_of(watched.job, "slurm\0worker\0");
+    let agents = house.cluster.stop_processes_of(watched.job, "slurm\0worker\0");
+    let agents: Vec<Pid> = agents.into_iter().filter_map(|pid| Pid::from_raw(pid.cast_signed())).collect();
+    // With what asks them to end Slurm sends what lets them go on: they are stopped again until they are killed.
+    thread::spawn(move || {
+        while agents.iter().any(|agent| kill_process(*agent, Signal::STOP).is_ok()) {
+            thread::sleep(Duration::from_millis(1));
+        }
+    });
     watched
 }
 

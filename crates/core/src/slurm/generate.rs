@@ -104,6 +104,10 @@ fn gate(demands: &[Demand], group: &Group) -> Vec<usize> {
     group.demands.iter().copied().filter(|number| level(number) == first).collect()
 }
 
+/// The worker lives in the allocation as well, and is counted with its jobs: without room of its own it would have one of
+/// them killed that uses all it asked for.
+const WORKER_MB: u64 = 100;
+
 /// What is asked of each node: no more than the jobs need at once where others can use the rest, all of it where nobody can.
 struct NodeAsk {
     cpus: u32,
@@ -126,7 +130,8 @@ impl NodeAsk {
         if !is_shared {
             return Self { cpus: node.cpus_per_node.max(1), memory_mb: node.memory_mb, gres };
         }
-        let memory_mb = asks.memory.0.div_ceil(1 << 20).saturating_mul(at_once.into()).min(node.memory_mb);
+        let jobs_mb = asks.memory.0.div_ceil(1 << 20).saturating_mul(at_once.into());
+        let memory_mb = jobs_mb.saturating_add(WORKER_MB).min(node.memory_mb);
         let cpus = asks.cpus.saturating_mul(at_once).min(node.cpus_per_node).max(1);
         Self { cpus, memory_mb: memory_mb.max(1), gres }
     }

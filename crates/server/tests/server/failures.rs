@@ -18,8 +18,14 @@ fn good(bench: &Bench, method: &str, path: &str, body: &Value) -> Value {
 
 /// A workflow whose first two jobs have failed and wait for a decision, and a third that waits for them.
 pub(crate) fn waiting(bench: &Bench) -> (i64, Vec<i64>) {
+    ended(bench, "pending_failed")
+}
+
+/// Two jobs ended in this way, and one that depends on both.
+pub(crate) fn ended(bench: &Bench, status: &str) -> (i64, Vec<i64>) {
+    let waits = status == "pending_failed";
     let made = |path: &str, body: &Value| good(bench, "POST", path, body)["id"].as_i64().unwrap();
-    let workflow = made("/workflows", &json!({"name": "w", "user": "me", "use_pending_failed": true}));
+    let workflow = made("/workflows", &json!({"name": "w", "user": "me", "use_pending_failed": waits}));
     let job = |name: &str, after: &[i64]| {
         let body =
             json!({"workflow_id": workflow, "name": name, "command": "true", "depends_on_job_ids": after});
@@ -35,9 +41,9 @@ pub(crate) fn waiting(bench: &Bench) -> (i64, Vec<i64>) {
     for job in &jobs[..2] {
         good(bench, "PUT", &format!("/jobs/{job}/start_job/1/{node}"), &json!(null));
         let result = json!({"job_id": job, "workflow_id": workflow, "run_id": 1, "attempt_id": 1, "return_code": 3,
-            "exec_time_minutes": 0.1, "completion_time": "2026-01-01T00:00:01Z", "status": "pending_failed",
+            "exec_time_minutes": 0.1, "completion_time": "2026-01-01T00:00:01Z", "status": status,
             "compute_node_id": node});
-        good(bench, "POST", &format!("/jobs/{job}/complete_job/pending_failed/1"), &result);
+        good(bench, "POST", &format!("/jobs/{job}/complete_job/{status}/1"), &result);
     }
     (workflow, jobs)
 }

@@ -126,9 +126,10 @@ impl Cluster {
         kill_while_there(|pid| is_marked(pid, &sign));
     }
 
-    /// Stops, and does not end, processes of this job whose command line, its words separated by zeros, contains this.
+    /// Stops, and does not end, processes of this job whose command line, its words separated by zeros, contains this. Returns
+    /// which.
     #[expect(clippy::unused_self, reason = "the job is one of this cluster")]
-    pub(crate) fn stop_processes_of(&self, job: u64, line: &str) {
+    pub(crate) fn stop_processes_of(&self, job: u64, line: &str) -> Vec<u32> {
         let sign = format!("SLURM_JOB_ID={job}");
         let says = |pid: &u32| {
             let said = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -136,9 +137,10 @@ impl Cluster {
         };
         let meant: Vec<u32> = processes().filter(|pid| is_marked(*pid, &sign)).filter(says).collect();
         assert!(!meant.is_empty(), "job {job} has no process with {line:?}");
-        for pid in meant {
+        for pid in &meant {
             done(Command::new("kill").args(["-STOP", &pid.to_string()]));
         }
+        meant
     }
 
     /// The jobs that Slurm has, or had a moment ago, with this comment: what a tag leads to.

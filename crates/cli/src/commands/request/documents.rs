@@ -6,6 +6,7 @@ use crate::error::CliError;
 use crate::plan::current_user;
 use serde_json::{Value, json};
 use std::path::PathBuf;
+use windlass_core::plan::PlanSettings;
 use windlass_core::requests::document::{self, Context as Terms, Fault};
 use windlass_spec::{Complaint, Diagnostics, Document, Source};
 use windlass_types::requests::{ProductionStep, Request};
@@ -27,8 +28,11 @@ pub(super) fn load(
     let files = files.iter().map(|file| documents::read(ctx, file)).collect::<Result<Vec<_>, _>>()?;
     let fetched =
         fetched.iter().map(|(name, document)| (format!("{name} of ReqMgr2"), format!("{document:#}").into()));
+    // How much a core may have at most is for the server to say that takes the request.
+    let max_memory_per_core =
+        if ctx.server()?.is_some() { u64::MAX } else { PlanSettings::default().max_memory_per_core };
     for (name, bytes) in files.into_iter().chain(fetched) {
-        match read(&name, &bytes, steps) {
+        match read(&name, &bytes, steps, max_memory_per_core) {
             Ok(some) => wanted.extend(some),
             Err(found) => faulty.push(found),
         }
@@ -44,12 +48,17 @@ pub(super) fn load(
     Ok(wanted)
 }
 
-fn read(name: &str, bytes: &[u8], steps: &[ProductionStep]) -> Result<Vec<Wanted>, Diagnostics> {
+fn read(
+    name: &str,
+    bytes: &[u8],
+    steps: &[ProductionStep],
+    max_memory_per_core: u64,
+) -> Result<Vec<Wanted>, Diagnostics> {
     let document = Document::read(Source::new(name, bytes))?;
     let (mut wanted, mut complaints) = (Vec::new(), Vec::new());
     for (place, value) in several(document.value()) {
         let value = with_steps(value, steps);
-        match check(&value) {
+        match check(&value, max_memory_per_core) {
             Ok(request) => wanted.push(Wanted { document: value, request }),
             Err(faults) => complaints.extend(faults.into_iter().map(|fault| place.complaint(fault))),
         }
@@ -101,14 +110,13 @@ impl Place {
 }
 
 /// Everything that is wrong with a document, as the server would say it too.
-fn check(value: &Value) -> Result<Request, Vec<Fault>> {
+fn check(value: &Value, max_memory_per_core_mb: u64) -> Result<Request, Vec<Fault>> {
     let user = current_user();
     let terms = Terms {
         requestor: &user,
         // The server gives the name where the document has none.
         name_suffix: "000000_000000_0000",
-        // How much a core may have at most is for whoever takes the request to say.
-        max_memory_per_core_mb: u64::MAX,
+        max_memory_per_core_mb,
     };
     let is_own = value.get("request_name").is_some();
     let steps = value.get("production_steps").filter(|_| !is_own).cloned();
@@ -154,6 +162,8 @@ pub(super) fn steps(words: &[String]) -> Result<Vec<ProductionStep>, CliError> {
 mod tests {
     use super::*;
 
+    const MOST: u64 = 3000;
+
     #[test]
     fn steps_are_a_fraction_and_a_priority() {
         assert_eq!(
@@ -168,7 +178,7 @@ mod tests {
     #[test]
     fn all_faults_are_told_with_their_places() {
         let text = "request_name: r\nsplitting_algo: FileBasd\nmemory_mb: -3\nnonsense: 1\n";
-        let Err(found) = read("r.yaml", text.as_bytes(), &[]) else { panic!("it was taken") };
+        let Err(found) = read("r.yaml", text.as_bytes(), &[], MOST) else { panic!("it was taken") };
         let reports = found.reports();
         let lines: Vec<_> = reports.iter().filter_map(|report| report.line).collect();
         assert!(lines.contains(&2) && lines.contains(&3) && lines.contains(&4), "{reports:?}");
@@ -181,7 +191,7 @@ mod tests {
     fn a_list_of_requests_is_several() {
         let one = "request_name: NAME\n  input_dataset: /A/B-v1/RAW\n  output_datasets: [/A/C-v1/RECO]\n  splitting_algo: FileBased\n";
         let text = format!("- {}- {}", one.replace("NAME", "a"), one.replace("NAME", "b"));
-        let wanted = read("r.yaml", text.as_bytes(), &[]).unwrap_or_else(|found| panic!("{found}"));
+        let wanted = read("r.yaml", text.as_bytes(), &[], MOST).unwrap_or_else(|found| panic!("{found}"));
         assert_eq!(
             wanted.iter().map(|one| one.request.request_name.as_str()).collect::<Vec<_>>(),
             ["a", "b"]
@@ -198,13 +208,15 @@ mod tests {
             one
         };
         let names = |text: &str| -> Vec<String> {
-            let wanted = read("r.json", text.as_bytes(), &[]).unwrap_or_else(|found| panic!("{found}"));
+            let wanted = read("r.json", text.as_bytes(), &[], MOST).unwrap_or_else(|found| panic!("{found}"));
             wanted.into_iter().map(|one| one.request.request_name).collect()
         };
         let mut answer = json!({"result": [{"a": named("a"), "b": named("b")}, {"c": named("c")}]});
         assert_eq!(names(&answer.to_string()), ["a", "b", "c"]);
         answer["result"][1]["c"]["Memory"] = json!("much");
-        let Err(found) = read("r.json", answer.to_string().as_bytes(), &[]) else { panic!("it was taken") };
+        let Err(found) = read("r.json", answer.to_string().as_bytes(), &[], MOST) else {
+            panic!("it was taken")
+        };
         assert!(found.to_string().contains("result.1.c.Memory"), "{found}");
     }
 }

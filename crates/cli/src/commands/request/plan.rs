@@ -247,7 +247,7 @@ fn totals(summary: &PlanSummary, all: bool) -> Vec<String> {
             (files, _) => text::count(files, "file"),
         };
         lines.push(format!(
-            "this is the first round, by what the request says; {left} are for later ones, which are planned by what it measures"
+            "this is the first round, by what the request says; what follows ({left}) is planned by what it measures"
         ));
     }
     lines

@@ -170,7 +170,7 @@ fn a_time_that_the_system_took_is_a_timeout() {
     let removed = Attempt { ad: Ad { removal: reason, ..Ad::default() }, ..attempt(-1002, "") };
     let report = decided("processing", &removed).report;
     assert_eq!(report.classification.category, "timeout");
-    assert_eq!(report.next.unwrap().runtime, Some(Duration::from_mins(90)));
+    assert_eq!(report.next.unwrap().runtime, Some(Duration::from_hours(4)));
 }
 
 #[test]

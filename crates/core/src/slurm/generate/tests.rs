@@ -45,7 +45,7 @@ fn by_name() -> Options {
 
 #[test]
 fn a_scheduler_asks_for_what_its_jobs_need_at_once() {
-    for (jobs, shared, cpus, mem) in [(2, true, 4, "2000M"), (40, true, 8, "4000M"), (2, false, 8, "8000M")] {
+    for (jobs, shared, cpus, mem) in [(2, true, 4, "2100M"), (40, true, 8, "4100M"), (2, false, 8, "8000M")] {
         let mut profile = profile();
         profile.partitions[0].shared = shared;
         let demands = [demand("r", 0, jobs, 2, 0)];

@@ -168,11 +168,14 @@ fn damage_met_while_writing_is_named_and_not_transient() {
     let worker = worker(&store, workflow);
     drop(store);
     let mut bytes = std::fs::read(&db).unwrap();
-    // Everything but the schema, which SQLite reads first, and the first pages of the tables.
-    let jobs_start = bytes.windows(8).position(|window| window == b"job_0000").unwrap() / 4096 * 4096;
-    for page in bytes[jobs_start..].chunks_mut(4096) {
+    // All that has names of jobs, and not the schema, which SQLite reads first.
+    let has_jobs = |page: &&mut [u8]| page.windows(6).any(|window| window == b"job_00");
+    let mut damaged = 0;
+    for page in bytes.chunks_mut(4096).filter(has_jobs) {
         page[..100].fill(0xa5);
+        damaged += 1;
     }
+    assert!(damaged > 1);
     std::fs::write(&db, bytes).unwrap();
     let store = SqliteStore::open(&db, OpenMode::ReadWrite).unwrap().store;
     let error = commit(&store, workflow, vec![claim(jobs[0], 1, worker)]).unwrap_err();
