@@ -188,7 +188,8 @@ pub(crate) struct SyncStatusArgs {
     /// Workflow: its id, its name, or `last`.
     #[arg(value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
-    /// Say what would be done, and do nothing.
+    /// Say what would be done, and do nothing. Where a server looks after allocations of Slurm it asks Slurm now all the
+    /// same, and what it learns about them takes effect, as it would a little later by itself.
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// Take a worker on another machine, which cannot be asked from here, for dead. Make sure of it first.

@@ -390,9 +390,10 @@ mod tests {
 
     #[test]
     fn a_round_ends_at_the_next_step() {
+        type Row<'s> = (Option<u64>, u64, u64, &'s [ProductionStep], Option<u64>);
         let steps = [0.1, 0.5].map(|fraction| ProductionStep { fraction, priority: 50 });
         // events that are generated, done, files left, steps → until the next one
-        let table: [(Option<u64>, u64, u64, &[ProductionStep], Option<u64>); 8] = [
+        let table: [Row<'_>; 8] = [
             (None, 0, 100, &steps, Some(10)),
             (None, 0, 24, &steps, Some(3)),
             (None, 10, 90, &steps, Some(40)),

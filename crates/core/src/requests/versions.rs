@@ -210,13 +210,14 @@ mod tests {
     /// All of them, one after the other; also where somebody has named a version that is later than his own.
     #[test]
     fn versions_are_followed_to_the_end_and_not_in_circles() {
+        type Row<'s> = (&'s [Request], &'s str, &'s [&'s str], &'s [&'s str]);
         let version = |name: &str, before: Option<&str>, after: Option<&str>| Request {
             request_name: name.to_owned(),
             previous_version_request: before.map(str::to_owned),
             superseded_by_request: after.map(str::to_owned),
             ..samples::request()
         };
-        let table: [(&[Request], &str, &[&str], &[&str]); 4] = [
+        let table: [Row<'_>; 4] = [
             (
                 &[
                     version("a", None, Some("b")),

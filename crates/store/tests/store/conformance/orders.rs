@@ -407,7 +407,7 @@ pub(crate) fn what_is_changed_by_hand_is_a_revision(store: &dyn Store) {
     let (id, jobs) = failed(store, None);
     let update = JobUpdate {
         command: Some("better".into()),
-        runtime: Some(std::time::Duration::from_secs(60)),
+        runtime: Some(std::time::Duration::from_mins(1)),
         priority: Some(4),
         ..JobUpdate::default()
     };
