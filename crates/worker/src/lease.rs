@@ -21,6 +21,9 @@ pub(crate) struct Lease {
     until: AtomicU64,
     /// Some jobs are, or may be.
     frozen: AtomicBool,
+    /// That it is over was seen to: all that ran was frozen, and it was told. One job that starts too late freezes itself, and
+    /// speaks for no other.
+    seen_to: AtomicBool,
     /// Held while jobs are frozen or thawed, so that the one does not overtake the other.
     turning: Mutex<()>,
 }
@@ -47,8 +50,11 @@ impl Worker {
             let _one_at_a_time = lock(&self.lease.turning);
             let nanos = u64::try_from(until.as_nanos()).unwrap_or(u64::MAX).max(1);
             self.lease.until.store(nanos, Ordering::SeqCst);
-            if !self.lease.is_over() && self.lease.frozen.swap(false, Ordering::SeqCst) {
-                self.thaw();
+            if !self.lease.is_over() {
+                self.lease.seen_to.store(false, Ordering::SeqCst);
+                if self.lease.frozen.swap(false, Ordering::SeqCst) {
+                    self.thaw();
+                }
             }
         }
         self.tell_lease(Urgency::CanWait);
@@ -64,7 +70,8 @@ impl Worker {
             return Some(Instant::now() + left);
         }
         let turning = lock(&self.lease.turning);
-        if self.lease.is_over() && !self.lease.frozen.swap(true, Ordering::SeqCst) {
+        if self.lease.is_over() && !self.lease.seen_to.swap(true, Ordering::SeqCst) {
+            self.lease.frozen.store(true, Ordering::SeqCst);
             let slots = lock(&self.yard).slots.clone();
             for slot in slots {
                 self.freeze_slot(&slot);
@@ -132,5 +139,47 @@ impl Worker {
 pub(crate) fn unfreeze_group(slot: &Slot) {
     if let Some(group) = &slot.cgroup {
         group.freeze(false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::WorkerOptions;
+    use crate::slot::tests::running;
+    use std::os::unix::net::UnixStream;
+    use windlass_proc::spawn::{Additions, Launch};
+    use windlass_proc::{procfs, wait};
+    use windlass_types::{Bytes, Capacity, WorkflowId};
+
+    #[test]
+    fn one_that_starts_too_late_keeps_no_other_awake() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path();
+        let capacity = Capacity { cpus: 1, memory: Bytes(1), gpus: 0, nodes: 1, max_jobs: None };
+        let mut options = WorkerOptions::new(capacity, path.into(), path.into(), path.join("l"), "t".into());
+        options.cgroups = false;
+        let worker = Worker::new(options, UnixStream::pair().unwrap().0).unwrap();
+        let site = worker.sites.lock().unwrap().find(WorkflowId(1)).unwrap();
+        let launch = Launch {
+            command: "exec sleep 1000",
+            launcher: &[],
+            environment: &site.environment,
+            additions: &Additions::default(),
+            stdout: site.spawner.null(),
+            stderr: site.spawner.null(),
+            enter: None,
+        };
+        let pid = site.spawner.spawn(&launch).unwrap();
+        let job = Running { pid, ..running(Instant::now(), None) };
+        let slot = Arc::new(Slot { state: State::Running(Box::new(job)).into(), cgroup: None });
+        lock(&worker.yard).slots.push(slot);
+        worker.lease.until.store(1, Ordering::SeqCst);
+        // As another one does that starts when the time is over, before the supervisor looks.
+        worker.lease.frozen.store(true, Ordering::SeqCst);
+        assert_eq!(worker.keep_lease(), None);
+        assert!(procfs::stat(pid).unwrap().is_stopped());
+        tree::kill(pid);
+        wait::reap(pid).unwrap();
     }
 }
