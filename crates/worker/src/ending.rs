@@ -266,33 +266,15 @@ pub(crate) fn processes_in(slot: &Slot) -> Vec<Pid> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::WorkerOptions;
-    use crate::slot::tests::running;
-    use std::os::unix::net::UnixStream;
-    use windlass_proc::spawn::{Additions, Launch};
-    use windlass_types::{Bytes, Capacity, WorkflowId};
+    use crate::slot::tests::{running, spawn, worker};
 
     #[test]
     fn a_job_that_ended_by_itself_before_the_stop_is_not_called_stopped() {
         let directory = tempfile::tempdir().unwrap();
-        let path = directory.path();
-        let capacity = Capacity { cpus: 1, memory: Bytes(1), gpus: 0, nodes: 1, max_jobs: None };
-        let mut options = WorkerOptions::new(capacity, path.into(), path.into(), path.join("l"), "t".into());
-        options.cgroups = false;
-        let worker = Worker::new(options, UnixStream::pair().unwrap().0).unwrap();
-        let site = worker.sites.lock().unwrap().find(WorkflowId(1)).unwrap();
+        let worker = worker(directory.path());
         let slot = Slot { state: State::Idle.into(), cgroup: None };
         for (command, ends_first) in [("exit 0", true), ("exec sleep 1000", false)] {
-            let launch = Launch {
-                command,
-                launcher: &[],
-                environment: &site.environment,
-                additions: &Additions::default(),
-                stdout: site.spawner.null(),
-                stderr: site.spawner.null(),
-                enter: None,
-            };
-            let pid = site.spawner.spawn(&launch).unwrap();
+            let pid = spawn(&worker, command);
             if ends_first {
                 wait::until_over(pid).unwrap();
             }

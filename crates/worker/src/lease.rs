@@ -145,32 +145,14 @@ pub(crate) fn unfreeze_group(slot: &Slot) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::WorkerOptions;
-    use crate::slot::tests::running;
-    use std::os::unix::net::UnixStream;
-    use windlass_proc::spawn::{Additions, Launch};
+    use crate::slot::tests::{running, spawn, worker};
     use windlass_proc::{procfs, wait};
-    use windlass_types::{Bytes, Capacity, WorkflowId};
 
     #[test]
     fn one_that_starts_too_late_keeps_no_other_awake() {
         let directory = tempfile::tempdir().unwrap();
-        let path = directory.path();
-        let capacity = Capacity { cpus: 1, memory: Bytes(1), gpus: 0, nodes: 1, max_jobs: None };
-        let mut options = WorkerOptions::new(capacity, path.into(), path.into(), path.join("l"), "t".into());
-        options.cgroups = false;
-        let worker = Worker::new(options, UnixStream::pair().unwrap().0).unwrap();
-        let site = worker.sites.lock().unwrap().find(WorkflowId(1)).unwrap();
-        let launch = Launch {
-            command: "exec sleep 1000",
-            launcher: &[],
-            environment: &site.environment,
-            additions: &Additions::default(),
-            stdout: site.spawner.null(),
-            stderr: site.spawner.null(),
-            enter: None,
-        };
-        let pid = site.spawner.spawn(&launch).unwrap();
+        let worker = worker(directory.path());
+        let pid = spawn(&worker, "exec sleep 1000");
         let job = Running { pid, ..running(Instant::now(), None) };
         let slot = Arc::new(Slot { state: State::Running(Box::new(job)).into(), cgroup: None });
         lock(&worker.yard).slots.push(slot);

@@ -201,9 +201,37 @@ impl Running {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use windlass_types::{Attempt, JobId, RunId, WorkflowId};
+    use crate::WorkerOptions;
+    use crate::service::Worker;
+    use std::os::unix::net::UnixStream;
+    use std::path::Path;
+    use windlass_proc::spawn::{Additions, Launch};
+    use windlass_types::{Attempt, Bytes, Capacity, JobId, RunId, WorkflowId};
 
     const MS: Duration = Duration::from_millis(1);
+
+    /// One that nobody has hired, and whose threads do not run.
+    pub(crate) fn worker(path: &Path) -> Worker {
+        let capacity = Capacity { cpus: 1, memory: Bytes(1), gpus: 0, nodes: 1, max_jobs: None };
+        let mut options = WorkerOptions::new(capacity, path.into(), path.into(), path.join("l"), "t".into());
+        options.cgroups = false;
+        Worker::new(options, UnixStream::pair().unwrap().0).unwrap()
+    }
+
+    /// A process of a job, as the worker starts it.
+    pub(crate) fn spawn(worker: &Worker, command: &str) -> Pid {
+        let site = worker.sites.lock().unwrap().find(WorkflowId(1)).unwrap();
+        let launch = Launch {
+            command,
+            launcher: &[],
+            environment: &site.environment,
+            additions: &Additions::default(),
+            stdout: site.spawner.null(),
+            stderr: site.spawner.null(),
+            enter: None,
+        };
+        site.spawner.spawn(&launch).unwrap()
+    }
 
     pub(crate) fn running(started: Instant, runtime: Option<Duration>) -> Running {
         Running {
