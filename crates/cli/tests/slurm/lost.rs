@@ -2,19 +2,20 @@
 
 use crate::house::House;
 use crate::stages::{Stages, Stamps};
-use crate::support::{Cluster, eventually};
+use crate::support::{Cluster, ReservedNode, eventually};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::process::Child;
 use std::thread;
 use std::time::Duration;
 
-/// Five hundred jobs, with one allocation from the start, in `partition`. One job of the first stage takes `holds` seconds there.
-pub(crate) fn stages(partition: &str, nodes: &str, holds: u32) -> Stages {
+/// Five hundred jobs, with one allocation from the start, in `partition`, submitted with `options`. One job of the first stage
+/// takes `holds` seconds there.
+pub(crate) fn stages(partition: &str, options: &str, holds: u32) -> Stages {
     let more = format!(
         "execution_config: {{sigkill_headroom_seconds: 5, sigterm_lead_seconds: 1}}\n\
          slurm_schedulers:\n\
-         \x20 - {{name: taken, partition: {partition}, extra: \"--cpus-per-task=4 {nodes}\", account: lab, nodes: 1, \
+         \x20 - {{name: taken, partition: {partition}, extra: \"--cpus-per-task=4 {options}\", account: lab, nodes: 1, \
          ntasks_per_node: 1, mem: 400M, walltime: \"00:10:00\"}}\n\
          actions:\n\
          \x20 - {{trigger_type: on_workflow_start, action_type: schedule_nodes, scheduler: taken, scheduler_type: slurm, \
@@ -102,19 +103,30 @@ fn to_scancel() {
     watched.prove_causes(&["was cancelled"]);
 }
 
+/// Submits a job that Slurm puts in the place of one of the partition `preempt`.
+pub(crate) fn preempt(cluster: &Cluster, node: &ReservedNode<'_>) -> u64 {
+    let [reservation, nodes] = node.options();
+    let high = ["--partition=high", &reservation, &nodes, "--cpus-per-task=4", "--mem=100", "--time=5"];
+    cluster.submit(&high, "sleep 1000")
+}
+
 #[test]
 fn to_others_who_come_first() {
     let cluster = Cluster::shared();
     let house = House::with_steward(&cluster, "preemption");
-    let mut watched = Watched::begin(&house, stages("preempt", "--nodelist=n3", 60));
-    let high = ["--partition=high", "--nodelist=n3", "--cpus-per-task=4", "--mem=100", "--time=5"];
-    let other = cluster.submit(&high, "sleep 1000");
+    let node = cluster.reserve_node();
+    let mut watched = Watched::begin(&house, stages("preempt", &node.options().join(" "), 60));
+    let other = preempt(&cluster, &node);
     // The worker is told that the end is near, and may be quicker than Slurm.
     watched.await_loss(&["PREEMPTED", "COMPLETED"]);
     cluster.slurm("scancel", &[&other.to_string()]);
     assert!(watched.prove().killed() > 0);
     watched.prove_causes(&["was preempted", "came to its end"]);
 }
+
+/// Longer than Slurm takes to end a job whose time is over: it looks every 30 seconds, and kills 2 seconds later. When a lease
+/// is over the worker freezes its jobs, and a job that is frozen still holds the lock by which overlaps are noticed.
+const LONG_LEASE: [&str; 2] = ["--lease", "60s"];
 
 /// The agent hears nothing, so it neither stops its jobs nor says goodbye: what it held is known to be lost with its lease.
 fn unheard<'a>(house: &'a House<'a>, stages: Stages) -> Watched<'a> {
@@ -133,10 +145,10 @@ fn unheard<'a>(house: &'a House<'a>, stages: Stages) -> Watched<'a> {
 #[test]
 fn to_others_who_do_not_wait_until_they_are_heard() {
     let cluster = Cluster::shared();
-    let house = House::with_steward_and(&cluster, "preempted", &["--lease", "30s"]);
-    let mut watched = unheard(&house, stages("preempt", "--nodelist=n3", 60));
-    let high = ["--partition=high", "--nodelist=n3", "--cpus-per-task=4", "--mem=100", "--time=5"];
-    let other = cluster.submit(&high, "sleep 1000");
+    let house = House::with_steward_and(&cluster, "preempted", &LONG_LEASE);
+    let node = cluster.reserve_node();
+    let mut watched = unheard(&house, stages("preempt", &node.options().join(" "), 60));
+    let other = preempt(&cluster, &node);
     watched.await_loss(&["PREEMPTED"]);
     cluster.slurm("scancel", &[&other.to_string()]);
     assert!(watched.prove().killed() > 0);
@@ -146,9 +158,9 @@ fn to_others_who_do_not_wait_until_they_are_heard() {
 #[test]
 fn to_an_end_that_they_do_not_hear_of() {
     let cluster = Cluster::shared();
-    let house = House::with_steward_and(&cluster, "overdue", &["--lease", "30s"]);
+    let house = House::with_steward_and(&cluster, "overdue", &LONG_LEASE);
     let mut watched = unheard(&house, stages("standard", "", 60));
-    cluster.slurm("scontrol", &["update", &format!("jobid={}", watched.job), "endtime=now"]);
+    cluster.expire_job(watched.job);
     watched.await_loss(&["TIMEOUT"]);
     assert!(watched.prove().killed() > 0, "nothing ran in the allocation when its time was over");
     watched.prove_causes(&["reached its time limit"]);
@@ -159,7 +171,7 @@ fn to_their_end() {
     let cluster = Cluster::shared();
     let house = House::with_steward(&cluster, "timeout");
     let mut watched = Watched::begin(&house, stages("standard", "", 60));
-    cluster.slurm("scontrol", &["update", &format!("jobid={}", watched.job), "endtime=now"]);
+    cluster.expire_job(watched.job);
     // The worker is told that the end has come, and may be quicker than Slurm.
     watched.await_loss(&["TIMEOUT", "COMPLETED"]);
     assert!(watched.prove().killed() > 0, "nothing ran in the allocation when its time was over");

@@ -1,6 +1,7 @@
 //! Workers in allocations: what they take, and what becomes of it when the allocation is ended.
 
 use crate::house::House;
+use crate::lost::preempt;
 use crate::support::Cluster;
 
 /// Notes when two of one job overlap.
@@ -69,10 +70,18 @@ fn what_is_preempted_runs_again_elsewhere() {
     let mut house = House::open(&cluster, "preempted");
     let once = alone("a", "if mkdir first; then sleep 1000; fi; echo again >> done");
     house.submit(&spec(&[("a", once)]));
-    let low = house.allocate(&["--partition=preempt", "--nodelist=n4", "--exclusive", "--mem=0", "--time=5"]);
+    let node = cluster.reserve_node();
+    let [reservation, nodes] = node.options();
+    let low = house.allocate(&[
+        "--partition=preempt",
+        &reservation,
+        &nodes,
+        "--cpus-per-task=4",
+        "--mem=1500",
+        "--time=5",
+    ]);
     crate::support::eventually("it has begun", || house.work.path().join("first").exists());
-    let high = cluster
-        .submit(&["--partition=high", "--nodelist=n4", "--exclusive", "--mem=0", "--time=5"], "sleep 1000");
+    let high = preempt(&cluster, &node);
     cluster.await_state(low, &["PREEMPTED"]);
     cluster.slurm("scancel", &[&high.to_string()]);
     house.allocate(&["--cpus-per-task=1", "--mem=1500", "--time=5"]);

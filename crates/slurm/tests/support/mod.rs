@@ -152,6 +152,36 @@ impl Cluster {
         rows.filter(|(_, comment)| bears(comment)).map(|(id, _)| id.parse().unwrap()).collect()
     }
 
+    /// A node on which only jobs of this test run: others could take its cores, or be preempted in its place.
+    pub(crate) fn reserve_node(&self) -> ReservedNode<'_> {
+        let name = format!("test-{}-{}", std::process::id(), next());
+        let mut node = None;
+        // Slurm refuses reservations that overlap, so each node is reserved once. Two nodes are left to the other tests.
+        eventually("a node can be reserved", || {
+            node = ["n3", "n4"].into_iter().find(|node| self.create_reservation(&name, node));
+            node.is_some()
+        });
+        ReservedNode { cluster: self, name, node: node.unwrap() }
+    }
+
+    fn create_reservation(&self, name: &str, node: &str) -> bool {
+        // It expires, in case the test is killed.
+        let rest = ["users=root", "starttime=now", "duration=20", "flags=ignore_jobs"];
+        let mut create = self.command("scontrol");
+        create.args(["create", "reservation", &format!("reservationname={name}"), &format!("nodes={node}")]);
+        let output = create.args(rest).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        let is_taken = said.contains("overlaps") || said.contains("busy");
+        assert!(output.status.success() || is_taken, "{create:?}: {said}");
+        output.status.success()
+    }
+
+    /// Moves the end time of a job to a few seconds from now. Slurm rejects an end time that has passed when the controller
+    /// reads it, so `now` fails whenever the second changes on the way.
+    pub(crate) fn expire_job(&self, job: u64) {
+        self.slurm("scontrol", &["update", &format!("jobid={job}"), "endtime=now+3seconds"]);
+    }
+
     /// A directory for the files of a test; gone when dropped, unless the test failed.
     pub(crate) fn work(&self, name: &str) -> Work {
         let path = self.directory.join(format!("work/{name}-{}-{}", std::process::id(), next()));
@@ -180,6 +210,37 @@ impl Drop for Cluster {
         if self.is_alone {
             // What cannot be mended now is by the next one that comes.
             self.tool("start").output().ok();
+        }
+    }
+}
+
+/// See [`Cluster::reserve_node`].
+pub(crate) struct ReservedNode<'a> {
+    cluster: &'a Cluster,
+    name: String,
+    node: &'static str,
+}
+
+impl ReservedNode<'_> {
+    /// The options of `sbatch` that put a job there.
+    pub(crate) fn options(&self) -> [String; 2] {
+        [format!("--reservation={}", self.name), format!("--nodelist={}", self.node)]
+    }
+}
+
+impl Drop for ReservedNode<'_> {
+    fn drop(&mut self) {
+        // Slurm deletes no reservation that a job uses. One that stays expires.
+        let deadline = Instant::now() + Duration::from_secs(30);
+        let mut is_deleted = false;
+        while !is_deleted && Instant::now() < deadline {
+            self.cluster.command("scancel").arg(format!("--reservation={}", self.name)).output().ok();
+            let mut delete = self.cluster.command("scontrol");
+            delete.args(["delete", &format!("reservationname={}", self.name)]);
+            is_deleted = delete.output().is_ok_and(|output| output.status.success());
+            if !is_deleted {
+                std::thread::sleep(Duration::from_millis(200));
+            }
         }
     }
 }
