@@ -400,7 +400,9 @@ impl Office {
         let mate = self.mates.get(&worker);
         let is_running = mate.is_some_and(|mate| mate.mirror.is_running(key.job));
         let evidence = if mate.is_some_and(|mate| mate.has_heir) { Evidence::Hearsay } else { evidence };
-        self.orphan_of(key.workflow, key.job, worker, is_running, Loss::Died(evidence));
+        let eviction = self.eviction_of(mate.and_then(|mate| mate.allocation));
+        let by = eviction.map_or(Loss::Died(evidence), Loss::Evicted);
+        self.orphan_of(key.workflow, key.job, worker, is_running, by);
         self.let_go(worker, key, self.now, false);
     }
 

@@ -39,9 +39,6 @@ impl Office {
             board.on_halt();
             open.changes.push(Change::Alarm(Box::new(sequels.used_up(row))));
         }
-        if ended.cause == EndCause::Stopped(StopReason::Interrupted) {
-            self.name_interruption(worker, &key);
-        }
         self.weigh_node(worker, &key, (verdict.attempt_status, &ended.cause), class);
         Ok(verdict)
     }

@@ -4,14 +4,13 @@ use super::desk::Desk;
 use super::office::{Office, Slot, refused, unavailable};
 use super::talk::{Refused, Silent};
 use std::time::{Duration, Instant};
-use windlass_core::change::Change;
 use windlass_core::slurm::admit::admit;
 use windlass_core::slurm::ends::{self, Eviction};
 use windlass_core::slurm::steps::runs_steps;
 use windlass_core::suspects::Evidence;
 use windlass_store::Error;
 use windlass_types::fleet::Introduction;
-use windlass_types::slurm::{Allocation, AllocationState};
+use windlass_types::slurm::Allocation;
 use windlass_types::work::AttemptKey;
 use windlass_types::{AllocationId, JobId, Timestamp, WorkerId, WorkflowId};
 
@@ -64,24 +63,6 @@ impl Office {
     pub(super) fn eviction_of(&self, allocation: Option<AllocationId>) -> Option<Eviction> {
         // If the books cannot be read now, its jobs run again all the same.
         self.store.allocation(allocation?).ok().flatten().as_ref().and_then(Eviction::of)
-    }
-
-    /// An attempt was stopped because its worker has to go. If it is known by now what became of its allocation, that is why;
-    /// else it is noted together with that.
-    pub(super) fn name_interruption(&mut self, worker: WorkerId, key: &AttemptKey) {
-        let Some(allocation) = self.mates.get(&worker).and_then(|mate| mate.allocation) else { return };
-        let Ok(Some(row)) = self.store.allocation(allocation) else { return };
-        let Some(desk) = self.desk(key.workflow).filter(|_| row.state == AllocationState::Ended) else {
-            return;
-        };
-        for change in desk.open.changes.iter_mut().rev() {
-            if let Change::End { result, .. } = change
-                && result.key == *key
-            {
-                result.reason = result.reason.take().map(|_| ends::interruption(&row));
-                return;
-            }
-        }
     }
 
     /// Steps of Slurm may outlive the worker that began them: what it held goes to nobody before they are gone. `true`: whoever

@@ -6,7 +6,7 @@ use windlass_core::slurm::book::{AllocationChange, NewAllocation};
 use windlass_store::model::ResultFilter;
 use windlass_types::fleet::Introduction;
 use windlass_types::slurm::{AllocationRequest, AllocationState as A, SlurmPlace, SlurmState};
-use windlass_types::work::{AttemptKey, EndCause, Ended, Report, StopReason};
+use windlass_types::work::{AttemptKey, EndCause, Ended, Report, ReturnReason, StopReason};
 use windlass_types::{AllocationId, Clock, JobStatus as S, Timestamp, WorkflowId};
 
 const DAY: Duration = Duration::from_hours(24);
@@ -266,6 +266,23 @@ fn what_was_lost_before_slurm_knew_why_says_so_then() {
     ends(&world, id, SlurmState::NodeFail);
     let why = format!("orphaned: allocation {id} (Slurm job 7) lost a node");
     assert_eq!(told(&world, workflow), (vec![(S::Failed, why)], S::Ready));
+}
+
+/// Slurm lets a worker go on for a moment to end, and what it says then may come when the end is already known.
+#[test]
+fn loss_reported_after_the_end_of_the_allocation_names_that_end() {
+    for why in [ReturnReason::WorkerDied, ReturnReason::WorkerHung] {
+        let world = World::new();
+        let workflow = world.begin(&[plain()]);
+        let id = running(&world, workflow);
+        let mut worker = inside(&world, workflow, id);
+        worker.say(&world, vec![]).unwrap();
+        ends(&world, id, SlurmState::Preempted);
+        let key = worker.keys()[0];
+        worker.say(&world, vec![Report::Returned { key, why }]).unwrap();
+        let reason = format!("orphaned: allocation {id} (Slurm job 7) was preempted");
+        assert_eq!(told(&world, workflow).0, [(S::Failed, reason)]);
+    }
 }
 
 #[test]

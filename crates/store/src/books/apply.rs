@@ -2,7 +2,7 @@
 
 use super::job_events::{self, JobEvent};
 use super::manage::By;
-use super::{action_changes, column, events, failures, orders, units};
+use super::{action_changes, allocations, column, events, failures, orders, units};
 use crate::db::{Db, Pipeline, values};
 use crate::error::{Fault, JobState};
 use crate::model::{NewEvent, Severity};
@@ -39,6 +39,11 @@ pub(crate) fn apply(db: &impl Db, batch: &Batch, actor: &str) -> Result<(), Faul
         |change: &Change| expected(change).is_some_and(|(_, was)| was.status == JobStatus::PendingFailed);
     if batch.changes.iter().any(waited) {
         orders::close_overtaken(db, batch.workflow, By { actor, now })?;
+    }
+    for change in &*batch.changes {
+        if let Change::End { result, .. } = change {
+            allocations::name_known_end(db, result)?;
+        }
     }
     note_recoveries(db, batch, By { actor, now })?;
     note_alarms(db, batch, By { actor, now })

@@ -31,6 +31,7 @@ super::statements! {
         UPDATE result SET reason = $1
         WHERE status <> 5 AND job_id >= $2 AND job_id < $3 AND reason LIKE $4
             AND worker_id IN (SELECT id FROM worker WHERE allocation_id = $5)";
+    ALLOCATION_OF_WORKER = "SELECT allocation_id FROM worker WHERE id = $1 AND allocation_id IS NOT NULL";
     STATE_ALLOCATION = "
         UPDATE allocation SET scheduler_id = $1, scheduler_name = $2, request = $3, state = $4, is_over = $5, job_id = $6,
             ended_at = $7, end_state = $8

@@ -3,7 +3,7 @@
 mod rows;
 mod schedule;
 
-pub(crate) use rows::refuse_while_open;
+pub(crate) use rows::{name_known_end, refuse_while_open};
 
 use super::{Backend, Books};
 use crate::model::AllocationFilter;

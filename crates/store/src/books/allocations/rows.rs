@@ -12,6 +12,7 @@ use crate::model::{AllocationFilter, NewEvent, Severity};
 use crate::sql::allocations as sql;
 use serde_json::json;
 use std::time::Duration;
+use windlass_core::change::AttemptResult;
 use windlass_core::judge::INTERRUPTED;
 use windlass_core::slurm::book::{AllocationChange, CallCount, NewAllocation, StatedAllocation, hour_of};
 use windlass_core::slurm::ends::{self, Eviction};
@@ -215,14 +216,37 @@ pub(crate) fn change(db: &impl Db, change: &AllocationChange, by: By<'_>) -> Res
 /// Attempts that were stopped because of its end were told of before anybody knew why; so were those whose worker was silent before
 /// Slurm said what had become of it.
 fn name_end(db: &impl Db, row: &Allocation) -> Result<(), Fault> {
-    let (interruption, loss) = (ends::interruption(row), Eviction::of(row).map(|eviction| eviction.loss()));
-    let lost = format!("{LOST_WITH}%");
     for block in Blocks::read(db, row.workflow)?.iter() {
-        let (first, end) = (block.first, block.end());
-        db.execute(sql::NAME_INTERRUPTION, values![interruption, first, end, INTERRUPTED, row.id.0])?;
-        if let Some(loss) = &loss {
-            db.execute(sql::NAME_LOSS, values![loss, first, end, lost, row.id.0])?;
-        }
+        name_end_of_jobs(db, row, (block.first, block.end()))?;
+    }
+    Ok(())
+}
+
+/// `jobs`: the first one, and the one after the last.
+fn name_end_of_jobs(db: &impl Db, row: &Allocation, jobs: (i64, i64)) -> Result<(), Fault> {
+    let (first, end) = jobs;
+    let interruption = ends::interruption(row);
+    db.execute(sql::NAME_INTERRUPTION, values![interruption, first, end, INTERRUPTED, row.id.0])?;
+    if let Some(eviction) = Eviction::of(row) {
+        let (loss, lost) = (eviction.loss(), format!("{LOST_WITH}%"));
+        db.execute(sql::NAME_LOSS, values![loss, first, end, lost, row.id.0])?;
+    }
+    Ok(())
+}
+
+/// Results that are stored after the end of their worker's allocation is known name that end at once. Whichever of the two is
+/// stored first, the second one sees it, since both are written by one connection, one after the other.
+pub(crate) fn name_known_end(db: &impl Db, result: &AttemptResult) -> Result<(), Fault> {
+    let is_unexplained = |reason: &str| reason == INTERRUPTED || reason.starts_with(LOST_WITH);
+    if !result.reason.as_deref().is_some_and(is_unexplained) {
+        return Ok(());
+    }
+    let allocation = db.optional(sql::ALLOCATION_OF_WORKER, [result.worker.0], |row| row.get(0))?;
+    let Some(row) = allocation.map(|id| find(db, AllocationId(id))).transpose()?.flatten() else {
+        return Ok(());
+    };
+    if row.state == AllocationState::Ended {
+        name_end_of_jobs(db, &row, (result.key.job.0, result.key.job.0 + 1))?;
     }
     Ok(())
 }
