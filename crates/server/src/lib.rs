@@ -13,6 +13,7 @@
 
 pub mod caller;
 mod certificate;
+mod cross_site;
 pub mod discovery;
 pub mod error;
 pub mod extract;

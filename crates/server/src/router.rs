@@ -1,5 +1,6 @@
 //! All routes in one place, and what every request passes on its way to them.
 
+use crate::cross_site::{self, CrossSite};
 use crate::error::{self, API_PREFIX, ApiError, TORC_PREFIX};
 use crate::guard::{self, Guard};
 use crate::options::Limits;
@@ -24,9 +25,10 @@ use utoipa_axum::router::OpenApiRouter;
 /// Whoever sends nothing for so long in the middle of a request is gone.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// The service, ready to be called.
-pub(crate) fn router(state: AppState) -> Router {
+/// The service, ready to be called at this port.
+pub(crate) fn router(state: AppState, port: u16) -> Router {
     let options = state.options.clone();
+    let cross_site = CrossSite { loopback_port: options.no_auth.then_some(port) };
     let guard = Guard::new(state.metrics.clone(), options.limits.clone(), options.tls.is_some());
     let brief = documented(routes::plain(), routes::brief(), routes::torc());
     let brief: Router<AppState> = brief.into();
@@ -59,6 +61,7 @@ pub(crate) fn router(state: AppState) -> Router {
         .method_not_allowed_fallback(|| async { StatusCode::METHOD_NOT_ALLOWED })
         .with_state(state)
         .layer(CatchPanicLayer::custom(panicked))
+        .layer(from_fn_with_state(cross_site, cross_site::check))
         .layer(from_fn(error::render))
         .layer(from_fn_with_state(guard, guard::observe))
 }

@@ -126,6 +126,7 @@ struct Site {
     url: String,
     /// The same, for this machine.
     near_url: String,
+    port: u16,
 }
 
 /// What serves.
@@ -255,7 +256,7 @@ impl Site {
         let scheme = if tls.is_some() { "https" } else { "http" };
         let url = format!("{scheme}://{address}");
         let near_url = format!("{scheme}://{}", from_here(address));
-        Ok(Self { runtime, front, tls, metrics, stop, served, url, near_url })
+        Ok(Self { runtime, front, tls, metrics, stop, served, url, near_url, port: address.port() })
     }
 
     /// Takes up the workflows and lets callers in.
@@ -317,7 +318,7 @@ impl Site {
             options: Arc::clone(options),
         };
         self.runtime.spawn(gate::note_token_use(state.clone(), self.stop.clone()));
-        self.front.replace(router(state.clone()));
+        self.front.replace(router(state.clone(), self.port));
         // Whoever reads it must be let in.
         let announced = options.run_dir.as_deref().map(|dir| {
             let pin = options.tls.as_ref().map(|tls| pin(dir, tls)).transpose()?;

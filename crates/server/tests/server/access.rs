@@ -51,7 +51,7 @@ pub(crate) fn routes(document: &Value) -> Vec<Route> {
     let mut all = Vec::new();
     for (template, item) in document["paths"].as_object().unwrap() {
         for (method, operation) in item.as_object().unwrap() {
-            if ["get", "put", "post", "delete"].contains(&method.as_str()) {
+            if ["get", "put", "post", "patch", "delete"].contains(&method.as_str()) {
                 let (method, template) = (method.to_uppercase(), template.clone());
                 all.push(Route { method, template, item: operation.clone() });
             }
@@ -87,7 +87,7 @@ impl Route {
             .filter_map(|parameter| parameter["name"].as_str())
     }
 
-    fn path(&self, workflow: WorkflowId) -> String {
+    pub(crate) fn path(&self, workflow: WorkflowId) -> String {
         let mut path = self.template.replace("/workflows/{id}", &format!("/workflows/{workflow}"));
         path = path.replace("{workflow_id}", &workflow.to_string());
         for (name, value) in [("{status}", "completed"), ("{user_name}", "nobody")] {

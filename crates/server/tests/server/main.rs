@@ -12,6 +12,8 @@ mod bench;
 #[cfg(test)]
 mod books;
 #[cfg(test)]
+mod cross_site;
+#[cfg(test)]
 mod documents;
 #[cfg(test)]
 mod endings;

@@ -1,9 +1,11 @@
 //! The care of whole databases: bringing them up to date, copying them, and looking whether all is well.
 
 mod check;
+mod contents;
 mod copy;
 
 pub use check::{Checked, Problem, check};
+pub use contents::{Contents, ContentsReader};
 pub use copy::{Copied, TableCopy, copy};
 
 use crate::postgres::PgStore;

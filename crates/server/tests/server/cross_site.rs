@@ -1,0 +1,82 @@
+//! A web page cannot make a browser change anything: neither at a server without authentication, nor at one with it.
+
+use crate::access::routes;
+use crate::bench::Bench;
+use reqwest::Method;
+use serde_json::Value;
+use windlass_server::ServeOptions;
+use windlass_store::upkeep::ContentsReader;
+
+fn open(options: &mut ServeOptions) {
+    options.no_auth = true;
+}
+
+/// The status of a request with these headers and this body; the owner's token is shown too.
+fn send(bench: &Bench, method: &str, path: &str, headers: &[(&str, &str)], body: Option<&str>) -> u16 {
+    let mut request = bench.request(Method::from_bytes(method.as_bytes()).unwrap(), path);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    if let Some(body) = body {
+        request = request.body(body.to_owned());
+    }
+    request.send().unwrap().status().as_u16()
+}
+
+/// What a page can send without asking first: a simple request with lines that make a workflow, and its start.
+#[test]
+fn a_web_page_neither_makes_nor_starts_a_workflow() {
+    let bench = Bench::with(open);
+    let page = [("origin", "http://evil.example"), ("content-type", "text/plain")];
+    assert_eq!(send(&bench, "POST", "/api/v1/books/create", &page, Some("{}")), 403);
+    assert_eq!(send(&bench, "POST", "/api/v1/books/create", &page[1..], Some("{}")), 415);
+    let workflow = crate::work::workflow_of(&bench, "owner");
+    let start = format!("/api/v1/workflows/{workflow}/start");
+    assert_eq!(send(&bench, "POST", &start, &page[..1], None), 403);
+    assert_eq!(send(&bench, "POST", &start, &[("sec-fetch-site", "cross-site")], None), 403);
+    let port = bench.address().rsplit(':').next().unwrap().to_owned();
+    let rebound = format!("evil.example:{port}");
+    let same = format!("http://{rebound}");
+    assert_eq!(send(&bench, "POST", &start, &[("host", &rebound), ("origin", &same)], None), 403);
+    assert_eq!(send(&bench, "GET", "/api/v1/workflows", &[("host", &rebound)], None), 403, "nor reads it");
+    let own = format!("http://{}", bench.address());
+    assert_eq!(send(&bench, "POST", &start, &[("origin", &own)], None), 200, "a page of its own may");
+    let localhost = format!("localhost:{port}");
+    assert_eq!(send(&bench, "GET", "/api/v1/workflows", &[("host", &localhost)], None), 200);
+}
+
+#[test]
+fn every_route_rejects_what_pages_of_others_send() {
+    for is_open in [true, false] {
+        let bench = Bench::with(|options| options.no_auth = is_open);
+        let document: Value = bench.get("/api/v1/openapi.json").send().unwrap().json().unwrap();
+        let database = bench.dir.path().join("books.db");
+        let reader = ContentsReader::open(database.to_str().unwrap()).unwrap();
+        let before = reader.read().unwrap();
+        let mut changing = 0;
+        for route in routes(&document) {
+            let path = route.path(windlass_types::WorkflowId(1));
+            if is_open {
+                let got = send(&bench, &route.method, &path, &[("host", "evil.example")], None);
+                assert_eq!(got, 403, "{} {path} for another host", route.method);
+            }
+            if route.method == "GET" {
+                continue;
+            }
+            let foreign: [(&[(&str, &str)], Option<&str>, u16); 5] = [
+                (&[("origin", "http://evil.example")], None, 403),
+                (&[("origin", "null")], None, 403),
+                (&[("sec-fetch-site", "cross-site")], None, 403),
+                (&[("content-type", "text/plain")], Some("{}"), 415),
+                (&[], Some("{}"), 415),
+            ];
+            for (headers, body, expected) in foreign {
+                let got = send(&bench, &route.method, &path, headers, body);
+                assert_eq!(got, expected, "{} {path} with {headers:?} and {body:?}", route.method);
+            }
+            changing += 1;
+        }
+        assert!(changing > 100, "only {changing} routes change something");
+        assert_eq!(reader.read().unwrap(), before, "nothing was written");
+    }
+}
