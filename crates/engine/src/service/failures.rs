@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use windlass_core::board::{Failed, Stale, Verdict};
 use windlass_core::change::Change;
 use windlass_core::dispatch::Place;
-use windlass_types::work::{EndCause, Ended, StopReason};
+use windlass_types::work::Ended;
 use windlass_types::{JobStatus, WorkerId, WorkflowId};
 
 impl Office {
