@@ -209,6 +209,7 @@ impl From<windlass_store::Error> for CliError {
             | E::NotOurs { .. }
             | E::NotEmpty { .. }
             | E::Superseded { .. }
+            | E::EventIsRecord(_)
             | E::InUse { .. } => Kind::Refused,
             E::NotAFile { .. }
             | E::NotADatabase { .. }

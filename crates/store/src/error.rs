@@ -105,6 +105,8 @@ pub enum Error {
     NoSuchFile(FileId),
     #[error("there is no event {0}")]
     NoSuchEvent(EventId),
+    #[error("event {0} was recorded by Windlass and cannot be changed or deleted")]
+    EventIsRecord(EventId),
     #[error("there is no result {0}")]
     NoSuchResult(ResultId),
     #[error("there is no {what} {id}")]
@@ -302,6 +304,7 @@ impl Error {
             }
             Self::NoSuchFile(_) => "`windlass files` lists what there is".into(),
             Self::NoSuchEvent(_) => "`windlass events` lists what there is".into(),
+            Self::EventIsRecord(_) => "only events that clients added can be changed; `windlass delete` removes a workflow with its events".into(),
             Self::NoSuchResult(_) => "`windlass results --format json` shows their ids".into(),
             Self::JobIsHeld { .. } => {
                 "wait for it, or cancel the workflow; after a crash `windlass resume` takes the job back first".into()

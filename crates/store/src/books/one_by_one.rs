@@ -390,15 +390,18 @@ pub(crate) fn add_events(db: &impl Db, list: &[NewEvent], by: By<'_>) -> Result<
 pub(crate) fn update_event(db: &impl Db, id: EventId, data: &Value, by: By<'_>) -> Result<(), Fault> {
     let old = events::event(db, id)?.ok_or(Error::NoSuchEvent(id))?;
     let text = column::json_text(data)?;
-    db.execute(sql::UPDATE_EVENT, values![text, id.0])?;
+    if db.execute(sql::UPDATE_EVENT, values![text, id.0])? == 0 {
+        return Err(Error::EventIsRecord(id).into());
+    }
     let told = json!({ "event_id": id, "old": old.data });
     note_events(db, old.workflow_id, format!("changed event {id} ({})", old.category), told, by)
 }
 
+/// Only what clients added: the record of what Windlass did stays.
 pub(crate) fn delete_events(db: &impl Db, workflow: WorkflowId, by: By<'_>) -> Result<u64, Fault> {
     current_run(db, workflow)?;
     let deleted = db.execute(sql::DELETE_EVENTS, [workflow.0])? as u64;
-    let message = format!("deleted all {deleted} events");
+    let message = format!("deleted the {deleted} events that clients had added");
     note_events(db, Some(workflow), message, json!({ "events": deleted }), by)?;
     Ok(deleted)
 }

@@ -427,7 +427,8 @@ super::statements! {
             AND r.file_id = $2
         LIMIT 1";
     DELETE_FILE = "DELETE FROM file WHERE id = $1";
-    DELETE_EVENT = "DELETE FROM event WHERE id = $1 RETURNING workflow_id, category, at";
+    DELETE_EVENT = "DELETE FROM event WHERE id = $1 AND message = '' AND job_id IS NULL
+        RETURNING workflow_id, category, at";
     RESULT_KEY = "
         SELECT j.workflow_id, r.job_id, r.run_id, r.attempt_id, j.name
         FROM result r JOIN job j ON j.id = r.job_id WHERE r.id = $1";

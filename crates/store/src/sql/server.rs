@@ -217,8 +217,8 @@ super::statements! {
             avg_cpu_percent = $12
         WHERE id = $13";
     DELETE_RESULTS = "DELETE FROM result WHERE job_id >= $1 AND job_id < $2";
-    UPDATE_EVENT = "UPDATE event SET data = $1 WHERE id = $2";
-    DELETE_EVENTS = "DELETE FROM event WHERE workflow_id = $1";
+    UPDATE_EVENT = "UPDATE event SET data = $1 WHERE id = $2 AND message = '' AND job_id IS NULL";
+    DELETE_EVENTS = "DELETE FROM event WHERE workflow_id = $1 AND message = '' AND job_id IS NULL";
 
     INSERT_RECORD = "
         INSERT INTO record (workflow_id, kind, name, data, created_at, changed_at) VALUES ($1, $2, $3, $4, $5, $6)

@@ -189,6 +189,7 @@ told! {
     "no_such_requirements" Missing NoSuchRequirementsId(id: RequirementsId);
     "no_such_file" Missing NoSuchFile(id: FileId);
     "no_such_event" Missing NoSuchEvent(id: EventId);
+    "event_is_record" Refused EventIsRecord(id: EventId);
     "no_such_result" Missing NoSuchResult(id: ResultId);
     "no_such_thing" Missing NoSuch { what: String, id: i64 };
     "no_such_thing" Missing NoSuchName { what: String, name: String };

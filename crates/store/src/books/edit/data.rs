@@ -153,12 +153,16 @@ pub(crate) fn delete_result(db: &impl Db, id: ResultId, by: By<'_>) -> Result<()
     by.note(db, WorkflowId(workflow), "results", message, told)
 }
 
-/// That something was deleted is itself noted: the list of what happened has no gaps that nobody knows of.
+/// Deletes an event that a client added; the deletion is itself recorded. Events that Windlass recorded stay: they are the
+/// audit log of those who could delete them.
 pub(crate) fn delete_event(db: &impl Db, id: EventId, by: By<'_>) -> Result<(), Fault> {
     let found = db.optional(sql::DELETE_EVENT, [id.0], |row| {
         Ok((row.get::<Option<i64>>(0)?, row.get::<String>(1)?, Timestamp(row.get(2)?)))
     });
-    let (workflow, category, at) = found?.ok_or(Error::NoSuchEvent(id))?;
+    let Some((workflow, category, at)) = found? else {
+        let is_there = crate::books::events::event(db, id)?.is_some();
+        return Err(if is_there { Error::EventIsRecord(id) } else { Error::NoSuchEvent(id) }.into());
+    };
     let event = crate::model::NewEvent {
         workflow: workflow.map(WorkflowId),
         job: None,

@@ -6,8 +6,8 @@ use std::time::Duration;
 use windlass_core::edges::EdgesBuilder;
 use windlass_store::model::{
     AddJob, DataFilter, EventFilter, ExportOptions, FileUpdate, ImportOptions, JobFilter, JobRelations,
-    JobUpdate, NewAction, NewJob, NewKind, NewRequirements, NewUserData, NewWorkflow, RequirementsUpdate,
-    ResultFilter,
+    JobUpdate, NewAction, NewEvent, NewJob, NewKind, NewRequirements, NewUserData, NewWorkflow,
+    RequirementsUpdate, ResultFilter, Severity,
 };
 use windlass_store::{Error, Store};
 use windlass_types::settings::Action;
@@ -390,11 +390,29 @@ pub(crate) fn results_and_events_are_deleted(store: &dyn Store) {
     assert_eq!(counts(store, id).get(JobStatus::Completed), 2, "the job stays as it is");
     assert!(matches!(store.delete_result(ResultId(result.0), NOW), Err(Error::NoSuchResult(_))));
 
-    let first = store.events(Some(id), &EventFilter::default()).unwrap()[0].id;
-    store.delete_event(first, NOW).unwrap();
-    assert!(notes(store, id, "workflow").is_empty());
-    assert_eq!(notes(store, id, "events").len(), 1, "that one was deleted is no secret");
+    let recorded = store.events(Some(id), &EventFilter::default()).unwrap()[0].id;
+    assert!(matches!(store.delete_event(recorded, NOW), Err(Error::EventIsRecord(_))));
+    let added = store.add_event(&added_by_client(id), NOW).unwrap();
+    store.delete_event(added, NOW).unwrap();
+    assert_eq!(notes(store, id, "mine").len(), 0);
+    assert_eq!(notes(store, id, "events").len(), 1, "the deletion is recorded");
+    store.add_event(&added_by_client(id), NOW).unwrap();
+    let before = store.events(Some(id), &EventFilter::default()).unwrap().len();
+    assert_eq!(store.delete_events(id, NOW).unwrap(), 1, "only the one that a client added");
+    assert_eq!(store.events(Some(id), &EventFilter::default()).unwrap().len(), before, "one went, one came");
     assert!(matches!(store.delete_event(EventId(9999), NOW), Err(Error::NoSuchEvent(_))));
+}
+
+/// As `POST /events` stores what a client sends.
+fn added_by_client(id: WorkflowId) -> NewEvent {
+    NewEvent {
+        workflow: Some(id),
+        job: None,
+        severity: Severity::Info,
+        category: "mine".into(),
+        message: String::new(),
+        data: Some(json!({ "n": 1 })),
+    }
 }
 
 pub(crate) fn one_job_knows_what_hangs_on_it(store: &dyn Store) {

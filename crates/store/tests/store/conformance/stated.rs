@@ -138,7 +138,7 @@ pub(crate) fn an_event_is_changed_and_another_says_so(store: &dyn Store) {
         job: None,
         severity: Severity::Warning,
         category: "mine".into(),
-        message: "odd".into(),
+        message: String::new(),
         data: Some(json!({ "n": 1 })),
     };
     let ids = store.add_events(&[event(Some(id)), event(None)], NOW).unwrap();
@@ -148,9 +148,12 @@ pub(crate) fn an_event_is_changed_and_another_says_so(store: &dyn Store) {
         assert_eq!(row.data, Some(json!({ "n": [number, "\u{2713}"] })));
         assert_eq!(
             (row.category.as_str(), row.message.as_str(), row.severity),
-            ("mine", "odd", Severity::Warning)
+            ("mine", "", Severity::Warning)
         );
     }
+    let recorded = NewEvent { message: "odd".into(), ..event(Some(id)) };
+    let recorded = store.add_event(&recorded, NOW).unwrap();
+    assert!(matches!(store.update_event(recorded, &json!({}), NOW), Err(Error::EventIsRecord(_))));
     let filter = EventFilter { category: Some("events".into()), ..EventFilter::default() };
     let notes = store.events(Some(id), &filter).unwrap();
     assert_eq!(notes.len(), 1);
