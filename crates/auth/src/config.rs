@@ -26,8 +26,8 @@ pub struct Config {
     pub password_file: Option<PathBuf>,
     /// Of somebody who is named nowhere below.
     pub default_role: Usual,
-    /// By user.
-    pub roles: BTreeMap<String, Rank>,
+    /// By user; `none`: the user is not let in, whatever is shown.
+    pub roles: BTreeMap<String, Usual>,
     /// By group, for groups that an issuer vouches for. The highest counts.
     pub group_roles: BTreeMap<String, Rank>,
     pub jwt: Vec<JwtConfig>,
@@ -211,7 +211,7 @@ mod tests {
         .unwrap();
         assert!(config.password_file.as_ref().unwrap().is_absolute(), "seen from the file");
         assert!(config.jwt[0].jwks.as_ref().unwrap().starts_with('/'));
-        assert_eq!(config.roles["ana"], Rank(Role::Admin));
+        assert_eq!(config.roles["ana"], Usual(Some(Role::Admin)));
         assert_eq!(config.default_role, Usual(Some(Role::Viewer)));
         assert_eq!(config.jwt[0].default_role, Some(Usual(None)));
         assert!(config.jwt[0].algorithms.iter().all(|name| !name.starts_with("HS")));

@@ -2,7 +2,7 @@
 
 use crate::cache::Verified;
 use crate::certificates::PeerCertificate;
-use crate::config::{Config, ConfigError};
+use crate::config::{Config, ConfigError, Usual};
 use crate::jwt::{self, Effort, Fetch, JwtError};
 use crate::principal::{How, Principal, Role};
 use crate::secret::{Secret, SecretHash};
@@ -248,7 +248,10 @@ impl Gate {
         };
         Some(record.and_then(|record| match record.expires {
             Some(expires) if expires <= now => Err(Denied::Expired),
-            _ => Ok(record.principal(self.settings().named_role(&record.user))),
+            _ => match self.settings().named_role(&record.user) {
+                Some(Usual(None)) => Err(Denied::NoRole(record.user.to_string())),
+                named => Ok(record.principal(named.and_then(|named| named.0))),
+            },
         }))
     }
 

@@ -36,6 +36,9 @@ pub enum Operation {
     ManageNodes,
     /// To submit a request, or to add to the catalog what it reads.
     CreateRequest,
+    /// To read the commands of a request, its failures with what jobs printed, and where its logs are. That a request is
+    /// there and how far it is may be read by all.
+    ReadRequestDetails,
     /// Its priority, its steps; stopping and releasing it.
     ChangeRequest,
     /// To end a request for good.
@@ -133,6 +136,7 @@ pub const fn rule(operation: Operation) -> Rule {
         O::DeleteWorkflow | O::ShareWorkflow | O::ManageWorker | O::ChangeRequest
                                                 => (MODIFY,             USER,     OPERATOR, OPERATOR),
         O::ManageNodes | O::ManageSites         => (MODIFY,             OPERATOR, OPERATOR, OPERATOR),
+        O::ReadRequestDetails                   => (READ,               VIEWER,   OPERATOR, OPERATOR),
         O::CreateRequest                        => (CREATE,             USER,     OPERATOR, OPERATOR),
         O::CancelRequest                        => (CANCEL,             USER,     OPERATOR, OPERATOR),
         O::ReadSecrets                          => (MODIFY,             USER,     NOBODY,   NOBODY),
@@ -223,6 +227,8 @@ mod tests {
             (O::SpeakAsWorker, Relation::Other, [F, H, A, A]),
             (O::ManageNodes, Relation::Own, [F, F, A, A]),
             (O::ManageSites, Relation::Own, [F, F, A, A]),
+            (O::ReadRequestDetails, Relation::Own, [A, A, A, A]),
+            (O::ReadRequestDetails, Relation::Shared, [F, F, A, A]),
             (O::CreateRequest, Relation::Own, [F, A, A, A]),
             (O::CreateRequest, Relation::Shared, [F, F, A, A]),
             (O::ChangeRequest, Relation::Own, [F, A, A, A]),

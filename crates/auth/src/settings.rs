@@ -15,7 +15,7 @@ pub(crate) struct Settings {
     pub(crate) issuers: Vec<Issuer>,
     pub(crate) certificates: CertificateMap,
     pub(crate) masking: Masking,
-    roles: BTreeMap<String, Rank>,
+    roles: BTreeMap<String, Usual>,
     group_roles: BTreeMap<String, Rank>,
     default_role: Usual,
 }
@@ -35,17 +35,18 @@ impl Settings {
         })
     }
 
-    /// The role that the configuration gives somebody by name.
-    pub(crate) fn named_role(&self, user: &str) -> Option<Role> {
-        self.roles.get(user).map(|rank| rank.0)
+    /// The role that the configuration gives a user by name; its value is `None` for a user who is not let in.
+    pub(crate) fn named_role(&self, user: &str) -> Option<Usual> {
+        self.roles.get(user).copied()
     }
 
     /// The role of somebody: by his name, else the highest of his groups, else the usual one. `None`: he has none.
     pub(crate) fn role(&self, user: &str, groups: &[Arc<str>], usual: Option<Usual>) -> Option<Role> {
         let by_group = || groups.iter().filter_map(|group| self.group_roles.get(&**group)).max();
-        self.named_role(user)
-            .or_else(|| by_group().map(|rank| rank.0))
-            .or_else(|| usual.unwrap_or(self.default_role).0)
+        match self.named_role(user) {
+            Some(named) => named.0,
+            None => by_group().map(|rank| rank.0).or(usual.unwrap_or(self.default_role).0),
+        }
     }
 }
 
@@ -56,7 +57,7 @@ mod tests {
     #[test]
     fn names_come_before_groups_and_groups_before_what_is_usual() {
         let config: Config = toml::from_str(
-            "[roles]\nana = 'viewer'\n[group_roles]\nops = 'operator'\nall = 'user'\nroot = 'admin'",
+            "[roles]\nana = 'viewer'\neve = 'none'\n[group_roles]\nops = 'operator'\nall = 'user'\nroot = 'admin'",
         )
         .unwrap();
         let settings = Settings::load(&config, None).unwrap();
@@ -66,6 +67,7 @@ mod tests {
         };
         assert_eq!(role("ana", &["root"], None), Some(Role::Viewer), "a name can also mean less");
         assert_eq!(role("bob", &["all", "ops"], None), Some(Role::Operator));
+        assert_eq!(role("eve", &["root"], None), None, "a name can also mean nothing at all");
         assert_eq!(role("bob", &[], None), Some(Role::User));
         assert_eq!(role("bob", &["other"], Some(Usual(None))), None);
     }

@@ -1,7 +1,8 @@
 //! Wrong passwords cost time: after a few, whoever guesses waits, longer each time. Pure; the time is given.
 //!
-//! Counted for a name from an address, so that nobody locks another out by guessing at his name, and, with much more
-//! patience, for an address as a whole.
+//! Counted for a user name from one network, so that guesses from elsewhere do not lock the user out, and, with a much
+//! higher limit, for the network as a whole. A network is an IPv4 address or the 64-bit prefix of an IPv6 address: one host
+//! usually has a whole prefix to itself.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -17,6 +18,14 @@ const LONGEST_WAIT: Duration = Duration::from_mins(5);
 const FORGOTTEN_AFTER: Duration = Duration::from_mins(15);
 /// What is remembered at most: whoever tries many names must not fill the memory.
 const REMEMBERED: usize = 10_000;
+
+/// The network that an address is counted with.
+pub fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6((u128::from(address) & !u128::from(u64::MAX)).into()),
+        v4 @ IpAddr::V4(_) => v4,
+    }
+}
 
 #[derive(Debug, Default)]
 pub(crate) struct Throttle {
@@ -38,6 +47,7 @@ struct Failures {
 impl Throttle {
     /// How long this name has to wait at this address before it may try again.
     pub(crate) fn wait(&self, user: &str, address: IpAddr, now: Instant) -> Option<Duration> {
+        let address = network(address);
         let of = |whose: &Whose, free| {
             let failures = self.failures.get(whose)?;
             let until = failures.last + delay(failures.count, free)?;
@@ -48,6 +58,7 @@ impl Throttle {
     }
 
     pub(crate) fn failed(&mut self, user: &str, address: IpAddr, now: Instant) {
+        let address = network(address);
         if self.failures.len() >= REMEMBERED {
             self.forget(now);
         }
@@ -62,7 +73,7 @@ impl Throttle {
     }
 
     pub(crate) fn succeeded(&mut self, user: &str, address: IpAddr) {
-        self.failures.remove(&Whose::User(user.into(), address));
+        self.failures.remove(&Whose::User(user.into(), network(address)));
     }
 
     /// Makes room: what is old goes, and if that is not enough the single names, never the addresses they came from.
@@ -126,6 +137,18 @@ mod tests {
         }
         assert!(throttle.wait("ana", HERE, now).is_some());
         assert_eq!(throttle.wait("ana", THERE, now), None);
+    }
+
+    #[test]
+    fn guesses_from_one_ipv6_prefix_are_counted_together() {
+        let (mut throttle, now) = after(0);
+        let host = |number: u16| IpAddr::V6([0x2001, 0xdb8, 0, 1, 0, 0, 0, number].into());
+        for number in 0..=FREE_TRIES {
+            throttle.failed("ana", host(number as u16), now);
+        }
+        assert!(throttle.wait("ana", host(999), now).is_some());
+        let elsewhere = IpAddr::V6([0x2001, 0xdb8, 0, 2, 0, 0, 0, 1].into());
+        assert_eq!(throttle.wait("ana", elsewhere, now), None, "another network is not locked out");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Who we are at the server, and tokens.
 
-use crate::{Client, Error};
+use crate::{Client, Error, TIMEOUT};
 use windlass_api::tokens::{MadeToken, Me, NewToken, Token, Tokens};
 
 impl Client {
@@ -15,6 +15,13 @@ impl Client {
     /// One's own; with `all`, everybody's.
     pub fn tokens(&self, all: bool) -> Result<Vec<Token>, Error> {
         let tokens: Tokens = self.get(if all { "/api/v1/tokens?all=true" } else { "/api/v1/tokens" })?;
+        Ok(tokens.items)
+    }
+
+    /// Revokes all tokens of a user; returns those that were revoked now.
+    pub fn revoke_tokens_of(&self, user: &str) -> Result<Vec<Token>, Error> {
+        let url = self.address_with("/api/v1/tokens", [("user", user)].into_iter())?;
+        let tokens: Tokens = self.call(self.http.delete(url), TIMEOUT)?;
         Ok(tokens.items)
     }
 

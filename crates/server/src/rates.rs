@@ -14,7 +14,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use windlass_auth::{How, Principal};
+use windlass_auth::{How, Principal, network};
 
 /// So many are told apart before those who have been quiet are forgotten.
 const CLIENTS: usize = 10_000;
@@ -105,14 +105,6 @@ fn known(who: &Principal, address: IpAddr) -> (&str, &str, i64, IpAddr) {
         _ => 0,
     };
     (&who.user, who.how.name(), token, address)
-}
-
-/// Whoever has one IPv6 address has a whole network of them.
-fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => IpAddr::V6((u128::from(address) & !u128::from(u64::MAX)).into()),
-        v4 @ IpAddr::V4(_) => v4,
-    }
 }
 
 /// Holds up to `burst` requests and gains `rate` per second, each times its patience.

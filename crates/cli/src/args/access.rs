@@ -9,7 +9,8 @@ Examples:
   windlass token create --name laptop --scope write --expires-in 90d
   windlass token create --name farm --scope worker            for `windlass worker`
   windlass token create --name ci --user ci --scope write     for somebody else; admins only
-  windlass token revoke 7")]
+  windlass token revoke 7
+  windlass token revoke --user ana            all tokens of a user who has left")]
 pub(crate) struct TokenArgs {
     #[command(subcommand)]
     pub(crate) verb: TokenVerb,
@@ -21,7 +22,7 @@ pub(crate) enum TokenVerb {
     Create(TokenCreateArgs),
     /// List your tokens, also those that are over.
     List(TokenListArgs),
-    /// Have a token let nobody in any more, at once.
+    /// Revoke a token, or all tokens of a user, at once.
     Revoke(TokenRevokeArgs),
 }
 
@@ -53,9 +54,12 @@ pub(crate) struct TokenListArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct TokenRevokeArgs {
-    /// The number that `windlass token list` shows.
-    #[arg(value_name = "ID")]
-    pub(crate) id: i64,
+    /// The id of the token, as `windlass token list` shows it.
+    #[arg(value_name = "ID", required_unless_present = "user")]
+    pub(crate) id: Option<i64>,
+    /// Revoke all tokens of this user (admins only, for other users).
+    #[arg(long, value_name = "NAME", conflicts_with = "id")]
+    pub(crate) user: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -8,6 +8,7 @@ use crate::error::{CliError, Exit};
 use crate::server;
 use crate::ui::listing::{Datum, Field, Listing};
 use crate::ui::table::Column;
+use crate::ui::text;
 use windlass_api::tokens::{NewToken, Token};
 use windlass_client::{Client, ClientOptions, Kept, Trust};
 use windlass_types::parse_duration;
@@ -75,8 +76,17 @@ fn list(ctx: &Context, args: &TokenListArgs) -> Result<Exit, CliError> {
 }
 
 fn revoke(ctx: &Context, args: &TokenRevokeArgs) -> Result<Exit, CliError> {
-    let token = ctx.require_server()?.revoke_token(args.id)?;
-    ctx.ui.note(&format!("token {} ({}) of {} lets nobody in any more", token.id, token.name, token.user));
+    let client = ctx.require_server()?;
+    if let Some(user) = &args.user {
+        let tokens = client.revoke_tokens_of(user)?;
+        ctx.ui.note(&format!("revoked {} of {user}", text::count(tokens.len() as u64, "token")));
+        if ctx.ui.json_wanted() {
+            ctx.ui.print_json(&tokens)?;
+        }
+        return Ok(Exit::Success);
+    }
+    let token = client.revoke_token(args.id.unwrap_or_default())?;
+    ctx.ui.note(&format!("revoked token {} ({}) of {}", token.id, token.name, token.user));
     if ctx.ui.json_wanted() {
         ctx.ui.print_json(&token)?;
     }

@@ -21,7 +21,7 @@ use windlass_types::Timestamp;
 const LONGEST_NAME: usize = 200;
 
 pub(crate) fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(me)).routes(routes!(list, create)).routes(routes!(revoke))
+    OpenApiRouter::new().routes(routes!(me)).routes(routes!(list, create, revoke_all)).routes(routes!(revoke))
 }
 
 /// What of it Torc has as well.
@@ -140,6 +140,43 @@ async fn revoke(State(state): State<AppState>, caller: Caller, Path(id): Path<i6
     state.auth.revoke_token(id);
     let revoked_at = row.revoked_at.or(Some(now));
     Ok(Json(shown(TokenRow { revoked_at, ..row })))
+}
+
+/// Revoke all tokens of a user
+///
+/// For a user who has left, or whose machine was broken into. New ones can be made until the user's role is `none`.
+#[utoipa::path(delete, path = "/tokens", operation_id = "revoke_all", tag = "access", params(OfUser), responses(
+    (status = 200, description = "Those that were revoked now", body = Tokens),
+    (status = 404, description = "The user is somebody else")))]
+async fn revoke_all(
+    State(state): State<AppState>,
+    caller: Caller,
+    Query(OfUser { user }): Query<OfUser>,
+) -> Answer<Json<Tokens>> {
+    let now = state.now();
+    caller.may(Operation::ChangeTokens, of_user(&caller, Some(&user)), "token of others")?;
+    let by = Arc::clone(&caller.0.user);
+    let revoked = state
+        .books(move |store| {
+            let mut rows = store.tokens(Some(&user))?;
+            rows.retain(|row| row.revoked_at.is_none());
+            let store = store.acting_as(&by);
+            rows.iter().try_for_each(|row| store.revoke_token(row.id, now).map(drop))?;
+            Ok::<_, windlass_store::Error>(rows)
+        })
+        .await?;
+    for row in &revoked {
+        state.auth.revoke_token(row.id);
+    }
+    let items = revoked.into_iter().map(|row| shown(TokenRow { revoked_at: Some(now), ..row }));
+    Ok(Json(Tokens { items: items.collect() }))
+}
+
+#[derive(Clone, Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct OfUser {
+    /// The user whose tokens are revoked; others' are for admins.
+    user: String,
 }
 
 /// Read the password file and the rest of the auth file again
