@@ -1,5 +1,6 @@
 //! Who calls, and what he may do.
 
+use crate::connections::Connection;
 use crate::error::{Answer, ApiError};
 use crate::routes::events::Sees;
 use crate::state::{AppState, blocking};
@@ -23,6 +24,7 @@ pub struct Peer {
     pub address: SocketAddr,
     /// What the certificate says that it showed; checked against the client CA.
     pub certificate: Option<Arc<PeerCertificate>>,
+    pub(crate) connection: Option<Arc<Connection>>,
 }
 
 /// Somebody whose credentials were checked. A handler that takes one answers nobody else.
@@ -60,6 +62,12 @@ impl Credential {
 
     pub(crate) fn address(&self) -> IpAddr {
         self.peer.as_ref().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.address.ip())
+    }
+
+    /// Counts the connection as one of this user's.
+    pub(crate) fn authenticated(&self, user: &Arc<str>) -> Answer<()> {
+        let connection = self.peer.as_ref().and_then(|peer| peer.connection.as_ref());
+        connection.map_or(Ok(()), |connection| connection.authenticated(user))
     }
 
     fn shown(&self, now: Timestamp) -> Shown<'_> {

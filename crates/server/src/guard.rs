@@ -3,6 +3,7 @@
 //! Back-pressure instead of collapse: beyond the limits a caller hears 429 or 503 with Retry-After at once, so that what
 //! was begun gets done. Waits and streams cost next to nothing and are not counted among the requests under way.
 
+use crate::caller::Caller;
 use crate::error::ApiError;
 use crate::metrics::{Counted, Metrics, Reason};
 use crate::options::Limits;
@@ -13,9 +14,10 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt as _;
+use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::Instrument as _;
@@ -29,6 +31,8 @@ const SMALL: u64 = 64 << 10;
 const PIECE: usize = 4 << 10;
 /// Workflows that are uploaded at once: each may fill the disk.
 const UPLOADS: usize = 16;
+/// Of them, those of one user.
+const UPLOADS_OF_USER: usize = 4;
 
 /// What the layers share.
 #[derive(Clone, Debug)]
@@ -42,6 +46,7 @@ struct Inner {
     /// Bytes of large bodies, in pieces of [`PIECE`], that may be in memory at once.
     bodies: Arc<Semaphore>,
     uploads: Semaphore,
+    uploads_by_user: Mutex<HashMap<Arc<str>, usize>>,
     /// Tells the requests of this server from those of the one before.
     start: u32,
     requests: AtomicU64,
@@ -60,6 +65,7 @@ impl Guard {
             slots,
             bodies,
             uploads: Semaphore::new(UPLOADS),
+            uploads_by_user: Mutex::default(),
             start,
             requests: AtomicU64::new(0),
             secure,
@@ -194,8 +200,45 @@ fn busy() -> Response {
     ApiError::unavailable("the server is busy with other requests", Duration::from_secs(1)).into_response()
 }
 
-/// For workflows that arrive in a file.
+/// An upload of a user, counted until it is dropped.
+struct UploadOfUser<'a> {
+    guard: &'a Guard,
+    user: Arc<str>,
+}
+
+impl<'a> UploadOfUser<'a> {
+    fn begin(guard: &'a Guard, user: &Arc<str>) -> Option<Self> {
+        let mut users = guard.0.uploads_by_user.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = users.entry(Arc::clone(user)).or_default();
+        (*count < UPLOADS_OF_USER).then(|| {
+            *count += 1;
+            Self { guard, user: Arc::clone(user) }
+        })
+    }
+}
+
+impl Drop for UploadOfUser<'_> {
+    fn drop(&mut self) {
+        let mut users = self.guard.0.uploads_by_user.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = users.get_mut(&self.user) {
+            *count -= 1;
+            if *count == 0 {
+                users.remove(&self.user);
+            }
+        }
+    }
+}
+
+/// For workflows that arrive in a file. Stands behind authentication, so that slow uploads of one user leave room for others.
 pub(crate) async fn uploads(State(guard): State<Guard>, request: Request, next: Next) -> Response {
+    let user = request.extensions().get::<Caller>().map(|caller| Arc::clone(&caller.0.user));
+    let user = user.unwrap_or_else(|| Arc::from(""));
+    let Some(_of_user) = UploadOfUser::begin(&guard, &user) else {
+        guard.0.metrics.turned_away(Reason::Busy);
+        let detail = format!("user {user} has {UPLOADS_OF_USER} uploads under way, which is the most");
+        let error = ApiError::new(StatusCode::TOO_MANY_REQUESTS, "too_many_uploads", detail);
+        return error.retry_after(Duration::from_secs(1)).into_response();
+    };
     let Ok(_slot) = guard.0.uploads.try_acquire() else {
         guard.0.metrics.turned_away(Reason::Busy);
         return busy();

@@ -13,6 +13,7 @@
 
 pub mod caller;
 mod certificate;
+mod connections;
 mod cross_site;
 pub mod discovery;
 pub mod error;

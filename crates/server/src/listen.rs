@@ -8,6 +8,7 @@
 
 use crate::caller::Peer;
 use crate::certificate;
+use crate::connections::Connections;
 use crate::front::Front;
 use crate::metrics::{Counted, Metrics, Reason};
 use crate::tls::Tls;
@@ -22,7 +23,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -47,7 +47,7 @@ impl Listening {
     /// Serves until told to stop, then waits `grace` for what is under way and breaks off the rest.
     pub(crate) async fn run(self, listener: TcpListener, grace: Duration) {
         let connections = TaskTracker::new();
-        let slots = Arc::new(Semaphore::new(self.max_connections));
+        let places = Connections::new(self.max_connections);
         let abort = CancellationToken::new();
         loop {
             let accepted = tokio::select! {
@@ -62,7 +62,7 @@ impl Listening {
                     continue;
                 }
             };
-            let Ok(slot) = Arc::clone(&slots).try_acquire_owned() else {
+            let Some(place) = places.open(address.ip()) else {
                 // Nothing is said: that would take as much as a connection does.
                 self.metrics.turned_away(Reason::Connections);
                 continue;
@@ -70,12 +70,13 @@ impl Listening {
             let this = self.clone();
             let abort = abort.clone();
             connections.spawn(async move {
-                let peer = Peer { address, certificate: None };
+                let peer = Peer { address, certificate: None, connection: Some(Arc::clone(&place)) };
+                let metrics = Arc::clone(&this.metrics);
                 tokio::select! {
                     () = this.connection(stream, peer) => {}
                     () = abort.cancelled() => {}
+                    () = place.closed() => metrics.turned_away(Reason::Connections),
                 }
-                drop(slot);
             });
         }
         drop(listener);

@@ -44,6 +44,7 @@ pub const DECLARED: &[(&str, &str, Declared)] = &[
     ("GET", "/me", Needs(Look)),
     ("GET", "/tokens", Needs(ReadTokens)),
     ("POST", "/tokens", Needs(ChangeTokens)),
+    ("DELETE", "/tokens", Needs(ChangeTokens)),
     ("DELETE", "/tokens/{id}", Needs(ChangeTokens)),
     ("POST", "/admin/reload-auth", Needs(Administer)),
     ("GET", "/admin/audit-log", Needs(Administer)),
@@ -306,6 +307,7 @@ pub(crate) async fn enforce(State(state): State<AppState>, request: Request, nex
     } else {
         count(&state, &credential, Some(&caller.0))
     };
+    let counted = counted.and_then(|()| credential.authenticated(&caller.0.user));
     if let Err(error) = counted.and_then(|()| caller.may(operation, Relation::Own, "such thing")) {
         return error.into_response();
     }

@@ -91,6 +91,12 @@ type Concerned = Result<BTreeSet<WorkflowId>, windlass_store::Error>;
 /// The workflows that the request is about, if he may do this to all of them.
 async fn authorize(state: &AppState, caller: &Caller, request: &Request) -> Answer<Concerned> {
     let access = request.access();
+    let count = access.subject.count();
+    if count > wire::MOST_IDS {
+        let most = wire::MOST_IDS;
+        return Err(ApiError::invalid(format!("the request names {count} objects; the most is {most}"))
+            .with_hint("send them in several requests"));
+    }
     let operation = operation(request, access.level);
     caller.may(operation, Relation::Own, "such thing")?;
     if let Request::UpdateWorkflow { update, .. } = request

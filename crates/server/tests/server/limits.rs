@@ -1,6 +1,6 @@
 //! Too much, too often, too long: the caller is told so, and the server goes on.
 
-use crate::bench::{Bench, eventually, wire};
+use crate::bench::{Bench, eventually, wire, wire_as};
 use crate::work::{exchange, introduction};
 use serde_json::json;
 use std::io::Write as _;
@@ -163,15 +163,65 @@ fn a_request_that_takes_too_long_is_given_up() {
     assert_eq!(bench.figure("windlass_http_requests_in_flight"), Some(1));
 }
 
+/// A connection that stays open after a request that was authenticated.
+fn authenticated(bench: &Bench) -> std::net::TcpStream {
+    use std::io::Read as _;
+    let mut stream = bench.connect();
+    stream.write_all(wire(bench, "GET", "/api/v1/me", "").as_bytes()).unwrap();
+    let mut head = [0; 12];
+    stream.read_exact(&mut head).unwrap();
+    assert_eq!(&head, b"HTTP/1.1 200");
+    stream
+}
+
 #[test]
-fn more_connections_than_allowed_are_closed() {
-    let bench = Bench::with(|options| options.limits.max_connections = 2);
-    let first = bench.connect();
-    let second = bench.connect();
-    let mut third = bench.connect();
-    assert_eq!(crate::bench::read_all(&mut third), "");
-    drop((first, second));
+fn idle_connections_give_way_and_authenticated_ones_stay() {
+    let bench = Bench::with(|options| options.limits.max_connections = 4);
+    let mut idle: Vec<_> = (0..4).map(|_| bench.connect()).collect();
+    let held = [authenticated(&bench), authenticated(&bench), authenticated(&bench)];
+    for idle in &mut idle[..3] {
+        assert_eq!(crate::bench::read_all(idle), "", "it gave way");
+    }
+    // The owner has three of four places, which is the most for one user.
+    let mut more = bench.connect();
+    more.write_all(wire(&bench, "GET", "/api/v1/me", "").as_bytes()).unwrap();
+    more.shutdown(std::net::Shutdown::Write).unwrap();
+    let answer = crate::bench::read_all(&mut more);
+    assert!(answer.starts_with("HTTP/1.1 429") && answer.contains("too_many_connections"), "{answer}");
+    drop(held);
     eventually("there is room again", || {
-        bench.client.get(format!("{}/health", bench.server.url)).send().is_ok()
+        let request = bench.get("/api/v1/me");
+        request.send().is_ok_and(|answer| answer.status() == 200)
     });
+}
+
+#[test]
+fn slow_uploads_of_one_user_leave_room_for_others() {
+    let bench = Bench::new();
+    let begin = |token: &str| {
+        let mut stream = bench.connect();
+        let head = wire_as(&bench, token, "POST", "/api/v1/books/create", "")
+            .replace("content-length: 0", "content-length: 1000");
+        stream.write_all(head.replace("application/json", "application/x-ndjson").as_bytes()).unwrap();
+        stream
+    };
+    let eve = crate::access::token(&bench, "eve", windlass_auth::Role::User, "write");
+    let slow: Vec<_> = (0..4).map(|_| begin(&eve)).collect();
+    eventually("four are under way", || bench.figure("windlass_http_requests_in_flight") == Some(5));
+    let mut fifth = begin(&eve);
+    fifth.shutdown(std::net::Shutdown::Write).unwrap();
+    let answer = crate::bench::read_all(&mut fifth);
+    assert!(answer.starts_with("HTTP/1.1 429") && answer.contains("too_many_uploads"), "{answer}");
+    crate::work::workflow_of(&bench, "ana");
+    drop(slow);
+}
+
+#[test]
+fn a_request_names_a_bounded_number_of_objects() {
+    let bench = Bench::new();
+    let jobs: Vec<i64> = (0..10_001).collect();
+    let request = json!({"method": "job_names", "args": {"jobs": jobs}});
+    let answer = bench.post("/api/v1/books").json(&request).send().unwrap();
+    assert_eq!(answer.status(), 422);
+    assert!(answer.text().unwrap().contains("10001 objects; the most is 10000"));
 }

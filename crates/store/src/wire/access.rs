@@ -32,6 +32,9 @@ pub enum Subject {
     Allocations(Vec<AllocationId>),
 }
 
+/// The most objects that one request may name.
+pub const MOST_IDS: usize = 10_000;
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Access {
     pub level: Level,
@@ -39,6 +42,23 @@ pub struct Access {
 }
 
 impl Subject {
+    /// How many objects it names.
+    pub const fn count(&self) -> usize {
+        match self {
+            Self::All | Self::Database | Self::New => 0,
+            Self::Workflows(ids) => ids.len(),
+            Self::Jobs(ids) => ids.len(),
+            Self::Attempts(keys) => keys.len(),
+            Self::Allocations(ids) => ids.len(),
+            Self::File(_)
+            | Self::UserData(_)
+            | Self::Requirements(_)
+            | Self::Result(_)
+            | Self::Event(_)
+            | Self::Scheduler(_) => 1,
+        }
+    }
+
     pub(super) fn workflow(id: WorkflowId) -> Self {
         Self::Workflows(vec![id])
     }

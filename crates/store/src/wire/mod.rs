@@ -15,7 +15,7 @@ mod eyes;
 mod remote;
 mod table;
 
-pub use access::{Access, Level, Subject};
+pub use access::{Access, Level, MOST_IDS, Subject};
 pub use eyes::{Eyes, Masked};
 pub use remote::{Remote, Transport};
 pub use table::Request;

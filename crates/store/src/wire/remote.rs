@@ -1,5 +1,6 @@
 //! A store whose books are elsewhere.
 
+use super::access::MOST_IDS;
 use super::create::Upload;
 use super::error::ErrorOnWire;
 use super::table::table;
@@ -101,6 +102,18 @@ macro_rules! methods {
     (one $variant:ident = $method:ident($($arg:ident: $how:ident $type:ty),*) at $time:ident -> $answer:ty) => {
         fn $method(&self, $($arg: given_type!($how $type),)* now: $time) -> Result<$answer, Error> {
             read_answer(&self.transport().call(&Request::$variant { $($arg: kept!($how $arg)),* }, now)?)
+        }
+    };
+    // A long list goes in several requests, each with as many ids as a server takes.
+    (one $variant:ident = $method:ident($arg:ident: list $type:ty) -> $answer:ty) => {
+        fn $method(&self, $arg: &[$type]) -> Result<$answer, Error> {
+            let mut all: $answer = Vec::new();
+            for part in $arg.chunks(MOST_IDS) {
+                let request = Request::$variant { $arg: part.to_vec() };
+                let answer: $answer = read_answer(&self.transport().call(&request, Timestamp(0))?)?;
+                all.extend(answer);
+            }
+            Ok(all)
         }
     };
     (one $variant:ident = $method:ident($($arg:ident: $how:ident $type:ty),*) -> $answer:ty) => {
