@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// To the file if one is named, else to standard output.
 pub(crate) fn text(ctx: &Context, output: Option<&Path>, text: &str) -> Result<(), CliError> {
     match output {
-        None => ctx.ui.print_bytes(text.as_bytes()),
+        None => ctx.ui.print_text_of_others(text.as_bytes()),
         Some(path) => {
             replace(&ctx.cwd.join(path), text)?;
             ctx.ui.note(&format!("wrote {}", path.display()));

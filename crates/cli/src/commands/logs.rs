@@ -363,7 +363,7 @@ impl Follow<'_> {
                 self.print_json_lines(key, cursor, &news, over)?;
             } else if !news.is_empty() {
                 self.print_heading(cursor.stream)?;
-                self.ctx.ui.print_bytes(&news)?;
+                self.ctx.ui.print_text_of_others(&news)?;
             }
         }
         Ok(())

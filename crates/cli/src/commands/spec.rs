@@ -108,7 +108,7 @@ impl Shaped {
 
     fn write(&self, ctx: &Context) -> Result<(), CliError> {
         if self.path == Path::new("-") {
-            return ctx.ui.print_bytes(self.after.as_bytes());
+            return ctx.ui.print_text_of_others(self.after.as_bytes());
         }
         if self.is_changed() {
             deliver::replace(&ctx.cwd.join(&self.path), &self.after)?;

@@ -1,5 +1,9 @@
 //! Comma-separated values as RFC 4180 has them, with plain newlines.
+//!
+//! Text may come from other users: control characters are shown as escapes, and text that a spreadsheet would take for a
+//! formula gets an apostrophe in front, as spreadsheets themselves write such text.
 
+use super::text;
 use std::io::{self, Write};
 
 pub(super) fn write_row(out: &mut impl Write, cells: impl Iterator<Item = String>) -> io::Result<()> {
@@ -7,11 +11,32 @@ pub(super) fn write_row(out: &mut impl Write, cells: impl Iterator<Item = String
         if i > 0 {
             out.write_all(b",")?;
         }
-        if cell.contains([',', '"', '\n', '\r']) {
-            write!(out, "\"{}\"", cell.replace('"', "\"\""))?;
+        let cell = text::printable(&cell);
+        let formula = if is_formula(&cell) { "'" } else { "" };
+        if cell.contains([',', '"', '\n']) {
+            write!(out, "\"{formula}{}\"", cell.replace('"', "\"\""))?;
         } else {
-            out.write_all(cell.as_bytes())?;
+            write!(out, "{formula}{cell}")?;
         }
     }
     out.write_all(b"\n")
+}
+
+/// Whether a spreadsheet would calculate it. Numbers are no formulas.
+fn is_formula(cell: &str) -> bool {
+    cell.starts_with(['=', '+', '-', '@', '\t']) && cell != "-" && cell.parse::<f64>().is_err()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_of_others_is_harmless_in_a_spreadsheet_and_a_terminal() {
+        let mut out = Vec::new();
+        let cells = ["=1+2", "-5", "-", "@SUM(A1)", "a\x1b[2Jb", "x,\"y\"", "+cmd|' /C calc'!A0,b"];
+        write_row(&mut out, cells.into_iter().map(str::to_owned)).unwrap();
+        let expected = "'=1+2,-5,-,'@SUM(A1),a\\u{1b}[2Jb,\"x,\"\"y\"\"\",\"'+cmd|' /C calc'!A0,b\"\n";
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
 }

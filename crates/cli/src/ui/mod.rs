@@ -19,7 +19,7 @@ mod watch;
 use crate::args::{Format, Globals};
 use crate::error::{CliError, Kind};
 use serde::Serialize;
-use std::io::{self, IsTerminal as _, Write};
+use std::io::{self, BufRead as _, IsTerminal as _, Read as _, Write};
 use std::path::Path;
 use style::{Paint, Tone};
 use table::Table;
@@ -84,11 +84,11 @@ impl Ui {
         if !lines.is_empty() {
             text.push('\n');
         }
-        self.print_bytes(text.as_bytes())
+        self.print_bytes(text::printable(&text).as_bytes())
     }
 
     pub(crate) fn print_line(&self, line: &str) -> Result<(), CliError> {
-        self.print_bytes(format!("{line}\n").as_bytes())
+        self.print_bytes(format!("{}\n", text::printable(line)).as_bytes())
     }
 
     /// Data as it is, on stdout, at once.
@@ -97,13 +97,34 @@ impl Ui {
         stdout.write_all(bytes).and_then(|()| stdout.flush()).map_err(|e| output_error(&e))
     }
 
-    /// A file as it is, on stdout, however large.
+    /// Text that jobs or other users wrote: as it is into a file or a pipe, harmless on a terminal.
+    pub(crate) fn print_text_of_others(&self, bytes: &[u8]) -> Result<(), CliError> {
+        if self.stdout.is_terminal() {
+            return self.print_bytes(text::printable(&String::from_utf8_lossy(bytes)).as_bytes());
+        }
+        self.print_bytes(bytes)
+    }
+
+    /// A file that a job wrote, on stdout, however large.
     pub(crate) fn print_from(&self, file: &mut impl io::Read, path: &Path) -> Result<(), CliError> {
-        let mut buffer = vec![0; 64 * 1024];
+        const AT_ONCE: u64 = 64 * 1024;
+        let mut file = io::BufReader::with_capacity(AT_ONCE as usize, file);
+        let mut buffer = Vec::new();
         loop {
-            match file.read(&mut buffer) {
+            buffer.clear();
+            // Whole lines for a terminal, so that no letter is torn; else as much as there is.
+            let read = if self.stdout.is_terminal() {
+                file.by_ref().take(AT_ONCE).read_until(b'\n', &mut buffer)
+            } else {
+                file.fill_buf().map(|bytes| buffer.extend_from_slice(bytes)).map(|()| buffer.len())
+            };
+            match read {
                 Ok(0) => return Ok(()),
-                Ok(n) => self.print_bytes(&buffer[..n])?,
+                Ok(n) if self.stdout.is_terminal() => self.print_text_of_others(&buffer[..n])?,
+                Ok(n) => {
+                    self.print_bytes(&buffer)?;
+                    file.consume(n);
+                }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => return Err(CliError::io(format!("cannot read {}: {e}", path.display()))),
             }
@@ -127,7 +148,7 @@ impl Ui {
     /// One line of a stream of JSON values (NDJSON).
     pub(crate) fn print_json_line(&self, value: &impl Serialize) -> Result<(), CliError> {
         let line = serde_json::to_string(value).map_err(|e| output_error(&e.into()))?;
-        self.print_line(&line)
+        self.print_bytes(format!("{line}\n").as_bytes())
     }
 
     pub(crate) fn print_help(&self, help: &clap::builder::StyledStr) -> Result<(), CliError> {
@@ -181,7 +202,7 @@ pub(crate) fn say_usage_error(error: &CliError) {
 
 /// Writes a line to stderr. If that is not possible there is nobody left to tell.
 fn say(stderr: &io::Stderr, text: &str) {
-    drop(stderr.lock().write_all(format!("{text}\n").as_bytes()));
+    drop(stderr.lock().write_all(format!("{}\n", text::printable(text)).as_bytes()));
 }
 
 fn output_error(error: &io::Error) -> CliError {

@@ -1,5 +1,6 @@
 //! Text made to fit: widths in terminal columns, truncation, and nothing that could confuse the terminal.
 
+use std::borrow::Cow;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 use windlass_types::Timestamp;
 
@@ -10,6 +11,45 @@ pub(crate) fn width(text: &str) -> usize {
 /// One line without control characters: names and commands come from files and may hold anything.
 pub(crate) fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// Text of others, ready for a terminal: line ends, tabs and colours stay; every other control character, and every
+/// character that changes the direction of text, is shown as an escape and does nothing.
+pub(crate) fn printable(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(|c| is_active(c) && c != '\n' && c != '\t') {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 16);
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        let length = colour_length(rest).unwrap_or(c.len_utf8());
+        let is_colour = colour_length(rest).is_some();
+        if is_colour || !is_active(c) || c == '\n' || c == '\t' {
+            shown.push_str(&rest[..length]);
+        } else if c == '\r' {
+            // Of `\r\n` the line end stays; a progress bar gets a line for each of its states.
+            shown.push_str(if rest[1..].starts_with('\n') { "" } else { "\n" });
+        } else {
+            shown.extend(c.escape_unicode());
+        }
+        rest = &rest[length..];
+    }
+    Cow::Owned(shown)
+}
+
+/// Whether a terminal does something else with it than showing it.
+fn is_active(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')
+}
+
+/// The length of a sequence that sets a colour or a weight, at the start of the text. Text that is made invisible is none.
+fn colour_length(text: &str) -> Option<usize> {
+    let (numbers, _) = text.strip_prefix("\x1b[")?.split_once('m')?;
+    let is_known = |number: &str| {
+        matches!(number.parse(), Ok(0..=4_u8 | 22..=24 | 30..=49 | 90..=107)) || number.is_empty()
+    };
+    let is_colour = numbers.len() <= 20 && numbers.split(';').all(is_known);
+    is_colour.then_some("\x1b[".len() + numbers.len() + "m".len())
 }
 
 /// At most `limit` columns, with `…` at the end if something was cut.
@@ -120,6 +160,22 @@ mod tests {
     #[test]
     fn times_are_utc_to_the_second() {
         assert_eq!(short_time(Timestamp(1_700_000_000_123_000)), "2023-11-14 22:13:20Z");
+    }
+
+    #[test]
+    fn text_of_others_does_nothing_to_a_terminal() {
+        for (text, shown) in [
+            ("plain\ttext\n", "plain\ttext\n"),
+            ("\x1b[31mred\x1b[0m \x1b[1;32mgood\x1b[m", "\x1b[31mred\x1b[0m \x1b[1;32mgood\x1b[m"),
+            ("\x1b[8mhidden", "\\u{1b}[8mhidden"),
+            ("\x1b]0;title\x07", "\\u{1b}]0;title\\u{7}"),
+            ("\x1b[2J\x1b[1;1H", "\\u{1b}[2J\\u{1b}[1;1H"),
+            ("\u{9b}31m", "\\u{9b}31m"),
+            ("10%\r20%\r\n", "10%\n20%\n"),
+            ("a\u{202e}b", "a\\u{202e}b"),
+        ] {
+            assert_eq!(printable(text), shown, "{text:?}");
+        }
     }
 
     #[test]
