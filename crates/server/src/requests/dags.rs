@@ -41,6 +41,12 @@ fn request_of(db: &dyn Database, run: &RunRow) -> Answer<Option<String>> {
     Ok(db.process_by_uuid(&run.process)?.map(|process| process.request_name))
 }
 
+/// The user whose request it carries out.
+pub fn requestor(db: &dyn Database, uuid: &str) -> Answer<String> {
+    let name = request_of(db, &run(db, uuid)?)?.unwrap_or_default();
+    super::requestor(db, &name)
+}
+
 /// What happened to it, the oldest first.
 pub fn history(db: &dyn Database, uuid: &str) -> Answer<DagHistory> {
     run(db, uuid)?;

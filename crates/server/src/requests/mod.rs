@@ -56,6 +56,11 @@ pub(crate) fn request(db: &dyn Database, name: &str) -> Answer<RequestRow> {
     db.request(name)?.ok_or_else(|| ApiError::not_found(format_args!("request `{name}`")))
 }
 
+/// The user whose request it is.
+pub(crate) fn requestor(db: &dyn Database, name: &str) -> Answer<String> {
+    Ok(request(db, name)?.request.requestor)
+}
+
 fn text(what: &str, text: &str) -> Answer<()> {
     if text.len() > LONGEST_TEXT {
         return Err(ApiError::invalid(format!("`{what}` is longer than {LONGEST_TEXT} bytes")));

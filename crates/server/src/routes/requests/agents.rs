@@ -3,12 +3,13 @@
 use super::{recovery, wishes, words};
 use crate::caller::Caller;
 use crate::error::{Answer, ApiError};
-use crate::requests::{errors, look};
+use crate::requests::{errors, look, requestor};
 use crate::state::AppState;
 use serde::Serialize;
 use serde_json::Value;
 use windlass_api::requests::FailRequest;
 use windlass_mcp::AboutRequests;
+use windlass_store::Database;
 use windlass_store::model::RequestFilter;
 
 pub(crate) async fn answer(state: &AppState, caller: &Caller, asked: AboutRequests) -> Answer<Value> {
@@ -24,12 +25,12 @@ pub(crate) async fn answer(state: &AppState, caller: &Caller, asked: AboutReques
             };
             shown(&caller.look(state, move |db| look::list(db, filter)).await?.items)
         }
-        AboutRequests::Show { name } => {
-            shown(&caller.look(state, move |db| look::show(db, &name, now)).await?)
-        }
+        AboutRequests::Show { name } => shown(&caller.look_at_request(state, name).await?),
         AboutRequests::Errors { name, all_rounds } => {
             let memory = state.options.requests.memory;
-            shown(&caller.look(state, move |db| errors::show(db, &name, all_rounds, memory, now)).await?)
+            let of = name.clone();
+            let show = move |db: &dyn Database| errors::show(db, &name, all_rounds, memory, now);
+            shown(&caller.look_into(state, move |db| requestor(db, &of), show).await?)
         }
         AboutRequests::Release { name, body } => {
             let wanted = serde_json::from_value(body).map_err(|why| ApiError::invalid(why.to_string()))?;

@@ -132,6 +132,7 @@ async fn nodes(
 #[utoipa::path(get, path = "/dags/{id}/logs", tag = "requests", operation_id = "get_dag_logs",
     params(("id" = String, Path,), WhichLogs), responses(
     (status = 200, description = "Directories and files, and how to read them", body = DagLogs),
+    (status = 403, description = "The request is another user's"),
     (status = 404, description = "There is no such run"),
     (status = 422, description = "No node can be called so")))]
 async fn logs(
@@ -141,7 +142,11 @@ async fn logs(
     Query(which): Query<WhichLogs>,
 ) -> Answer<Json<DagLogs>> {
     let which = dags::Which { unit: which.work_unit, node: which.node };
-    caller.look(&state, move |db| dags::logs(db, &id, &which)).await.map(Json)
+    let of = id.clone();
+    caller
+        .look_into(&state, move |db| dags::requestor(db, &of), move |db| dags::logs(db, &id, &which))
+        .await
+        .map(Json)
 }
 
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]

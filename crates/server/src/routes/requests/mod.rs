@@ -14,9 +14,11 @@ pub(crate) use dags::{by_uuid, status_by_uuid};
 
 use crate::caller::Caller;
 use crate::error::{Answer, ApiError};
-use crate::requests::Actor;
+use crate::requests::{Actor, look};
 use crate::state::AppState;
+use serde_json::Map;
 use utoipa_axum::router::OpenApiRouter;
+use windlass_api::requests::RequestShown;
 use windlass_auth::{Operation, Relation};
 use windlass_store::Database;
 use windlass_types::Timestamp;
@@ -59,6 +61,32 @@ impl Caller {
             work(database, Actor { name: caller.user(), may: &may }, now)
         };
         state.database(work).await
+    }
+
+    /// Reads something of a request that only its requestor and operators may read. `requestor` says whose it is.
+    pub(super) async fn look_into<T: Send + 'static>(
+        &self,
+        state: &AppState,
+        requestor: impl FnOnce(&dyn Database) -> Answer<String> + Send + 'static,
+        work: impl FnOnce(&dyn Database) -> Answer<T> + Send + 'static,
+    ) -> Answer<T> {
+        let work = move |db: &dyn Database, actor: Actor<'_>, _: Timestamp| {
+            (actor.may)(&requestor(db)?)?;
+            work(db)
+        };
+        self.act(state, Operation::ReadRequestDetails, work).await
+    }
+
+    /// A request as this caller may see it.
+    pub(super) async fn look_at_request(&self, state: &AppState, name: String) -> Answer<RequestShown> {
+        let now = state.now();
+        let mut shown = self.look(state, move |db| look::show(db, &name, now)).await?;
+        let relation = self.relation_to_requestor(&shown.request.requestor);
+        if self.may(Operation::ReadRequestDetails, relation, "request").is_err() {
+            shown.request.payload_config =
+                Map::from_iter([("hidden".to_owned(), "shown to the requestor and to operators".into())]);
+        }
+        Ok(shown)
     }
 
     /// Looks at something that everybody who is let in may see.

@@ -3,7 +3,7 @@
 use crate::caller::Caller;
 use crate::error::Answer;
 use crate::extract::{Json, JsonOr, Path, Query};
-use crate::requests::{Actor, alerts, endings, errors, release};
+use crate::requests::{Actor, alerts, endings, errors, release, requestor};
 use crate::state::AppState;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -43,6 +43,7 @@ pub(crate) struct Span {
 #[utoipa::path(get, path = "/requests/{name}/errors", tag = "requests", operation_id = "get_request_errors",
     params(("name" = String, Path,), Span), responses(
     (status = 200, description = "The most frequent first", body = RequestErrors),
+    (status = 403, description = "The request is another user's"),
     (status = 404, description = "There is no such request")))]
 async fn show_errors(
     State(state): State<AppState>,
@@ -53,7 +54,8 @@ async fn show_errors(
     let now = state.now();
     let all = span.all.unwrap_or(false);
     let memory = state.options.requests.memory;
-    caller.look(&state, move |db| errors::show(db, &name, all, memory, now)).await.map(Json)
+    let (of, show) = (name.clone(), move |db: &dyn Database| errors::show(db, &name, all, memory, now));
+    caller.look_into(&state, move |db| requestor(db, &of), show).await.map(Json)
 }
 
 /// Let a request go on that is held

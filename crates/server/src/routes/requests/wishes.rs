@@ -138,8 +138,7 @@ async fn list(
     (status = 200, description = "The request; its version is in `ETag`", body = RequestShown),
     (status = 404, description = "There is no such request")))]
 async fn show(State(state): State<AppState>, caller: Caller, Path(name): Path<String>) -> Answer<Response> {
-    let now = state.now();
-    caller.look(&state, move |db| look::show(db, &name, now)).await.map(tagged)
+    caller.look_at_request(&state, name).await.map(tagged)
 }
 
 /// With its version, for whoever changes it next.
