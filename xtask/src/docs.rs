@@ -12,6 +12,7 @@ cargo xtask docs: writes the pages that are made from the code
   docs/reference/spec.md                  from the tables of the spec's fields
   docs/reference/windlass.schema.json     the same
   docs/reference/openapi.json             from the routes of the server
+  docs/reference/permissions.md           the same
   README.md, docs/**/*.md                 what the commands in console blocks print, where it is not what is shown
 ";
 

@@ -66,10 +66,21 @@ impl Route {
     }
 
     /// Whether it is about one workflow that its path or query names, so that whose it is decides.
-    fn is_about_a_workflow(&self) -> bool {
+    pub(crate) fn is_about_a_workflow(&self) -> bool {
         self.template.contains("/workflows/{id}")
             || self.template.contains("{workflow_id}")
             || self.query().any(|name| name == "workflow_id")
+    }
+
+    /// The path with all that must stand in its query, about this workflow.
+    pub(crate) fn with_query(&self, path: &str, workflow: WorkflowId) -> String {
+        let value = |name: &str| if name == "workflow_id" { workflow.0 } else { 1 };
+        let mut names: Vec<&str> = self.required().collect();
+        if self.query().any(|name| name == "workflow_id") && !names.contains(&"workflow_id") {
+            names.push("workflow_id");
+        }
+        let query: Vec<String> = names.into_iter().map(|name| format!("{name}={}", value(name))).collect();
+        if query.is_empty() { path.to_owned() } else { format!("{path}?{}", query.join("&")) }
     }
 
     /// What must stand in the query.

@@ -25,11 +25,23 @@ impl Bench {
     }
 
     pub(crate) fn with(change: impl FnOnce(&mut ServeOptions)) -> Self {
-        // A second test in this process finds it installed.
-        drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
         let dir = tempfile::tempdir().unwrap();
         let opened = SqliteStore::open_or_create(dir.path().join("books.db")).unwrap();
-        let store: Arc<dyn Database> = Arc::new(opened.store);
+        Self::start(Arc::new(opened.store), dir, change)
+    }
+
+    /// On a database that is there already.
+    pub(crate) fn on(store: Arc<dyn Database>, change: impl FnOnce(&mut ServeOptions)) -> Self {
+        Self::start(store, tempfile::tempdir().unwrap(), change)
+    }
+
+    fn start(
+        store: Arc<dyn Database>,
+        dir: tempfile::TempDir,
+        change: impl FnOnce(&mut ServeOptions),
+    ) -> Self {
+        // A second test in this process finds it installed.
+        drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
         let mut options = ServeOptions::default();
         options.limits.rate = 0;
         change(&mut options);

@@ -3,6 +3,8 @@
 use crate::bench::Bench;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use windlass_auth::{Least, rule};
+use windlass_server::policy::{DECLARED, Declared};
 
 fn docs(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name)
@@ -17,6 +19,40 @@ fn the_document_that_is_checked_in_is_up_to_date() {
     }
     let there = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(there == made, "docs/reference/openapi.json is out of date: run `cargo xtask docs`");
+}
+
+/// The least role for each route, by whose the object is, and the scope that the token needs.
+fn permissions() -> String {
+    let least = |least| match least {
+        Least::Is(role) => role.to_string(),
+        Least::Nobody => "nobody".to_owned(),
+    };
+    let rows = DECLARED.iter().map(|(method, path, declared)| match declared {
+        Declared::Public => format!("| {method} | `{path}` | | public | public | public |\n"),
+        Declared::Needs(operation) => {
+            let rule = rule(*operation);
+            let [own, shared, other] = [rule.own, rule.shared, rule.other].map(least);
+            format!("| {method} | `{path}` | {} | {own} | {shared} | {other} |\n", rule.scopes.least_word())
+        }
+    });
+    let head = "# Permissions\n\n\
+        What each route of the REST interface takes: the scope of the token, and the least role for an object of the\n\
+        caller's own, for one that is shared with the caller, and for one of another user. Objects of others that a\n\
+        viewer or user may not see are answered 404. `POST /books` checks each of its methods by the object that it\n\
+        names, and lists hold only what the caller may read. This page is made from the code (`cargo xtask docs`); tests call\n\
+        every route with every role and scope and compare the whole database before and after each refusal.\n\n\
+        | method | path | scope | own | shared | other |\n|---|---|---|---|---|---|\n";
+    std::iter::once(head.to_owned()).chain(rows).collect()
+}
+
+#[test]
+fn the_permissions_that_are_checked_in_are_up_to_date() {
+    let path = docs("reference/permissions.md");
+    if std::env::var_os("WINDLASS_UPDATE_GENERATED").is_some() {
+        std::fs::write(&path, permissions()).unwrap();
+    }
+    let there = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(there == permissions(), "docs/reference/permissions.md is out of date: run `cargo xtask docs`");
 }
 
 #[test]

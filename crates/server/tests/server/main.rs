@@ -28,11 +28,17 @@ mod limits;
 #[cfg(test)]
 mod manners;
 #[cfg(test)]
+mod matrix;
+#[cfg(test)]
 mod nodes;
 #[cfg(test)]
 mod operator;
 #[cfg(test)]
 mod parts;
+#[cfg(test)]
+#[path = "../../../store/tests/postgres_server/mod.rs"]
+#[expect(dead_code, reason = "other tests use more of it")]
+mod postgres_server;
 #[cfg(test)]
 mod reach;
 #[cfg(test)]

@@ -13,10 +13,10 @@ use windlass_types::fleet::Welcome;
 use windlass_types::{Clock, WorkflowId};
 
 /// By the noun of its path, the id of one of each that is there.
-type Parts = BTreeMap<&'static str, i64>;
+pub(crate) type Parts = BTreeMap<&'static str, i64>;
 
 /// One of everything that a workflow can have.
-fn parts_of(bench: &Bench, workflow: WorkflowId) -> Parts {
+pub(crate) fn parts_of(bench: &Bench, workflow: WorkflowId) -> Parts {
     let mut parts = Parts::new();
     let mut make = |noun: &'static str, body: Value| {
         let answer = bench.post(&format!("/api/v1/{noun}")).json(&body).send().unwrap();

@@ -41,7 +41,7 @@ fn with_secrets(bench: &Bench, user: &str) -> WorkflowId {
 }
 
 /// Everything that can be asked of the books without changing them.
-fn questions(id: WorkflowId, job: JobId) -> Vec<Request> {
+pub(crate) fn questions(id: WorkflowId, job: JobId) -> Vec<Request> {
     let workflow = id;
     let options = ExportOptions { results: true, events: true };
     let caller = AttemptKey { workflow, run: RunId(1), job, attempt: Attempt(1) };

@@ -1,0 +1,329 @@
+//! The matrix: every route, called by every role with every scope for the objects of another user, on both databases. A call
+//! that the policy refuses is answered 401, 403 or 404, and no row of the whole database changes. An answer that is allowed
+//! holds nothing that the caller may not read.
+//!
+//! The routes come from the OpenAPI document and the expectations from the policy; `access.rs` holds the policy against
+//! truths that are written by hand.
+
+use crate::access::{Route, routes, status, token};
+use crate::bench::Bench;
+use crate::parts::{Parts, parts_of};
+use crate::postgres_server;
+use crate::requests::document;
+use crate::secrets::questions;
+use crate::work::{exchange, introduction, workflow_of};
+use reqwest::Method;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use windlass_auth::{Relation, Role, Scopes, Verdict, judge};
+use windlass_server::ServeOptions;
+use windlass_server::policy::Declared;
+use windlass_store::model::JobFilter;
+use windlass_store::postgres::PgStore;
+use windlass_store::sqlite::OpenMode;
+use windlass_store::upkeep::{Contents, ContentsReader};
+use windlass_types::fleet::Welcome;
+use windlass_types::{Clock, JobId, WorkflowId};
+
+/// Stands in everything of the victim's that others may not read.
+const MARK: &str = "readable-by-zoe-alone";
+const SCOPES: [&str; 4] = ["read", "write", "worker", "admin"];
+
+/// Nothing happens by itself while the database is compared.
+fn quiet(options: &mut ServeOptions) {
+    let never = Duration::from_hours(24);
+    (options.look_for_requests, options.requests.retry_after, options.lease) = (never, never, never);
+}
+
+#[test]
+fn calls_that_are_refused_change_nothing() {
+    let bench = Bench::with(quiet);
+    let location = bench.dir.path().join("books.db");
+    check(&bench, location.to_str().unwrap());
+}
+
+#[test]
+fn calls_that_are_refused_change_nothing_on_postgres() {
+    let database = postgres_server::database();
+    let store = PgStore::open(&database.url(), OpenMode::ReadWrite).unwrap();
+    let bench = Bench::on(Arc::new(store), quiet);
+    check(&bench, &database.url());
+}
+
+/// What belongs to the user zoe.
+struct Victim {
+    workflow: WorkflowId,
+    parts: Parts,
+    worker: Welcome,
+    token: i64,
+    group: i64,
+}
+
+fn victim(bench: &Bench) -> Victim {
+    let zoe = token(bench, "zoe", Role::User, "admin");
+    let workflow = workflow_of(bench, "zoe");
+    let send = |method: Method, path: &str, body: &Value| {
+        let url = format!("{}{path}", bench.server.url);
+        let answer = bench.client.request(method, url).bearer_auth(&zoe).json(body).send().unwrap();
+        let (status, text) = (answer.status(), answer.text().unwrap());
+        assert!(status.is_success(), "{path}: {status} {text}");
+        serde_json::from_str::<Value>(&text).unwrap()
+    };
+    let worker = send(Method::POST, "/api/v1/workers", &json!(introduction()));
+    let made = send(Method::POST, "/api/v1/tokens", &json!({"name": MARK, "scopes": ["read"]}));
+    let id = workflow.0;
+    for (path, body) in [
+        ("/api/v1/jobs", json!({"workflow_id": id, "name": "secretive", "command": MARK})),
+        ("/api/v1/user_data", json!({"workflow_id": id, "name": "d", "data": {"x": MARK}})),
+        ("/api/v1/events", json!({"workflow_id": id, "timestamp": 0, "data": {"x": MARK}})),
+        ("/api/v1/failure_handlers", json!({"workflow_id": id, "name": MARK, "rules": "[]"})),
+    ] {
+        send(Method::POST, path, &body);
+    }
+    let mut request = document("of_zoe");
+    request["payload_config"] = json!({"steps": [{"command": MARK}]});
+    let url = format!("{}/api/v1/requests", bench.server.url);
+    let answer = bench.client.post(url).bearer_auth(&zoe).json(&request).send().unwrap();
+    assert!(answer.status().is_success(), "{}", answer.text().unwrap());
+    let group = bench.store.add_group(MARK, None, Clock.now()).unwrap();
+    Victim {
+        workflow,
+        parts: parts_of(bench, workflow),
+        worker: serde_json::from_value(worker).unwrap(),
+        token: made["about"]["id"].as_i64().unwrap(),
+        group,
+    }
+}
+
+impl Victim {
+    /// The path of a route about what is zoe's, and what that is to a caller; without such an object, `Own`.
+    fn aim(&self, route: &Route) -> (String, Relation) {
+        let mut path = route.template.clone();
+        let mut relation = Relation::Own;
+        let mut put = |from: &str, to: &str, is: Relation| {
+            if path.contains(from) {
+                path = path.replace(from, to);
+                relation = is;
+            }
+        };
+        let other = Relation::Other;
+        put("/requests/{name}", "/requests/of_zoe", Relation::Shared);
+        put("/workflows/{id}", &format!("/workflows/{}", self.workflow), other);
+        put("{workflow_id}", &self.workflow.to_string(), other);
+        put("/workers/{id}", &format!("/workers/{}", self.worker.worker), other);
+        put("/access_groups/{id}", &format!("/access_groups/{}", self.group), other);
+        put("/tokens/{id}", &format!("/tokens/{}", self.token), other);
+        for (noun, id) in &self.parts {
+            put(&format!("/{noun}/{{id}}"), &format!("/{noun}/{id}"), other);
+        }
+        if route.is_about_a_workflow() {
+            relation = other;
+        }
+        for (name, value) in [
+            ("{run_id}", "1"),
+            ("{status}", "completed"),
+            ("{user_name}", "zoe"),
+            ("{group_id}", &*self.group.to_string()),
+            ("{compute_node_id}", &*self.parts["compute_nodes"].to_string()),
+        ] {
+            path = path.replace(name, value);
+        }
+        while let (Some(start), Some(end)) = (path.find('{'), path.find('}')) {
+            path.replace_range(start..=end, "1");
+        }
+        (route.with_query(&path, self.workflow), relation)
+    }
+
+    fn body(&self, route: &Route, document: &Value) -> Option<Value> {
+        if route.template.ends_with("/exchange") {
+            return Some(json!(exchange(&self.worker, 1, Vec::new(), Duration::ZERO)));
+        }
+        route.body(document, self.workflow)
+    }
+}
+
+fn check(bench: &Bench, location: &str) {
+    let document: Value = bench.get("/api/v1/openapi.json").send().unwrap().json().unwrap();
+    let victim = victim(bench);
+    let callers: Vec<(Role, &str, String)> = Role::ALL
+        .into_iter()
+        .flat_map(|role| SCOPES.map(|scope| (role, scope)))
+        .map(|(role, scope)| (role, scope, token(bench, &format!("{role}-{scope}"), role, scope)))
+        .collect();
+    let reader = ContentsReader::open(location).unwrap();
+    let before = contents(&reader);
+    let (mut refused, mut read) = (0, 0);
+    for (role, scope, token) in &callers {
+        let scopes = Scopes::word(scope).unwrap();
+        for route in routes(&document) {
+            let Declared::Needs(operation) = route.declared() else { continue };
+            // What is asked of the books is in the body; see below. Streams do not end.
+            if route.template.ends_with("/books") || route.template.ends_with("/stream") {
+                continue;
+            }
+            let (path, mut relation) = victim.aim(&route);
+            let body = victim.body(&route, &document);
+            if body.as_ref().is_some_and(|body| body.get("workflow_id").is_some()) {
+                relation = Relation::Other;
+            }
+            let verdict = judge(operation, *role, scopes, relation);
+            let what = format!("{role} with scope {scope}: {} {path} ({operation:?})", route.method);
+            if verdict != Verdict::Allow {
+                let got = status(bench, token, &route.method, &path, body.as_ref());
+                assert!([403, 404].contains(&got), "{what} gave {got}");
+                refused += 1;
+            } else if route.method == "GET" {
+                let url = format!("{}{path}", bench.server.url);
+                let answer = bench.client.get(url).bearer_auth(token).send().unwrap();
+                let (got, text) = (answer.status().as_u16(), answer.text().unwrap());
+                assert!(got < 500 && got != 401, "{what} gave {got}: {text}");
+                assert!(*role >= Role::Operator || !text.contains(MARK), "{what} told {text}");
+                read += 1;
+            }
+        }
+        refused += ask_the_books(bench, &victim, *role, token);
+        assert_unchanged(&before, &contents(&reader), &format!("{role} with scope {scope}"));
+    }
+    for route in routes(&document) {
+        if route.declared() != Declared::Public {
+            let (path, _) = victim.aim(&route);
+            let method = Method::from_bytes(route.method.as_bytes()).unwrap();
+            let request = bench.client.request(method, format!("{}{path}", bench.server.url));
+            let body = victim.body(&route, &document);
+            let request = if let Some(body) = body { request.json(&body) } else { request };
+            assert_eq!(request.send().unwrap().status(), 401, "{} {path}", route.method);
+            refused += 1;
+        }
+    }
+    assert_unchanged(&before, &contents(&reader), "without a credential");
+    mix_own_with_foreign(bench, &victim, &reader);
+    eprintln!("matrix: {} callers, {refused} calls refused, {read} answers read", callers.len() + 1);
+    assert!(refused > 2000 && read > 500, "{refused} and {read}: the matrix has lost its routes");
+}
+
+/// Every question and a change of every sort, through the route that carries them all.
+fn ask_the_books(bench: &Bench, victim: &Victim, role: Role, token: &str) -> usize {
+    if role >= Role::Operator {
+        return 0;
+    }
+    let job = JobId(victim.parts["jobs"]);
+    let mut asked = 0;
+    for question in questions(victim.workflow, job) {
+        let url = format!("{}/api/v1/books", bench.server.url);
+        let answer = bench.client.post(url).bearer_auth(token).json(&question).send().unwrap();
+        let (got, text) = (answer.status().as_u16(), answer.text().unwrap());
+        assert!([200, 403, 404].contains(&got), "{role}: {} gave {got}: {text}", question.method());
+        assert!(!text.contains(MARK), "{role}: {} told {text}", question.method());
+        asked += 1;
+    }
+    for (method, args) in changes(victim, victim.workflow) {
+        let body = json!({"method": method, "args": args});
+        let got = status(bench, token, "POST", "/api/v1/books", Some(&body));
+        assert!([403, 404].contains(&got), "{role}: {method} gave {got}");
+        asked += 1;
+    }
+    asked
+}
+
+/// Changes of what is the victim's; `workflow` may be another one, which is the caller's own.
+fn changes(victim: &Victim, workflow: WorkflowId) -> Vec<(&'static str, Value)> {
+    let part = |noun: &str| victim.parts[noun];
+    vec![
+        ("begin_next_run", json!({"workflow": workflow, "again": [part("jobs")]})),
+        ("request_cancel", json!({"workflow": workflow})),
+        ("update_workflow", json!({"id": workflow, "update": {"name": "mine"}})),
+        ("archive", json!({"ids": [workflow, victim.workflow], "is_archived": true})),
+        ("delete_workflow", json!({"id": workflow})),
+        ("change_priorities", json!({"workflow": workflow, "changes": [[0, 1]]})),
+        ("delete_jobs", json!({"workflow": workflow, "jobs": [part("jobs")]})),
+        ("update_job", json!({"workflow": workflow, "job": part("jobs"), "update": {"name": "mine"}})),
+        ("set_user_data", json!({"id": part("user_data"), "data": {"mine": 1}})),
+        ("delete_user_data", json!({"id": part("user_data")})),
+        ("add_file", json!({"workflow": workflow, "name": "n", "path": "p"})),
+        ("delete_file", json!({"id": part("files")})),
+        ("delete_requirements", json!({"id": part("resource_requirements")})),
+        ("retry_action", json!({"workflow": workflow, "id": 1})),
+        ("delete_result", json!({"id": part("results")})),
+        ("delete_event", json!({"id": part("events")})),
+        ("delete_scheduler", json!({"id": part("slurm_schedulers")})),
+    ]
+}
+
+/// A caller names its own workflow together with the parts of another user's: those stay as they are.
+fn mix_own_with_foreign(bench: &Bench, victim: &Victim, reader: &ContentsReader) {
+    let before = contents(reader);
+    let eve = token(bench, "eve", Role::User, "admin");
+    let mut own: Vec<WorkflowId> = Vec::new();
+    for (method, _) in changes(victim, victim.workflow) {
+        let workflow = workflow_of(bench, "eve");
+        own.push(workflow);
+        let args = changes(victim, workflow).into_iter().find(|(name, _)| *name == method).unwrap().1;
+        status(bench, &eve, "POST", "/api/v1/books", Some(&json!({"method": method, "args": args})));
+    }
+    let workflow = workflow_of(bench, "eve");
+    let parts = parts_of(bench, workflow);
+    let (id, foreign) = (workflow.0, |noun: &str| victim.parts[noun]);
+    let at = "2026-01-01T00:00:00Z";
+    for (method, path, body) in [
+        (
+            "POST",
+            "/api/v1/results".to_owned(),
+            json!({"workflow_id": id, "job_id": foreign("jobs"), "run_id": 1, "attempt_id": 9, "return_code": 0,
+                "completion_time": at, "compute_node_id": parts["compute_nodes"], "exec_time_minutes": 1.0,
+                "status": "completed"}),
+        ),
+        (
+            "PUT",
+            format!("/api/v1/jobs/{}", foreign("jobs")),
+            json!({"workflow_id": id, "name": "mine", "command": "true"}),
+        ),
+        (
+            "POST",
+            "/api/v1/jobs".to_owned(),
+            json!({"workflow_id": id, "name": "reads", "command": "true", "input_file_ids": [foreign("files")],
+                "depends_on_job_ids": [foreign("jobs")],
+                "resource_requirements_id": foreign("resource_requirements")}),
+        ),
+        (
+            "PUT",
+            format!("/api/v1/jobs/{}/start_job/1/{}", parts["jobs"], foreign("compute_nodes")),
+            json!({}),
+        ),
+        (
+            "POST",
+            format!("/api/v1/workflows/{workflow}/batch_complete_jobs"),
+            json!({"completions": [{"job_id": foreign("jobs"), "status": "completed", "run_id": 1}]}),
+        ),
+        ("POST", format!("/api/v1/workflows/{workflow}/access_groups/{}", victim.group), json!({})),
+    ] {
+        status(bench, &eve, method, &path, Some(&body));
+    }
+    let after = contents(reader);
+    // The table of the next free ids belongs to all.
+    for (table, rows) in before.iter().filter(|(table, _)| *table != "counter") {
+        let lost: Vec<_> = rows.iter().filter(|row| !after[table].contains(row)).collect();
+        assert!(lost.is_empty(), "rows of {table} were changed by eve: {lost:#?}");
+    }
+    let jobs = bench.store.jobs(workflow, &JobFilter::default()).unwrap();
+    let foreign_name = |name: &str| name == "secretive";
+    assert!(!jobs.iter().any(|job| foreign_name(&job.name)), "{jobs:?}");
+}
+
+/// What the server itself writes now and then: when tokens were last used, and that it is alive.
+const ITS_OWN: [&str; 2] = ["api_token", "server_epoch"];
+
+/// All rows of all other tables.
+fn contents(reader: &ContentsReader) -> Contents {
+    let mut all = reader.read().unwrap();
+    all.retain(|table, _| !ITS_OWN.contains(&table.as_str()));
+    all
+}
+
+fn assert_unchanged(before: &Contents, after: &Contents, caller: &str) {
+    for (table, rows) in before {
+        let gone: Vec<_> = rows.iter().filter(|row| !after[table].contains(row)).collect();
+        let new: Vec<_> = after[table].iter().filter(|row| !rows.contains(row)).collect();
+        assert!(gone.is_empty() && new.is_empty(), "{caller} changed {table}: -{gone:#?} +{new:#?}");
+    }
+}
