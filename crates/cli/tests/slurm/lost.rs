@@ -2,12 +2,12 @@
 
 use crate::house::House;
 use crate::stages::{Stages, Stamps};
-use crate::support::{Cluster, ReservedNode, eventually};
-use rustix::process::{Pid, Signal, kill_process};
+use crate::support::{Cluster, HeldProcesses, ReservedNode, eventually};
 use serde_json::Value;
 use std::process::Child;
-use std::thread;
-use std::time::Duration;
+
+/// Seconds that one job takes in an allocation that is taken away: longer than Slurm needs for that on a busy machine.
+const HOLDS: u32 = 280;
 
 /// Five hundred jobs, with one allocation from the start, in `partition`, submitted with `options`. One job of the first stage
 /// takes `holds` seconds there.
@@ -96,7 +96,7 @@ impl Drop for Watched<'_> {
 fn to_scancel() {
     let cluster = Cluster::shared();
     let house = House::with_steward(&cluster, "scancel");
-    let mut watched = Watched::begin(&house, stages("standard", "", 60));
+    let mut watched = Watched::begin(&house, stages("standard", "", HOLDS));
     cluster.slurm("scancel", &[&watched.job.to_string()]);
     watched.await_loss(&["CANCELLED"]);
     assert!(watched.prove().killed() > 0);
@@ -115,7 +115,7 @@ fn to_others_who_come_first() {
     let cluster = Cluster::shared();
     let house = House::with_steward(&cluster, "preemption");
     let node = cluster.reserve_node();
-    let mut watched = Watched::begin(&house, stages("preempt", &node.options().join(" "), 60));
+    let mut watched = Watched::begin(&house, stages("preempt", &node.options().join(" "), HOLDS));
     let other = preempt(&cluster, &node);
     // The worker is told that the end is near, and may be quicker than Slurm.
     watched.await_loss(&["PREEMPTED", "COMPLETED"]);
@@ -129,17 +129,10 @@ fn to_others_who_come_first() {
 const LONG_LEASE: [&str; 2] = ["--lease", "60s"];
 
 /// The agent hears nothing, so it neither stops its jobs nor says goodbye: what it held is known to be lost with its lease.
-fn unheard<'a>(house: &'a House<'a>, stages: Stages) -> Watched<'a> {
+fn unheard<'a>(house: &'a House<'a>, stages: Stages) -> (Watched<'a>, HeldProcesses) {
     let watched = Watched::begin(house, stages);
-    let agents = house.cluster.stop_processes_of(watched.job, "slurm\0worker\0");
-    let agents: Vec<Pid> = agents.into_iter().filter_map(|pid| Pid::from_raw(pid.cast_signed())).collect();
-    // With what asks them to end Slurm sends what lets them go on: they are stopped again until they are killed.
-    thread::spawn(move || {
-        while agents.iter().any(|agent| kill_process(*agent, Signal::STOP).is_ok()) {
-            thread::sleep(Duration::from_millis(1));
-        }
-    });
-    watched
+    let agents = house.cluster.hold_processes_of(watched.job, "slurm\0worker\0");
+    (watched, agents)
 }
 
 #[test]
@@ -147,7 +140,7 @@ fn to_others_who_do_not_wait_until_they_are_heard() {
     let cluster = Cluster::shared();
     let house = House::with_steward_and(&cluster, "preempted", &LONG_LEASE);
     let node = cluster.reserve_node();
-    let mut watched = unheard(&house, stages("preempt", &node.options().join(" "), 60));
+    let (mut watched, _agents) = unheard(&house, stages("preempt", &node.options().join(" "), HOLDS));
     let other = preempt(&cluster, &node);
     watched.await_loss(&["PREEMPTED"]);
     cluster.slurm("scancel", &[&other.to_string()]);
@@ -159,7 +152,7 @@ fn to_others_who_do_not_wait_until_they_are_heard() {
 fn to_an_end_that_they_do_not_hear_of() {
     let cluster = Cluster::shared();
     let house = House::with_steward_and(&cluster, "overdue", &LONG_LEASE);
-    let mut watched = unheard(&house, stages("standard", "", 60));
+    let (mut watched, _agents) = unheard(&house, stages("standard", "", HOLDS));
     cluster.expire_job(watched.job);
     watched.await_loss(&["TIMEOUT"]);
     assert!(watched.prove().killed() > 0, "nothing ran in the allocation when its time was over");
@@ -170,7 +163,7 @@ fn to_an_end_that_they_do_not_hear_of() {
 fn to_their_end() {
     let cluster = Cluster::shared();
     let house = House::with_steward(&cluster, "timeout");
-    let mut watched = Watched::begin(&house, stages("standard", "", 60));
+    let mut watched = Watched::begin(&house, stages("standard", "", HOLDS));
     cluster.expire_job(watched.job);
     // The worker is told that the end has come, and may be quicker than Slurm.
     watched.await_loss(&["TIMEOUT", "COMPLETED"]);

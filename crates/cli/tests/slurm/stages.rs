@@ -39,7 +39,7 @@ impl Stages {
         let Self { width, last, seconds, holds, more } = self;
         let mut spec = format!(
             "name: stages\n{more}resource_requirements:\n\
-             \x20 - {{name: small, num_cpus: 1, memory: 100m, runtime: PT80S}}\n\
+             \x20 - {{name: small, num_cpus: 1, memory: 100m, runtime: PT5M}}\n\
              jobs:\n\
              \x20 - {{name: first_1, command: \"bash job.sh first_1 {seconds} {holds}\", resource_requirements: small}}\n"
         );

@@ -7,9 +7,10 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -126,10 +127,31 @@ impl Cluster {
         kill_while_there(|pid| is_marked(pid, &sign));
     }
 
-    /// Stops, and does not end, processes of this job whose command line, its words separated by zeros, contains this. Returns
-    /// which.
+    /// Holds processes of this job whose command line, its words separated by zeros, contains this: they do nothing more, and
+    /// SIGKILL alone ends them. SIGSTOP would not do, for Slurm sends SIGCONT with the signal that asks a job to end.
+    pub(crate) fn hold_processes_of(&self, job: u64, line: &str) -> HeldProcesses {
+        let meant = self.processes_of(job, line);
+        let mut holder = Command::new("python3")
+            .args(["-c", include_str!("hold.py")])
+            .args(meant.iter().map(u32::to_string))
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = String::new();
+        BufReader::new(holder.stdout.take().unwrap()).read_line(&mut said).unwrap();
+        assert_eq!(said, "held\n");
+        HeldProcesses(holder)
+    }
+
+    /// Stops processes of this job as [`Self::hold_processes_of`] finds them, until they hear SIGCONT.
+    pub(crate) fn stop_processes_of(&self, job: u64, line: &str) {
+        for pid in self.processes_of(job, line) {
+            done(Command::new("kill").args(["-STOP", &pid.to_string()]));
+        }
+    }
+
     #[expect(clippy::unused_self, reason = "the job is one of this cluster")]
-    pub(crate) fn stop_processes_of(&self, job: u64, line: &str) -> Vec<u32> {
+    fn processes_of(&self, job: u64, line: &str) -> Vec<u32> {
         let sign = format!("SLURM_JOB_ID={job}");
         let says = |pid: &u32| {
             let said = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -137,9 +159,6 @@ impl Cluster {
         };
         let meant: Vec<u32> = processes().filter(|pid| is_marked(*pid, &sign)).filter(says).collect();
         assert!(!meant.is_empty(), "job {job} has no process with {line:?}");
-        for pid in &meant {
-            done(Command::new("kill").args(["-STOP", &pid.to_string()]));
-        }
         meant
     }
 
@@ -211,6 +230,16 @@ impl Drop for Cluster {
             // What cannot be mended now is by the next one that comes.
             self.tool("start").output().ok();
         }
+    }
+}
+
+/// Processes that are held until this is dropped.
+pub(crate) struct HeldProcesses(Child);
+
+impl Drop for HeldProcesses {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
     }
 }
 
