@@ -47,6 +47,7 @@ pub(crate) fn of_spec(
                 .map_or(Resources::DEFAULT, |set| workflow.requirements()[set as usize].resources),
             priority: job.priority,
             measured,
+            is_reused: earlier.is_some_and(|(_, changes)| changes.is_reused(number)),
         }
     };
     draw(&Request {
@@ -78,6 +79,7 @@ pub(crate) fn of_books(
             resources: table.requirements[table.class[index] as usize],
             priority: table.priority[index],
             measured: changes.and_then(|changes| expected(changes, number, || books.record(number))),
+            is_reused: changes.is_some_and(|changes| changes.is_reused(number)),
         }
     };
     let edges: &Edges = &table.edges;

@@ -24,6 +24,7 @@ fn main() -> std::io::Result<()> {
         resources: Resources { runtime: Some(Duration::from_mins(1)), ..Resources::DEFAULT },
         priority: 0,
         measured: None,
+        is_reused: false,
     };
     let capacity = Some(Capacity { cpus: 64, memory: Bytes(1 << 40), gpus: 0, nodes: 1, max_jobs: None });
     let request = Request { jobs, edges: &edges, kinds: &[], facts: &facts, grain: Grain::Kinds, capacity };

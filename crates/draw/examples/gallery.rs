@@ -60,6 +60,7 @@ fn pipeline(grain: Grain) -> Outline {
         },
         priority: 0,
         measured: None,
+        is_reused: false,
     };
     let edges = builder.finish();
     let jobs = names.len() as u32;
@@ -88,6 +89,7 @@ fn large() -> Outline {
         },
         priority: 0,
         measured: None,
+        is_reused: false,
     };
     let edges = builder.finish();
     let jobs = names.len() as u32;

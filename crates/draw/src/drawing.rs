@@ -211,6 +211,7 @@ mod tests {
             resources: Resources { cpus: 2, ..Resources::DEFAULT },
             priority: 0,
             measured: None,
+            is_reused: false,
         };
         let edges = builder.finish();
         let (kinds, grain) = (&["solve_{n}"][..], Grain::Kinds);

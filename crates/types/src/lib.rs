@@ -37,6 +37,6 @@ pub use lumis::LumiMask;
 pub use resources::{Capacity, Resources};
 pub use signal::{ParseSignalError, SIGNAL_NAMES, Signal, signal_name, signal_number};
 pub use site::{LOCAL_SITE, ParseSiteError, check_site_name};
-pub use status::{JobStatus, ParseStatusError, StatusCounts};
+pub use status::{JobStatus, ParseStatusError, StatusCounts, matching_statuses};
 pub use time::{Clock, Timestamp};
 pub use unit::{UnitCounts, UnitStatus};

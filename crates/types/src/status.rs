@@ -92,6 +92,15 @@ impl JobStatus {
     }
 }
 
+/// The states that a filter stands for: `failed` includes `terminated`, because a timeout is a failure too.
+pub fn matching_statuses(asked: &[JobStatus]) -> Vec<JobStatus> {
+    let mut statuses = asked.to_vec();
+    if asked.contains(&JobStatus::Failed) && !asked.contains(&JobStatus::Terminated) {
+        statuses.push(JobStatus::Terminated);
+    }
+    statuses
+}
+
 impl fmt::Display for JobStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
@@ -153,6 +162,11 @@ impl StatusCounts {
         self.sum(JobStatus::is_active)
     }
 
+    /// Jobs that are part of the run: all but disabled ones.
+    pub fn enabled(&self) -> u64 {
+        self.total() - self.get(JobStatus::Disabled)
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = (JobStatus, u64)> + '_ {
         JobStatus::ALL.into_iter().map(|s| (s, self.get(s)))
     }
@@ -165,6 +179,15 @@ impl StatusCounts {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_filter_for_failed_jobs_includes_timeouts() {
+        use JobStatus::{Completed, Failed, Terminated};
+        assert_eq!(matching_statuses(&[Failed]), [Failed, Terminated]);
+        assert_eq!(matching_statuses(&[Terminated, Failed]), [Terminated, Failed]);
+        assert_eq!(matching_statuses(&[Completed]), [Completed]);
+        assert_eq!(matching_statuses(&[]), []);
+    }
 
     #[test]
     fn numbers_and_names_are_those_of_the_contract() {

@@ -25,7 +25,8 @@ States of a job:
   pending_failed  failed, and somebody is to say what happens next
 
 Examples:
-  windlass jobs --status failed --status terminated
+  windlass jobs --failed
+  windlass jobs --status running,pending
   windlass jobs 3 --limit 20 --offset 40
   windlass jobs get align_7
   windlass jobs -f json | jq -r '.[] | select(.return_code == 137) | .name'"
@@ -71,9 +72,12 @@ pub(crate) struct JobsListArgs {
     /// Workflow: its id, its name, or `last`.
     #[arg(value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
-    /// Only jobs in this state; give it again for more.
-    #[arg(short, long, value_name = "STATUS", value_parser = state(), hide_possible_values = true)]
+    /// Only jobs in these states, separated by commas. `failed` includes `terminated`: both ended badly.
+    #[arg(short, long, value_name = "STATUS", value_delimiter = ',', value_parser = state(), hide_possible_values = true)]
     pub(crate) status: Vec<JobStatus>,
+    /// Only jobs that failed: failed, terminated (out of time), and pending_failed (waiting for a decision).
+    #[arg(long, conflicts_with = "status")]
+    pub(crate) failed: bool,
     /// Only jobs that wait for this one, by id or name.
     #[arg(long, value_name = "JOB", visible_alias = "after")]
     pub(crate) upstream_job_id: Option<JobRef>,
@@ -133,8 +137,8 @@ pub(crate) struct ResultsListArgs {
     /// Only this job, by id or name.
     #[arg(short, long, value_name = "JOB", alias = "job-id")]
     pub(crate) job: Option<JobRef>,
-    /// Only attempts that ended like this; give it again for more.
-    #[arg(short, long, value_name = "STATUS", value_parser = state(), hide_possible_values = true)]
+    /// Only attempts that ended in these states, separated by commas. `failed` includes `terminated`.
+    #[arg(short, long, value_name = "STATUS", value_delimiter = ',', value_parser = state(), hide_possible_values = true)]
     pub(crate) status: Vec<JobStatus>,
     /// Only attempts with this exit code.
     #[arg(long, value_name = "CODE", allow_negative_numbers = true)]
@@ -278,6 +282,11 @@ mod tests {
             list(&["jobs", "-s", "failed", "--status", "ready"]).status,
             [JobStatus::Failed, JobStatus::Ready]
         );
+        assert_eq!(
+            list(&["jobs", "--status", "failed,terminated"]).status,
+            [JobStatus::Failed, JobStatus::Terminated]
+        );
+        assert!(list(&["jobs", "--failed"]).failed);
         let error = parse(&["jobs", "--status", "done"]).unwrap_err().to_string();
         assert!(error.contains("pending_failed"), "{error}");
     }

@@ -197,8 +197,8 @@ pub(crate) struct JobsResetArgs {
 /// What resetting a workflow and resetting jobs have in common.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ResetArgs {
-    /// Only jobs in this state; give it again for more.
-    #[arg(short, long, value_name = "STATUS", value_parser = state(), hide_possible_values = true)]
+    /// Only jobs in these states, separated by commas. `failed` includes `terminated`.
+    #[arg(short, long, value_name = "STATUS", value_delimiter = ',', value_parser = state(), hide_possible_values = true)]
     pub(crate) status: Vec<JobStatus>,
     /// Only jobs whose newest attempt ended with this code.
     #[arg(long, value_name = "CODE", allow_hyphen_values = true)]

@@ -102,7 +102,8 @@ pub(crate) struct TorcRecoverArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Follows a workflow until it is over and says by its exit code how it went: 0 all jobs completed, 1 some did not, 3 it \
-stopped before its end and nobody runs it, 6 failures wait for somebody to decide.
+stopped before its end and nobody runs it, 6 failures wait for a decision. With --wait-for-decisions it does not exit with 6, but \
+waits for the decisions and goes on.
 
 With --recover it does what `windlass recover` does whenever the workflow has stopped with failures, up to --max-retries \
 times, and goes on. A workflow of this machine that nobody runs it runs itself; a server's is run by its workers. If those come \
@@ -112,6 +113,7 @@ Examples:
   windlass watch
   windlass watch 3 --recover --max-retries 5
   windlass watch --recover --ai-recovery
+  windlass watch --wait-for-decisions
   windlass watch --recover --auto-schedule
   windlass watch --url https://windlass.example.org --recover")]
 pub(crate) struct WatchArgs {
@@ -124,6 +126,9 @@ pub(crate) struct WatchArgs {
     /// Recover at most this many times.
     #[arg(short, long, value_name = "N", default_value_t = 3)]
     pub(crate) max_retries: u32,
+    /// Wait while jobs are pending_failed until somebody has decided, and go on then, instead of exiting with 6.
+    #[arg(long)]
+    pub(crate) wait_for_decisions: bool,
     #[command(flatten)]
     pub(crate) how: RecoveryArgs,
     #[command(flatten)]

@@ -311,7 +311,7 @@ pub(crate) struct MachineArgs {
     #[arg(long, value_name = "N")]
     pub(crate) num_gpus: Option<u32>,
     /// Run at most this many jobs at once; jobs that name no requirements then count only against this number.
-    #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short = 'j', long, visible_alias = "jobs", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_parallel_jobs: Option<u32>,
     /// Time that a job gets to end by itself when it is stopped, before it is killed.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = windlass_types::parse_duration)]

@@ -15,7 +15,10 @@ use crate::view;
 use std::time::Duration;
 use windlass_store::Store;
 use windlass_store::model::{JobFilter, JobRow, Origin, WorkflowRow};
-use windlass_types::{JobId, JobStatus, Timestamp};
+use windlass_types::{JobId, JobStatus, Timestamp, matching_statuses};
+
+/// What `--failed` lists.
+const BADLY_ENDED: [JobStatus; 3] = [JobStatus::Failed, JobStatus::Terminated, JobStatus::PendingFailed];
 
 /// A job, perhaps with what hangs on it.
 pub(crate) struct Row {
@@ -83,7 +86,8 @@ const fn origin(origin: Origin) -> &'static str {
 pub(crate) fn list(ctx: &Context, args: &JobsListArgs) -> Result<Exit, CliError> {
     let store = ctx.open_read()?;
     let workflow = select::workflow(&*store, &args.workflow)?;
-    let mut filter = JobFilter { status: args.status.clone(), ..JobFilter::default() };
+    let status = if args.failed { BADLY_ENDED.to_vec() } else { matching_statuses(&args.status) };
+    let mut filter = JobFilter { status, ..JobFilter::default() };
     let mut relations = Relations::default();
     if args.include_relationships || args.upstream_job_id.is_some() {
         relations = Relations::load(&*store, &workflow)?;

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use windlass_core::reset::{Choice, Refused, Standing, plan_reset};
 use windlass_store::Store;
 use windlass_store::model::{JobFilter, LoadedJobs, WorkflowRow};
-use windlass_types::{JobId, JobStatus, RunId, StatusCounts, WorkflowId};
+use windlass_types::{JobId, JobStatus, RunId, StatusCounts, WorkflowId, matching_statuses};
 
 /// So many jobs are named; the counts say how many there are.
 const NAMED: usize = 20;
@@ -138,7 +138,7 @@ fn find(store: &dyn Store, row: &WorkflowRow, wanted: &Wanted<'_>) -> Result<Fou
     let numbers = wanted.jobs.iter().filter_map(|id| table.ids.binary_search(id).ok());
     let choice = Choice {
         jobs: numbers.map(|number| number as u32).collect(),
-        statuses: wanted.how.status.clone(),
+        statuses: matching_statuses(&wanted.how.status),
         return_codes: wanted.how.return_code.into_iter().collect(),
         failed_only: wanted.failed_only,
     };

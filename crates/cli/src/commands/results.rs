@@ -13,8 +13,8 @@ use std::path::Path;
 use std::time::Duration;
 use windlass_store::Store;
 use windlass_store::model::{ResultFilter, ResultRow, WorkflowRow};
-use windlass_types::JobStatus;
 use windlass_types::work::return_code;
+use windlass_types::{JobStatus, matching_statuses};
 
 /// A result with where its output lies.
 pub(crate) struct Row {
@@ -84,7 +84,7 @@ pub(crate) fn list(ctx: &Context, args: &ResultsListArgs) -> Result<Exit, CliErr
         run: args.run,
         all_runs: args.all_runs,
         failed_only: args.failed,
-        status: args.status.clone(),
+        status: matching_statuses(&args.status),
         return_code: args.return_code,
         ..ResultFilter::default()
     };

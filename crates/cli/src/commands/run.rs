@@ -21,6 +21,7 @@ use windlass_spec::Workflow;
 use windlass_store::lock::{Lock, LockGuard};
 use windlass_store::model::WorkflowRow;
 use windlass_store::{Error, Store};
+use windlass_types::JobStatus;
 use windlass_types::settings::{Action, ActionType};
 
 pub(crate) fn run(ctx: &Context, args: &RunArgs) -> Result<Exit, CliError> {
@@ -228,7 +229,8 @@ fn terms(args: &RunArgs) -> Terms<'_> {
     Terms { content: args.content, accepted: &args.accept, ..Terms::default() }
 }
 
-/// `1 of 2 jobs done`.
+/// `1 of 2 jobs completed`.
 fn how_far(row: &WorkflowRow) -> String {
-    format!("{} of {} done", row.counts.settled(), text::count(row.counts.total(), "job"))
+    let completed = row.counts.get(JobStatus::Completed);
+    format!("{completed} of {} completed", text::count(row.counts.enabled(), "job"))
 }

@@ -79,8 +79,9 @@ fn render(
 
 /// The bar is as long as the words beside it allow.
 fn bar_line(counts: &StatusCounts, width: Option<usize>, paint: Paint) -> String {
-    let jobs = text::count(counts.total(), "job");
-    let words = format!("{} of {jobs} done ({}%)", counts.settled(), progress::percent(counts));
+    let jobs = text::count(counts.enabled(), "job");
+    let completed = counts.get(JobStatus::Completed);
+    let words = format!("{completed} of {jobs} completed ({}%)", progress::percent(counts));
     let room = width.map_or(BAR, |width| width.saturating_sub(words.len() + 2));
     match room.min(BAR) {
         0..BAR_SHORTEST => words,
@@ -136,7 +137,7 @@ mod tests {
             render(&overview, Timestamp(99_000_000), Path::new("/home/me/p"), None, Paint::PLAIN),
             [
                 "sim  workflow 3, run 1, failed",
-                "████████████████████████████████████████  4 of 4 jobs done (100%)",
+                "████████████████████████████████████████  3 of 4 jobs completed (75%)",
                 "3 completed, 1 failed",
                 "started 1970-01-01 00:00:00Z, took 12s",
                 "Failed",
@@ -151,9 +152,9 @@ mod tests {
     #[test]
     fn the_bar_leaves_room_for_its_words() {
         let counts = overview(&[(JobStatus::Completed, 4)], Vec::new()).workflow.row.counts;
-        assert_eq!(bar_line(&counts, Some(34), Paint::PLAIN), "█████████  4 of 4 jobs done (100%)");
-        assert_eq!(bar_line(&counts, Some(28), Paint::PLAIN), "4 of 4 jobs done (100%)");
-        for width in 23..90 {
+        assert_eq!(bar_line(&counts, Some(39), Paint::PLAIN), "█████████  4 of 4 jobs completed (100%)");
+        assert_eq!(bar_line(&counts, Some(33), Paint::PLAIN), "4 of 4 jobs completed (100%)");
+        for width in 28..90 {
             assert!(text::width(&bar_line(&counts, Some(width), Paint::PLAIN)) <= width, "{width}");
         }
     }

@@ -15,21 +15,20 @@ use crate::{rerun, select};
 use news::News;
 use nodes::{Attendant, Nodes};
 use std::sync::Arc;
-use std::time::Instant;
 use windlass_engine::{RunEnd, budget_is_used_up};
 use windlass_store::Store;
 use windlass_store::model::WorkflowRow;
 use windlass_types::{JobStatus, WorkflowId};
 
 pub(crate) fn run(ctx: &Context, args: &WatchArgs) -> Result<Exit, CliError> {
-    let acts = args.recover || args.how.ai.is_asked || args.slurm.auto_schedule;
+    let acts = args.recover || args.how.ai.is_asked || args.slurm.auto_schedule || args.wait_for_decisions;
     let store = if acts { ctx.open_write()? } else { ctx.open_read()? };
     let row = select::workflow(&*store, &args.workflow)?;
-    let began = Instant::now();
     let attendant = Attendant::of(ctx, &*store, row.id, args)?;
-    let mut watch = Watch { ctx, store, workflow: row.id, args, recoveries: 0, attendant };
+    let has_waited = false;
+    let mut watch = Watch { ctx, store, workflow: row.id, args, recoveries: 0, attendant, has_waited };
     let state = watch.follow_to_the_end()?;
-    summary::report_end(ctx, &*watch.store, row.id, began.elapsed())?;
+    summary::report_followed(ctx, &*watch.store, row.id)?;
     watch.say_why(state)?;
     Ok(exit_of(state))
 }
@@ -51,6 +50,8 @@ struct Watch<'a> {
     recoveries: u32,
     /// Sees to the allocations of one that runs on Slurm.
     attendant: Option<Attendant<'a>>,
+    /// Jobs waited for a decision, and it was made: the workflow goes on.
+    has_waited: bool,
 }
 
 impl Watch<'_> {
@@ -59,7 +60,13 @@ impl Watch<'_> {
         loop {
             let state = self.follow()?;
             let goes_on = match state {
-                State::Failed | State::NeedsDecision => self.recover(state)?,
+                State::Failed | State::NeedsDecision if self.recover(state)? => true,
+                State::NeedsDecision if self.args.wait_for_decisions && self.undecided()? > 0 => {
+                    self.wait_for_decisions()?;
+                    continue;
+                }
+                State::Failed | State::NeedsDecision => false,
+                State::Created | State::Interrupted if std::mem::take(&mut self.has_waited) => true,
                 // Where nothing but allocations is missing, beginning anew brings none.
                 State::Interrupted if self.has_no_nodes() => false,
                 // Each time it stops by itself: a budget of retries may be used up again and again.
@@ -94,6 +101,25 @@ impl Watch<'_> {
             }
         }
         Ok(state)
+    }
+
+    /// Waits until something was decided about the jobs that are pending_failed.
+    fn wait_for_decisions(&mut self) -> Result<(), CliError> {
+        let row = rerun::row(&*self.store, self.workflow)?;
+        let before = row.counts.get(JobStatus::PendingFailed);
+        let (id, jobs) = (row.id, text::count(before, "job"));
+        self.ctx.ui.note(&format!(
+            "{jobs} of workflow {id} wait for a decision: `windlass triage {id}` shows them; waiting"
+        ));
+        let mut news = News::begin(self.ctx, &*self.store, &row)?;
+        loop {
+            let row = news.look(&mut self.store)?;
+            if self.state(&row)? != State::NeedsDecision || row.counts.get(JobStatus::PendingFailed) < before
+            {
+                self.has_waited = true;
+                return Ok(());
+            }
+        }
     }
 
     fn state(&self, row: &WorkflowRow) -> Result<State, CliError> {
@@ -170,6 +196,7 @@ impl Watch<'_> {
                 n => {
                     let jobs = text::count(n, "job");
                     ui.note(&format!("{jobs} of workflow {id} wait for a decision (pending_failed)"));
+                    ui.note("next: windlass watch --wait-for-decisions waits for it and goes on");
                 }
             },
             State::Failed if !self.args.recover => ui.note("--recover brings it back and goes on"),

@@ -10,7 +10,7 @@ use crate::ui::style::Tone;
 use crate::ui::table::Column;
 use crate::view::{self, State, WorkflowView};
 use serde::Serialize;
-use windlass_types::WorkflowId;
+use windlass_types::{JobStatus, WorkflowId};
 
 pub(crate) const FIELDS: &[Field<WorkflowView>] = &[
     Field::new("id", |w: &WorkflowView| w.row.id.0.into()).column(Column::number("ID")),
@@ -20,8 +20,11 @@ pub(crate) const FIELDS: &[Field<WorkflowView>] = &[
         .column(Column::text("STATE")),
     Field::new("jobs", |w: &WorkflowView| json(&w.jobs)),
     Field::shown(Column::number("JOBS"), |w: &WorkflowView| w.row.counts.total().into()),
-    Field::shown(Column::number("DONE"), |w: &WorkflowView| w.row.counts.settled().into()),
+    Field::shown(Column::number("COMPLETED"), |w: &WorkflowView| {
+        w.row.counts.get(JobStatus::Completed).into()
+    }),
     Field::shown(Column::number("FAILED"), |w: &WorkflowView| progress::failed(&w.row.counts).into()),
+    Field::shown(Column::number("CANCELED"), |w: &WorkflowView| w.row.counts.get(JobStatus::Canceled).into()),
     Field::new("run_id", |w: &WorkflowView| w.row.run_id.0.into()).column(Column::number("RUN")),
     Field::new("elapsed_seconds", |w: &WorkflowView| w.elapsed().into()).column(Column::number("TIME")),
     Field::new("user", |w: &WorkflowView| (&w.row.user).into()),

@@ -140,7 +140,7 @@ fn line(now: &Progress, url: &str, time: Duration, columns: usize, paint: Paint)
 fn facts(progress: &Progress) -> Vec<(String, Option<Tone>)> {
     let mut facts = vec![
         (format!("{} under way", text::count(progress.held as u64, "job")), Some(Tone::Busy)),
-        (format!("{} done", progress.succeeded), None),
+        (format!("{} completed", progress.succeeded), None),
     ];
     if progress.failed > 0 {
         facts.push((format!("{} failed", progress.failed), Some(Tone::Bad)));
@@ -172,11 +172,14 @@ mod tests {
     #[test]
     fn it_says_how_things_stand_as_far_as_there_is_room() {
         let calm = Progress { worker: Some(3), held: 2, succeeded: 15, ..Progress::default() };
-        let whole = "2 jobs under way  15 done  worker 3 of http://here:8080  for 1m 12s";
+        let whole = "2 jobs under way  15 completed  worker 3 of http://here:8080  for 1m 12s";
         assert_eq!(drawn(&calm, 100), whole);
         assert_eq!(drawn(&calm, whole.len()), whole);
-        assert_eq!(drawn(&calm, whole.len() - 1), "2 jobs under way  15 done  worker 3 of http://here:8080");
-        assert_eq!(drawn(&calm, 30), "2 jobs under way  15 done");
+        assert_eq!(
+            drawn(&calm, whole.len() - 1),
+            "2 jobs under way  15 completed  worker 3 of http://here:8080"
+        );
+        assert_eq!(drawn(&calm, 35), "2 jobs under way  15 completed");
         assert!(text::width(&drawn(&calm, 7)) <= 7);
     }
 
@@ -186,7 +189,7 @@ mod tests {
         let away = Progress { is_away: true, undelivered: 1, is_frozen: true, is_leaving: true, ..held };
         assert_eq!(
             drawn(&away, 100),
-            "1 job under way  0 done  4 failed  the server is away, 1 result kept  jobs stand still  leaving"
+            "1 job under way  0 completed  4 failed  the server is away, 1 result kept  jobs stand still  leaving"
         );
     }
 }

@@ -10,6 +10,8 @@ use windlass_types::{JobStatus, StatusCounts, format_duration};
 
 const BAR_LONGEST: usize = 40;
 const BAR_SHORTEST: usize = 10;
+/// Below so many columns the bar is short.
+const NARROW: usize = 100;
 /// Below so many settled jobs a rate says nothing about the rest.
 const ENOUGH_FOR_ESTIMATE: u64 = 3;
 
@@ -44,10 +46,10 @@ pub(crate) fn time_left(progress: &Progress) -> Option<Duration> {
     (known && going_on && seconds < 1e9).then(|| Duration::from_secs_f64(seconds.max(1.0)))
 }
 
-/// `412/1000 done (41%)`, `3 failed`, … the most important first.
+/// `412/1000 completed (41%)`, `3 failed`, … the most important first.
 fn facts(progress: &Progress) -> Vec<(String, Option<Tone>)> {
     let counts = &progress.counts;
-    let mut facts = vec![(done(counts), None)];
+    let mut facts = vec![(completed(counts), None)];
     if counts.unsuccessful() > 0 {
         facts.push((unsuccessful(counts), Some(Tone::Bad)));
     }
@@ -64,13 +66,14 @@ fn facts(progress: &Progress) -> Vec<(String, Option<Tone>)> {
     facts
 }
 
-fn done(counts: &StatusCounts) -> String {
-    format!("{}/{} done ({}%)", counts.settled(), counts.total(), percent(counts))
+fn completed(counts: &StatusCounts) -> String {
+    let completed = counts.get(JobStatus::Completed);
+    format!("{completed}/{} completed ({}%)", counts.enabled(), percent(counts))
 }
 
-/// Rounded down: 100 % means all.
+/// The share of completed jobs, rounded down: 100 % means all. Disabled jobs are left out.
 pub(crate) fn percent(counts: &StatusCounts) -> u64 {
-    (counts.settled() * 100).checked_div(counts.total()).unwrap_or(100)
+    (counts.get(JobStatus::Completed) * 100).checked_div(counts.enabled()).unwrap_or(100)
 }
 
 /// Those that ended badly themselves, without those that were canceled.
@@ -106,7 +109,8 @@ pub(super) fn seconds(duration: Duration) -> String {
 /// The bar keeps its length while facts come and go; facts that do not fit are dropped from the end.
 fn bar_line(progress: &Progress, columns: usize, paint: Paint) -> String {
     let mut facts = facts(progress);
-    let length = (columns / 4).clamp(BAR_SHORTEST, BAR_LONGEST);
+    // On a narrow terminal the bar gives way to the facts: the estimate matters more than its length.
+    let length = if columns < NARROW { BAR_SHORTEST } else { (columns / 4).min(BAR_LONGEST) };
     let needs = |facts: &[(String, _)]| facts.iter().map(|(fact, _)| text::width(fact) + 2).sum::<usize>();
     while facts.len() > 1 && length + needs(&facts) > columns {
         facts.pop();
@@ -199,7 +203,7 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "████████████▒░░░░░░░░░░░░  50/100 done (50%)  2 failed  4 running  about 12s left  4.0/s  12s so far",
+                "████████████▒░░░░░░░░░░░░  48/100 completed (48%)  2 failed  4 running  about 12s left  4.0/s",
                 "   1m 20s  align_1",
                 "   2m 40s  align_2",
                 "       4m  align_3",
@@ -251,10 +255,27 @@ mod tests {
     fn one_line_for_a_log_file() {
         assert_eq!(
             line(&half_way()),
-            "50/100 done (50%), 2 failed, 4 running, about 12s left, 4.0/s, 12s so far"
+            "48/100 completed (48%), 2 failed, 4 running, about 12s left, 4.0/s, 12s so far"
         );
         let empty = Progress::default();
-        assert_eq!(line(&empty), "0/0 done (100%), 0s so far");
+        assert_eq!(line(&empty), "0/0 completed (100%), 0s so far");
+    }
+
+    #[test]
+    fn failed_and_canceled_jobs_are_not_counted_as_completed() {
+        let all = [(JobStatus::Failed, 1), (JobStatus::Canceled, 4), (JobStatus::Completed, 1)];
+        let over = Progress { counts: counts(&all), ..Progress::default() };
+        assert_eq!(line(&over), "1/6 completed (16%), 1 failed, 4 canceled, 0s so far");
+        let with_disabled = counts(&[(JobStatus::Completed, 3), (JobStatus::Disabled, 1)]);
+        assert_eq!(completed(&with_disabled), "3/3 completed (100%)");
+    }
+
+    #[test]
+    fn the_estimate_is_shown_at_80_columns_also_when_jobs_failed() {
+        let mut progress = half_way();
+        progress.counts.add(JobStatus::Canceled, 3);
+        let line = &block(&progress, 79, 0, Paint::PLAIN)[0];
+        assert!(line.contains("2 failed, 3 canceled") && line.contains("left"), "{line}");
     }
 
     #[test]
@@ -271,7 +292,7 @@ mod tests {
         let almost = counts(&[(JobStatus::Completed, 998), (JobStatus::Failed, 1), (JobStatus::Ready, 1)]);
         assert_eq!(bar(&almost, 10, Paint::PLAIN), "█████████░");
         assert!(bar(&almost, 10, Paint { enabled: true }).contains("\x1b[31m█\x1b[0m"));
-        assert_eq!(percent(&almost), 99);
+        assert_eq!(percent(&almost), 99, "998 of 1000, rounded down");
         assert_eq!(bar(&counts(&[(JobStatus::Completed, 3)]), 10, Paint::PLAIN), "██████████");
     }
 }

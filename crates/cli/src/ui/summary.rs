@@ -23,7 +23,18 @@ pub(crate) fn report_end(
     workflow: WorkflowId,
     wall: Duration,
 ) -> Result<Exit, CliError> {
-    report(ctx, store, workflow, |overview, paint| render_end(overview, wall, &ctx.cwd, paint))
+    report(ctx, store, workflow, |overview, paint| render_end(overview, Some(wall), &ctx.cwd, paint))
+}
+
+/// The same for a process that only followed the run: the time is that of the run itself, as far as it is known.
+pub(crate) fn report_followed(
+    ctx: &Context,
+    store: &dyn Store,
+    workflow: WorkflowId,
+) -> Result<Exit, CliError> {
+    report(ctx, store, workflow, |overview, paint| {
+        render_end(overview, overview.workflow.elapsed(), &ctx.cwd, paint)
+    })
 }
 
 /// Nothing of this run is left to do or to put in order.
@@ -77,11 +88,17 @@ fn load(ctx: &Context, store: &dyn Store, workflow: WorkflowId) -> Result<Overvi
     Ok(Overview { usage, ..Overview::load(store, row, false, ctx.clock.now())? })
 }
 
-pub(crate) fn render_end(overview: &Overview, wall: Duration, cwd: &Path, paint: Paint) -> Vec<String> {
+pub(crate) fn render_end(
+    overview: &Overview,
+    wall: Option<Duration>,
+    cwd: &Path,
+    paint: Paint,
+) -> Vec<String> {
     let row = &overview.workflow.row;
     let counts = &row.counts;
     let title = paint.apply(Tone::Bold, &text::one_line(&row.name));
-    let mut lines = vec![format!("{title}: {} in {}", counts_line(counts, paint), format_duration(wall))];
+    let time = wall.map(|wall| format!(" in {}", format_duration(wall))).unwrap_or_default();
+    let mut lines = vec![format!("{title}: {}{time}", counts_line(counts, paint))];
     lines.extend(overview.usage.clone());
     lines.extend(failure_lines(overview, cwd, paint));
     lines.extend(next_lines(overview, paint));
@@ -261,7 +278,7 @@ pub(crate) mod tests {
     }
 
     fn end(overview: &Overview) -> Vec<String> {
-        render_end(overview, Duration::from_millis(12_400), Path::new("/home/me/p"), Paint::PLAIN)
+        render_end(overview, Some(Duration::from_millis(12_400)), Path::new("/home/me/p"), Paint::PLAIN)
     }
 
     #[test]

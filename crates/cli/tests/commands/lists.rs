@@ -217,3 +217,32 @@ fn a_bundle_has_all_that_is_needed_to_help() {
         std::fs::read_dir(sandbox.path("out")).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert_eq!(left.len(), 2, "{left:?}");
 }
+
+#[test]
+fn failed_jobs_are_listed_with_those_that_ran_out_of_time() {
+    let sandbox = Sandbox::new();
+    let spec = "name: ends\nresource_requirements: [{name: short, num_cpus: 1, memory: 1g, runtime: PT1S}]\njobs:\n\
+        \x20 - {name: bad, command: exit 3}\n  - {name: slow, command: sleep 60, resource_requirements: short}\n\
+        \x20 - {name: good, command: 'true'}\n";
+    sandbox.write("ends.yaml", spec);
+    sandbox.windlass(&["run", "ends.yaml"]).exits(1);
+    let names = |args: &[&str]| -> Vec<String> {
+        let rows = sandbox.json(args);
+        let mut names: Vec<String> =
+            rows.as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap().to_owned()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names(&["jobs", "--status", "failed"]), ["bad", "slow"]);
+    assert_eq!(names(&["jobs", "--failed"]), ["bad", "slow"]);
+    assert_eq!(names(&["jobs", "--status", "terminated"]), ["slow"]);
+    assert_eq!(names(&["jobs", "--status", "completed,terminated"]), ["good", "slow"]);
+    let row = &sandbox.json(&["workflows"])[0]["jobs"];
+    assert_eq!((&row["completed"], &row["failed"], &row["terminated"]), (&1.into(), &1.into(), &1.into()));
+    sandbox
+        .windlass(&["workflows"])
+        .exits(0)
+        .prints("COMPLETED  FAILED  CANCELED")
+        .prints("3          1       2         0");
+    sandbox.windlass(&["status"]).prints("1 of 3 jobs completed (33%)");
+}

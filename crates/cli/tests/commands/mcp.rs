@@ -274,6 +274,8 @@ fn decisions_are_checked_before_they_are_carried_out() {
         (&json!(2), &json!("Connection refused\n"))
     );
     assert_eq!(list["jobs"][0]["rules_say"]["class"], "transient");
+    let failed = agent.call("list_failed_jobs", &json!({"workflow_id": 1}));
+    assert_eq!((&failed["total"], &failed["waiting_for_a_decision"]), (&json!(2), &json!(2)), "{failed}");
     let retry = json!({"job_id": bad, "action": "retry", "reason": "it passes", "confidence": 0.9, "evidence": ["Connection refused"]});
     let wrong = json!([
         {"job_id": bad, "action": "retry", "evidence": ["Connection reset"]},

@@ -125,3 +125,32 @@ fn a_servers_workflow_is_followed_and_recovered() {
     worker.wait().unwrap();
     served.stop();
 }
+
+const ASKS: &str = "name: asks\nuse_pending_failed: true\njobs: [{name: a, command: 'test -e mended'}]\n";
+
+#[test]
+fn it_waits_for_a_decision_and_goes_on() {
+    let sandbox = Sandbox::new();
+    sandbox.write("asks.yaml", ASKS);
+    sandbox.windlass(&["run", "asks.yaml"]).exits(6);
+    sandbox.windlass(&["watch"]).exits(6).says("--wait-for-decisions");
+    let mut watch = watching(&sandbox, &["--wait-for-decisions"]);
+    let mut said = std::io::BufReader::new(watch.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("wait for a decision") {
+        line.clear();
+        assert_ne!(std::io::BufRead::read_line(&mut said, &mut line).unwrap(), 0, "it ended without a word");
+    }
+    sandbox.write("mended", "");
+    sandbox.windlass(&["triage", "retry", "a", "--reason", "it is mended"]).exits(0);
+    assert_eq!(ended(watch).code, 0);
+    assert_eq!(standing(&sandbox)["a"], json!(["completed", 2]));
+}
+
+#[test]
+fn the_time_of_a_finished_workflow_is_that_of_its_run() {
+    let sandbox = Sandbox::new();
+    sandbox.write("one.yaml", "name: one\njobs: [{name: a, command: sleep 1.2}]\n");
+    sandbox.windlass(&["run", "one.yaml"]).exits(0);
+    sandbox.windlass(&["watch"]).exits(0).says("1 completed in 1.");
+}

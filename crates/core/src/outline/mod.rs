@@ -24,6 +24,8 @@ pub struct Facts<'a> {
     pub priority: i32,
     /// How long it took before. Without it the runtime asked for counts.
     pub measured: Option<Duration>,
+    /// Its result is there already: it takes no time and no place.
+    pub is_reused: bool,
 }
 
 impl Facts<'_> {

@@ -9,6 +9,7 @@ struct Case {
     kinds: Vec<Option<u32>>,
     minutes: Vec<u64>,
     edges: Edges,
+    reused: Vec<u32>,
 }
 
 impl Case {
@@ -22,6 +23,7 @@ impl Case {
             kinds: vec![None; names.len()],
             minutes: minutes.to_vec(),
             edges: builder.finish(),
+            reused: Vec::new(),
         }
     }
 
@@ -33,6 +35,7 @@ impl Case {
             resources: Resources { cpus: 2, runtime, ..Resources::DEFAULT },
             priority: 0,
             measured: None,
+            is_reused: self.reused.contains(&job),
         }
     }
 
@@ -66,6 +69,17 @@ fn sweep() -> Case {
         Case::new(&names, &[10, 60, 30, 60, 5], &[(1, &[0]), (2, &[0]), (3, &[0]), (4, &[1, 2, 3])]);
     (1..4).for_each(|job| case.kinds[job] = Some(0));
     case
+}
+
+#[test]
+fn reused_jobs_take_no_place() {
+    let mut case = sweep();
+    case.reused = vec![0, 1, 2];
+    case.minutes[..3].fill(0);
+    let outline = case.outline(Grain::Kinds, Some(1));
+    assert_eq!((outline.width, outline.width_cpus), (1, 2), "only solve_3 and plot run, one after the other");
+    let estimate = outline.estimate.unwrap();
+    assert_eq!(estimate.never, 2, "two CPUs are not there; what is reused needs none");
 }
 
 #[test]

@@ -8,9 +8,11 @@ use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
-use windlass_types::{Capacity, Resources};
+use windlass_types::{Bytes, Capacity, Resources};
 
 const NOBODY: u32 = u32::MAX;
+/// What a reused job takes.
+const NOTHING: Resources = Resources { cpus: 0, memory: Bytes(0), ..Resources::DEFAULT };
 
 pub(super) struct Times {
     pub(super) critical_path: Vec<u32>,
@@ -63,6 +65,9 @@ fn widest(request: &Request<'_>, ends: &[Duration]) -> (u32, u64) {
     let mut events = Vec::with_capacity(2 * request.jobs as usize);
     for job in 0..request.jobs {
         let facts = (request.facts)(job);
+        if facts.is_reused {
+            continue;
+        }
         let cpus = i64::from(facts.resources.cpus) * i64::from(facts.resources.nodes.max(1));
         let end = ends[job as usize];
         events.push((end.saturating_sub(length(&facts)), 1, cpus));
@@ -110,7 +115,8 @@ fn classes(request: &Request<'_>) -> (Vec<Resources>, Vec<u32>) {
     let mut known = FxHashMap::default();
     let mut classes = Vec::new();
     let class_of = (0..request.jobs).map(|job| {
-        let resources = (request.facts)(job).resources;
+        let facts = (request.facts)(job);
+        let resources = if facts.is_reused { NOTHING } else { facts.resources };
         *known.entry(resources).or_insert_with(|| {
             classes.push(resources);
             classes.len() as u32 - 1

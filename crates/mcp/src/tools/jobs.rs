@@ -165,7 +165,7 @@ struct Group {
 pub(super) fn failed(desk: &Desk, args: &FailedJobs) -> Answer {
     let workflow = desk.workflow(args.workflow_id)?;
     let page = Page::new(args.offset, args.limit);
-    let statuses = vec![JobStatus::Failed, JobStatus::Terminated];
+    let statuses = vec![JobStatus::Failed, JobStatus::Terminated, JobStatus::PendingFailed];
     let total: u64 = statuses.iter().map(|status| workflow.counts.get(*status)).sum();
     let filter = JobFilter {
         status: statuses,
@@ -194,7 +194,8 @@ pub(super) fn failed(desk: &Desk, args: &FailedJobs) -> Answer {
     let view =
         |group: Group| json!({ "failure": group.failure, "count": group.jobs.len(), "jobs": group.jobs });
     Ok(json!({
-        "note": shown::NOTE, "total": total, "count": jobs.len(), "has_more": has_more,
+        "note": shown::NOTE, "total": total, "waiting_for_a_decision": workflow.counts.get(JobStatus::PendingFailed),
+        "count": jobs.len(), "has_more": has_more,
         "next_offset": has_more.then(|| page.offset + jobs.len() as u64),
         "groups": groups.into_iter().map(view).collect::<Vec<_>>(),
     }))

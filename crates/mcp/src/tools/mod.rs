@@ -85,7 +85,7 @@ static TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(|| vec![
         "Why a job is where it is: a verdict, the evidence for it (facts and log lines), what blocks it, and what to do next. Start here for a single job.",
         jobs::explain),
     tool("list_failed_jobs", Effect::Reads,
-        "Jobs that failed or were ended, with exit code, reason and class of failure; the same failure is told once per group.",
+        "Jobs that failed, were ended for lack of time, or failed and wait for a decision (pending_failed), with exit code, reason and class of failure; the same failure is told once per group.",
         jobs::failed),
     tool("list_results", Effect::Reads,
         "Attempts that ended: exit codes, times, CPU and memory. Filters for job, run, exit code and status.",

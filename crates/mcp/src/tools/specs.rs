@@ -180,6 +180,7 @@ fn of_spec(text: &str) -> Answer {
             resources: set.unwrap_or(Resources::DEFAULT),
             priority: job.priority,
             measured: None,
+            is_reused: false,
         }
     };
     let edges = making::edges(&workflow);
@@ -219,6 +220,7 @@ fn of_workflow(desk: &Desk, id: i64) -> Answer {
             resources: table.requirements[table.class[index] as usize],
             priority: table.priority[index],
             measured: None,
+            is_reused: false,
         }
     };
     outlined(&row.name, names.len() as u32, &table.edges, &kinds, &facts)

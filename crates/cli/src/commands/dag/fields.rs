@@ -96,7 +96,7 @@ fn units(dag: &Dag) -> String {
 fn nodes(dag: &Dag) -> String {
     let held = if dag.nodes_held > 0 { format!(", {} held", dag.nodes_held) } else { String::new() };
     format!(
-        "{} of {} done, {} running, {} failed{held}",
+        "{} of {} completed, {} running, {} failed{held}",
         dag.nodes_done, dag.total_nodes, dag.nodes_running, dag.nodes_failed
     )
 }

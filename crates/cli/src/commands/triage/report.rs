@@ -19,8 +19,10 @@ struct Record {
     retries: u64,
     completed: u64,
     failed_again: u64,
-    /// Failed: of these a person had so many tried again or ignored after all.
+    /// Failed: of these a person confirmed so many, and had so many tried again or ignored after all. The rest was not
+    /// reviewed, which says nothing.
     fails: u64,
+    confirmed: u64,
     overruled: u64,
     ignores: u64,
     /// Proposed: of these a person declined so many, and so many wait.
@@ -31,7 +33,7 @@ struct Record {
 impl Record {
     /// Of how many decisions it is known whether they were right, and of how many that they were.
     const fn right(&self) -> (u64, u64) {
-        let right = self.completed + self.fails - self.overruled;
+        let right = self.completed + self.confirmed;
         (right, right + self.failed_again + self.overruled + self.declined)
     }
 
@@ -52,6 +54,7 @@ const FIELDS: &[Field<Record>] = &[
     Field::new("completed", |r: &Record| r.completed.into()).column(Column::number("COMPLETED")),
     Field::new("failed_again", |r: &Record| r.failed_again.into()).column(Column::number("FAILED AGAIN")),
     Field::new("fails", |r: &Record| r.fails.into()).column(Column::number("FAILED")),
+    Field::new("confirmed", |r: &Record| r.confirmed.into()).column(Column::number("CONFIRMED")),
     Field::new("overruled", |r: &Record| r.overruled.into()).column(Column::number("OVERRULED")),
     Field::new("ignores", |r: &Record| r.ignores.into()).column(Column::number("IGNORED")),
     Field::new("declined", |r: &Record| r.declined.into()).column(Column::number("DECLINED")),
@@ -102,7 +105,11 @@ fn count(record: &mut Record, row: &DecisionRow, all: &[DecisionRow]) {
         }
         (DecisionState::Done, Verdict::Fail) => {
             record.fails += 1;
-            record.overruled += u64::from(is_overruled(row, all));
+            match review(row, all) {
+                Some(Review::Confirmed) => record.confirmed += 1,
+                Some(Review::Overruled) => record.overruled += 1,
+                None => {}
+            }
         }
         (DecisionState::Done, Verdict::Ignore) => record.ignores += 1,
         // Nobody said whether it was right.
@@ -110,18 +117,29 @@ fn count(record: &mut Record, row: &DecisionRow, all: &[DecisionRow]) {
     }
 }
 
-/// Whether a person later wanted something else for the same failure.
-fn is_overruled(row: &DecisionRow, all: &[DecisionRow]) -> bool {
-    let is_later = |other: &DecisionRow| {
+/// What a person made of a decision to let a job fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Review {
+    Confirmed,
+    Overruled,
+}
+
+/// What a person decided about the same failure: by approving the proposal, or by a decision of their own afterwards. The
+/// last word counts. A person's own decision needs no review.
+fn review(row: &DecisionRow, all: &[DecisionRow]) -> Option<Review> {
+    let is_later = |other: &&DecisionRow| {
         other.id > row.id
-            && (other.job_id, other.run_id, other.attempt_id) == (row.job_id, row.run_id, row.attempt_id)
-    };
-    all.iter().any(|other| {
-        is_later(other)
             && !other.is_agent
             && other.state == DecisionState::Done
-            && matches!(other.verdict, Verdict::Retry | Verdict::Ignore)
-    })
+            && (other.job_id, other.run_id, other.attempt_id) == (row.job_id, row.run_id, row.attempt_id)
+    };
+    let by_person = |other: &DecisionRow| match other.verdict {
+        Verdict::Retry | Verdict::Ignore => Some(Review::Overruled),
+        Verdict::Fail => Some(Review::Confirmed),
+        Verdict::Change => None,
+    };
+    let was_approved = !row.is_agent || row.settled_by.is_some();
+    all.iter().filter(is_later).filter_map(by_person).last().or(was_approved.then_some(Review::Confirmed))
 }
 
 #[cfg(test)]
@@ -167,14 +185,23 @@ mod tests {
             row(5, 5, "robot", Verdict::Fail, None),
             declined,
             row(7, 5, "ann", Verdict::Retry, Some(JobStatus::Completed)),
+            DecisionRow { settled_by: Some("ann".into()), ..row(8, 8, "robot", Verdict::Fail, None) },
         ];
         let found = records(&[rows]);
         assert_eq!(found.iter().map(|r| r.by.as_str()).collect::<Vec<_>>(), ["robot", "ann"]);
         let robot = &found[0];
-        assert_eq!((robot.decisions, robot.retries, robot.completed, robot.failed_again), (6, 3, 1, 1));
-        assert_eq!((robot.fails, robot.overruled, robot.declined), (2, 1, 1));
-        assert_eq!(robot.in_words(), "right 2 of 5");
+        assert_eq!((robot.decisions, robot.retries, robot.completed, robot.failed_again), (7, 3, 1, 1));
+        assert_eq!((robot.fails, robot.confirmed, robot.overruled, robot.declined), (3, 1, 1, 1));
+        assert_eq!(robot.in_words(), "right 2 of 5", "nobody has reviewed the failure of job 4");
         assert_eq!(found[1].in_words(), "right 1 of 1");
+    }
+
+    #[test]
+    fn an_unreviewed_decision_to_fail_says_nothing() {
+        let found = records(&[vec![row(1, 1, "robot", Verdict::Fail, None)]]);
+        assert_eq!(found[0].in_words(), "nothing is known yet");
+        let reviewed = vec![row(1, 1, "robot", Verdict::Fail, None), row(2, 1, "ann", Verdict::Fail, None)];
+        assert_eq!(records(&[reviewed])[0].in_words(), "right 1 of 1");
     }
 
     #[test]
