@@ -225,19 +225,28 @@ pub(crate) struct TorcRunArgs {
     /// Leave out the checks of a spec for Slurm. They come with Slurm.
     #[arg(long)]
     skip_checks: bool,
-    /// Run only jobs with this label. Labels come with workers on several machines.
-    #[arg(long, value_name = "LABEL")]
+    /// Refused: `run` runs all jobs of a workflow. `windlass worker --label` takes those with a label from a server.
+    #[arg(long, value_name = "LABEL", hide = true)]
     label: Vec<String>,
-    /// Go on waiting for work when everything is done.
-    #[arg(long)]
+    /// Refused: `run` ends with its workflow. `windlass worker --persistent` waits for more work of a server.
+    #[arg(long, hide = true)]
     persistent: bool,
 }
 
 impl TorcRunArgs {
-    /// Those that were given and would have changed how Torc runs the workflow.
-    pub(crate) fn ignored(&self) -> Vec<&'static str> {
-        let given = [("--label", !self.label.is_empty()), ("--persistent", self.persistent)];
-        given.into_iter().filter(|(_, given)| *given).map(|(flag, _)| flag).collect()
+    /// A flag that would have changed what Torc runs, and what is for it here.
+    pub(crate) fn refused(&self) -> Option<(&'static str, &'static str)> {
+        match () {
+            () if !self.label.is_empty() => Some((
+                "--label chooses jobs, and `windlass run` runs all of a workflow",
+                "`windlass worker --label LABEL` takes only jobs with that label from a server: `windlass serve`",
+            )),
+            () if self.persistent => Some((
+                "--persistent waits for more work, and `windlass run` ends with its workflow",
+                "`windlass worker --persistent` waits for work of a server: `windlass serve`",
+            )),
+            () => None,
+        }
     }
 }
 
@@ -289,9 +298,9 @@ fn parse_interval(text: &str) -> Result<f64, String> {
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Understood for Torc's sake, without effect")]
 pub(crate) struct TorcCreateArgs {
-    /// Do not measure jobs. Measuring costs nothing here.
+    /// Do not measure jobs. They are measured all the same; `resource_monitor: {enabled: false}` in the spec is for that.
     #[arg(long)]
-    no_resource_monitoring: bool,
+    pub(crate) no_resource_monitoring: bool,
     /// Leave out the checks of a spec for Slurm. They come with Slurm.
     #[arg(long)]
     skip_checks: bool,
@@ -428,7 +437,7 @@ mod tests {
         let line = "run x.yaml -p 5 --claim-backoff-max-secs 3 --skip-checks --label gpu --time-limit PT1H";
         let line: Vec<&str> = line.split(' ').collect();
         let Command::Run(args) = parse(&line).unwrap() else { panic!("not run") };
-        assert_eq!(args.torc.ignored(), ["--label"]);
+        assert!(args.torc.refused().unwrap().0.contains("--label"));
         assert_eq!(args.machine.time_limit, Some(Duration::from_hours(1)));
         for wrong in [["--end-time", "18:00"], ["--time-limit", "soon"]] {
             assert!(parse(&["exec", wrong[0], wrong[1], "-c", "true"]).is_err(), "{wrong:?}");

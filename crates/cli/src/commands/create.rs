@@ -21,6 +21,9 @@ struct CreatedView<'a> {
 }
 
 pub(crate) fn run(ctx: &Context, args: &CreateArgs) -> Result<Exit, CliError> {
+    if args.torc.no_resource_monitoring {
+        ctx.ui.warn("--no-resource-monitoring has no effect: `resource_monitor: {enabled: false}` in the spec has jobs not measured");
+    }
     let file = SpecFile::read(&ctx.cwd, &spec_files::named_or_found(args.spec.as_ref(), &ctx.cwd)?)?;
     if args.dry_run {
         return check(ctx, &file);

@@ -25,7 +25,9 @@ use windlass_types::JobStatus;
 use windlass_types::settings::{Action, ActionType};
 
 pub(crate) fn run(ctx: &Context, args: &RunArgs) -> Result<Exit, CliError> {
-    say_what_is_ignored(ctx, args);
+    if let Some((why, instead)) = args.torc.refused() {
+        return Err(CliError::user(why).with_hint(instead));
+    }
     if args.dry_run {
         return super::plan::run(ctx, &as_plan(args));
     }
@@ -62,12 +64,6 @@ fn as_plan(args: &RunArgs) -> PlanArgs {
             num_gpus: machine.num_gpus,
             max_parallel_jobs: machine.max_parallel_jobs,
         },
-    }
-}
-
-fn say_what_is_ignored(ctx: &Context, args: &RunArgs) {
-    for flag in args.torc.ignored() {
-        ctx.ui.note(&format!("{flag} has no effect here; `windlass run --help` says why"));
     }
 }
 

@@ -6,6 +6,7 @@ use std::io::Read;
 use windlass_store::model::{JobFilter, Listed, NewEvent, NewJob, NewWorkflow, Severity};
 use windlass_store::wire::{Remote, Request, Transport};
 use windlass_store::{Error, Location, Store};
+use windlass_types::settings::Settings;
 use windlass_types::{Clock, Timestamp, WorkflowId};
 
 /// The way to a server, as short as can be.
@@ -47,6 +48,23 @@ fn create(store: &dyn Store, jobs: u32) -> WorkflowId {
     let jobs = names.iter().map(|name| NewJob { name, command: "true", ..NewJob::default() });
     let new = NewWorkflow { name: "sim", user: "somebody else", ..NewWorkflow::default() };
     store.create_workflow(&new, &mut Listed::new(jobs), Clock.now()).unwrap()
+}
+
+#[test]
+fn a_submitted_workflow_is_shared_with_the_groups_of_its_spec() {
+    let bench = Bench::new();
+    let remote = remote(&bench);
+    let settings = Settings { access_groups: vec!["lab".to_owned()], ..Settings::default() };
+    let new = NewWorkflow { name: "sim", user: "me", settings: Some(&settings), ..NewWorkflow::default() };
+    let jobs = || [NewJob { name: "a", command: "true", ..NewJob::default() }].into_iter();
+    let refused = remote.create_workflow(&new, &mut Listed::new(jobs()), Clock.now()).unwrap_err();
+    assert!(refused.to_string().contains("there is no access group `lab`"), "{refused}");
+    assert!(bench.store.workflows().unwrap().is_empty(), "nothing is made");
+    let made = bench.post("/api/v1/access_groups").json(&serde_json::json!({"name": "lab"})).send().unwrap();
+    assert_eq!(made.status(), 200);
+    let id = remote.create_workflow(&new, &mut Listed::new(jobs()), Clock.now()).unwrap();
+    let shared = bench.store.groups_sharing(id).unwrap();
+    assert_eq!(shared.iter().map(|group| group.name.as_str()).collect::<Vec<_>>(), ["lab"]);
 }
 
 #[test]

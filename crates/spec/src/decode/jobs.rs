@@ -125,7 +125,12 @@ impl<'s, E: Events<'s>> Building<'s, E> {
         match is {
             MoreField::InvocationScript => more.invocation_script = self.text(value, subject)?,
             MoreField::SupportsTermination => {
+                let span = value.span;
                 more.supports_termination = self.decoder.boolean(value, subject)?;
+                if more.supports_termination == Some(false) {
+                    let why = "every job is asked to end before it is killed";
+                    self.decoder.has_no_effect("supports_termination: false", why, span);
+                }
             }
             MoreField::FailureHandler => more.failure_handler = self.text(value, subject)?,
             MoreField::Scheduler => more.scheduler = self.text(value, subject)?,

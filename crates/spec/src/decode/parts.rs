@@ -152,7 +152,12 @@ impl<'s, E: Events<'s>> Building<'s, E> {
         self.decoder.check_mode(&object);
         let srun_mpi = object.place_of("srun_mpi");
         let stdio = object.place_of("stdio");
+        let staggered = object.place_of("staggered_start");
         let config: Option<ExecutionConfig> = self.decoder.typed(object);
+        let is_staggered = config.as_ref().is_some_and(|config| config.staggered_start == Some(true));
+        if let Some(span) = staggered.filter(|_| is_staggered) {
+            self.decoder.has_no_effect("staggered_start", "workers start as soon as they can", span);
+        }
         if let Some(second) = stdio {
             match self.stdio_span {
                 Some(first) => self.decoder.two_stdios(first, second),

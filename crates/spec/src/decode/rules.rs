@@ -46,6 +46,12 @@ impl<'s, E: Events<'s>> Decoder<'s, E> {
         self.skip(event)
     }
 
+    /// A field that others act on, and this version does not.
+    pub(super) fn has_no_effect(&mut self, field: &str, why: &str, span: Span) {
+        let message = format!("`{field}` has no effect: {why}");
+        self.warnings.push(Diagnostic::new("useless-field", message).at(span).help("it is kept as it is"));
+    }
+
     pub(super) fn two_stdios(&mut self, first: Span, second: Span) {
         self.sink.push(
             Diagnostic::new(

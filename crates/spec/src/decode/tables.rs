@@ -135,7 +135,7 @@ fields! {
     WorkflowField::ChangeDetection => Field::optional("change_detection", Type::Choice(&["mtime", "content"]),
         "How a changed file is told from an unchanged one: by time and size, or by what is in it.").default("mtime"),
     WorkflowField::EnableRoCrate => Field::optional("enable_ro_crate", Type::Boolean,
-        "Describe inputs and outputs as an RO-Crate.").default("false"),
+        "Kept for specs of Torc, without effect: this version writes no RO-Crate.").default("false"),
     WorkflowField::AccessGroups => Field::optional("access_groups", NAMES,
         "Groups that may see the workflow on a server.").node("access_group"),
     WorkflowField::ExpirationBuffer => Field::optional("compute_node_expiration_buffer_seconds",
@@ -282,7 +282,8 @@ fields! {
     JobField::CancelOnBlockingJobFailure => Field::optional("cancel_on_blocking_job_failure", Type::Boolean,
         "Canceled when a job that it waits for did not complete; `false`: it runs all the same.").default("true"),
     JobField::More(MoreField::SupportsTermination) => Field::optional("supports_termination", Type::Boolean,
-        "The job saves its state when it is asked to end.").default("false"),
+        "The job saves its state when it is asked to end. Every job is asked before it is killed; `false` has no effect.")
+        .default("true"),
     JobField::More(MoreField::FailureHandler) => Field::optional("failure_handler", Type::Filled,
         "One of the workflow's `failure_handlers`.").elsewhere(&["retries", "retry", "max_retries"]),
     JobField::More(MoreField::Scheduler) => Field::optional("scheduler", Type::Filled,

@@ -133,7 +133,11 @@ impl<'s, E: Events<'s>> Building<'s, E> {
                 settings.use_pending_failed = decoder.boolean(value, subject)?.unwrap_or_default();
             }
             WorkflowField::EnableRoCrate => {
+                let span = value.span;
                 settings.enable_ro_crate = decoder.boolean(value, subject)?.unwrap_or_default();
+                if settings.enable_ro_crate {
+                    decoder.has_no_effect("enable_ro_crate", "this version writes no RO-Crate", span);
+                }
             }
             WorkflowField::ChangeDetection => {
                 settings.change_detection = decoder.choice(value, subject, field.is.choices())?;

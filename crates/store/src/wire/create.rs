@@ -424,7 +424,30 @@ pub fn create(
         actions: &actions,
         edges: &header.edges,
     };
-    store.create_workflow(&new, &mut source, now)
+    let groups = groups(store, header.settings.as_ref())?;
+    let id = store.create_workflow(&new, &mut source, now)?;
+    groups.into_iter().try_for_each(|group| store.share(id, group, now).map(drop))?;
+    Ok(id)
+}
+
+/// The groups that a spec shares its workflow with. One that is not there is found before anything is made.
+fn groups(store: &dyn Store, settings: Option<&Settings>) -> Result<Vec<i64>, Error> {
+    let names = settings.map(|settings| settings.access_groups.as_slice()).unwrap_or_default();
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
+    let known = store.groups()?;
+    let find = |name: &String| {
+        let group = known.iter().find(|group| group.name == *name);
+        group.map(|group| group.id).ok_or_else(|| no_group(name))
+    };
+    names.iter().map(find).collect()
+}
+
+fn no_group(name: &str) -> Error {
+    let message = format!("there is no access group `{name}`");
+    let hint = Some("`windlass access-groups list` lists them; an admin makes one".to_owned());
+    Elsewhere { sort: Sort::Wrong, code: "no_such_group".to_owned(), message, hint }.into()
 }
 
 fn new_requirements((name, resources): &(String, Resources)) -> NewRequirements<'_> {

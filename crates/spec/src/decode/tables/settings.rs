@@ -96,8 +96,12 @@ pub(in crate::decode) static EXECUTION_CONFIG: Map = Map::new(
         Field::optional("sigkill_headroom_seconds", SECONDS, "SIGKILL comes so long before the allocation ends.")
             .default("60"),
         Field::optional("timeout_exit_code", BAD_EXIT_CODE, "Return code of a job that ran too long.").default("152"),
-        Field::optional("staggered_start", Type::Boolean, "Many workers do not start all at the same moment.")
-            .default("true"),
+        Field::optional(
+            "staggered_start",
+            Type::Boolean,
+            "Kept for specs of Torc, without effect: workers start as soon as they can.",
+        )
+        .default("false"),
         Field::optional("stdio", Type::Map(&STDIO), "As `stdio` of the workflow, which is the better place."),
         Field::optional("limit_resources", Type::Boolean, "Mode `direct`: jobs that use too much are ended.")
             .default("true"),

@@ -444,6 +444,32 @@ fn warnings(text: &str) -> Vec<String> {
 }
 
 #[test]
+fn fields_without_effect_are_warned_about_where_they_promise_something() {
+    let crate_text = "name: s\nenable_ro_crate: true\njobs: [{name: a, command: b}]";
+    assert_eq!(
+        warnings(crate_text),
+        ["useless-field `enable_ro_crate` has no effect: this version writes no RO-Crate"]
+    );
+    let staggered = "name: s\nexecution_config: {staggered_start: true}\njobs: [{name: a, command: b}]";
+    assert_eq!(
+        warnings(staggered),
+        ["useless-field `staggered_start` has no effect: workers start as soon as they can"]
+    );
+    let abrupt = "name: s\njobs: [{name: a, command: b, supports_termination: false}]";
+    assert!(
+        warnings(abrupt)[0].contains("`supports_termination: false` has no effect"),
+        "{:?}",
+        warnings(abrupt)
+    );
+    for fine in [
+        "name: s\nenable_ro_crate: false\njobs: [{name: a, command: b, supports_termination: true}]",
+        "name: s\nexecution_config: {staggered_start: false}\njobs: [{name: a, command: b}]",
+    ] {
+        assert!(warnings(fine).is_empty(), "{fine}");
+    }
+}
+
+#[test]
 fn what_is_no_mistake_but_hardly_meant() {
     for (text, wanted) in [
         ("failure_handlers: [{name: h, rules: []}]", "useless-rule `h` has no rules"),
