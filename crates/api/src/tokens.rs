@@ -9,7 +9,7 @@ pub struct Me {
     pub user: String,
     /// `viewer`, `user`, `operator` or `admin`.
     pub role: String,
-    /// What the credential is good for: `read`, `write`, `worker`, `admin`.
+    /// What the credential is good for: `read`, `write`, `worker`, `agent`, `admin`.
     pub scopes: Vec<String>,
     /// That whoever vouches for him says he belongs to.
     #[serde(default)]

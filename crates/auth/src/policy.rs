@@ -17,6 +17,8 @@ pub enum Operation {
     ReadWorkflow,
     /// Its jobs, files, data, settings; starting, resetting, archiving it.
     ChangeWorkflow,
+    /// To decide about failures of a workflow as an agent: within the workflow's policy, and never in place of a person.
+    DecideAsAgent,
     CancelWorkflow,
     DeleteWorkflow,
     /// To say which groups share it.
@@ -120,6 +122,7 @@ pub const fn rule(operation: Operation) -> Rule {
     const CREATE: Scopes = Scopes::NONE.with(Scope::Create);
     const MODIFY: Scopes = Scopes::NONE.with(Scope::Modify);
     const CANCEL: Scopes = Scopes::NONE.with(Scope::Cancel);
+    const DECIDE: Scopes = Scopes::NONE.with(Scope::Decide).with(Scope::Modify);
     const WORK: Scopes = Scopes::NONE.with(Scope::Work);
     const ADMINISTER: Scopes = Scopes::NONE.with(Scope::Admin);
 
@@ -132,6 +135,7 @@ pub const fn rule(operation: Operation) -> Rule {
         O::CreateWorkflow                       => (CREATE,             USER,     USER,     USER),
         O::CreateForOthers                      => (CREATE,             OPERATOR, OPERATOR, OPERATOR),
         O::ChangeWorkflow                       => (MODIFY,             USER,     USER,     OPERATOR),
+        O::DecideAsAgent                        => (DECIDE,             USER,     USER,     OPERATOR),
         O::CancelWorkflow                       => (CANCEL,             USER,     USER,     OPERATOR),
         O::DeleteWorkflow | O::ShareWorkflow | O::ManageWorker | O::ChangeRequest
                                                 => (MODIFY,             USER,     OPERATOR, OPERATOR),
@@ -255,6 +259,37 @@ mod tests {
         assert_eq!(may(O::ChangeWorkflow, Scopes::WORKER), Verdict::ForbidScope);
         assert_eq!(may(O::CancelWorkflow, Scopes::READ.with(Scope::Cancel)), A);
         assert_eq!(may(O::ReadWorkflow, Scopes::NONE), Verdict::ForbidScope);
+    }
+
+    #[test]
+    fn an_agents_token_reads_and_decides_and_does_nothing_else() {
+        let may = |operation| judge(operation, Role::Admin, Scopes::AGENT, Relation::Own);
+        assert_eq!([O::Look, O::ReadWorkflow, O::DecideAsAgent].map(may), [A; 3]);
+        for operation in [
+            O::ChangeWorkflow,
+            O::CreateWorkflow,
+            O::CancelWorkflow,
+            O::DeleteWorkflow,
+            O::ShareWorkflow,
+            O::ReadSecrets,
+            O::Work,
+            O::IntroduceWorker,
+            O::SpeakAsWorker,
+            O::ManageWorker,
+            O::ManageNodes,
+            O::ManageSites,
+            O::CreateRequest,
+            O::ChangeRequest,
+            O::CancelRequest,
+            O::ChangeGroup,
+            O::ChangeTokens,
+            O::Administer,
+        ] {
+            assert_eq!(may(operation), Verdict::ForbidScope, "{operation:?}");
+        }
+        assert_eq!(judge(O::DecideAsAgent, Role::User, Scopes::WRITE, Relation::Own), A);
+        assert_eq!(judge(O::DecideAsAgent, Role::User, Scopes::READ, Relation::Own), Verdict::ForbidScope);
+        assert_eq!(judge(O::DecideAsAgent, Role::User, Scopes::AGENT, Relation::Other), H);
     }
 
     #[test]

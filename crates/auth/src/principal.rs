@@ -58,6 +58,8 @@ pub enum Scope {
     /// To run jobs: to introduce workers, claim, report.
     Work,
     Admin,
+    /// To decide about failures as an agent, as far as the workflow's policy allows.
+    Decide,
 }
 
 /// What a credential is good for, at most: the role says what its bearer may do at all.
@@ -65,17 +67,23 @@ pub enum Scope {
 pub struct Scopes(u8);
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no scope `{0}`; scopes are read, write, worker and admin")]
+#[error("there is no scope `{0}`; scopes are read, write, worker, agent and admin")]
 pub struct ParseScopeError(String);
 
 /// The words for sets of scopes that tokens are made with, smallest first.
-const WORDS: [(&str, Scopes); 4] =
-    [("read", Scopes::READ), ("worker", Scopes::WORKER), ("write", Scopes::WRITE), ("admin", Scopes::ALL)];
+const WORDS: [(&str, Scopes); 5] = [
+    ("read", Scopes::READ),
+    ("worker", Scopes::WORKER),
+    ("agent", Scopes::AGENT),
+    ("write", Scopes::WRITE),
+    ("admin", Scopes::ALL),
+];
 
 impl Scopes {
     pub const NONE: Self = Self(0);
     pub const READ: Self = Self::NONE.with(Scope::Read);
     pub const WRITE: Self = Self::READ.with(Scope::Create).with(Scope::Modify).with(Scope::Cancel);
+    pub const AGENT: Self = Self::READ.with(Scope::Decide);
     pub const WORKER: Self = Self::READ.with(Scope::Work);
     pub const ALL: Self = Self::WRITE.with(Scope::Work).with(Scope::Admin);
 
@@ -101,11 +109,18 @@ impl Scopes {
         self.0 & !other.0 == 0
     }
 
+    /// What tokens may be good for that are made with these. Whoever may change workflows may have an agent decide about
+    /// their failures.
+    #[must_use]
+    pub const fn grantable(self) -> Self {
+        if self.has(Scope::Modify) { self.with(Scope::Decide) } else { self }
+    }
+
     pub const fn is_none(self) -> bool {
         self.0 == 0
     }
 
-    /// A word of ours: `read`, `write`, `worker`, `admin`.
+    /// A word of ours: `read`, `write`, `worker`, `agent`, `admin`.
     pub fn word(word: &str) -> Result<Self, ParseScopeError> {
         WORDS
             .into_iter()
@@ -207,13 +222,21 @@ mod tests {
 
     #[test]
     fn words_for_scopes_are_read_back() {
-        for words in [vec!["read"], vec!["write"], vec!["worker"], vec!["worker", "write"], vec!["admin"]] {
+        for words in [
+            vec!["read"],
+            vec!["write"],
+            vec!["worker"],
+            vec!["agent"],
+            vec!["worker", "write"],
+            vec!["admin"],
+        ] {
             let scopes = Scopes::words(words.iter().copied()).unwrap();
             assert_eq!(scopes.named(), words);
         }
         assert!(Scopes::WRITE.has(Scope::Read), "who may write may read");
         assert!(!Scopes::WRITE.has(Scope::Admin));
         assert!(!Scopes::WORKER.has(Scope::Modify));
+        assert!(!Scopes::AGENT.has(Scope::Modify) && Scopes::AGENT.is_within(Scopes::WRITE.grantable()));
         assert_eq!(Scopes::READ.with(Scope::Cancel).named(), ["read", "cancel"]);
         let least = [Scope::Read, Scope::Work, Scope::Modify, Scope::Admin]
             .map(|scope| Scopes::NONE.with(scope).least_word());

@@ -117,7 +117,7 @@ pub enum TokenRefused {
     Role { has: Role, asked: Role },
     #[error("a token is good for no more than the credential that it is made with")]
     Scopes,
-    #[error("a token needs at least one scope: read, write, worker or admin")]
+    #[error("a token needs at least one scope: read, write, worker, agent or admin")]
     NoScope,
     #[error("a token that is made with a credential that ends does not outlast it")]
     Outlasts,
@@ -142,7 +142,7 @@ pub fn grant(
     if request.scopes.is_none() {
         return Err(TokenRefused::NoScope);
     }
-    if !request.scopes.is_within(by.scopes) {
+    if !request.scopes.is_within(by.scopes.grantable()) {
         return Err(TokenRefused::Scopes);
     }
     let expires = match (request.lasts.map(|lasts| now.after(lasts)), by.expires) {
@@ -213,6 +213,9 @@ mod tests {
         );
         let reader = Principal { scopes: Scopes::READ, ..ana() };
         assert_eq!(grant(&reader, &asks(Scopes::WRITE), NOW), Err(TokenRefused::Scopes));
+        let writer = Principal { scopes: Scopes::WRITE, ..ana() };
+        assert!(grant(&writer, &asks(Scopes::AGENT), NOW).is_ok(), "for an agent of hers");
+        assert_eq!(grant(&reader, &asks(Scopes::AGENT), NOW), Err(TokenRefused::Scopes));
         assert_eq!(grant(&ana(), &asks(Scopes::NONE), NOW), Err(TokenRefused::NoScope));
         let higher = TokenRequest { role: Some(Role::Admin), ..asks(Scopes::READ) };
         let refused = TokenRefused::Role { has: Role::User, asked: Role::Admin };

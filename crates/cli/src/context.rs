@@ -61,12 +61,21 @@ impl Context {
     /// The words that have another `windlass` work on the same database or server.
     pub(crate) fn globals_again(&self) -> Vec<OsString> {
         let trust = &self.manner.trust;
+        let credentials = [
+            ("--cert", trust.cert.as_ref().map(|path| path.as_os_str())),
+            ("--key", trust.key.as_ref().map(|path| path.as_os_str())),
+        ];
+        let given =
+            credentials.into_iter().filter_map(|(flag, value)| Some([flag.into(), value?.to_owned()]));
+        self.globals_of_others().into_iter().chain(given.flatten()).collect()
+    }
+
+    /// The same without the user's credentials, for a process that has its own.
+    pub(crate) fn globals_of_others(&self) -> Vec<OsString> {
         let named = [
             ("--db", self.db.as_ref().map(|path| path.as_os_str())),
             ("--url", self.url.as_ref().map(AsRef::as_ref)),
-            ("--ca-file", trust.ca_file.as_ref().map(|path| path.as_os_str())),
-            ("--cert", trust.cert.as_ref().map(|path| path.as_os_str())),
-            ("--key", trust.key.as_ref().map(|path| path.as_os_str())),
+            ("--ca-file", self.manner.trust.ca_file.as_ref().map(|path| path.as_os_str())),
         ];
         let given = named.into_iter().filter_map(|(flag, value)| Some([flag.into(), value?.to_owned()]));
         let in_the_clear = self.manner.insecure_http.then(|| "--insecure-http".into());

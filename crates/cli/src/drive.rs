@@ -50,6 +50,9 @@ pub(crate) fn drive(
     let run = conduct(ctx, store, workflow, failed, machine, ctx.ui.observer(row.counts.total()))?;
     let exit = summary::report_end(ctx, store, workflow, run.elapsed)?;
     plot::after_run(ctx, store, workflow);
+    if let Some(why) = run.kept_back {
+        return Err(why.into());
+    }
     Ok(match run.end {
         RunEnd::Finished => exit,
         RunEnd::Canceled => Exit::JobsFailed,

@@ -258,7 +258,8 @@ impl From<windlass_engine::Error> for CliError {
                 "a server gives such jobs to the workers of those sites: `windlass serve`, `windlass worker --site NAME`",
             ),
             E::TooLarge { asked, capacity, .. } => Self::user(message).with_hint(format!(
-                "it asks for {}, and jobs may use {} here; --num-cpus, --memory-gb and --num-gpus say otherwise",
+                "it asks for {}, and jobs may use {} here; --num-cpus, --memory-gb and --num-gpus say otherwise; \
+                 `windlass jobs update JOB --memory SIZE` lets it ask for less",
                 amounts(asked.cpus, asked.memory, asked.gpus),
                 amounts(capacity.cpus, capacity.memory, capacity.gpus)
             )),

@@ -111,6 +111,7 @@ fn run(cli: Cli, ui: &Ui, config: Config) -> Result<Exit, CliError> {
     if config.get("format").is_none_or(|setting| setting.text != cli.globals.format.name()) {
         refuse_foreign_format(&command, cli.globals.format)?;
     }
+    orders::refuse_command(&command)?;
     let ctx = Context::new(&cli.globals, config)?;
     for flag in cli.torc.ignored() {
         ctx.ui.note(&format!(

@@ -1,16 +1,23 @@
 //! Orders about failed and waiting jobs as a person gives them, and what came of them, in words.
 
+use crate::args::jobs::JobsVerb;
+use crate::args::workflows::WorkflowsVerb;
+use crate::args::{Command, MachineArgs};
 use crate::commands::cancel;
 use crate::context::Context;
 use crate::error::{CliError, Exit};
+use crate::recovery::local_room;
 use crate::ui::style::Tone;
 use crate::ui::{summary, text};
 use crate::view;
 use serde::Serialize;
+use windlass_insight::allocating::is_on_slurm;
 use windlass_insight::orders;
+use windlass_proc::agent_mark::is_marked;
 use windlass_store::Store;
+use windlass_store::lock::Holder;
 use windlass_store::model::{NewEvent, Severity, WorkflowRow};
-use windlass_types::orders::{Answer, Outcome, Verdict, Wanted};
+use windlass_types::orders::{Answer, Orders, Outcome, Verdict, Wanted};
 use windlass_types::{JobId, WorkflowId};
 
 /// So many jobs are named.
@@ -19,10 +26,51 @@ const NAMED: usize = 5;
 /// Set for an agent that we start: whatever it decides through the command line, it decides as this agent.
 pub(crate) const AGENT: &str = "WINDLASS_AGENT";
 
-/// The agent that decides here, unless it is a person.
+/// What an agent is called that took its name out of its environment.
+const UNNAMED: &str = "agent";
+
+/// The agent that decides here, unless it is a person. What an agent starts acts as an agent, whatever its environment says.
 pub(crate) fn agent(named: Option<&str>) -> Option<String> {
     let said = || std::env::var(AGENT).ok().filter(|name| !name.is_empty());
-    named.map(str::to_owned).or_else(said)
+    let marked = || is_marked().then(|| UNNAMED.to_owned());
+    named.map(str::to_owned).or_else(said).or_else(marked)
+}
+
+/// Commands that give rights, or change something else than what agents decide about, are not for a process that an agent
+/// has started.
+pub(crate) fn refuse_command(command: &Command) -> Result<(), CliError> {
+    if !is_marked() || !is_for_people(command) {
+        return Ok(());
+    }
+    let why = "an agent may not use this command: it gives rights, or changes more than agents decide about";
+    Err(CliError::refused(why)
+        .with_hint("`windlass triage` is for agents; for all else ask the person who started the agent"))
+}
+
+fn is_for_people(command: &Command) -> bool {
+    use JobsVerb as J;
+    use WorkflowsVerb as W;
+    match command {
+        Command::Token(_)
+        | Command::Login(_)
+        | Command::Logout(_)
+        | Command::Password(_)
+        | Command::AccessGroups(_)
+        | Command::Serve(_)
+        | Command::Db(_)
+        | Command::Delete(_)
+        | Command::Archive(_)
+        | Command::Import(_)
+        | Command::Cancel(_) => true,
+        Command::Jobs(args) => matches!(
+            args.verb,
+            Some(J::Create(_) | J::CreateFromFile(_) | J::Update(_) | J::Delete(_) | J::DeleteAll(_))
+        ),
+        Command::Workflows(args) => {
+            matches!(args.verb, Some(W::Update(_) | W::Delete(_) | W::Archive(_) | W::Import(_)))
+        }
+        _ => false,
+    }
 }
 
 /// What a workflow keeps for decisions, an agent does not have run again with everything else. `goes_back`: what would be.
@@ -71,6 +119,22 @@ pub(crate) fn give(
 ) -> Result<Vec<Outcome>, CliError> {
     // Who cannot be told looks once in a while.
     Ok(orders::give(store, workflow, wanted, &|holder| drop(cancel::tell(holder)))?)
+}
+
+/// The same for decisions of people and agents: none makes a job ask for more than any worker has. A server sees to that
+/// itself.
+pub(crate) fn give_within_limits(
+    store: &dyn Store,
+    workflow: WorkflowId,
+    orders: Orders,
+) -> Result<Vec<Outcome>, CliError> {
+    let is_judged_elsewhere = windlass_insight::is_elsewhere(store) || is_on_slurm(store, workflow)?;
+    if is_judged_elsewhere || !orders::change_resources(&orders) {
+        return give(store, workflow, &Wanted::Orders(orders));
+    }
+    let room = local_room(store, workflow, &MachineArgs::default())?;
+    let nudge = |holder: &Holder| drop(cancel::tell(holder));
+    Ok(orders::give_within_limits(store, workflow, orders, &room, &nudge)?)
 }
 
 /// What orders came to, for people and programs.

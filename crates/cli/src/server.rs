@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use windlass_client::{Client, ClientOptions, Kept, Keyring, Trust, origin};
+use windlass_proc::agent_mark::is_marked;
 use windlass_store::Location;
 
 /// What was said about where the books are: a database, a server, or nothing. What was typed wins over what was set, the
@@ -111,7 +112,13 @@ pub(crate) fn find(
     let (kept_token, kept_trust) = kept.map_or_else(Default::default, |kept| (Some(kept.token), kept.trust));
     let mut trust = manner.with_kept(kept_trust);
     trust.pin_file = own_pin.or(trust.pin_file);
-    let token = variable("WINDLASS_TOKEN").or(kept_token).or_else(token_of_file);
+    let token = if is_marked() {
+        // An agent has a token of its own, and uses no other one that its user has kept here.
+        trust = Trust { cert: None, key: None, ..trust };
+        variable("WINDLASS_TOKEN").or_else(token_of_file)
+    } else {
+        variable("WINDLASS_TOKEN").or(kept_token).or_else(token_of_file)
+    };
     let insecure_http = manner.insecure_http;
     Ok(Some(Client::new(ClientOptions { url, token, trust, insecure_http, ..ClientOptions::default() })?))
 }

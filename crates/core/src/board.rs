@@ -20,7 +20,7 @@ pub use units::{TableUnit, UnitTally};
 pub use verbs::{Again, Stated};
 
 use crate::change::{AttemptResult, Change};
-use crate::dispatch::{Mirror, Place, ReadyQueue};
+use crate::dispatch::{Place, ReadyQueue};
 use crate::graph::{Cycle, Graph};
 use crate::judge::{Judged, ReturnCodes};
 use crate::slurm::ends::Eviction;
@@ -255,26 +255,6 @@ impl Board {
 
     pub fn is_canceling(&self) -> bool {
         self.canceling
-    }
-
-    /// Unfinished jobs that ask for more than `mirror`'s worker will ever have.
-    pub fn too_large_for<'a>(&'a self, mirror: &'a Mirror) -> impl Iterator<Item = u32> + 'a {
-        let too_large: Vec<bool> = self.requirements.iter().map(|r| !mirror.pool().could_hold(r)).collect();
-        (0u32..)
-            .zip(&self.status)
-            .filter(move |(job, status)| {
-                !status.is_settled() && too_large[self.class[*job as usize] as usize]
-            })
-            .map(|(job, _)| job)
-    }
-
-    /// Unfinished jobs that are not for `mirror`'s worker, because of where it is or what it takes.
-    pub fn unsuitable_for<'a>(&'a self, mirror: &'a Mirror) -> impl Iterator<Item = u32> + 'a {
-        let lanes: Vec<bool> =
-            (0..self.ready.classes()).map(|lane| !mirror.suits(&self.ready.demand(lane).place)).collect();
-        let jobs = if lanes.contains(&true) { self.ids.len() } else { 0 };
-        (0..jobs as u32)
-            .filter(move |job| !self.status(*job).is_settled() && lanes[self.lane[*job as usize] as usize])
     }
 
     /// Jobs that a worker of an earlier process held.

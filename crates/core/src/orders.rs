@@ -3,11 +3,13 @@
 
 mod agents;
 mod held;
+mod limit;
 mod place;
 mod undo;
 
 pub use agents::{is_quoted, kept_from_agents};
 pub use held::Held;
+pub use limit::beyond_workers;
 pub use place::Place;
 pub use undo::{Undoing, undo};
 

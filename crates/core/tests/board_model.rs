@@ -702,7 +702,7 @@ fn a_job_that_no_worker_will_ever_hold_is_given_up_with_what_waits_for_it() {
     assert_eq!(board.on_added(&added, &mut changes), 1..4);
     let capacity = Capacity { cpus: 2, memory: Bytes(1 << 30), gpus: 0, nodes: 1, max_jobs: None };
     let mut mirror = Mirror::new(capacity);
-    assert_eq!(board.too_large_for(&mirror).collect::<Vec<_>>(), [1]);
+    assert_eq!(board.keep_back(&mirror), [1]);
     board.on_hopeless(1, &mut changes);
     assert_eq!([1, 2, 3].map(|job| board.status(job)), [S::Canceled, S::Canceled, S::Ready]);
     assert_eq!(board.claim(WORKER, &mut mirror, 9, &mut changes), [3]);

@@ -1,14 +1,15 @@
 //! Orders about failed and waiting jobs, given to whoever may carry them out: a server, the process that runs the workflow,
 //! or, if nobody does, this one.
 
+use crate::recovery::Room;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
-use windlass_core::orders::kept_from_agents;
+use windlass_core::orders::{beyond_workers, kept_from_agents};
 use windlass_store::lock::Holder;
 use windlass_store::model::{DecisionFilter, DecisionState, JobFilter, JobRow, WorkflowRow};
 use windlass_store::{Locked, Store};
-use windlass_types::orders::{Outcome, Verdict, Wanted};
-use windlass_types::{Clock, JobId, JobStatus, WorkflowId};
+use windlass_types::orders::{Answer, Order, Orders, Outcome, Verdict, Wanted};
+use windlass_types::{Clock, JobId, JobStatus, Resources, WorkflowId};
 
 /// Who runs a workflow looks for wishes once a second, or when a signal says so. A disk may be slow.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -58,6 +59,74 @@ pub fn give(
             }
             other => return Ok(other?),
         }
+    }
+}
+
+/// As [`give`], but what no worker could run afterwards is refused with the limit, before anything is written.
+pub fn give_within_limits(
+    store: &dyn Store,
+    workflow: WorkflowId,
+    orders: Orders,
+    room: &Room,
+    nudge: &dyn Fn(&Holder),
+) -> Result<Vec<Outcome>, Error> {
+    let limited = Limited::new(store, workflow, orders, room)?;
+    limited.carry_out(|orders| give(store, workflow, &Wanted::Orders(orders), nudge))
+}
+
+/// Whether orders change what jobs ask for: only those have to stay within what workers have.
+pub fn change_resources(orders: &Orders) -> bool {
+    orders.orders.iter().any(|order| order.changes.changes_resources())
+}
+
+/// Orders of which some are refused, because no worker could run the job afterwards.
+#[derive(Clone, Debug)]
+pub struct Limited {
+    kept: Orders,
+    /// In the order in which they were given: a refused one, or `None` for one that is kept.
+    refused: Vec<Option<Outcome>>,
+}
+
+impl Limited {
+    pub fn new(
+        store: &dyn Store,
+        workflow: WorkflowId,
+        orders: Orders,
+        room: &Room,
+    ) -> Result<Self, windlass_store::Error> {
+        if room.takers.is_empty() || !change_resources(&orders) {
+            let refused = vec![None; orders.orders.len()];
+            return Ok(Self { kept: orders, refused });
+        }
+        let ids = orders.orders.iter().map(|order| order.job).collect();
+        let filter = JobFilter { ids, ..JobFilter::default() };
+        let jobs: BTreeMap<JobId, JobRow> =
+            store.jobs(workflow, &filter)?.into_iter().map(|job| (job.id, job)).collect();
+        let sets: BTreeMap<String, Resources> =
+            store.requirements(workflow)?.into_iter().map(|set| (set.name, set.resources)).collect();
+        let refusal = |order: &Order| {
+            let job = jobs.get(&order.job)?;
+            let named = job.resource_requirements.as_ref().and_then(|name| sets.get(name));
+            let asked = named.copied().unwrap_or(Resources::DEFAULT);
+            let words = beyond_workers(&order.changes, &asked, &room.takers)?;
+            let (status, attempt) = (Some(job.status), Some(job.attempt_id));
+            let answer = Answer::Refused;
+            Some(Outcome { job: order.job, verdict: order.verdict, answer, words, status, attempt })
+        };
+        let refused: Vec<Option<Outcome>> = orders.orders.iter().map(refusal).collect();
+        let kept = std::iter::zip(orders.orders, &refused).filter(|(_, refused)| refused.is_none());
+        let kept = Orders { orders: kept.map(|(order, _)| order).collect(), ..orders };
+        Ok(Self { kept, refused })
+    }
+
+    /// Carries out those that are kept, and says what became of all.
+    pub fn carry_out<E>(
+        self,
+        carry_out: impl FnOnce(Orders) -> Result<Vec<Outcome>, E>,
+    ) -> Result<Vec<Outcome>, E> {
+        let kept = if self.kept.orders.is_empty() { Vec::new() } else { carry_out(self.kept)? };
+        let mut kept = kept.into_iter();
+        Ok(self.refused.into_iter().filter_map(|refused| refused.or_else(|| kept.next())).collect())
     }
 }
 

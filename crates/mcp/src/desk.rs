@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use windlass_core::orders::beyond_workers;
 use windlass_core::redact::{Masking, Redactor};
 use windlass_core::slurm::profile::Profile;
 use windlass_core::why::Offer;
@@ -15,7 +16,7 @@ use windlass_store::lock::Holder;
 use windlass_store::model::{JobFilter, JobRow, NewWorker, RequirementsChange, UsedBy, WorkflowRow};
 use windlass_store::wire::error::Sort;
 use windlass_store::{Location, Store};
-use windlass_types::orders::{Orders, Outcome, Wanted};
+use windlass_types::orders::{Changes, Orders, Outcome, Wanted};
 use windlass_types::slurm::AllocationRequest;
 use windlass_types::{Attempt, Clock, JobId, Resources, RunId, Timestamp, WorkerId, WorkflowId};
 
@@ -290,7 +291,23 @@ impl Desk {
     /// Has it done by whoever may do it, also while somebody runs the workflow.
     pub(crate) fn give(&self, workflow: WorkflowId, orders: Orders) -> Result<Vec<Outcome>, Trouble> {
         let nudge = |holder: &Holder| self.hands.nudge(holder);
-        Ok(orders::give(&*self.books, workflow, &Wanted::Orders(orders), &nudge)?)
+        // A server sees to its limits itself.
+        if self.is_served() || !orders::change_resources(&orders) {
+            return Ok(orders::give(&*self.books, workflow, &Wanted::Orders(orders), &nudge)?);
+        }
+        let room = self.hands.room(&*self.books, workflow)?;
+        Ok(orders::give_within_limits(&*self.books, workflow, orders, &room, &nudge)?)
+    }
+
+    /// Refuses what no worker could ever give to a job.
+    pub(crate) fn check_room(
+        &self,
+        workflow: WorkflowId,
+        changes: &Changes,
+        asked: &Resources,
+    ) -> Result<(), Trouble> {
+        let room = self.hands.room(&*self.books, workflow)?;
+        beyond_workers(changes, asked, &room.takers).map_or(Ok(()), |why| Err(Trouble::refused(why)))
     }
 
     /// The workflow is at a server.

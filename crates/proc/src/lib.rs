@@ -2,12 +2,13 @@
 //! it; and afterwards, from another process, make sure that nothing of it lives.
 //!
 //! Mechanism only. *When* a job is ended, and with how much grace, is decided by the worker. The only crate with
-//! `unsafe` code, and only in [`spawn`], `attached`, [`wait`], [`session`], [`escort`] and [`signals`], where the system's own interface asks for it.
+//! `unsafe` code, and only in [`agent_mark`], [`spawn`], `attached`, [`wait`], [`session`], [`escort`] and [`signals`], where the system's own interface asks for it.
 //!
 //! What everything here rests on: the worker is the *subreaper* of all that it starts, so whatever a job leaves behind
 //! becomes a child of the worker's main thread, which starts nothing itself. An empty list of that thread's children
 //! says that no daemon got away, for the price of one read.
 
+pub mod agent_mark;
 mod attached;
 pub mod bury;
 pub mod cgroup;

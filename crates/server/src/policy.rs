@@ -14,9 +14,9 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use windlass_auth::Operation::{
     self, Administer, CancelRequest, CancelWorkflow, ChangeGroup, ChangeRequest, ChangeTokens,
-    ChangeWorkflow, CreateGroup, CreateRequest, CreateWorkflow, DeleteGroup, DeleteWorkflow, IntroduceWorker,
-    Look, ManageNodes, ManageSites, ManageWorker, Metrics, ReadGroup, ReadTokens, ReadWorker, ReadWorkflow,
-    ShareWorkflow, SpeakAsWorker, Work,
+    ChangeWorkflow, CreateGroup, CreateRequest, CreateWorkflow, DecideAsAgent, DeleteGroup, DeleteWorkflow,
+    IntroduceWorker, Look, ManageNodes, ManageSites, ManageWorker, Metrics, ReadGroup, ReadTokens,
+    ReadWorker, ReadWorkflow, ShareWorkflow, SpeakAsWorker, Work,
 };
 use windlass_auth::{Principal, Relation};
 
@@ -113,7 +113,7 @@ pub const DECLARED: &[(&str, &str, Declared)] = &[
 
     ("GET", "/workflows/{id}/failures", Needs(ReadWorkflow)),
     ("GET", "/workflows/{id}/failures/{signature}", Needs(ReadWorkflow)),
-    ("POST", "/workflows/{id}/orders", Needs(ChangeWorkflow)),
+    ("POST", "/workflows/{id}/orders", Needs(DecideAsAgent)),
     ("GET", "/workflows/{id}/decisions", Needs(ReadWorkflow)),
     ("POST", "/workflows/{id}/decisions/{decision_id}", Needs(ChangeWorkflow)),
     ("GET", "/workflows/{id}/revisions", Needs(ReadWorkflow)),

@@ -130,6 +130,14 @@ impl Changes {
         *self == Self::default()
     }
 
+    pub const fn changes_resources(&self) -> bool {
+        self.memory_bytes.is_some()
+            || self.runtime_seconds.is_some()
+            || self.cpus.is_some()
+            || self.gpus.is_some()
+            || self.nodes.is_some()
+    }
+
     /// What a job asks for with these, that asked for something before.
     pub fn applied_to(&self, asked: Resources) -> Resources {
         let seconds = |seconds: f64| Duration::try_from_secs_f64(seconds).ok();

@@ -31,7 +31,7 @@ pub(crate) struct TokenCreateArgs {
     /// What it is for, to tell tokens apart.
     #[arg(long, value_name = "TEXT")]
     pub(crate) name: String,
-    /// What it is good for: read, write, worker, admin; give it again for more.
+    /// What it is good for: read, write, worker, agent (decides about failures only), admin; give it again for more.
     #[arg(long = "scope", value_name = "SCOPE", required = true)]
     pub(crate) scopes: Vec<String>,
     /// How long it is good: 12h, 90d; without it, until it is revoked.

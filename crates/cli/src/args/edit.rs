@@ -4,7 +4,7 @@
 use super::jobs::NamedArgs;
 use super::page::ConfirmArgs;
 use super::refs::{JobRef, WorkflowRef};
-use super::run::OutputArgs;
+use super::run::{OutputArgs, parse_memory};
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -114,6 +114,12 @@ pub(crate) struct UpdateJobArgs {
     /// The time it may take. It then has resource requirements of its own.
     #[arg(long, value_name = "DURATION", value_parser = windlass_types::parse_duration)]
     pub(crate) runtime: Option<Duration>,
+    /// The memory it asks for, such as 8g. It then has resource requirements of its own.
+    #[arg(long, value_name = "SIZE", value_parser = parse_memory)]
+    pub(crate) memory: Option<Bytes>,
+    /// The CPUs it asks for. It then has resource requirements of its own.
+    #[arg(long, visible_alias = "num-cpus", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) cpus: Option<u32>,
     /// What it asks for: resource requirements of the workflow, by id or name.
     #[arg(long, value_name = "NAME", alias = "resource-requirements")]
     pub(crate) resource_requirements_id: Option<String>,

@@ -7,6 +7,7 @@ use crate::args::edit::{
 };
 use crate::context::Context;
 use crate::error::{CliError, Exit};
+use crate::orders;
 use crate::plan;
 use crate::select;
 use crate::ui::listing::Listing;
@@ -14,6 +15,7 @@ use crate::ui::text;
 use crate::view::WorkflowView;
 use windlass_store::Store;
 use windlass_store::model::{AddJob, JobFilter, JobRow, JobUpdate, Listed, NewJob, NewWorkflow, WorkflowRow};
+use windlass_types::orders::{Answer, Changes, Order, Orders, Verdict};
 use windlass_types::{Bytes, JobId, RequirementsId, Resources, WorkflowId};
 
 /// So many jobs are named before a question.
@@ -144,17 +146,50 @@ pub(crate) fn update(ctx: &Context, args: &UpdateJobArgs) -> Result<Exit, CliErr
     let store = ctx.open_write()?;
     let (workflow, job) = select::job_anywhere(&*store, &args.job, &args.workflow)?;
     let update = update_of(&*store, &workflow, args)?;
-    if update == JobUpdate::default() {
+    let asked = Changes { memory_bytes: args.memory, cpus: args.cpus, ..Changes::default() };
+    if update == JobUpdate::default() && asked.is_empty() {
         return Err(CliError::user("nothing was said that is to change").with_hint(
-            "--name, --command, --runtime, --resource-requirements-id, --priority, --label or --clear-labels",
+            "--name, --command, --memory, --cpus, --runtime, --resource-requirements-id, --priority, --label or --clear-labels",
         ));
     }
-    let changes = store.update_job(workflow.id, job.id, &update, ctx.clock.now())?;
-    edit_parts::say_changes(ctx, &format!("job {} ({})", job.id, job.name), &changes);
+    if !asked.is_empty() {
+        change_resources(ctx, &*store, &workflow, &job, asked)?;
+    }
+    if update != JobUpdate::default() {
+        let changes = store.update_job(workflow.id, job.id, &update, ctx.clock.now())?;
+        edit_parts::say_changes(ctx, &format!("job {} ({})", job.id, job.name), &changes);
+    }
     if ctx.ui.json_wanted() {
         return print_one(ctx, &*store, &workflow, job.id);
     }
     Ok(Exit::Success)
+}
+
+/// By an order: it can be undone, and asks for no more than a worker has.
+fn change_resources(
+    ctx: &Context,
+    store: &dyn Store,
+    workflow: &WorkflowRow,
+    job: &JobRow,
+    changes: Changes,
+) -> Result<(), CliError> {
+    let order = Order {
+        job: job.id,
+        verdict: Verdict::Change,
+        changes,
+        reason: "jobs update".to_owned(),
+        confidence: None,
+        evidence: Vec::new(),
+    };
+    let orders = Orders { orders: vec![order], ..Orders::default() };
+    for outcome in orders::give_within_limits(store, workflow.id, orders)? {
+        let said = format!("job {} ({}): {}", job.id, job.name, outcome.words);
+        if outcome.answer != Answer::Done {
+            return Err(CliError::refused(said));
+        }
+        ctx.ui.note(&said);
+    }
+    Ok(())
 }
 
 fn update_of(store: &dyn Store, workflow: &WorkflowRow, args: &UpdateJobArgs) -> Result<JobUpdate, CliError> {

@@ -14,7 +14,7 @@ use crate::ui::table::Column;
 use crate::ui::text;
 use windlass_store::Store;
 use windlass_store::model::{FailureFilter, FailureGroup, FailureRow, WorkflowRow};
-use windlass_types::orders::{Changes, Order, Orders, Verdict, Wanted};
+use windlass_types::orders::{Changes, Order, Orders, Verdict};
 use windlass_types::{FailureClass, JobId};
 
 pub(crate) fn run(ctx: &Context, args: &FailuresArgs) -> Result<Exit, CliError> {
@@ -198,7 +198,7 @@ fn decide(
     let given = jobs.into_iter().map(order).collect();
     let orders = Orders { agent: orders::agent(None), dry_run, orders: given, ..Orders::default() };
     ask(ctx, &workflow, verdict, &orders, args.confirm)?;
-    let outcomes = orders::give(&*store, workflow.id, &Wanted::Orders(orders))?;
+    let outcomes = orders::give_within_limits(&*store, workflow.id, orders)?;
     Given { workflow: &workflow, dry_run, outcomes }.show(ctx, &*store)
 }
 

@@ -2,10 +2,12 @@
 //!
 //! What is known is gathered and judged by `windlass_insight::why`; here the answer is shown.
 
+use crate::args::MachineArgs;
 use crate::args::plan::WhyArgs;
 use crate::context::Context;
 use crate::error::{CliError, Exit, Kind};
 use crate::history::History;
+use crate::recovery::local_room;
 use crate::ui::style::{Paint, Tone};
 use crate::ui::text;
 use crate::{job_logs, select};
@@ -50,8 +52,9 @@ pub(crate) fn run(ctx: &Context, args: &WhyArgs) -> Result<Exit, CliError> {
 /// Those who may work on it.
 fn offers(ctx: &Context, store: &dyn Store, workflow: &WorkflowRow) -> Result<Vec<Offer>, CliError> {
     let Some(client) = ctx.server()? else {
-        let workers = store.active_workers(Some(workflow.id))?.into_iter();
-        return Ok(workers.map(|row| Offer::of(row.worker.capacity)).collect());
+        // If nothing runs it: what this machine would have for it.
+        let room = local_room(store, workflow.id, &MachineArgs::default())?;
+        return Ok(room.takers.into_iter().map(|taker| Offer::of(taker.has)).collect());
     };
     Ok(client.workers(Some(workflow.id))?.into_iter().map(offer).collect())
 }

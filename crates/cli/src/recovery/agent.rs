@@ -10,11 +10,13 @@ use crate::error::CliError;
 use crate::orders;
 use crate::rerun;
 use crate::ui::text;
-use session::{Ended, Session};
+use session::{Ended, Session, Surroundings};
 use signal_hook::low_level::emulate_default_handler;
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+use windlass_api::tokens::NewToken;
 use windlass_store::Store;
 use windlass_store::model::WorkflowRow;
 use windlass_types::{JobStatus, format_duration};
@@ -54,13 +56,21 @@ pub(crate) fn ask(
         Ok(program) => program,
         Err(why) => return failed(why),
     };
-    let asked = match prepare(ctx, store, row, &program, &known_as(name(args)))? {
+    let credential = match Credential::make(ctx, row, &known_as(name(args)), args.limit)? {
+        Ok(credential) => credential,
+        Err(why) => return failed(why),
+    };
+    let asked = match prepare(ctx, store, row, &program, &known_as(name(args)), credential.as_ref())? {
         Ok(session) => session,
         Err(why) => return failed(why),
     };
     let jobs = text::count(waiting, "job");
     ctx.ui.note(&format!("asking `{}` about {jobs}; its log is {}", name(args), asked.log.display()));
-    let ended = match asked.run(args.limit) {
+    let ended = asked.run(args.limit);
+    if let Some(credential) = credential {
+        credential.revoke(ctx);
+    }
+    let ended = match ended {
         Ok(Ended::Well) => None,
         Ok(Ended::Badly(how)) => Some(format!("failed ({how})")),
         Ok(Ended::TimedOut) => Some(format!("took longer than {}", format_duration(args.limit))),
@@ -118,14 +128,58 @@ fn prepare(
     row: &WorkflowRow,
     program: &Program,
     known_as: &str,
+    credential: Option<&Credential>,
 ) -> Result<Result<Session, String>, CliError> {
     let server = mcp_server(ctx)?;
     let prompt = prompt::write(row, &store.failure_groups(row.id)?, &server);
     let mut variables = surroundings(ctx, row)?;
     let command = server.iter().map(|word| text::shell_quote(word)).collect::<Vec<_>>().join(" ");
     variables.push(("WINDLASS_MCP_COMMAND".into(), command.into()));
-    variables.push((orders::AGENT.into(), known_as.into()));
-    Ok(Session::new(row, program, prompt, &server, variables))
+    let mut own: Vec<(OsString, OsString)> = vec![(orders::AGENT.into(), known_as.into())];
+    own.extend(credential.map(|credential| ("WINDLASS_TOKEN".into(), credential.token.clone().into())));
+    Ok(Session::new(row, program, prompt, &server, Surroundings { variables, own }))
+}
+
+/// Added to the time that an agent has: it may still speak to the server while it is being ended.
+const REST: Duration = Duration::from_mins(1);
+
+/// The token of one agent at a server: it reads and decides as an agent, and ends with the agent.
+struct Credential {
+    id: i64,
+    token: String,
+}
+
+impl Credential {
+    /// `None` without a server. Says why the agent cannot have one; then it is not started: it would act as its user.
+    fn make(
+        ctx: &Context,
+        row: &WorkflowRow,
+        known_as: &str,
+        limit: Duration,
+    ) -> Result<Result<Option<Self>, String>, CliError> {
+        let Some(client) = ctx.server()? else { return Ok(Ok(None)) };
+        let new = NewToken {
+            name: format!("agent {known_as}"),
+            scopes: vec!["agent".to_owned()],
+            // It sees what belongs to its user, and not what an operator sees.
+            role: client.me().is_ok_and(|me| me.user == row.user).then(|| "user".to_owned()),
+            expires_in: Some(u32::try_from((limit + REST).as_secs()).unwrap_or(u32::MAX)),
+            ..NewToken::default()
+        };
+        Ok(match client.create_token(&new) {
+            Ok(made) => Ok(Some(Self { id: made.about.id, token: made.token })),
+            Err(error) => Err(format!("cannot be given a token of its own ({error})")),
+        })
+    }
+
+    fn revoke(self, ctx: &Context) {
+        // It expires in any case.
+        if let Ok(Some(client)) = ctx.server()
+            && let Err(error) = client.revoke_token(self.id)
+        {
+            ctx.ui.warn(&format!("the token of the agent is not revoked, and expires by itself: {error}"));
+        }
+    }
 }
 
 /// The command line of an MCP server for these books, word by word.
@@ -143,7 +197,7 @@ fn books(ctx: &Context) -> Result<Vec<String>, CliError> {
         return Ok(Vec::new());
     }
     let mut words: Vec<String> =
-        ctx.globals_again().iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        ctx.globals_of_others().iter().map(|word| word.to_string_lossy().into_owned()).collect();
     // What was found from here is named, so that it is found from anywhere.
     if !words.iter().any(|word| word == "--db" || word == "--url") {
         words.extend(match ctx.server()? {

@@ -2,6 +2,7 @@
 
 use crate::common::{Output, Sandbox, eventually, is_alive, kill};
 use crate::recovering::standing;
+use crate::serving::{Served, found};
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -182,4 +183,97 @@ fn what_an_agent_types_is_decided_by_that_agent() {
         .windlass(&["triage", "retry", "odd", "--confidence", "0.9", "-r", "x"])
         .exits(2)
         .says("for agents");
+}
+
+/// A policy under which what an unsure agent decides is only proposed.
+const STRICT: &str = "name: odd
+use_pending_failed: true
+triage: {min_confidence: 0.9}
+jobs:
+  - {name: odd, command: 'test -e fixed || { echo odd >&2; exit 3; }'}
+";
+
+/// What an agent tries to do with its own proposal when it forgets who it is.
+fn forgetful(binary: &str) -> String {
+    let forget = "env -u WINDLASS_AGENT -u WINDLASS_AGENT_SESSION -u TORC_WORKFLOW_ID";
+    format!(
+        "cat > /dev/null; {binary} triage retry odd --confidence 0.1 -r 'a guess'; \
+         {forget} {binary} triage approve 1 2> one; \
+         {forget} setsid -w {binary} triage approve 1 2> two; \
+         env -i PATH=\"$PATH\" HOME=\"$HOME\" PWD=\"$PWD\" {binary} triage approve 1 2> three; \
+         (setsid sh -c '{forget} {binary} triage approve 1 2> four; touch over' &); \
+         {forget} {binary} token create --name mine --scope read 2> five; \
+         {forget} {binary} jobs update odd --command true 2>> five; \
+         while [ ! -e over ]; do sleep 0.05; done"
+    )
+}
+
+#[test]
+fn an_agent_that_drops_its_environment_does_not_approve_its_own_proposal() {
+    let sandbox = Sandbox::new();
+    sandbox.write("odd.yaml", STRICT);
+    sandbox.windlass(&["run", "odd.yaml"]).exits(6);
+    let agent = script(&sandbox, "forgetful", &forgetful(env!("CARGO_BIN_EXE_windlass")));
+    let ai = ["recover", "--ai-recovery", "--ai-agent-command", &agent];
+    sandbox.windlass(&ai).says("it decided on 0 jobs of 1");
+    for file in ["one", "two", "three", "four"] {
+        let said = sandbox.read(file);
+        assert!(said.contains("not for agent `agent`"), "{file}: {said}");
+    }
+    let said = sandbox.read("five");
+    assert_eq!(said.matches("an agent may not use this command").count(), 2, "{said}");
+    let decided = &sandbox.json(&["triage", "decisions"])[0];
+    assert_eq!(
+        (&decided["state"], &decided["made_by"]),
+        (&json!("proposed"), &json!("forgetful")),
+        "{decided}"
+    );
+    sandbox.windlass(&["triage", "approve", "1"]).exits(0);
+}
+
+#[test]
+fn at_a_server_an_agent_has_a_token_that_cannot_approve() {
+    let sandbox = Sandbox::new();
+    let _server = Served::start(&sandbox, &[]);
+    sandbox.write("odd.yaml", STRICT);
+    sandbox.windlass(&["submit", "odd.yaml"]).exits(0);
+    let mut worker = sandbox.start(&["worker", "--persistent"]);
+    eventually("it waits for a decision", || sandbox.json(&["status"])["jobs"]["pending_failed"] == 1);
+    let url = found(&sandbox)["url"].as_str().unwrap().to_owned();
+    let binary = env!("CARGO_BIN_EXE_windlass");
+    let call = |method: &str, path: &str, body: &str| {
+        format!(
+            "curl -s -o answer -w '%{{http_code}}\\n' -X {method} -H \"Authorization: Bearer $WINDLASS_TOKEN\" \
+             -H 'Content-Type: application/json' -d '{body}' {url}/api/v1{path} >> codes; "
+        )
+    };
+    let settle =
+        r#"{"method":"carry_out","args":{"workflow":1,"wanted":{"settle":{"decision":1,"agreed":true}}}}"#;
+    let text = [
+        forgetful(binary),
+        "; echo \"$WINDLASS_TOKEN\" > token; ".to_owned(),
+        call("POST", "/workflows/1/decisions/1", r#"{"agreed":true}"#),
+        call("POST", "/tokens", r#"{"name":"x","scopes":["write"]}"#),
+        call("POST", "/workflows/1/start", "{}"),
+        call("POST", "/workers", "{}"),
+        call("DELETE", "/tokens/1", ""),
+        call("GET", "/workflows/1/decisions", ""),
+        call("POST", "/books", settle),
+    ]
+    .concat();
+    let agent = script(&sandbox, "forgetful", &text);
+    let ai = ["recover", "--ai-recovery", "--ai-agent-command", &agent];
+    sandbox.windlass(&ai).says("it decided on 0 jobs of 1");
+    let codes = sandbox.read("codes");
+    let codes: Vec<&str> = codes.lines().collect();
+    assert_eq!(codes, ["403", "403", "403", "403", "403", "200", "403"], "{}", sandbox.read("answer"));
+    let decided = &sandbox.json(&["triage", "decisions"])[0];
+    assert_eq!(decided["state"], "proposed", "{decided}");
+    let tokens = sandbox.json(&["token", "list"]);
+    let own = tokens.as_array().unwrap().iter().find(|token| token["name"] == "agent forgetful").unwrap();
+    assert_eq!((&own["scopes"], &own["role"]), (&json!("agent"), &json!("user")), "{own}");
+    assert!(own["revoked_at"].is_string(), "{own}");
+    sandbox.windlass(&["triage", "approve", "1"]).exits(0);
+    worker.kill().unwrap();
+    worker.wait().unwrap();
 }

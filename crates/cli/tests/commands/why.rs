@@ -69,3 +69,47 @@ fn a_job_that_waits_is_told_from_one_that_nobody_runs() {
     sandbox.write("go", "");
     assert!(run.wait().unwrap().success());
 }
+
+const UNEVEN: &str = "\
+name: uneven
+resource_requirements: [{name: large, num_cpus: 1, memory: 1g}]
+jobs:
+  - {name: big, command: 'exit 3', resource_requirements: large}
+  - {name: first, command: 'true'}
+  - {name: second, command: 'true', depends_on: [first]}
+";
+
+#[test]
+fn one_job_that_asks_for_too_much_stops_no_other_job() {
+    let sandbox = Sandbox::new();
+    sandbox.write("uneven.yaml", UNEVEN);
+    let small = sandbox.windlass(&["run", "uneven.yaml", "--memory-gb", "0.5"]).exits(2);
+    let small = small.says("`big` asks for more than this machine has: kept back; the other jobs run");
+    small.says("2 completed").says("windlass jobs update JOB --memory SIZE");
+    assert_eq!(sandbox.json(&["status"])["jobs"]["ready"], 1);
+    sandbox
+        .windlass(&["resume", "--memory-gb", "0.5"])
+        .exits(2)
+        .says("`big` asks for more than this machine has");
+    sandbox.windlass(&["resume"]).exits(1).says("2 completed, 1 failed");
+
+    let refused = sandbox.windlass(&["triage", "retry", "big", "--memory", "100000g", "--reason", "more"]);
+    refused.exits(4).prints("97.7 TiB of memory, and no worker has more than");
+    assert_eq!(sandbox.json(&["status"])["jobs"]["failed"], 1, "it is refused before anything is written");
+    sandbox
+        .windlass(&["jobs", "update", "big", "--memory", "100000g"])
+        .exits(4)
+        .says("no worker has more than");
+    sandbox.windlass(&["jobs", "update", "big", "--memory", "512m"]).exits(0).says("memory 1 GiB → 512 MiB");
+}
+
+#[test]
+fn a_job_that_asks_for_too_much_is_not_helped_by_another_run() {
+    let sandbox = Sandbox::new();
+    sandbox.write("huge.yaml", &UNEVEN.replace("1g", "100000g"));
+    sandbox.windlass(&["run", "huge.yaml"]).exits(2).says("2 completed");
+    let verdict = sandbox.json(&["why", "big"]);
+    assert_eq!(verdict["headline"], "ready, but it asks for more than any worker can ever give");
+    let next = verdict["next"].to_string();
+    assert!(next.contains("windlass jobs update") && !next.contains("resume"), "{next}");
+}

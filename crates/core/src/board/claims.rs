@@ -44,6 +44,23 @@ fn demand(class: u32, resources: Resources, place: Place) -> Demand {
 }
 
 impl Board {
+    /// Keeps back all jobs that the only worker there is can never run, because they ask for too much or belong elsewhere:
+    /// they are not claimed, and keep no other job from it. Which they are.
+    pub fn keep_back(&mut self, mirror: &Mirror) -> Vec<u32> {
+        let never =
+            |demand: &Demand| !mirror.pool().could_hold(&demand.resources) || !mirror.suits(&demand.place);
+        let lanes: Vec<bool> = (0..self.ready.classes()).map(|lane| never(self.ready.demand(lane))).collect();
+        if !lanes.contains(&true) {
+            return Vec::new();
+        }
+        let gate = self.ready.add_gate(0);
+        for lane in (0u32..).zip(&lanes).filter_map(|(lane, kept)| kept.then_some(lane)) {
+            self.ready.put_behind(lane, gate);
+        }
+        let is_kept = |job: &u32| !self.status(*job).is_settled() && lanes[self.lane[*job as usize] as usize];
+        (0..self.ids.len() as u32).filter(is_kept).collect()
+    }
+
     pub(super) fn lane_of(&mut self, class: u32, place: Place) -> u32 {
         let resources = self.requirements[class as usize];
         let before = self.ready.classes();

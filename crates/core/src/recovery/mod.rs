@@ -89,6 +89,18 @@ pub struct Taker {
     pub stays: Option<Duration>,
 }
 
+impl Taker {
+    /// Whether it could run a job that asks for this, with nothing else running.
+    pub fn holds(&self, asked: &Resources) -> bool {
+        let Self { has, stays } = self;
+        has.cpus >= asked.cpus
+            && has.memory >= asked.memory
+            && has.gpus >= asked.gpus
+            && has.nodes >= asked.nodes
+            && stays.is_none_or(|stays| asked.runtime.is_none_or(|runtime| runtime <= stays))
+    }
+}
+
 /// What was found about one job, and what is done about it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Remedy {

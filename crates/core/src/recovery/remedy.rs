@@ -79,15 +79,7 @@ fn more(asked: Resources, seen: Observation, terms: &Terms<'_>) -> Vec<Change> {
 /// Those that can have the job as it is: what it gets more of has to be where the rest of it is, for as long as it takes. All,
 /// if none can.
 fn holding(asked: &Resources, takers: &[Taker]) -> Vec<Taker> {
-    let holds = |taker: &&Taker| {
-        let Taker { has, stays } = taker;
-        has.cpus >= asked.cpus
-            && has.memory >= asked.memory
-            && has.gpus >= asked.gpus
-            && has.nodes >= asked.nodes
-            && stays.is_none_or(|stays| asked.runtime.is_none_or(|runtime| runtime <= stays))
-    };
-    let holding: Vec<Taker> = takers.iter().filter(holds).copied().collect();
+    let holding: Vec<Taker> = takers.iter().filter(|taker| taker.holds(asked)).copied().collect();
     if holding.is_empty() { takers.to_vec() } else { holding }
 }
 

@@ -1,6 +1,7 @@
 //! Of a job that may start: who would take it, and what keeps it waiting.
 
 use super::{Answer, Nodes};
+use std::collections::BTreeSet;
 use std::time::Duration;
 use windlass_types::{Capacity, Resources, format_duration};
 
@@ -51,6 +52,10 @@ impl Answer<'_> {
             self.next(format!("windlass resume {workflow} --retry-failed"), "takes the workflow up again");
             return;
         }
+        let asked = self.of.asked.unwrap_or(Resources::DEFAULT);
+        if !self.of.workflow.is_driven && !self.of.workflow.is_served && self.is_too_large(&asked) {
+            return;
+        }
         if self.undriven("ready, but nothing runs the workflow") {
             return;
         }
@@ -62,7 +67,6 @@ impl Answer<'_> {
             }
             return;
         }
-        let asked = self.of.asked.unwrap_or(Resources::DEFAULT);
         let workers = self.of.workflow.workers;
         if self.of.workflow.is_served && !self.is_wanted(&asked, workers) {
             if let Some(nodes) = self.of.nodes.filter(|_| self.of.labels.is_empty()) {
@@ -74,23 +78,13 @@ impl Answer<'_> {
             self.headline("ready; the workflow's worker is being started");
             return;
         }
-        let shortages: Vec<Vec<String>> =
-            workers.iter().map(|worker| shortages(&asked, &worker.capacity)).collect();
-        if shortages.iter().all(|short| !short.is_empty()) {
-            if let Some(nodes) = self.of.nodes.filter(Nodes::are_coming) {
-                self.wait_for_nodes(&nodes);
-                return;
-            }
-            self.headline("ready, but it asks for more than any worker can ever give");
-            for short in shortages.into_iter().flatten().collect::<std::collections::BTreeSet<_>>() {
-                self.fact(short);
-            }
-            let workflow = self.of.workflow.id;
-            self.next(
-                format!("windlass resources check {workflow}"),
-                "compares what jobs ask for with what they use",
-            );
-            self.next(format!("windlass resume {workflow}"), "on a larger machine, runs what is left");
+        if let Some(nodes) = self.of.nodes.filter(Nodes::are_coming)
+            && self.shortages(&asked).is_some()
+        {
+            self.wait_for_nodes(&nodes);
+            return;
+        }
+        if self.is_too_large(&asked) {
             return;
         }
         if let Some(limit) = self.of.limit.filter(Limit::is_used_up) {
@@ -107,6 +101,34 @@ impl Answer<'_> {
             self.fact(format!("{} has {}", worker.named(), describe_capacity(&worker.capacity)));
         }
         self.next(format!("windlass jobs {} --status running", self.of.workflow.id), "shows what runs now");
+    }
+
+    /// What all workers that are known have too little of; `None`: one of them can run it, or none is known.
+    fn shortages(&self, asked: &Resources) -> Option<BTreeSet<String>> {
+        let workers = self.of.workflow.workers;
+        let short: Vec<Vec<String>> =
+            workers.iter().map(|worker| shortages(asked, &worker.capacity)).collect();
+        let is_short = !short.is_empty() && short.iter().all(|short| !short.is_empty());
+        is_short.then(|| short.into_iter().flatten().collect())
+    }
+
+    /// Whether it asks for more than any worker can give. Says so, and what helps: another run would not.
+    fn is_too_large(&mut self, asked: &Resources) -> bool {
+        let Some(short) = self.shortages(asked) else { return false };
+        self.headline("ready, but it asks for more than any worker can ever give");
+        for short in short {
+            self.fact(short);
+        }
+        let (workflow, job) = (self.of.workflow.id, self.of.id);
+        self.next(
+            format!("windlass revisions {workflow}"),
+            "lists what was changed; `windlass revisions undo N` takes a change back",
+        );
+        self.next(format!("windlass jobs update {job} --memory SIZE --cpus N"), "lets it ask for less");
+        if self.of.workflow.is_served {
+            self.next("windlass worker".to_owned(), "on a larger machine, has that work for the server");
+        }
+        true
     }
 
     fn wait_for_limit(&mut self, limit: Limit<'_>) {

@@ -168,6 +168,13 @@ fn a_ready_job_that_is_too_large_for_every_worker() {
         texts(&verdict),
         ["asks for 100 GiB of memory, a worker has 8 GiB", "asks for 64 cpus, a worker has 4"]
     );
+    world.is_driven = false;
+    let verdict = world.why(0);
+    assert_eq!(verdict.headline, "ready, but it asks for more than any worker can ever give");
+    let helps = commands(&verdict);
+    assert_eq!(helps, ["windlass revisions 7", "windlass jobs update 11 --memory SIZE --cpus N"]);
+    assert!(helps.iter().all(|command| !command.contains("resume")), "another run would not help");
+    world.is_driven = true;
     world.asked = Some(Resources { cpus: 4, ..Resources::DEFAULT });
     assert!(world.why(0).headline.starts_with("ready; it waits its turn"));
     world.is_canceled = true;

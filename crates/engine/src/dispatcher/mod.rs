@@ -2,12 +2,14 @@
 //!
 //! [`reports`] says what a worker's words mean, [`commits`] when decisions go to disk and what is done afterwards,
 //! [`workers`] how workers come and go, [`added`] what becomes of jobs that jobs add, [`show`] what somebody who watches is
-//! told, [`actions`] what is done beside the jobs, [`wishes`] what others want done about them.
+//! told, [`actions`] what is done beside the jobs, [`wishes`] what others want done about them, [`kept_back`] what becomes of
+//! jobs that cannot run here.
 
 mod actions;
 mod added;
 mod commits;
 mod holding;
+mod kept_back;
 mod reports;
 mod show;
 mod wishes;
@@ -28,13 +30,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use windlass_core::board::Board;
 use windlass_core::classify::Classifier;
-use windlass_core::dispatch::{Mirror, Taste};
+use windlass_core::dispatch::Taste;
 use windlass_core::suspects::Suspects;
 use windlass_store::Store;
 use windlass_store::lock::LockGuard;
 use windlass_store::model::WorkflowRow;
 use windlass_types::work::{AttemptKey, StopReason};
-use windlass_types::{Capacity, Clock, LOCAL_SITE, StatusCounts, Timestamp, WorkerId};
+use windlass_types::{Clock, JobId, LOCAL_SITE, StatusCounts, Timestamp, WorkerId};
 use wishes::Wishes;
 use workers::ActiveWorker;
 
@@ -82,11 +84,13 @@ pub enum RunEnd {
     Canceled,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct Summary {
     pub end: RunEnd,
     pub counts: StatusCounts,
     pub elapsed: Duration,
+    /// Why jobs are left that cannot run here, if there are any: [`Error::TooLarge`] or [`Error::Elsewhere`].
+    pub kept_back: Option<Error>,
 }
 
 /// What can be said to a running dispatcher from other threads.
@@ -121,6 +125,8 @@ pub struct Dispatcher<'a> {
     worker: Option<ActiveWorker>,
     deaths_in_a_row: u32,
     suspects: Suspects,
+    /// Jobs that cannot run here.
+    kept_back: Vec<JobId>,
     inbox: Inbox,
     /// What came in while the dispatcher could attend to nothing but a full disk.
     postponed: VecDeque<Event>,
@@ -210,6 +216,7 @@ impl<'a> Dispatcher<'a> {
             worker: None,
             deaths_in_a_row: 0,
             suspects,
+            kept_back: Vec::new(),
             inbox,
             postponed: VecDeque::new(),
             open,
@@ -256,7 +263,8 @@ impl<'a> Dispatcher<'a> {
         let dismissed = self.dismiss_worker();
         outcome.and(dismissed)?;
         let end = self.conclude()?;
-        Ok(Summary { end, counts: *self.board.counts(), elapsed: self.started.elapsed() })
+        let kept_back = if end == RunEnd::Stuck { self.why_kept_back()? } else { None };
+        Ok(Summary { end, counts: *self.board.counts(), elapsed: self.started.elapsed(), kept_back })
     }
 
     fn drive(&mut self) -> Result<(), Error> {
@@ -264,7 +272,7 @@ impl<'a> Dispatcher<'a> {
             self.on_look_for_cancel()?;
         }
         if self.stop.is_none() {
-            refuse_what_never_fits(self.store, &self.board, self.host.capacity())?;
+            self.keep_back_at_start()?;
         }
         let (id, now) = (self.workflow.id, self.clock.now());
         self.insist(|store| store.begin_run(id, now))?;
@@ -477,25 +485,4 @@ impl Trouble {
 /// What the only worker takes: it is here, and whatever is to run has to run here.
 fn here() -> Taste {
     Taste::default().at_site(Some(LOCAL_SITE))
-}
-
-/// Before anything is started: a job that no worker here will ever hold would wait for ever.
-fn refuse_what_never_fits(store: &dyn Store, board: &Board, capacity: Capacity) -> Result<(), Error> {
-    let empty = Mirror::with_taste(capacity, here());
-    let mut elsewhere = board.unsuitable_for(&empty);
-    if let Some(first) = elsewhere.next() {
-        let count = 1 + elsewhere.count();
-        let name = store.job_names(&[board.key(first).job])?.pop().unwrap_or_default();
-        return Err(Error::Elsewhere { name, count, sites: board.demand(first).place.sites.clone() });
-    }
-    let mut too_large = board.too_large_for(&empty);
-    let Some(first) = too_large.next() else { return Ok(()) };
-    let count = 1 + too_large.count();
-    let name = store.job_names(&[board.key(first).job])?.pop().unwrap_or_default();
-    Err(Error::TooLarge {
-        name,
-        count,
-        asked: Box::new(*board.resources(first)),
-        capacity: Box::new(capacity),
-    })
 }

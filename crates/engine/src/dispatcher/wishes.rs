@@ -65,6 +65,7 @@ impl Dispatcher<'_> {
         }
         self.suspects = suspicion::recall(self.store, &self.workflow, &mut board)?;
         self.board = board;
+        self.keep_back_again()?;
         if self.board.has_ready() && self.worker.is_none() {
             self.start_worker()?;
         }

@@ -199,13 +199,34 @@ fn a_canceled_workflow_is_canceled_also_if_it_asks_for_too_much() {
 }
 
 #[test]
-fn what_no_worker_can_hold_is_refused_before_anything_starts() {
+fn what_no_worker_can_hold_is_refused_if_nothing_else_can_run() {
     let (_dir, store) = database();
-    let workflow = create(&store, &[Planned("small", &[], 1), Planned("huge", &[], 64)]);
+    let workflow = create(&store, &[Planned("huge", &[], 64), Planned("after", &[0], 1)]);
     let mut host = Host::new(|_, _| Act::Exit(0));
     let error = run(&store, &mut host, &mut Witness::default(), &workflow).unwrap_err();
     assert!(matches!(&error, Error::TooLarge { name, count: 1, .. } if name == "huge"), "{error}");
     assert!(host.started.lock().unwrap().is_empty());
+}
+
+#[test]
+fn one_job_that_no_worker_can_hold_stops_no_other_job() {
+    let (_dir, store) = database();
+    let plan = [
+        Planned("small", &[], 1),
+        Planned("huge", &[], 64),
+        Planned("after_small", &[0], 1),
+        Planned("after_huge", &[1], 1),
+    ];
+    let workflow = create(&store, &plan);
+    let mut host = Host::new(|_, _| Act::Exit(0));
+    let summary = run(&store, &mut host, &mut Witness::default(), &workflow).unwrap();
+    assert_eq!((summary.end, summary.counts.get(JobStatus::Completed)), (RunEnd::Stuck, 2));
+    let left = [JobStatus::Ready, JobStatus::Blocked].map(|status| summary.counts.get(status));
+    assert_eq!(left, [1, 1], "they wait for a larger machine");
+    let why = summary.kept_back.unwrap();
+    assert!(matches!(&why, Error::TooLarge { name, count: 1, .. } if name == "huge"), "{why}");
+    let row = store.workflow(workflow.id).unwrap().unwrap();
+    assert!(row.ended_at.is_none(), "the run can go on");
 }
 
 #[test]

@@ -104,6 +104,7 @@ pub(super) fn update(desk: &Desk, args: &Update) -> Answer {
         if let Some(why) = makes_no_sense(&order) {
             return Err(Trouble::refused(format!("job {}: {why}", job.id)));
         }
+        desk.check_room(job.workflow_id, &order.changes, &before)?;
         change_for(&*desk.books, &job, resources)?;
     }
     Ok(json!({ "job_id": job.id, "name": job.name, "before": view(&before), "now": view(&resources),

@@ -3,6 +3,7 @@
 //! Reads go to the store. Changes of a workflow go through the service, which keeps its hands off the workflow meanwhile
 //! and reads it anew afterwards, so that memory and books agree.
 
+use super::failures;
 use crate::caller::Caller;
 use crate::error::{Answer, ApiError};
 use crate::extract::Json;
@@ -26,6 +27,7 @@ use windlass_store::Store;
 use windlass_store::model::Part;
 use windlass_store::wire::{self, Eyes, Level, Request, Subject};
 use windlass_types::WorkflowId;
+use windlass_types::orders::Wanted;
 
 pub(crate) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(books))
@@ -162,6 +164,11 @@ fn operation(request: &Request, level: Level) -> Operation {
         (Request::RequestCancel { .. }, _) => Operation::CancelWorkflow,
         (Request::DeleteWorkflow { .. }, _) => Operation::DeleteWorkflow,
         (Request::Spawn { .. }, _) => Operation::Work,
+        // Whatever a person decides, and what waits for a person, takes more.
+        (Request::CarryOut { wanted: Wanted::Orders(orders), .. }, _) if orders.agent.is_some() => {
+            Operation::DecideAsAgent
+        }
+        (Request::AddEvent { .. }, _) => Operation::DecideAsAgent,
         (Request::Import { .. }, _) => Operation::CreateWorkflow,
         (_, Level::Read) => Operation::ReadWorkflow,
         (_, Level::Change) => Operation::ChangeWorkflow,
@@ -228,6 +235,9 @@ async fn change(
                 }
             }
             answer
+        }
+        Request::CarryOut { workflow, wanted } => {
+            wire::Answer::new(failures::give(state, by, workflow, wanted).await?)
         }
         Request::AddAllocations { mut new } => {
             // Who asks is not for the one who asks to say.

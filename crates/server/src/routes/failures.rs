@@ -5,7 +5,8 @@ mod convert;
 use crate::caller::Caller;
 use crate::error::{Answer, ApiError};
 use crate::extract::{Json, Path, Query};
-use crate::state::{AppState, ask};
+use crate::slurm;
+use crate::state::{AppState, ask, blocking};
 use axum::extract::State;
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -13,10 +14,16 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use windlass_api::failures::{Decisions, FailureGroups, Failures, Orders, Outcomes, Revisions, Settle};
 use windlass_auth::Operation;
+use windlass_core::why::Offer;
 use windlass_engine::service::Quiet;
+use windlass_insight::allocating;
+use windlass_insight::orders::{Limited, change_resources};
+use windlass_insight::recovery::Room;
 use windlass_store::Store;
-use windlass_store::model::{DecisionFilter, DecisionState, FailureFilter, RevisionFilter};
-use windlass_types::orders::Wanted;
+use windlass_store::model::{
+    DecisionFilter, DecisionState, FailureFilter, RevisionFilter, WorkerFilter, WorkerKind, WorkerRow,
+};
+use windlass_types::orders::{Outcome, Wanted};
 use windlass_types::{JobId, WorkflowId};
 
 pub(crate) fn routes() -> OpenApiRouter<AppState> {
@@ -112,7 +119,10 @@ async fn order(
     Path(id): Path<i64>,
     Json(orders): Json<Orders>,
 ) -> Answer<Json<Outcomes>> {
-    let id = caller.workflow(&state, Operation::ChangeWorkflow, WorkflowId(id)).await?.id;
+    // Whatever a person decides takes more.
+    let is_agent = orders.agent.is_some();
+    let operation = if is_agent { Operation::DecideAsAgent } else { Operation::ChangeWorkflow };
+    let id = caller.workflow(&state, operation, WorkflowId(id)).await?.id;
     carry_out(&state, &caller, id, Wanted::Orders(convert::orders(orders)?)).await
 }
 
@@ -235,8 +245,55 @@ async fn carry_out(
     id: WorkflowId,
     wanted: Wanted,
 ) -> Answer<Json<Outcomes>> {
-    let (by, now) = (caller.user().to_owned(), state.now());
-    let work = move |store: &dyn Store| store.acting_as(&by).carry_out(id, &wanted, now);
-    let done = ask(|reply| state.service.exclusive(id, Quiet::Any, Box::new(work), reply)).await?;
+    let done = give(state, caller.user(), id, wanted).await?.map_err(ApiError::from)?;
     Ok(Json(Outcomes { items: done.into_iter().map(convert::outcome).collect() }))
+}
+
+/// What came of it; what no worker could run afterwards is refused.
+pub(super) async fn give(
+    state: &AppState,
+    by: &str,
+    id: WorkflowId,
+    wanted: Wanted,
+) -> Answer<Result<Vec<Outcome>, windlass_store::Error>> {
+    let (by, now) = (by.to_owned(), state.now());
+    let room = match &wanted {
+        Wanted::Orders(orders) if change_resources(orders) => room(state, id).await?,
+        _ => Room::default(),
+    };
+    let carry_out = move |store: &dyn Store| {
+        let store = store.acting_as(&by);
+        match wanted {
+            Wanted::Orders(orders) => Limited::new(&*store, id, orders, &room)?
+                .carry_out(|orders| store.carry_out(id, &Wanted::Orders(orders), now)),
+            other => store.carry_out(id, &other, now),
+        }
+    };
+    let work = move |store: &dyn Store| Ok(carry_out(store));
+    ask(|reply| state.service.exclusive(id, Quiet::Any, Box::new(work), reply)).await
+}
+
+/// What the workers that may take jobs of the workflow have; on Slurm, what the cluster has. Empty where that is not known.
+async fn room(state: &AppState, id: WorkflowId) -> Answer<Room> {
+    let state = state.clone();
+    blocking(move || {
+        let store = &*state.store;
+        if allocating::is_on_slurm(store, id)? {
+            let settings = store.workflow(id)?.map(|row| row.settings).unwrap_or_default();
+            let cluster = slurm::cluster(&state);
+            return Ok(cluster.map(|it| allocating::room(&it, None, &settings)).unwrap_or_default());
+        }
+        let filter = WorkerFilter {
+            workflow: Some(id),
+            also_shared: true,
+            is_active: Some(true),
+            ..WorkerFilter::default()
+        };
+        let offer = |row: WorkerRow| Offer { is_draining: row.is_draining, ..Offer::of(row.worker.capacity) };
+        // Clients that claim jobs without saying who they are do not say either what they have.
+        let is_known = |row: &WorkerRow| row.worker.kind != WorkerKind::Claims;
+        let workers = store.workers(&filter)?.into_iter().filter(is_known);
+        Ok(Room::of(&workers.map(offer).collect::<Vec<_>>()))
+    })
+    .await?
 }

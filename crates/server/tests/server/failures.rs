@@ -75,6 +75,15 @@ fn failures_are_grouped_decided_on_and_put_back() {
     let said: Vec<&Value> = answers["items"].as_array().unwrap().iter().map(|item| &item["answer"]).collect();
     assert_eq!(said, ["done", "done", "refused"]);
     assert_eq!(status(&bench, jobs[0]), "pending_failed", "nothing was done");
+    let absurd =
+        json!({"job_id": jobs[0], "verdict": "retry", "changes": {"memory_bytes": 100_000_u64 << 30}});
+    let answers = good(&bench, "POST", &of("orders"), &json!({"orders": [absurd]}));
+    let why = answers["items"][0]["words"].as_str().unwrap();
+    assert_eq!(why, "it would ask for 97.7 TiB of memory, and no worker has more than 1 GiB");
+    assert_eq!(
+        (&answers["items"][0]["answer"], status(&bench, jobs[0])),
+        (&json!("refused"), json!("pending_failed"))
+    );
     let orders = json!({"orders": orders["orders"]});
     good(&bench, "POST", &of("orders"), &orders);
     assert_eq!(status(&bench, jobs[0]), "ready");

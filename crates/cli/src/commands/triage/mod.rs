@@ -64,7 +64,7 @@ fn decide(ctx: &Context, verdict: Verdict, args: &VerdictArgs, changes: &Changes
     let given = jobs.into_iter().map(order).collect();
     let orders = Orders { agent, dry_run, orders: given, ..Orders::default() };
     ask(ctx, &workflow, verdict, &orders, args.confirm)?;
-    let outcomes = orders::give(&*store, workflow.id, &Wanted::Orders(orders))?;
+    let outcomes = orders::give_within_limits(&*store, workflow.id, orders)?;
     Given { workflow: &workflow, dry_run, outcomes }.show(ctx, &*store)
 }
 

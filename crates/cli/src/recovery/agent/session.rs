@@ -5,14 +5,17 @@ use super::Program;
 use crate::drive::{Listener, listen_for_signals};
 use serde_json::json;
 use signal_hook::consts::SIGUSR1;
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
+use windlass_proc::agent_mark;
 use windlass_proc::identity::to_pid;
 use windlass_proc::tree;
 use windlass_store::model::WorkflowRow;
@@ -22,6 +25,17 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// In the environment of all that it starts, by which also that is found whose parents are gone.
 const TAG: &str = "WINDLASS_AGENT_SESSION";
+
+/// What its user shows to servers: an agent does not inherit it.
+const CREDENTIALS: [&str; 5] =
+    ["WINDLASS_TOKEN", "WINDLASS_TOKEN_FILE", "WINDLASS_KEYRING", "WINDLASS_CERT", "WINDLASS_KEY"];
+
+/// The environment of an agent, beside what it inherits.
+pub(super) struct Surroundings {
+    pub(super) variables: Vec<(OsString, OsString)>,
+    /// Who it is: also for servers of tools that inherit no environment.
+    pub(super) own: Vec<(OsString, OsString)>,
+}
 
 pub(super) struct Session {
     command: Command,
@@ -47,9 +61,10 @@ impl Session {
         program: &Program,
         prompt: String,
         server: &[String],
-        variables: Vec<(OsString, OsString)>,
+        surroundings: Surroundings,
     ) -> Result<Self, String> {
-        let files = Files::new(row, server).map_err(|e| format!("cannot be given its files: {e}"))?;
+        let Surroundings { variables, own } = surroundings;
+        let files = Files::new(row, server, &own).map_err(|e| format!("cannot be given its files: {e}"))?;
         let noted = writeln!(&files.sink, "{prompt}\n---").and_then(|()| files.sink.try_clone());
         let errors = noted.map_err(|e| format!("cannot be logged: {e}"))?;
         let (mut command, input) = match program {
@@ -71,7 +86,11 @@ impl Session {
             }
         };
         let tag = format!("{}:{}", std::process::id(), files.log.display());
-        command.envs(variables).env("WINDLASS_MCP_CONFIG", &files.config).env(TAG, &tag);
+        for name in CREDENTIALS {
+            command.env_remove(name);
+        }
+        agent_mark::mark(&mut command);
+        command.envs(variables).envs(own).env("WINDLASS_MCP_CONFIG", &files.config).env(TAG, &tag);
         command.stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() });
         command.stdout(files.sink).stderr(errors);
         Ok(Self { command, tag, input, log: files.log })
@@ -136,14 +155,20 @@ struct Files {
 }
 
 impl Files {
-    fn new(row: &WorkflowRow, server: &[String]) -> io::Result<Self> {
+    fn new(row: &WorkflowRow, server: &[String], own: &[(OsString, OsString)]) -> io::Result<Self> {
         let folder = Path::new(&row.output_dir);
         std::fs::create_dir_all(folder)?;
         let (log, sink) = new_log(folder, row)?;
         let config = log.with_extension("mcp.json");
         let [command, args @ ..] = server else { return Err(io::Error::other("there is no MCP server")) };
-        let servers = json!({ "mcpServers": { "windlass": { "command": command, "args": args } } });
-        std::fs::write(&config, format!("{servers:#}\n"))?;
+        let text = |text: &OsString| text.to_string_lossy().into_owned();
+        let env: BTreeMap<String, String> =
+            own.iter().map(|(name, value)| (text(name), text(value))).collect();
+        let servers =
+            json!({ "mcpServers": { "windlass": { "command": command, "args": args, "env": env } } });
+        // It holds a token.
+        let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&config)?;
+        writeln!(file, "{servers:#}")?;
         Ok(Self { log, sink, config })
     }
 }
