@@ -30,7 +30,7 @@ for, and they know nothing of this project.\n\
 4. Retry what may pass by itself, and what lacked memory or time with half as much again. Fail what would happen again each time.\n\
 5. Call classify_and_resolve_failures with dry_run: true, with a reason, your confidence and the log lines that it rests on as \
 evidence, word for word. Put right what is refused.\n\
-6. Call it again with dry_run: false. Leave jobs of which you are not sure to a person, and say which those are and why.",
+6. Call it again with confirm: true. Leave jobs of which you are not sure to a person, and say which those are and why.",
     },
     Task {
         name: "debug",

@@ -49,7 +49,7 @@ pub(crate) fn time_left(progress: &Progress) -> Option<Duration> {
 /// `412/1000 completed (41%)`, `3 failed`, … the most important first.
 fn facts(progress: &Progress) -> Vec<(String, Option<Tone>)> {
     let counts = &progress.counts;
-    let mut facts = vec![(completed(counts), None)];
+    let mut facts = vec![(format!("{} ({}%)", completed(counts), percent(counts)), None)];
     if counts.unsuccessful() > 0 {
         facts.push((unsuccessful(counts), Some(Tone::Bad)));
     }
@@ -67,8 +67,7 @@ fn facts(progress: &Progress) -> Vec<(String, Option<Tone>)> {
 }
 
 fn completed(counts: &StatusCounts) -> String {
-    let completed = counts.get(JobStatus::Completed);
-    format!("{completed}/{} completed ({}%)", counts.enabled(), percent(counts))
+    format!("{}/{} completed", counts.get(JobStatus::Completed), counts.enabled())
 }
 
 /// The share of completed jobs, rounded down: 100 % means all. Disabled jobs are left out.
@@ -109,8 +108,12 @@ pub(super) fn seconds(duration: Duration) -> String {
 /// The bar keeps its length while facts come and go; facts that do not fit are dropped from the end.
 fn bar_line(progress: &Progress, columns: usize, paint: Paint) -> String {
     let mut facts = facts(progress);
-    // On a narrow terminal the bar gives way to the facts: the estimate matters more than its length.
-    let length = if columns < NARROW { BAR_SHORTEST } else { (columns / 4).min(BAR_LONGEST) };
+    let mut length = (columns / 4).min(BAR_LONGEST);
+    if columns < NARROW {
+        // The bar gives way to the facts, and the share, which it shows, to the estimate.
+        length = BAR_SHORTEST;
+        facts[0].0 = completed(&progress.counts);
+    }
     let needs = |facts: &[(String, _)]| facts.iter().map(|(fact, _)| text::width(fact) + 2).sum::<usize>();
     while facts.len() > 1 && length + needs(&facts) > columns {
         facts.pop();
@@ -267,7 +270,7 @@ mod tests {
         let over = Progress { counts: counts(&all), ..Progress::default() };
         assert_eq!(line(&over), "1/6 completed (16%), 1 failed, 4 canceled, 0s so far");
         let with_disabled = counts(&[(JobStatus::Completed, 3), (JobStatus::Disabled, 1)]);
-        assert_eq!(completed(&with_disabled), "3/3 completed (100%)");
+        assert_eq!((completed(&with_disabled).as_str(), percent(&with_disabled)), ("3/3 completed", 100));
     }
 
     #[test]

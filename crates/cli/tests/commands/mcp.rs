@@ -284,19 +284,37 @@ fn decisions_are_checked_before_they_are_carried_out() {
         {"job_id": job(&sandbox, "after_bad"), "action": "retry"},
         {"job_id": worse, "action": "fail", "confidence": 2.0},
     ]);
-    let told =
-        agent.call("classify_and_resolve_failures", &json!({"workflow_id": 1, "classifications": wrong}));
+    let told = agent.call(
+        "classify_and_resolve_failures",
+        &json!({"workflow_id": 1, "confirm": true, "classifications": wrong}),
+    );
     assert_eq!((&told["errors"], &told["resolved"]), (&json!(5), &json!(0)), "{told}");
     let would = json!({"workflow_id": 1, "classifications": [retry], "dry_run": true});
     let told = agent.call("classify_and_resolve_failures", &would);
     assert_eq!(told["results"][0]["status"], "would_apply", "{told}");
     assert!(waiting(), "a dry run does nothing");
+    let unconfirmed = json!({"workflow_id": 1, "classifications": [retry]});
+    let told = agent.call("classify_and_resolve_failures", &unconfirmed);
+    assert_eq!(
+        (&told["results"][0]["status"], &told["dry_run"]),
+        (&json!("would_apply"), &json!(true)),
+        "{told}"
+    );
+    assert!(told["next"].as_str().unwrap().contains("confirm: true") && waiting(), "{told}");
+    let absurd = json!([{"job_id": bad, "action": "retry", "memory": "100000g"}]);
+    let absurd = json!({"workflow_id": 1, "confirm": true, "classifications": absurd});
+    let told = agent.call("classify_and_resolve_failures", &absurd);
+    let why = told["results"][0]["error"].as_str().unwrap();
+    assert!(why.contains("97.7 TiB of memory, and no worker has more than"), "{told}");
+    assert!(waiting(), "it is refused");
 
     sandbox.write("mended", "");
     let both =
         json!([retry, {"job_id": worse, "action": "fail", "evidence": ["SyntaxError: invalid syntax"]}]);
-    let told =
-        agent.call("classify_and_resolve_failures", &json!({"workflow_id": 1, "classifications": both}));
+    let told = agent.call(
+        "classify_and_resolve_failures",
+        &json!({"workflow_id": 1, "confirm": true, "classifications": both}),
+    );
     assert_eq!((&told["errors"], &told["results"][1]["status"]), (&json!(0), &json!("applied")), "{told}");
     eventually("the one succeeds and what hangs on the other is canceled", || {
         let jobs = &sandbox.json(&["status"])["jobs"];
@@ -422,5 +440,9 @@ fn watch_has_an_agent_decide_and_goes_on() {
     assert_eq!(counts, [2, 1, 1], "{jobs}");
     let report = sandbox.json(&["triage", "report"]);
     let told = ["is_agent", "decisions", "completed", "fails", "right"].map(|field| report[0][field].clone());
-    assert_eq!(told, [json!(true), json!(2), json!(1), json!(1), json!(2)], "{report}");
+    assert_eq!(
+        told,
+        [json!(true), json!(2), json!(1), json!(1), json!(1)],
+        "nobody has reviewed the failure: {report}"
+    );
 }

@@ -71,8 +71,10 @@ fn an_agent_decides_while_somebody_runs_the_workflow() {
     assert_eq!(more["now"]["memory"], "77 MiB", "{more}");
     sandbox.write("mended", "");
     let retry = json!([{"job_id": bad, "action": "retry", "reason": "it is there now"}]);
-    let told =
-        agent.call("classify_and_resolve_failures", &json!({"workflow_id": 1, "classifications": retry}));
+    let told = agent.call(
+        "classify_and_resolve_failures",
+        &json!({"workflow_id": 1, "confirm": true, "classifications": retry}),
+    );
     assert_eq!((&told["errors"], &told["results"][0]["status"]), (&json!(0), &json!("applied")), "{told}");
     eventually("it runs again beside the other", || sandbox.json(&["status"])["jobs"]["completed"] == 1);
     assert_eq!(sandbox.json(&["status"])["jobs"]["running"], 1);

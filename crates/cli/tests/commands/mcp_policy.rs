@@ -13,8 +13,10 @@ jobs:
 "#;
 
 fn resolve(agent: &mut Agent, decision: &Value) -> Value {
-    let told = agent
-        .call("classify_and_resolve_failures", &json!({"workflow_id": 1, "classifications": [decision]}));
+    let told = agent.call(
+        "classify_and_resolve_failures",
+        &json!({"workflow_id": 1, "confirm": true, "classifications": [decision]}),
+    );
     told["results"][0].clone()
 }
 

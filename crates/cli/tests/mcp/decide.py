@@ -29,7 +29,7 @@ async def main(windlass, workflow):
         decided = [{"job_id": job["job_id"], **verdict(job)} for job in listed["jobs"]]
         given = {"workflow_id": workflow, "classifications": decided}
         would = await client.call_tool("classify_and_resolve_failures", {**given, "dry_run": True})
-        told = await client.call_tool("classify_and_resolve_failures", given)
+        told = await client.call_tool("classify_and_resolve_failures", {**given, "confirm": True})
         print(json.dumps({
             "tools": tools,
             "names": [job["name"] for job in listed["jobs"]],

@@ -163,7 +163,7 @@ static TOOLS: LazyLock<Vec<Tool>> = LazyLock::new(|| vec![
         "Brings a workflow back that stopped with failures: each failed job is diagnosed from its own measurements; what ran out of memory or time runs again with more of it; on Slurm new allocations are asked for. Unless dry_run is false and confirm is true, only says what it would do.",
         recover::recover),
     tool("classify_and_resolve_failures", Effect::Destroys,
-        "Decides on jobs that wait for it: retry (perhaps with more memory or time), or fail, which cancels what depends on them. One result per job. Evidence lines are looked up in the log. Try dry_run first.",
+        "Decides on jobs that wait for it: retry (perhaps with more memory or time), or fail, which cancels what depends on them. One result per job. Evidence lines are looked up in the log. Unless confirm is true, only says what it would do.",
         triage::resolve),
     tool("release_request", Effect::Destroys,
         "Lets a request go on that is held, perhaps without sites or input files, or with more memory: what is done is credited, and the rest runs. Steps about its outputs that were given up are tried again. Needs confirm.",

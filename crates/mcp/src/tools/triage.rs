@@ -32,7 +32,7 @@ const GUIDANCE: &str = "For each job decide whether another attempt can help. Re
 services, nodes, locks), and what ran out of memory or time with more of it. Fail what happens again each time (syntax errors, \
 missing modules, wrong input); failing cancels what depends on it. Quote the log lines that your decision rests on as evidence, \
 word for word. If the log does not say why, say so in the reason and leave the job to a person. Then call \
-classify_and_resolve_failures, first with dry_run.";
+classify_and_resolve_failures, first with dry_run, then with confirm: true.";
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -103,6 +103,9 @@ pub(super) struct Resolve {
     /// Says what would be done, and does nothing.
     #[serde(default)]
     dry_run: bool,
+    /// Without it only what would be done is said.
+    #[serde(default)]
+    confirm: bool,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -148,18 +151,19 @@ pub(super) fn resolve(desk: &Desk, args: &Resolve) -> Answer {
     let judged: Vec<Result<Order, Trouble>> =
         args.classifications.iter().map(|one| order(desk, &workflow, one)).collect();
     let orders: Vec<Order> = judged.iter().filter_map(|one| one.as_ref().ok().cloned()).collect();
+    let dry_run = args.dry_run || !args.confirm;
     let outcomes = if orders.is_empty() {
         Vec::new()
     } else {
         // Here, where the logs are, and not in the books, which keep the last words only.
         let agent = Some(desk.agent.clone());
-        let given = Orders { agent, dry_run: args.dry_run, is_looked_up: true, orders };
+        let given = Orders { agent, dry_run, is_looked_up: true, orders };
         desk.give(workflow.id, given)?
     };
     let mut outcomes = outcomes.into_iter();
     let results: Vec<Value> = std::iter::zip(&args.classifications, judged)
         .map(|(said, judged)| match judged {
-            Ok(_) => outcomes.next().map_or(Value::Null, |outcome| told(&outcome, args.dry_run)),
+            Ok(_) => outcomes.next().map_or(Value::Null, |outcome| told(&outcome, dry_run)),
             Err(why) => json!({
                 "job_id": said.job_id, "action": said.action.verdict().as_str(), "status": "error",
                 "error": why.message, "hint": why.hint,
@@ -167,9 +171,11 @@ pub(super) fn resolve(desk: &Desk, args: &Resolve) -> Answer {
         })
         .collect();
     let errors = results.iter().filter(|result| result["status"] == "error").count();
+    let next = (!args.dry_run && !args.confirm)
+        .then_some("nothing was done: if this is wanted, call this again with confirm: true");
     Ok(json!({
-        "workflow_id": workflow.id, "dry_run": args.dry_run, "resolved": results.len() - errors, "errors": errors,
-        "results": results,
+        "workflow_id": workflow.id, "dry_run": dry_run, "resolved": results.len() - errors, "errors": errors,
+        "results": results, "next": next,
     }))
 }
 

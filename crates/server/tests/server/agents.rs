@@ -149,7 +149,11 @@ fn an_agent_recovers_and_resets_over_http() {
     assert!(dry["jobs"][0]["stays_because"].as_str().unwrap().contains("waits for a decision"), "{dry}");
 
     let fail = json!([{"job_id": jobs[0], "action": "fail"}, {"job_id": jobs[1], "action": "fail"}]);
-    ask("classify_and_resolve_failures", json!({"workflow_id": workflow, "classifications": fail})).unwrap();
+    ask(
+        "classify_and_resolve_failures",
+        json!({"workflow_id": workflow, "confirm": true, "classifications": fail}),
+    )
+    .unwrap();
     assert_eq!(status(&bench, jobs[0]), "failed");
     let failed = ask("list_failed_jobs", json!({"workflow_id": workflow})).unwrap();
     assert_eq!(

@@ -23,7 +23,7 @@ pub(super) fn write(row: &WorkflowRow, groups: &[FailureGroup], server: &[String
          cannot tell, leave the job as it is: a person will look at it.\n\n\
          How: the MCP server `windlass` has the tools. Call list_pending_failed_jobs with workflow_id {id} to see the jobs \
          with the end of what they wrote to stderr; look further with get_job_logs or get_job_details where that is not \
-         enough; then call classify_and_resolve_failures with workflow_id {id}, and for each job its job_id, action \
+         enough; then call classify_and_resolve_failures with workflow_id {id}, confirm: true, and for each job its job_id, action \
          (retry or fail), a reason, your confidence from 0 to 1, and as evidence the lines of its log that speak for it, \
          word for word. With retry you can give memory (`8g`) and runtime (`PT2H`). Change nothing else: no files, no \
          other jobs, no other workflows.\n\n\
