@@ -28,7 +28,7 @@ use windlass_types::{Clock, JobId, WorkflowId};
 
 /// Stands in everything of the victim's that others may not read.
 const MARK: &str = "readable-by-zoe-alone";
-const SCOPES: [&str; 4] = ["read", "write", "worker", "admin"];
+const SCOPES: [&str; 5] = ["read", "write", "worker", "agent", "admin"];
 
 /// Nothing happens by itself while the database is compared.
 fn quiet(options: &mut ServeOptions) {
