@@ -217,6 +217,7 @@ impl From<windlass_store::Error> for CliError {
             | E::Truncated { .. }
             | E::Damaged { .. }
             | E::LeftoverLog { .. }
+            | E::Gone { .. }
             | E::ReadOnly { .. }
             | E::SqliteTooOld { .. }
             | E::CannotOpen { .. }
@@ -266,6 +267,10 @@ impl From<windlass_engine::Error> for CliError {
             E::Start(_) | E::Wait(_) | E::WorkerKeepsDying(_) => Self::io(message),
             E::Bury(_) => Self::refused(message)
                 .with_hint("nothing was started, so that no job runs twice at the same time; end them, then resume; if that machine is gone for good, `windlass resume --assume-dead`"),
+            E::LockLost(error @ windlass_store::Error::Gone { .. }) => {
+                let hint = error.hint();
+                Self { hint, ..Self::io(message) }
+            }
             E::LockLost(_) => Self::refused(message)
                 .with_hint("its jobs were ended here; `windlass status` shows how far the other one is"),
             E::Protocol(_) => Self::internal(message),

@@ -53,9 +53,7 @@ pub enum Error {
     WorkerKeepsDying(u32),
     #[error("cannot wait for several things at once")]
     Wait(#[source] std::io::Error),
-    #[error(
-        "somebody else has taken the workflow while the connection to the database was lost; this run has stopped"
-    )]
+    #[error("this run has lost its hold of the workflow and has stopped")]
     LockLost(#[source] windlass_store::Error),
     #[error("the worker said something that makes no sense: {0}")]
     Protocol(String),

@@ -389,6 +389,11 @@ impl Running {
         self.end();
     }
 
+    /// Fails if the database is not its own any more: it was removed, or another server has taken over.
+    pub fn verify(&self) -> Result<(), ServeError> {
+        Ok(self.active.as_ref().map_or(Ok(()), |active| active.lock.verify())?)
+    }
+
     /// Reads the certificates again, as on SIGHUP.
     pub fn reload(&self) -> Result<(), TlsError> {
         self.site.as_ref().and_then(|site| site.tls.as_ref()).map_or(Ok(()), |tls| tls.reload())
@@ -457,18 +462,42 @@ async fn bind(options: &ServeOptions) -> Result<(TcpListener, SocketAddr), Serve
 /// SIGHUP it reads its files again.
 async fn until_stopped(signals: &Signals, tls: Option<&Tls>, active: &Active) -> Result<(), ServeError> {
     let mut look = tokio::time::interval(CHECK_LOCK);
+    let mut told = None;
     loop {
         tokio::select! {
             () = signals.stop.cancelled() => return Ok(()),
             () = signals.reload.notified() => reload(tls, &active.state),
             _ = look.tick() => {
                 active.lock.check()?;
+                told = tell_trouble(&*active.state.store, told);
                 if !active.state.service.is_alive() {
                     return Err(ServeError::Failed);
                 }
             }
         }
     }
+}
+
+/// Logs once what is wrong with the database, and once that it is over.
+fn tell_trouble(store: &dyn Store, told: Option<String>) -> Option<String> {
+    let trouble = store.trouble();
+    let words = trouble.as_ref().and_then(windlass_store::Error::public_words);
+    let sort = |words: &str| words.split('(').next().map(str::to_owned);
+    match (&trouble, &words, &told) {
+        // The figures in brackets change all the time.
+        (Some(_), Some(now), Some(before)) if sort(now) == sort(before) => return told,
+        (Some(error), Some(now), _) => {
+            let hint = error.hint().unwrap_or_default();
+            tracing::error!(error = &*error.to_string(), hint, "the database takes no changes");
+            notify::tell(&format!("STATUS={now}"));
+        }
+        (_, _, Some(_)) => {
+            tracing::info!("the database takes changes again");
+            notify::tell("STATUS=");
+        }
+        _ => {}
+    }
+    words
 }
 
 fn reload(tls: Option<&Tls>, state: &AppState) {

@@ -1,6 +1,7 @@
 //! Why the store could not do it, and what to do about it.
 
 use crate::lock::Holder;
+use crate::space::{DiskFault, Space};
 use crate::wire::error::Elsewhere;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -9,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use windlass_types::work::AttemptKey;
 use windlass_types::{
-    Attempt, EventId, FileId, JobId, JobStatus, RequirementsId, ResultId, RunId, UserDataId, WorkerId,
+    Attempt, Bytes, EventId, FileId, JobId, JobStatus, RequirementsId, ResultId, RunId, UserDataId, WorkerId,
     WorkflowId,
 };
 
@@ -41,6 +42,8 @@ pub enum Error {
     Damaged { path: PathBuf, detail: String },
     #[error("the database {} is gone, but its write-ahead log {} is still there", path.display(), log.display())]
     LeftoverLog { path: PathBuf, log: PathBuf },
+    #[error("the database {} was removed or replaced while it was in use", path.display())]
+    Gone { path: PathBuf },
     #[error("may not write {}", path.display())]
     ReadOnly { path: PathBuf },
     #[error("the SQLite library {found} is older than 3.51.3, which fixed a bug that damages databases")]
@@ -58,10 +61,10 @@ pub enum Error {
     Busy { what: Locked, holder: Option<Holder> },
 
     // ---- the disk ----
-    #[error("no space left for the database {}", path.display())]
-    DiskFull { path: PathBuf, source: Arc<rusqlite::Error> },
-    #[error("cannot read or write the database {}", path.display())]
-    Disk { path: PathBuf, source: Arc<rusqlite::Error> },
+    #[error("no space left for the database {}{}", path.display(), in_brackets(*space))]
+    DiskFull { path: PathBuf, space: Option<Space>, source: Arc<rusqlite::Error> },
+    #[error("cannot use the database {}: {fault}", path.display())]
+    Disk { path: PathBuf, fault: DiskFault, source: Arc<rusqlite::Error> },
     #[error("another process kept the database {} locked for too long", path.display())]
     LockedOut { path: PathBuf, source: Arc<rusqlite::Error> },
 
@@ -240,6 +243,27 @@ impl Error {
         matches!(self, Self::Truncated { .. } | Self::Damaged { .. })
     }
 
+    /// A disk on which there is space again was full.
+    pub(crate) fn still_holds(&self) -> bool {
+        !matches!(self, Self::DiskFull { path, .. } if Space::beside(path).is_some_and(|space| !space.is_short()))
+    }
+
+    /// What is wrong with the database, for those who may not know where it is: trouble that lasts until somebody acts.
+    pub fn public_words(&self) -> Option<String> {
+        Some(match self {
+            Self::DiskFull { space, .. } => {
+                format!("the disk of the database is full{}", in_brackets(*space))
+            }
+            Self::Disk { fault, .. } => format!("the database cannot be used: {fault}"),
+            Self::ReadOnly { .. } => "the database may not be written".to_owned(),
+            Self::LockedOut { .. } => "another process keeps the database locked".to_owned(),
+            Self::Unreachable { .. } => "the database cannot be reached".to_owned(),
+            Self::Strained { .. } => "the database refuses changes for now; its log says more".to_owned(),
+            Self::Gone { .. } => "the database was removed".to_owned(),
+            _ => return None,
+        })
+    }
+
     /// What to do about it.
     pub fn hint(&self) -> Option<String> {
         let text = match self {
@@ -248,6 +272,7 @@ impl Error {
             Self::NotPrivate { .. } => {
                 "remove it if nobody runs anything there, or put the database elsewhere with --db or WINDLASS_DB".into()
             }
+            Self::Gone { .. } => "what was recorded in it is lost unless there is a copy: put that back, or run the workflow again".into(),
             Self::NotAFile { .. } | Self::NotADatabase { .. } | Self::Foreign { .. } => {
                 "nothing was changed; name another file with --db or WINDLASS_DB, or move this one away".into()
             }
@@ -266,6 +291,9 @@ impl Error {
                 "put the database back beside it; if it was deleted on purpose, delete {} too",
                 log.display()
             ),
+            Self::ReadOnly { path } if crate::space::is_read_only(path) => {
+                "its file system is mounted read-only: mount it for writing, or name another place with --db".into()
+            }
             Self::ReadOnly { .. } => {
                 "the database, its directory and its -wal and -shm files must be writable; name another place with --db".into()
             }
@@ -275,7 +303,10 @@ impl Error {
                 format!("wait for it, or stop it with `windlass cancel {id}`")
             }
             Self::Busy { what: Locked::Database, .. } => "wait for it, stop it, or use another database".into(),
-            Self::DiskFull { .. } => "free some space; nothing that was acknowledged is lost".into(),
+            Self::DiskFull { space, .. } => {
+                let much = space.map_or_else(|| "some space".to_owned(), |space| Bytes(space.needed).to_string());
+                format!("free {much} on its disk (`df -h`): work then goes on by itself; nothing that was acknowledged is lost")
+            }
             Self::Disk { .. } => "check the disk (`dmesg` may say more); nothing that was acknowledged is lost".into(),
             Self::LockedOut { .. } => "see who has it open, for example with `fuser -v`, and try again".into(),
             Self::BadLocation { .. } => "a path, or postgres://USER@HOST:PORT/DATABASE?sslmode=verify-full".into(),
@@ -363,6 +394,10 @@ impl fmt::Display for JobState {
             None => write!(f, "{}", self.status),
         }
     }
+}
+
+fn in_brackets(space: Option<Space>) -> String {
+    space.map_or_else(String::new, |space| format!(" ({space})"))
 }
 
 struct Expected(Option<u64>);
@@ -480,9 +515,14 @@ impl Fault {
             return Error::Damaged { path: path(), detail: source.to_string() };
         }
         match source.sqlite_error_code() {
-            Some(Code::DiskFull) => Error::DiskFull { path: path(), source },
-            Some(Code::SystemIoFailure) if is_full(db) => Error::DiskFull { path: path(), source },
-            Some(Code::SystemIoFailure | Code::OutOfMemory) => Error::Disk { path: path(), source },
+            Some(Code::DiskFull) => Error::DiskFull { path: path(), space: Space::beside(db), source },
+            Some(Code::SystemIoFailure) if is_full(db) => {
+                Error::DiskFull { path: path(), space: Space::beside(db), source }
+            }
+            Some(Code::SystemIoFailure | Code::OutOfMemory) => {
+                let fault = DiskFault::of(source.sqlite_extended_error_code(), db);
+                Error::Disk { path: path(), fault, source }
+            }
             Some(Code::DatabaseBusy | Code::DatabaseLocked | Code::FileLockingProtocolFailed) => {
                 Error::LockedOut { path: path(), source }
             }

@@ -26,6 +26,8 @@ pub enum Outcome {
     Done,
     /// Nothing is done, and trying again is worth while.
     Failed,
+    /// Nothing is done, and never will be: a value is not one that the database takes.
+    Refused,
     /// It is done, but whoever asked is told that the database went away. Of a read no more than [`Outcome::Failed`].
     Doubted,
     /// A batch waits until a word comes (or nobody is left who could say it).
@@ -52,10 +54,15 @@ impl<B: Backend> Guarded<B> {
         Error::Unreachable { url: format!("{:?}", self.backend.location()), source }
     }
 
+    fn refused() -> Error {
+        Error::Refused { source: Arc::new(std::io::Error::other("as the test wants it")) }
+    }
+
     /// Does it as the door decides.
     fn pass<T>(&self, asked: Asked, what: impl FnOnce(&B) -> Result<T, Error>) -> Result<T, Error> {
         match (self.door)(asked) {
             Outcome::Failed => Err(self.lost()),
+            Outcome::Refused => Err(Self::refused()),
             Outcome::Doubted => {
                 what(&self.backend)?;
                 Err(self.lost())
@@ -91,6 +98,7 @@ impl<B: Backend> Backend for Guarded<B> {
         let lost = |_| Err(self.lost());
         match (self.door)(Asked::Write) {
             Outcome::Failed => works.map(|_| Err(self.lost())).collect(),
+            Outcome::Refused => works.map(|_| Err(Self::refused())).collect(),
             Outcome::Doubted => {
                 drop(self.backend.write_all(works));
                 (0..how_many).map(lost).collect()
@@ -103,6 +111,7 @@ impl<B: Backend> Backend for Guarded<B> {
         match (self.door)(Asked::Batch) {
             Outcome::Done => self.backend.submit(batch, actor, done),
             Outcome::Failed => done(Err(self.lost())),
+            Outcome::Refused => done(Err(Self::refused())),
             Outcome::Doubted => {
                 let lost = self.lost();
                 self.backend.submit(batch, actor, Box::new(move |result| done(result.and(Err(lost)))));
@@ -135,6 +144,10 @@ impl<B: Backend> Backend for Guarded<B> {
 
     fn forget_lock(&self, lock: LockGuard, workflow: WorkflowId) {
         self.backend.forget_lock(lock, workflow);
+    }
+
+    fn trouble(&self) -> Option<Error> {
+        self.backend.trouble()
     }
 
     fn location(&self) -> Location {

@@ -24,6 +24,7 @@ mod parts;
 pub mod postgres;
 mod pulse;
 mod requests;
+mod space;
 mod sql;
 pub mod sqlite;
 pub mod upkeep;
@@ -39,6 +40,7 @@ pub use location::{Location, open};
 pub use parts::Parts;
 pub use pulse::Pulse;
 pub use requests::Requests;
+pub use space::{DiskFault, Space};
 
 use lock::{Holder, Lock, LockGuard};
 use model::{
@@ -281,6 +283,10 @@ pub trait Store: Fleet + Access + Parts + Allocations {
     /// Who runs the workflow now, if anybody does: a `run` of it, or the server.
     fn lock_holder(&self, workflow: WorkflowId) -> Result<Option<Holder>, Error>;
     fn location(&self) -> Location;
+    /// Why the database takes no changes, if the last ones failed because of that: a full disk, for example.
+    fn trouble(&self) -> Option<Error> {
+        None
+    }
     /// The same store, where everything is noted as done by `actor`.
     fn acting_as(&self, actor: &str) -> std::sync::Arc<dyn Store>;
 }

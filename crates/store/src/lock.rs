@@ -1,12 +1,16 @@
 //! Who may run what: one server owns the whole file, or several `run`s own one workflow each.
 //!
-//! The locks are `flock`s on files in `<database>.run/`, so the kernel releases them when their process dies, whatever
-//! the way. What stands in a lock file says who took it last and counts only while the file is locked.
+//! The locks are `flock`s on files in `<database>.run/` and on the database itself ([`owned`]), so the kernel releases them
+//! when their process dies, whatever the way. What stands in a lock file says who took it last and counts only while the
+//! file is locked.
+
+mod owned;
 
 use crate::Error;
 use crate::Location;
 use crate::error::Locked;
 use crate::pulse::Pulse;
+use owned::{Owned, OwnedDatabase, OwnedFile};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
@@ -59,10 +63,16 @@ impl LockGuard {
         Self::new(Ours)
     }
 
-    /// Fails once the lock is lost for good: the connection to a PostgreSQL database was lost, and somebody else took it.
-    /// While nobody knows, because the database is away, the error is a transient one. Cheap while all is well.
+    /// Fails once the lock is lost for good: the connection to a PostgreSQL database was lost, and somebody else took it, or
+    /// a database file was removed. While nobody knows, because the database is away, the error is a transient one. Cheap
+    /// while all is well.
     pub fn check(&self) -> Result<(), Error> {
         self.0.check()
+    }
+
+    /// As [`LockGuard::check`], and looks also if it has just looked: before a run is called complete.
+    pub fn verify(&self) -> Result<(), Error> {
+        self.0.verify()
     }
 
     /// Whether its holder can be certain to have it still; unlike [`LockGuard::check`] it tells from the silence alone.
@@ -83,13 +93,24 @@ pub(crate) trait Held: Send + Sync {
         Ok(())
     }
 
+    fn verify(&self) -> Result<(), Error> {
+        self.check()
+    }
+
     fn pulse(&self) -> Pulse {
         Pulse::default()
     }
 }
 
-impl Held for ServerLock {}
-impl Held for WorkflowLock {}
+impl Held for WorkflowLock {
+    fn check(&self) -> Result<(), Error> {
+        self.0.check()
+    }
+
+    fn verify(&self) -> Result<(), Error> {
+        self.0.verify()
+    }
+}
 impl Held for CreateLock {}
 
 /// See [`LockGuard::ours`].
@@ -142,7 +163,7 @@ impl Files {
             Lock::Server => {
                 let lock = ServerLock::acquire(&self.db, now)?;
                 self.is_server.store(true, Ordering::Release);
-                LockGuard::new(Serving { _lock: lock, is_server: Arc::clone(&self.is_server) })
+                LockGuard::new(Serving { lock, is_server: Arc::clone(&self.is_server) })
             }
             Lock::Workflow(_) if self.is_server.load(Ordering::Acquire) => LockGuard::ours(),
             Lock::Workflow(id) => LockGuard::new(WorkflowLock::acquire(&self.db, id, now)?),
@@ -166,11 +187,19 @@ impl Files {
 
 /// The server's lock, and the note that we have it.
 struct Serving {
-    _lock: ServerLock,
+    lock: ServerLock,
     is_server: Arc<AtomicBool>,
 }
 
-impl Held for Serving {}
+impl Held for Serving {
+    fn check(&self) -> Result<(), Error> {
+        self.lock.0.check()
+    }
+
+    fn verify(&self) -> Result<(), Error> {
+        self.lock.0.verify()
+    }
+}
 
 impl Drop for Serving {
     fn drop(&mut self) {
@@ -180,16 +209,11 @@ impl Drop for Serving {
 
 /// Held while a server runs: nobody else may run anything in this database.
 #[derive(Debug)]
-pub struct ServerLock {
-    _server: File,
-}
+pub struct ServerLock(Owned);
 
 /// Held while a workflow runs: no server and no second `run` of the same workflow.
 #[derive(Debug)]
-pub struct WorkflowLock {
-    _server: File,
-    _workflow: File,
-}
+pub struct WorkflowLock(Owned);
 
 /// Held while somebody looks whether a workflow is there and makes it if not, so that two who do the same make one.
 #[derive(Debug)]
@@ -211,13 +235,20 @@ impl ServerLock {
     pub fn acquire(db: &Path, now: Timestamp) -> Result<Self, Error> {
         let directory = make_directory(db)?;
         let path = directory.join(SERVER);
-        let server = open(&path)?;
-        if !try_lock(&server, &path, Kind::Exclusive)? {
+        let busy = || {
             let holder = read_holder(&path).or_else(|| any_workflow_holder(&directory));
-            return Err(Error::Busy { what: Locked::Database, holder });
-        }
-        write_holder(&server, &path, now)?;
-        Ok(Self { _server: server })
+            Error::Busy { what: Locked::Database, holder }
+        };
+        let server = OwnedFile::lock(path.clone(), Kind::Exclusive, None)?.ok_or_else(busy)?;
+        let database = OwnedDatabase::lock(db, Kind::Exclusive)?.ok_or_else(busy)?;
+        // Before it has both it is not the holder, and is not to be told of as one.
+        write_holder(server.file(), &path, now)?;
+        Ok(Self(Owned::new(database, server.held_since(now), None)))
+    }
+
+    /// Fails once the database was removed, or another process is the server.
+    pub fn verify(&self) -> Result<(), Error> {
+        self.0.verify()
     }
 }
 
@@ -225,19 +256,20 @@ impl WorkflowLock {
     pub fn acquire(db: &Path, workflow: WorkflowId, now: Timestamp) -> Result<Self, Error> {
         let directory = make_directory(db)?;
         let server_path = directory.join(SERVER);
-        let server = open(&server_path)?;
-        if !try_lock(&server, &server_path, Kind::Shared)? {
-            return Err(Error::Busy { what: Locked::Database, holder: read_holder(&server_path) });
-        }
+        let served = || Error::Busy { what: Locked::Database, holder: read_holder(&server_path) };
+        let server = OwnedFile::lock(server_path.clone(), Kind::Shared, None)?.ok_or_else(served)?;
+        let database = OwnedDatabase::lock(db, Kind::Shared)?.ok_or_else(served)?;
         // Whatever an earlier server left there no longer counts.
-        clear(&server, &server_path)?;
+        clear(server.file(), &server_path)?;
         let path = directory.join(workflow_file(workflow));
-        let lock = open(&path)?;
-        if !try_lock(&lock, &path, Kind::Exclusive)? {
-            return Err(Error::Busy { what: Locked::Workflow(workflow), holder: read_holder(&path) });
-        }
-        write_holder(&lock, &path, now)?;
-        Ok(Self { _server: server, _workflow: lock })
+        let run = OwnedFile::lock(path.clone(), Kind::Exclusive, Some(now))?
+            .ok_or_else(|| Error::Busy { what: Locked::Workflow(workflow), holder: read_holder(&path) })?;
+        Ok(Self(Owned::new(database, server, Some(run))))
+    }
+
+    /// Fails once the database was removed, or another process has taken the workflow.
+    pub fn verify(&self) -> Result<(), Error> {
+        self.0.verify()
     }
 
     /// Who runs the workflow now, if anybody does: a `run` of it, or the server.
@@ -263,7 +295,7 @@ const CREATE: &str = "create.lock";
 const PROBE_TRIES: u32 = 10;
 const PROBE_PAUSE: Duration = Duration::from_millis(5);
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 enum Kind {
     Shared,
     Exclusive,
@@ -285,12 +317,15 @@ fn run_directory(db: &Path) -> Result<PathBuf, Error> {
 }
 
 fn make_directory(db: &Path) -> Result<PathBuf, Error> {
-    let directory = run_directory(db)?;
-    match DirBuilder::new().mode(0o700).create(&directory) {
+    make_private_directory(&run_directory(db)?)
+}
+
+fn make_private_directory(directory: &Path) -> Result<PathBuf, Error> {
+    match DirBuilder::new().mode(0o700).create(directory) {
         Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
-            Err(Error::writing("make the directory", &directory, e))
+            Err(Error::writing("make the directory", directory, e))
         }
-        _ => require_private(directory),
+        _ => require_private(directory.to_owned()),
     }
 }
 

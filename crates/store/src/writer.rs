@@ -48,6 +48,8 @@ pub(crate) trait Session: Send + 'static {
     fn is_untidy(&self) -> bool;
     /// Called when nobody waits for it.
     fn tidy_up(&self);
+    /// Called after a commit failed because the disk is full.
+    fn make_room(&self) {}
 }
 
 /// Something to be done in a transaction, and somebody to be told.
@@ -69,6 +71,8 @@ struct Shared<S: Session> {
     queue: Mutex<Queue<S::Db>>,
     /// Something is in the queue, or the queue is closed, or there is room in it again.
     changed: Condvar,
+    /// Why the last commit failed, if the database itself is in trouble.
+    trouble: Mutex<Option<Error>>,
 }
 
 struct Queue<D> {
@@ -83,8 +87,12 @@ where
 {
     pub(crate) fn start(session: S) -> std::io::Result<Self> {
         let queue = Queue { waiting: VecDeque::new(), is_untidy: false, closed: false };
-        let shared =
-            Arc::new(Shared { session: session.into(), queue: queue.into(), changed: Condvar::new() });
+        let shared = Arc::new(Shared {
+            session: session.into(),
+            queue: queue.into(),
+            changed: Condvar::new(),
+            trouble: Mutex::default(),
+        });
         let served = Arc::clone(&shared);
         let thread =
             std::thread::Builder::new().name("windlass-writer".into()).spawn(move || served.serve())?;
@@ -152,6 +160,12 @@ where
             outcomes.extend(answers.into_iter().map(|answer| answer.recv().unwrap_or(Err(Error::Closed))));
         }
         outcomes
+    }
+
+    /// Why the database takes no changes, if the last commit failed because of that.
+    pub(crate) fn trouble(&self) -> Option<Error> {
+        let trouble = self.shared.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        trouble.clone().filter(Error::still_holds)
     }
 
     /// Runs `work` in the next group commit and waits for it.
@@ -243,6 +257,7 @@ impl<S: Session> Shared<S> {
             return;
         }
         let outcomes = commit(&*session, &mut group);
+        self.note_trouble(&outcomes);
         let is_untidy = session.is_untidy();
         drop(session);
         if is_untidy {
@@ -252,6 +267,16 @@ impl<S: Session> Shared<S> {
         for (request, outcome) in group.into_iter().zip(outcomes) {
             request.answer(outcome);
         }
+    }
+
+    fn note_trouble(&self, outcomes: &[Result<(), Error>]) {
+        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        let failed = outcomes.iter().filter_map(|outcome| outcome.as_ref().err());
+        *trouble = match failed.clone().find(|error| error.public_words().is_some()) {
+            Some(error) => Some(error.clone()),
+            None if failed.count() == outcomes.len() => trouble.take(),
+            None => None,
+        };
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue<S::Db>> {
@@ -326,6 +351,9 @@ impl<D: Db> Request<D> for Submission {
 fn commit<S: Session>(session: &S, group: &mut [Envelope<S::Db>]) -> Vec<Result<(), Error>> {
     transact(session, group).unwrap_or_else(|error| {
         session.roll_back();
+        if matches!(error, Error::DiskFull { .. }) {
+            session.make_room();
+        }
         group.iter().map(|_| Err(error.clone())).collect()
     })
 }

@@ -11,6 +11,7 @@ use crate::ui::style::{Paint, Tone};
 use crate::ui::{progress, summary, text};
 use crate::view::{self, Overview, RunningView, State, WorkflowView};
 use std::path::Path;
+use windlass_store::{Location, Space, Store};
 use windlass_types::{JobStatus, StatusCounts, Timestamp, format_duration};
 
 const BAR: usize = 40;
@@ -19,6 +20,7 @@ const BAR_SHORTEST: usize = 5;
 
 pub(crate) fn run(ctx: &Context, args: &StatusArgs) -> Result<Exit, CliError> {
     let store = ctx.open_read()?;
+    warn_of_trouble(ctx, &*store)?;
     let now = ctx.clock.now();
     let mut overviews = Vec::new();
     for row in select::workflows(&*store, &args.workflows)? {
@@ -41,6 +43,27 @@ pub(crate) fn run(ctx: &Context, args: &StatusArgs) -> Result<Exit, CliError> {
         }
     }
     Ok(Exit::Success)
+}
+
+/// Nothing goes on while the database cannot be written, whatever the counts say.
+fn warn_of_trouble(ctx: &Context, store: &dyn Store) -> Result<(), CliError> {
+    if let Some(client) = ctx.server()? {
+        // A server that tells nothing of itself has told of the workflows.
+        if let Ok(health) = client.health()
+            && !matches!(&*health.database, "" | "ok" | "not asked")
+        {
+            ctx.ui.warn(&format!("nothing goes on at the server: {}", health.database));
+        }
+        return Ok(());
+    }
+    let space = match store.location() {
+        Location::Sqlite(path) => Space::beside(&path),
+        _ => None,
+    };
+    if let Some(space) = space.filter(|space| space.is_short()) {
+        ctx.ui.warn(&format!("little space is left for the database ({space})"));
+    }
+    Ok(())
 }
 
 fn render(

@@ -59,7 +59,7 @@ impl Guest {
 }
 
 /// A process of the test, ended with it.
-struct Kept(Child);
+pub(crate) struct Kept(pub(crate) Child);
 
 impl Drop for Kept {
     fn drop(&mut self) {

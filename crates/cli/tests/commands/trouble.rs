@@ -1,8 +1,10 @@
 //! What surrounds a run goes wrong: the disk is full, the database is damaged or in use, a job asks for the impossible.
 
 use crate::common::{Sandbox, eventually};
+use crate::served::Kept;
 use std::fmt::Write as _;
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -98,6 +100,49 @@ fn a_full_disk_is_waited_out_and_nothing_is_called_done_meanwhile() {
     assert_eq!(status["jobs"]["completed"], 51);
 }
 
+#[test]
+fn a_run_whose_database_is_removed_says_so_and_does_not_end_well() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "spec.yaml",
+        "name: gone\njobs: [{name: a, command: 'rm -r .windlass'}, {name: b, command: 'true'}]\n",
+    );
+    sandbox
+        .windlass(&["run", "spec.yaml"])
+        .exits(5)
+        .says("windlass.db was removed or replaced")
+        .says("hint:");
+}
+
+#[test]
+fn a_server_whose_disk_is_full_says_so_and_how_much_it_needs() {
+    let sandbox = Sandbox::new();
+    let disk = SmallDisk::mount_at(sandbox.path(".windlass"));
+    let log = fs::File::create(sandbox.path("log")).unwrap();
+    let server = sandbox.command(&["serve", "--listen", "127.0.0.1:0"]).stderr(log).spawn().unwrap();
+    let _server = Kept(server);
+    eventually("it says where it is", || disk.0.join("windlass.db.run/server.json").exists());
+    sandbox.write("spec.yaml", SMALL);
+    sandbox.windlass(&["submit", "spec.yaml"]).exits(0);
+    sandbox.windlass(&["ping"]).exits(0).prints("database ok");
+
+    let filler = disk.0.join("filler");
+    let make_token = || sandbox.windlass(&["token", "create", "--name", "t", "--scope", "read"]);
+    eventually("nothing can be written", || {
+        let mut file = fs::File::options().create(true).append(true).open(&filler).unwrap();
+        while file.write_all(&[0; 4096]).is_ok() {}
+        make_token().code != 0
+    });
+    sandbox.windlass(&["ping"]).exits(5).prints("the disk of the database is full").prints("needed");
+    sandbox.windlass(&["status"]).exits(0).says("the disk of the database is full");
+    eventually("the log says so", || sandbox.read("log").contains("no space left for the database"));
+
+    fs::remove_file(filler).unwrap();
+    make_token().exits(0);
+    sandbox.windlass(&["ping"]).exits(0).prints("database ok");
+    eventually("the log says so", || sandbox.read("log").contains("takes changes again"));
+}
+
 /// In a container the session is often led by somebody who cannot be seen from inside, and has the number 0 there.
 #[test]
 fn a_session_led_from_outside_the_pid_namespace_is_no_trouble() {
@@ -116,7 +161,11 @@ struct SmallDisk(PathBuf);
 
 impl SmallDisk {
     fn mount() -> Self {
-        let dir = tempfile::tempdir().unwrap().keep();
+        Self::mount_at(tempfile::tempdir().unwrap().keep())
+    }
+
+    fn mount_at(dir: PathBuf) -> Self {
+        fs::create_dir_all(&dir).unwrap();
         let mounted =
             Command::new("mount").args(["-t", "tmpfs", "-o", "size=4m", "none"]).arg(&dir).status().unwrap();
         assert!(mounted.success(), "this test mounts a small filesystem and needs to be root");

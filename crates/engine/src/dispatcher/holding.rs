@@ -3,6 +3,7 @@
 
 use super::Dispatcher;
 use crate::Error;
+use windlass_store::lock::LockGuard;
 
 impl Dispatcher<'_> {
     /// Whether something may be decided now. One that was lost is taken again; an error says that somebody else has it.
@@ -22,13 +23,17 @@ impl Dispatcher<'_> {
     }
 
     pub(super) fn check_lock(&self) -> Result<(), Error> {
-        let Some(lock) = self.lock else { return Ok(()) };
-        lock.check().map_err(|error| if error.is_transient() { error.into() } else { Error::LockLost(error) })
+        self.lock.map_or(Ok(()), LockGuard::check).map_err(lock_error)
+    }
+
+    /// As [`Self::check_lock`], and certain: also what happened a moment ago is noticed.
+    pub(super) fn verify_lock(&self) -> Result<(), Error> {
+        self.lock.map_or(Ok(()), LockGuard::verify).map_err(lock_error)
     }
 
     /// Why it is no longer ours: what went wrong otherwise is then only what followed from that.
     pub(super) fn is_lost(&self) -> Option<windlass_store::Error> {
-        match self.check_lock() {
+        match self.verify_lock() {
             Err(Error::LockLost(error)) => Some(error),
             _ => None,
         }
@@ -45,4 +50,8 @@ impl Dispatcher<'_> {
             self.observer.notice(&format!("it is not certain that all of its jobs are dead: {error}"));
         }
     }
+}
+
+fn lock_error(error: windlass_store::Error) -> Error {
+    if error.is_transient() { error.into() } else { Error::LockLost(error) }
 }

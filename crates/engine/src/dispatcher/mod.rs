@@ -305,7 +305,11 @@ impl<'a> Dispatcher<'a> {
             }
             self.pick_up_added()?;
         }
-        Ok(())
+        // What is called complete has to be in the database that others will read.
+        match self.verify_lock() {
+            Err(Error::Store(error)) if error.is_transient() => Ok(()),
+            verified => verified,
+        }
     }
 
     fn on_event(&mut self, event: Event) -> Result<(), Error> {

@@ -35,20 +35,26 @@ pub(crate) struct Health {
     version: &'static str,
     /// `ok`, or what is wrong with it.
     #[schema(example = "ok")]
-    database: &'static str,
+    database: String,
     /// `ok`, or why nothing is done.
     #[schema(example = "ok")]
     service: &'static str,
 }
 
 impl Health {
-    pub(crate) const fn standby() -> Self {
+    pub(crate) fn standby() -> Self {
         let version = env!("CARGO_PKG_VERSION");
-        Self { status: "standby", role: "standby", version, database: "not asked", service: "standing by" }
+        Self {
+            status: "standby",
+            role: "standby",
+            version,
+            database: "not asked".into(),
+            service: "standing by",
+        }
     }
 
-    fn active(database: &'static str, service: &'static str) -> Self {
-        let status = if (database, service) == ("ok", "ok") { "ok" } else { "unwell" };
+    fn active(database: String, service: &'static str) -> Self {
+        let status = if (database.as_str(), service) == ("ok", "ok") { "ok" } else { "unwell" };
         Self { status, role: "active", version: env!("CARGO_PKG_VERSION"), database, service }
     }
 
@@ -77,13 +83,15 @@ async fn health(State(state): State<AppState>) -> (StatusCode, Json<Health>) {
         store.events(None, &newest)?;
         store.foreign_commits(false).map(drop)
     });
+    // A full disk can still be read: what became of the last change says more than that it can.
+    let trouble = || state.store.trouble().and_then(|error| error.public_words());
     let database = match tokio::time::timeout(DATABASE_TIMEOUT, asked).await {
-        Ok(Ok(())) => "ok",
+        Ok(Ok(())) => trouble().unwrap_or_else(|| "ok".to_owned()),
         Ok(Err(error)) => {
             tracing::warn!(%error, "the database is not well");
-            "failed; the log says more"
+            trouble().unwrap_or_else(|| "failed; the log says more".to_owned())
         }
-        Err(_) => "no answer",
+        Err(_) => "no answer".to_owned(),
     };
     let health = Health::active(database, service);
     (health.code(), Json(health))
@@ -120,7 +128,7 @@ mod tests {
         ] {
             let told = judge(&figures, is_certain, now);
             assert!(told.contains(word), "{told}");
-            let health = Health::active("ok", told);
+            let health = Health::active("ok".to_owned(), told);
             assert_eq!((health.status, health.code()), ("unwell", StatusCode::SERVICE_UNAVAILABLE));
         }
     }

@@ -62,6 +62,8 @@ pub(crate) trait Backend: Send + Sync + 'static {
     /// Nobody will ask for the lock of this workflow again.
     fn forget_lock(&self, lock: LockGuard, workflow: WorkflowId);
     fn location(&self) -> Location;
+    /// Why it takes no changes, if the last ones failed because of that.
+    fn trouble(&self) -> Option<Error>;
 }
 
 /// An open database. When the last one of it is dropped, everything that was submitted is on disk.
@@ -515,6 +517,10 @@ impl<B: Backend> Store for Books<B> {
 
     fn lock_holder(&self, workflow: WorkflowId) -> Result<Option<Holder>, Error> {
         self.backend.lock_holder(workflow)
+    }
+
+    fn trouble(&self) -> Option<Error> {
+        self.backend.trouble()
     }
 
     fn location(&self) -> Location {

@@ -203,6 +203,10 @@ impl Backend for Postgres {
         drop(self.aside(|link| lock::forget(link, workflow)));
     }
 
+    fn trouble(&self) -> Option<Error> {
+        self.writer.as_ref().and_then(Writer::trouble)
+    }
+
     fn location(&self) -> Location {
         Location::Postgres { url: self.common.place.url.clone() }
     }

@@ -2,6 +2,7 @@
 
 use crate::Error;
 use crate::error::Fault;
+use crate::space::Space;
 use crate::sql::sqlite as sql;
 use crate::writer::Session;
 use rusqlite::Connection;
@@ -11,6 +12,10 @@ use std::time::Duration;
 
 /// Log frames (4 KiB each) that are worth moving into the database file.
 const CHECKPOINT_FRAMES: i64 = 2000;
+/// Fewer are worth it where space is scarce: once they are a quarter of what is free.
+const SCARCE_FRAMES: i64 = 64;
+const SCARCE_PART: u64 = 4;
+const FRAME: u64 = 4096;
 /// A log of this many frames is cut even if readers have to be waited for a little.
 const TRUNCATE_FRAMES: i64 = 32_000;
 const TRUNCATE_PATIENCE: Duration = Duration::from_millis(200);
@@ -88,22 +93,34 @@ impl Session for Link {
     }
 
     fn is_untidy(&self) -> bool {
-        log_is_long(&self.conn)
+        log_frames(&self.conn, sql::LOG_FRAMES).is_ok_and(|(frames, moved)| {
+            let waiting = frames - moved;
+            waiting >= CHECKPOINT_FRAMES || (waiting >= SCARCE_FRAMES && self.is_large(waiting))
+        })
     }
 
     /// Fails on a full disk; the log then keeps what it has and the next round tries again.
     fn tidy_up(&self) {
-        drop(shorten_log(&self.conn));
+        drop(self.shorten_log());
+    }
+
+    /// What stands in the log already may have its place in the file: then the space of the log is free.
+    fn make_room(&self) {
+        drop(truncate_log(&self.conn));
     }
 }
 
-fn log_is_long(conn: &Connection) -> bool {
-    log_frames(conn, sql::LOG_FRAMES).is_ok_and(|(frames, moved)| frames - moved >= CHECKPOINT_FRAMES)
-}
+impl Link {
+    fn shorten_log(&self) -> rusqlite::Result<()> {
+        let (frames, _) = log_frames(&self.conn, sql::CHECKPOINT)?;
+        if frames >= TRUNCATE_FRAMES || self.is_large(frames) { truncate_log(&self.conn) } else { Ok(()) }
+    }
 
-fn shorten_log(conn: &Connection) -> rusqlite::Result<()> {
-    let (frames, _) = log_frames(conn, sql::CHECKPOINT)?;
-    if frames >= TRUNCATE_FRAMES { truncate_log(conn) } else { Ok(()) }
+    /// Measured by the space that is left for the database to grow.
+    fn is_large(&self, frames: i64) -> bool {
+        Space::beside(&self.path)
+            .is_some_and(|space| frames.unsigned_abs() * FRAME * SCARCE_PART > space.free)
+    }
 }
 
 /// Gives the space of the log back, unless readers keep it busy.

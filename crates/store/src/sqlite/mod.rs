@@ -13,6 +13,7 @@ mod plan_tests;
 mod pool;
 pub(crate) mod session;
 
+pub(crate) use filesystem::network_filesystem;
 pub use open::{OpenMode, Warning};
 
 use crate::books::{Backend, Books};
@@ -171,6 +172,10 @@ impl Backend for Sqlite {
 
     fn forget_lock(&self, lock: LockGuard, workflow: WorkflowId) {
         self.locks.forget(lock, workflow);
+    }
+
+    fn trouble(&self) -> Option<Error> {
+        self.writer.as_ref().and_then(Writer::trouble)
     }
 
     fn location(&self) -> Location {

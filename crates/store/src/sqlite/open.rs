@@ -1,7 +1,7 @@
 //! Opening and making a database file, and refusing, by name, what is not one.
 
+use super::header;
 use super::migrate::{self, MIGRATIONS};
-use super::{filesystem, header};
 use crate::Error;
 use crate::error::Fault;
 use rusqlite::{Connection, OpenFlags};
@@ -95,7 +95,7 @@ pub(crate) fn check(path: &Path) -> Result<Checked, Error> {
     header::refuse_stub(&path, metadata.len())?;
     let (reader, access) = identify(&path)?;
     let mut warnings = Vec::new();
-    if let Some(kind) = filesystem::network_filesystem(&path) {
+    if let Some(kind) = super::network_filesystem(&path) {
         warnings.push(Warning::NetworkFilesystem { path: path.to_path_buf(), kind });
     }
     if access == Access::Frozen {

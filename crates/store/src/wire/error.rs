@@ -159,6 +159,7 @@ macro_rules! told {
                     Self::Disk { .. } => "disk",
                     Self::LockedOut { .. } => "locked_out",
                     Self::ReadOnly { .. } => "read_only",
+                    Self::Gone { .. } => "database_gone",
                     Self::Truncated { .. } | Self::Damaged { .. } => "damaged",
                     Self::Refused { .. } | Self::Internal { .. } | Self::Closed => "internal",
                     Self::Elsewhere(elsewhere) => &elsewhere.code,
@@ -236,7 +237,7 @@ mod tests {
     #[test]
     fn what_is_about_the_database_keeps_its_words() {
         let source = Arc::new(rusqlite::Error::InvalidQuery);
-        let full = Error::DiskFull { path: "/data/w.db".into(), source };
+        let full = Error::DiskFull { path: "/data/w.db".into(), space: None, source };
         let arrived = over_the_wire(&full);
         assert!(arrived.to_string().starts_with(&full.to_string()), "{arrived}");
         assert_eq!((arrived.hint(), arrived.sort()), (full.hint(), Sort::Surroundings));

@@ -96,8 +96,11 @@ pub(crate) fn carry_out<T>(
     let listener = thread::spawn(move || signals.forever().for_each(|_| flag.store(true, Ordering::Relaxed)));
     let done = Scene::start(ctx, path, database, pretence).and_then(|scene| {
         let done = work(&scene.desk, &stop);
+        let verified = scene.server.verify();
         scene.end(stop.load(Ordering::Relaxed));
-        done
+        let done = done?;
+        verified?;
+        Ok(done)
     });
     handle.close();
     drop(listener.join());

@@ -70,8 +70,12 @@ impl Books {
         let creating = try_create(&self.store);
         assert!(creating.is_transient(), "{creating:?}");
         assert_eq!(self.completed(), before);
+        assert!(
+            self.store.trouble().is_some_and(|told| told.is_transient() && told.public_words().is_some())
+        );
         free();
         self.submit(&refused).unwrap();
+        assert!(self.store.trouble().is_none());
         assert_eq!(self.completed(), before + 20);
         error
     }
@@ -89,8 +93,9 @@ fn try_create(store: &dyn Store) -> Error {
 struct SmallDisk(PathBuf);
 
 impl SmallDisk {
-    fn mount(at: &Path) -> Self {
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=3m", "tmpfs"]).arg(at).status();
+    fn mount(at: &Path, size: &str) -> Self {
+        let size = format!("size={size}");
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(at).status();
         let mounted = mounted.is_ok_and(|status| status.success());
         assert!(mounted, "this test mounts a small disk and needs to be root");
         Self(at.to_owned())
@@ -107,7 +112,7 @@ impl Drop for SmallDisk {
 #[test]
 fn a_full_disk_is_waited_out() {
     let directory = tempfile::tempdir().unwrap();
-    let disk = SmallDisk::mount(directory.path());
+    let disk = SmallDisk::mount(directory.path(), "3m");
     let books = Books::new(&directory.path().join("windlass.db"));
     let filler = directory.path().join("filler");
     let mut file = std::fs::File::create(&filler).unwrap();
@@ -118,6 +123,40 @@ fn a_full_disk_is_waited_out() {
     let path = books.store.path().to_owned();
     drop(books);
     SqliteStore::open(path, OpenMode::ReadOnly).unwrap();
+    drop(disk);
+}
+
+/// The log is moved into the file before it fills what is left of the disk.
+#[test]
+fn a_small_disk_holds_a_small_workflow() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk = SmallDisk::mount(directory.path(), "6m");
+    let store = SqliteStore::create(directory.path().join("windlass.db")).unwrap().store;
+    let (workflow, jobs) = create(&store, 400);
+    let worker = worker(&store, workflow);
+    for job in jobs {
+        let key = key(workflow, job, 1);
+        for change in [claim(job, 1, worker), end(key, worker, JobStatus::Completed)] {
+            let batch = Batch { workflow, run: RUN, changes: [change].into() };
+            commit_batch(&store, batch).unwrap();
+        }
+    }
+    assert_eq!(counts(&store, workflow).get(JobStatus::Completed), 400);
+    drop(store);
+    drop(disk);
+}
+
+#[test]
+fn a_file_system_that_is_read_only_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk = SmallDisk::mount(directory.path(), "6m");
+    let db = directory.path().join("windlass.db");
+    drop(SqliteStore::create(&db).unwrap());
+    let remount = Command::new("mount").args(["-o", "remount,ro"]).arg(directory.path()).status();
+    assert!(remount.is_ok_and(|status| status.success()));
+    let error = SqliteStore::open(&db, OpenMode::ReadWrite).unwrap_err();
+    assert!(matches!(error, Error::ReadOnly { .. }), "{error:?}");
+    assert!(error.hint().unwrap().contains("mounted read-only"), "{error}");
     drop(disk);
 }
 

@@ -64,6 +64,83 @@ fn a_server_and_runs_keep_each_other_out() {
     WorkflowLock::acquire(&db, ONE, NOW).unwrap();
 }
 
+/// Deletes all lock files, as somebody does who takes them for leftovers.
+fn remove_lock_files(db: &Path) {
+    let run = PathBuf::from(format!("{}.run", db.display()));
+    std::fs::remove_dir_all(run).unwrap();
+}
+
+#[test]
+fn a_server_whose_lock_file_is_removed_keeps_others_out() {
+    let (_directory, db) = database();
+    let server = ServerLock::acquire(&db, NOW).unwrap();
+    remove_lock_files(&db);
+    for error in
+        [ServerLock::acquire(&db, NOW).unwrap_err(), WorkflowLock::acquire(&db, ONE, NOW).unwrap_err()]
+    {
+        assert!(matches!(&error, Error::Busy { what: Locked::Database, .. }), "{error}");
+    }
+    // It makes the file again, so that others are told who it is.
+    server.verify().unwrap();
+    let error = ServerLock::acquire(&db, NOW).unwrap_err();
+    assert!(matches!(&error, Error::Busy { holder: Some(holder), .. } if holder.pid == std::process::id()));
+    drop(server);
+    ServerLock::acquire(&db, NOW).unwrap();
+}
+
+#[test]
+fn a_run_whose_lock_file_is_removed_makes_it_again_or_stops() {
+    let (_directory, db) = database();
+    let run = WorkflowLock::acquire(&db, ONE, NOW).unwrap();
+    remove_lock_files(&db);
+    let error = ServerLock::acquire(&db, NOW).unwrap_err();
+    assert!(matches!(&error, Error::Busy { what: Locked::Database, .. }), "{error}");
+    run.verify().unwrap();
+    let error = WorkflowLock::acquire(&db, ONE, NOW).unwrap_err();
+    assert!(matches!(&error, Error::Busy { what: Locked::Workflow(ONE), holder: Some(_) }), "{error}");
+
+    remove_lock_files(&db);
+    let faster = WorkflowLock::acquire(&db, ONE, NOW).unwrap();
+    let error = run.verify().unwrap_err();
+    assert!(matches!(error, Error::Superseded { .. }), "{error}");
+    assert!(run.verify().is_err(), "however often it is asked");
+    faster.verify().unwrap();
+}
+
+#[test]
+fn a_database_that_is_removed_or_replaced_is_noticed() {
+    let (directory, db) = database();
+    let run = WorkflowLock::acquire(&db, ONE, NOW).unwrap();
+    run.verify().unwrap();
+    let aside = directory.path().join("aside.db");
+    std::fs::rename(&db, &aside).unwrap();
+    let gone = |error: &Error| matches!(error, Error::Gone { .. }) && error.hint().is_some();
+    assert!(run.verify().is_err_and(|error| gone(&error)));
+    SqliteStore::create(&db).unwrap();
+    assert!(run.verify().is_err_and(|error| gone(&error)), "another file has its name");
+    std::fs::rename(&aside, &db).unwrap();
+    run.verify().unwrap();
+}
+
+/// Closing a descriptor of the file would drop the locks of SQLite.
+#[test]
+fn a_lock_that_is_given_back_leaves_the_locks_of_sqlite() {
+    let (_directory, db) = database();
+    let store = SqliteStore::open(&db, windlass_store::sqlite::OpenMode::ReadWrite).unwrap().store;
+    let locks = || {
+        let all = std::fs::read_to_string("/proc/locks").unwrap();
+        let pid = std::process::id().to_string();
+        all.lines().filter(|line| line.contains("POSIX") && line.contains(&pid)).count()
+    };
+    let before = locks();
+    assert!(before > 0, "SQLite has the file open");
+    for _ in 0..3 {
+        drop(WorkflowLock::acquire(&db, ONE, NOW).unwrap());
+        assert_eq!(locks(), before);
+    }
+    drop(store);
+}
+
 #[test]
 fn a_link_leads_to_the_same_locks_and_they_are_private() {
     use std::os::unix::fs::MetadataExt;
