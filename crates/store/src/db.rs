@@ -5,6 +5,7 @@
 
 use crate::error::Fault;
 use crate::sql::common::From;
+use std::borrow::Cow;
 use windlass_types::WorkflowId;
 
 /// A connection in a transaction.
@@ -251,6 +252,11 @@ pub(crate) enum Value<'v> {
     Int(i64),
     Real(f64),
     Text(&'v str),
+}
+
+/// PostgreSQL stores no NUL in a text, and a program may print one anywhere. In both databases its picture takes its place.
+pub(crate) fn without_nul(text: &str) -> Cow<'_, str> {
+    if text.as_bytes().contains(&0) { text.replace('\0', "␀").into() } else { text.into() }
 }
 
 /// An array of [`Value`]s of what stands in the list. Texts are borrowed, numbers are not.

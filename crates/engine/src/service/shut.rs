@@ -24,9 +24,9 @@ use std::sync::Arc;
 use std::time::Instant;
 use windlass_core::board::{Orphan, Stale};
 use windlass_store::Error;
-use windlass_store::model::ResultFilter;
+use windlass_store::model::{NewEvent, ResultFilter, Severity};
 use windlass_types::fleet::ActionReport;
-use windlass_types::work::{Assignment, AttemptKey, Report};
+use windlass_types::work::{Assignment, AttemptKey, Report, Usage};
 use windlass_types::{WorkerId, WorkflowId};
 
 /// A workflow whose desk is shut.
@@ -60,6 +60,22 @@ struct Left {
     over: Vec<AttemptKey>,
     /// Nobody has said yet what is to run in its next run.
     awaits_word: bool,
+}
+
+impl Left {
+    /// The database refused something of what was heard, and nobody knows what: only what decides is said again, so that one
+    /// report does not hold up all others for ever.
+    fn reduce(&mut self) {
+        for (_, report) in &mut self.heard {
+            if let Report::Ended(ended) = report {
+                (ended.files, ended.last_words, ended.recovered) = (None, None, None);
+                ended.usage = Usage::default();
+            }
+        }
+        for (_, report) in &mut self.heard_actions {
+            report.message = None;
+        }
+    }
 }
 
 /// What was found in the books: no desk is needed for a workflow that is not active.
@@ -244,6 +260,10 @@ impl Office {
                 self.note_settled(worker);
             }
         }
+        if error.is_invalid() {
+            left.reduce();
+            self.note_refusal(workflow, error);
+        }
         for (then, reply) in self.take_afterwards(workflow) {
             reply(Err(refused(error)));
             // Should it be on disk all the same, it is not to be left half done.
@@ -252,6 +272,22 @@ impl Office {
         self.shut(workflow, left);
         // A moment's pause: whatever it is, it might happen again at once.
         self.read_later(workflow);
+    }
+
+    /// What workers said is no secret to anybody who may see the workflow; why it is not there should not be one either.
+    fn note_refusal(&self, workflow: WorkflowId, error: &Error) {
+        let event = NewEvent {
+            workflow: Some(workflow),
+            job: None,
+            severity: Severity::Warning,
+            category: "report_reduced".to_owned(),
+            message: format!(
+                "reports were stored without output and measurements, which were refused: {error}"
+            ),
+            data: None,
+        };
+        // Where it cannot be written, the reports matter more.
+        drop(self.store.add_event(&event, self.now.wall));
     }
 
     // ---- away ----

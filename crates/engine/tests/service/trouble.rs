@@ -7,6 +7,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 use windlass_engine::service::{Quiet, Refused};
 use windlass_store::faults::{Asked, Outcome};
+use windlass_store::model::EventFilter;
 use windlass_types::fleet::ExchangeAnswer;
 use windlass_types::work::Report;
 use windlass_types::{JobId, JobStatus as S, RunId, WorkerId, WorkflowId};
@@ -83,6 +84,25 @@ fn a_database_that_goes_away_and_comes_back_costs_nothing() {
     assert!(insists(&world, &mut worker, &[report]).stale.is_empty());
     worker.work_off(&world);
     every_job_ran_once(&world, workflow);
+}
+
+/// For example because of a text that it cannot store.
+#[test]
+fn a_report_that_the_database_refuses_holds_up_no_other() {
+    let world = World::new();
+    let workflow = world.begin(&[plain(), plain()]);
+    let mut worker = Worker::new(&world, 2);
+    worker.say(&world, vec![]).unwrap();
+    let mut reports: Vec<Report> =
+        worker.keys().into_iter().zip([1, 0]).map(|(key, code)| ended(key, code)).collect();
+    if let Report::Ended(ended) = &mut reports[0] {
+        ended.last_words = Some("what cannot be stored".to_owned());
+    }
+    world.next_ones(1, Asked::Batch, || Outcome::Refused);
+    assert!(insists(&world, &mut worker, &reports).stale.is_empty());
+    assert_eq!(world.statuses(workflow), [S::Failed, S::Completed]);
+    let noted = EventFilter { category: Some("report_reduced".into()), ..EventFilter::default() };
+    assert_eq!(world.store.events(Some(workflow), &noted).unwrap().len(), 1);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::connect::wait;
 use super::link::Link;
 use crate::Error;
-use crate::db::{JobChunk, JobValues, Loader, Value};
+use crate::db::{JobChunk, JobValues, Loader, Value, without_nul};
 use crate::error::Fault;
 use futures_util::SinkExt as _;
 use std::fmt::Write as _;
@@ -64,7 +64,7 @@ fn write_value(text: &mut String, value: Value<'_>) {
         Value::Int(n) => write!(text, "{n}"),
         Value::Real(x) => write!(text, "{x}"),
         Value::Text(value) => {
-            write_text(text, value);
+            write_text(text, &without_nul(value));
             Ok(())
         }
     };
@@ -108,10 +108,10 @@ mod tests {
     #[test]
     fn texts_are_escaped() {
         let mut text = String::new();
-        for value in [Value::Text("a\tb\\N\r\nc"), Value::Null, Value::Int(-3), Value::Real(0.5)] {
+        for value in [Value::Text("a\tb\\N\r\nc\0"), Value::Null, Value::Int(-3), Value::Real(0.5)] {
             write_value(&mut text, value);
             text.push('|');
         }
-        assert_eq!(text, "a\\tb\\\\N\\r\\nc|\\N|-3|0.5|");
+        assert_eq!(text, "a\\tb\\\\N\\r\\nc␀|\\N|-3|0.5|");
     }
 }

@@ -1,7 +1,7 @@
 //! Values on their way to PostgreSQL and back.
 
 use super::fault::WrongType;
-use crate::db::Value;
+use crate::db::{Value, without_nul};
 use crate::error::Fault;
 use bytes::BytesMut;
 use std::error::Error;
@@ -20,7 +20,7 @@ impl ToSql for Value<'_> {
             Self::Int(n) if *ty == Type::INT4 => i32::try_from(n).map_err(|_| wrong())?.to_sql(ty, out),
             Self::Int(n) if *ty == Type::FLOAT8 => (n as f64).to_sql(ty, out),
             Self::Real(x) if *ty == Type::FLOAT8 => x.to_sql(ty, out),
-            Self::Text(text) if <&str as ToSql>::accepts(ty) => text.to_sql(ty, out),
+            Self::Text(text) if <&str as ToSql>::accepts(ty) => without_nul(text).to_sql(ty, out),
             _ => Err(wrong()),
         }
     }

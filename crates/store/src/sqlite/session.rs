@@ -1,12 +1,13 @@
 //! How SQLite does what the books ask of a database.
 
 use crate::Error;
-use crate::db::{Db, JobChunk, Loader, Pipeline, Row, Table, ToValue, Value, values};
+use crate::db::{Db, JobChunk, Loader, Pipeline, Row, Table, ToValue, Value, values, without_nul};
 use crate::error::Fault;
 use crate::sql::common::{self as sql, From};
 use crate::sql::sqlite::insert_jobs;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, Statement, ToSql};
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
 /// Jobs that one statement inserts: many at once are faster, because the cursors stay where they are.
@@ -129,7 +130,10 @@ impl ToSql for Value<'_> {
             Self::Null => ValueRef::Null,
             Self::Int(n) => ValueRef::Integer(n),
             Self::Real(x) => ValueRef::Real(x),
-            Self::Text(text) => ValueRef::Text(text.as_bytes()),
+            Self::Text(text) => match without_nul(text) {
+                Cow::Borrowed(text) => ValueRef::Text(text.as_bytes()),
+                Cow::Owned(text) => return Ok(ToSqlOutput::from(text)),
+            },
         }))
     }
 }

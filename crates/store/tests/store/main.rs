@@ -93,6 +93,7 @@ macro_rules! conformance {
                 results_and_events_are_deleted,
                 one_job_knows_what_hangs_on_it;
             records:
+                a_nul_in_a_text_is_shown,
                 files_are_kept_as_they_were_seen,
                 the_newest_success_is_the_record,
                 reused_work_is_a_copy;

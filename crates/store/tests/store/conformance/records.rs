@@ -3,11 +3,12 @@
 use crate::kit::{
     NOW, Source, claim, commit, commit_batch, create, end, file, job, key, new_worker, worker, workflow,
 };
+use windlass_core::board::{Diagnosis, Failure, Next};
 use windlass_core::change::Change;
 use windlass_core::edges::Edges;
 use windlass_store::Batch;
 use windlass_store::Store;
-use windlass_store::model::{DataFilter, DoneWork, Listed, NewJob, NewWorker, ResultFilter};
+use windlass_store::model::{DataFilter, DoneWork, Listed, NewJob, NewUserData, NewWorker, ResultFilter};
 use windlass_types::work::{AttemptKey, FileState, FilesSeen};
 use windlass_types::{Attempt, Bytes, JobStatus, RunId, Timestamp, WorkerId, WorkflowId};
 
@@ -37,6 +38,29 @@ fn ended(change: Change, files: FilesSeen, at: Timestamp) -> Change {
     result.files = Some(Box::new(files));
     result.ended_at = at;
     Change::End { from, to, result, next_attempt, orphaned, failure, carried }
+}
+
+/// PostgreSQL stores no NUL. A job may print one, and its report is stored all the same.
+pub(crate) fn a_nul_in_a_text_is_shown(store: &dyn Store) {
+    let (id, jobs) = create(store, 1);
+    let worker = worker(store, id);
+    let mut failed = end(key(id, jobs[0], 1), worker, JobStatus::Failed);
+    if let Change::End { result, failure, .. } = &mut failed {
+        result.reason = Some("a\0b".into());
+        let told = "it said\0";
+        let mut diagnosis = Diagnosis::of_orphan();
+        diagnosis.line = Some(told.to_owned());
+        let last_words = Some(told.to_owned());
+        *failure =
+            Some(Box::new(Failure { diagnosis, next: Next::Final, why: Some(told.into()), last_words }));
+    }
+    commit(store, id, vec![claim(jobs[0], 1, worker), failed]).unwrap();
+    let results = store.results(id, &ResultFilter::default()).unwrap();
+    assert_eq!(results[0].reason.as_deref(), Some("a␀b"));
+    let value = serde_json::json!({ "a\0": "b\0" });
+    let data = NewUserData { name: "n\0", data: Some(&value), is_ephemeral: false };
+    store.add_user_data(id, &data, NOW).unwrap();
+    assert!(store.user_data(id, &DataFilter::default()).unwrap().iter().any(|row| row.name == "n␀"));
 }
 
 pub(crate) fn files_are_kept_as_they_were_seen(store: &dyn Store) {
