@@ -172,6 +172,7 @@ impl Board {
         for (job, mut carried) in carried {
             // Who holds it has waited.
             carried.not_before = carried.not_before.filter(|_| !board.status(job).is_active());
+            carried.delay = carried.delay.filter(|_| carried.not_before.is_some());
             board.take_up(job, &carried);
         }
         Ok(board)

@@ -159,6 +159,7 @@ fn a_clock_that_is_set_back_prolongs_no_wait() {
 fn a_board_that_is_built_anew_goes_on_waiting() {
     let carried = Carried {
         not_before: Some(Timestamp(30 * SECOND)),
+        delay: Some(Duration::from_secs(30)),
         recovery: Some(script(3)),
         excused: 2,
         resources: None,
@@ -172,6 +173,27 @@ fn a_board_that_is_built_anew_goes_on_waiting() {
     site.board.on_time(Timestamp(30 * SECOND));
     assert_eq!(site.claim(), [1]);
     assert_eq!(site.board.recovery(1), Some(&script(3)));
+}
+
+/// The wall clock was a day ahead when the delay began, was set right, and everything was started again.
+#[test]
+fn a_job_waits_no_longer_than_its_delay_whatever_the_clock_says_after_a_restart() {
+    let day = 86_400 * SECOND;
+    let delay = Some(Duration::from_secs(5));
+    let waits = |at| Carried { not_before: Some(Timestamp(at)), delay, ..Carried::default() };
+    let mut rows = table(3);
+    rows.carried = vec![(0, waits(day + 5 * SECOND)), (1, waits(2 * SECOND))];
+    let mut site = Site::new(rows);
+    site.board.try_alone(0);
+    assert_eq!(site.board.on_time(Timestamp(SECOND)), 0);
+    assert_eq!(
+        site.board.next_due(),
+        Some(Timestamp(2 * SECOND)),
+        "what is left of a delay is not prolonged"
+    );
+    assert_eq!(site.board.on_time(Timestamp(6 * SECOND - 1)), 1);
+    assert_eq!(site.board.on_time(Timestamp(6 * SECOND)), 1);
+    assert_eq!(site.board.next_due(), None);
 }
 
 #[test]

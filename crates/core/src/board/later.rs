@@ -3,6 +3,7 @@
 use super::Board;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
+use std::time::Duration;
 use windlass_types::{JobStatus, Timestamp};
 
 /// Ready jobs in the order of the time from which they may be claimed.
@@ -12,14 +13,17 @@ pub(super) struct Later {
     due: BTreeMap<(Timestamp, u32), bool>,
     /// The time of each job that has one. One that stands here alone is not ready for another reason.
     at: FxHashMap<u32, Timestamp>,
+    /// How long each job may wait at most. Only of those that were set since the time was last heard of.
+    delays: Vec<(u32, Duration)>,
     /// The last time that was heard of.
     now: Option<Timestamp>,
 }
 
 impl Later {
-    pub(super) fn set(&mut self, job: u32, at: Timestamp) {
+    pub(super) fn set(&mut self, job: u32, at: Timestamp, delay: Option<Duration>) {
         self.forget(job);
         self.at.insert(job, at);
+        self.delays.extend(delay.map(|delay| (job, delay)));
     }
 
     /// Takes the job in, if it has to wait.
@@ -45,6 +49,18 @@ impl Later {
             self.set_back(before.0.saturating_sub(now.0));
         }
         self.now = Some(now);
+        for (job, delay) in std::mem::take(&mut self.delays) {
+            self.wait_at_most(job, now.after(delay));
+        }
+    }
+
+    /// The clock was set back before it was asked again, for example across a crash: the job waits no longer for that.
+    fn wait_at_most(&mut self, job: u32, latest: Timestamp) {
+        let Some(at) = self.at.get_mut(&job).filter(|at| latest < **at) else { return };
+        let before = std::mem::replace(at, latest);
+        if let Some(alone) = self.due.remove(&(before, job)) {
+            self.due.insert((latest, job), alone);
+        }
     }
 
     /// The clock was set back: whoever had to wait another minute still has.

@@ -7,6 +7,7 @@ use crate::handlers::{self, Decision};
 use crate::judge::judge;
 use crate::state::JobEvent;
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 use windlass_types::settings::{FailureCause, FailureHandler};
 use windlass_types::work::{Ended, Recovery};
 use windlass_types::{FailureClass, Resources, Timestamp, WorkerId};
@@ -18,6 +19,9 @@ pub struct Carried {
     /// Nobody may claim it earlier.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_before: Option<Timestamp>,
+    /// How long that was ahead when it was decided: it never waits longer, whatever the clock says later.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay: Option<Duration>,
     /// Owed before it starts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recovery: Option<Recovery>,
@@ -86,6 +90,7 @@ impl From<Sequel> for Followed {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Retrial {
     pub not_before: Option<Timestamp>,
+    pub delay: Option<Duration>,
     pub recovery: Option<Recovery>,
     pub resources: Option<Resources>,
     pub words: String,
@@ -98,9 +103,10 @@ impl Sequel {
             Decision::Final(last) if asks && last.why.is_unforeseen() => Self::Ask(last.words),
             Decision::Final(last) => Self::Final(last.words),
             Decision::Retry(retry) => {
-                let delay = i64::try_from(retry.delay.as_micros()).unwrap_or(i64::MAX);
+                let delay = Some(retry.delay).filter(|delay| !delay.is_zero());
                 Self::Again(Box::new(Retrial {
-                    not_before: (delay > 0).then(|| Timestamp(now.0.saturating_add(delay))),
+                    not_before: delay.map(|delay| now.after(delay)),
+                    delay,
                     recovery: retry.recovery,
                     resources: retry.resources,
                     words: retry.words,
@@ -228,6 +234,7 @@ impl Board {
             },
             Onward::Retry(again) => Carried {
                 not_before: again.not_before,
+                delay: again.delay,
                 recovery: again.recovery,
                 excused: before.excused,
                 resources: again.resources,
@@ -240,13 +247,13 @@ impl Board {
     /// Lets what is carried over take effect.
     pub(super) fn take_up(&mut self, job: u32, carried: &Carried) {
         if let Some(at) = carried.not_before {
-            self.later.set(job, at);
+            self.later.set(job, at, carried.delay);
         }
         if let Some(asked) = carried.resources {
             self.ask_for(job, asked);
         }
         if carried.recovery.is_some() || carried.excused > 0 {
-            let kept = Carried { not_before: None, resources: None, ..carried.clone() };
+            let kept = Carried { not_before: None, delay: None, resources: None, ..carried.clone() };
             self.carried.insert(job, kept);
         }
     }

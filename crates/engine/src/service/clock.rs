@@ -47,4 +47,10 @@ impl Hand {
         moment.at += by;
         moment.wall = moment.wall.after(by);
     }
+
+    /// Somebody sets the wall clock back.
+    pub fn set_back(&self, by: Duration) {
+        let mut moment = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        moment.wall = Timestamp(moment.wall.0 - i64::try_from(by.as_micros()).unwrap_or(i64::MAX));
+    }
 }

@@ -1,16 +1,17 @@
 //! The nodes that workers are on: which of them fail what others do not, and get nothing for a while. What is decided, and
 //! why, is in [`windlass_core::nodes`].
 
+use super::clock::Moment;
 use super::mate::Mate;
 use super::office::{Office, Slot, refused};
 use super::talk::{Refused, Reply};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use windlass_core::classify::NodeRecord;
 use windlass_core::nodes::{Outcome, Probe, Records, Standing, Work, is_telling, spell};
 use windlass_store::model::{NewEvent, NodeAside, Severity};
 use windlass_types::work::{AttemptKey, EndCause};
-use windlass_types::{FailureClass, JobId, JobStatus, Timestamp, WorkerId};
+use windlass_types::{FailureClass, JobId, JobStatus, WorkerId};
 
 /// By whom nodes are set aside that nobody set aside.
 const NOBODY: &str = "windlass";
@@ -24,6 +25,8 @@ pub(super) struct Nodes {
 
 struct Aside {
     row: NodeAside,
+    /// The latest end of its time: it is no longer than it was meant to be, whatever the wall clock does.
+    ends: Instant,
     /// The job that decides whether it is trusted again.
     probe: Option<JobId>,
     /// It was said that its time is over.
@@ -31,9 +34,10 @@ struct Aside {
 }
 
 impl Aside {
-    fn new(row: NodeAside, now: Timestamp) -> Self {
-        let is_on_probation = Standing::of(Some(row.until), now) == Standing::OnProbation;
-        Self { row, probe: None, is_on_probation }
+    fn new(row: NodeAside, now: Moment) -> Self {
+        let is_on_probation = Standing::of(Some(row.until), now.wall) == Standing::OnProbation;
+        let left = row.until.since(now.wall).min(row.until.since(row.since));
+        Self { row, ends: now.at + left, probe: None, is_on_probation }
     }
 
     fn spell(&self) -> Duration {
@@ -77,7 +81,7 @@ impl Nodes {
 impl Office {
     /// What the books say.
     pub(super) fn recall_nodes(&mut self) -> Result<(), windlass_store::Error> {
-        let now = self.now.wall;
+        let now = self.now;
         let rows = self.store.nodes_aside()?.into_iter();
         self.nodes.aside = rows.map(|row| (row.host.clone(), Aside::new(row, now))).collect();
         Ok(())
@@ -176,8 +180,8 @@ impl Office {
 
     /// In the books first: whoever starts this service again is to know it too.
     fn note_aside(&mut self, row: NodeAside, by: &str) -> Result<(), Refused> {
-        let (now, host) = (self.now.wall, row.host.clone());
-        self.store.acting_as(by).set_node_aside(&row, now).map_err(|error| refused(&error))?;
+        let (now, host) = (self.now, row.host.clone());
+        self.store.acting_as(by).set_node_aside(&row, now.wall).map_err(|error| refused(&error))?;
         self.tell_of_commit();
         self.nodes.records.forget(&host);
         self.nodes.aside.insert(host.clone(), Aside::new(row, now));
@@ -221,11 +225,11 @@ impl Office {
 
     /// Those whose time is over are tried with a job; before that those that nobody can stand in for any more.
     pub(super) fn look_at_nodes(&mut self) {
-        let now = self.now.wall;
+        let now = self.now;
         let mut due = Vec::new();
         for (host, aside) in self.nodes.aside.iter().filter(|(_, aside)| !aside.is_on_probation) {
             let is_here = || self.nodes.workers.contains_key(host);
-            if aside.row.until <= now {
+            if aside.row.until <= now.wall || aside.ends <= now.at {
                 due.push((host.clone(), "its time is over"));
             } else if !aside.is_by_hand() && is_here() && !self.has_stand_in(host) {
                 due.push((host.clone(), "nobody else is left to do its work"));

@@ -10,6 +10,7 @@ use crate::error::Fault;
 use crate::model::{FailedAttempt, FailureFilter, FailureGroup, FailureRow, LoadedJobs};
 use crate::sql::common as sql;
 use std::collections::HashMap;
+use std::time::Duration;
 use windlass_core::board::{Carried, Failure};
 use windlass_types::settings::FailureHandler;
 use windlass_types::work::AttemptKey;
@@ -68,7 +69,8 @@ pub(super) fn carry(
         batch.run.0,
         carried.not_before.map(|at| at.0),
         recovery,
-        carried.excused
+        carried.excused,
+        carried.delay.map(|delay| i64::try_from(delay.as_micros()).unwrap_or(i64::MAX))
     ];
     pipe.send(number, sql::CARRY, &values)?;
     carried
@@ -139,8 +141,10 @@ pub(super) fn load(
         let status = column::status(row, 1)?;
         let is_ready = status == JobStatus::Ready;
         let not_before = row.get::<Option<i64>>(2)?.filter(|_| is_ready).map(Timestamp);
+        let delay = row.get::<Option<i64>>(5)?.filter(|_| not_before.is_some());
+        let delay = delay.map(|us| Duration::from_micros(us.unsigned_abs()));
         let recovery = if is_ready || status.is_active() { column::json(row, 3)? } else { None };
-        let carried = Carried { not_before, recovery, excused: row.get(4)?, resources: None };
+        let carried = Carried { not_before, delay, recovery, excused: row.get(4)?, resources: None };
         if carried != Carried::default() {
             loaded.carried.push((blocks.index(row.get(0)?), carried));
         }

@@ -42,6 +42,7 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         name: "site_counts",
         sql: include_str!("../../migrations/postgres/0009_site_counts.sql"),
     },
+    Migration { version: 10, name: "delays", sql: include_str!("../../migrations/postgres/0010_delays.sql") },
 ];
 
 const HISTORY: &str = "schema_migration";

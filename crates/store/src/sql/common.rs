@@ -80,10 +80,10 @@ super::statements! {
             (SELECT COALESCE(MAX(f.seq), 0) + 1 FROM failure f WHERE f.workflow_id = $4 AND f.seq IS NOT NULL))";
     /// All that the next attempt of a job inherits.
     CARRY = "
-        INSERT INTO carried (job_id, workflow_id, run_id, not_before, recovery, excused)
-        VALUES ($1, $2, $3, $4, $5, $6)
+        INSERT INTO carried (job_id, workflow_id, run_id, not_before, recovery, excused, delay_us)
+        VALUES ($1, $2, $3, $4, $5, $6, $7)
         ON CONFLICT (job_id) DO UPDATE SET run_id = excluded.run_id, not_before = excluded.not_before,
-            recovery = excluded.recovery, excused = excluded.excused";
+            delay_us = excluded.delay_us, recovery = excluded.recovery, excused = excluded.excused";
     /// A set of the same name has the same values: they are in the name.
     KEEP_REQUIREMENTS = "
         INSERT INTO resource_requirements (workflow_id, name, cpus, memory_bytes, gpus, nodes, runtime_us)
@@ -215,7 +215,7 @@ super::statements! {
         SELECT id, failure_handler_id FROM job_kind
         WHERE workflow_id = $1 AND failure_handler_id IS NOT NULL ORDER BY id";
     LOAD_CARRIED = "
-        SELECT c.job_id, j.status, c.not_before, c.recovery, c.excused
+        SELECT c.job_id, j.status, c.not_before, c.recovery, c.excused, c.delay_us
         FROM carried c JOIN job j ON j.id = c.job_id
         WHERE c.workflow_id = $1 AND c.run_id = $2 ORDER BY c.job_id";
     COUNT_RETRIES = "SELECT COUNT(*) FROM failure WHERE workflow_id = $1 AND run_id = $2 AND next = 'retry'";

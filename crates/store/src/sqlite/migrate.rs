@@ -38,6 +38,7 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         name: "site_counts",
         sql: include_str!("../../migrations/sqlite/0010_site_counts.sql"),
     },
+    Migration { version: 11, name: "delays", sql: include_str!("../../migrations/sqlite/0011_delays.sql") },
 ];
 
 /// Applies what is missing. Two processes may do so at once: the second finds nothing left to do.

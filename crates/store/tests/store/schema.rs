@@ -97,6 +97,7 @@ fn sqlite_takes_over_what_clients_spoke_of() {
     conn.execute_batch(&format!(
         "DROP TABLE allocation; DROP TABLE slurm_calls; {};
          ALTER TABLE revision DROP COLUMN attempts; ALTER TABLE decision DROP COLUMN overtaken_at;
+         ALTER TABLE carried DROP COLUMN delay_us;
          DELETE FROM schema_migration WHERE version >= 8; PRAGMA user_version = 7",
         records(workflow.0)
     ))
@@ -109,7 +110,10 @@ fn sqlite_takes_over_what_clients_spoke_of() {
 fn postgres_takes_over_what_clients_spoke_of() {
     let database = database();
     let workflow = create(&PgStore::open(&database.url(), OpenMode::ReadWrite).unwrap(), 1).0;
-    database.sql("ALTER TABLE revision DROP COLUMN attempts; ALTER TABLE decision DROP COLUMN overtaken_at");
+    database.sql(
+        "ALTER TABLE revision DROP COLUMN attempts; ALTER TABLE decision DROP COLUMN overtaken_at;
+         ALTER TABLE carried DROP COLUMN delay_us",
+    );
     database.sql(
         "DROP TABLE allocation; DROP TABLE slurm_calls; DELETE FROM schema_migration WHERE version >= 7",
     );

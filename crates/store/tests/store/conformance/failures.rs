@@ -42,6 +42,7 @@ pub(crate) fn what_the_next_attempt_inherits_is_kept(store: &dyn Store) {
     let worker = worker(store, workflow);
     let later = Carried {
         not_before: Some(Timestamp(NOW.0 + 5)),
+        delay: Some(Duration::from_micros(5)),
         recovery: Some(recovery()),
         excused: 1,
         resources: None,
@@ -57,7 +58,7 @@ pub(crate) fn what_the_next_attempt_inherits_is_kept(store: &dyn Store) {
 
     // Who holds it has waited; the script is owed while the attempt is under way, because that may be lost.
     commit(store, workflow, vec![claim(jobs[1], 2, worker)]).unwrap();
-    let owed = Carried { not_before: None, ..later };
+    let owed = Carried { not_before: None, delay: None, ..later };
     assert_eq!(carried(store, workflow), [(1, owed)]);
 
     // The next one inherits what its predecessor says, and nothing else.
