@@ -178,7 +178,11 @@ impl WorkerHost for LocalHost {
         let outcome = bury(worker);
         self.reap();
         match outcome {
-            Ok(report) => Ok(Buried { started: report.started, ended_processes: report.ended.len() }),
+            Ok(report) => Ok(Buried {
+                started: report.started,
+                ended_processes: report.ended.len(),
+                is_same_boot: boot_id().is_ok_and(|now| now == worker.boot_id),
+            }),
             Err(bury::Error::OtherHost { .. }) if self.assume_dead => Ok(Buried::default()),
             Err(error) => Err(error.into()),
         }

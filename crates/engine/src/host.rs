@@ -46,6 +46,8 @@ pub struct Buried {
     pub started: Option<Vec<AttemptKey>>,
     /// Processes that were still alive and had to be ended.
     pub ended_processes: usize,
+    /// The machine was not restarted since the worker was started, so a power cut is not what ended it.
+    pub is_same_boot: bool,
 }
 
 impl Buried {

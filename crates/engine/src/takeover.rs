@@ -3,10 +3,12 @@
 use crate::Error;
 use crate::host::{Buried, WorkerHost};
 use crate::observe::Observer;
+use crate::suspicion;
 use crate::terms::return_codes;
 use std::sync::mpsc;
 use windlass_core::board::{Board, Orphan};
 use windlass_core::change::Change;
+use windlass_core::suspects::{Evidence, Whereabouts};
 use windlass_store::model::{WorkerKind, WorkerRow, WorkflowRow};
 use windlass_store::{Batch, Store};
 use windlass_types::work::AttemptKey;
@@ -28,18 +30,7 @@ pub fn take_over(
     }
     let mut changes = Vec::new();
     board.on_initialize(&mut changes);
-    let mut orphans = 0;
-    for held in store.held_jobs(workflow.id)? {
-        let Some(job) = board.index(held.id) else { continue };
-        let key = board.key(job);
-        let may_have_started = dead
-            .iter()
-            .find(|(row, _)| row.id == held.worker)
-            .is_none_or(|(_, buried)| may_have_started(buried, &key, held.pid));
-        orphans += usize::from(may_have_started);
-        let fate = if may_have_started { Orphan::RunAgain(None) } else { Orphan::NeverStarted };
-        board.on_orphaned(job, held.worker, fate, held.started_at, now, &mut changes);
-    }
+    let (orphans, given_up) = requeue_orphans(store, workflow, &dead, &mut board, now, &mut changes)?;
     board.on_going_on(&mut changes);
     commit(store, workflow.id, workflow.run_id, changes)?;
     for (row, buried) in &dead {
@@ -51,10 +42,54 @@ pub fn take_over(
                 .notice(&format!("ended what an earlier worker had left running ({left} of its processes)"));
         }
     }
+    if given_up > 0 {
+        observer
+            .notice(&format!("{given_up} of its jobs failed: each time one of them ran, its worker died"));
+    }
     if orphans > 0 {
         observer.notice(&format!("{orphans} of its jobs may have been running when an earlier process died"));
     }
     Ok(board)
+}
+
+/// Gives back what dead workers held. Returns how many of those jobs may have been running, and how many were given up.
+///
+/// Worker and dispatcher died together, or the dispatcher would have charged the jobs itself. A restart of the machine
+/// explains that; otherwise one of the jobs may be the cause, so each that ran is charged as at a server that loses a worker.
+fn requeue_orphans(
+    store: &dyn Store,
+    workflow: &WorkflowRow,
+    dead: &[(WorkerRow, Buried)],
+    board: &mut Board,
+    now: Timestamp,
+    changes: &mut Vec<Change>,
+) -> Result<(usize, usize), Error> {
+    let held = store.held_jobs(workflow.id)?;
+    if held.is_empty() {
+        return Ok((0, 0));
+    }
+    let mut suspects = suspicion::recall(store, workflow, board)?;
+    let is_alone = held.len() == 1 && board.is_trying_alone();
+    let (mut orphans, mut given_up) = (0, 0);
+    for held in held {
+        let Some(job) = board.index(held.id) else { continue };
+        let key = board.key(job);
+        let buried = dead.iter().find(|(row, _)| row.id == held.worker).map(|(_, buried)| buried);
+        let may_have_started = buried.is_none_or(|buried| may_have_started(buried, &key, held.pid));
+        let is_charged = buried.is_some_and(|buried| buried.is_same_boot && ran(buried, &key, held.pid));
+        let fate = match (may_have_started, is_charged) {
+            (false, _) => Orphan::NeverStarted,
+            (true, false) => Orphan::RunAgain(None),
+            (true, true) => {
+                let at = if is_alone { Whereabouts::Alone } else { Whereabouts::Running };
+                suspects.on_death(key.job, held.worker, at, Evidence::Silence)
+            }
+        };
+        orphans += usize::from(may_have_started);
+        given_up += usize::from(fate == Orphan::GiveUp);
+        board.on_orphaned(job, held.worker, fate, held.started_at, now, changes);
+    }
+    Ok((orphans, given_up))
 }
 
 /// Starts the next run of a workflow: what ended badly, and what was built on it, is to run again.
@@ -103,6 +138,11 @@ pub fn holders(store: &dyn Store, workflow: WorkflowId) -> Result<Vec<WorkerRow>
 
 fn may_have_started(buried: &Buried, key: &AttemptKey, pid: Option<u32>) -> bool {
     pid.is_some() || buried.may_have_started(key)
+}
+
+/// There is proof that this attempt had started.
+fn ran(buried: &Buried, key: &AttemptKey, pid: Option<u32>) -> bool {
+    pid.is_some() || buried.started.as_ref().is_some_and(|started| started.contains(key))
 }
 
 pub(crate) fn load(store: &dyn Store, workflow: &WorkflowRow, capacity: Capacity) -> Result<Board, Error> {

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use windlass_core::edges::EdgesBuilder;
@@ -48,11 +49,19 @@ pub(crate) struct Host {
     pub(crate) generation: usize,
     pub(crate) started: Arc<Mutex<Vec<AttemptKey>>>,
     pub(crate) buried: usize,
+    /// The dispatcher dies with the worker, as after `kill -9` of both.
+    pub(crate) dies_too: Arc<AtomicBool>,
 }
 
 impl Host {
     pub(crate) fn new(script: impl Fn(&Assignment, usize) -> Act + Send + Sync + 'static) -> Self {
-        Self { script: Arc::new(script), generation: 0, started: Arc::default(), buried: 0 }
+        Self {
+            script: Arc::new(script),
+            generation: 0,
+            started: Arc::default(),
+            buried: 0,
+            dies_too: Arc::default(),
+        }
     }
 }
 
@@ -103,8 +112,13 @@ impl WorkerHost for Host {
     }
 
     fn bury(&mut self, _worker: &NewWorker) -> Result<Buried, HostError> {
+        assert!(!self.dies_too.load(Ordering::Acquire), "killed with its worker");
         self.buried += 1;
-        Ok(Buried { started: Some(self.started.lock().unwrap().clone()), ended_processes: 0 })
+        Ok(Buried {
+            started: Some(self.started.lock().unwrap().clone()),
+            ended_processes: 0,
+            is_same_boot: true,
+        })
     }
 
     fn forget(&mut self, _worker: &NewWorker) {}

@@ -1,10 +1,13 @@
 //! The dispatcher in a world of its own: what it commits, what it says to workers, and what it makes of what they say.
 
 use crate::common::{Act, Host, Planned, Witness, attempts, create, database};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use windlass_engine::{Dispatcher, Error, Options, RunEnd, Summary, begin_next_run};
 use windlass_store::Store;
+use windlass_store::lock::Lock;
 use windlass_store::model::{JobFilter, ResultFilter, WorkflowRow};
 use windlass_store::sqlite::{OpenMode, SqliteStore};
 use windlass_types::{JobId, JobStatus, RunId, Timestamp};
@@ -148,6 +151,61 @@ fn a_job_that_kills_every_worker_is_tried_alone_and_given_up_and_its_neighbours_
     assert_eq!(summary.counts.get(JobStatus::Canceled), 1);
     assert_eq!(attempts(&store, workflow.id, "poison"), [1, 2, 3, 4, 5].map(|n| (n, -128)));
     assert_eq!(attempts(&store, workflow.id, "later"), [(1, 0)]);
+}
+
+#[test]
+fn a_job_that_kills_its_worker_and_the_dispatcher_is_given_up_after_some_resumes() {
+    let (_dir, store) = database();
+    let workflow =
+        create(&store, &[Planned("poison", &[], 0), Planned("beside", &[], 0), Planned("after", &[0], 0)]);
+    let started = Arc::default();
+    let mut crashes = 0;
+    let summary = loop {
+        let dies_too: Arc<AtomicBool> = Arc::default();
+        let dies = Arc::clone(&dies_too);
+        let mut host = Host::new(move |a, _| {
+            let is_poison = a.name == "poison";
+            dies.fetch_or(is_poison, Ordering::Release);
+            if is_poison { Act::Die } else { Act::Exit(0) }
+        });
+        (host.started, host.dies_too) = (Arc::clone(&started), dies_too);
+        let row = store.workflow(workflow.id).unwrap().unwrap();
+        let resumed =
+            catch_unwind(AssertUnwindSafe(|| run(&store, &mut host, &mut Witness::default(), &row)));
+        match resumed {
+            Err(_) => crashes += 1,
+            Ok(ended) => break ended.unwrap(),
+        }
+        assert!(crashes < 10, "it is tried again without end");
+    };
+    assert_eq!(crashes, 6);
+    let count = |status| summary.counts.get(status);
+    assert_eq!(
+        (count(JobStatus::Completed), count(JobStatus::Failed), count(JobStatus::Canceled)),
+        (1, 1, 1)
+    );
+    assert_eq!(attempts(&store, workflow.id, "poison").len(), 6);
+    let results = store.results(workflow.id, &ResultFilter::default()).unwrap();
+    assert!(results.iter().any(|row| row.reason.as_ref().is_some_and(|why| why.starts_with("given up"))));
+}
+
+#[test]
+fn a_run_whose_database_is_removed_does_not_end_well() {
+    let (dir, store) = database();
+    let workflow = create(&store, &DIAMOND);
+    let lock = store.lock(Lock::Workflow(workflow.id), Timestamp(1)).unwrap();
+    let home = dir.path().to_owned();
+    let mut host = Host::new(move |a, _| {
+        if a.name == "bottom" {
+            std::fs::remove_dir_all(&home).unwrap();
+        }
+        Act::Exit(0)
+    });
+    let mut witness = Witness::default();
+    let dispatcher = Dispatcher::new(&store, &mut host, &mut witness, workflow, options()).unwrap();
+    let error = dispatcher.holding(&lock).run().unwrap_err();
+    assert!(matches!(error, Error::LockLost(windlass_store::Error::Gone { .. })), "{error}");
+    assert_eq!(host.buried, 1, "nothing goes on running");
 }
 
 #[test]
