@@ -140,6 +140,16 @@ impl Sequels {
         self.is_used_up
     }
 
+    /// How many jobs may be claimed ahead, of a workflow with so many jobs of which so many are held. While failures use up
+    /// the retries, what is claimed ahead is not more than what they still allow: it starts also after they are used up.
+    pub(crate) fn most_ahead(&self, jobs: u64, held: usize) -> usize {
+        if self.granted == 0 {
+            return usize::MAX;
+        }
+        let left = RetryBudget::limit(self.budget, jobs).saturating_sub(self.granted);
+        usize::try_from(left).unwrap_or(usize::MAX).saturating_sub(held)
+    }
+
     /// Somebody knows that the retries are used up and has the workflow go on. What is noted of it.
     pub(crate) fn renew(&mut self, workflow: &WorkflowRow) -> NewEvent {
         self.before += std::mem::take(&mut self.granted);

@@ -65,6 +65,7 @@ impl Dispatcher<'_> {
             // Nobody knows when what waits at the worker would start.
             ahead = if self.board.asks_for_time() { 0 } else { ahead };
         }
+        ahead = ahead.min(self.sequels.most_ahead(self.board.counts().total(), self.held.len()));
         if !self.board.has_ready() || mirror.queued() > ahead / 4 {
             return Ok(());
         }

@@ -141,6 +141,7 @@ impl Office {
         };
         // Nobody knows when what waits at the worker would start.
         let ahead = if mate.mirror.has_limited_time() && desk.board.asks_for_time() { 0 } else { ahead };
+        let ahead = ahead.min(desk.sequels.most_ahead(desk.board.counts().total(), desk.held.len()));
         let want = Want { most, ahead };
         mate.mirror.take_elections(is_open && is_open_to_others);
         mate.mirror.prefer_scheduler(mate.allocation.map(|_| mate.scheduler));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use windlass_store::model::{EventFilter, JobFilter, ResultFilter};
 use windlass_types::fleet::Introduction;
 use windlass_types::settings::{FailureRule, RetryBudget, Settings};
-use windlass_types::work::{EndCause, Exit, Recovery, Report};
+use windlass_types::work::{EndCause, Ended, Exit, Recovery, Report};
 use windlass_types::{Attempt, JobStatus as S, Resources, WorkflowId};
 
 fn rule(code: i32) -> FailureRule {
@@ -193,6 +193,28 @@ fn a_storm_ends_when_the_budget_is_used_up_and_somebody_can_have_it_go_on() {
     assert_eq!(budget_events(&world, workflow), [true, false]);
     worker.work_off(&world);
     assert!(world.row(workflow).ended_at.is_some());
+}
+
+/// Jobs that end at once are claimed far ahead, and those start also when the retries are used up meanwhile.
+#[test]
+fn a_storm_of_short_jobs_begins_little_more_than_its_budget() {
+    let world = World::new();
+    let jobs: Vec<Planned> = (0..200).map(|_| handled()).collect();
+    let workflow = world.begin_failing(&jobs, &storm(20));
+    let mut worker = Worker::new(&world, 4);
+    worker.say(&world, vec![]).unwrap();
+    let mut begun = 0;
+    while !worker.held.is_empty() {
+        begun += worker.held.len();
+        let fails = |key| match ended(key, 1) {
+            Report::Ended(ended) => Report::Ended(Ended { wall: Duration::from_millis(1), ..ended }),
+            other => other,
+        };
+        let ends = worker.keys().into_iter().map(fails).collect();
+        worker.say(&world, ends).unwrap();
+    }
+    assert_eq!(budget_events(&world, workflow), [true]);
+    assert!((21..=30).contains(&begun), "{begun} were begun");
 }
 
 /// Somebody edits the workflow: the desk is made anew and has not forgotten what it spent.
