@@ -1,14 +1,16 @@
 //! Looking through logs for lines that say something.
 
 use crate::error::CliError;
-use std::io::{self, BufRead, Read as _};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use windlass_core::telltale::Weight;
+use windlass_core::telltale::{Weight, find_possible_sign};
 
 /// Of one file so many findings are shown: a loop that fails a million times fails for one reason.
 const PER_FILE: usize = 20;
 /// Longer lines are cut: they are data rather than words.
-const LONGEST_LINE: u64 = 4096;
+const LONGEST_LINE: usize = 4096;
+/// So much is read at once.
+const CHUNK: usize = 1 << 20;
 
 /// The file itself, or all files in the directory and below, in order.
 pub(crate) fn files_below(path: &Path) -> Result<Vec<PathBuf>, CliError> {
@@ -30,26 +32,92 @@ pub(crate) fn files_below(path: &Path) -> Result<Vec<PathBuf>, CliError> {
 
 /// Lines from 1 with what they are a sign of, the heaviest if there are many. The same text again is the same sign.
 pub(crate) fn signs_of<S>(
-    mut reader: impl BufRead,
+    mut reader: impl Read,
     sign_of: impl Fn(&str) -> Option<(Weight, S)>,
 ) -> io::Result<Vec<(u64, S, String)>> {
-    let mut found: Vec<Found<S>> = Vec::new();
-    let mut bytes = Vec::new();
-    for number in 1.. {
-        bytes.clear();
-        if reader.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut bytes)? == 0 {
+    let mut search = Search { sign_of, line: 1, found: Vec::new() };
+    let mut buffer = vec![0; CHUNK];
+    // So much of the buffer is the begin of a line whose end is still to be read.
+    let mut kept = 0;
+    // The begin of the line was searched already, and what is left of it is passed over.
+    let mut is_passing_over = false;
+    loop {
+        let read = read_some(&mut reader, &mut buffer[kept..])?;
+        let text = &buffer[..kept + read];
+        let mut begin = 0;
+        if is_passing_over {
+            begin = text.iter().position(|byte| *byte == b'\n').map_or(text.len(), |at| at + 1);
+            is_passing_over = begin == text.len() && !text.ends_with(b"\n");
+            search.line += u64::from(!is_passing_over && begin > 0);
+        }
+        let is_end = read == 0;
+        let whole = match text.iter().rposition(|byte| *byte == b'\n') {
+            _ if is_end => text.len(),
+            Some(at) => (at + 1).max(begin),
+            None => begin,
+        };
+        search.lines(&text[begin..whole]);
+        if is_end {
             break;
         }
-        if bytes.len() as u64 == LONGEST_LINE && !bytes.ends_with(b"\n") {
-            reader.skip_until(b'\n')?;
-        }
-        let line = String::from_utf8_lossy(&bytes);
-        if let Some((weight, sign)) = sign_of(line.trim()) {
-            keep(&mut found, Found { number, weight, sign, text: line.trim().to_owned() });
+        if text.len() - whole >= LONGEST_LINE {
+            search.line(&text[whole..]);
+            (kept, is_passing_over) = (0, true);
+        } else {
+            kept = text.len() - whole;
+            buffer.copy_within(whole..whole + kept, 0);
         }
     }
-    found.sort_by_key(|found| found.number);
-    Ok(found.into_iter().map(|found| (found.number, found.sign, found.text)).collect())
+    search.found.sort_by_key(|found| found.number);
+    Ok(search.found.into_iter().map(|found| (found.number, found.sign, found.text)).collect())
+}
+
+fn read_some(reader: &mut impl Read, into: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match reader.read(into) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            read => return read,
+        }
+    }
+}
+
+struct Search<F, S> {
+    sign_of: F,
+    /// The number of the line that comes next.
+    line: u64,
+    found: Vec<Found<S>>,
+}
+
+impl<S, F: Fn(&str) -> Option<(Weight, S)>> Search<F, S> {
+    /// Whole lines: those that can be no sign are only counted.
+    fn lines(&mut self, mut text: &[u8]) {
+        while let Some(at) = find_possible_sign(text) {
+            let begin = text[..at].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+            let rest = text[at..].iter().position(|byte| *byte == b'\n');
+            let end = rest.map_or(text.len(), |rest| at + rest + 1);
+            self.line += line_ends(&text[..begin]);
+            self.line(&text[begin..end]);
+            self.line += u64::from(rest.is_some());
+            text = &text[end..];
+        }
+        self.line += line_ends(text);
+    }
+
+    fn line(&mut self, line: &[u8]) {
+        let line = String::from_utf8_lossy(&line[..line.len().min(LONGEST_LINE)]);
+        let line = line.trim();
+        if self.found.iter().any(|known| known.text == line) {
+            return;
+        }
+        if let Some((weight, sign)) = (self.sign_of)(line) {
+            keep(&mut self.found, Found { number: self.line, weight, sign, text: line.to_owned() });
+        }
+    }
+}
+
+#[expect(clippy::naive_bytecount, reason = "the compiler makes vector instructions of it")]
+fn line_ends(text: &[u8]) -> u64 {
+    text.iter().filter(|byte| **byte == b'\n').count() as u64
 }
 
 struct Found<S> {
@@ -61,9 +129,6 @@ struct Found<S> {
 
 /// Makes room by letting go of the lightest, the earliest first: what comes last in a log mostly says most.
 fn keep<S>(found: &mut Vec<Found<S>>, new: Found<S>) {
-    if found.iter().any(|known| known.text == new.text) {
-        return;
-    }
     found.push(new);
     if found.len() > PER_FILE
         && let Some(lightest) = (0..found.len()).min_by_key(|i| (found[*i].weight, found[*i].number))
@@ -91,6 +156,31 @@ mod tests {
         text.extend(b"x".repeat(10_000));
         text.extend(b"\n\xffPermission denied\nfine\nSegmentation fault");
         assert_eq!(lines(&text), [(3, "permission"), (5, "segmentation-fault")]);
+    }
+
+    /// Gives a few bytes at a time, so that lines and words are cut everywhere.
+    struct Dripping<'t>(&'t [u8], usize);
+
+    impl Read for Dripping<'_> {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            let give = self.1.min(self.0.len()).min(into.len());
+            into[..give].copy_from_slice(&self.0[..give]);
+            self.0 = &self.0[give..];
+            Ok(give)
+        }
+    }
+
+    #[test]
+    fn the_same_is_found_however_a_log_is_read() {
+        let long = format!("x{}\n", "y".repeat(3 * LONGEST_LINE));
+        let late = format!("{}error\n", "z".repeat(2 * LONGEST_LINE));
+        let text = format!("fine\nan error\n{long}Killed\n{late}\n\n{long}disk quota exceeded");
+        let known = |line: &str| sign_of(line).map(|sign| (sign.weight, sign.name));
+        for step in [1, 2, 7, 100, 4095, 4096, 4097, 10_000, text.len()] {
+            let found = signs_of(Dripping(text.as_bytes(), step), known).unwrap();
+            let lines: Vec<u64> = found.iter().map(|(line, ..)| *line).collect();
+            assert_eq!(lines, [2, 4, 9], "{step} bytes at a time");
+        }
     }
 
     #[test]

@@ -6,7 +6,10 @@
 
 use crate::classify::Classifier;
 use crate::lines::{is_harmless, last_exception};
+use crate::slurm::signs;
+use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use serde::Serialize;
+use std::sync::LazyLock;
 
 /// What gives trouble away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -100,6 +103,25 @@ pub fn sign_of(line: &str) -> Option<Sign> {
     found.rev().max_by_key(|sign| sign.weight).copied()
 }
 
+/// Where in a text the first words are that could be part of a sign, for [`sign_of`] and for
+/// [`crate::slurm::signs::explain`]. A line without such words is none: in a large log nearly all are passed over at the
+/// speed at which it is read.
+pub fn find_possible_sign(text: &[u8]) -> Option<usize> {
+    static NEEDLES: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
+        let rules = Classifier::standard().needles()?;
+        let needles = SIGNS.iter().map(|sign| sign.name).chain(signs::needles()).chain(rules);
+        AhoCorasick::builder()
+            .ascii_case_insensitive(true)
+            .kind(Some(AhoCorasickKind::DFA))
+            .build(needles)
+            .ok()
+    });
+    match &*NEEDLES {
+        Some(needles) => needles.find(text).map(|found| found.start()),
+        None => (!text.is_empty()).then_some(0),
+    }
+}
+
 /// The lines of `text` that matter most, at most `limit`, in their order. The exception under the last Python
 /// traceback is always among them; of lines that weigh the same, the later ones.
 pub fn telling_lines(text: &str, limit: usize) -> Vec<Finding> {
@@ -144,6 +166,25 @@ mod tests {
             assert_eq!(sign.name, sign.name.to_lowercase());
             assert!(SIGNS[..i].iter().all(|other| other.name != sign.name), "{} twice", sign.name);
         }
+    }
+
+    #[test]
+    fn no_line_with_a_sign_is_passed_over() {
+        let standard = Classifier::standard();
+        assert!(standard.needles().is_some(), "every default rule has words that it cannot do without");
+        let examples = standard.rules().flat_map(|(rule, _)| &rule.examples).flat_map(|text| text.lines());
+        let of_slurm = signs::examples();
+        let mut known = 0;
+        for line in SIGNS.iter().map(|sign| sign.name).chain(examples).chain(of_slurm) {
+            if sign_of(line).is_some() || signs::explain(line).is_some() {
+                known += 1;
+                assert!(find_possible_sign(line.as_bytes()).is_some(), "{line}");
+                assert!(find_possible_sign(line.to_uppercase().as_bytes()).is_some(), "{line}");
+            }
+        }
+        assert!(known > 100, "{known}");
+        assert_eq!(find_possible_sign(b"step 7 of 9: all is well\n"), None);
+        assert_eq!(find_possible_sign(b"fine\nan Error\n"), Some(8));
     }
 
     #[test]

@@ -39,6 +39,10 @@ impl Words {
         Self { all: words, may_start, starts, short }
     }
 
+    pub(crate) fn all(&self) -> impl Iterator<Item = &str> {
+        self.all.iter().map(String::as_str)
+    }
+
     /// The numbers of those that occur, ascending.
     pub(crate) fn found_in(&self, text: &str) -> Vec<usize> {
         let text = text.as_bytes();

@@ -12,7 +12,7 @@ use crate::ui::style::Tone;
 use crate::ui::table::Column;
 use crate::ui::text;
 use std::fs::File;
-use std::io::{self, BufReader};
+use std::io;
 use std::path::{Path, PathBuf};
 use windlass_core::telltale::{Sign, Weight, sign_of};
 use windlass_store::Store;
@@ -111,7 +111,7 @@ fn search(
         opened => opened.map_err(|e| failed(&e))?,
     };
     let weighed = |line: &str| sign_of(line).map(|sign| (sign.weight, sign));
-    let found = log_signs::signs_of(BufReader::new(file), weighed).map_err(|e| failed(&e))?;
+    let found = log_signs::signs_of(file, weighed).map_err(|e| failed(&e))?;
     findings.extend(found.into_iter().map(|(line, sign, text)| Finding {
         result: result.cloned(),
         path: job_logs::short(path, cwd),

@@ -35,6 +35,11 @@ impl Expressions {
         Self { patterns, needles: Words::new(needles), needle_patterns, always }
     }
 
+    /// Words of which every line that one of them matches contains at least one. `None` if that is not known of all.
+    pub(super) fn needles(&self) -> Option<impl Iterator<Item = &str>> {
+        self.always.is_empty().then(|| self.needles.all())
+    }
+
     /// Which of them match a line, ascending.
     pub(super) fn matching(&self, line: &str) -> impl Iterator<Item = usize> {
         let by_words = self.needles.found_in(line).into_iter().map(|word| self.needle_patterns[word]);

@@ -123,6 +123,12 @@ impl Classifier {
         self.own.about(line).or_else(|| self.defaults.about(line))
     }
 
+    /// Words of which every line that [`Self::about`] knows contains at least one, in upper or lower case. `None` where a
+    /// rule is too intricate for that to be known.
+    pub(crate) fn needles(&self) -> Option<Vec<&str>> {
+        Some(self.own.needles()?.chain(self.defaults.needles()?).collect())
+    }
+
     /// What an exit code by itself means.
     pub(crate) fn about_code(&self, code: i32) -> Option<&Rule> {
         self.rules().map(|(rule, _)| rule).find(|rule| rule.exit_codes.contains(&code))

@@ -175,6 +175,11 @@ impl RuleSet {
         rules
     }
 
+    /// Words of which every line that a rule knows contains at least one, in upper or lower case.
+    pub(super) fn needles(&self) -> Option<impl Iterator<Item = &str>> {
+        Some(self.words.all().chain(self.expressions.needles()?))
+    }
+
     /// The first rule that speaks about a line, whatever else it demands.
     pub(super) fn about(&self, line: &str) -> Option<&Rule> {
         let knows = |index: &usize| self.rules[*index].stage() == Stage::Text;

@@ -370,6 +370,17 @@ pub fn explain(line: &str) -> Option<Explained> {
     })
 }
 
+/// Words of which every line that a sign of Slurm is in contains at least one, in lower case.
+pub(crate) fn needles() -> impl Iterator<Item = &'static str> {
+    let longest = |words: &&'static str| words.split(" * ").max_by_key(|part| part.len()).unwrap_or(words);
+    SIGNS.iter().flat_map(|sign| sign.words).map(longest)
+}
+
+#[cfg(test)]
+pub(crate) fn examples() -> impl Iterator<Item = &'static str> {
+    SIGNS.iter().flat_map(|sign| sign.examples).copied()
+}
+
 /// What helps against a sort of failure.
 const fn remedy_of(class: FailureClass) -> Option<&'static str> {
     match class {

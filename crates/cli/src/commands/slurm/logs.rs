@@ -16,7 +16,7 @@ use crate::ui::table::Column;
 use crate::ui::text;
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{self, BufReader};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use windlass_core::slurm::signs::{Explained, explain};
@@ -151,7 +151,7 @@ impl Search<'_> {
         };
         self.searched += 1;
         let weighed = |line: &str| explain(line).map(|sign| (sign.weight, sign));
-        let found = log_signs::signs_of(BufReader::new(file), weighed).map_err(|e| unreadable(&e))?;
+        let found = log_signs::signs_of(file, weighed).map_err(|e| unreadable(&e))?;
         self.findings.extend(found.into_iter().map(|(line, sign, text)| Finding {
             home: home.cloned(),
             path: job_logs::short(path, &self.ctx.cwd),
