@@ -16,7 +16,7 @@ use windlass_store::model::{
     AllocationFilter, EventFilter, JobFilter, JobRow, ResultFilter, ResultRow, WorkflowRow,
 };
 use windlass_types::slurm::Allocation;
-use windlass_types::{JobId, JobStatus, Timestamp};
+use windlass_types::{JobId, JobStatus, Timestamp, WorkerId};
 
 /// So much of the end of each log is searched for what went wrong.
 const LOG_LINES: usize = 2000;
@@ -77,12 +77,9 @@ pub fn explain(
         id: job.id,
         job: number as u32,
         asked: (class != 0).then(|| table.requirements[class as usize]),
+        worker: worker_of(store, workflow, job)?,
         started_at: job.started_at,
-        not_before: table
-            .carried
-            .iter()
-            .find(|(job, _)| *job == number as u32)
-            .and_then(|(_, it)| it.not_before),
+        not_before: earliest(&table, number as u32, asker.now),
         outcome: outcome.as_ref(),
         labels: &place.labels,
         sites: &place.sites,
@@ -124,6 +121,22 @@ pub fn explain(
         verdict.evidence.push(Evidence::Fact { text });
     }
     Ok(verdict)
+}
+
+/// When a job that waits before it is tried again may be claimed: the wait is no longer than it was meant to be.
+fn earliest(table: &JobTable, job: u32, now: Timestamp) -> Option<Timestamp> {
+    let (_, carried) = table.carried.iter().find(|(other, _)| *other == job)?;
+    let latest = now.after(carried.delay.unwrap_or(Duration::MAX));
+    Some(carried.not_before?.min(latest))
+}
+
+/// The worker that has the job.
+fn worker_of(store: &dyn Store, workflow: &WorkflowRow, job: &JobRow) -> Result<Option<WorkerId>, Error> {
+    if !job.status.is_active() {
+        return Ok(None);
+    }
+    let held = store.held_jobs(workflow.id)?;
+    Ok(held.iter().find(|held| held.id == job.id).map(|held| held.worker))
 }
 
 /// Where the job belongs. The jobs of a unit that is at a site run there, but for the one that elects it.

@@ -63,6 +63,8 @@ fn offers(ctx: &Context, store: &dyn Store, workflow: &WorkflowRow) -> Result<Ve
 pub(crate) fn offer(worker: windlass_client::Worker) -> Offer {
     Offer {
         name: format!("worker {} on {}", worker.id, worker.host),
+        worker: Some(worker.id),
+        silence: worker.silence_seconds.and_then(|silence| Duration::try_from_secs_f64(silence).ok()),
         capacity: Capacity {
             cpus: worker.num_cpus,
             memory: Bytes(worker.memory_bytes),

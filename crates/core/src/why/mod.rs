@@ -19,8 +19,12 @@ use serde::Serialize;
 use std::fmt;
 use std::time::Duration;
 use windlass_types::work::return_code;
-use windlass_types::{Attempt, Bytes, JobId, JobStatus, Resources, Timestamp, WorkflowId, format_duration};
+use windlass_types::{
+    Attempt, Bytes, JobId, JobStatus, Resources, Timestamp, WorkerId, WorkflowId, format_duration,
+};
 
+/// A worker that waits for something to do is heard of about this often.
+const LONGEST_CALL: Duration = Duration::from_secs(21);
 /// Lines that are quoted from each log.
 const LINES_PER_LOG: usize = 5;
 
@@ -33,6 +37,8 @@ pub struct Situation<'a> {
     pub job: u32,
     /// `None`: it asked for nothing, so nothing limits it.
     pub asked: Option<Resources>,
+    /// The worker that has it, if one has.
+    pub worker: Option<WorkerId>,
     /// If it runs.
     pub started_at: Option<Timestamp>,
     /// It is to be tried again, but not earlier.
@@ -221,8 +227,23 @@ impl<'s> Answer<'s> {
             }
             None => self.headline("running"),
         }
+        self.tell_silence();
         self.undriven("it counts as running, but no process runs this workflow: the machine or the run died");
         self.next(format!("windlass logs {} --follow", self.of.id), "shows what it prints");
+    }
+
+    /// A worker that was not heard of for a while keeps its jobs until its lease is over.
+    fn tell_silence(&mut self) {
+        let has_it = |offer: &&Offer| offer.worker.is_some() && offer.worker == self.of.worker;
+        let Some(offer) = self.of.workflow.workers.iter().find(has_it) else { return };
+        if let Some(silence) = offer.silence.filter(|silence| *silence > LONGEST_CALL) {
+            let seconds = Duration::from_secs(silence.as_secs());
+            self.fact(format!(
+                "{} is silent for {}: if its lease ends before it is heard of, the job runs elsewhere",
+                offer.name,
+                format_duration(seconds)
+            ));
+        }
     }
 
     fn compare_runtime(&mut self, so_far: Duration) {

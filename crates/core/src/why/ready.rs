@@ -3,13 +3,17 @@
 use super::{Answer, Nodes};
 use std::collections::BTreeSet;
 use std::time::Duration;
-use windlass_types::{Capacity, Resources, format_duration};
+use windlass_types::{Capacity, Resources, WorkerId, format_duration};
 
 /// What a worker can give, and what it takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
     /// As it is shown: its number and its machine. Empty where there is only one.
     pub name: String,
+    /// `None`: it is the only one there can be.
+    pub worker: Option<WorkerId>,
+    /// How long nothing was heard of it, where that is known.
+    pub silence: Option<Duration>,
     pub capacity: Capacity,
     pub labels: Vec<String>,
     /// Where it is; `None`: nobody knows.
@@ -195,6 +199,8 @@ impl Offer {
     pub const fn of(capacity: Capacity) -> Self {
         Self {
             name: String::new(),
+            worker: None,
+            silence: None,
             capacity,
             labels: Vec::new(),
             site: None,

@@ -21,6 +21,7 @@ struct World {
     limit: Option<Limit<'static>>,
     units: Option<UnitLimit>,
     asked: Option<Resources>,
+    worker: Option<WorkerId>,
     started_at: Option<Timestamp>,
     not_before: Option<Timestamp>,
     usual: Option<Duration>,
@@ -46,6 +47,7 @@ impl World {
             limit: None,
             units: None,
             asked: None,
+            worker: None,
             started_at: None,
             not_before: None,
             usual: None,
@@ -68,6 +70,7 @@ impl World {
             id: id(job as u32),
             job: job as u32,
             asked: self.asked,
+            worker: self.worker,
             started_at: self.started_at,
             not_before: self.not_before,
             outcome: self.outcomes[job].as_ref(),
@@ -126,6 +129,26 @@ fn commands(verdict: &Verdict) -> Vec<&str> {
 
 fn names(links: &[Link]) -> Vec<&str> {
     links.iter().map(|link| link.name.as_str()).collect()
+}
+
+#[test]
+fn the_silence_of_the_worker_that_has_the_job_is_told() {
+    let mut world = World::new([S::Running, S::Blocked, S::Blocked, S::Blocked]);
+    let capacity = world.workers[0].capacity;
+    let worker = |id, silence| Offer {
+        name: format!("worker {id} on n1"),
+        worker: Some(WorkerId(id)),
+        silence: Some(Duration::from_millis(silence)),
+        ..Offer::of(capacity)
+    };
+    world.workers = vec![worker(3, 25_400), worker(4, 300)];
+    let says = |world: &World| {
+        texts(&world.why(0)).iter().any(|text| text.contains("worker 3 on n1 is silent for 25s"))
+    };
+    world.worker = Some(WorkerId(3));
+    assert!(says(&world), "{:?}", texts(&world.why(0)));
+    world.worker = Some(WorkerId(4));
+    assert!(!says(&world), "the other one has it");
 }
 
 #[test]

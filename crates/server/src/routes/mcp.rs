@@ -201,6 +201,8 @@ impl Hands for Seat {
             let now = present.iter().find(|one| one.worker == row.id);
             Offer {
                 name: format!("worker {} on {}", row.id, row.worker.host),
+                worker: Some(row.id),
+                silence: now.map(|now| now.silence),
                 labels: row.worker.labels,
                 site: row.worker.site,
                 is_draining: row.is_draining || now.is_some_and(|now| now.is_draining),
