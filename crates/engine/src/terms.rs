@@ -1,6 +1,7 @@
 //! What a workflow says about how its jobs are executed, and how that and a job become an assignment.
 
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::time::Duration;
 use windlass_core::board::Board;
 use windlass_core::judge::ReturnCodes;
@@ -8,7 +9,7 @@ use windlass_store::Store;
 use windlass_store::model::{JobCommand, JobFile, WorkflowRow};
 use windlass_types::settings::Settings;
 use windlass_types::work::{Assignment, AttemptKey, Limits, Stdio, Termination, return_code};
-use windlass_types::{JobId, Resources, signal_number};
+use windlass_types::{JobId, Resources, shell, signal_number};
 
 /// SIGTERM.
 const USUAL_SIGNAL: i32 = 15;
@@ -18,6 +19,8 @@ const USUAL_SIGNAL: i32 = 15;
 pub(crate) struct Terms {
     env: Vec<(String, String)>,
     stdio: Stdio,
+    /// By the name of the job.
+    stdio_overrides: BTreeMap<String, Stdio>,
     /// What jobs ask for is also the most that they get.
     enforces_limits: bool,
     termination: Option<Termination>,
@@ -29,6 +32,7 @@ impl Terms {
         Self {
             env: workflow.env.clone(),
             stdio: workflow.settings.stdio(workflow.stdio),
+            stdio_overrides: config.map(|config| config.job_stdio_overrides.clone()).unwrap_or_default(),
             enforces_limits: config.and_then(|c| c.limit_resources).unwrap_or(true),
             termination: termination(&workflow.settings),
         }
@@ -49,17 +53,21 @@ impl Terms {
         } else {
             Limits::default()
         };
+        let command = match job.invocation_script.as_deref() {
+            Some(script) => shell::invocation(Some(script), &job.command),
+            None => job.command,
+        };
         Assignment {
             env: merged_env(&self.env, job.env),
             params: job.params.0.into_iter().map(|(name, value)| (name, plain_text(value))).collect(),
             asked_for_resources: named,
             limits,
             termination: self.termination,
-            stdio: job.stdio.unwrap_or(self.stdio),
+            stdio: job.stdio.or_else(|| self.stdio_overrides.get(&job.name).copied()).unwrap_or(self.stdio),
             input_files: paths(job.input_files),
             output_files: paths(job.output_files),
             hash_files: job.hash_files,
-            ..Assignment::plain(key, job.name, invoked(job.command, job.invocation_script), resources)
+            ..Assignment::plain(key, job.name, command, resources)
         }
     }
 }
@@ -101,14 +109,6 @@ fn termination(settings: &Settings) -> Option<Termination> {
     Some(Termination { signal: named.unwrap_or(USUAL_SIGNAL), lead })
 }
 
-/// A script of one line takes the command as its arguments; a longer one comes before it.
-fn invoked(command: String, script: Option<String>) -> String {
-    let Some(script) = script else { return command };
-    let script = script.trim_end_matches('\n');
-    let between = if script.contains('\n') { '\n' } else { ' ' };
-    format!("{script}{between}{command}")
-}
-
 /// A text without its quotes, everything else as JSON has it.
 fn plain_text(value: Value) -> String {
     match value {
@@ -140,15 +140,6 @@ mod tests {
 
     fn with(config: ExecutionConfig) -> Settings {
         Settings { execution_config: Some(config), ..Settings::default() }
-    }
-
-    #[test]
-    fn how_a_command_is_invoked() {
-        let invoked = |script: Option<&str>| invoked("solve 1".into(), script.map(str::to_owned));
-        assert_eq!(invoked(None), "solve 1");
-        assert_eq!(invoked(Some("bash setup.sh")), "bash setup.sh solve 1");
-        assert_eq!(invoked(Some("bash setup.sh\n")), "bash setup.sh solve 1", "as a block of YAML ends");
-        assert_eq!(invoked(Some("set -e\nmodule load x\n")), "set -e\nmodule load x\nsolve 1");
     }
 
     #[test]

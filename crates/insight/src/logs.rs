@@ -77,7 +77,10 @@ fn same_file(a: &Path, b: &Path) -> bool {
 
 /// What the job says about its output, or else its workflow.
 pub fn stdio(store: &dyn Store, workflow: &WorkflowRow, job: JobId) -> Result<Stdio, Error> {
-    let own = store.commands(&[job])?.first().and_then(|command| command.stdio);
+    let commands = store.commands(&[job])?;
+    let own = commands
+        .first()
+        .and_then(|command| command.stdio.or_else(|| workflow.settings.stdio_override(&command.name)));
     Ok(own.unwrap_or_else(|| workflow.settings.stdio(workflow.stdio)))
 }
 

@@ -17,6 +17,7 @@ pub mod requests;
 mod resources;
 pub mod series;
 pub mod settings;
+pub mod shell;
 mod signal;
 mod site;
 pub mod slurm;

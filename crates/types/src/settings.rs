@@ -69,6 +69,11 @@ impl Settings {
         let configured = self.execution_config.as_ref().and_then(|config| config.stdio);
         if own == Stdio::default() { configured.unwrap_or(own) } else { own }
     }
+
+    /// What `job_stdio_overrides` says for the job of this name.
+    pub fn stdio_override(&self, job: &str) -> Option<Stdio> {
+        self.execution_config.as_ref()?.job_stdio_overrides.get(job).copied()
+    }
 }
 
 /// How it is found out whether a file changed.
@@ -116,6 +121,9 @@ pub struct ExecutionConfig {
     pub staggered_start: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stdio: Option<Stdio>,
+    /// For single jobs by their names, as clients of Torc give it. A job's own `stdio` counts more.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub job_stdio_overrides: BTreeMap<String, Stdio>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit_resources: Option<bool>,
     /// `SIGTERM`, `TERM` …

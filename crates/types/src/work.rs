@@ -76,13 +76,13 @@ pub struct Termination {
 pub struct Assignment {
     pub key: AttemptKey,
     pub name: String,
-    /// Run as `/bin/sh -c COMMAND`.
+    /// Run as `bash -c COMMAND`.
     pub command: String,
-    /// A program and its arguments that `/bin/sh -c COMMAND` is handed to, to be run elsewhere: `srun` and its options. Its
+    /// A program and its arguments that `bash -c COMMAND` is handed to, to be run elsewhere: `srun` and its options. Its
     /// limits are kept there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub launcher: Vec<String>,
-    /// On top of the worker's own environment; names that are reserved ([`is_reserved_name`]) change nothing.
+    /// On top of the worker's own environment; names that the worker sets ([`is_set_by_worker`]) change nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env: Vec<(String, String)>,
     /// Parameters of the job by name, for `WINDLASS_PARAM_NAME`.
@@ -219,13 +219,39 @@ pub struct FilesSeen {
     pub outputs: Vec<Option<FileState>>,
 }
 
-/// Whether only Windlass itself sets an environment variable of this name: by some of them it finds what a job started.
+/// Whether a job cannot set an environment variable of this name: by some of them Windlass finds what a job started.
 pub fn is_reserved_name(name: &str) -> bool {
-    RESERVED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+    name.starts_with(RESERVED_PREFIX)
 }
 
 /// How the names begin that jobs cannot set.
-pub const RESERVED_PREFIXES: [&str; 2] = ["WINDLASS_", "TORC_"];
+pub const RESERVED_PREFIX: &str = "WINDLASS_";
+
+/// Whether the worker itself sets an environment variable of this name, so that a job's own value has no effect.
+pub fn is_set_by_worker(name: &str) -> bool {
+    is_reserved_name(name) || TORC_NAMES.iter().any(|own| name.strip_prefix("TORC_") == Some(own))
+}
+
+/// What follows `TORC_` in the names of Torc's contract that every job finds.
+const TORC_NAMES: [&str; 9] = [
+    "WORKFLOW_ID",
+    "RUN_ID",
+    "JOB_ID",
+    "JOB_NAME",
+    "ATTEMPT_ID",
+    "RETURN_CODE",
+    "OUTPUT_DIR",
+    "WORKFLOW_SUBMISSION_DIR",
+    "GPU_VISIBLE_DEVICES",
+];
+
+/// What Torc's clients take for the address of this server.
+pub fn torc_api_url(origin: &str) -> String {
+    format!("{}{TORC_PREFIX}", origin.trim_end_matches('/'))
+}
+
+/// Where a server answers as Torc does.
+pub const TORC_PREFIX: &str = "/torc-service/v1";
 
 /// Engine to worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -398,4 +424,6 @@ pub mod return_code {
     pub const CANNOT_START: i32 = 126;
     /// Its worker died while it ran.
     pub const ORPHANED: i32 = -128;
+    /// A client asked for another attempt without a word of what this one returned.
+    pub const NOT_REPORTED: i32 = -1;
 }

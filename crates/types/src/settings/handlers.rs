@@ -70,6 +70,31 @@ pub struct FailureRule {
     pub max_cpus: Option<u32>,
 }
 
+impl FailureRule {
+    /// The names of its fields.
+    pub const FIELDS: [&str; 19] = [
+        "exit_codes",
+        "match_all_exit_codes",
+        "signals",
+        "on",
+        "classes",
+        "stderr",
+        "recovery_script",
+        "recovery_timeout",
+        "max_retries",
+        "delay",
+        "backoff",
+        "max_delay",
+        "jitter",
+        "memory",
+        "max_memory",
+        "runtime",
+        "max_runtime",
+        "cpus",
+        "max_cpus",
+    ];
+}
+
 impl Default for FailureRule {
     fn default() -> Self {
         Self {
