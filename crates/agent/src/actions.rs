@@ -6,13 +6,13 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 use windlass_proc::identity::to_pid;
 use windlass_proc::tree::{self, tag};
-use windlass_proc::{Pid, Signal};
+use windlass_proc::{Pid, Signal, shell};
 use windlass_types::fleet::{ActionOrder, ActionReport};
 use windlass_types::work::return_code::CANNOT_START;
 use windlass_types::{Attempt, Clock, Timestamp, WorkflowId};
@@ -246,8 +246,7 @@ fn run_one(
     if slot.is_stopped {
         return Err(io::Error::other("the worker was stopped"));
     }
-    let mut child = Command::new("/bin/sh")
-        .args(["-c", command])
+    let mut child = shell::command(command)
         .current_dir(directory)
         // As with jobs: what stands in the environment is sooner or later printed into some log.
         .env_remove("WINDLASS_TOKEN")
@@ -272,6 +271,7 @@ fn code_of(status: ExitStatus) -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::process::Command;
     use std::sync::Weak;
     use std::sync::mpsc::{Receiver, channel};
     use windlass_types::RunId;

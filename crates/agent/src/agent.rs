@@ -28,7 +28,7 @@ use windlass_types::fleet::{
     ActionReport, Comeback, ExchangeAnswer, Introduction, StaleReport, StopOrder, Welcome,
 };
 use windlass_types::work::{
-    AttemptKey, EndCause, Exit, FromWorker, Report, ReturnReason, StopReason, ToWorker,
+    AttemptKey, EndCause, Exit, FromWorker, Report, ReturnReason, StopReason, ToWorker, torc_api_url,
 };
 use windlass_types::{Attempt, WorkflowId};
 
@@ -741,10 +741,14 @@ impl Agent {
     /// What jobs find in their environment to act at the server, for the commands of actions.
     fn way_to_server(&self) -> Vec<(String, String)> {
         let url = self.options.client.url();
-        let names = ["WINDLASS_URL", "WINDLASS_API_URL", "TORC_API_URL"];
+        let urls = [
+            ("WINDLASS_URL", url.to_owned()),
+            ("WINDLASS_API_URL", url.to_owned()),
+            ("TORC_API_URL", torc_api_url(url)),
+        ];
         let keyring = self.options.client.to_keep().and_then(|_| self.home.directory().to_str());
         let keyring = keyring.map(|directory| (crate::KEYRING.to_owned(), directory.to_owned()));
-        names.into_iter().map(|name| (name.to_owned(), url.to_owned())).chain(keyring).collect()
+        urls.into_iter().map(|(name, url)| (name.to_owned(), url)).chain(keyring).collect()
     }
 
     /// One that is to stay, or to stay for a while, asks again later.

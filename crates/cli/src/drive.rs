@@ -9,7 +9,7 @@ use crate::inputs;
 use crate::local::LocalHost;
 use crate::rules;
 use crate::strays;
-use crate::ui::summary;
+use crate::ui::{Ui, summary};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::{Handle, Signals};
 use std::path::{Path, PathBuf};
@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use windlass_agent::default_state_dir;
 use windlass_engine::observe::Observer;
 use windlass_engine::{Dispatcher, Options, RunEnd, Summary, Until, begin_next_run, take_over};
+use windlass_proc::shell;
 use windlass_store::lock::Lock;
 use windlass_store::model::WorkflowRow;
 use windlass_store::{Location, Store};
@@ -77,6 +78,7 @@ pub(crate) fn conduct(
     if failed == Failed::Keep && row(store, workflow)?.is_canceled {
         return Err(CliError::refused(format!("workflow {workflow} was canceled in this moment")));
     }
+    warn_without_bash(&ctx.ui);
     let mut host = LocalHost::new(machine, &database(store)?).with_password_of(&ctx.database());
     if failed == Failed::RunAgain {
         take_over(store, &mut host, &mut *observer, &row(store, workflow)?, ctx.clock.now())?;
@@ -97,6 +99,13 @@ pub(crate) fn conduct(
     let run = dispatcher.run();
     drop(listener);
     Ok(run?)
+}
+
+/// Said before jobs run on this machine.
+pub(crate) fn warn_without_bash(ui: &Ui) {
+    if !shell::has_bash() {
+        ui.warn(shell::NO_BASH);
+    }
 }
 
 /// When the run has to end, if anybody said so. Jobs are asked to stop as long before as the workflow says, else as a

@@ -32,6 +32,7 @@ use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::time::Duration;
+use windlass_types::work::TORC_PREFIX;
 
 /// How long a connection may take to be made.
 const CONNECT: Duration = Duration::from_secs(10);
@@ -209,7 +210,7 @@ impl Client {
 /// Whoever has the address of a contract, as Torc's clients do, means the server.
 fn without_prefix(url: &str) -> &str {
     let url = url.trim_end_matches('/');
-    let prefixes = ["/torc-service/v1", "/api/v1"];
+    let prefixes = [TORC_PREFIX, "/api/v1"];
     prefixes.into_iter().find_map(|prefix| url.strip_suffix(prefix)).unwrap_or(url).trim_end_matches('/')
 }
 

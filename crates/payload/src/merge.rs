@@ -14,7 +14,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
+use windlass_proc::shell;
 use windlass_types::LumiMask;
 use windlass_types::payload::{
     EventsFrom, MergeCounts, MergeOutput, MergedFile, NodeReport, Output, ProducedFile,
@@ -208,8 +209,7 @@ impl Part<'_> {
         let list = self.write_list(work_dir)?;
         let ended = step::run(
             control,
-            Command::new("/bin/sh")
-                .args(["-c", command])
+            shell::command(command)
                 .env("WINDLASS_REQUEST", &self.place.manifest.request)
                 .env("WINDLASS_UNIT", &self.place.manifest.unit)
                 .env("WINDLASS_SITE", &self.place.site)

@@ -255,7 +255,8 @@ impl Slot {
     fn lets_a_child_in(&self, entry: &Path) -> io::Result<bool> {
         let mut child = Command::new("/bin/sh")
             .args([OsStr::new("-c"), OsStr::from_bytes(ENTER_AND_RUN.to_bytes()), OsStr::new("sh")])
-            .args([entry.as_os_str(), OsStr::new("echo past the door; read end")])
+            .args([entry.as_os_str(), OsStr::new("/bin/sh"), OsStr::new("-c")])
+            .arg("echo past the door; read end")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

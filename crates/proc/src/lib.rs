@@ -20,6 +20,7 @@ pub mod machine;
 pub mod procfs;
 pub mod sample;
 pub mod session;
+pub mod shell;
 pub mod signals;
 pub mod spawn;
 pub mod tree;

@@ -1,4 +1,5 @@
-//! Starting `/bin/sh -c COMMAND`, as cheaply as the system allows; or a program that has it run elsewhere.
+//! Starting `bash -c COMMAND`, as cheaply as the system allows; or a program that has it run elsewhere. A command of plain
+//! words whose program is found is started without the shell ([`crate::shell`]).
 //!
 //! `posix_spawn` shares our memory with the child until it executes, so its price does not grow with our size, and
 //! nothing of ours runs in the child. The environment is prepared once; a job only adds to it.
@@ -6,6 +7,7 @@
 #![expect(unsafe_code, reason = "posix_spawn has no safe wrapper that takes a prepared environment")]
 
 use crate::attached::Attached;
+use crate::shell::{self, SH, Start};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::Pid;
 use std::collections::HashSet;
@@ -19,12 +21,9 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::Path;
 use std::ptr;
 
-const SHELL: &CStr = c"/bin/sh";
-const SHELL_NAME: &CStr = c"sh";
-
-/// Enters a cgroup before anything of the job runs: `$1` is its `cgroup.procs`, `$2` the command. A group that cannot
-/// be entered does not stop the job; whoever samples it sees that it is not in there.
-pub(crate) const ENTER_AND_RUN: &CStr = c"{ echo 0 >\"$1\"; } 2>/dev/null; exec /bin/sh -c \"$2\"";
+/// Enters a cgroup before anything of the job runs: `$1` is its `cgroup.procs`, the rest the program and its arguments. A
+/// group that cannot be entered does not stop the job; whoever samples it sees that it is not in there.
+pub(crate) const ENTER_AND_RUN: &CStr = c"{ echo 0 >\"$1\"; } 2>/dev/null; shift; exec \"$@\"";
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -52,6 +51,10 @@ impl Error {
 #[derive(Debug)]
 pub struct Environment {
     entries: Vec<CString>,
+    /// It has variables that change what bash does.
+    has_bash_settings: bool,
+    /// It has names that are no names of a shell's variables.
+    has_odd_names: bool,
 }
 
 impl Environment {
@@ -71,7 +74,15 @@ impl Environment {
         // Of equal names the last one given comes first now, and is the one that is kept.
         entries.dedup_by(|a, b| name_of(a.to_bytes()) == name_of(b.to_bytes()));
         entries.reverse();
-        Self { entries }
+        let has_bash_settings = entries.iter().any(|entry| shell::is_bash_setting(name_of(entry.to_bytes())));
+        let has_odd_names = entries.iter().any(|entry| is_odd(name_of(entry.to_bytes())));
+        Self { entries, has_bash_settings, has_odd_names }
+    }
+
+    fn value(&self, name: &str) -> Option<&[u8]> {
+        let at =
+            self.entries.binary_search_by(|entry| name_of(entry.to_bytes()).cmp(name.as_bytes())).ok()?;
+        self.entries[at].to_bytes().get(name.len() + 1..)
     }
 }
 
@@ -105,6 +116,16 @@ impl Additions {
         self.text.push('\0');
     }
 
+    fn entries(&self) -> impl Iterator<Item = &[u8]> {
+        let ends = self.starts.iter().skip(1).copied().chain([self.text.len()]);
+        self.starts.iter().zip(ends).map(|(start, end)| &self.text.as_bytes()[*start..end - 1])
+    }
+
+    fn value(&self, name: &str) -> Option<&[u8]> {
+        let entry = self.entries().filter(|entry| name_of(entry) == name.as_bytes()).last()?;
+        entry.get(name.len() + 1..)
+    }
+
     fn check(&self) -> Result<(), Error> {
         if let Some(name) = &self.bad_name {
             return Err(Error::BadName { name: name.clone() });
@@ -134,7 +155,7 @@ impl Additions {
 #[derive(Debug)]
 pub struct Launch<'a> {
     pub command: &'a str,
-    /// A program, by its path, and arguments that go before `/bin/sh -c COMMAND`; it is asked to end when the thread that
+    /// A program, by its path, and arguments that go before `bash -c COMMAND`; it is asked to end when the thread that
     /// starts it ends. Empty: the command is run here.
     pub launcher: &'a [String],
     pub environment: &'a Environment,
@@ -143,6 +164,26 @@ pub struct Launch<'a> {
     pub stderr: BorrowedFd<'a>,
     /// The `cgroup.procs` of a group that the job enters by itself before it runs (cgroup v2).
     pub enter: Option<&'a Path>,
+}
+
+impl Launch<'_> {
+    fn cheapest_start(&self) -> Start {
+        let has_bash_settings = self.environment.has_bash_settings
+            || self.additions.entries().any(|entry| shell::is_bash_setting(name_of(entry)));
+        shell::start(self.command, has_bash_settings, |name| {
+            self.additions.value(name).or_else(|| self.environment.value(name))
+        })
+    }
+
+    fn has_odd_names(&self) -> bool {
+        self.environment.has_odd_names || self.additions.entries().any(|entry| is_odd(name_of(entry)))
+    }
+}
+
+/// Pointers to entries of the environment, and the entries that only this list has.
+struct BashEnvironment {
+    entries: Vec<*mut libc::c_char>,
+    _own: Vec<CString>,
 }
 
 /// Starts jobs in one working directory. Shared by all threads.
@@ -173,43 +214,95 @@ impl Spawner {
     pub fn spawn(&self, launch: &Launch<'_>) -> Result<Pid, Error> {
         launch.additions.check()?;
         let command = CString::new(launch.command).map_err(|_| Error::Nul { what: "the command" })?;
-        let enter = launch.enter.and_then(|path| CString::new(path.as_os_str().as_bytes()).ok());
-        let launcher = launch.launcher.iter().map(|word| CString::new(word.as_str()));
-        let launcher: Vec<CString> = launcher
-            .collect::<Result<_, _>>()
-            .map_err(|_| Error::Nul { what: "what launches the command" })?;
-        let arguments: Vec<&CStr> = match &enter {
-            _ if !launcher.is_empty() => {
-                launcher.iter().map(CString::as_c_str).chain([SHELL, c"-c", &command]).collect()
-            }
-            Some(path) => vec![SHELL_NAME, c"-c", ENTER_AND_RUN, SHELL_NAME, path, &command],
-            None => vec![SHELL_NAME, c"-c", &command],
-        };
-        if !launcher.is_empty() {
-            return self.spawn_attached(launch, &arguments);
+        let in_shell = [shell::path(), c"-c", command.as_c_str()];
+        if !launch.launcher.is_empty() {
+            let launcher = launch.launcher.iter().map(|word| CString::new(word.as_str()));
+            let launcher: Vec<CString> = launcher
+                .collect::<Result<_, _>>()
+                .map_err(|_| Error::Nul { what: "what launches the command" })?;
+            let words: Vec<&CStr> = launcher.iter().map(CString::as_c_str).chain(in_shell).collect();
+            return self.spawn_attached(launch, &words);
         }
-        let argument_pointers: Vec<_> =
-            arguments.iter().map(|argument| argument.as_ptr().cast_mut()).chain([ptr::null_mut()]).collect();
         let additions = launch.additions.sorted();
         let environment = merge(&launch.environment.entries, &additions);
-        let actions = self.file_actions(launch).map_err(|errno| self.error(launch, errno))?;
+        let run = |program: &CStr, words: &[&CStr], environment: &[*mut libc::c_char]| {
+            self.posix_spawn(launch, program, words, environment)
+        };
+        let start = launch.cheapest_start();
+        if let Some(path) = launch.enter {
+            let path =
+                CString::new(path.as_os_str().as_bytes()).map_err(|_| Error::Nul { what: "its cgroup" })?;
+            // Where `/bin/sh` is dash it hands on only variables whose names are its own.
+            let enter = if launch.has_odd_names() { (shell::path(), shell::name()) } else { (SH, c"sh") };
+            let mut words = vec![enter.1, c"-c", ENTER_AND_RUN, c"sh", &path];
+            match &start {
+                Start::Program { path, words: own } if shell::is_executable_format(path) => {
+                    words.extend(own.iter().map(CString::as_c_str));
+                }
+                Start::Sh => words.extend([SH, c"-c", &command]),
+                Start::Shell | Start::Program { .. } => words.extend(in_shell),
+            }
+            return run(enter.0, &words, &environment).map_err(|errno| self.error(launch, errno));
+        }
+        let started = match &start {
+            Start::Program { path, words } => {
+                let words: Vec<&CStr> = words.iter().map(CString::as_c_str).collect();
+                run(path, &words, &self.as_bash_has_it(path, &additions, launch).entries)
+            }
+            Start::Sh => run(SH, &[c"sh", c"-c", &command], &environment),
+            Start::Shell => Err(libc::ENOEXEC),
+        };
+        // What the system cannot execute is a matter for bash: scripts without a first line `#!`, and what is not there.
+        started
+            .or_else(|errno| match errno {
+                libc::EAGAIN | libc::ENOMEM => Err(errno),
+                _ => run(shell::path(), &[shell::name(), c"-c", &command], &environment),
+            })
+            .map_err(|errno| self.error(launch, errno))
+    }
 
+    /// The environment with the two variables that bash sets for a program that it executes.
+    fn as_bash_has_it(&self, program: &CStr, additions: &[&[u8]], launch: &Launch<'_>) -> BashEnvironment {
+        let own = [
+            CString::new([b"PWD=", self.directory.to_bytes()].concat()),
+            CString::new([b"_=", program.to_bytes()].concat()),
+        ];
+        let own: Vec<CString> = own.into_iter().flatten().collect();
+        let mut additions: Vec<&[u8]> =
+            additions.iter().copied().filter(|entry| !matches!(name_of(entry), b"PWD" | b"_")).collect();
+        additions.extend(own.iter().map(|entry| entry.to_bytes_with_nul()));
+        additions.sort_by(|a, b| name_of(a).cmp(name_of(b)));
+        let entries = merge(&launch.environment.entries, &additions);
+        BashEnvironment { entries, _own: own }
+    }
+
+    fn posix_spawn(
+        &self,
+        launch: &Launch<'_>,
+        program: &CStr,
+        words: &[&CStr],
+        environment: &[*mut libc::c_char],
+    ) -> Result<Pid, libc::c_int> {
+        let words: Vec<_> =
+            words.iter().map(|word| word.as_ptr().cast_mut()).chain([ptr::null_mut()]).collect();
+        let actions = self.file_actions(launch)?;
         let mut pid: libc::pid_t = 0;
         // SAFETY: attributes and actions are initialised; both pointer lists end with null and point at strings that
         // outlive the call; posix_spawn does not write through them.
         let errno = unsafe {
             libc::posix_spawn(
                 &raw mut pid,
-                SHELL.as_ptr(),
+                program.as_ptr(),
                 &raw const actions.0,
                 &raw const *self.attributes.0,
-                argument_pointers.as_ptr(),
+                words.as_ptr(),
                 environment.as_ptr(),
             )
         };
         match (errno, Pid::from_raw(pid)) {
             (0, Some(pid)) => Ok(pid),
-            _ => Err(self.error(launch, errno)),
+            (0, None) => Err(libc::EINVAL),
+            _ => Err(errno),
         }
     }
 
@@ -271,6 +364,11 @@ fn merge(shared: &[CString], additions: &[&[u8]]) -> Vec<*mut libc::c_char> {
     merged.extend(shared.map(|entry| entry.as_ptr().cast_mut()));
     merged.push(ptr::null_mut());
     merged
+}
+
+fn is_odd(name: &[u8]) -> bool {
+    !name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
+        || name.first().is_none_or(u8::is_ascii_digit)
 }
 
 fn name_of(entry: &[u8]) -> &[u8] {
@@ -412,6 +510,66 @@ mod tests {
         assert_eq!(Bench::new(&[]).run("true").0, Exit::Code(0));
         assert_eq!(Bench::new(&[]).run("exit 7").0, Exit::Code(7));
         assert_eq!(Bench::new(&[]).run("kill -9 $$").0, Exit::Signal(9));
+    }
+
+    #[test]
+    fn commands_run_under_bash() {
+        let path = [("PATH", "/usr/bin:/bin")];
+        let output = |command: &str| Bench::new(&path).run(command);
+        assert_eq!(output("[[ abc == a* ]] && a=(1 2) && echo ${a[1]}"), (Exit::Code(0), "2\n".to_owned()));
+        assert_eq!(output("set -o pipefail; false | true").0, Exit::Code(1));
+        let (exit, text) = output("no-such-program-here a b");
+        assert_eq!(exit, Exit::Code(127));
+        assert_eq!(text, "bash: line 1: no-such-program-here: command not found\n");
+        assert_eq!(output("/etc/passwd").0, Exit::Code(126));
+    }
+
+    #[test]
+    fn a_program_without_a_shell_finds_what_bash_would_give_it() {
+        let shared =
+            [("PATH", "/usr/bin:/bin"), ("PWD", "/stale"), ("_", "/stale"), ("A", "1"), ("SHLVL", "1")];
+        let run = |command: &str| {
+            let mut lines: Vec<String> =
+                Bench::new(&shared).run(command).1.lines().map(str::to_owned).collect();
+            lines.sort();
+            lines
+        };
+        let direct = run("env");
+        assert_eq!(direct, run("\"env\""), "the quotes make it one for bash");
+        assert!(direct.contains(&"PWD=/".to_owned()), "{direct:?}");
+    }
+
+    #[test]
+    fn a_script_without_a_first_line_runs_under_bash() {
+        let directory = tempfile::tempdir().unwrap();
+        let script = directory.path().join("tool");
+        std::fs::write(&script, "[[ a == a ]] && echo \"$1\"\n").unwrap();
+        std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let path = format!("{}:/usr/bin:/bin", directory.path().display());
+        let mut bench = Bench::new(&[("PATH", &path)]);
+        assert_eq!(bench.run("tool word"), (Exit::Code(0), "word\n".to_owned()));
+        let mut bench = Bench::new(&[("PATH", "/usr/bin:/bin")]);
+        bench.spawner = Spawner::new(directory.path()).unwrap();
+        assert_eq!(bench.run("./tool here"), (Exit::Code(0), "here\n".to_owned()));
+    }
+
+    #[test]
+    fn functions_that_bash_exports_are_there() {
+        let function = ("BASH_FUNC_sleep%%", "() { echo \"function $1\"; }");
+        let mut bench = Bench::new(&[("PATH", "/usr/bin:/bin"), function]);
+        assert_eq!(bench.run("sleep 7"), (Exit::Code(0), "function 7\n".to_owned()));
+        let directory = tempfile::tempdir().unwrap();
+        let entry = directory.path().join("cgroup.procs");
+        let mut bench = Bench::new(&[("PATH", "/usr/bin:/bin"), function]);
+        let pid = bench.spawn("sleep 8", Some(&entry)).unwrap();
+        assert_eq!(wait::reap(pid).unwrap().exit, Exit::Code(0));
+        let mut text = String::new();
+        bench.output.rewind().unwrap();
+        bench.output.read_to_string(&mut text).unwrap();
+        assert_eq!(
+            (text.as_str(), std::fs::read_to_string(&entry).unwrap().as_str()),
+            ("function 8\n", "0\n")
+        );
     }
 
     #[test]

@@ -20,7 +20,7 @@ use windlass_engine::service::Refused;
 pub type Answer<T> = Result<T, ApiError>;
 
 /// Where clients of Torc call.
-pub const TORC_PREFIX: &str = "/torc-service/v1";
+pub use windlass_types::work::TORC_PREFIX;
 /// Where ours do.
 pub const API_PREFIX: &str = "/api/v1";
 

@@ -9,7 +9,7 @@ use windlass_core::redact::{Masking, Redactor};
 use windlass_proc::spawn::{Additions, Environment};
 use windlass_proc::tree::tag;
 use windlass_types::Timestamp;
-use windlass_types::work::{Assignment, Recovery, is_reserved_name};
+use windlass_types::work::{Assignment, Recovery, is_set_by_worker, torc_api_url};
 
 /// What all jobs share.
 pub(crate) fn shared(
@@ -26,8 +26,12 @@ pub(crate) fn shared(
     both("OUTPUT_DIR", options.output_dir.clone().into());
     both("WORKFLOW_SUBMISSION_DIR", options.submission_dir.clone().into());
     if let Some(url) = &options.api_url {
-        both("API_URL", url.into());
+        variables.push(("TORC_API_URL".into(), torc_api_url(url).into()));
+        variables.push(("WINDLASS_API_URL".into(), url.into()));
         variables.push(("WINDLASS_URL".into(), url.into()));
+    } else {
+        // A server that the user's own environment names knows nothing of the jobs of a local run.
+        variables.retain(|(name, _)| name != "TORC_API_URL" && name != "WINDLASS_API_URL");
     }
     variables.push(("WINDLASS_SUBMIT_DIR".into(), options.submission_dir.clone().into()));
     if let Some(database) = &options.database {
@@ -132,7 +136,7 @@ pub(crate) fn add(to: &mut Additions, assignment: &Assignment, given: &Given<'_>
         to.set("TORC_RETURN_CODE", recovery.return_code);
         to.set("WINDLASS_RECOVERY_SCRIPT", &recovery.script);
     }
-    for (name, value) in assignment.env.iter().filter(|(name, _)| !is_reserved_name(name)) {
+    for (name, value) in assignment.env.iter().filter(|(name, _)| !is_set_by_worker(name)) {
         to.set(name, value);
     }
 }

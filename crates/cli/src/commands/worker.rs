@@ -19,6 +19,7 @@ use windlass_types::{Capacity, WorkflowId};
 
 pub(crate) fn run(ctx: &Context, args: &WorkerArgs) -> Result<Exit, CliError> {
     let client = ctx.require_server()?.clone();
+    crate::drive::warn_without_bash(&ctx.ui);
     let machine = Machine::detect();
     let capacity = capacity(&machine, &args.offer);
     let state_dir = args.state_dir.clone().or_else(default_state_dir).ok_or_else(|| {

@@ -19,6 +19,7 @@ use std::time::Duration;
 use windlass_api::tokens::NewToken;
 use windlass_store::Store;
 use windlass_store::model::WorkflowRow;
+use windlass_types::work::torc_api_url;
 use windlass_types::{JobStatus, format_duration};
 
 /// What people know it by.
@@ -220,7 +221,8 @@ pub(super) fn surroundings(ctx: &Context, row: &WorkflowRow) -> Result<Vec<(OsSt
     both("OUTPUT_DIR", row.output_dir.clone());
     match ctx.server()? {
         Some(client) => {
-            both("API_URL", client.url().to_owned());
+            variables.push(("TORC_API_URL".into(), torc_api_url(client.url()).into()));
+            variables.push(("WINDLASS_API_URL".into(), client.url().into()));
             variables.push(("WINDLASS_URL".into(), client.url().into()));
         }
         None => variables.push(("WINDLASS_DB".into(), ctx.database().into())),

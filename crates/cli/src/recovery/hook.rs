@@ -3,19 +3,20 @@
 use super::agent::surroundings;
 use crate::context::Context;
 use crate::error::CliError;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
+use windlass_proc::shell;
 use windlass_store::model::WorkflowRow;
 
 /// Runs it, with the workflow's id as its last argument. What it prints is talk, not data.
 pub(super) fn run(ctx: &Context, row: &WorkflowRow, command: &str) -> Result<(), CliError> {
     ctx.ui.note(&format!("running the recovery hook: {command}"));
-    let mut shell = Command::new("/bin/sh");
     // The command may have words of its own; what follows them is quoted whatever they are.
-    shell.args(["-c", &format!("{command} \"$@\""), "sh", &row.id.to_string()]);
-    shell.stdin(Stdio::null()).envs(surroundings(ctx, row)?);
+    let mut hook = shell::command(&format!("{command} \"$@\""));
+    hook.args(["sh", &row.id.to_string()]);
+    hook.stdin(Stdio::null()).envs(surroundings(ctx, row)?);
     let stderr = std::io::stderr();
     let talk = rustix::io::dup(&stderr).map_err(|e| CliError::io(format!("cannot use stderr: {e}")))?;
-    let ended = shell.stdout(Stdio::from(talk)).status();
+    let ended = hook.stdout(Stdio::from(talk)).status();
     let ended = ended.map_err(|e| CliError::io(format!("cannot start the recovery hook: {e}")))?;
     if ended.success() {
         return Ok(());

@@ -7,9 +7,9 @@ use std::fs::File;
 use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
-use windlass_proc::{Pid, Signal, tree, wait};
+use windlass_proc::{Pid, Signal, shell, tree, wait};
 use windlass_types::format_duration;
 use windlass_types::work::Recovery;
 
@@ -36,8 +36,8 @@ pub(super) fn run(patient: Patient<'_>, recovery: &Recovery) -> String {
 fn attempt(patient: Patient<'_>, recovery: &Recovery) -> io::Result<String> {
     let log = patient.directory.join(format!("{}.{}", patient.node, Recovery::LOG_EXTENSION));
     let log = File::create(log)?;
-    let mut command = Command::new("/bin/sh");
-    command.args(["-c", Recovery::COMMAND]).current_dir(patient.home).process_group(0);
+    let mut command = shell::command(Recovery::COMMAND);
+    command.current_dir(patient.home).process_group(0);
     command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
     command.envs(environment(patient.job, recovery));
     let mut child = command.spawn()?;

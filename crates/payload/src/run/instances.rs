@@ -16,6 +16,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use windlass_proc::shell;
 use windlass_types::payload::{EventsFrom, Node, SideBySide, Step, StepMetrics};
 use windlass_types::work::Exit;
 
@@ -121,9 +122,13 @@ impl<'a> Instances<'a> {
     }
 
     fn command(&self, index: usize, instance: &Instance) -> Command {
-        let (program, arguments) = match &self.step.command {
-            Some(text) => (Path::new("/bin/sh"), ["-c", text]),
-            None => (self.ground.options.program, ["payload", "simulate"]),
+        let mut command = match &self.step.command {
+            Some(text) => shell::command(text),
+            None => {
+                let mut command = Command::new(self.ground.options.program);
+                command.args(["payload", "simulate"]);
+                command
+            }
         };
         let told = Told {
             place: self.ground.place,
@@ -133,8 +138,6 @@ impl<'a> Instances<'a> {
             attempt: self.ground.options.attempt,
             instance: (index, self.all.len()),
         };
-        let mut command = Command::new(program);
-        command.args(arguments);
         environment::clear(&mut command);
         command.envs(told.variables(&instance.share, &instance.files));
         command.current_dir(&instance.files.directory).stdin(Stdio::null());
@@ -224,8 +227,8 @@ impl<'a> Instances<'a> {
         let list = self.files.directory.join("parts.txt");
         let lines = parts.iter().fold(String::new(), |text, path| text + &path.to_string_lossy() + "\n");
         fs::write(&list, lines).map_err(|error| Failure::io(codes::STORAGE, "write", &list, &error))?;
-        let mut command = Command::new("/bin/sh");
-        command.args(["-c", text]).env("WINDLASS_INPUTS", &list).env("WINDLASS_OUTPUT", target);
+        let mut command = shell::command(text);
+        command.env("WINDLASS_INPUTS", &list).env("WINDLASS_OUTPUT", target);
         command.env("WINDLASS_STEP", &self.step.name).current_dir(&self.files.directory).stdin(Stdio::null());
         match step::run(self.ground.control, &mut command).map(|ended| ended.exit) {
             Ok(Exit::Code(0)) => Ok(()),

@@ -95,6 +95,7 @@ fn a_job_finds_both_sets_of_names_and_its_own_but_cannot_change_ours() {
     asks.env = [
         ("MINE", "a=b c"),
         ("TORC_JOB_NAME", "mine too"),
+        ("TORC_EXAMPLE_DATA_ROOT", "/data"),
         ("WINDLASS_JOB_ID", "6"),
         ("WINDLASS_WORKER", "nobody's"),
         ("WINDLASS_OUTPUT_DIR", "elsewhere"),
@@ -112,7 +113,6 @@ fn a_job_finds_both_sets_of_names_and_its_own_but_cannot_change_ours() {
         ("JOB_ID", "5"),
         ("ATTEMPT_ID", "4"),
         ("OUTPUT_DIR", output.as_str()),
-        ("API_URL", "http://localhost:1"),
         ("WORKFLOW_SUBMISSION_DIR", directory),
     ] {
         for prefix in ["WINDLASS_", "TORC_"] {
@@ -120,7 +120,11 @@ fn a_job_finds_both_sets_of_names_and_its_own_but_cannot_change_ours() {
         }
     }
     for (name, value) in [
+        ("TORC_API_URL", "http://localhost:1/torc-service/v1"),
+        ("WINDLASS_API_URL", "http://localhost:1"),
+        ("WINDLASS_URL", "http://localhost:1"),
         ("WINDLASS_JOB_NAME", "job 5"),
+        ("TORC_EXAMPLE_DATA_ROOT", "/data"),
         ("TORC_JOB_NAME", "job 5"),
         ("MINE", "a=b c"),
         ("WINDLASS_ATTEMPT", "4"),

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 use windlass_proc::agent_mark;
 use windlass_proc::identity::to_pid;
-use windlass_proc::tree;
+use windlass_proc::{shell, tree};
 use windlass_store::model::WorkflowRow;
 
 /// How often it is looked whether it has ended.
@@ -79,11 +79,7 @@ impl Session {
                 command.arg(&prompt);
                 (command, None)
             }
-            Program::Command(line) => {
-                let mut command = Command::new("/bin/sh");
-                command.args(["-c", line]);
-                (command, Some(prompt))
-            }
+            Program::Command(line) => (shell::command(line), Some(prompt)),
         };
         let tag = format!("{}:{}", std::process::id(), files.log.display());
         for name in CREDENTIALS {

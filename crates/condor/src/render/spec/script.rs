@@ -6,8 +6,11 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 use windlass_spec::{Job, Workflow};
-use windlass_types::Resources;
 use windlass_types::work::{Stdio, StdioMode, return_code};
+use windlass_types::{Resources, shell};
+
+/// Commands are run by bash; by `/bin/sh` on a machine without it.
+const SHELL: &str = "\"$(command -v bash || echo /bin/sh)\"";
 
 /// What a script is made of.
 pub(super) struct Script<'a> {
@@ -31,10 +34,10 @@ impl Script<'_> {
         }
         let command = quote::shell(&self.command())?;
         if self.outputs.is_empty() {
-            writeln!(text, "exec /bin/sh -c {command}").ok();
+            writeln!(text, "exec {SHELL} -c {command}").ok();
             return Ok(text);
         }
-        writeln!(text, "/bin/sh -c {command}\ncode=$?\n[ $code = 0 ] || exit $code").ok();
+        writeln!(text, "{SHELL} -c {command}\ncode=$?\n[ $code = 0 ] || exit $code").ok();
         for path in self.outputs {
             let told = quote::shell(&format!("{MISSING_OUTPUT}{path}"))?;
             let path = quote::shell(path)?;
@@ -50,15 +53,12 @@ impl Script<'_> {
         relative.filter_map(|path| path.parent()?.to_str()).filter(|parent| !parent.is_empty()).collect()
     }
 
-    /// As the engine invokes it: a script of one line takes the command as its arguments, a longer one comes before it.
+    /// With its invocation script, as in a run on the local machine.
     fn command(&self) -> String {
         let command = self.job.command(0);
         let own = self.job.invocation_script();
         let script = own.or_else(|| self.kind()?.invocation_script.clone());
-        let Some(script) = script else { return command.into_owned() };
-        let script = script.trim_end_matches('\n');
-        let between = if script.contains('\n') { '\n' } else { ' ' };
-        format!("{script}{between}{command}")
+        shell::invocation(script.as_deref(), &command)
     }
 
     /// The workflow's, those of its kind and its own, of which the last one counts; and what we add.

@@ -4,7 +4,7 @@ export WINDLASS_JOB_NAME='prepare'
 export WINDLASS_CPUS='1'
 export WINDLASS_MEMORY_BYTES='524288000'
 mkdir -p 'data'
-/bin/sh -c 'mkdir -p data
+"$(command -v bash || echo /bin/sh)" -c 'mkdir -p data
 echo mesh > data/mesh.dat
 '
 code=$?

@@ -1,4 +1,4 @@
 #!/bin/sh
 export MODE='it'\''s $HOME'
 export WINDLASS_JOB_NAME='tell'
-exec /bin/sh -c 'echo done'
+exec "$(command -v bash || echo /bin/sh)" -c 'echo done'
