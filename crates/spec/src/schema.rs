@@ -9,7 +9,7 @@ use crate::decode::shape::{Field, Grows, Map, Type};
 use crate::decode::tables::WORKFLOW;
 use serde_json::{Value, json};
 use windlass_types::SIGNAL_NAMES;
-use windlass_types::work::RESERVED_PREFIXES;
+use windlass_types::work::RESERVED_PREFIX;
 
 const IDENTIFIER: &str = "^[A-Za-z_][A-Za-z0-9_]*$";
 /// Stands somewhere in a text that a constant is to be put into.
@@ -140,7 +140,7 @@ fn of_type(is: &Type) -> Value {
         Type::List(item) => json!({"type": "array", "items": of_type(item)}),
         Type::Map(map) => json!({"$ref": format!("#/$defs/{}", definition_name(map))}),
         Type::Env => {
-            let reserved = format!("^({})", RESERVED_PREFIXES.join("|"));
+            let reserved = format!("^{RESERVED_PREFIX}");
             let names = json!({"pattern": IDENTIFIER, "not": {"pattern": reserved}});
             json!({"type": "object", "propertyNames": names, "additionalProperties": text()})
         }
@@ -259,7 +259,7 @@ mod tests {
             "variables: {1a: x}",
             "parameters: {i: {a: b}}",
             "parameters: {i: []}",
-            "env: {TORC_X: 1}",
+            "env: {WINDLASS_X: 1}",
             "change_detection: magic",
             "resource_requirements: [{name: r, memory: 1g}]",
             "resource_requirements: [{name: r, num_cpus: 0, memory: 1g}]",

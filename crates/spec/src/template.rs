@@ -1,7 +1,7 @@
 //! Texts with `{name}` in them: found once, filled in as often as there are jobs.
 //!
 //! A *hole* is a brace pair around exactly a name, or a name and a format: `{i}`, `{i:03d}`, `{x:.4f}`, `{x:q}`. All
-//! other braces are the shell's and stay. Shared by spec files and by `exec`.
+//! other braces are the shell's and stay. Where values exist, `{{name}}` of a name without a value is the text `{name}`. Shared by spec files and by `exec`.
 
 use crate::params::{ParameterValue, Value, number};
 use std::fmt::Write as _;
@@ -17,11 +17,17 @@ pub struct Hole<'t> {
     pub format: Option<&'t str>,
     /// `${name}`: the shell's own.
     pub after_dollar: bool,
-    /// `{{name}}`: a template of something else.
+    /// `{{name}}`: the text `{name}`, or a template of something else.
     pub doubled: bool,
 }
 
 impl Hole<'_> {
+    /// The braces of `{{name}}`, which stands for the text `{name}` where no value has that name. `${{name}}` is left alone.
+    pub fn escape(&self, text: &str) -> Option<Range<usize>> {
+        let outer = self.range.start.checked_sub(1)?..self.range.end + 1;
+        (self.doubled && !text[..outer.start].ends_with('$')).then_some(outer)
+    }
+
     /// Whether somebody who writes this surely means a value: `{key:value}` may be anything, `{i:03d}` may not.
     pub fn is_unmistakable(&self) -> bool {
         let is_format = |format: &str| {

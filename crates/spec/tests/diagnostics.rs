@@ -233,7 +233,6 @@ fn values_of_the_wrong_kind() {
         ("env: {1A: 1}", "variable-name `1A` cannot be the name of an environment variable"),
         ("env: {'': 1}", "variable-name `` cannot be the name of an environment variable"),
         ("env: {WINDLASS_WORKER: x}", "reserved-name variable `WINDLASS_WORKER` is set by Windlass itself"),
-        ("env: {TORC_X: 1}", "reserved-name variable `TORC_X` is set by Windlass itself"),
         (r#"env: {A: "x\0y"}"#, "nul-byte variable `A` contains a NUL byte"),
         (r#"env: {A=: "x\0y"}"#, "nul-byte variable `A=` contains a NUL byte"),
     ] {
@@ -443,16 +442,35 @@ fn a_name_that_would_garble_lists_is_refused_where_it_is_given() {
 #[test]
 fn a_reserved_name_says_what_to_do() {
     check(
-        "name: sim\nenv: {TORC_JOB_NAME: x}\njobs: [{name: a, command: b}]\n",
+        "name: sim\nenv: {WINDLASS_JOB_NAME: x}\njobs: [{name: a, command: b}]\n",
         "
-error[reserved-name]: variable `TORC_JOB_NAME` is set by Windlass itself
+error[reserved-name]: variable `WINDLASS_JOB_NAME` is set by Windlass itself
  --> sim.yaml:2:7
   |
-2 | env: {TORC_JOB_NAME: x}
-  |       ^^^^^^^^^^^^^
+2 | env: {WINDLASS_JOB_NAME: x}
+  |       ^^^^^^^^^^^^^^^^^
   |
-  = help: choose a name that does not begin with `WINDLASS_` or `TORC_`",
+  = help: choose a name that does not begin with `WINDLASS_`",
     );
+}
+
+#[test]
+fn what_torc_accepts_is_accepted_with_a_word_about_what_has_no_effect() {
+    let warnings = |top: &str| {
+        let text = format!("name: w\n{top}\njobs: [{{name: a, command: b}}]\n");
+        let workflow = load(Source::new("w.yaml", text.as_bytes()), &NoAttachments).unwrap();
+        workflow.all_warnings().reports().into_iter().map(|report| report.message).collect::<Vec<_>>()
+    };
+    assert_eq!(warnings("env: {TORC_EXAMPLE_DATA_ROOT: /data, TORC_API_URL: u}"), [""; 0]);
+    assert_eq!(
+        warnings("env: {TORC_JOB_ID: 7}"),
+        ["variable `TORC_JOB_ID` is set by Windlass itself; this value is not used"]
+    );
+    assert_eq!(
+        warnings("resource_monitor: {enabled: true, metrics: [cpu_percent]}"),
+        ["`metrics` has no effect: CPU and memory are always measured"]
+    );
+    assert_eq!(warnings("execution_config: {mode: slurm, limit_resources: true}"), [""; 0]);
 }
 
 #[test]

@@ -204,7 +204,7 @@ actions:
     let data = workflow.user_data(0).data.unwrap().into_owned();
     assert_eq!(data, serde_json::json!({"a": ["runs/1.10", 1], "b": {"c": "xaday"}}));
     let job = workflow.job(0);
-    assert_eq!(job.command(0), "run runs/1.10 ${OUT} ${who} {print $1} {{nobody}} {a,b} {}");
+    assert_eq!(job.command(0), "run runs/1.10 ${OUT} ${who} {print $1} {nobody} {a,b} {}");
     assert_eq!((job.name, job.requirements), ("job-ada", Some(0)));
     let kind = &workflow.kinds()[0];
     assert_eq!(kind.invocation_script.as_deref(), Some("srun -A ada"));
@@ -305,15 +305,18 @@ error[undefined-name]: `{sed}` stands for nothing: no parameter here and no vari
   |                 ^^^^^ did you mean `{seed}`?",
     );
     check(
-        &spec("- name: a\n  command: awk '{print}' x\n"),
+        &spec("- name: a{i}\n  command: awk '{print}' {i}\n  parameters: {i: '1:2'}\n"),
         "
 error[undefined-name]: `{print}` stands for nothing: no parameter here and no variable has that name
  --> sim.yaml:4:17
   |
-4 |   command: awk '{print}' x
-  |                 ^^^^^^^
-  |
-  = help: braces that are not for a value hold spaces: `{ print }`",
+4 |   command: awk '{print}' {i}
+  |                 ^^^^^^^ for the text `{print}` itself write `{{print}}`",
+    );
+    let elsewhere = "- {name: 'a{i}', command: x, parameters: {i: '1:2'}}\n- {name: b, command: 'cat {i}'}\n";
+    assert_eq!(
+        lines(&spec(elsewhere)),
+        ["undefined-name `{i}` stands for nothing: no parameter here and no variable has that name"]
     );
     let circle = "name: w\nvariables: {a: '{b}', b: 'x{c}', c: '{a}'}\njobs: [{name: j, command: x}]\n";
     assert_eq!(lines(circle), ["variable-cycle variables use each other in a circle: a → b → c → a"]);
@@ -672,6 +675,19 @@ jobs:
 }
 
 #[test]
+fn braces_are_text_where_no_value_could_be_meant() {
+    let command = |text: &str| good(text).jobs().next().unwrap().command(0).into_owned();
+    let alone = spec("- {name: a, command: 'curl -w \"%{http_code}\" {{x}} ${{y}}'}\n");
+    assert_eq!(command(&alone), "curl -w \"%{http_code}\" {{x}} ${{y}}");
+    let swept = spec(
+        "- {name: 'a{i}', command: 'curl -w \"%{{http_code}}\" {{i}} ${{y}} {i}{{x}}{{x:03d}}', parameters: {i: '7:8'}}\n",
+    );
+    assert_eq!(command(&swept), "curl -w \"%{http_code}\" {7} ${{y}} 7{x}{x:03d}");
+    let constant = "name: w\nvariables: {a: '{{b}}c'}\njobs: [{name: j, command: '{a} {{d}}'}]\n";
+    assert_eq!(command(constant), "{b}c {d}");
+}
+
+#[test]
 fn a_name_written_like_that_of_a_sweep_means_all_of_it() {
     check(
         "name: w
@@ -706,6 +722,7 @@ jobs: [{name: read, command: x, input_files: ['f_{i}.dat']}]
 fn what_stands_for_nothing_is_pointed_at_where_it_is_written() {
     let text = "\
 name: w
+variables: {known: v}
 env: {A: 'x {gone1}'}
 project: 'p {gone2}'
 metadata: {deep: [{er: 'm {gone3}'}], \"esc\": \"\\u0041 {gone4}\"}

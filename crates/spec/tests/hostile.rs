@@ -287,7 +287,12 @@ fn many_of_everything() {
     for (start, piece, end, code) in [
         ("{variables: {", "v#: 1, ", "}, jobs: [{name: a, command: b}]}", None),
         ("{env: {", "V#: 1, ", "}, jobs: [{name: a, command: b}]}", None),
-        ("{metadata: {", "v#: '{gone}', ", "}, jobs: [{name: a, command: b}]}", Some("undefined-name")),
+        (
+            "{variables: {v: w}, metadata: {",
+            "v#: '{gone}', ",
+            "}, jobs: [{name: a, command: b}]}",
+            Some("undefined-name"),
+        ),
         ("{parameters: {", "p#: 1, ", "}, jobs: [{name: a, command: b}]}", None),
         ("{jobs: [{name: a, command: b, parameters: {", "p#: 1, ", "}}]}", Some("too-many")),
         ("{jobs: [", "{name: j#, command: b, env: {A: '#'}, labels: [x]}, ", "]}", None),
@@ -300,7 +305,7 @@ fn many_of_everything() {
         ("{files: [", "{name: f#, path: p#}, ", one_job, None),
         ("{jobs: [{name: a, command: '", "${files.input.f#} ", "'}]}", Some("unknown-file")),
         ("{jobs: [{name: a, command: '", "${files.input.", "'}]}", None),
-        ("{jobs: [{name: a, command: '", "{gone#} ", "'}]}", Some("undefined-name")),
+        ("{variables: {v: w}, jobs: [{name: a, command: '", "{gone#} ", "'}]}", Some("undefined-name")),
     ] {
         let text = many(start, piece, end, COUNT);
         let loaded = load(Source::new("many.yaml", text.as_bytes()), &NoAttachments);

@@ -38,6 +38,10 @@ impl Object {
         self.values.get(field).and_then(Value::as_str)
     }
 
+    pub(super) fn is_true(&self, field: &str) -> bool {
+        self.values.get(field) == Some(&Value::Bool(true))
+    }
+
     /// It is decoded by this table.
     pub(super) fn is(&self, table: &'static Map) -> bool {
         std::ptr::eq(self.table, table)

@@ -2,7 +2,7 @@
 
 use super::fields::OpenMap;
 use super::object::Object;
-use super::tables::{ACTION, FAILURE_RULE};
+use super::tables::{ACTION, FAILURE_RULE, RESOURCE_MONITOR};
 use super::{Decoder, Subject, not};
 use crate::diagnostic::Diagnostic;
 use crate::event::{Event, Events, Stop};
@@ -76,7 +76,9 @@ impl<'s, E: Events<'s>> Decoder<'s, E> {
             "slurm" => ("slurm", &DIRECT_ONLY[..], "direct"),
             _ => return,
         };
-        for field in refused {
+        // Slurm always holds jobs to their limits, so to say so is right.
+        let is_so_anyway = |field: &str| field == "limit_resources" && config.is_true(field);
+        for field in refused.iter().filter(|field| !is_so_anyway(field)) {
             if let Some(span) = config.place_of(field) {
                 let message = format!("`{field}` is for mode `{other}`, and the mode is `{mode}`");
                 self.sink.push(
@@ -149,6 +151,10 @@ impl<'s, E: Events<'s>> Decoder<'s, E> {
             && let Some(rule) = object.read()
         {
             self.check_failure_rule(&rule, object);
+        }
+        if let Some(span) = object.place_of("metrics").filter(|_| object.is(&RESOURCE_MONITOR)) {
+            let message = "`metrics` has no effect: CPU and memory are always measured";
+            self.warnings.push(Diagnostic::new("useless-field", message).at(span));
         }
     }
 

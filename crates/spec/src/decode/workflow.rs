@@ -17,7 +17,7 @@ use crate::template;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::borrow::Cow;
 use std::fmt;
-use windlass_types::work::{RESERVED_PREFIXES, Stdio, is_reserved_name};
+use windlass_types::work::{RESERVED_PREFIX, Stdio, is_reserved_name, is_set_by_worker};
 
 /// The spec as far as it is decoded.
 pub(super) struct Building<'s, E> {
@@ -274,12 +274,14 @@ impl<'s, E: Events<'s>> Building<'s, E> {
             );
         }
         if is_reserved_name(name) {
-            let [ours, torcs] = RESERVED_PREFIXES;
             self.decoder.sink.push(
                 Diagnostic::new("reserved-name", format!("variable `{name}` is set by Windlass itself"))
                     .at(span)
-                    .help(format!("choose a name that does not begin with `{ours}` or `{torcs}`")),
+                    .help(format!("choose a name that does not begin with `{RESERVED_PREFIX}`")),
             );
+        } else if is_set_by_worker(name) {
+            let message = format!("variable `{name}` is set by Windlass itself; this value is not used");
+            self.decoder.warnings.push(Diagnostic::new("useless-field", message).at(span));
         }
         let value = self.decoder.string(value, Subject::Variable(name))?;
         // Kept also when its value is bad: the index above already counts on it.

@@ -164,6 +164,15 @@ impl<'a> Compiler<'a> {
             let parameter = self.bindings.and_then(|bindings| bindings.find(hole.name));
             let constant = self.constants.get(hole.name);
             if parameter.is_none() && constant.is_none() {
+                if self.bindings.is_none() && !self.constants.make_a_slip_likely(hole.name) {
+                    continue;
+                }
+                if let Some(doubled) = hole.escape(part) {
+                    builder.text(&part[from..doubled.start]);
+                    builder.text(&part[hole.range]);
+                    from = doubled.end;
+                    continue;
+                }
                 if hole.is_unmistakable() && self.constants.is_complete() {
                     self.undefined(&hole, span());
                 }
@@ -217,7 +226,7 @@ impl<'a> Compiler<'a> {
             if self.sinks.errors.is_full() { None } else { Suggester::default().nearest(name, known) };
         self.sinks.errors.push(match nearest {
             Some(near) => diagnostic.help(format!("did you mean `{{{near}}}`?")),
-            None => diagnostic.help(format!("braces that are not for a value hold spaces: `{{ {name} }}`")),
+            None => diagnostic.help(format!("for the text `{{{name}}}` itself write `{{{{{name}}}}}`")),
         });
     }
 }

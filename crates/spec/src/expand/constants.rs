@@ -4,7 +4,7 @@ use super::{Place, Sinks};
 use crate::diagnostic::Diagnostic;
 use crate::model::{Named, Spec};
 use crate::template::{self, Format};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::cell::Cell;
 
 /// So many bytes may the values of all variables have, once they are put into each other. Without a limit, thirty that
@@ -19,6 +19,8 @@ pub(crate) struct Constants {
     values: FxHashMap<Box<str>, (String, Named)>,
     /// If not, a name that is not found may be one that could not be read.
     is_complete: bool,
+    /// The names of all parameters that the spec writes down, wherever they are.
+    parameters: FxHashSet<Box<str>>,
     /// Bytes that were put into texts.
     spent: Cell<usize>,
 }
@@ -37,7 +39,7 @@ impl Constants {
         let mut filling = Filling {
             spec,
             written: &written,
-            done: Self { is_complete, ..Self::default() },
+            done: Self { is_complete, parameters: parameters(spec), ..Self::default() },
             path: Vec::new(),
             length: 0,
             sinks,
@@ -50,6 +52,12 @@ impl Constants {
 
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.values.get(name).map(|(value, _)| value.as_str())
+    }
+
+    /// Whether `{name}` is a slip where it stands for nothing: there are variables, or it is a parameter of another entry.
+    /// Everywhere else braces are the shell's.
+    pub(crate) fn make_a_slip_likely(&self, name: &str) -> bool {
+        !self.values.is_empty() || !self.is_complete || self.parameters.contains(name)
     }
 
     /// Counts what is put into a text; `false`: that is too much.
@@ -70,6 +78,21 @@ impl Constants {
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.values.keys().map(AsRef::as_ref)
     }
+}
+
+fn parameters(spec: &Spec<'_>) -> FxHashSet<Box<str>> {
+    let entries = spec.jobs.iter().filter_map(|job| Some(&job.more.as_ref()?.sweep));
+    let entries = entries.chain(spec.files.iter().map(|file| &file.sweep));
+    let entries = entries.chain(spec.user_data.iter().map(|data| &data.sweep));
+    let all = entries.flat_map(|sweep| &sweep.parameters).chain(&spec.shared.parameters);
+    let mut names = FxHashSet::default();
+    for parameter in all {
+        let name = spec.texts.get(parameter.name.text);
+        if !names.contains(name) {
+            names.insert(name.into());
+        }
+    }
+    names
 }
 
 pub(super) fn bad_name(what: &str, text: &str, name: Named) -> Diagnostic {
@@ -108,6 +131,12 @@ impl<'a> Filling<'a, '_> {
             }
             let span = Place::of(&self.spec.texts, value).part(hole.range.clone());
             let Some((&inner, _)) = self.written.get_key_value(hole.name) else {
+                if let Some(doubled) = hole.escape(text) {
+                    filled.push_str(&text[from..doubled.start]);
+                    filled.push_str(&text[hole.range]);
+                    from = doubled.end;
+                    continue;
+                }
                 if hole.is_unmistakable() && self.done.is_complete {
                     let message = format!("`{{{}}}` is no variable of the workflow", hole.name);
                     let diagnostic = Diagnostic::new("undefined-name", message).at(span);

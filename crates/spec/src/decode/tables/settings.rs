@@ -146,6 +146,11 @@ pub(in crate::decode) static RESOURCE_MONITOR: Map = Map::new(
         Field::optional("compute_node", Type::Map(&MONITOR_NODE), "What is kept for the machine."),
         Field::optional("enabled", Type::Boolean, "Older spelling of `jobs: {enabled: …}`."),
         Field::optional("granularity", GRANULARITY, "Older spelling of `jobs: {granularity: …}`."),
+        Field::optional(
+            "metrics",
+            Type::List(&Type::Text),
+            "Accepted without effect: CPU and memory are always measured.",
+        ),
     ],
 );
 

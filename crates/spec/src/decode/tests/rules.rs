@@ -169,7 +169,7 @@ fn options_of_sbatch_that_come_from_elsewhere() {
 #[test]
 fn fields_of_another_mode() {
     let direct =
-        ["limit_resources: true", "termination_signal: INT", "sigterm_lead_seconds: 5", "oom_exit_code: 9"];
+        ["limit_resources: false", "termination_signal: INT", "sigterm_lead_seconds: 5", "oom_exit_code: 9"];
     let slurm = ["srun_termination_signal: TERM@9", "enable_cpu_bind: true"];
     for field in direct {
         let name = field.split(':').next().unwrap_or_default();
@@ -178,6 +178,7 @@ fn fields_of_another_mode() {
         good(&with(&format!("execution_config: {{{field}}}")));
         good(&with(&format!("execution_config: {{{field}, mode: auto}}")));
     }
+    good(&with("execution_config: {mode: slurm, limit_resources: true}"));
     for field in slurm {
         let name = field.split(':').next().unwrap_or_default();
         let wanted = format!("wrong-mode `{name}` is for mode `slurm`, and the mode is `direct`");
