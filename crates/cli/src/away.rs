@@ -116,6 +116,7 @@ fn options(
     let mut options = AgentOptions::new(client.clone(), local::capacity(machine, &here), state_dir);
     options.find_again = ctx.way_back().map(|find| Arc::new(find) as FindAgain);
     options.gpu_devices = here.gpus;
+    options.labels.clone_from(&machine.label);
     options.workflow = Some(row.id);
     options.grace = machine.grace;
     let until = until(ctx, machine, row)?;

@@ -258,6 +258,10 @@ impl From<windlass_engine::Error> for CliError {
             E::Elsewhere { .. } => Self::user(message).with_hint(
                 "a server gives such jobs to the workers of those sites: `windlass serve`, `windlass worker --site NAME`",
             ),
+            E::Unlabeled { labels, .. } => Self::user(message).with_hint(format!(
+                "`{}` says that this machine has it; a server gives such jobs to `windlass worker --label`",
+                labels.iter().map(|label| format!("--label {label}")).collect::<Vec<_>>().join(" ")
+            )),
             E::TooLarge { asked, capacity, .. } => Self::user(message).with_hint(format!(
                 "it asks for {}, and jobs may use {} here; --num-cpus, --memory-gb and --num-gpus say otherwise; \
                  `windlass jobs update JOB --memory SIZE` lets it ask for less",

@@ -46,6 +46,7 @@ pub(crate) fn capacity(args: &MachineArgs, machine: &Machine) -> Capacity {
 pub(crate) struct LocalHost {
     machine: Machine,
     capacity: Capacity,
+    labels: Vec<String>,
     grace: Duration,
     /// Somebody has made sure that workers on other machines are dead.
     assume_dead: bool,
@@ -80,6 +81,7 @@ impl LocalHost {
         Self {
             machine,
             capacity,
+            labels: args.label.clone(),
             grace: args.grace,
             assume_dead: args.assume_dead,
             database: database.to_owned(),
@@ -126,6 +128,10 @@ impl Drop for LocalHost {
 impl WorkerHost for LocalHost {
     fn capacity(&self) -> Capacity {
         self.capacity
+    }
+
+    fn labels(&self) -> &[String] {
+        &self.labels
     }
 
     fn start(&mut self, workflow: &WorkflowRow) -> Result<Started, HostError> {

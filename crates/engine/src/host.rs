@@ -15,6 +15,11 @@ pub trait WorkerHost {
     /// What a worker that is started here can give.
     fn capacity(&self) -> Capacity;
 
+    /// The labels of the machine.
+    fn labels(&self) -> &[String] {
+        &[]
+    }
+
     fn start(&mut self, workflow: &WorkflowRow) -> Result<Started, HostError>;
 
     /// Makes sure that this worker and everything it started are dead, however it ended.

@@ -45,6 +45,8 @@ pub enum Error {
         .sites.join(" or ")
     )]
     Elsewhere { name: String, count: usize, sites: Vec<String> },
+    #[error("`{name}`{} the label `{}`, which this machine lacks", others_have(*.count), .labels.join("`, `"))]
+    Unlabeled { name: String, count: usize, labels: Vec<String> },
     #[error("the worker could not be started")]
     Start(#[source] host::HostError),
     #[error("it is not certain that an earlier worker and its jobs are dead")]
@@ -65,6 +67,14 @@ fn others_are(count: usize) -> String {
         0 | 1 => " is".to_owned(),
         2 => " and 1 more job are".to_owned(),
         _ => format!(" and {} more jobs are", count - 1),
+    }
+}
+
+fn others_have(count: usize) -> String {
+    match count {
+        0 | 1 => " has".to_owned(),
+        2 => " and 1 more job have".to_owned(),
+        _ => format!(" and {} more jobs have", count - 1),
     }
 }
 

@@ -225,9 +225,6 @@ pub(crate) struct TorcRunArgs {
     /// Leave out the checks of a spec for Slurm. They come with Slurm.
     #[arg(long)]
     skip_checks: bool,
-    /// Refused: `run` runs all jobs of a workflow. `windlass worker --label` takes those with a label from a server.
-    #[arg(long, value_name = "LABEL", hide = true)]
-    label: Vec<String>,
     /// Refused: `run` ends with its workflow. `windlass worker --persistent` waits for more work of a server.
     #[arg(long, hide = true)]
     persistent: bool,
@@ -236,17 +233,10 @@ pub(crate) struct TorcRunArgs {
 impl TorcRunArgs {
     /// A flag that would have changed what Torc runs, and what is for it here.
     pub(crate) fn refused(&self) -> Option<(&'static str, &'static str)> {
-        match () {
-            () if !self.label.is_empty() => Some((
-                "--label chooses jobs, and `windlass run` runs all of a workflow",
-                "`windlass worker --label LABEL` takes only jobs with that label from a server: `windlass serve`",
-            )),
-            () if self.persistent => Some((
-                "--persistent waits for more work, and `windlass run` ends with its workflow",
-                "`windlass worker --persistent` waits for work of a server: `windlass serve`",
-            )),
-            () => None,
-        }
+        self.persistent.then_some((
+            "--persistent waits for more work, and `windlass run` ends with its workflow",
+            "`windlass worker --persistent` waits for work of a server: `windlass serve`",
+        ))
     }
 }
 
@@ -322,6 +312,10 @@ pub(crate) struct MachineArgs {
     /// Run at most this many jobs at once; jobs that name no requirements then count only against this number.
     #[arg(short = 'j', long, visible_alias = "jobs", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_parallel_jobs: Option<u32>,
+    /// Label of this machine; repeat for more. Jobs with labels run only where the machine has all of them. At a server,
+    /// a worker with labels takes no jobs without labels.
+    #[arg(long, value_name = "LABEL")]
+    pub(crate) label: Vec<String>,
     /// Time that a job gets to end by itself when it is stopped, before it is killed.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = windlass_types::parse_duration)]
     pub(crate) grace: Duration,
@@ -434,10 +428,11 @@ mod tests {
 
     #[test]
     fn flags_of_torc_are_understood_and_those_that_mattered_are_named() {
-        let line = "run x.yaml -p 5 --claim-backoff-max-secs 3 --skip-checks --label gpu --time-limit PT1H";
+        let line = "run x.yaml -p 5 --claim-backoff-max-secs 3 --skip-checks --persistent --label gpu --time-limit PT1H";
         let line: Vec<&str> = line.split(' ').collect();
         let Command::Run(args) = parse(&line).unwrap() else { panic!("not run") };
-        assert!(args.torc.refused().unwrap().0.contains("--label"));
+        assert!(args.torc.refused().unwrap().0.contains("--persistent"));
+        assert_eq!(args.machine.label, ["gpu"]);
         assert_eq!(args.machine.time_limit, Some(Duration::from_hours(1)));
         for wrong in [["--end-time", "18:00"], ["--time-limit", "soon"]] {
             assert!(parse(&["exec", wrong[0], wrong[1], "-c", "true"]).is_err(), "{wrong:?}");

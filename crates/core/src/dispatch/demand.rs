@@ -36,6 +36,8 @@ pub struct Place {
 pub struct Taste {
     /// Sorted. With `None` labels do not matter.
     labels: Option<Vec<String>>,
+    /// With labels of its own it takes jobs without labels as well.
+    takes_unlabeled: bool,
     schedulers: Schedulers,
     whereabouts: Whereabouts,
     /// Nothing that elects a site, wherever it is.
@@ -89,6 +91,12 @@ impl Taste {
         self
     }
 
+    /// All jobs whose labels are among these, also those without any: for the only worker of a workflow.
+    #[must_use]
+    pub fn with_labels_of_only_worker(self, labels: Vec<String>) -> Self {
+        Self { takes_unlabeled: true, ..self.with_labels(labels) }
+    }
+
     /// No jobs that are meant for another scheduler.
     #[must_use]
     pub fn of_scheduler(mut self, scheduler: Option<i64>) -> Self {
@@ -129,10 +137,17 @@ impl Taste {
         !elects && self.belongs_to(place)
     }
 
+    /// Those labels of the place that this one lacks.
+    pub fn lacks<'p>(&self, place: &'p Place) -> Vec<&'p str> {
+        let mine = self.labels.as_deref().unwrap_or_default();
+        let lacking = place.labels.iter().filter(|label| self.labels.is_some() && !mine.contains(label));
+        lacking.map(String::as_str).collect()
+    }
+
     /// The same, whoever takes elections just now.
     pub fn belongs_to(&self, place: &Place) -> bool {
         let labels = self.labels.as_ref().is_none_or(|mine| {
-            place.labels.is_empty() == mine.is_empty()
+            (place.labels.is_empty() == mine.is_empty() || self.takes_unlabeled)
                 && place.labels.iter().all(|label| mine.binary_search(label).is_ok())
         });
         labels && self.schedulers.take(place.scheduler) && self.whereabouts.take(place)

@@ -173,6 +173,9 @@ fn labels_must_match_and_schedulers_may() {
         ..Place::default()
     };
     let labels = |labels: &[&str]| Taste::default().with_labels(place(labels, None).labels);
+    let only_worker =
+        |labels: &[&str]| Taste::default().with_labels_of_only_worker(place(labels, None).labels);
+    assert_eq!(only_worker(&["gpu"]).lacks(&place(&["big", "gpu"], None)), ["big"]);
     for (taste, place, suits) in [
         (Taste::default(), place(&["gpu"], Some(1)), true),
         (labels(&[]), place(&[], None), true),
@@ -184,6 +187,10 @@ fn labels_must_match_and_schedulers_may() {
         (labels(&[]).of_scheduler(Some(1)), place(&[], Some(1)), true),
         (labels(&[]).of_scheduler(Some(1)), place(&[], Some(2)), false),
         (labels(&[]).of_scheduler(None), place(&[], Some(2)), false),
+        (only_worker(&[]), place(&["gpu"], None), false),
+        (only_worker(&["gpu"]), place(&[], None), true),
+        (only_worker(&["gpu"]), place(&["gpu"], None), true),
+        (only_worker(&["gpu"]), place(&["big", "gpu"], None), false),
     ] {
         assert_eq!(taste.suits(&place), suits, "{taste:?} and {place:?}");
     }

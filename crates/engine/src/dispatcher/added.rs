@@ -3,7 +3,7 @@
 //! They wait for the job that added them, so it is enough to look when an attempt is over; and it must be then, before the
 //! run could be thought to be over. What follows for them is committed together with that end.
 
-use super::Dispatcher;
+use super::{Dispatcher, here};
 use crate::{Error, added};
 use std::ops::Range;
 use windlass_core::dispatch::Mirror;
@@ -59,13 +59,21 @@ impl Dispatcher<'_> {
 
     /// They would wait for ever, and the run with them.
     fn give_up_what_never_fits(&mut self, new: Range<u32>) -> Result<(), Error> {
-        let empty = Mirror::new(self.host.capacity());
-        for job in new.filter(|job| !empty.pool().could_hold(self.board.resources(*job))).collect::<Vec<_>>()
-        {
+        let taste = here(self.host.labels());
+        let empty: Mirror = Mirror::new(self.host.capacity());
+        for job in new {
+            let fits = empty.pool().could_hold(self.board.resources(job));
+            let lacking = taste.lacks(&self.board.demand(job).place);
+            let why = match (fits, lacking.as_slice()) {
+                (true, []) => continue,
+                (false, _) => "asks for more than this machine has".to_owned(),
+                (true, lacking) => {
+                    format!("has the label `{}`, which this machine lacks", lacking.join("`, `"))
+                }
+            };
             let id = self.board.key(job).job;
             let name = self.insist(|store| store.job_names(&[id]))?.pop().unwrap_or_default();
-            self.observer
-                .notice(&format!("job `{name}` was added and asks for more than this machine has: canceled"));
+            self.observer.notice(&format!("job `{name}` was added and {why}: canceled"));
             self.board.on_hopeless(job, &mut self.open.changes);
         }
         Ok(())

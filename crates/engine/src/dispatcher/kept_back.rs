@@ -31,7 +31,7 @@ impl Dispatcher<'_> {
     }
 
     fn keep_back(&mut self) {
-        let empty = Mirror::with_taste(self.host.capacity(), here());
+        let empty = Mirror::with_taste(self.host.capacity(), here(self.host.labels()));
         let kept = self.board.keep_back(&empty);
         self.kept_back = kept.into_iter().map(|job| self.board.key(job).job).collect();
     }
@@ -45,7 +45,12 @@ impl Dispatcher<'_> {
         let (count, capacity) = (self.kept_back.len(), self.host.capacity());
         let name = self.insist(|store| store.job_names(&[id]))?.pop().unwrap_or_default();
         let demand = self.board.demand(job);
-        if !Mirror::<u32>::with_taste(capacity, here()).suits(&demand.place) {
+        let taste = here(self.host.labels());
+        let labels: Vec<String> = taste.lacks(&demand.place).into_iter().map(str::to_owned).collect();
+        if !labels.is_empty() {
+            return Ok(Some(Error::Unlabeled { name, count, labels }));
+        }
+        if !Mirror::<u32>::with_taste(capacity, taste).suits(&demand.place) {
             return Ok(Some(Error::Elsewhere { name, count, sites: demand.place.sites.clone() }));
         }
         let asked = Box::new(*self.board.resources(job));

@@ -487,6 +487,6 @@ impl Trouble {
 }
 
 /// What the only worker takes: it is here, and whatever is to run has to run here.
-fn here() -> Taste {
-    Taste::default().at_site(Some(LOCAL_SITE))
+fn here(labels: &[String]) -> Taste {
+    Taste::default().at_site(Some(LOCAL_SITE)).with_labels_of_only_worker(labels.to_vec())
 }

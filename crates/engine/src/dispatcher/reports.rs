@@ -13,8 +13,9 @@ impl Dispatcher<'_> {
     pub(super) fn on_message(&mut self, message: FromWorker) {
         match message {
             FromWorker::Hello { capacity } => {
+                let taste = here(self.host.labels());
                 if let Some(worker) = &mut self.worker {
-                    worker.mirror = Some(Mirror::with_taste(capacity, here()));
+                    worker.mirror = Some(Mirror::with_taste(capacity, taste));
                 }
             }
             FromWorker::Reports(reports) => {
