@@ -45,6 +45,33 @@ fn every_default_rule_speaks_about_its_own_examples() {
     assert!(complaints.is_empty(), "{}", complaints.join("\n"));
 }
 
+/// The words that Torc's design of AI recovery lists, each alone in a line.
+#[test]
+fn the_words_of_torcs_design_are_known() {
+    for (words, class) in [
+        ("Connection refused", Transient),
+        ("Connection timed out", Transient),
+        ("Network is unreachable", Infrastructure),
+        ("DNS resolution failed", Transient),
+        ("Service Unavailable", Transient),
+        ("NCCL timeout", Infrastructure),
+        ("GPU communication error", Infrastructure),
+        ("CUDA out of memory", Transient),
+        ("EIO", Infrastructure),
+        ("Input/output error", Infrastructure),
+        ("PREEMPTED", Infrastructure),
+        ("NODE_FAIL", Infrastructure),
+        ("TIMEOUT", Timeout),
+        ("SyntaxError", Permanent),
+        ("ModuleNotFoundError", Permanent),
+        ("PermissionDenied", Permanent),
+        ("AssertionError", Permanent),
+    ] {
+        let found = classify(&Evidence::of_exit(1, words));
+        assert_eq!(found.class, class, "{words}: {:?}", found.rule);
+    }
+}
+
 /// Words by themselves mean what their rule says, unless a rule before it takes them for the same.
 #[test]
 fn no_rule_takes_the_words_of_another_for_something_else() {
