@@ -51,7 +51,8 @@ impl SpecFile {
     /// All errors of the file at once.
     pub(crate) fn load(&self) -> Result<Workflow<'_>, CliError> {
         let beside = self.path.as_deref().and_then(Path::parent).unwrap_or(Path::new("."));
-        let beside = Beside { directory: beside, read: RefCell::default() };
+        let working_directory = std::env::current_dir().ok();
+        let beside = Beside { directory: beside, working_directory, read: RefCell::default() };
         let loaded = windlass_spec::load(self.source(), &beside);
         self.attached.get_or_init(|| beside.read.take());
         Ok(loaded?)
@@ -105,16 +106,23 @@ fn plain(path: &Path) -> PathBuf {
     }
 }
 
-/// Files beside a spec file.
+/// Files beside a spec file, or below the working directory where Torc looks for them.
 struct Beside<'a> {
     directory: &'a Path,
+    working_directory: Option<PathBuf>,
     /// What was read, with the digest of its contents.
     read: RefCell<BTreeMap<String, String>>,
 }
 
 impl Attachments for Beside<'_> {
     fn read(&self, path: &str) -> std::io::Result<Vec<u8>> {
-        let contents = std::fs::read(self.directory.join(path))?;
+        let contents =
+            std::fs::read(self.directory.join(path)).or_else(|error| match &self.working_directory {
+                Some(other) if error.kind() == std::io::ErrorKind::NotFound => {
+                    std::fs::read(other.join(path)).map_err(|_| error)
+                }
+                _ => Err(error),
+            })?;
         self.read.borrow_mut().insert(path.to_owned(), windlass_types::digest(&contents));
         Ok(contents)
     }
@@ -182,9 +190,9 @@ pub(crate) fn output_directory(ctx: &Context, args: &OutputArgs) -> Result<PathB
         Claimed::BelongsTo(other) => other,
     };
     if asked == Path::new(OutputArgs::DEFAULT)
-        && let Some(stem) = database.file_stem().and_then(|stem| stem.to_str())
+        && let Some(name) = short_name(&ctx.database_name())
     {
-        let beside = PathBuf::from(format!("{}.{stem}", OutputArgs::DEFAULT));
+        let beside = PathBuf::from(format!("{}.{name}", OutputArgs::DEFAULT));
         match claim_directory(&ctx.cwd, &beside, &database)? {
             Claimed::Ours(directory) => return Ok(directory),
             Claimed::BelongsTo(other) => taken = other,
@@ -196,6 +204,19 @@ pub(crate) fn output_directory(ctx: &Context, args: &OutputArgs) -> Result<PathB
         taken.display()
     ))
     .with_hint("name another directory with --output-dir"))
+}
+
+/// What a directory is named after: the host and port of a server, the name of a PostgreSQL database, or that of a file
+/// without its extension.
+fn short_name(database: &str) -> Option<&str> {
+    let Some((scheme, address)) = database.split_once("://") else {
+        return Path::new(database).file_stem()?.to_str();
+    };
+    let address = address.split(['?', '#']).next()?.trim_end_matches('/');
+    let (authority, path) = address.split_once('/').unwrap_or((address, ""));
+    let host = authority.rsplit('@').next()?;
+    let name = if scheme.starts_with("http") { host } else { path.rsplit('/').next()? };
+    Some(if name.is_empty() { host } else { name }).filter(|name| !name.is_empty())
 }
 
 enum Claimed {
@@ -250,5 +271,23 @@ fn unreadable(spec: &Path, error: &std::io::Error) -> CliError {
             .with_hint("paths are taken from the current directory; `windlass exec -- CMD` runs a command without a spec"),
         std::io::ErrorKind::IsADirectory => CliError::user(message).with_hint("name the file in it"),
         _ => CliError::io(message),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_are_named_after_what_their_logs_belong_to() {
+        for (database, name) in [
+            ("/a/b.db", "b"),
+            ("http://127.0.0.1:8080", "127.0.0.1:8080"),
+            ("https://user@host.example:8080/windlass/", "host.example:8080"),
+            ("postgres://ada:pw@db.example:5432/grid?sslmode=require", "grid"),
+            ("postgres://db.example", "db.example"),
+        ] {
+            assert_eq!(short_name(database), Some(name), "{database}");
+        }
     }
 }

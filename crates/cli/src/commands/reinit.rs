@@ -19,6 +19,7 @@ const NAMED: usize = 20;
 pub(crate) fn run(ctx: &Context, args: &ReinitArgs) -> Result<Exit, CliError> {
     let store = if args.dry_run { ctx.open_read()? } else { ctx.open_write()? };
     let row = select::workflow(&*store, &args.workflow)?;
+    let is_served = ctx.server()?.is_some();
     let find = |row: &WorkflowRow| Found::new(&*store, row, args.content);
     let (run_id, found) = if args.dry_run {
         (None, find(&row)?)
@@ -27,6 +28,10 @@ pub(crate) fn run(ctx: &Context, args: &ReinitArgs) -> Result<Exit, CliError> {
             let found = find(row)?;
             if !args.force {
                 inputs::refuse(&found.missing)?;
+            }
+            // No run begins for a workflow that never ran, and what a recovery added to it has no purpose either.
+            if row.started_at.is_none() && !is_served {
+                store.rearm_actions(row.id, true, ctx.clock.now())?;
             }
             Ok((found.going_back.clone(), found))
         })?

@@ -130,6 +130,12 @@ fn unplanned(why: &NoSchedule, profile: &Profile) -> CliError {
     CliError::new(Kind::Refused, why.to_string()).with_hint(hint)
 }
 
+/// Whether a server is asked that has nothing to do with Slurm.
+pub(crate) fn is_without_slurm(ctx: &Context) -> Result<bool, CliError> {
+    let Some(client) = ctx.server()? else { return Ok(false) };
+    Ok(client.slurm_status()?.steward.is_none())
+}
+
 /// For people or programs.
 pub(crate) fn show(ctx: &Context, workflow: &WorkflowRow, done: &Rescheduled) -> Result<(), CliError> {
     if ctx.ui.json_wanted() {
@@ -220,6 +226,11 @@ fn what_next(ctx: &Context, done: &Rescheduled) -> Result<Vec<String>, CliError>
         lines.push("nothing was changed".to_owned());
     } else if done.schedulers.iter().any(|share| by_hand(&share)) {
         lines.push(format!("next: windlass slurm regenerate {id} --submit"));
+    } else if done.submitted() > 0 && is_without_slurm(ctx)? {
+        lines.push(
+            "the server was started without --slurm: they are submitted when `windlass serve --slurm` serves this database"
+                .to_owned(),
+        );
     } else if done.submitted() > 0 && ctx.server()?.is_none() {
         lines.push(
             "nobody serves this database: they are submitted when `windlass serve --slurm` does".to_owned(),

@@ -64,7 +64,7 @@ pub(crate) fn recover(
     if let Some(inspection) = inspect::inspect(ctx, store, workflow)? {
         inspection.tell(ctx);
     }
-    orphans::clear(ctx, store, workflow, machine)?;
+    let orphans = orphans::clear(ctx, store, workflow, machine)?;
     if how.ai.is_asked {
         agent::ask(ctx, store, &rerun::row(store, workflow)?, &how.ai)?;
     }
@@ -79,7 +79,7 @@ pub(crate) fn recover(
     if plan.runs_something() {
         // What nobody can give nodes to stays as it is: in the books it would be ready, and never run.
         if let Err(error) = site.rehearse(store, &plan, &[], &how.allocations) {
-            show::plan(ctx, &plan, true, None)?;
+            show::plan(ctx, &plan, true, None, orphans)?;
             return Err(error);
         }
         let outcomes = carry::out(ctx, store, &plan)?;
@@ -93,9 +93,9 @@ pub(crate) fn recover(
     let needs_nodes = plan.runs_something() || site.is_wanting(store, workflow, &how.allocations)?;
     let asked = if needs_nodes { site.ask(ctx, store, workflow, &how.allocations)? } else { None };
     match talk {
-        Talk::Fully => show::plan(ctx, &plan, false, asked.as_ref())?,
+        Talk::Fully => show::plan(ctx, &plan, false, asked.as_ref(), orphans)?,
         Talk::Briefly => {
-            ctx.ui.note(&show::headline(&plan, false));
+            ctx.ui.note(&show::headline(&plan, false, orphans));
             if let Some(asked) = &asked {
                 ctx.ui.note(&allocations::in_words(asked));
                 allocations::warn_of_unfit(ctx, &asked.unfit);
@@ -125,7 +125,7 @@ pub(crate) fn rehearse(
         plan.runs_something() || !lost.is_empty() || site.is_wanting(store, workflow, &how.allocations)?;
     let ids: Vec<_> = lost.iter().map(|held| held.job_id).collect();
     let asked = if needs_nodes { site.rehearse(store, &plan, &ids, &how.allocations) } else { Ok(None) };
-    show::plan(ctx, &plan, true, asked.as_ref().ok().and_then(Option::as_ref))?;
+    show::plan(ctx, &plan, true, asked.as_ref().ok().and_then(Option::as_ref), lost.len())?;
     let asked = asked?;
     if needs_nodes {
         site.warn_unseen(ctx, workflow);

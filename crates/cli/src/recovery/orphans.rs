@@ -62,13 +62,14 @@ impl Held {
 
 /// Has jobs go back whose workers are certainly gone. Whoever runs the workflow, or a server, does that himself; a server is told
 /// of workers whose allocation is over, so that it does not wait for the end of their leases, and of those that have no lease, if
-/// somebody says that they are dead.
+/// somebody says that they are dead. Returns how many jobs went back.
 pub(crate) fn clear(
     ctx: &Context,
     store: &dyn Store,
     workflow: WorkflowId,
     machine: &MachineArgs,
-) -> Result<(), CliError> {
+) -> Result<usize, CliError> {
+    let before = store.held_jobs(workflow)?.len();
     if let Some(client) = ctx.server()? {
         let mut gone: BTreeMap<WorkerId, String> =
             in_ended_allocations(store, workflow)?.into_iter().collect();
@@ -84,15 +85,15 @@ pub(crate) fn clear(
                 }
             }
         }
-        return Ok(());
+        return Ok(before.saturating_sub(store.held_jobs(workflow)?.len()));
     }
     let is_seen_to = store.lock_holder(workflow)?.is_some();
-    if is_seen_to || (holders(store, workflow)?.is_empty() && store.held_jobs(workflow)?.is_empty()) {
-        return Ok(());
+    if is_seen_to || (holders(store, workflow)?.is_empty() && before == 0) {
+        return Ok(0);
     }
     let lock = store.lock(Lock::Workflow(workflow), ctx.clock.now())?;
     rerun::clear_up(ctx, store, &lock, workflow, machine)?;
-    Ok(())
+    Ok(before.saturating_sub(store.held_jobs(workflow)?.len()))
 }
 
 /// All jobs that are noted as with a worker.

@@ -21,6 +21,8 @@ struct View<'a> {
     plan: PlanView<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     slurm: Option<&'a Rescheduled>,
+    /// Jobs whose worker died; they run again without using up a retry.
+    orphans: usize,
 }
 
 pub(super) fn plan(
@@ -28,12 +30,13 @@ pub(super) fn plan(
     plan: &Plan,
     dry_run: bool,
     asked: Option<&Rescheduled>,
+    orphans: usize,
 ) -> Result<(), CliError> {
     if ctx.ui.json_wanted() {
-        return ctx.ui.print_json(&View { plan: PlanView::new(plan, dry_run), slurm: asked });
+        return ctx.ui.print_json(&View { plan: PlanView::new(plan, dry_run), slurm: asked, orphans });
     }
     let groups = groups(&plan.patients);
-    ctx.ui.print_line(&headline(plan, dry_run))?;
+    ctx.ui.print_line(&headline(plan, dry_run, orphans))?;
     if !groups.is_empty() {
         ctx.ui.print_table(&table(&groups))?;
     }
@@ -47,9 +50,18 @@ pub(super) fn plan(
     Ok(())
 }
 
-/// `workflow 3 (sim): 2 jobs run again, 1 stays as it is`.
-pub(super) fn headline(plan: &Plan, dry_run: bool) -> String {
-    format!("workflow {} ({}): {}", plan.row.id, text::one_line(&plan.row.name), plan.in_words(dry_run))
+/// `workflow 3 (sim): 2 jobs run again, 1 stays as it is; 1 job whose worker died is ready again`.
+pub(super) fn headline(plan: &Plan, dry_run: bool, orphans: usize) -> String {
+    let failed = plan.in_words(dry_run);
+    let name = text::one_line(&plan.row.name);
+    let orphans = match (orphans, dry_run) {
+        (0, _) => String::new(),
+        (1, false) => "; 1 job whose worker died is ready again".to_owned(),
+        (n, false) => format!("; {n} jobs whose workers died are ready again"),
+        (1, true) => "; 1 job whose worker died would be ready again".to_owned(),
+        (n, true) => format!("; {n} jobs whose workers died would be ready again"),
+    };
+    format!("workflow {} ({name}): {failed}{orphans}", plan.row.id)
 }
 
 /// Jobs of one entry of the spec with the same ailment.

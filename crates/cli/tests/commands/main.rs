@@ -27,6 +27,7 @@ mod common;
 mod condor;
 #[cfg(test)]
 mod contents;
+mod contract;
 #[cfg(test)]
 mod cut_off;
 #[cfg(test)]

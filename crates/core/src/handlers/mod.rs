@@ -15,6 +15,7 @@ mod tests;
 pub use care::Care;
 pub use matching::{BadRule, Handler};
 
+use crate::requests::document::reader::nearest;
 use matching::Matched;
 use windlass_types::settings::{FailureCause, FailureRule};
 use windlass_types::work::{Exit, Recovery};
@@ -112,6 +113,14 @@ impl Stop {
     pub const fn is_unforeseen(self) -> bool {
         matches!(self, Self::NoHandler | Self::NoMatchingRule)
     }
+}
+
+/// The first of these that is no field of a rule, and the field that was probably meant.
+pub fn unknown_field<'k>(
+    keys: impl IntoIterator<Item = &'k String>,
+) -> Option<(&'k str, Option<&'static str>)> {
+    let unknown = keys.into_iter().find(|key| !FailureRule::FIELDS.contains(&key.as_str()))?;
+    Some((unknown, nearest(unknown, FailureRule::FIELDS)))
 }
 
 /// What happens after an attempt that failed, or was terminated.

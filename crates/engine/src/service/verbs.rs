@@ -14,7 +14,7 @@ use windlass_core::change::Change;
 use windlass_core::dispatch::{Mirror, Taste, Want};
 use windlass_store::Store;
 use windlass_store::model::{NewWorker, ResultFilter, WorkerFilter, WorkerKind, WorkflowRow};
-use windlass_types::work::Usage;
+use windlass_types::work::{Usage, return_code};
 use windlass_types::{Attempt, JobId, JobStatus, RunId, WorkerId, WorkflowId};
 
 /// What an attempt returned that was canceled where nobody of ours could see it: as if it had got SIGTERM.
@@ -288,8 +288,13 @@ impl Office {
             return Err(Refused::Conflict { code: "retries_used_up", detail });
         }
         match status {
-            JobStatus::Failed | JobStatus::Terminated | JobStatus::PendingFailed => {
-                self.run_again(workflow, index, by)
+            JobStatus::Failed | JobStatus::Terminated => self.run_again(workflow, index, by),
+            JobStatus::PendingFailed => {
+                let detail = format!(
+                    "job {job} is pending_failed and waits for a decision, which the policy of its workflow and the \
+                     record of decisions are for; `windlass triage` takes one, reset_job_status resets the job"
+                );
+                Err(Refused::Conflict { code: "awaits_decision", detail })
             }
             JobStatus::Running => {
                 let Some(hold) = desk.held.get(&job).copied() else {
@@ -302,8 +307,10 @@ impl Office {
                 let stated = Stated {
                     worker: hold.worker,
                     status: JobStatus::Failed,
-                    return_code: 1,
-                    reason: Some("its runner asked for another attempt".to_owned()),
+                    return_code: return_code::NOT_REPORTED,
+                    reason: Some(
+                        "its runner asked for another attempt and reported no return code".to_owned(),
+                    ),
                     started_at: hold.started_at,
                     ended_at: now,
                     wall: hold.started_at.map(|started| now.since(started)).unwrap_or_default(),

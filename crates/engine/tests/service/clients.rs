@@ -125,7 +125,8 @@ fn a_running_job_is_retried_by_its_runner_and_leaves_a_result() {
     start(&world, job, node).unwrap();
     ask(|reply| world.service.retry_job(job, RunId(1), 2, "me", reply)).unwrap();
     assert_eq!(world.statuses(workflow), [S::Ready]);
-    assert_eq!(world.results(workflow), [("j0".to_owned(), 1, 1)]);
+    let code = windlass_types::work::return_code::NOT_REPORTED;
+    assert_eq!(world.results(workflow), [("j0".to_owned(), 1, code)]);
 }
 
 #[test]

@@ -97,6 +97,7 @@ fn rules_that_could_never_be_obeyed_are_refused_when_they_come() {
         ),
         (json!([{"memory": "x0.5"}]), "a factor is more than 1"),
         (json!([{"classes": ["odd"]}]), "unknown variant `odd`"),
+        (json!([{"exit_codes": [2]}, {"exit_code": [1]}]), "rules[1]: unknown field `exit_code`"),
     ] {
         let (status, answer) = make(&rules);
         assert_eq!(status, 422, "{answer}");

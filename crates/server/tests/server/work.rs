@@ -132,3 +132,74 @@ fn ended(key: AttemptKey) -> Report {
         recovered: None,
     })
 }
+
+#[test]
+fn pending_failed_needs_a_workflow_that_uses_it_and_is_not_retried_past_its_policy() {
+    let bench = Bench::new();
+    let stated = |workflow: WorkflowId, job: i64, status: &str| {
+        let body = json!({
+            "job_id": job, "workflow_id": workflow.0, "run_id": 1, "attempt_id": 1, "compute_node_id": 0,
+            "return_code": 3, "exec_time_minutes": 0.1, "completion_time": "2026-01-01T00:00:00Z", "status": status,
+        });
+        let path = format!("/torc-service/v1/jobs/{job}/complete_job/{status}/1");
+        let answer = bench.post(&path).json(&body).send().unwrap();
+        (answer.status().as_u16(), answer.json::<Value>().unwrap())
+    };
+    let claimed = |workflow: WorkflowId| {
+        let path = format!("/torc-service/v1/workflows/{workflow}/claim_next_jobs?limit=1");
+        let answer: Value = bench.post(&path).send().unwrap().json().unwrap();
+        answer["jobs"][0]["id"].as_i64().unwrap()
+    };
+    let without = begun(&bench, 1);
+    let job = claimed(without);
+    let (status, answer) = stated(without, job, "pending_failed");
+    assert_eq!(status, 422, "{answer}");
+    assert!(answer.to_string().contains("does not use pending_failed"), "{answer}");
+    assert_eq!(stated(without, job, "failed").0, 200);
+
+    let with = begun(&bench, 1);
+    let path = format!("/torc-service/v1/workflows/{with}");
+    let mut row: Value = bench.get(&path).send().unwrap().json().unwrap();
+    row["use_pending_failed"] = true.into();
+    let changed = bench.request(reqwest::Method::PUT, &path).json(&row).send().unwrap();
+    assert_eq!(changed.status(), 200, "{}", changed.text().unwrap());
+    let job = claimed(with);
+    assert_eq!(stated(with, job, "pending_failed").0, 200);
+    let path = format!("/torc-service/v1/jobs/{job}/retry/1?max_retries=9");
+    let answer = bench.post(&path).send().unwrap();
+    let (status, answer) = (answer.status(), answer.text().unwrap());
+    assert!(status.is_client_error(), "{status} {answer}");
+    assert!(answer.contains("waits for a decision"), "{answer}");
+}
+
+#[test]
+fn output_of_single_jobs_may_go_elsewhere() {
+    let bench = Bench::new();
+    let overrides = json!({"quiet": {"mode": "none"}});
+    let body = json!({
+        "name": "w", "user": "owner",
+        "execution_config": {"stdio": {"mode": "combined"}, "job_stdio_overrides": overrides},
+    });
+    let answer = bench.post("/torc-service/v1/workflows").json(&body).send().unwrap();
+    let (status, text) = (answer.status(), answer.text().unwrap());
+    assert_eq!(status, 200, "{text}");
+    let answer: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(answer["execution_config"]["job_stdio_overrides"]["quiet"]["mode"], "none");
+    let workflow = WorkflowId(answer["id"].as_i64().unwrap());
+    for name in ["quiet", "loud"] {
+        let body = json!({"workflow_id": workflow.0, "name": name, "command": "true"});
+        assert_eq!(bench.post("/torc-service/v1/jobs").json(&body).send().unwrap().status(), 200);
+    }
+    let started = bench.post(&format!("/api/v1/workflows/{workflow}/start")).json(&json!({})).send().unwrap();
+    assert_eq!(started.status(), 200);
+    let mut worker = Worker::join(&bench);
+    let mut modes = Vec::new();
+    while modes.len() < 2 {
+        let exchange = worker.next(Duration::from_millis(50));
+        let answer = bench.post(&worker.path()).json(&exchange).send().unwrap();
+        let answer: ExchangeAnswer = answer.error_for_status().unwrap().json().unwrap();
+        modes.extend(answer.assignments.iter().map(|job| format!("{} {:?}", job.name, job.stdio.mode)));
+    }
+    modes.sort();
+    assert_eq!(modes, ["loud Combined", "quiet None"]);
+}

@@ -12,6 +12,14 @@ pub(crate) fn run(ctx: &Context, args: &RegenerateArgs) -> Result<Exit, CliError
     let workflow = select::workflow(&*store, &args.workflow)?;
     let profile = clusters::find(ctx, args.packing.profile.profile.as_deref())?;
     let account = allocations::default_account(&workflow);
+    if args.submit && !args.dry_run && allocations::is_without_slurm(ctx)? {
+        return Err(CliError::refused(
+            "the server was started without --slurm, so it submits no allocations",
+        )
+        .with_hint(
+            "start it with `windlass serve --slurm`; without --submit the allocations are only planned",
+        ));
+    }
     let asked = Asked {
         options: args.options(account.as_deref()),
         include: args.include(),

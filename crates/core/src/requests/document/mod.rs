@@ -7,7 +7,7 @@
 mod draft;
 mod names;
 mod own;
-mod reader;
+pub(crate) mod reader;
 mod reqmgr;
 
 use serde_json::{Map, Value};

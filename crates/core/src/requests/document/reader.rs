@@ -134,7 +134,7 @@ pub(super) fn what(value: &Value) -> String {
 }
 
 /// The word that was probably meant: few letters away, and nearer than all others.
-pub(super) fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
+pub(crate) fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     let limit = (word.chars().count() / 3).clamp(1, 4);
     let distance = |name: &str| distance(&word.to_lowercase(), &name.to_lowercase());
     known

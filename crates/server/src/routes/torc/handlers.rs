@@ -8,7 +8,7 @@ use crate::extract::{Json, Path, Query};
 use windlass_api::torc::query::Paging;
 use windlass_api::torc::{FailureHandlerModel, Page};
 use windlass_auth::Operation;
-use windlass_core::handlers::Handler;
+use windlass_core::handlers::{Handler, unknown_field};
 use windlass_engine::service::Quiet;
 use windlass_store::model::{HandlerRow, Part};
 use windlass_types::WorkflowId;
@@ -41,6 +41,7 @@ fn shown(call: &Call, workflow: WorkflowId, id: i64) -> Answer<FailureHandlerMod
 
 fn create(call: &Call, Json(body): Json<FailureHandlerModel>) -> Answer<FailureHandlerModel> {
     let workflow = call.workflow(Operation::ChangeWorkflow, body.workflow_id)?.id;
+    check_fields(&body.rules)?;
     let rules: Vec<FailureRule> =
         serde_json::from_str(&body.rules).map_err(|error| ApiError::invalid(format!("rules: {error}")))?;
     let handler = FailureHandler { name: input::name("a failure handler", &body.name)?, rules };
@@ -49,6 +50,24 @@ fn create(call: &Call, Json(body): Json<FailureHandlerModel>) -> Answer<FailureH
     let id =
         call.change(workflow, Quiet::Any, move |store, now| store.add_handler(workflow, &handler, now))?;
     shown(call, workflow, id)
+}
+
+/// A field that no rule has would be dropped, and the rule would match other failures than its author meant.
+fn check_fields(rules: &str) -> Answer<()> {
+    let Ok(rules) = serde_json::from_str::<Vec<serde_json::Map<String, serde_json::Value>>>(rules) else {
+        // Deserializing the rules says what is wrong.
+        return Ok(());
+    };
+    for (number, rule) in rules.iter().enumerate() {
+        if let Some((unknown, near)) = unknown_field(rule.keys()) {
+            let error = ApiError::invalid(format!("rules[{number}]: unknown field `{unknown}`"));
+            return Err(error.with_hint(match near {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("the fields of a rule are {}", FailureRule::FIELDS.join(", ")),
+            }));
+        }
+    }
+    Ok(())
 }
 
 fn delete(call: &Call, Path(id): Path<i64>) -> Answer<FailureHandlerModel> {

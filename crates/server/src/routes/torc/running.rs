@@ -253,6 +253,13 @@ fn completion(
     if !ends.contains(&status) {
         return Err(ApiError::invalid(format!("{status} is not how a job ends")));
     }
+    if status == JobStatus::PendingFailed && !row.settings.use_pending_failed {
+        return Err(ApiError::invalid(format!(
+            "workflow {} does not use pending_failed, so no job of it waits for a decision",
+            row.id
+        ))
+        .with_hint("complete the job as failed, or set `use_pending_failed: true` for the workflow"));
+    }
     let agrees = [
         ("job_id", result.job_id == job),
         ("workflow_id", result.workflow_id == row.id.0),

@@ -243,11 +243,6 @@ fn settings(body: &WorkflowModel, mut settings: Settings) -> Answer<Settings> {
         settings.access_groups.clone_from(groups);
     }
     if let Some(config) = &body.execution_config {
-        if config.job_stdio_overrides.as_ref().is_some_and(|overrides| !overrides.is_empty()) {
-            return Err(ApiError::invalid(
-                "execution_config: job_stdio_overrides is not known here; stdio counts for all jobs",
-            ));
-        }
         settings.execution_config = Some(reshape("execution_config", config)?);
     }
     if let Some(config) = &body.resource_monitor_config {
