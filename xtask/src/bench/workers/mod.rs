@@ -140,11 +140,12 @@ fn bear(
     Ok(Load { sleep: sleep.to_owned(), wall, cpu, probes })
 }
 
-/// Each job is a shell that leaves a file that must not be there before, and then, if asked to, a program that sleeps.
+/// Each job is a shell that leaves a file that must not be there before, and then, if asked to, a program that sleeps. It names the
+/// shell, so that the same one is measured whatever shell runs commands.
 fn load_spec(jobs: usize, sleep: &str, ran: &str) -> String {
     let sleeps = if sleep == options::NO_SLEEP { String::new() } else { format!("; exec sleep {sleep}") };
     format!(
-        "name: load\njobs:\n  - {{name: \"job_{{i}}\", command: \"set -C; : > {ran}/{{i}}{sleeps}\", \
+        "name: load\njobs:\n  - {{name: \"job_{{i}}\", command: \"sh -c 'set -C; : > {ran}/{{i}}{sleeps}'\", \
          parameters: {{i: \"1:{jobs}\"}}}}\n"
     )
 }
