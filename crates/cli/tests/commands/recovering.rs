@@ -227,6 +227,25 @@ fn jobs_of_a_dead_worker_go_back_with_the_code_of_the_contract() {
     sandbox.windlass(&["resume"]).exits(0);
 }
 
+#[test]
+fn recover_counts_jobs_whose_worker_died() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "s.yaml",
+        "name: s\njobs: [{name: a, command: 'touch runs; while [ ! -e go ]; do sleep 0.05; done'}]\n",
+    );
+    let mut run = sandbox.start(&["run", "s.yaml"]);
+    eventually("it runs", || {
+        sandbox.path("runs").exists() && sandbox.json(&["jobs"])[0]["status"] == "running"
+    });
+    die(&sandbox, &mut run);
+    let dry = sandbox.json(&["recover", "--dry-run"]);
+    assert_eq!(dry["orphans"], json!(1), "{dry}");
+    sandbox.windlass(&["recover"]).exits(0).prints("1 job whose worker died is ready again");
+    sandbox.write("go", "");
+    sandbox.windlass(&["resume"]).exits(0);
+}
+
 /// In namespaces of its own a machine has another name and other processes.
 #[test]
 fn nobody_on_another_machine_is_declared_dead_from_here() {
