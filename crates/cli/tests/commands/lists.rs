@@ -158,7 +158,6 @@ fn the_spec_of_this_directory_needs_no_name() {
 fn run_takes_a_workflow_as_well_as_a_file() {
     let sandbox = with_three();
     sandbox.windlass(&["run", "1", "-p", "5"]).exits(0);
-    sandbox.windlass(&["run", "1", "--label", "x"]).exits(2).says("windlass worker --label LABEL");
     sandbox.windlass(&["run", "1", "--persistent"]).exits(2).says("windlass worker --persistent");
     assert_eq!(sandbox.json(&["status", "1"])["state"], "completed");
     sandbox.windlass(&["run", "beta_2"]).exits(0);
