@@ -74,14 +74,16 @@ impl<'a> Watched<'a> {
         let results = self.house.json(&["results", "list", "1"]);
         let lost = results.as_array().unwrap().iter().filter(|row| row["return_code"] != 0);
         let reasons: Vec<&str> = lost.map(|row| row["reason"].as_str().unwrap_or_default()).collect();
-        let name = format!("(Slurm job {})", self.job);
-        // Others that came after it may have been lost in the same way.
-        let is_told = |why: &&str| {
-            let fate = why.split_once("(Slurm job ").and_then(|(_, rest)| rest.split_once(") "));
-            fate.is_some_and(|(_, fate)| fates.contains(&fate))
-        };
-        assert!(reasons.iter().all(is_told), "{fates:?}: {reasons:?}");
-        assert!(reasons.iter().any(|why| why.contains(&name)), "{name}: {reasons:?}");
+        let named = |why: &&&str| why.split_once("(Slurm job ").and_then(|(_, rest)| rest.split_once(") "));
+        let told: Vec<(&str, &str)> = reasons.iter().filter_map(|why| named(&why)).collect();
+        assert_eq!(told.len(), reasons.len(), "an attempt names no allocation: {reasons:?}");
+        // Allocations that replaced this one may be lost too, in whatever way.
+        let job = self.job.to_string();
+        let of_this: Vec<&str> = told.iter().filter(|(of, _)| *of == job).map(|(_, fate)| *fate).collect();
+        assert!(
+            !of_this.is_empty() && of_this.iter().all(|fate| fates.contains(fate)),
+            "{fates:?}: {reasons:?}"
+        );
     }
 }
 
