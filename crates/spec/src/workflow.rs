@@ -249,7 +249,7 @@ impl<'a> Job<'a> {
         self.member.entry as usize
     }
 
-    /// For `/bin/sh -c`. `${files.input.NAME}` is a path in it, and `${user_data.input.NAME}` the id of the user data
+    /// For `bash -c`. `${files.input.NAME}` is a path in it, and `${user_data.input.NAME}` the id of the user data
     /// if those of the workflow are numbered from `first_user_data_id` on.
     pub fn command(&self, first_user_data_id: i64) -> Cow<'a, str> {
         self.command_with(|number| first_user_data_id + i64::from(number))

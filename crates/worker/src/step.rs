@@ -88,7 +88,7 @@ impl Notes {
         Self { prefix: prefix(logs, key), mark, tasks }
     }
 
-    /// What goes between the words of the launcher and `/bin/sh -c COMMAND`. `None` where a word cannot be said.
+    /// What goes between the words of the launcher and `bash -c COMMAND`. `None` where a word cannot be said.
     pub(crate) fn words(&self, program: &Path, interval: Option<Duration>) -> Option<Vec<String>> {
         let interval = interval.map_or(0, |interval| interval.as_millis().max(1));
         let call = [

@@ -79,7 +79,7 @@ pub(crate) struct ResumeArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Commands are run by /bin/sh. Words after `--` are quoted as needed, so they arrive as typed; a single word after `--` \
+Commands are run by bash. Words after `--` are quoted as needed, so they arrive as typed; a single word after `--` \
 is taken as a whole shell command.
 
 `{name}` stands for the value of a parameter. In a shell command (-c, -C, a single word after `--`) it takes only values \

@@ -1,4 +1,4 @@
-//! How a job runs as a step of the allocation: what goes before `/bin/sh -c COMMAND`.
+//! How a job runs as a step of the allocation: what goes before `bash -c COMMAND`.
 
 use std::path::Path;
 use std::time::Duration;
