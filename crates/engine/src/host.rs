@@ -1,12 +1,13 @@
 //! Where workers come from, and the line to one.
 
+use std::collections::HashMap;
 use std::io::{self, Write as _};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 use windlass_store::model::{NewWorker, WorkflowRow};
 use windlass_types::Capacity;
 use windlass_types::fleet::{ActionOrder, ActionReport};
-use windlass_types::work::{AttemptKey, ToWorker};
+use windlass_types::work::{AttemptKey, Ended, ToWorker};
 
 pub type HostError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -46,6 +47,8 @@ pub struct Buried {
     pub started: Option<Vec<AttemptKey>>,
     /// Processes that were still alive and had to be ended.
     pub ended_processes: usize,
+    /// The ends of jobs that the worker recorded, whether or not the engine learned of them.
+    pub recorded_ends: HashMap<AttemptKey, Ended>,
 }
 
 impl Buried {
