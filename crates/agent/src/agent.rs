@@ -2,8 +2,7 @@
 
 use crate::actions::Actions;
 use crate::callers::{Call, Caller, Order, Way};
-use crate::crew::{Crew, REPORT_LINGER};
-use crate::doubt::Doubtful;
+use crate::crew::{Crew, REPORT_LINGER, Remains};
 use crate::event::Event;
 use crate::home::{Home, Me, Notes, Process, unique};
 use crate::journal::{Entry, Journal, is_last_word, key_of};
@@ -14,7 +13,7 @@ use crate::observe::{Observer, Progress};
 use crate::options::{AgentOptions, Until};
 use crate::sites::Sites;
 use crate::talk::{Lane, Next, Talk, Wish};
-use crate::{Error, backoff, doubt};
+use crate::{Error, backoff};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -70,8 +69,6 @@ pub struct Agent {
     held: BTreeSet<AttemptKey>,
     /// What the worker process has.
     pub(crate) busy: BTreeSet<AttemptKey>,
-    /// Ends that may not be the jobs' own.
-    doubtful: Doubtful,
     pub(crate) actions: Actions,
     pub(crate) leaving: Option<Leaving>,
     pub(crate) idle_since: Instant,
@@ -173,7 +170,6 @@ impl Agent {
             sites: Sites::default(),
             held: BTreeSet::new(),
             busy: BTreeSet::new(),
-            doubtful: Doubtful::default(),
             leaving: None,
             idle_since: now,
             calm_until: None,
@@ -256,9 +252,7 @@ impl Agent {
             self.leaving.and_then(|leaving| leaving.ready_since.map(|since| since + self.patience(leaving)));
         let until = self.options.until.filter(|_| self.leaving.is_none_or(|l| l.hurry == Hurry::None));
         let stop = until.map(|until| until.stop());
-        let doubt = self.doubtful.due();
-        let all =
-            [self.talk.retry_at(), self.calm_until, lease_over, give_up, hang, idle, goodbye, stop, doubt];
+        let all = [self.talk.retry_at(), self.calm_until, lease_over, give_up, hang, idle, goodbye, stop];
         all.into_iter().flatten().chain([now + AT_LEAST]).min().unwrap_or(now)
     }
 
@@ -299,7 +293,9 @@ impl Agent {
                 }
             }
             Event::Interrupt => {
+                let is_shutdown = self.crew.as_ref().is_some_and(|crew| crew.was_terminated);
                 let hurry = next_hurry(self.leaving.as_ref());
+                let hurry = if is_shutdown { hurry.max(Hurry::Stop) } else { hurry };
                 let why = if hurry == Hurry::None { End::Drained } else { End::Stopped };
                 observer.notice(match hurry {
                     Hurry::None => "finishing what runs; once more to stop it",
@@ -371,9 +367,11 @@ impl Agent {
         observer: &mut dyn Observer,
     ) -> Result<(), Error> {
         let Some(crew) = self.crew.take() else { return Ok(()) };
-        let started = crew.bury()?;
-        // What it said of ends before it died stands.
-        self.settle_doubts_by(Instant::now() + doubt::LONGEST, observer);
+        let Remains { started, mut ends } = crew.bury()?;
+        // Jobs that ended, but whose reports did not arrive.
+        let ended: Vec<Report> =
+            self.busy.iter().filter_map(|key| ends.remove(key)).map(Report::Ended).collect();
+        self.tell_server(ended, observer);
         let lost = std::mem::take(&mut self.busy);
         let may_have_started = |key: &AttemptKey| started.as_ref().is_none_or(|keys| keys.contains(key));
         let count = lost.iter().filter(|key| may_have_started(key)).count();
@@ -397,6 +395,7 @@ impl Agent {
     fn on_worker(&mut self, message: FromWorker, observer: &mut dyn Observer) {
         match message {
             FromWorker::Hello { .. } => {}
+            FromWorker::Terminated => self.on_crew_terminated(),
             FromWorker::Alive { frozen, .. } => {
                 if let Some(crew) = &mut self.crew {
                     crew.is_frozen = frozen;
@@ -406,10 +405,19 @@ impl Agent {
                 }
             }
             FromWorker::Reports(reports) => {
-                let reports =
-                    reports.into_iter().filter_map(|report| self.keep_if_doubtful(report)).collect();
                 self.tell_server(reports, observer);
             }
+        }
+    }
+
+    /// It was sent SIGTERM, and so, probably, were its jobs. If this agent was told to end as well, everything here is
+    /// being shut down: there is no time to let jobs end by themselves.
+    fn on_crew_terminated(&mut self) {
+        if let Some(crew) = &mut self.crew {
+            crew.was_terminated = true;
+        }
+        if self.leaving.is_some() {
+            self.leave(End::Stopped, Hurry::Stop);
         }
     }
 
@@ -418,27 +426,6 @@ impl Agent {
             reports.into_iter().filter(|report| self.is_worth_telling(report, observer)).collect();
         self.talk.report(reports);
         self.keep_results(observer);
-    }
-
-    fn keep_if_doubtful(&mut self, report: Report) -> Option<Report> {
-        match report {
-            Report::Ended(ended) if self.options.slurm.is_some() => {
-                self.doubtful.keep(ended, Instant::now()).map(Report::Ended)
-            }
-            report => Some(report),
-        }
-    }
-
-    /// Tells of ends whose reason is known by now.
-    pub(crate) fn settle_doubts(&mut self, observer: &mut dyn Observer) {
-        self.settle_doubts_by(Instant::now(), observer);
-    }
-
-    fn settle_doubts_by(&mut self, now: Instant, observer: &mut dyn Observer) {
-        let certain = self.doubtful.release(now, self.is_being_ended());
-        if !certain.is_empty() {
-            self.tell_server(certain.into_iter().map(Report::Ended).collect(), observer);
-        }
     }
 
     /// What ends here now does so because this agent has to go.

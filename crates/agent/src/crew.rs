@@ -4,6 +4,7 @@ use crate::Error;
 use crate::event::Event;
 use crate::home::{Home, Process, unique};
 use crate::options::AgentOptions;
+use std::collections::HashMap;
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command};
@@ -14,8 +15,8 @@ use windlass_client::{Client, Keyring};
 use windlass_proc::bury::{self, Deceased, await_called_off, make_sure_dead};
 use windlass_proc::identity::{Identity, boot_id, to_pid};
 use windlass_proc::{machine, tree};
-use windlass_types::work::{AttemptKey, ToWorker};
-use windlass_worker::{Launched, WorkerOptions};
+use windlass_types::work::{AttemptKey, Ended, ToWorker};
+use windlass_worker::{Launched, WorkerOptions, read_ends, remove_ends};
 
 /// How long processes that were killed may take to be gone.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -38,11 +39,22 @@ pub(crate) struct Crew {
     pub(crate) is_frozen: bool,
     /// Some of its jobs run elsewhere.
     pub(crate) has_launched: bool,
+    /// It was sent SIGTERM.
+    pub(crate) was_terminated: bool,
     /// A question of ours that it has not answered, since when.
     pub(crate) asked: Option<Instant>,
     child: Child,
     link: UnixStream,
     line: Vec<u8>,
+}
+
+/// What a dead worker process noted.
+#[derive(Debug)]
+pub(crate) struct Remains {
+    /// What it had started lately; `None`: unknown.
+    pub(crate) started: Option<Vec<AttemptKey>>,
+    /// The ends of jobs, also of those that it reported.
+    pub(crate) ends: HashMap<AttemptKey, Ended>,
 }
 
 impl Crew {
@@ -82,6 +94,7 @@ impl Crew {
             process,
             is_frozen: false,
             has_launched: false,
+            was_terminated: false,
             asked: None,
             child,
             link,
@@ -108,8 +121,8 @@ impl Crew {
         self.bury().map(drop)
     }
 
-    /// Makes sure that it and everything it started are dead. Returns what it had started lately; `None`: nobody can tell.
-    pub(crate) fn bury(mut self) -> Result<Option<Vec<AttemptKey>>, Error> {
+    /// Makes sure that it and everything it started are dead.
+    pub(crate) fn bury(mut self) -> Result<Remains, Error> {
         if self.has_launched {
             // Should it only hang: its end is what calls off the rest.
             self.child.kill().ok();
@@ -118,8 +131,10 @@ impl Crew {
         let report = bury(&self.process)?;
         // A zombie is as dead as one that is gone; this only clears it away.
         self.child.wait().ok();
+        let ends = read_ends(&self.process.ledger);
         std::fs::remove_file(&self.process.ledger).ok();
-        Ok(report.started)
+        remove_ends(&self.process.ledger);
+        Ok(Remains { started: report.started, ends })
     }
 }
 
@@ -148,6 +163,7 @@ pub(crate) fn bury_of(process: &Process, host: &str, boot_id: &str) -> Result<bu
         process: Identity { pid: process.pid, start_ticks: process.start_ticks },
         token: &process.token,
         ledger: &process.ledger,
+        database: None,
     };
     make_sure_dead(&deceased, PATIENCE)
 }

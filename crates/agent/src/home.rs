@@ -12,7 +12,7 @@ use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use windlass_proc::identity::Identity;
+use windlass_proc::identity::{Identity, boot_id};
 use windlass_proc::machine;
 use windlass_types::WorkerId;
 use windlass_types::work::Report;
@@ -95,8 +95,11 @@ impl Home {
     fn take_over(directory: PathBuf) -> Option<Self> {
         let lock = File::options().write(true).open(directory.join("lock")).ok()?;
         rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).ok()?;
-        // Somebody else may have cleared it away between the look and the lock.
-        directory.exists().then_some(Self { directory, _lock: lock })
+        // Another process may have cleared it away between the look and the lock.
+        if !directory.exists() || is_copy(&directory) {
+            return None;
+        }
+        Some(Self { directory, _lock: lock })
     }
 
     pub(crate) fn directory(&self) -> &Path {
@@ -182,6 +185,15 @@ fn directories(state_dir: &Path) -> impl Iterator<Item = PathBuf> {
     named.map(|entry| entry.path())
 }
 
+/// An agent keeps its own directory locked: one that is not locked although its agent lives is a copy, whose notes give no
+/// right to end that agent.
+fn is_copy(directory: &Path) -> bool {
+    let Ok(notes) = notes_in(directory) else { return false };
+    let is_here = boot_id().is_ok_and(|here| here == notes.boot_id);
+    let process = |agent: Process| Identity { pid: agent.pid, start_ticks: agent.start_ticks };
+    is_here && notes.agent.is_some_and(|agent| process(agent).is_alive())
+}
+
 fn notes_in(directory: &Path) -> io::Result<Notes> {
     Ok(serde_json::from_slice(&fs::read(directory.join("agent.json"))?)?)
 }
@@ -221,6 +233,23 @@ mod tests {
             found.iter().all(|found| found.reports == [report.clone()] && found.worker == Some(WorkerId(5)))
         );
         assert!(homes.iter().all(|home| home.journal().exists()));
+    }
+
+    #[test]
+    fn a_copy_of_the_directory_of_a_living_agent_is_left_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let living = Home::create(&directory.path().join("original")).unwrap();
+        let own = Identity::own().unwrap();
+        let agent = Process { pid: own.pid, start_ticks: own.start_ticks, ..Process::default() };
+        living.note(&Notes { boot_id: boot_id().unwrap(), agent: Some(agent), ..Notes::default() }).unwrap();
+        let copy = directory.path().join("copy");
+        let copied = copy.join(living.directory().file_name().unwrap());
+        fs::create_dir_all(&copied).unwrap();
+        for name in ["lock", "agent.json"] {
+            fs::copy(living.directory().join(name), copied.join(name)).unwrap();
+        }
+        assert!(Home::abandoned(&copy).is_empty());
+        assert!(copied.exists());
     }
 
     #[test]

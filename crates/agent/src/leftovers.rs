@@ -4,14 +4,15 @@
 use crate::home::{Home, Notes};
 use crate::journal::{Entry, Journal, is_last_word, key_of};
 use crate::{Error, crew};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::time::Duration;
 use windlass_client::Client;
 use windlass_proc::bury;
 use windlass_types::WorkerId;
 use windlass_types::fleet::{ActionReport, Comeback, Exchange, Introduction, Welcome};
-use windlass_types::work::{AttemptKey, Report, ReturnReason};
+use windlass_types::work::{AttemptKey, Ended as JobEnd, Report, ReturnReason};
+use windlass_worker::read_ends;
 
 /// How long a call may take.
 const WITHIN: Duration = Duration::from_secs(20);
@@ -26,6 +27,8 @@ pub(crate) struct Legacy {
     entries: Vec<Entry>,
     /// What had started there lately, or may have.
     started: Vec<AttemptKey>,
+    /// The ends that its worker process recorded, whether or not they were delivered.
+    ends: HashMap<AttemptKey, JobEnd>,
 }
 
 /// An agent that was ended.
@@ -77,7 +80,8 @@ pub(crate) fn bury_all(state_dir: &Path) -> Result<Vec<Legacy>, Error> {
         let entries = Journal::read(&home.journal());
         // What cannot be read is left alone: it may be read another time.
         if let (false, Ok(entries)) = (is_elsewhere, entries) {
-            found.push(Legacy { home, notes, entries, started });
+            let ends = notes.crew.iter().flat_map(|crew| read_ends(&crew.ledger)).collect();
+            found.push(Legacy { home, notes, entries, started, ends });
         }
     }
     Ok(found)
@@ -142,8 +146,11 @@ impl Legacy {
                 Entry::Action(report) => actions.push(report.clone()),
             }
         }
-        let died = self.started.iter().filter(|key| !settled.contains(key));
-        reports.extend(died.map(|key| Report::Returned { key: *key, why: ReturnReason::WorkerDied }));
+        // What the server still waits for: jobs that ended without its learning of it, and those that died.
+        for key in self.started.iter().filter(|key| !settled.contains(key)) {
+            let died = || Report::Returned { key: *key, why: ReturnReason::WorkerDied };
+            reports.push(self.ends.get(key).cloned().map_or_else(died, Report::Ended));
+        }
         (reports, actions)
     }
 }
@@ -173,4 +180,45 @@ fn say_all(
         client.exchange(&exchange, WITHIN)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use windlass_types::work::{EndCause, Exit, Usage};
+    use windlass_types::{Attempt, JobId, RunId, Timestamp, WorkflowId};
+
+    fn key(job: i64) -> AttemptKey {
+        AttemptKey { workflow: WorkflowId(1), job: JobId(job), run: RunId(1), attempt: Attempt(1) }
+    }
+
+    #[test]
+    fn ends_that_were_recorded_and_not_delivered_are_delivered_and_no_others() {
+        let directory = tempfile::tempdir().unwrap();
+        let home = Home::create(directory.path()).unwrap();
+        let end = |job| JobEnd {
+            key: key(job),
+            started_at: Timestamp(1),
+            ended_at: Timestamp(2),
+            wall: Duration::ZERO,
+            exit: Exit::Code(0),
+            cause: EndCause::Itself,
+            usage: Usage::default(),
+            files: None,
+            last_words: None,
+            recovered: None,
+        };
+        // 1 is with the server already, 2 ended, 3 ran, 4 is in the journal.
+        let legacy = Legacy {
+            home,
+            notes: Notes::default(),
+            entries: vec![Entry::Report(Report::Ended(end(4)))],
+            started: vec![key(1), key(2), key(3), key(4)],
+            ends: [1, 2, 4].map(|job| (key(job), end(job))).into(),
+        };
+        let (reports, _) = legacy.words(&[key(1)]);
+        let died = Report::Returned { key: key(3), why: ReturnReason::WorkerDied };
+        assert_eq!(reports, [Report::Ended(end(4)), Report::Ended(end(2)), died]);
+        legacy.home.remove();
+    }
 }

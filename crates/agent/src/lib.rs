@@ -13,7 +13,6 @@ mod agent;
 mod backoff;
 mod callers;
 mod crew;
-mod doubt;
 mod event;
 mod home;
 mod journal;

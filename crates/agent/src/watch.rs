@@ -15,7 +15,6 @@ impl Agent {
         self.watch_crew(observer)?;
         self.watch_server()?;
         self.watch_own_time(observer);
-        self.settle_doubts(observer);
         let is_quiet = self.busy.is_empty() && self.actions.is_empty();
         let now = Instant::now();
         if !is_quiet {

@@ -81,7 +81,8 @@ pub(crate) fn conduct(
     warn_without_bash(&ctx.ui);
     let mut host = LocalHost::new(machine, &database(store)?).with_password_of(&ctx.database());
     if failed == Failed::RunAgain {
-        take_over(store, &mut host, &mut *observer, &row(store, workflow)?, ctx.clock.now())?;
+        let (before, classifier) = (row(store, workflow)?, rules::of_settings(ctx)?);
+        take_over(store, &mut host, &mut *observer, &before, classifier, ctx.clock.now())?;
         begin_next_run(store, &row(store, workflow)?, ctx.clock.now())?;
     }
     let row = row(store, workflow)?;

@@ -2,6 +2,7 @@
 
 use crate::args::MachineArgs;
 use crate::error::{CliError, Exit};
+use std::collections::HashMap;
 use std::fs::{DirBuilder, File};
 use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
@@ -12,15 +13,16 @@ use std::time::Duration;
 use windlass_agent::{Actions, default_state_dir};
 use windlass_engine::host::{ActionDone, Buried, HostError, Started, WorkerHost};
 use windlass_proc::Signal;
-use windlass_proc::bury::{self, Deceased, make_sure_dead};
-use windlass_proc::identity::{Identity, boot_id};
+use windlass_proc::bury::{self, Deceased, is_of_another_database, make_sure_dead};
+use windlass_proc::identity::{FileIdentity, Identity, boot_id};
 use windlass_proc::machine::Machine;
 use windlass_store::Location;
 use windlass_store::model::{NewWorker, WorkflowRow};
 use windlass_store::postgres::{PASS_FILE, line_for};
 use windlass_types::fleet::ActionOrder;
+use windlass_types::work::{AttemptKey, Ended};
 use windlass_types::{Capacity, LOCAL_SITE};
-use windlass_worker::{Launched, WorkerOptions};
+use windlass_worker::{Launched, WorkerOptions, read_ends, remove_ends};
 
 /// How long processes that were killed may take to be gone.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -111,6 +113,13 @@ impl LocalHost {
         Ok(self.pass_file.as_deref())
     }
 
+    /// Not those of another database, which may be of other attempts than ours.
+    fn recorded_ends(&self, worker: &NewWorker) -> HashMap<AttemptKey, Ended> {
+        let ledger = ledger_of(worker, &self.database);
+        let is_ours = !is_of_another_database(&remembered(worker, &ledger, &self.database));
+        if is_ours { read_ends(&ledger) } else { HashMap::new() }
+    }
+
     fn reap(&mut self) {
         self.children.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
     }
@@ -181,22 +190,32 @@ impl WorkerHost for LocalHost {
 
     fn bury(&mut self, worker: &NewWorker) -> Result<Buried, HostError> {
         self.reap();
-        let outcome = bury(worker);
+        let outcome = bury(worker, &self.database);
         self.reap();
         match outcome {
             Ok(report) => Ok(Buried {
                 started: report.started,
                 ended_processes: report.ended.len(),
                 is_same_boot: boot_id().is_ok_and(|now| now == worker.boot_id),
+                recorded_ends: self.recorded_ends(worker),
             }),
-            Err(bury::Error::OtherHost { .. }) if self.assume_dead => Ok(Buried::default()),
+            Err(bury::Error::OtherHost { .. } | bury::Error::OfAnotherDatabase { .. })
+                if self.assume_dead =>
+            {
+                Ok(Buried::default())
+            }
             Err(error) => Err(error.into()),
         }
     }
 
     fn forget(&mut self, worker: &NewWorker) {
+        let ledger = ledger_of(worker, &self.database);
+        if is_of_another_database(&remembered(worker, &ledger, &self.database)) {
+            return;
+        }
         // Best effort: a ledger that stays behind is a file of a few hundred kilobytes and no harm.
-        std::fs::remove_file(&worker.ledger_path).unwrap_or_default();
+        std::fs::remove_file(&ledger).unwrap_or_default();
+        remove_ends(&ledger);
     }
 
     fn carry_out(&mut self, order: ActionOrder, worker: &NewWorker, output_dir: &str, done: ActionDone) {
@@ -212,19 +231,32 @@ impl WorkerHost for LocalHost {
 }
 
 /// Makes sure that a worker is dead with all that it started.
-pub(crate) fn bury(worker: &NewWorker) -> Result<bury::Report, bury::Error> {
-    make_sure_dead(&remembered(worker), PATIENCE)
+pub(crate) fn bury(worker: &NewWorker, database: &Path) -> Result<bury::Report, bury::Error> {
+    make_sure_dead(&remembered(worker, &ledger_of(worker, database), database), PATIENCE)
+}
+
+/// Where it was, or beside the database, should that have been moved.
+fn ledger_of(worker: &NewWorker, database: &Path) -> PathBuf {
+    let noted = Path::new(&worker.ledger_path);
+    let beside = noted.file_name().map(|name| run_directory(database).join(name));
+    beside.filter(|beside| !noted.exists() && beside.exists()).unwrap_or_else(|| noted.to_owned())
 }
 
 /// Looks for a worker, and does nothing to it.
 pub(crate) fn look_for(worker: &NewWorker) -> Result<bury::Life, bury::Error> {
-    bury::look_for(&remembered(worker))
+    bury::look_for(&remembered(worker, Path::new(&worker.ledger_path), Path::new("")))
 }
 
-fn remembered(worker: &NewWorker) -> Deceased<'_> {
-    let ledger = Path::new(&worker.ledger_path);
-    let process = Identity { pid: worker.pid, start_ticks: worker.pid_start_ticks };
-    Deceased { host: &worker.host, boot_id: &worker.boot_id, process, token: &worker.token, ledger }
+fn remembered<'a>(worker: &'a NewWorker, ledger: &'a Path, database: &Path) -> Deceased<'a> {
+    Deceased {
+        host: &worker.host,
+        boot_id: &worker.boot_id,
+        process: Identity { pid: worker.pid, start_ticks: worker.pid_start_ticks },
+        token: &worker.token,
+        ledger,
+        // Of a PostgreSQL database there is no file.
+        database: FileIdentity::of(database),
+    }
 }
 
 fn watch(options: &mut WorkerOptions, workflow: &WorkflowRow) {

@@ -8,6 +8,7 @@ use crate::drive::{Failed, database};
 use crate::error::{CliError, Kind};
 use crate::inputs;
 use crate::local::LocalHost;
+use crate::rules;
 use crate::strays;
 use windlass_core::reset::{Choice, Standing, plan_reset};
 use windlass_engine::observe::{AttemptEnd, Observer, Progress};
@@ -61,7 +62,8 @@ pub(crate) fn clear_up(
 ) -> Result<WorkflowRow, CliError> {
     strays::refuse(store, workflow, machine.take_over)?;
     let mut host = LocalHost::new(machine, &database(store)?);
-    take_over(store, &mut host, &mut Notices(ctx), &row(store, workflow)?, ctx.clock.now())?;
+    let classifier = rules::of_settings(ctx)?;
+    take_over(store, &mut host, &mut Notices(ctx), &row(store, workflow)?, classifier, ctx.clock.now())?;
     row(store, workflow)
 }
 

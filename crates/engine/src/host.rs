@@ -1,12 +1,13 @@
 //! Where workers come from, and the line to one.
 
+use std::collections::HashMap;
 use std::io::{self, Write as _};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 use windlass_store::model::{NewWorker, WorkflowRow};
 use windlass_types::Capacity;
 use windlass_types::fleet::{ActionOrder, ActionReport};
-use windlass_types::work::{AttemptKey, ToWorker};
+use windlass_types::work::{AttemptKey, Ended, ToWorker};
 
 pub type HostError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -53,6 +54,8 @@ pub struct Buried {
     pub ended_processes: usize,
     /// The machine was not restarted since the worker was started, so a power cut is not what ended it.
     pub is_same_boot: bool,
+    /// The ends of jobs that the worker recorded, whether or not the engine learned of them.
+    pub recorded_ends: HashMap<AttemptKey, Ended>,
 }
 
 impl Buried {

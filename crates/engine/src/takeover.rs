@@ -1,13 +1,16 @@
 //! Taking a workflow over from whoever ran it before: a process that ended well, was interrupted, or died.
 
-use crate::Error;
 use crate::host::{Buried, WorkerHost};
 use crate::observe::Observer;
+use crate::sequels::{Around, Room, Sequels};
 use crate::suspicion;
 use crate::terms::return_codes;
-use std::sync::mpsc;
-use windlass_core::board::{Board, Orphan};
+use crate::{Error, added};
+use std::sync::{Arc, mpsc};
+use windlass_core::board::{Board, Failed, Orphan};
 use windlass_core::change::Change;
+use windlass_core::classify::Classifier;
+use windlass_core::dispatch::Place;
 use windlass_core::suspects::{Evidence, Whereabouts};
 use windlass_store::model::{WorkerKind, WorkerRow, WorkflowRow};
 use windlass_store::{Batch, Store};
@@ -21,9 +24,11 @@ pub fn take_over(
     host: &mut dyn WorkerHost,
     observer: &mut dyn Observer,
     workflow: &WorkflowRow,
+    classifier: Option<Arc<Classifier>>,
     now: Timestamp,
 ) -> Result<Board, Error> {
     let dead = bury_workers(store, host, workflow.id)?;
+    let recorded = commit_recorded_ends(store, host, workflow, &dead, classifier, now)?;
     let mut board = load(store, workflow, host.capacity())?;
     if store.cancel_requested(workflow.id)? {
         board.on_cancel();
@@ -45,6 +50,9 @@ pub fn take_over(
     if given_up > 0 {
         observer
             .notice(&format!("{given_up} of its jobs failed: each time one of them ran, its worker died"));
+    }
+    if recorded > 0 {
+        observer.notice(&format!("{recorded} of its jobs had ended when an earlier process died"));
     }
     if orphans > 0 {
         observer.notice(&format!("{orphans} of its jobs may have been running when an earlier process died"));
@@ -90,6 +98,41 @@ fn requeue_orphans(
         board.on_orphaned(job, held.worker, fate, held.started_at, now, changes);
     }
     Ok((orphans, given_up))
+}
+
+/// Commits the ends that dead workers recorded and that nothing else learned of. Returns how many.
+fn commit_recorded_ends(
+    store: &dyn Store,
+    host: &dyn WorkerHost,
+    workflow: &WorkflowRow,
+    dead: &[(WorkerRow, Buried)],
+    classifier: Option<Arc<Classifier>>,
+    now: Timestamp,
+) -> Result<usize, Error> {
+    if dead.iter().all(|(_, buried)| buried.recorded_ends.is_empty()) {
+        return Ok(0);
+    }
+    let mut board = load(store, workflow, host.capacity())?;
+    if store.cancel_requested(workflow.id)? {
+        board.on_cancel();
+    }
+    let mut retries = Sequels::of(store, workflow, &board, classifier)?;
+    let room = |_: &Place| Room { workers: vec![host.capacity()], longest: None };
+    let (mut changes, mut count, mut over) = (Vec::new(), 0, Vec::new());
+    for held in store.held_jobs(workflow.id)? {
+        let Some(key) = board.index(held.id).map(|job| board.key(job)) else { continue };
+        let of_worker = dead.iter().find(|(row, _)| row.id == held.worker);
+        let Some(ended) = of_worker.and_then(|(_, buried)| buried.recorded_ends.get(&key)) else { continue };
+        let follow = |failed: Failed<'_>| retries.follow(failed, &Around { room: &room, node: None, now });
+        // It cannot be stale: the key is that of the attempt that the worker holds.
+        if let Ok(verdict) = board.on_ended_then(held.worker, ended, follow, &mut changes) {
+            count += 1;
+            over.extend(verdict.job_status.is_settled().then_some(key));
+        }
+    }
+    added::leave_out(store, &over, &mut board, &mut changes)?;
+    commit(store, workflow.id, workflow.run_id, changes)?;
+    Ok(count)
 }
 
 /// Starts the next run of a workflow: what ended badly, and what was built on it, is to run again.

@@ -7,14 +7,14 @@
 //! A number alone never convicts: the ledger names pids of jobs that ended long ago, and by now a group or session of
 //! somebody else may have such a number.
 
-use crate::identity::{self, Identity, from_pid};
+use crate::identity::{self, FileIdentity, Identity, from_pid};
 use crate::ledger::Contents;
 use crate::procfs::{self, Stat};
 use crate::{cgroup, machine, tree};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use windlass_types::work::AttemptKey;
 
@@ -29,6 +29,9 @@ pub struct Deceased<'a> {
     pub process: Identity,
     pub token: &'a str,
     pub ledger: &'a Path,
+    /// The file of the database that remembers it. A copy of that file remembers it too, but has no say in what becomes of
+    /// its processes.
+    pub database: Option<FileIdentity>,
 }
 
 /// What was found.
@@ -55,6 +58,11 @@ pub enum Error {
     OurOwnAncestor { pid: u32 },
     #[error("these processes of the worker do not end: {}", list(pids))]
     StillAlive { pids: Vec<u32> },
+    #[error(
+        "processes of the worker still run ({}), but it was started for another database file, beside {}; this one may \
+         be a copy of it", list(pids), ledger.display()
+    )]
+    OfAnotherDatabase { pids: Vec<u32>, ledger: PathBuf },
     #[error("cannot read the boot id: {0}")]
     BootId(#[source] io::Error),
 }
@@ -92,6 +100,9 @@ pub fn make_sure_dead(worker: &Deceased<'_>, patience: Duration) -> Result<Repor
             return Err(Error::OtherHost { host: worker.host.to_owned(), here: here.host.to_owned() });
         }
     };
+    if is_of_another_database(worker) {
+        return leave_alone(worker, pids_are_ours);
+    }
     let give_up = Instant::now() + patience;
     let worker_was_alive = pids_are_ours && worker.process.is_alive();
     if worker_was_alive {
@@ -105,6 +116,27 @@ pub fn make_sure_dead(worker: &Deceased<'_>, patience: Duration) -> Result<Repor
         cgroup::remove(directory);
     }
     Ok(Report { worker_was_alive, ended, started: ledger.map(|ledger| ledger.started()) })
+}
+
+/// Whether the worker ran jobs of another database file than the one that remembers it, which is then a copy.
+pub fn is_of_another_database(worker: &Deceased<'_>) -> bool {
+    let of_worker = Contents::read(worker.ledger).ok().and_then(|ledger| ledger.database);
+    of_worker.is_some_and(|of_worker| worker.database.is_some_and(|ours| ours != of_worker))
+}
+
+/// Nothing is ended that belongs to another database. While it runs, the same jobs must not run from here as well.
+fn leave_alone(worker: &Deceased<'_>, pids_are_ours: bool) -> Result<Report, Error> {
+    let ledger = Contents::read(worker.ledger).ok();
+    let records = pids_are_ours.then_some(Records { worker: worker.process, ledger: ledger.as_ref() });
+    let own = Some(worker.process).filter(|process| pids_are_ours && process.is_alive());
+    let living = Search::new(worker.token, records).look().living;
+    let mut pids: Vec<u32> = own.into_iter().chain(living).map(|process| process.pid).collect();
+    pids.sort_unstable();
+    pids.dedup();
+    if pids.is_empty() {
+        return Ok(Report { worker_was_alive: false, ended: Vec::new(), started: None });
+    }
+    Err(Error::OfAnotherDatabase { pids, ledger: worker.ledger.to_owned() })
 }
 
 /// What a worker that is dead had launched elsewhere was asked to end by that death, and ends elsewhere what it launched. Killed
@@ -207,6 +239,19 @@ fn is_free_or_of(process: Identity, everybody: &HashMap<Pid, Stat>) -> bool {
     holder.is_none_or(|stat| stat.start_ticks == process.start_ticks)
 }
 
+/// How often to look again if nothing is found, but processes ended or began while they were looked at: one that forks
+/// and exits all the time can be overlooked.
+const DOUBTFUL_LOOKS: u32 = 5;
+/// The same, once something was found.
+const DOUBTFUL_LOOKS_AFTER_A_FIND: u32 = 20;
+
+/// What one look at all processes found.
+struct Look {
+    living: Vec<Identity>,
+    /// No process ended or began meanwhile.
+    is_certain: bool,
+}
+
 /// Looks for the family of a dead worker.
 struct Search<'a> {
     token: &'a str,
@@ -223,18 +268,28 @@ impl<'a> Search<'a> {
 
     fn end_all(mut self, give_up: Instant) -> Result<Vec<u32>, Error> {
         let mut ended: Vec<u32> = Vec::new();
+        let mut doubtful_looks = 0;
         loop {
-            let living = self.living();
+            let Look { living, is_certain } = self.look();
             if living.is_empty() {
-                ended.sort_unstable();
-                ended.dedup();
-                return Ok(ended);
+                let enough = if ended.is_empty() { DOUBTFUL_LOOKS } else { DOUBTFUL_LOOKS_AFTER_A_FIND };
+                doubtful_looks += 1;
+                if is_certain || doubtful_looks >= enough {
+                    ended.sort_unstable();
+                    ended.dedup();
+                    return Ok(ended);
+                }
+                continue;
             }
+            doubtful_looks = 0;
             if let Some(own) = living.iter().find(|found| is_self_or_ancestor(found.pid)) {
                 return Err(Error::OurOwnAncestor { pid: own.pid });
             }
             if Instant::now() >= give_up {
                 return Err(Error::StillAlive { pids: living.iter().map(|found| found.pid).collect() });
+            }
+            if let Some(directory) = self.cgroup() {
+                cgroup::kill_below(directory);
             }
             for found in &living {
                 kill(*found);
@@ -245,35 +300,61 @@ impl<'a> Search<'a> {
         }
     }
 
+    fn cgroup(&self) -> Option<&'a Path> {
+        self.records.and_then(|records| records.ledger?.cgroup.as_deref())
+    }
+
     /// All members that run now.
-    fn living(&mut self) -> Vec<Identity> {
-        let everybody: HashMap<Pid, Stat> =
-            procfs::all_pids().into_iter().filter_map(|pid| Some((pid, procfs::stat(pid)?))).collect();
-        let in_cgroup: Vec<Pid> = self
-            .records
-            .and_then(|records| records.ledger?.cgroup.as_deref())
-            .map(cgroup::processes_below)
-            .unwrap_or_default();
+    fn look(&mut self) -> Look {
+        let in_cgroup: Vec<Pid> = self.cgroup().map(cgroup::processes_below).unwrap_or_default();
+        let pids: HashSet<Pid> = procfs::all_pids().into_iter().chain(in_cgroup.iter().copied()).collect();
+        let mut everybody: HashMap<Pid, Stat> = HashMap::with_capacity(pids.len());
+        let mut marked: HashSet<Pid> = HashSet::new();
+        let mut is_certain = true;
+        for pid in pids {
+            match self.mark_of(pid) {
+                Some(true) => _ = marked.insert(pid),
+                Some(false) => {}
+                None => is_certain &= !tree::is_young(pid),
+            }
+            // After that: what ended before leaves a child that the next look sees.
+            match procfs::stat(pid) {
+                Some(stat) => {
+                    is_certain &= !(stat.is_over() && marked.contains(&pid));
+                    everybody.insert(pid, stat);
+                }
+                None => is_certain = false,
+            }
+        }
         let mut members: HashSet<Pid> = everybody
             .iter()
-            .filter(|(pid, stat)| in_cgroup.contains(pid) || self.is_member(**pid, stat, &everybody))
+            .filter(|(pid, stat)| {
+                in_cgroup.contains(pid) || marked.contains(pid) || self.is_member(**pid, stat, &everybody)
+            })
             .map(|(pid, _)| *pid)
             .collect();
         add_descendants(&mut members, &everybody);
         let found = members.iter().filter_map(|pid| Some((pid, everybody.get(pid)?)));
         self.known.extend(found.map(|(pid, stat)| (pid.as_raw_nonzero().get(), stat.start_ticks)));
-        members
+        let living = members
             .into_iter()
             .filter_map(|pid| everybody.get(&pid).map(|stat| (pid, stat)))
             .filter(|(_, stat)| !stat.is_over())
             .map(|(pid, stat)| Identity { pid: from_pid(pid), start_ticks: stat.start_ticks })
-            .collect()
+            .collect();
+        Look { living, is_certain }
+    }
+
+    /// Whether its environment has the token of the worker; `None`: nothing can be read of it.
+    fn mark_of(&self, pid: Pid) -> Option<bool> {
+        let text = procfs::environment_text(pid);
+        let value = procfs::value_in(&text, tree::tag::WORKER);
+        (!text.is_empty()).then(|| value.as_deref() == Some(self.token))
     }
 
     fn is_member(&self, pid: Pid, stat: &Stat, everybody: &HashMap<Pid, Stat>) -> bool {
         [stat.group, stat.session].into_iter().any(|number| self.is_known(number, everybody))
             || self.records.is_some_and(|records| records.name(pid, stat, everybody))
-            || procfs::environment(pid, [tree::tag::WORKER])[0].as_deref() == Some(self.token)
     }
 
     fn is_known(&self, number: i32, everybody: &HashMap<Pid, Stat>) -> bool {
@@ -341,7 +422,8 @@ mod tests {
     const NOBODY: Identity = Identity { pid: u32::MAX, start_ticks: 0 };
 
     fn deceased<'a>(host: &'a str, boot_id: &'a str, token: &'a str) -> Deceased<'a> {
-        Deceased { host, boot_id, process: NOBODY, token, ledger: Path::new("/no/such/ledger") }
+        let ledger = Path::new("/no/such/ledger");
+        Deceased { host, boot_id, process: NOBODY, token, ledger, database: None }
     }
 
     #[test]
@@ -370,7 +452,7 @@ mod tests {
     fn a_stranger_with_the_number_of_a_finished_job_is_left_alone() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("ledger");
-        let ledger = Ledger::create(&path, None).unwrap();
+        let ledger = Ledger::create(&path, None, None).unwrap();
         let key = AttemptKey { workflow: WorkflowId(1), job: JobId(1), run: RunId(1), attempt: Attempt(1) };
         let record = ledger.open(key).unwrap();
         // As `true | sleep 1000 &` in somebody's shell: the first process led the group and is over.
@@ -401,6 +483,32 @@ mod tests {
         let report =
             make_sure_dead(&deceased(&machine::hostname(), "another boot", "t"), Duration::ZERO).unwrap();
         assert_eq!(report, Report { worker_was_alive: false, ended: vec![], started: None });
+    }
+
+    #[test]
+    fn processes_of_the_original_of_a_copied_database_are_left_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let [original, copy, path] = ["a.db", "b.db", "ledger"].map(|name| directory.path().join(name));
+        for database in [&original, &copy] {
+            std::fs::write(database, "the same").unwrap();
+        }
+        let [original, copy] = [original, copy].map(|path| FileIdentity::of(&path));
+        Ledger::create(&path, None, original).unwrap();
+        let (host, boot) = (machine::hostname(), identity::boot_id().unwrap());
+        let token = format!("copy-test-{}", std::process::id());
+        let mut job =
+            std::process::Command::new("sleep").arg("1000").env(tree::tag::WORKER, &token).spawn().unwrap();
+
+        let worker = |database| Deceased { ledger: &path, database, ..deceased(&host, &boot, &token) };
+        let error = make_sure_dead(&worker(copy), Duration::from_secs(20)).unwrap_err();
+        assert!(matches!(&error, Error::OfAnotherDatabase { pids, .. } if *pids == [job.id()]), "{error}");
+        assert!(Identity::of(job.id()).is_some_and(Identity::is_alive));
+
+        let report = make_sure_dead(&worker(original), Duration::from_secs(20)).unwrap();
+        assert_eq!(report.ended, [job.id()]);
+        job.wait().unwrap();
+        let nothing_runs = make_sure_dead(&worker(copy), Duration::from_secs(20)).unwrap();
+        assert_eq!((nothing_runs.ended, nothing_runs.started), (vec![], None));
     }
 
     #[test]

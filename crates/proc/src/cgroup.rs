@@ -82,6 +82,14 @@ impl Version {
             Self::V2 => "memory.events",
         }
     }
+
+    /// The file of a group that tells how much memory it held at most.
+    const fn peak(self) -> &'static str {
+        match self {
+            Self::V1 => "memory.max_usage_in_bytes",
+            Self::V2 => "memory.peak",
+        }
+    }
 }
 
 /// The group that holds the groups of our slots. Removed when dropped.
@@ -135,8 +143,9 @@ impl Cgroups {
     pub fn slot(&self, name: &str) -> io::Result<Slot> {
         let directory = self.directory.join(name);
         fs::create_dir(&directory)?;
-        let evidence = directory.join(self.version.evidence());
-        Ok(Slot { evidence: File::open(evidence).ok(), directory, version: self.version })
+        let evidence = File::open(directory.join(self.version.evidence())).ok();
+        let peak = File::options().read(true).write(true).open(directory.join(self.version.peak())).ok();
+        Ok(Slot { evidence, peak, directory, version: self.version })
     }
 
     pub fn directory(&self) -> &Path {
@@ -157,6 +166,8 @@ pub struct Slot {
     version: Version,
     /// Kept open: read after every job.
     evidence: Option<File>,
+    /// The same. Version 2 resets the peak for one open file only, and before Linux 6.12 not at all.
+    peak: Option<File>,
 }
 
 impl Slot {
@@ -211,6 +222,26 @@ impl Slot {
                 self.write("memory.max", "max")
             }
         }
+    }
+
+    /// Kills all that is in it, also what is being forked meanwhile. Does nothing where the system has no such switch: in
+    /// version 1, and in version 2 before Linux 5.14.
+    pub fn kill_all(&self) {
+        if self.version == Version::V2 {
+            self.write("cgroup.kill", "1").ok();
+        }
+    }
+
+    /// From now on [`Slot::peak_memory`] is about what comes. False where the system only knows the peak of all times.
+    pub fn reset_peak(&self) -> bool {
+        self.peak.as_ref().is_some_and(|file| file.write_at(b"0", 0).is_ok())
+    }
+
+    /// The most memory that the group held since [`Slot::reset_peak`], with the copies of files that were charged to it.
+    pub fn peak_memory(&self) -> Option<Bytes> {
+        let mut text = [0u8; 32];
+        let read = self.peak.as_ref()?.read_at(&mut text, 0).ok()?;
+        std::str::from_utf8(&text[..read]).ok()?.trim().parse().ok().map(Bytes)
     }
 
     /// Stops all that is in it, or lets it go on. False where the system cannot: a v1 memory group has no such switch.
@@ -298,6 +329,13 @@ pub fn processes_below(directory: &Path) -> Vec<Pid> {
     pids.sort_by_key(|pid| pid.as_raw_nonzero());
     pids.dedup();
     pids
+}
+
+/// Kills all in a group and below it, also what is being forked meanwhile, where the system has a switch for that.
+pub fn kill_below(directory: &Path) {
+    if let Ok(switch) = File::options().write(true).open(directory.join("cgroup.kill")) {
+        switch.write_at(b"1", 0).ok();
+    }
 }
 
 /// Removes a worker's group with those of its slots. What still has processes stays.
@@ -430,7 +468,8 @@ mod tests {
         let (root, _) = places("");
         let procs = root.path().join("cgroup.procs");
         fs::write(&procs, "").unwrap();
-        let slot = Slot { directory: root.path().to_owned(), version: Version::V2, evidence: None };
+        let slot =
+            Slot { directory: root.path().to_owned(), version: Version::V2, evidence: None, peak: None };
         assert!(!slot.can_be_entered());
         assert_eq!(fs::read_to_string(procs).unwrap(), "0\n", "a child did try");
     }

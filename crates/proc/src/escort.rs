@@ -9,6 +9,7 @@ use crate::identity::to_pid;
 use crate::wait::{self, Reaped};
 use crate::{procfs, tree};
 use rustix::process::{Pid, Resource, Rlimit, getpid, getppid, getrlimit, set_child_subreaper, setrlimit};
+use std::cell::Cell;
 use std::ffi::OsString;
 use std::io;
 use std::mem::MaybeUninit;
@@ -16,6 +17,7 @@ use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::ptr;
 use std::time::{Duration, Instant};
+use windlass_types::Bytes;
 use windlass_types::work::Exit;
 
 /// A child that has our place.
@@ -27,6 +29,8 @@ pub struct Escort {
     passes_on: bool,
     /// When it was started.
     pub started: Instant,
+    /// CPU time and peak memory of orphans that were reaped.
+    adopted: Cell<(Duration, Bytes)>,
 }
 
 /// A signal that was waiting for us.
@@ -78,7 +82,7 @@ impl Escort {
             set_child_subreaper(None).ok();
         })?;
         let child = to_pid(child.id()).ok_or_else(|| io::Error::other("a process without a number"))?;
-        Ok(Self { child, parent, passes_on, started: Instant::now() })
+        Ok(Self { child, parent, passes_on, started: Instant::now(), adopted: Cell::default() })
     }
 
     /// The child, all that it started, and what of that lost its parents.
@@ -112,15 +116,21 @@ impl Escort {
 
     fn bury_adopted(&self) {
         for pid in procfs::children(getpid()) {
-            if pid != self.child {
-                wait::reap_if_over(pid);
+            if pid != self.child
+                && let Some(reaped) = wait::reap_if_over(pid)
+            {
+                let (cpu_time, max_rss) = self.adopted.get();
+                self.adopted.set((cpu_time + reaped.cpu_time, max_rss.max(reaped.max_rss)));
             }
         }
     }
 
-    /// Takes the child, which is over, off the books.
+    /// Takes the child, which is over, off the books. With what the orphans used that are over by now.
     pub fn reap(self) -> io::Result<Reaped> {
-        wait::reap(self.child)
+        let own = wait::reap(self.child)?;
+        self.bury_adopted();
+        let (cpu_time, max_rss) = self.adopted.get();
+        Ok(Reaped { cpu_time: own.cpu_time + cpu_time, max_rss: own.max_rss.max(max_rss), ..own })
     }
 }
 

@@ -6,6 +6,7 @@ use rustix::time::{ClockId, clock_gettime};
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 use std::time::Duration;
 
 /// A process on this machine, for as long as the machine is up.
@@ -33,6 +34,21 @@ impl Identity {
     pub fn is_alive(self) -> bool {
         let stat = to_pid(self.pid).and_then(procfs::stat);
         stat.is_some_and(|stat| stat.start_ticks == self.start_ticks && !stat.is_over())
+    }
+}
+
+/// A file, whatever its path: a copy is another file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileIdentity {
+    pub device: u64,
+    pub inode: u64,
+}
+
+impl FileIdentity {
+    /// `None` if there is no such file.
+    pub fn of(path: &Path) -> Option<Self> {
+        let found = fs::metadata(path).ok()?;
+        Some(Self { device: found.dev(), inode: found.ino() })
     }
 }
 

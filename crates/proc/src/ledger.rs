@@ -4,7 +4,8 @@
 //! never reused. Jobs and strays have each a circle of their own, so that a job with many strays does not push out what is
 //! known of others. Not synced: it must survive the death of processes, and after a power cut no process lives.
 
-use crate::{identity, session};
+use crate::identity::{self, FileIdentity};
+use crate::session;
 use rustix::fs::{Mode, OFlags};
 use rustix::process::Pid;
 use std::fs::{self, File};
@@ -19,7 +20,9 @@ use windlass_types::{Attempt, JobId, RunId, WorkflowId};
 const MAGIC: &[u8; 8] = b"WLEDGER1";
 const HEADER: usize = 512;
 const RECORD: usize = 64;
-const LONGEST_PATH: usize = HEADER - 32;
+/// Where the header has the identity of the database file, or zeros.
+const DATABASE: usize = HEADER - 16;
+const LONGEST_PATH: usize = DATABASE - 32;
 
 /// How many starts are remembered. The engine must not have more claims than this that are neither settled nor given
 /// back, or it could not tell which of them had started.
@@ -70,6 +73,8 @@ pub struct Contents {
     pub session: i32,
     /// The worker's cgroup, if it had one.
     pub cgroup: Option<PathBuf>,
+    /// The file of the database whose jobs it ran, if it is one.
+    pub database: Option<FileIdentity>,
     pub entries: Vec<Entry>,
 }
 
@@ -91,6 +96,11 @@ impl Contents {
         numbered.sort_by_key(|(number, _)| *number);
         Some(Self {
             session: read_u64(header, 8) as i32,
+            database: Some(FileIdentity {
+                device: read_u64(header, DATABASE),
+                inode: read_u64(header, DATABASE + 8),
+            })
+            .filter(|database| database.inode > 0),
             cgroup: (length > 0).then(|| PathBuf::from(std::ffi::OsString::from_vec(path.to_vec()))),
             entries: numbered.into_iter().map(|(_, entry)| entry).collect(),
         })
@@ -171,13 +181,13 @@ pub struct StrayNote {
 impl Ledger {
     /// A new, empty ledger, in a file that was not there before and is nobody else's. Its space is taken now, so that a
     /// full disk cannot come between a job and its record.
-    pub fn create(path: &Path, cgroup: Option<&Path>) -> Result<Self, Error> {
+    pub fn create(path: &Path, cgroup: Option<&Path>, database: Option<FileIdentity>) -> Result<Self, Error> {
         let failed = |source| Error::Io { action: "create", path: path.to_owned(), source };
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = rustix::fs::open(path, flags, Mode::from_raw_mode(0o600)).map_err(io::Error::from);
         let file = File::from(file.map_err(failed)?);
         file.write_all_at(&vec![0; HEADER + (RECORDS + STRAYS) * RECORD], 0).map_err(failed)?;
-        file.write_all_at(&header(cgroup), 0).map_err(failed)?;
+        file.write_all_at(&header(cgroup, database), 0).map_err(failed)?;
         let records = Mutex::new(Records {
             attempts: Ring::new("jobs", 0, RECORDS),
             strays: Ring::new("strays", RECORDS, STRAYS),
@@ -267,7 +277,7 @@ const fn offset(index: usize) -> u64 {
     (HEADER + index * RECORD) as u64
 }
 
-fn header(cgroup: Option<&Path>) -> [u8; HEADER] {
+fn header(cgroup: Option<&Path>, database: Option<FileIdentity>) -> [u8; HEADER] {
     let mut bytes = [0; HEADER];
     bytes[..8].copy_from_slice(MAGIC);
     put_u64(&mut bytes, 8, i64::from(session::current()).cast_unsigned());
@@ -276,6 +286,10 @@ fn header(cgroup: Option<&Path>) -> [u8; HEADER] {
     if path.len() <= LONGEST_PATH {
         put_u64(&mut bytes, 16, path.len() as u64);
         bytes[32..32 + path.len()].copy_from_slice(path);
+    }
+    if let Some(FileIdentity { device, inode }) = database {
+        put_u64(&mut bytes, DATABASE, device);
+        put_u64(&mut bytes, DATABASE + 8, inode);
     }
     bytes
 }
@@ -343,7 +357,8 @@ mod tests {
     #[test]
     fn what_was_noted_is_read_back() {
         let (_directory, path) = place();
-        let ledger = Ledger::create(&path, Some(Path::new("/sys/fs/cgroup/x"))).unwrap();
+        let database = FileIdentity { device: 7, inode: 9 };
+        let ledger = Ledger::create(&path, Some(Path::new("/sys/fs/cgroup/x")), Some(database)).unwrap();
         let pid = rustix::process::getpid();
         let first = ledger.open(key(1)).unwrap();
         ledger.started(&first, pid).unwrap();
@@ -355,7 +370,7 @@ mod tests {
 
         let contents = Contents::read(&path).unwrap();
         assert_eq!(contents.cgroup.as_deref(), Some(Path::new("/sys/fs/cgroup/x")));
-        assert_eq!(contents.session, session::current());
+        assert_eq!((contents.session, contents.database), (session::current(), Some(database)));
         assert_eq!(contents.started(), [key(1), key(2)]);
         let [started, unknown, stray] = contents.entries[..] else { panic!("{:?}", contents.entries) };
         assert!(started.is(pid, started.window.0) && !started.is(pid, started.window.1 + 1));
@@ -366,7 +381,7 @@ mod tests {
     #[test]
     fn the_record_of_a_running_job_outlives_any_number_of_short_ones() {
         let (_directory, path) = place();
-        let ledger = Ledger::create(&path, None).unwrap();
+        let ledger = Ledger::create(&path, None, None).unwrap();
         let long = ledger.open(key(-1)).unwrap();
         ledger.started(&long, rustix::process::getpid()).unwrap();
         for job in 0..2 * RECORDS as i64 {
@@ -381,7 +396,7 @@ mod tests {
     #[test]
     fn the_record_of_a_stray_stays_until_it_is_gone_and_costs_no_job_its_own() {
         let (_directory, path) = place();
-        let ledger = Ledger::create(&path, None).unwrap();
+        let ledger = Ledger::create(&path, None, None).unwrap();
         let pid = rustix::process::getpid();
         let first = ledger.note_stray(pid, 1).unwrap();
         let more: Vec<StrayNote> =
@@ -407,13 +422,13 @@ mod tests {
     #[test]
     fn a_ledger_is_ours_alone_and_takes_the_place_of_nothing() {
         let (directory, path) = place();
-        Ledger::create(&path, None).unwrap();
+        Ledger::create(&path, None, None).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         let target = directory.path().join("target");
         let link = directory.path().join("link");
         std::os::unix::fs::symlink(&target, &link).unwrap();
         for taken in [&path, &link] {
-            let error = Ledger::create(taken, None).unwrap_err();
+            let error = Ledger::create(taken, None, None).unwrap_err();
             let Error::Io { source, .. } = &error else { panic!("{error}") };
             assert_eq!(source.kind(), io::ErrorKind::AlreadyExists);
         }

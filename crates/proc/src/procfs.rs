@@ -90,12 +90,20 @@ pub fn children(pid: Pid) -> Vec<Pid> {
 
 /// One value of `/proc/PID/environ` per name asked for, in the order asked for.
 pub fn environment<const N: usize>(pid: Pid, names: [&str; N]) -> [Option<String>; N] {
-    let text = read(&format!("/proc/{}/environ", pid.as_raw_nonzero())).unwrap_or_default();
-    names.map(|name| {
-        text.split(|b| *b == 0)
-            .find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
-            .and_then(|value| String::from_utf8(value.to_vec()).ok())
-    })
+    let text = environment_text(pid);
+    names.map(|name| value_in(&text, name))
+}
+
+/// `/proc/PID/environ`. Empty for zombies, for processes of others, and for a moment while a program is executed.
+pub(crate) fn environment_text(pid: Pid) -> Vec<u8> {
+    read(&format!("/proc/{}/environ", pid.as_raw_nonzero())).unwrap_or_default()
+}
+
+/// One value of it.
+pub(crate) fn value_in(environment: &[u8], name: &str) -> Option<String> {
+    let mut entries = environment.split(|b| *b == 0);
+    let value = entries.find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))?;
+    String::from_utf8(value.to_vec()).ok()
 }
 
 /// The children of the main thread of this process: what it adopted, if its main thread starts nothing.

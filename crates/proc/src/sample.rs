@@ -98,7 +98,9 @@ impl Series {
 
     /// With what the system said at the end: the peak of a single process, if it can be trusted, and the whole CPU time.
     pub fn usage(&self, end: &EndUsage) -> Usage {
-        let sampled = (self.count > 0).then_some(self.memory_peak);
+        // One look at a job that was just started is no peak; it only counts beside what the system said.
+        let enough = if end.peak_rss.is_some() { 1 } else { SAMPLES_OF_A_PEAK };
+        let sampled = (self.count >= enough).then_some(self.memory_peak);
         let measurable = end.wall >= MEASURABLE;
         let average = 100.0 * end.cpu_time.as_secs_f64() / end.wall.as_secs_f64();
         Usage {
@@ -111,6 +113,8 @@ impl Series {
     }
 }
 
+/// Without a word of the system, a peak is the largest of so many samples or more.
+const SAMPLES_OF_A_PEAK: u64 = 2;
 /// Below this a percentage is only noise of the clock tick.
 const MEASURABLE: Duration = Duration::from_millis(100);
 

@@ -2,14 +2,17 @@
 
 #![expect(unsafe_code, reason = "signal dispositions are set with sigaction")]
 
+use rustix::event::{EventfdFlags, eventfd};
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{IntoRawFd as _, OwnedFd};
 use std::ptr;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
-const NO_LINK: i32 = -1;
-static LINK: AtomicI32 = AtomicI32::new(NO_LINK);
+const NOT_SET: i32 = -1;
+/// What the signal handler writes to.
+static NOTICE: AtomicI32 = AtomicI32::new(NOT_SET);
+static TERMINATED: AtomicBool = AtomicBool::new(false);
 
 /// Ctrl-C reaches the whole terminal group, the worker included, but only the engine decides what it means.
 pub fn ignore_interrupt() -> io::Result<()> {
@@ -22,23 +25,45 @@ pub fn ignore_termination() -> io::Result<()> {
     set(libc::SIGTERM, libc::SIG_IGN)
 }
 
-/// SIGTERM and SIGHUP hang up the link: its reader then sees the end of the stream, as if the engine had died, and one
-/// path ends everything. The descriptor must stay open for the rest of the process's life.
-pub fn hang_up_on_termination(link: BorrowedFd<'_>) -> io::Result<()> {
-    LINK.store(link.as_raw_fd(), Ordering::Release);
-    let handler = hang_up as extern "C" fn(libc::c_int) as libc::sighandler_t;
-    set(libc::SIGTERM, handler)?;
-    set(libc::SIGHUP, handler)
+/// Tells of SIGTERM and SIGHUP.
+#[derive(Debug)]
+pub struct Termination {
+    notice: OwnedFd,
 }
 
-extern "C" fn hang_up(_signal: libc::c_int) {
-    let link = LINK.load(Ordering::Acquire);
-    if link != NO_LINK {
-        // SAFETY: shutdown is async-signal-safe and touches no memory of ours; errno is put back below.
+impl Termination {
+    /// From now on neither signal ends this process. The handler keeps a descriptor of its own, which is never closed.
+    pub fn listen() -> io::Result<Self> {
+        let notice = eventfd(0, EventfdFlags::CLOEXEC)?;
+        let of_handler = notice.try_clone()?.into_raw_fd();
+        NOTICE.store(of_handler, Ordering::Release);
+        let handler = on_termination as extern "C" fn(libc::c_int) as libc::sighandler_t;
+        set(libc::SIGTERM, handler)?;
+        set(libc::SIGHUP, handler)?;
+        Ok(Self { notice })
+    }
+
+    /// Returns when one of the signals arrives; at once if one came since the last call.
+    pub fn wait(&self) -> io::Result<()> {
+        Ok(rustix::io::retry_on_intr(|| rustix::io::read(&self.notice, &mut [0; 8])).map(drop)?)
+    }
+}
+
+/// Whether this process received SIGTERM or SIGHUP since [`Termination::listen`].
+pub fn was_terminated() -> bool {
+    TERMINATED.load(Ordering::Acquire)
+}
+
+extern "C" fn on_termination(_signal: libc::c_int) {
+    TERMINATED.store(true, Ordering::Release);
+    let notice = NOTICE.load(Ordering::Acquire);
+    if notice != NOT_SET {
+        let one = 1u64.to_ne_bytes();
+        // SAFETY: write is async-signal-safe and only reads `one`; errno is put back below.
         unsafe {
             let errno = libc::__errno_location();
             let saved = *errno;
-            libc::shutdown(link, libc::SHUT_RDWR);
+            libc::write(notice, one.as_ptr().cast(), one.len());
             *errno = saved;
         }
     }

@@ -3,7 +3,7 @@
 //! A process that left the group (`setsid`) is found as a descendant; one whose parent died as a child the worker
 //! adopted, which is recognised by its group, its cgroup, or the names the worker put into its environment.
 
-use crate::procfs;
+use crate::{identity, procfs};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
 use std::collections::HashSet;
@@ -94,6 +94,22 @@ pub fn with_variable(name: &str, value: &str) -> Vec<Pid> {
     procfs::all_pids().into_iter().filter(is_tagged).filter(|pid| procfs::is_running(*pid)).collect()
 }
 
+/// Younger processes without an environment may be about to execute a program: for a moment they have none then.
+const EXECUTING: Duration = Duration::from_secs(1);
+
+/// Whether it cannot be told yet whose this process is, because it is just being started.
+pub fn may_be_executing(pid: Pid) -> bool {
+    procfs::environment_text(pid).is_empty() && is_young(pid)
+}
+
+/// It runs, and was started a moment ago.
+pub(crate) fn is_young(pid: Pid) -> bool {
+    procfs::stat(pid).is_some_and(|stat| {
+        let age = identity::boot_ticks().saturating_sub(stat.start_ticks);
+        !stat.is_over() && age <= EXECUTING.as_secs() * procfs::ticks_per_second()
+    })
+}
+
 /// Signals the group as one, then the members outside of it. Stopped processes are woken, or they could not obey.
 pub fn signal(group: Pid, members: &[Pid], signal: Signal) {
     let wake = (signal != Signal::KILL).then_some(Signal::CONT);
@@ -113,15 +129,17 @@ pub fn signal(group: Pid, members: &[Pid], signal: Signal) {
 const FREEZING_ROUNDS: u32 = 100;
 const FREEZING_ROUND: Duration = Duration::from_millis(2);
 
-/// Stops processes where they stand, until a look at them finds nobody who still runs: what was born between a look and
-/// its signals is found by the next one. Says whether all of them stand still.
+/// Stops processes where they stand, until two looks in a row find none that still runs: what was born between a look and
+/// its signals is found by the next one, also if its parent ended meanwhile. Says whether all of them stand still.
 pub fn freeze(members: impl Fn() -> Vec<Pid>) -> bool {
+    let mut was_quiet = false;
     for _ in 0..FREEZING_ROUNDS {
         let mut awake = members();
         awake.retain(|pid| procfs::stat(*pid).is_some_and(|stat| !stat.is_stopped() && !stat.is_over()));
-        if awake.is_empty() {
+        if awake.is_empty() && was_quiet {
             return true;
         }
+        was_quiet = awake.is_empty();
         send_all(&awake, Signal::STOP);
         std::thread::sleep(FREEZING_ROUND);
     }

@@ -55,9 +55,9 @@ pub fn reap(pid: Pid) -> io::Result<Reaped> {
     }
 }
 
-/// Takes the child off the books if it is over. False if it is not, or is not (any more) a child.
-pub fn reap_if_over(pid: Pid) -> bool {
-    matches!(wait4(pid, libc::WNOHANG), Ok(Some(_)))
+/// Takes the child off the books if it is over. `None` if it is not, or is not (any more) a child.
+pub fn reap_if_over(pid: Pid) -> Option<Reaped> {
+    wait4(pid, libc::WNOHANG).ok().flatten()
 }
 
 fn wait4(pid: Pid, options: libc::c_int) -> io::Result<Option<Reaped>> {

@@ -296,6 +296,9 @@ pub enum FromWorker {
     Reports(Vec<Report>),
     /// The lease that it knows of, and whether its jobs are frozen.
     Alive { lease: Duration, frozen: bool },
+    /// The worker process received SIGTERM or SIGHUP. It starts no more jobs, reports jobs that end from now on as
+    /// interrupted, and hangs up unless it is told [`ToWorker::Stop`] soon.
+    Terminated,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

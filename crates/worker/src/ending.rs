@@ -1,13 +1,17 @@
 //! Ending jobs: one that is told to stop, what one leaves behind, and everything when the engine is gone.
 
 use crate::lock;
+use crate::outbox::Urgency;
 use crate::service::Worker;
 use crate::slot::{Running, Slot, State, Stop, StopCause};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread;
 use std::time::{Duration, Instant};
 use windlass_proc::ledger::StrayNote;
 use windlass_proc::tree::{self, Family, Mark};
+use windlass_proc::wait::Reaped;
 use windlass_proc::{Pid, Signal, cgroup, identity, procfs, wait};
 use windlass_types::fleet::StopOrder;
 use windlass_types::work::{AttemptKey, StopReason};
@@ -17,13 +21,24 @@ const ROUND: Duration = Duration::from_millis(50);
 /// A process that survives SIGKILL for so long hangs in the kernel; nobody can end it, so nobody waits for it.
 const HOPELESS: Duration = Duration::from_secs(10);
 
+/// How often to look again for leftovers when a look found none but could have overlooked some.
+const DOUBTFUL_LOOKS: u32 = 50;
+const DOUBTFUL_PAUSE: Duration = Duration::from_millis(1);
+/// How often the list of the adopted is read again because some of them were over.
+const REAPING_ROUNDS: u32 = 100;
+
 /// The strays that the ledger names, by pid and start time.
 pub(crate) type Strays = HashMap<(Pid, u64), StrayNote>;
 
 impl Worker {
     /// Hands back what has not started and asks what runs to end.
     pub(crate) fn stop(self: &Arc<Self>, why: StopReason, grace: Duration) {
+        self.is_told_to_stop.store(true, Ordering::SeqCst);
+        if why == StopReason::Interrupted {
+            self.held_ends.on_interrupted();
+        }
         self.stop_those(why, grace, |_| true);
+        self.deliver_certain_ends(Urgency::CanWait);
     }
 
     /// The same for one workflow, or single attempts.
@@ -102,6 +117,7 @@ impl Worker {
     }
 
     pub(crate) fn kill_running(&self, slot: &Slot, running: &mut Running, now: Instant) {
+        kill_group(slot);
         self.signal_family(slot, &running.key, running.pid, Signal::KILL);
         running.killed(now);
     }
@@ -114,15 +130,24 @@ impl Worker {
     }
 
     fn signal_family(&self, slot: &Slot, key: &AttemptKey, leader: Pid, signal: Signal) {
-        tree::signal(leader, &self.family(slot, key, leader), signal);
+        let members = self.family(slot, key, leader);
+        lock(&slot.orphans).see(&members);
+        tree::signal(leader, &members, signal);
     }
 
     /// Ends what a job left behind. Its first process is a zombie still, which keeps its group's id from being reused.
     pub(crate) fn clear_away(&self, slot: &Slot, key: &AttemptKey, leader: Pid) {
-        let mut asked = false;
-        let mut killing_since = None;
+        let mut asked: HashSet<Pid> = HashSet::new();
+        let (mut killing_since, mut doubtful_looks) = (None, 0);
         loop {
-            let left = self.leftovers(slot, key, leader);
+            let Leftovers { left, is_certain } = self.leftovers(slot, key, leader);
+            if left.is_empty() && !is_certain && doubtful_looks < DOUBTFUL_LOOKS {
+                doubtful_looks += 1;
+                thread::sleep(DOUBTFUL_PAUSE);
+                continue;
+            }
+            doubtful_looks = 0;
+            lock(&slot.orphans).see(&left);
             let now = Instant::now();
             let kill_at = match &*lock(&slot.state) {
                 State::Leaving { kill_at, .. } => *kill_at,
@@ -134,10 +159,16 @@ impl Worker {
             }
             if now >= kill_at {
                 killing_since.get_or_insert(now);
+                kill_group(slot);
                 tree::signal(leader, &left, Signal::KILL);
-            } else if !asked {
-                asked = true;
+            } else if asked.is_empty() {
+                asked.extend(&left);
                 tree::signal(leader, &left, Signal::TERM);
+            } else {
+                // Those that were born since.
+                left.iter()
+                    .filter(|pid| asked.insert(**pid))
+                    .for_each(|pid| tree::signal_one(*pid, Signal::TERM));
             }
             // Not until `kill_at`: somebody may have moved it closer meanwhile.
             tree::await_exit(&left, ROUND);
@@ -145,11 +176,12 @@ impl Worker {
     }
 
     /// What runs of this job after its first process, and what nobody that runs could have started.
-    fn leftovers(&self, slot: &Slot, key: &AttemptKey, leader: Pid) -> Vec<Pid> {
+    fn leftovers(&self, slot: &Slot, key: &AttemptKey, leader: Pid) -> Leftovers {
         let adopted = self.reap_adopted();
         if adopted.is_empty() {
-            return Vec::new();
+            return Leftovers { left: Vec::new(), is_certain: true };
         }
+        let all = adopted.clone();
         let in_cgroup = processes_in(slot);
         let family = Family { key, token: &self.options.token, group: leader, cgroup: &in_cgroup };
         let mut left = family.members(&adopted);
@@ -157,16 +189,47 @@ impl Worker {
         let strays = adopted.into_iter().filter(|pid| !left.contains(pid)).collect::<Vec<_>>();
         let ownerless = strays.into_iter().filter(|pid| self.is_ownerless(*pid, &others));
         left.extend(tree::with_descendants(ownerless));
-        left
+        // One that ended since the list was made may have left a child that is not in it.
+        let is_certain = !all.iter().any(|pid| !procfs::is_running(*pid) || tree::may_be_executing(*pid));
+        Leftovers { left, is_certain }
     }
 
     /// Takes note of the dead among the adopted; returns the others. One at a time, so that a pid that another slot has
     /// just taken off the books, and that a new job got, is not waited for here.
     fn reap_adopted(&self) -> Vec<Pid> {
         let _one_at_a_time = lock(&self.reaping);
-        let mut adopted = self.adopted.list();
-        adopted.retain(|pid| !(self.may_reap(*pid) && wait::reap_if_over(*pid)));
+        let mut adopted = Vec::new();
+        for _ in 0..REAPING_ROUNDS {
+            adopted = self.adopted.list();
+            let before = adopted.len();
+            adopted.retain(|pid| !self.reap_if_over(*pid));
+            // The children of one that ended after the list was made are not in it.
+            if adopted.len() == before {
+                break;
+            }
+        }
         adopted
+    }
+
+    /// Says whether it was over.
+    fn reap_if_over(&self, pid: Pid) -> bool {
+        if !self.may_reap(pid) || !wait::is_over(pid) {
+            return false;
+        }
+        let stat = procfs::stat(pid);
+        let Some(reaped) = wait::reap_if_over(pid) else { return false };
+        self.account_for_orphan(pid, stat.as_ref(), &reaped);
+        true
+    }
+
+    /// Adds its usage to that of its job. One that left its group unseen is counted if only one job runs.
+    fn account_for_orphan(&self, pid: Pid, stat: Option<&procfs::Stat>, reaped: &Reaped) {
+        let slots = lock(&self.yard).slots.clone();
+        let open: Vec<&Arc<Slot>> = slots.iter().filter(|slot| lock(&slot.orphans).is_open()).collect();
+        let owner = open.iter().find(|slot| lock(&slot.orphans).includes(pid, stat));
+        if let Some(slot) = owner.or(open.first().filter(|_| open.len() == 1)) {
+            lock(&slot.orphans).add(reaped);
+        }
     }
 
     /// Where the system does not list children by thread, first processes of jobs are among the adopted. They lead their
@@ -220,18 +283,34 @@ impl Worker {
     pub(crate) fn kill_everything(&self) {
         let give_up = Instant::now() + HOPELESS;
         while Instant::now() < give_up {
-            self.reap_adopted();
+            let adopted = self.reap_adopted();
             let own = identity::own_pid();
             let mut living = tree::with_descendants([own]);
             living.retain(|pid| *pid != own);
-            if living.is_empty() && lock(&self.yard).busy == 0 {
+            // One that ended while this looked may have left a child.
+            if living.is_empty() && adopted.is_empty() && lock(&self.yard).busy == 0 {
                 return;
             }
             for pid in &living {
                 tree::kill(*pid);
             }
-            tree::await_exit(&living, ROUND);
+            tree::await_exit(&living, if living.is_empty() { DOUBTFUL_PAUSE } else { ROUND });
         }
+    }
+}
+
+/// What a job left behind.
+struct Leftovers {
+    left: Vec<Pid>,
+    /// No process ended or began while they were looked for: otherwise one that forks and exits all the time may have been
+    /// overlooked.
+    is_certain: bool,
+}
+
+/// Where the system can do it at once.
+fn kill_group(slot: &Slot) {
+    if let Some(group) = &slot.cgroup {
+        group.kill_all();
     }
 }
 
@@ -272,7 +351,7 @@ mod tests {
     fn a_job_that_ended_by_itself_before_the_stop_is_not_called_stopped() {
         let directory = tempfile::tempdir().unwrap();
         let worker = worker(directory.path());
-        let slot = Slot { state: State::Idle.into(), cgroup: None };
+        let slot = Slot::new(State::Idle, None);
         for (command, ends_first) in [("exit 0", true), ("exec sleep 1000", false)] {
             let pid = spawn(&worker, command);
             if ends_first {

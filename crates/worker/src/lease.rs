@@ -154,7 +154,7 @@ mod tests {
         let worker = worker(directory.path());
         let pid = spawn(&worker, "exec sleep 1000");
         let job = Running { pid, ..running(Instant::now(), None) };
-        let slot = Arc::new(Slot { state: State::Running(Box::new(job)).into(), cgroup: None });
+        let slot = Arc::new(Slot::new(State::Running(Box::new(job)), None));
         lock(&worker.yard).slots.push(slot);
         worker.lease.until.store(1, Ordering::SeqCst);
         // As another one does that starts when the time is over, before the supervisor looks.

@@ -13,16 +13,19 @@
 //! a lease are frozen when that is over ([`lease`]).
 //!
 //! A job is over when its first process is over. What it leaves behind is ended, politely and then not, before the report.
-//! Locks are taken in this order: yard, slot, then outbox or alarm; nothing waits for a process with one in hand.
+//! Locks are taken in this order: reaping, yard, slot, then outbox or alarm; nothing waits for a process with one in hand.
 
 mod elsewhere;
+mod end_log;
 mod ending;
 mod environment;
 mod files;
+mod held_ends;
 mod launch;
 mod lease;
 mod logs;
 mod options;
+mod orphan_usage;
 mod outbox;
 mod pool;
 mod recorder;
@@ -32,8 +35,10 @@ mod site;
 mod slot;
 mod step;
 mod supervise;
+mod termination;
 mod yard;
 
+pub use end_log::{read_ends, remove_ends};
 pub use files::Files;
 pub use launch::{Launched, launch, serve_on_stdin};
 pub use options::{SeriesOptions, WorkerOptions};

@@ -78,7 +78,7 @@ impl Outbox {
         }
     }
 
-    pub(crate) fn hello(&self, message: &FromWorker) {
+    pub(crate) fn send_now(&self, message: &FromWorker) {
         lock(&self.link).send(message);
     }
 

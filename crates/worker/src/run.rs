@@ -96,6 +96,7 @@ struct Birth {
     born_after: u64,
     bound: bool,
     in_cgroup: bool,
+    peak_is_its_own: bool,
     oom_kills: u64,
 }
 
@@ -189,7 +190,9 @@ impl Worker {
         let group = group.filter(|_| !is_elsewhere(assignment));
         let bound = bind(group, assignment.limits.memory);
 
+        let peak_is_its_own = group.is_some_and(cgroup::Slot::reset_peak);
         let birth = Birth {
+            peak_is_its_own,
             started: Instant::now(),
             started_at: self.clock.now(),
             born_after: identity::boot_ticks(),
@@ -216,7 +219,7 @@ impl Worker {
     /// Makes the job known to the supervisor, and ends or freezes it if that was asked for while it started.
     fn register(&self, slot: &Slot, task: Task<'_>, pid: Pid, birth: &Birth) {
         let Task { assignment, site, .. } = task;
-        let Birth { started, started_at, born_after, bound, in_cgroup, oom_kills } = *birth;
+        let Birth { started, started_at, born_after, bound, in_cgroup, peak_is_its_own, oom_kills } = *birth;
         // What launched it uses next to nothing.
         let limits = if is_elsewhere(assignment) {
             Limits { memory: None, ..assignment.limits }
@@ -244,6 +247,7 @@ impl Worker {
             was_warned: false,
             elsewhere: is_elsewhere(assignment).then(Elsewhere::default),
             in_cgroup,
+            peak_is_its_own,
             oom_kills,
             told: false,
             sample_every,
@@ -251,6 +255,7 @@ impl Worker {
             series: Series::new(started),
             stop: None,
         };
+        lock(&slot.orphans).begin(pid);
         let mut state = lock(&slot.state);
         if let State::Starting { stop: Some(stop), .. } = &*state {
             let grace = stop.kill_at.saturating_duration_since(Instant::now());
@@ -286,7 +291,12 @@ impl Worker {
         let ran_out = hand.lost_some_to_memory(slot);
 
         let wall = running.ran_until(over);
-        let end = EndUsage { wall, cpu_time: reaped.cpu_time, peak_rss: self.trusted_peak(reaped.max_rss) };
+        // Orphans that another thread is reaping are counted first.
+        drop(lock(&self.reaping));
+        let orphans = lock(&slot.orphans).close();
+        let cpu_time = reaped.cpu_time.saturating_add(orphans.cpu_time);
+        let peak_rss = self.peak_of(slot, &running, reaped.max_rss).max(known(orphans.max_rss));
+        let end = EndUsage { wall, cpu_time, peak_rss };
         let cause = end_cause(&running, ran_out, reaped.exit);
         let seen = started.notes.as_ref().and_then(Notes::take).unwrap_or_default();
         let cause = if is_elsewhere(assignment) && cause == EndCause::Itself && reaped.exit != Exit::Code(0) {
@@ -341,6 +351,16 @@ impl Worker {
         }
     }
 
+    /// The peak of the first process and those it waited for. What is too small to be told from our own is taken from the
+    /// cgroup, whose number also has copies of files: but then it is not larger than what the process can have had.
+    fn peak_of(&self, slot: &Slot, running: &Running, max_rss: Bytes) -> Option<Bytes> {
+        let of_group = || {
+            let group = slot.cgroup.as_ref().filter(|_| running.in_cgroup && running.peak_is_its_own)?;
+            known(group.peak_memory()?.min(max_rss))
+        };
+        self.trusted_peak(max_rss).or_else(of_group)
+    }
+
     /// Our own peak only grows, so it has to be looked up again only for what is above the last value.
     fn trusted_peak(&self, max_rss: Bytes) -> Option<Bytes> {
         let known = Bytes(self.own_peak.load(Ordering::Relaxed));
@@ -374,6 +394,10 @@ impl Worker {
     fn devices(&self, granted: &[u32]) -> Vec<&str> {
         granted.iter().map(|index| self.devices[*index as usize].as_str()).collect()
     }
+}
+
+fn known(amount: Bytes) -> Option<Bytes> {
+    (amount > Bytes(0)).then_some(amount)
 }
 
 /// It is not run here, but handed to something that has it run elsewhere.

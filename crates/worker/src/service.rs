@@ -1,6 +1,8 @@
 //! A worker's whole life: what all its threads share, the loop that reads the link, and the end.
 
+use crate::end_log::EndLog;
 use crate::environment::THREADS;
+use crate::held_ends::HeldEnds;
 use crate::lease::Lease;
 use crate::lock;
 use crate::options::WorkerOptions;
@@ -10,16 +12,16 @@ use crate::site::Sites;
 use crate::supervise::Alarm;
 use crate::yard::Yard;
 use std::io::{self, BufRead as _, BufReader};
-use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use windlass_proc::cgroup::{Cgroups, Places};
-use windlass_proc::identity::Identity;
+use windlass_proc::identity::{FileIdentity, Identity};
 use windlass_proc::ledger::Ledger;
 use windlass_proc::procfs::Adopted;
+use windlass_proc::signals::Termination;
 use windlass_proc::{ledger, sample, session, signals, spawn, wait};
 use windlass_types::Clock;
 use windlass_types::work::{FromWorker, ToWorker};
@@ -55,6 +57,10 @@ pub(crate) struct Worker {
     pub(crate) adopted: Adopted,
     pub(crate) reaping: Mutex<()>,
     pub(crate) outbox: Outbox,
+    pub(crate) held_ends: HeldEnds,
+    pub(crate) end_log: EndLog,
+    /// The engine has said what becomes of the jobs.
+    pub(crate) is_told_to_stop: AtomicBool,
     pub(crate) alarm: Alarm,
     pub(crate) yard: Mutex<Yard>,
     /// Slots without work wait here.
@@ -84,13 +90,15 @@ pub fn serve(options: WorkerOptions, link: UnixStream) -> Result<(), Error> {
 pub(crate) fn serve_buffered(options: WorkerOptions, mut link: BufReader<UnixStream>) -> Result<(), Error> {
     session::lead().map_err(Error::Setup)?;
     signals::ignore_interrupt().map_err(Error::Setup)?;
-    signals::hang_up_on_termination(link.get_ref().as_fd()).map_err(Error::Setup)?;
+    let termination = Termination::listen().map_err(Error::Setup)?;
     if options.leaves_termination {
         signals::ignore_termination().map_err(Error::Setup)?;
     }
     wait::become_subreaper().map_err(Error::Setup)?;
     let worker = Arc::new(Worker::new(options, link.get_ref().try_clone().map_err(Error::Link)?)?);
-    worker.outbox.hello(&FromWorker::Hello { capacity: worker.options.capacity });
+    let own_end = link.get_ref().try_clone().map_err(Error::Link)?;
+    worker.heed_termination(termination, own_end).map_err(Error::Setup)?;
+    worker.outbox.send_now(&FromWorker::Hello { capacity: worker.options.capacity });
 
     let supervisor = worker.thread("supervisor", Worker::supervise)?;
     let sender = worker.thread("sender", |worker| worker.outbox.send_lingering())?;
@@ -116,6 +124,7 @@ impl Worker {
     pub(crate) fn new(options: WorkerOptions, link: UnixStream) -> Result<Self, Error> {
         let own = Identity::own().map_err(Error::Setup)?;
         let cgroups = if options.cgroups { Cgroups::create(&Places::of_this_process(), own) } else { None };
+        let database = options.database.as_deref().and_then(FileIdentity::of);
         let numbered =
             (options.gpu_devices.len()..options.capacity.gpus as usize).map(|index| index.to_string());
         Ok(Self {
@@ -123,11 +132,14 @@ impl Worker {
             devices: options.gpu_devices.iter().cloned().chain(numbered).collect(),
             sites: Mutex::new(Sites::new(&options)?),
             lease: Lease::default(),
-            ledger: Ledger::create(&options.ledger, cgroups.as_ref().map(Cgroups::directory))?,
+            ledger: Ledger::create(&options.ledger, cgroups.as_ref().map(Cgroups::directory), database)?,
             threads_unsaid: std::env::var_os(THREADS).is_none(),
             adopted: Adopted::open(),
             reaping: Mutex::new(()),
             outbox: Outbox::new(link, options.report_linger),
+            held_ends: HeldEnds::new(options.leaves_termination),
+            end_log: EndLog::beside(&options.ledger),
+            is_told_to_stop: AtomicBool::new(false),
             alarm: Alarm::default(),
             yard: Mutex::new(Yard::new(options.capacity)),
             work: Condvar::new(),
@@ -159,7 +171,10 @@ fn listen(worker: &Arc<Worker>, link: &mut BufReader<UnixStream>) -> Farewell {
             Ok(_) => {}
         }
         match serde_json::from_slice(&line) {
-            Ok(ToWorker::Assign(assignments)) => worker.assign(assignments),
+            Ok(ToWorker::Assign(assignments)) => {
+                worker.held_ends.on_assigned();
+                worker.assign(assignments);
+            }
             Ok(ToWorker::Workflow(site)) => lock(&worker.sites).introduce(*site),
             Ok(ToWorker::Forget(workflow)) => lock(&worker.sites).forget(workflow),
             Ok(ToWorker::Lease(until)) => worker.renew_lease(until),

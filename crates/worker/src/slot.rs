@@ -1,5 +1,6 @@
 //! One slot and what it is doing, with the pure decision of what is due next for a running job.
 
+use crate::orphan_usage::OrphanUsage;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use windlass_proc::sample::Series;
@@ -22,6 +23,14 @@ pub(crate) struct Slot {
     pub(crate) state: Mutex<State>,
     /// Its own, if cgroups may be used. All jobs of the slot are born in it, or (v2) those with a memory limit.
     pub(crate) cgroup: Option<cgroup::Slot>,
+    /// Of the job that runs here.
+    pub(crate) orphans: Mutex<OrphanUsage>,
+}
+
+impl Slot {
+    pub(crate) fn new(state: State, cgroup: Option<cgroup::Slot>) -> Self {
+        Self { state: state.into(), cgroup, orphans: Mutex::default() }
+    }
 }
 
 #[derive(Debug)]
@@ -62,6 +71,8 @@ pub(crate) struct Running {
     pub(crate) elsewhere: Option<Elsewhere>,
     /// Its slot's cgroup holds it and nothing else.
     pub(crate) in_cgroup: bool,
+    /// The peak that the cgroup knows began with it.
+    pub(crate) peak_is_its_own: bool,
     /// Kills for lack of memory in that cgroup before it started.
     pub(crate) oom_kills: u64,
     pub(crate) told: bool,
@@ -252,6 +263,7 @@ pub(crate) mod tests {
             was_warned: false,
             elsewhere: None,
             in_cgroup: false,
+            peak_is_its_own: false,
             oom_kills: 0,
             told: false,
             sample_every: Duration::from_secs(1),

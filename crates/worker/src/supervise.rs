@@ -77,7 +77,8 @@ impl Worker {
             let due = slots.iter().filter_map(|slot| self.attend(slot)).min();
             self.tend_adopted(&mut strays);
             let recording = lock(&self.sites).attend(Instant::now());
-            if let Some(at) = due.into_iter().chain(recording).chain(lease).min() {
+            let held = self.deliver_certain_ends(Urgency::Now);
+            if let Some(at) = due.into_iter().chain(recording).chain(lease).chain(held).min() {
                 self.alarm.set(at);
             }
         }
@@ -127,6 +128,7 @@ impl Worker {
     /// Looks at a job without its lock: this takes a while, and its slot must be able to see its end.
     fn sample(&self, slot: &Slot, key: &AttemptKey, leader: Pid, in_cgroup: bool) {
         let members = self.family(slot, key, leader);
+        lock(&slot.orphans).see(&members);
         let group = slot.cgroup.as_ref().filter(|_| in_cgroup);
         let in_group: HashSet<Pid> = group.map(|_| processes_in(slot)).into_iter().flatten().collect();
         // Some may have left their group, or never got in: the kernel holds these to no limit.

@@ -14,6 +14,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::{io, mem};
+use windlass_proc::signals;
 use windlass_types::Capacity;
 use windlass_types::work::{Assignment, AttemptKey, Report, ReturnReason};
 
@@ -119,7 +120,7 @@ impl Worker {
 
     /// Sees to it that somebody takes the head of the queue if it fits.
     pub(crate) fn rouse(self: &Arc<Self>, mut yard: MutexGuard<'_, Yard>) {
-        if yard.closing || self.lease.is_over() || !yard.head_fits() {
+        if yard.closing || self.may_start_nothing() || !yard.head_fits() {
             return;
         }
         if yard.idle > 0 {
@@ -138,14 +139,18 @@ impl Worker {
 
     /// The head of the queue, if it fits and may start now.
     fn next(&self, yard: &mut Yard) -> Option<Work> {
-        if self.lease.is_over() { None } else { yard.take() }
+        if self.may_start_nothing() { None } else { yard.take() }
+    }
+
+    fn may_start_nothing(&self) -> bool {
+        self.lease.is_over() || signals::was_terminated()
     }
 
     fn add_slot(self: &Arc<Self>, yard: &mut Yard) -> io::Result<()> {
         let number = yard.slots.len();
         // A slot without a cgroup is a slot all the same.
         let cgroup = self.cgroups.as_ref().and_then(|groups| groups.slot(&format!("slot-{number}")).ok());
-        let slot = Arc::new(Slot { state: State::Idle.into(), cgroup });
+        let slot = Arc::new(Slot::new(State::Idle, cgroup));
         let (worker, own) = (Arc::clone(self), Arc::clone(&slot));
         let thread = thread::Builder::new()
             .name(format!("slot-{number}"))
@@ -164,7 +169,7 @@ impl Worker {
             let report = self.run(slot, &mut hand, &work);
             next = self.exchange(slot, work.grant);
             let urgency = if next.is_some() { Urgency::CanWait } else { Urgency::Now };
-            self.outbox.push([report], urgency);
+            self.deliver(report, urgency);
             if next.is_none() {
                 next = self.wait_for_work(slot);
             }

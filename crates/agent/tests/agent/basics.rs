@@ -4,6 +4,8 @@ use crate::support::{Bench, LONG, end_of, gated, job, key};
 use std::fs;
 use std::time::{Duration, Instant};
 use windlass_agent::{End, Until};
+use windlass_proc::identity::to_pid;
+use windlass_proc::{Pid, Signal, procfs, tree};
 use windlass_types::fleet::{ActionOrder, StopOrder};
 use windlass_types::work::{EndCause, Exit, Report, ReturnReason, StopReason};
 use windlass_types::{Attempt, RunId};
@@ -25,6 +27,30 @@ fn jobs_come_results_go_and_it_leaves_when_it_is_dismissed() {
     assert!(state.has_left);
     assert_eq!((&state.introductions[0].labels[..], state.introductions.len()), (&["gpu".to_owned()][..], 1));
     assert_eq!(fs::read_dir(bench.state_dir()).unwrap().count(), 0, "it leaves nothing behind");
+}
+
+/// As a service unit is stopped: everything in it gets SIGTERM, in any order. The agent itself hears of it as an interrupt.
+#[test]
+fn a_shutdown_that_signals_everything_interrupts_the_jobs() {
+    for agent_first in [true, false] {
+        let bench = Bench::new(LONG);
+        let agent = bench.hire();
+        bench.server.give([job(1, "echo $$ > leader1; exec sleep 1000")]);
+        let leader = to_pid(bench.noted("leader1").pid).unwrap();
+        let crew = Pid::from_raw(procfs::stat(leader).unwrap().parent).unwrap();
+        if agent_first {
+            agent.control.interrupt();
+        }
+        tree::signal_one(leader, Signal::TERM);
+        tree::signal_one(crew, Signal::TERM);
+        if !agent_first {
+            agent.control.interrupt();
+        }
+        let outcome = agent.end().unwrap();
+        assert_eq!((outcome.end, outcome.stopped, outcome.failed), (End::Stopped, 1, 0));
+        assert_eq!(bench.ended(1).cause, EndCause::Stopped(StopReason::Interrupted));
+        assert!(bench.server.state().has_left, "it said goodbye");
+    }
 }
 
 #[test]

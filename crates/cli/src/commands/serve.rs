@@ -89,6 +89,7 @@ fn options(ctx: &Context, args: &ServeArgs) -> Result<ServeOptions, CliError> {
     };
     let absolute = |path: &PathBuf| ctx.cwd.join(path);
     let tls = tls_options(args, absolute)?;
+    let database = ctx.database();
     let options = ServeOptions {
         listen: args.listen.unwrap_or(DEFAULT_LISTEN),
         any_port: args.listen.is_none(),
@@ -102,7 +103,7 @@ fn options(ctx: &Context, args: &ServeArgs) -> Result<ServeOptions, CliError> {
         owner: current_user(),
         mcp: args.mcp.map(Into::into),
         run_dir: Some(run_dir(ctx)?),
-        bury: Some(Arc::new(|worker| local::bury(worker).is_ok())),
+        bury: Some(Arc::new(move |worker| local::bury(worker, &database).is_ok())),
         classifier: rules::of_settings(ctx)?,
         requests: requests_options(args, absolute)?,
         slurm: args.steward.options(absolute),

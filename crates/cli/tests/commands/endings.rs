@@ -43,6 +43,40 @@ fn ctrl_c_asks_the_jobs_to_stop_and_leaves_a_resumable_workflow() {
     assert!(attempts[0].2.contains("interrupted"), "{attempts:?}");
 }
 
+/// As a machine or a service unit is shut down: everything gets SIGTERM at once, in any order.
+#[test]
+fn a_shutdown_that_signals_everything_is_an_interruption_and_no_failure() {
+    for order in [[0, 1, 2, 3], [3, 2, 1, 0], [2, 3, 0, 1]] {
+        let sandbox = sandbox(
+            "name: shutdown\njobs:\n  - {name: a, command: 'echo $$ > a; [ -e again ] || exec sleep 1000'}\n  \
+             - {name: b, command: 'echo $$ > b; [ -e again ] || sleep 1000; true'}\n  \
+             - {name: after, command: 'true', depends_on: [a, b]}\n",
+        );
+        let mut run = sandbox.start(&["run", "spec.yaml", "-j2"]);
+        eventually("the jobs have started", || ["a", "b"].iter().all(|f| pid_in(&sandbox, f).is_some()));
+        let worker = children_of(run.id())[0];
+        let [a, b] = ["a", "b"].map(|file| pid_in(&sandbox, file).unwrap());
+        let all = [run.id(), worker, a, b];
+        for victim in order {
+            kill(all[victim], "TERM");
+        }
+        assert_eq!(run.wait().unwrap().code(), Some(3), "interrupted");
+        let status = sandbox.json(&["status"]);
+        assert_eq!(
+            (&status["jobs"]["ready"], &status["jobs"]["blocked"]),
+            (&2.into(), &1.into()),
+            "{status}"
+        );
+        sandbox.write("again", "");
+        sandbox.windlass(&["resume"]).exits(0);
+        for job in ["a", "b"] {
+            let attempts = attempts(&sandbox, job);
+            assert_eq!(attempts.last().map(|last| last.0.as_str()), Some("completed"), "{attempts:?}");
+            assert!(attempts[0].2.contains("interrupted"), "{order:?} {attempts:?}");
+        }
+    }
+}
+
 #[test]
 fn ctrl_c_twice_kills() {
     let sandbox = sandbox(

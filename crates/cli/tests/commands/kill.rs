@@ -1,7 +1,7 @@
 //! `kill -9` at random moments: in the end everything is done, nothing is done twice at once, and nothing that was on the
 //! books as completed runs again.
 
-use crate::common::{Sandbox, children_of, kill};
+use crate::common::{Output, Sandbox, children_of, eventually, kill};
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::fs;
@@ -45,6 +45,30 @@ fn a_program_killed_ten_times_loses_nothing_and_repeats_nothing() {
     let overlaps = fs::read_to_string(sandbox.path("overlaps")).unwrap_or_default();
     assert_eq!(overlaps, "", "two executions at once");
     check_attempts(&sandbox);
+}
+
+#[test]
+fn a_copied_project_does_not_touch_the_jobs_of_the_original() {
+    let sandbox = Sandbox::new();
+    sandbox.write(
+        "spec.yaml",
+        "name: original\njobs:\n  - {name: a, command: 'touch started; while [ ! -e gate ]; do sleep 0.05; done'}\n",
+    );
+    let mut run = sandbox.start(&["run", "spec.yaml"]);
+    eventually("the job has started", || sandbox.path("started").exists());
+    let elsewhere = tempfile::tempdir().unwrap();
+    let copied =
+        std::process::Command::new("cp").arg("-a").arg(sandbox.path("")).arg(elsewhere.path()).status();
+    assert!(copied.unwrap().success());
+    let copy = fs::read_dir(elsewhere.path()).unwrap().next().unwrap().unwrap().path();
+    let in_copy = |args: &[&str]| Output::of(sandbox.command(args).current_dir(&copy));
+    in_copy(&["resume"]).exits(4).says("another database file").says("--assume-dead");
+    fs::write(sandbox.path("gate"), "").unwrap();
+    assert_eq!(run.wait().unwrap().code(), Some(0));
+    let results = sandbox.json(&["results"]);
+    assert_eq!(results.as_array().unwrap().len(), 1, "it ran once: {results}");
+    // Nothing of the original runs any more.
+    in_copy(&["resume"]).exits(0);
 }
 
 fn prepared() -> Sandbox {

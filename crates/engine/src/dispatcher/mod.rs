@@ -183,7 +183,8 @@ impl<'a> Dispatcher<'a> {
         let clock = Clock;
         // Before the jobs are read: whatever is added from here on is found later.
         let foreign_commits = store.foreign_commits(true)?;
-        let mut board = takeover::take_over(store, host, observer, &workflow, clock.now())?;
+        let classifier = options.classifier.clone();
+        let mut board = takeover::take_over(store, host, observer, &workflow, classifier, clock.now())?;
         let suspects = suspicion::recall(store, &workflow, &mut board)?;
         let mut open = Decided::default();
         let mut agenda = Agenda::noted(store, workflow.id)?;

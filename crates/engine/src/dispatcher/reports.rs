@@ -28,6 +28,14 @@ impl Dispatcher<'_> {
             }
             // Said by workers that hold a lease, which is only asked of those elsewhere.
             FromWorker::Alive { .. } => {}
+            FromWorker::Terminated => self.on_worker_terminated(),
+        }
+    }
+
+    /// It starts nothing more. Usually this process was signaled too and stops the jobs; otherwise the worker soon ends.
+    fn on_worker_terminated(&mut self) {
+        if let Some(worker) = &mut self.worker {
+            worker.mirror = None;
         }
     }
 
@@ -54,7 +62,7 @@ impl Dispatcher<'_> {
         }
     }
 
-    fn on_ended(&mut self, worker: WorkerId, ended: &Ended) -> Result<(), Stale> {
+    pub(super) fn on_ended(&mut self, worker: WorkerId, ended: &Ended) -> Result<(), Stale> {
         let Self { board, sequels, host, clock, open, options, started, .. } = self;
         let room = |_: &Place| Room {
             workers: vec![host.capacity()],

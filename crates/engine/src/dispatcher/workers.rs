@@ -11,7 +11,7 @@ use windlass_core::dispatch::Mirror;
 use windlass_core::suspects::{Evidence, Whereabouts};
 use windlass_store::model::WorkerRow;
 use windlass_types::WorkerId;
-use windlass_types::work::{StopReason, ToWorker};
+use windlass_types::work::{AttemptKey, StopReason, ToWorker};
 
 /// How long a worker that was told to quit may take.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -64,6 +64,7 @@ impl Dispatcher<'_> {
     pub(super) fn on_worker_gone(&mut self) -> Result<(), Error> {
         let Some(gone) = self.worker.take() else { return Ok(()) };
         let buried = self.host.bury(&gone.row.worker).map_err(Error::Bury)?;
+        self.take_recorded_ends(gone.id, &buried);
         let (lost, given_up) = self.orphan_what_it_held(gone.id, &buried);
         self.open.dead.push(gone.row);
         // Assignments that were decided but never sent are among the orphans; they must not go to the next worker.
@@ -81,6 +82,17 @@ impl Dispatcher<'_> {
         self.observer
             .notice(&format!("the worker died ({lost} of its jobs had started); a new one takes over"));
         self.start_worker()
+    }
+
+    /// Jobs that ended before the worker died, but whose reports did not arrive.
+    fn take_recorded_ends(&mut self, worker: WorkerId, buried: &Buried) {
+        let mut keys: Vec<AttemptKey> = self.held.keys().map(|job| self.board.key(*job)).collect();
+        keys.sort_unstable();
+        for ended in keys.iter().filter_map(|key| buried.recorded_ends.get(key)) {
+            if let Err(stale) = self.on_ended(worker, ended) {
+                self.observer.notice(&stale.to_string());
+            }
+        }
     }
 
     /// How many had started, and whether one was given up.

@@ -1,5 +1,6 @@
 //! A world for the dispatcher: a real database, and workers that do as the test says instead of starting processes.
 
+use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,6 +36,10 @@ pub(crate) enum Act {
     Die,
     /// The worker dies before it started anything of this batch.
     DieBefore,
+    /// The job ends with this code, which the worker records; then it dies before it reports.
+    RecordAndDie(i32),
+    /// The same, but the worker lives and does not report it; told to stop, it dies.
+    Record(i32),
     /// Reports the end twice, and once for an attempt that never was.
     Stutter,
     /// Hands it back for want of something.
@@ -51,6 +56,8 @@ pub(crate) struct Host {
     pub(crate) buried: usize,
     /// The dispatcher dies with the worker, as after `kill -9` of both.
     pub(crate) dies_too: Arc<AtomicBool>,
+    /// What its workers recorded.
+    pub(crate) recorded: Arc<Mutex<HashMap<AttemptKey, Ended>>>,
 }
 
 impl Host {
@@ -61,6 +68,7 @@ impl Host {
             started: Arc::default(),
             buried: 0,
             dies_too: Arc::default(),
+            recorded: Arc::default(),
         }
     }
 }
@@ -93,8 +101,11 @@ impl WorkerHost for Host {
         let (ours, theirs) = UnixStream::pair()?;
         let (script, generation, started) =
             (Arc::clone(&self.script), self.generation, Arc::clone(&self.started));
+        let recorded = Arc::clone(&self.recorded);
         std::thread::spawn(move || {
-            PretendWorker { script, generation, started, holding: Vec::new() }.serve(&theirs);
+            let holding = Vec::new();
+            PretendWorker { script, generation, started, recorded, holding, dies_when_stopped: false }
+                .serve(&theirs);
         });
         let worker = NewWorker {
             workflow: Some(workflow.id),
@@ -114,11 +125,9 @@ impl WorkerHost for Host {
     fn bury(&mut self, _worker: &NewWorker) -> Result<Buried, HostError> {
         assert!(!self.dies_too.load(Ordering::Acquire), "killed with its worker");
         self.buried += 1;
-        Ok(Buried {
-            started: Some(self.started.lock().unwrap().clone()),
-            ended_processes: 0,
-            is_same_boot: true,
-        })
+        let recorded_ends = self.recorded.lock().unwrap().clone();
+        let started = Some(self.started.lock().unwrap().clone());
+        Ok(Buried { started, ended_processes: 0, is_same_boot: true, recorded_ends })
     }
 
     fn forget(&mut self, _worker: &NewWorker) {}
@@ -128,7 +137,9 @@ struct PretendWorker {
     script: Script,
     generation: usize,
     started: Arc<Mutex<Vec<AttemptKey>>>,
+    recorded: Arc<Mutex<HashMap<AttemptKey, Ended>>>,
     holding: Vec<AttemptKey>,
+    dies_when_stopped: bool,
 }
 
 impl PretendWorker {
@@ -142,6 +153,7 @@ impl PretendWorker {
                     Some(reports) => reports,
                     None => return,
                 },
+                ToWorker::Stop { .. } if self.dies_when_stopped => return,
                 ToWorker::Stop { why, .. } => {
                     let stopped = |key| Report::Ended(ended(key, Exit::Signal(15), EndCause::Stopped(why)));
                     self.holding.drain(..).map(stopped).collect()
@@ -178,6 +190,14 @@ impl PretendWorker {
                     std::thread::park();
                 },
                 Act::Die | Act::DieBefore => return None,
+                Act::RecordAndDie(code) | Act::Record(code) => {
+                    let end = ended(key, Exit::Code(code), EndCause::Itself);
+                    self.recorded.lock().unwrap().insert(key, end);
+                    if matches!(act, Act::RecordAndDie(_)) {
+                        return None;
+                    }
+                    self.dies_when_stopped = true;
+                }
                 Act::Stutter => {
                     let end = ended(key, Exit::Code(0), EndCause::Itself);
                     let unknown = AttemptKey { attempt: key.attempt.next(), ..key };

@@ -119,6 +119,69 @@ fn what_a_dead_worker_held_runs_again_as_a_new_attempt_if_it_had_started() {
 }
 
 #[test]
+fn an_end_that_a_worker_recorded_and_did_not_report_is_taken() {
+    let (_dir, store) = database();
+    let workflow =
+        create(&store, &[Planned("good", &[], 2), Planned("bad", &[0], 2), Planned("after", &[0], 2)]);
+    let mut host = Host::new(|a, _| match a.name.as_str() {
+        "good" => Act::RecordAndDie(0),
+        "bad" => Act::RecordAndDie(4),
+        _ => Act::Exit(0),
+    });
+    let mut witness = Witness::default();
+    let summary = run(&store, &mut host, &mut witness, &workflow).unwrap();
+    assert_eq!(summary.end, RunEnd::Finished);
+    for (name, code) in [("good", 0), ("bad", 4), ("after", 0)] {
+        assert_eq!(attempts(&store, workflow.id, name), [(1, code)], "{name}");
+    }
+}
+
+#[test]
+fn ends_that_were_recorded_before_everything_was_killed_are_committed_by_the_next_process() {
+    let (dir, store) = database();
+    let workflow = create(&store, &DIAMOND);
+    let mut host = Host::new(|a, _| match a.name.as_str() {
+        "left" => Act::Record(0),
+        "right" => Act::Record(4),
+        _ => Act::Exit(0),
+    });
+    // The books as the first process leaves them when it is killed: it is never told of the two ends.
+    let copy = tempfile::tempdir().unwrap();
+    let path = copy.path().join("windlass.db");
+    std::thread::scope(|scope| {
+        let mut witness = Witness::default();
+        let row = store.workflow(workflow.id).unwrap().unwrap();
+        let recorded = std::sync::Arc::clone(&host.recorded);
+        let dispatcher = Dispatcher::new(&store, &mut host, &mut witness, row, options()).unwrap();
+        let control = dispatcher.control();
+        let (from, to) = (dir.path().join("windlass.db"), &path);
+        scope.spawn(move || {
+            while recorded.lock().unwrap().len() < 2 {
+                std::thread::yield_now();
+            }
+            windlass_store::upkeep::backup(&from, to).unwrap();
+            control.interrupt();
+        });
+        dispatcher.run().unwrap();
+    });
+    let store = SqliteStore::open(&path, OpenMode::ReadWrite).unwrap().store;
+    assert_eq!(store.held_jobs(workflow.id).unwrap().len(), 2);
+    let mut next = Host::new(|_, _| Act::Exit(0));
+    next.recorded = std::sync::Arc::clone(&host.recorded);
+    let mut witness = Witness::default();
+    let summary = run(&store, &mut next, &mut witness, &workflow).unwrap();
+    assert_eq!(summary.counts.get(JobStatus::Canceled), 1);
+    assert_eq!(attempts(&store, workflow.id, "left"), [(1, 0)]);
+    assert_eq!(attempts(&store, workflow.id, "right"), [(1, 4)]);
+    assert!(next.started.lock().unwrap().is_empty(), "nothing that ended runs again");
+    assert!(
+        witness.notices.iter().any(|notice| notice.contains("2 of its jobs had ended")),
+        "{:?}",
+        witness.notices
+    );
+}
+
+#[test]
 fn a_worker_that_dies_over_and_over_is_not_replaced_for_ever() {
     let (_dir, store) = database();
     let workflow = create(&store, &DIAMOND);

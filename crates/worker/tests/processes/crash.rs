@@ -22,6 +22,7 @@ fn bury(bench: &Bench, process: Identity) -> Report {
         process,
         token: &bench.options.token,
         ledger: &bench.options.ledger,
+        database: None,
     };
     make_sure_dead(&worker, PATIENCE).unwrap()
 }

@@ -2,9 +2,11 @@
 
 use crate::support::{AWAIT_GATE, Bench, eventually, job};
 use std::time::Duration;
-use windlass_proc::identity::Identity;
-use windlass_types::JobId;
+use windlass_proc::identity::{Identity, from_pid};
+use windlass_proc::ledger::Contents;
+use windlass_proc::tree;
 use windlass_types::work::{EndCause, Exit, StopReason, ToWorker};
+use windlass_types::{Bytes, JobId};
 use windlass_worker::WorkerOptions;
 
 /// Three ways to get away: a session of its own, that with an empty environment, and both with a dead parent.
@@ -91,6 +93,92 @@ fn the_end_of_one_job_does_not_touch_anothers_daemons_in_cgroups() {
 #[test]
 fn the_end_of_one_job_does_not_touch_anothers_daemons_without() {
     the_end_of_one_job_does_not_touch_anothers_daemons(no_cgroups);
+}
+
+/// Forks and exits all the time, each time in a new session.
+const FLEEING: &str = "python3 -c '
+import os
+while True:
+    if os.fork(): os._exit(0)
+    os.setsid()
+    if not os.path.exists(\"a\"): open(\"a\", \"w\").write(\"\\n\")
+' & while [ ! -s a ]; do sleep 0.01; done";
+
+/// One look can miss a process that is being born; so many cannot.
+fn nothing_of_it_runs(bench: &Bench) -> bool {
+    let is_other = |pid: &windlass_proc::Pid| from_pid(*pid) != bench.child.id();
+    let living =
+        || tree::with_variable(tree::tag::WORKER, &bench.options.token).into_iter().any(|pid| is_other(&pid));
+    !(0..50).any(|_| living())
+}
+
+fn one_that_forks_and_exits_all_the_time_is_ended(adjust: impl Fn(&mut WorkerOptions)) {
+    let mut bench = Bench::with(adjust);
+    for round in 0..3 {
+        std::fs::remove_file(bench.path("a")).ok();
+        let ended = bench.run(job(1, FLEEING));
+        assert_eq!((ended.exit, ended.cause), (Exit::Code(0), EndCause::Itself));
+        assert!(nothing_of_it_runs(&bench), "left behind by its job in round {round}");
+
+        std::fs::remove_file(bench.path("a")).ok();
+        bench.assign([job(2, &format!("{FLEEING}; echo $$ > b; exec sleep 1000"))]);
+        bench.noted("b");
+        bench.send(&ToWorker::Stop { why: StopReason::Canceled, grace: Duration::ZERO });
+        assert_eq!(bench.ended().cause, EndCause::Stopped(StopReason::Canceled));
+        assert!(nothing_of_it_runs(&bench), "left behind by a cancel in round {round}");
+        std::fs::remove_file(bench.path("b")).ok();
+    }
+    bench.quit();
+}
+
+#[test]
+fn one_that_forks_and_exits_all_the_time_is_ended_in_a_cgroup() {
+    one_that_forks_and_exits_all_the_time_is_ended(|_| {});
+}
+
+#[test]
+fn one_that_forks_and_exits_all_the_time_is_ended_without_one() {
+    one_that_forks_and_exits_all_the_time_is_ended(no_cgroups);
+}
+
+#[test]
+fn what_a_killed_tree_used_is_counted() {
+    let mut bench = Bench::with(|options| {
+        options.cgroups = false;
+        // No samples: they would hide what is missing.
+        options.measure_jobs = false;
+    });
+    let burn = "python3 -c '
+import time
+x = bytearray(60 << 20)
+while time.process_time() < 0.3: pass
+open(\"burnt\", \"w\").write(\"yes\\n\")
+time.sleep(1000)'; true";
+    for burn in
+        [burn.to_owned(), format!("setsid {burn}"), format!("exec {}", burn.trim_end_matches("; true"))]
+    {
+        std::fs::remove_file(bench.path("burnt")).ok();
+        bench.assign([job(1, &burn)]);
+        eventually("the use of CPU time", || bench.path("burnt").exists().then_some(()));
+        bench.stop(Duration::ZERO);
+        let usage = bench.ended().usage;
+        assert!(usage.cpu_time >= Duration::from_millis(300), "{burn}: {usage:?}");
+        assert!(usage.peak_memory >= Some(Bytes(60 << 20)), "{burn}: {usage:?}");
+    }
+    bench.quit();
+}
+
+#[test]
+fn the_peak_of_a_job_that_is_smaller_than_the_worker_is_known_in_a_cgroup() {
+    let mut bench = Bench::new();
+    if Contents::read(&bench.options.ledger).unwrap().cgroup.is_some() {
+        let hold = "head -c 3145728 /dev/zero | tail > /dev/null";
+        for _ in 0..10 {
+            let peak = bench.run(job(1, hold)).usage.peak_memory;
+            assert!(peak >= Some(Bytes(3 << 20)), "{peak:?}");
+        }
+    }
+    bench.quit();
 }
 
 #[test]

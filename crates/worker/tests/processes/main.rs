@@ -21,6 +21,8 @@ mod session;
 #[cfg(test)]
 mod settings;
 #[cfg(test)]
+mod shutdown;
+#[cfg(test)]
 mod stopping;
 #[cfg(test)]
 mod support;

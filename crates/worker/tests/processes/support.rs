@@ -99,7 +99,7 @@ impl Bench {
         while self.received.is_empty() {
             match self.message() {
                 FromWorker::Reports(reports) => self.received.extend(reports),
-                FromWorker::Alive { .. } => {}
+                FromWorker::Alive { .. } | FromWorker::Terminated => {}
                 other @ FromWorker::Hello { .. } => panic!("{other:?}"),
             }
         }

@@ -121,7 +121,7 @@ impl Scene {
         database: Arc<dyn Database>,
         pretence: &Pretence,
     ) -> Result<Self, CliError> {
-        let run_dir = server::run_dir(path);
+        let (run_dir, of_worker) = (server::run_dir(path), path.to_owned());
         let anywhere = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
         let options = ServeOptions {
             // Where an earlier one was: what its workers could not deliver is meant for us.
@@ -129,7 +129,7 @@ impl Scene {
             any_port: true,
             owner: current_user(),
             run_dir: run_dir.clone(),
-            bury: Some(Arc::new(|worker| local::bury(worker).is_ok())),
+            bury: Some(Arc::new(move |worker| local::bury(worker, &of_worker).is_ok())),
             classifier: rules::of_settings(ctx)?,
             // Those who wait for the end of a request are told when they ask again.
             shutdown_grace: Duration::from_secs(1),

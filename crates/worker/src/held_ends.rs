@@ -1,0 +1,202 @@
+//! Failures that may be interruptions.
+//!
+//! Whoever shuts down a machine, a service unit or an allocation signals all its processes: the jobs, this worker and the
+//! engine. The signals arrive in any order, so the end of a job by SIGTERM may be seen before this worker or the engine
+//! knows of the shutdown. An end that looks like that is held back for a moment, neither recorded nor reported. If
+//! the shutdown becomes known in that time the job was interrupted and runs again; otherwise the failure is its own.
+
+use crate::lock;
+use crate::outbox::Urgency;
+use crate::service::Worker;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use windlass_proc::signals;
+use windlass_types::work::{EndCause, Ended, Exit, Report, StopReason};
+
+/// How long an end is held that looks like a signal from outside.
+const AFTER_SIGNAL: Duration = Duration::from_secs(2);
+/// The same for a failure by which a job may have answered a signal. This worker is signaled as well, and within this
+/// time its handler has run.
+const AFTER_FAILURE: Duration = Duration::from_millis(100);
+/// The same where only the engine is told, and then tells this worker.
+const AFTER_FAILURE_IF_TOLD: Duration = Duration::from_millis(500);
+
+/// SIGHUP, SIGINT, SIGKILL and SIGTERM.
+const SHUTDOWN_SIGNALS: [i32; 4] = [1, 2, 9, 15];
+
+#[derive(Debug)]
+pub(crate) struct HeldEnds {
+    waiting: Mutex<Vec<(Instant, Ended)>>,
+    /// The engine stopped all jobs because it is interrupted, and has assigned none since.
+    is_interrupted: AtomicBool,
+    after_failure: Duration,
+}
+
+impl HeldEnds {
+    /// `is_only_told`: this process does not react to SIGTERM; the engine does.
+    pub(crate) fn new(is_only_told: bool) -> Self {
+        let after_failure = if is_only_told { AFTER_FAILURE_IF_TOLD } else { AFTER_FAILURE };
+        Self { waiting: Mutex::default(), is_interrupted: AtomicBool::new(false), after_failure }
+    }
+
+    pub(crate) fn on_interrupted(&self) {
+        self.is_interrupted.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn on_assigned(&self) {
+        self.is_interrupted.store(false, Ordering::SeqCst);
+    }
+
+    /// How long it is uncertain whether this end is a failure; `None`: it is certain.
+    fn time_to_hold(&self, ended: &Ended) -> Option<Duration> {
+        if ended.cause != EndCause::Itself || ended.exit == Exit::Code(0) {
+            return None;
+        }
+        let is_by = |signal| ended.exit == Exit::Signal(signal) || ended.exit == Exit::Code(128 + signal);
+        Some(if SHUTDOWN_SIGNALS.into_iter().any(is_by) { AFTER_SIGNAL } else { self.after_failure })
+    }
+
+    /// The end with its final cause, or `None` if it is held from now on.
+    fn hold_if_uncertain(&self, ended: Ended, now: Instant, was_terminated: bool) -> Option<Ended> {
+        // A job that was signaled with this worker may answer with any exit code, also with 0.
+        if was_terminated && ended.cause == EndCause::Itself {
+            return Some(interrupted(ended));
+        }
+        let Some(time) = self.time_to_hold(&ended) else { return Some(ended) };
+        let mut waiting = lock(&self.waiting);
+        if self.is_interrupted.load(Ordering::SeqCst) {
+            return Some(interrupted(ended));
+        }
+        waiting.push((now + time, ended));
+        None
+    }
+
+    /// Those whose cause is certain now, and when the next one will be.
+    fn take_certain(&self, now: Instant, was_terminated: bool) -> (Vec<Ended>, Option<Instant>) {
+        let mut waiting = lock(&self.waiting);
+        let is_shutdown = was_terminated || self.is_interrupted.load(Ordering::SeqCst);
+        let taken = std::mem::take(&mut *waiting).into_iter();
+        let (certain, held): (Vec<_>, Vec<_>) = taken.partition(|(at, _)| is_shutdown || *at <= now);
+        *waiting = held;
+        let certain = certain.into_iter();
+        let certain = certain.map(|(_, ended)| if is_shutdown { interrupted(ended) } else { ended });
+        (certain.collect(), waiting.iter().map(|(at, _)| *at).min())
+    }
+}
+
+fn interrupted(ended: Ended) -> Ended {
+    Ended { cause: EndCause::Stopped(StopReason::Interrupted), ..ended }
+}
+
+impl Worker {
+    /// Reports a job, once it is certain how it ended.
+    pub(crate) fn deliver(&self, report: Report, urgency: Urgency) {
+        let report = match report {
+            Report::Ended(ended) => {
+                let now = Instant::now();
+                let Some(ended) = self.held_ends.hold_if_uncertain(ended, now, signals::was_terminated())
+                else {
+                    self.alarm.set(now + AFTER_FAILURE);
+                    // Reports that wait for company are urgent all the same.
+                    return self.outbox.push([], urgency);
+                };
+                self.end_log.append(&ended);
+                Report::Ended(ended)
+            }
+            other => other,
+        };
+        self.outbox.push([report], urgency);
+    }
+
+    /// Reports the held ends whose cause is certain now; returns when to look again.
+    pub(crate) fn deliver_certain_ends(&self, urgency: Urgency) -> Option<Instant> {
+        let (certain, next) = self.held_ends.take_certain(Instant::now(), signals::was_terminated());
+        if !certain.is_empty() {
+            certain.iter().for_each(|ended| self.end_log.append(ended));
+            self.outbox.push(certain.into_iter().map(Report::Ended), urgency);
+        }
+        next
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use windlass_types::work::{AttemptKey, Usage};
+    use windlass_types::{Attempt, JobId, RunId, Timestamp, WorkflowId};
+
+    pub(crate) fn ended(exit: Exit, cause: EndCause) -> Ended {
+        Ended {
+            key: AttemptKey { workflow: WorkflowId(1), job: JobId(1), run: RunId(1), attempt: Attempt(1) },
+            started_at: Timestamp(0),
+            ended_at: Timestamp(0),
+            wall: Duration::ZERO,
+            exit,
+            cause,
+            usage: Usage::default(),
+            files: None,
+            last_words: None,
+            recovered: None,
+        }
+    }
+
+    const BY_SIGTERM: Exit = Exit::Signal(15);
+
+    #[test]
+    fn only_failures_of_the_job_itself_are_held() {
+        let held = HeldEnds::new(false);
+        for (exit, cause, expected) in [
+            (Exit::Code(0), EndCause::Itself, None),
+            (Exit::Code(1), EndCause::Itself, Some(AFTER_FAILURE)),
+            (Exit::Code(143), EndCause::Itself, Some(AFTER_SIGNAL)),
+            (BY_SIGTERM, EndCause::Itself, Some(AFTER_SIGNAL)),
+            (Exit::Signal(9), EndCause::Itself, Some(AFTER_SIGNAL)),
+            (Exit::Signal(11), EndCause::Itself, Some(AFTER_FAILURE)),
+            (Exit::Signal(9), EndCause::OutOfMemory, None),
+            (BY_SIGTERM, EndCause::Timeout, None),
+            (BY_SIGTERM, EndCause::Stopped(StopReason::Canceled), None),
+        ] {
+            assert_eq!(held.time_to_hold(&ended(exit, cause.clone())), expected, "{exit:?} {cause:?}");
+        }
+        assert_eq!(
+            HeldEnds::new(true).time_to_hold(&ended(Exit::Code(1), EndCause::Itself)),
+            Some(AFTER_FAILURE_IF_TOLD)
+        );
+    }
+
+    #[test]
+    fn a_held_end_is_a_failure_when_nothing_else_becomes_known() {
+        let (held, now) = (HeldEnds::new(false), Instant::now());
+        let killed = ended(Exit::Signal(9), EndCause::Itself);
+        assert_eq!(held.hold_if_uncertain(killed.clone(), now, false), None);
+        assert_eq!(held.take_certain(now, false), (vec![], Some(now + AFTER_SIGNAL)));
+        assert_eq!(held.take_certain(now + AFTER_SIGNAL, false), (vec![killed], None));
+    }
+
+    #[test]
+    fn a_shutdown_that_is_seen_before_or_after_the_end_makes_it_an_interruption() {
+        let now = Instant::now();
+        let (killed, interrupted) = (
+            ended(BY_SIGTERM, EndCause::Itself),
+            ended(BY_SIGTERM, EndCause::Stopped(StopReason::Interrupted)),
+        );
+        // The end first, then the signal to this worker.
+        let held = HeldEnds::new(false);
+        assert_eq!(held.hold_if_uncertain(killed.clone(), now, false), None);
+        assert_eq!(held.take_certain(now, true).0, std::slice::from_ref(&interrupted));
+        // The end first, then the word of the engine.
+        assert_eq!(held.hold_if_uncertain(killed.clone(), now, false), None);
+        held.on_interrupted();
+        assert_eq!(held.take_certain(now, false).0, std::slice::from_ref(&interrupted));
+        // The word of the engine first.
+        assert_eq!(held.hold_if_uncertain(killed.clone(), now, false), Some(interrupted.clone()));
+        // Jobs that are assigned later are not concerned.
+        held.on_assigned();
+        assert_eq!(held.hold_if_uncertain(killed.clone(), now, false), None);
+        // The signal to this worker first: also a success is none then.
+        assert_eq!(held.hold_if_uncertain(killed, now, true), Some(interrupted));
+        let success = held.hold_if_uncertain(ended(Exit::Code(0), EndCause::Itself), now, true);
+        assert_eq!(success.unwrap().cause, EndCause::Stopped(StopReason::Interrupted));
+    }
+}

@@ -1,0 +1,54 @@
+//! What processes of a job used that their parents did not wait for.
+//!
+//! The usage of a job's first process includes that of all descendants that were waited for. Others become children of
+//! this worker when their parents end, as when a whole tree is killed, and are accounted for when they are reaped here.
+
+use std::collections::HashSet;
+use std::time::Duration;
+use windlass_proc::Pid;
+use windlass_proc::procfs::Stat;
+use windlass_proc::wait::Reaped;
+use windlass_types::Bytes;
+
+#[derive(Debug, Default)]
+pub(crate) struct OrphanUsage {
+    /// The first process of the job that runs, if one does.
+    leader: Option<Pid>,
+    /// Its processes when they were last looked at: once over, one that left the group cannot be told from others.
+    members: HashSet<Pid>,
+    pub(crate) cpu_time: Duration,
+    /// The peak of the largest of them.
+    pub(crate) max_rss: Bytes,
+}
+
+impl OrphanUsage {
+    pub(crate) fn begin(&mut self, leader: Pid) {
+        *self = Self { leader: Some(leader), ..Self::default() };
+    }
+
+    /// Ends the account of a job.
+    pub(crate) fn close(&mut self) -> Self {
+        std::mem::take(self)
+    }
+
+    pub(crate) fn see(&mut self, members: &[Pid]) {
+        self.members.clear();
+        self.members.extend(members);
+    }
+
+    pub(crate) const fn is_open(&self) -> bool {
+        self.leader.is_some()
+    }
+
+    /// Whether a process that is over was one of the job.
+    pub(crate) fn includes(&self, pid: Pid, stat: Option<&Stat>) -> bool {
+        let leader = self.leader.map(|leader| leader.as_raw_nonzero().get());
+        let is_of = |stat: &Stat| leader.is_some_and(|leader| [stat.group, stat.session].contains(&leader));
+        self.members.contains(&pid) || stat.is_some_and(is_of)
+    }
+
+    pub(crate) fn add(&mut self, reaped: &Reaped) {
+        self.cpu_time = self.cpu_time.saturating_add(reaped.cpu_time);
+        self.max_rss = self.max_rss.max(reaped.max_rss);
+    }
+}

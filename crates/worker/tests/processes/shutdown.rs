@@ -1,0 +1,68 @@
+//! A shutdown that signals everything at once, and what stays on record when everything is killed.
+
+use crate::support::{Bench, eventually, job, key};
+use std::process::Command;
+use std::time::Duration;
+use windlass_types::work::{EndCause, Exit, StopReason};
+use windlass_worker::read_ends;
+
+const INTERRUPTED: EndCause = EndCause::Stopped(StopReason::Interrupted);
+const WAITING: &str = "echo $$ > 1; exec sleep 1000";
+
+fn signal(pid: u32, name: &str) {
+    Command::new("kill").args(["-s", name, &pid.to_string()]).status().unwrap();
+}
+
+#[test]
+fn a_job_that_is_terminated_with_its_worker_is_interrupted_in_either_order() {
+    for job_first in [true, false] {
+        let mut bench = Bench::new();
+        bench.assign([
+            job(1, WAITING),
+            job(2, "trap 'exit 0' TERM; echo $$ > 2; while :; do sleep 0.02; done"),
+        ]);
+        let (first, second) = (bench.noted("1"), bench.noted("2"));
+        let worker = bench.child.id();
+        let order = if job_first { [first.pid, worker] } else { [worker, first.pid] };
+        order.into_iter().for_each(|pid| signal(pid, "TERM"));
+        let ended = bench.ended();
+        assert_eq!((ended.key, ended.exit, ended.cause), (key(1), Exit::Signal(15), INTERRUPTED));
+        // Nothing is begun in a worker that is about to end, and a success after the signal is none.
+        bench.assign([job(3, "touch never")]);
+        signal(second.pid, "TERM");
+        let ended = bench.ended();
+        assert_eq!((ended.key, ended.exit, ended.cause), (key(2), Exit::Code(0), INTERRUPTED));
+        assert!(bench.gone().success(), "it hangs up when the engine says nothing");
+        assert!(!bench.path("never").exists());
+    }
+}
+
+#[test]
+fn a_job_that_was_terminated_before_the_engine_said_stop_is_interrupted() {
+    for answer in ["exec sleep 1000", "trap 'exit 3' TERM; while :; do sleep 0.02; done"] {
+        let mut bench = Bench::new();
+        bench.assign([job(1, &format!("echo $$ > 1; {answer}"))]);
+        let process = bench.noted("1");
+        signal(process.pid, "TERM");
+        bench.stop(Duration::from_secs(1000));
+        assert_eq!(bench.ended().cause, INTERRUPTED);
+        bench.quit();
+    }
+}
+
+#[test]
+fn ends_are_on_record_when_everything_is_killed() {
+    let mut bench = Bench::new();
+    let done = bench.run(job(1, "exit 3"));
+    let other = bench.run(job(2, "true"));
+    bench.assign([job(4, "echo $$ > 4; exec sleep 1000")]);
+    let running = bench.noted("4");
+    signal(running.pid, "KILL");
+    eventually("the end of job 4", || (!running.is_alive()).then_some(()));
+    bench.child.kill().unwrap();
+    bench.gone();
+    let mut ends: Vec<_> = read_ends(&bench.options.ledger).into_values().collect();
+    ends.sort_by_key(|ended| ended.key);
+    // Whether job 4 failed or was killed with its worker nobody can tell.
+    assert_eq!(ends, [done, other]);
+}
