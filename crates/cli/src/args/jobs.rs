@@ -75,7 +75,7 @@ pub(crate) struct JobsListArgs {
     /// Only jobs in these states, separated by commas. `failed` includes `terminated`: both ended badly.
     #[arg(short, long, value_name = "STATUS", value_delimiter = ',', value_parser = state(), hide_possible_values = true)]
     pub(crate) status: Vec<JobStatus>,
-    /// Only jobs that failed: failed, terminated (out of time), and pending_failed (waiting for a decision).
+    /// Only jobs that failed: failed, terminated (out of time), and `pending_failed` (waiting for a decision).
     #[arg(long, conflicts_with = "status")]
     pub(crate) failed: bool,
     /// Only jobs that wait for this one, by id or name.

@@ -126,7 +126,7 @@ pub(crate) struct WatchArgs {
     /// Recover at most this many times.
     #[arg(short, long, value_name = "N", default_value_t = 3)]
     pub(crate) max_retries: u32,
-    /// Wait while jobs are pending_failed until somebody has decided, and go on then, instead of exiting with 6.
+    /// Wait while jobs are `pending_failed` until a decision is made, then go on, instead of exiting with 6.
     #[arg(long)]
     pub(crate) wait_for_decisions: bool,
     #[command(flatten)]

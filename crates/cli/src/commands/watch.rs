@@ -103,7 +103,7 @@ impl Watch<'_> {
         Ok(state)
     }
 
-    /// Waits until something was decided about the jobs that are pending_failed.
+    /// Waits until something was decided about the jobs that are `pending_failed`.
     fn wait_for_decisions(&mut self) -> Result<(), CliError> {
         let row = rerun::row(&*self.store, self.workflow)?;
         let before = row.counts.get(JobStatus::PendingFailed);
