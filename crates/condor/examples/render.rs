@@ -7,7 +7,7 @@ use std::fs;
 use std::io::{Error, Write as _};
 use std::path::Path;
 use std::time::Instant;
-use windlass_condor::render::{Credentials, NodeSize, Programs, Retries, Run, Unit, render_run};
+use windlass_condor::render::{Credentials, NodeSize, Programs, Retries, Run, Unit, UnitSize, render_run};
 use windlass_condor::terms::Care;
 
 const SITES: usize = 40;
@@ -40,19 +40,18 @@ fn render(directory: &Path, units: usize, nodes: u32) -> Result<(), windlass_con
     let sizes = [size(14_000), size(15_000), size(16_000)];
     let sites = vec![(0..SITES).map(|site| format!("T2_XX_Site{site:02}")).collect()];
     let third = nodes / 3;
-    let unit = Unit { sites: 0, nodes: vec![(0, third), (1, third), (2, nodes - 2 * third)] };
+    let unit = Unit { sites: 0, size: 0, nodes: vec![(0, third), (1, third), (2, nodes - 2 * third)] };
     let units = vec![unit; units];
     let (throttles, accounting) = (BTreeMap::new(), BTreeMap::new());
     render_run(&Run {
         directory,
         request: "pdmvserv_task_B2G-RunIII2026-00042__v1_T_261116_042042_1234",
         run: "550e8400-e29b-41d4-a716-446655440000",
+        workflow: "9b2f6c1e-3d7a-4f58-8a41-5f1d2c3b4a59",
         programs: Programs { here: Path::new("/opt/windlass/bin/windlass"), on_workers: None },
         site_sets: &sites,
         sizes: &sizes,
-        landing: sizes[2],
-        merge: sizes[0],
-        cleanup: sizes[0],
+        unit_sizes: &[UnitSize { landing: sizes[2], merge: sizes[0], cleanup: sizes[0] }],
         units: &units,
         retries: Retries { landing: 3, processing: 3, merge: 2, cleanup: 1 },
         throttles: &throttles,

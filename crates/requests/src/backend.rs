@@ -37,6 +37,9 @@ pub(crate) trait Backend: Send + Sync + std::fmt::Debug {
 
     /// What of a run has not begun yet begins at none of the banned sites.
     fn avoid(&self, order: &Order<'_>) -> Result<(), Trouble>;
+
+    /// Jobs of a run that are not over, those that wait for others included, get the priority of the order.
+    fn prioritize(&self, order: &Order<'_>) -> Result<(), Trouble>;
 }
 
 /// A run, with all that a backend may need to know of it.
@@ -151,7 +154,11 @@ pub(crate) fn lane(for_new: BackendKind, run: Option<&RunRow>, effect: &Effect) 
         // All schedds are asked, until one answers.
         (Effect::Plan { .. }, _) if for_new == BackendKind::Htcondor => Some("any".to_owned()),
         (
-            Effect::Submit { .. } | Effect::Resume { .. } | Effect::Stop { .. } | Effect::Unpause { .. },
+            Effect::Submit { .. }
+            | Effect::Resume { .. }
+            | Effect::Stop { .. }
+            | Effect::Unpause { .. }
+            | Effect::Prioritize { .. },
             Some(book::Backend::Htcondor { schedd, .. }),
         ) => Some(format!("at {}", schedd.as_deref().unwrap_or_default())),
         _ => None,

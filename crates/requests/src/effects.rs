@@ -53,7 +53,8 @@ impl EffectKey {
             | Effect::Settle { .. }
             | Effect::Pause { .. }
             | Effect::Unpause { .. }
-            | Effect::Avoid { .. } => About::Run,
+            | Effect::Avoid { .. }
+            | Effect::Prioritize { .. } => About::Run,
             Effect::Step(step) => About::Block(step.block.clone()),
         };
         Self { request: request.to_owned(), about }
@@ -146,6 +147,10 @@ pub(crate) fn perform(world: &World, effect: &Effect, rows: &Rows) -> Done {
         },
         Effect::Avoid { run } => match restrain(world, rows, run, Restraint::Sites) {
             Ok(()) => done(Vec::new(), SHORT),
+            Err(trouble) => put_off(done(Vec::new(), retry_after), rows, &trouble),
+        },
+        Effect::Prioritize { run, priority } => match prioritize(world, rows, run) {
+            Ok(()) => done(vec![News::Prioritized { run: run.clone(), priority: *priority }], SHORT),
             Err(trouble) => put_off(done(Vec::new(), retry_after), rows, &trouble),
         },
         Effect::Settle { round, run } => {
@@ -307,6 +312,7 @@ fn write_for_backend(
             let paper = Paper {
                 directory: Path::new(&run.submit_dir),
                 run: &run.uuid,
+                workflow: &run.process,
                 submission: &submission(world, rows, run),
                 banned: &world.closed(&request.request_name).map_err(|error| of_store(&error))?,
             };
@@ -337,7 +343,7 @@ fn directory(world: &World, request: &str, run: &str) -> Result<PathBuf, Trouble
 fn hand_over(world: &World, rows: &Rows, run: &str) -> Result<News, Trouble> {
     let order = order(world, rows, row_of(rows, run)?)?;
     let backend = world.backends.of(order.run).hand_over(&order)?;
-    Ok(News::Submitted { run: run.to_owned(), backend })
+    Ok(News::Submitted { run: run.to_owned(), backend, priority: Some(rows.priority) })
 }
 
 fn order<'r>(world: &World, rows: &Rows, run: &'r RunRow) -> Result<Order<'r>, Trouble> {
@@ -378,7 +384,9 @@ fn try_stop(world: &World, rows: &Rows, run: &str, reason: &str) -> Result<Vec<N
     let order = order(world, rows, row_of(rows, run)?)?;
     let stopped = |there| News::Stopped { run: run.to_owned(), there };
     Ok(match world.backends.of(order.run).stop(&order, reason)? {
-        Stop::Told(backend) => vec![News::Submitted { run: run.to_owned(), backend }, stopped(true)],
+        Stop::Told(backend) => {
+            vec![News::Submitted { run: run.to_owned(), backend, priority: None }, stopped(true)]
+        }
         Stop::NotThere => vec![stopped(false)],
     })
 }
@@ -399,6 +407,12 @@ fn restrain(world: &World, rows: &Rows, run: &str, restraint: Restraint) -> Resu
         Restraint::Pause => backend.pause(run, true),
         Restraint::Sites => backend.avoid(&order(world, rows, run)?),
     }
+}
+
+/// The jobs of the run that are not over get the priority of the rows.
+fn prioritize(world: &World, rows: &Rows, run: &str) -> Result<(), Trouble> {
+    let run = row_of(rows, run)?;
+    world.backends.of(run).prioritize(&order(world, rows, run)?)
 }
 
 /// It is tried again, and only whoever reads the log hears of it.

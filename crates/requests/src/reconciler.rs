@@ -44,6 +44,10 @@ pub(crate) struct Reconciler {
     last_sites: HashSet<String>,
     /// Requests and sites that are open to their runs although they are banned: people were told.
     kept_sites: BTreeSet<(String, String)>,
+    /// Sites that were not enabled when DAGs were last told so; `None`: they were not told since the start.
+    closed_sites: Option<BTreeSet<String>>,
+    /// Requests whose DAGs have still to be told.
+    dags_to_tell: BTreeSet<String>,
     /// A site was banned for a request: what follows for all is to be seen to.
     has_banned: bool,
     figures: Arc<Mutex<Figures>>,
@@ -86,6 +90,8 @@ impl Reconciler {
             pauses: Pauses::default(),
             last_sites: HashSet::new(),
             kept_sites: BTreeSet::new(),
+            closed_sites: None,
+            dags_to_tell: BTreeSet::new(),
             has_banned: false,
             figures,
             owes_all: true,

@@ -1,6 +1,6 @@
 //! What answers requests: at first a standby that only says that it waits, then the service itself.
 
-use crate::error::ApiError;
+use crate::error::{API_PREFIX, ApiError};
 use crate::guard::{self, Guard};
 use crate::metrics::Metrics;
 use crate::options::ServeOptions;
@@ -45,8 +45,10 @@ impl Front {
 /// Answers while another server has the database.
 pub(crate) fn standby(metrics: Arc<Metrics>, options: &ServeOptions) -> Router {
     let guard = Guard::new(metrics, options.limits.clone(), options.tls.is_some());
+    let health = || get(|| async { (StatusCode::SERVICE_UNAVAILABLE, Json(Health::standby())) });
     Router::new()
-        .route("/health", get(|| async { (StatusCode::SERVICE_UNAVAILABLE, Json(Health::standby())) }))
+        .route("/health", health())
+        .route(&format!("{API_PREFIX}/health"), health())
         .fallback(|| async { waiting().into_response() })
         .layer(from_fn_with_state(guard.clone(), guard::brief))
         .layer(from_fn(error::render))

@@ -4,6 +4,7 @@ use crate::options::ServeOptions;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use windlass_core::requests::rounds;
 use windlass_engine::service::Service;
 use windlass_requests::{Lifecycle, LifecycleOptions, LocalCatalog, Nudge, Parts};
 use windlass_store::{Database, Location};
@@ -37,7 +38,9 @@ fn lifecycle_options(options: &ServeOptions, location: &Location) -> io::Result<
     lifecycle.condor = wanted.condor.clone();
     lifecycle.decisions.retry_after = wanted.retry_after;
     lifecycle.decisions.blame = wanted.blame.clone();
-    lifecycle.decisions.recovery = wanted.recovery;
+    lifecycle.decisions.recovery = rounds::Policy { rescue_pause: wanted.cool_off, ..wanted.recovery };
+    lifecycle.decisions.mc_completion = wanted.mc_completion;
+    lifecycle.plan.throttles.extend(wanted.throttles.clone());
     lifecycle.decisions.timeouts.clone_from(&wanted.timeouts);
     lifecycle.decisions.silence = wanted.silence;
     lifecycle.decisions.outputs = wanted.outputs.clone();

@@ -18,6 +18,9 @@ use windlass_types::requests::RequestStatus;
 /// Where Torc's clients look when nobody tells them where.
 pub const DEFAULT_PORT: u16 = 8080;
 
+/// The RSE expression that outputs are archived with unless another is set.
+pub const DEFAULT_TAPE: &str = "tier=1&type=TAPE";
+
 #[derive(Clone)]
 pub struct ServeOptions {
     /// Port 0: any that is free.
@@ -76,7 +79,7 @@ pub struct RequestsOptions {
     /// Runs and, of sites that say nothing else, files are kept in here; workers must see it under the same path. `None`:
     /// beside the database.
     pub directory: Option<PathBuf>,
-    /// Before a failed job is tried again; longer each time.
+    /// Before a failed job is tried again, and before a round is rescued; longer each time.
     pub cool_off: Duration,
     /// What is done about sites and runs where too much fails.
     pub blame: Blame,
@@ -101,6 +104,11 @@ pub struct RequestsOptions {
     pub condor: CondorOptions,
     /// Who is told when a person should know something.
     pub bell: Bell,
+    /// When a request for generated events has all that it asks for.
+    pub mc_completion: rounds::McCompletion,
+    /// How many nodes of a category run at once in each unit; `MergeGroup`: how many units of a run. A category that is not
+    /// here keeps its default.
+    pub throttles: BTreeMap<String, u64>,
     /// Where outputs go for good, as the catalog writes it.
     pub tape: String,
     /// Who is asked for requests that are submitted by their names alone.
@@ -125,7 +133,9 @@ impl Default for RequestsOptions {
             backend: BackendKind::default(),
             condor: CondorOptions::default(),
             bell: Bell::default(),
-            tape: "tier=1&type=TAPE".to_owned(),
+            mc_completion: rounds::McCompletion::default(),
+            throttles: BTreeMap::new(),
+            tape: DEFAULT_TAPE.to_owned(),
             reqmgr2: None,
         }
     }

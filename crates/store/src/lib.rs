@@ -201,8 +201,8 @@ pub trait Store: Fleet + Access + Parts + Allocations {
         now: Timestamp,
     ) -> Result<Vec<RequirementsId>, Error>;
 
-    /// Gives jobs of one priority another one, pair after pair, all or none. Refused while a worker holds a job. How many jobs that
-    /// were.
+    /// Gives jobs of one priority another one, pair after pair, all or none. Jobs that workers hold are not started again
+    /// for it. How many jobs that were.
     fn change_priorities(
         &self,
         workflow: WorkflowId,

@@ -4,9 +4,10 @@
 use crate::Error;
 use crate::model::{
     AlertFilter, BanFilter, FailedAttempt, RequestCounts, RequestFilter, RunFilter, SettingRow, SiteCounts,
-    StepFilter,
+    SiteUsage, StepFilter,
 };
 use serde_json::Value;
+use std::collections::BTreeMap;
 use windlass_core::requests::View;
 use windlass_core::requests::book::{
     AlertRow, BlockRow, FileCounts, FileRow, FileState, NewAlert, NewBan, OutputStep, Process, RequestRow,
@@ -97,6 +98,8 @@ pub trait Requests: Send + Sync {
     /// By name.
     fn sites(&self) -> Result<Vec<SiteRow>, Error>;
     fn site(&self, name: &str) -> Result<Option<SiteRow>, Error>;
+    /// Jobs that workers of this store's engine hold, by the site of the worker. Sites without any are left out.
+    fn site_usage(&self) -> Result<BTreeMap<String, SiteUsage>, Error>;
     /// Made or replaced as a whole; its `updated_at` is what it says.
     fn put_site(&self, site: &SiteRow) -> Result<(), Error>;
     /// So many jobs can run there at once. Makes the site if it is new; of one that is there nothing else changes.

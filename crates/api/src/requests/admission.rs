@@ -1,6 +1,7 @@
 //! Whose turn it is.
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use utoipa::ToSchema;
 use windlass_types::Timestamp;
 
@@ -32,4 +33,20 @@ pub struct AdmissionConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(maximum = 1_000_000)]
     pub max_active_dags: Option<u64>,
+}
+
+/// Requests and sites of a server in numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SystemStatus {
+    /// Of the server.
+    pub version: String,
+    pub active_dags: u64,
+    pub max_active_dags: u64,
+    pub queued_workflows: u64,
+    /// By status; a status that no request has is left out.
+    pub requests: BTreeMap<String, u64>,
+    /// Blocks of outputs, by status.
+    pub blocks: BTreeMap<String, u64>,
+    /// Sites, by status.
+    pub sites: BTreeMap<String, u64>,
 }

@@ -12,7 +12,7 @@ mod sites;
 mod wishes;
 mod workflows;
 
-pub use admission::{AdmissionConfig, AdmissionQueue, NextInQueue};
+pub use admission::{AdmissionConfig, AdmissionQueue, NextInQueue, SystemStatus};
 pub use catalog::{Blocks, Datasets, Files, Import, Imported};
 pub use dags::{Dag, DagAction, DagEvent, DagHistory, DagLogs, DagNode, DagNodes, DagReason, DagUnit, Dags};
 pub use errors::{
@@ -28,4 +28,6 @@ pub use wishes::{
     Aborted, PatchRequest, RequestLine, RequestShown, Requests, StopRequest, Stopped, Submitted, Transition,
     Version, Versions, Want, WorkflowRef,
 };
-pub use workflows::{BlockLine, DagSummary, RequestMetrics, Workflow, WorkflowStatus};
+pub use workflows::{
+    BlockLine, DagSummary, RequestMetrics, RequestWorkflow, RequestWorkflows, Workflow, WorkflowStatus,
+};

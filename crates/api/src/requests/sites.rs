@@ -17,7 +17,9 @@ pub struct Site {
     pub drain_until: Option<Timestamp>,
     /// `null`: nobody knows.
     pub total_slots: Option<u64>,
+    /// Jobs that run on workers of this server there. Jobs of HTCondor are not counted.
     pub running_slots: u64,
+    /// Jobs that wait at those workers.
     pub pending_slots: u64,
     pub thresholds: BTreeMap<String, u64>,
     pub schedd_name: Option<String>,
@@ -74,6 +76,7 @@ pub struct PatchSite {
     pub status: Option<SiteStatus>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total_slots: Option<u64>,
+    /// Limits per role, which are not enforced yet: any entry is rejected with 422.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thresholds: Option<BTreeMap<String, u64>>,
     #[serde(skip_serializing_if = "Option::is_none")]

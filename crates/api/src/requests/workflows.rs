@@ -28,10 +28,45 @@ pub struct Workflow {
     pub events_produced: u64,
     /// All of them, the oldest first.
     pub dags: Vec<Dag>,
+    /// By dataset and index, with the rules that protect them.
+    #[serde(default)]
+    pub blocks: Vec<BlockLine>,
     #[schema(value_type = String)]
     pub created_at: Timestamp,
     #[schema(value_type = String)]
     pub updated_at: Timestamp,
+}
+
+/// The workflow of a request in a list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RequestWorkflow {
+    /// A UUID.
+    pub id: String,
+    pub request_name: String,
+    /// Of the workflow; that of the request is finer.
+    pub status: String,
+    #[schema(value_type = String)]
+    pub request_status: RequestStatus,
+    pub priority: i64,
+    /// Counted from 0.
+    pub round: u32,
+    /// Of the latest run.
+    pub dag_id: Option<String>,
+    /// The workflow of the engine that the latest run is, if it is one: `GET /workflows/{id}` shows it.
+    pub engine_workflow_id: Option<i64>,
+    #[schema(value_type = String)]
+    pub created_at: Timestamp,
+    #[schema(value_type = String)]
+    pub updated_at: Timestamp,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RequestWorkflows {
+    pub items: Vec<RequestWorkflow>,
+    /// The offset, in requests, of this page. Requests without a workflow are left out of it.
+    pub offset: u64,
+    /// Matching requests in all.
+    pub total: u64,
 }
 
 /// What the rounds of a request thought their jobs would use, and what they used.
@@ -111,4 +146,13 @@ pub struct BlockLine {
     /// What the catalog calls it.
     pub block_name: Option<String>,
     pub tape_rule_id: Option<String>,
+    /// By work unit: the rule that protects its files at their site. Only where one workflow is asked for.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub source_rule_ids: BTreeMap<String, String>,
+    /// Failed attempts to record what is still open about it in the catalog.
+    #[serde(default)]
+    pub attempts: u32,
+    /// What the catalog said to the latest of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<String>,
 }

@@ -3,6 +3,7 @@
 use super::run::parse_pair;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
+use windlass_core::plan::PlanSettings;
 use windlass_requests::BackendKind;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -35,6 +36,10 @@ pub(crate) struct BackendArgs {
         default_value = "engine"
     )]
     pub(crate) backend: BackendName,
+    /// Limit of nodes that run at once: `Processing`, `Merge` and `Cleanup` in each work unit on HTCondor and in each run
+    /// on workers, `MergeGroup` for work units of a run. Defaults: 5000, 100, 50 and 10. May be given several times.
+    #[arg(long = "throttle", value_name = "CATEGORY=N", value_parser = parse_throttle)]
+    pub(crate) throttles: Vec<(String, u64)>,
     /// A schedd of HTCondor that new runs may go to; give it again for more. Without it: the one of this machine.
     #[arg(id = "serve_schedd", long = "schedd", value_name = "NAME")]
     pub(crate) schedds: Vec<String>,
@@ -50,4 +55,17 @@ pub(crate) struct BackendArgs {
     /// An attribute for all jobs on HTCondor, for accounting. `accounting_group` is HTCondor's own.
     #[arg(long = "attribute", value_name = "NAME=VALUE", value_parser = parse_pair)]
     pub(crate) attributes: Vec<(String, String)>,
+}
+
+fn parse_throttle(text: &str) -> Result<(String, u64), String> {
+    let (category, limit) = text.split_once('=').ok_or("it is not CATEGORY=N")?;
+    let known = PlanSettings::default().throttles;
+    if !known.contains_key(category) {
+        let names = known.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+        return Err(format!("`{category}` is not a category; the categories are {names}"));
+    }
+    match limit.parse() {
+        Ok(limit) if limit > 0 => Ok((category.to_owned(), limit)),
+        _ => Err(format!("`{limit}` is not a whole number from 1")),
+    }
 }

@@ -85,7 +85,11 @@ impl From<&BlameArgs> for Blame {
 
 impl From<&BlameArgs> for rounds::Policy {
     fn from(args: &BlameArgs) -> Self {
-        Self { hold_threshold: f64::from(args.hold_percent) / 100.0, max_rescues: args.max_rescues }
+        Self {
+            hold_threshold: f64::from(args.hold_percent) / 100.0,
+            max_rescues: args.max_rescues,
+            ..Self::default()
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use clap::{Args, ValueEnum};
 use std::time::Duration;
 use windlass_core::adaptive::{AdaptiveSettings, Window};
+use windlass_core::requests::rounds::McCompletion;
 use windlass_types::parse_duration;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -11,6 +12,24 @@ pub(crate) enum Learning {
     On,
     /// What requests say stands, and each is one round.
     Off,
+}
+
+/// When a request for generated events has all that it asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum McCompletionName {
+    /// When this number of events is produced and registered.
+    Produced,
+    /// When the numbers of all these events are used up, including those of work units that failed.
+    Offset,
+}
+
+impl From<McCompletionName> for McCompletion {
+    fn from(name: McCompletionName) -> Self {
+        match name {
+            McCompletionName::Produced => Self::Produced,
+            McCompletionName::Offset => Self::Offset,
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -52,6 +71,9 @@ pub(crate) struct RoundsArgs {
     /// Ask for so much more memory than was measured.
     #[arg(long, value_name = "PERCENT", default_value_t = 20, value_parser = clap::value_parser!(u32).range(0..=1000))]
     pub(crate) memory_safety_percent: u32,
+    /// When a request for generated events is complete: enough events produced, or all event numbers used.
+    #[arg(long, value_enum, value_name = "RULE", default_value = "produced")]
+    pub(crate) mc_completion: McCompletionName,
 }
 
 impl From<&RoundsArgs> for Window {

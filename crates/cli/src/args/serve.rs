@@ -6,11 +6,12 @@ use super::patience::PatienceArgs;
 use super::reqmgr2::Reqmgr2Args;
 use super::rounds::RoundsArgs;
 use super::steward::StewardArgs;
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
-use windlass_server::options::DEFAULT_PORT;
+use windlass_server::options::{DEFAULT_PORT, DEFAULT_TAPE};
 use windlass_types::parse_duration;
 
 #[derive(Debug, Args)]
@@ -51,7 +52,10 @@ pub(crate) struct ServeArgs {
     /// input.
     #[arg(long, value_name = "PROGRAM")]
     pub(crate) alert_program: Option<PathBuf>,
-    /// Wait so long before a failed job of a request is tried again; longer after each further failure.
+    /// RSE expression of the rules that archive outputs on tape.
+    #[arg(long, value_name = "EXPRESSION", default_value = DEFAULT_TAPE, value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) tape_rse: String,
+    /// Pause before a failed job of a request is retried, and before a round is rescued; doubled each time, up to ten minutes.
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse_duration)]
     pub(crate) cool_off: Duration,
     /// Users and their passwords, as `windlass password` and Torc's `torc-htpasswd` write them.

@@ -12,11 +12,12 @@ use crate::server;
 use serde::Serialize;
 use std::io::ErrorKind;
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use windlass_auth::{Gate, GateOptions};
-use windlass_requests::{Bell, CondorOptions};
+use windlass_requests::{BackendKind, Bell, CondorOptions};
 use windlass_server::discovery::TOKEN_FILE;
 use windlass_server::options::{Limits, RequestsOptions, TlsOptions};
 use windlass_server::{ApiError, Role, ServeError, ServeOptions, logging, tls};
@@ -132,6 +133,9 @@ fn requests_options(
         retries: args.patience.retries(),
         adaptive: (&args.rounds).into(),
         memory: (&args.rounds).into(),
+        mc_completion: args.rounds.mc_completion.into(),
+        throttles: args.backend.throttles.iter().cloned().collect(),
+        tape: args.tape_rse.clone(),
         bell: Bell { command: program.into_iter().collect(), ..Bell::default() },
         ..RequestsOptions::default()
     })
@@ -226,6 +230,7 @@ fn check(ctx: &Context, options: &ServeOptions) -> Result<Exit, CliError> {
     if let Some(reqmgr2) = &options.requests.reqmgr2 {
         reqmgr2.check().map_err(ApiError::from)?;
     }
+    check_requests(&options.requests)?;
     try_port(ctx, options)?;
     warn_if_in_the_clear(ctx, options);
     let database = match ctx.open_here_if_there()? {
@@ -249,6 +254,57 @@ fn check(ctx: &Context, options: &ServeOptions) -> Result<Exit, CliError> {
         ctx.ui.print_line(&format!("would serve {} at {}{secured}", found.database, found.listen))?;
     }
     Ok(Exit::Success)
+}
+
+/// What requests need outside of this program: the files that are named, and the schedds.
+fn check_requests(options: &RequestsOptions) -> Result<(), CliError> {
+    if let Some(program) = options.bell.command.first() {
+        check_program("--alert-program", Path::new(program))?;
+    }
+    if let Some(directory) = options.directory.as_deref().filter(|directory| directory.exists()) {
+        check_directory("--requests-dir", directory)?;
+    }
+    if options.backend != BackendKind::Htcondor {
+        return Ok(());
+    }
+    let condor = &options.condor;
+    for (flag, path) in [("--proxy", &condor.proxy), ("--token", &condor.token)] {
+        if let Some(path) = path {
+            check_credential(flag, path)?;
+        }
+    }
+    condor.check_schedds().map_err(|error| {
+        CliError::user(format!("requests could not run on HTCondor: {error}"))
+            .with_hint("`condor_status -schedd` lists the schedds of the pool; --schedd names one of them")
+    })
+}
+
+fn check_program(flag: &str, path: &Path) -> Result<(), CliError> {
+    let found = path.metadata().map_err(|error| unusable(flag, path, &error))?;
+    if found.is_file() && found.permissions().mode() & 0o111 != 0 {
+        return Ok(());
+    }
+    Err(CliError::user(format!("{flag}: {} is not an executable file", path.display()))
+        .with_hint(format!("chmod +x {}", path.display())))
+}
+
+fn check_directory(flag: &str, path: &Path) -> Result<(), CliError> {
+    let probe = path.join(format!(".windlass-check-{}", std::process::id()));
+    let written = std::fs::File::create(&probe).and_then(|_| std::fs::remove_file(&probe));
+    written.map_err(|error| unusable(flag, path, &error))
+}
+
+/// A credential that nobody can read, or that is empty, opens nothing to any job.
+fn check_credential(flag: &str, path: &Path) -> Result<(), CliError> {
+    let text = std::fs::read(path).map_err(|error| unusable(flag, path, &error))?;
+    if text.is_empty() {
+        return Err(CliError::user(format!("{flag}: {} is empty", path.display())));
+    }
+    Ok(())
+}
+
+fn unusable(flag: &str, path: &Path, error: &std::io::Error) -> CliError {
+    CliError::user(format!("{flag}: {} cannot be used: {error}", path.display()))
 }
 
 /// A unit for systemd. What was said on the command line goes into it, except what is secret: units are for everybody to

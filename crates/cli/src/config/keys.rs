@@ -39,6 +39,8 @@ pub(crate) enum Kind {
     LogLevel,
     /// Something that Slurm knows by this name.
     Word,
+    /// Any text that is not empty.
+    Text,
     Choice(&'static [&'static str]),
 }
 
@@ -208,8 +210,24 @@ pub(crate) const KEYS: &[Key] = &[
         arg: "cool_off",
         kind: Kind::Duration,
         default: Some("60s"),
-        meaning: "how long a failed job of a request waits before it is tried again",
+        meaning: "pause before a failed job of a request is retried, and before a round is rescued",
         example: "\"5m\"",
+    },
+    Key {
+        name: "serve.tape_rse",
+        arg: "tape_rse",
+        kind: Kind::Text,
+        default: Some("tier=1&type=TAPE"),
+        meaning: "RSE expression of the rules that archive outputs on tape",
+        example: "\"tier=1&type=TAPE\"",
+    },
+    Key {
+        name: "serve.mc_completion",
+        arg: "mc_completion",
+        kind: Kind::Choice(&["produced", "offset"]),
+        default: Some("produced"),
+        meaning: "when a request for generated events is complete",
+        example: "\"produced\"",
     },
     Key {
         name: "serve.hold_percent",
@@ -715,6 +733,8 @@ impl Key {
             Kind::Lease => parse_lease(value).map(|_| ()),
             Kind::Duration => parse_duration(value).map(|_| ()).map_err(|e| e.to_string()),
             Kind::Word => parse_word(value).map(|_| ()),
+            Kind::Text if value.is_empty() => Err("it is empty".to_owned()),
+            Kind::Text => Ok(()),
             Kind::Choice(choices) if choices.contains(&value) => Ok(()),
             Kind::Choice(choices) => Err(match windlass_spec::nearest(value, choices.iter().copied()) {
                 Some(near) => format!("did you mean `{near}`? There are: {}", choices.join(", ")),

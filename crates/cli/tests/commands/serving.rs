@@ -201,6 +201,23 @@ fn settings_flags_and_files_are_checked_before_anything_is_served() {
     assert!(!sandbox.path(".windlass").exists());
 }
 
+/// What requests need beside the server: files that are named, programs, schedds.
+#[test]
+fn files_and_schedds_of_requests_are_checked() {
+    let sandbox = Sandbox::new();
+    sandbox.write("empty.pem", "");
+    sandbox.write("bell", "#!/bin/sh\n");
+    let condor = ["serve", "--check", "--listen", "127.0.0.1:0", "--backend", "htcondor"];
+    let with = |more: &[&'static str]| [&condor[..], more].concat();
+    sandbox.windlass(&with(&["--proxy", "/nope"])).exits(2).says("--proxy").says("/nope");
+    sandbox.windlass(&with(&["--token", "empty.pem"])).exits(2).says("--token").says("is empty");
+    sandbox.windlass(&with(&["--schedd", "nowhere.example"])).exits(2).says("run on HTCondor");
+    sandbox.windlass(&["serve", "--check", "--alert-program", "bell"]).exits(2).says("chmod +x");
+    sandbox.windlass(&["serve", "--check", "--throttle", "Procesing=5"]).exits(2).says("Processing");
+    sandbox.windlass(&["serve", "--check", "--throttle", "Merge=5", "--mc-completion", "offset"]).exits(0);
+    assert!(!sandbox.path(".windlass").exists());
+}
+
 #[test]
 fn half_of_tls_is_never_served_in_the_clear() {
     let sandbox = Sandbox::new();

@@ -176,6 +176,22 @@ impl Condor {
         self.act("condor_rm", cluster, why)
     }
 
+    /// Jobs of this batch whose `CMS_NodeRole` is this one get a priority, except for DAGMan's own. Those that run keep
+    /// running.
+    pub fn set_priority(&self, batch: &str, role: &str, priority: i32) -> Result<(), CondorError> {
+        let (batch, role) = (string(batch), string(role));
+        let which = format!(
+            "JobBatchName == {batch} && CMS_NodeRole == {role} && JobUniverse =!= 7 && JobPrio =!= {priority}"
+        );
+        // Where no job matches, condor_qedit fails as it does for any other reason.
+        if self.ask("condor_q", &["-allusers", "-limit", "1", "-constraint", &which])?.is_empty() {
+            return Ok(());
+        }
+        let mut command = self.addressed("condor_qedit");
+        command.args(["-constraint", &which, "JobPrio", &priority.to_string()]);
+        self.run("condor_qedit", &mut command).map(drop)
+    }
+
     fn act(&self, tool: &str, cluster: u64, why: &str) -> Result<bool, CondorError> {
         let mut command = self.addressed(tool);
         command.args(["-reason", &plain(why), &cluster.to_string()]);

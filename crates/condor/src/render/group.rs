@@ -2,7 +2,7 @@
 
 use super::outer::{ABORT, STATUS_INTERVAL};
 use super::submits::file_name;
-use super::{NodeSize, RenderError, Run, Unit, Words, kind_of};
+use super::{NodeSize, RenderError, Run, Unit, Words, kind_in_unit, kind_of};
 use crate::layout;
 use crate::terms::TOO_EARLY;
 use std::fmt::Write as _;
@@ -23,9 +23,10 @@ pub(super) fn write(
 ) -> Result<(), RenderError> {
     let dangling = |what| RenderError::Dangling { unit: number as usize, what };
     let sites = words.site_sets.get(unit.sites as usize).ok_or_else(|| dangling("a set of sites"))?;
-    let mut group = Group { text, run, words, nodes: 0 };
+    let size = *run.unit_sizes.get(unit.size as usize).ok_or_else(|| dangling("a size of a unit"))?;
+    let mut group = Group { text, run, words, size: unit.size, nodes: 0 };
     group.head(number);
-    group.single(NodeRole::Landing, run.landing, &format!("sites=\"{sites}\""));
+    group.single(NodeRole::Landing, size.landing, &format!("sites=\"{sites}\""));
     for &(size, count) in &unit.nodes {
         let asked = *run.sizes.get(size as usize).ok_or_else(|| dangling("a size"))?;
         for _ in 0..count {
@@ -33,8 +34,8 @@ pub(super) fn write(
         }
     }
     let reports = group.reports();
-    group.single(NodeRole::Merge, run.merge, &reports);
-    group.single(NodeRole::Cleanup, run.cleanup, "");
+    group.single(NodeRole::Merge, size.merge, &reports);
+    group.single(NodeRole::Cleanup, size.cleanup, "");
     group.tail(number);
     Ok(())
 }
@@ -43,6 +44,8 @@ struct Group<'t, 'a> {
     text: &'t mut String,
     run: &'t Run<'a>,
     words: &'t Words<'a>,
+    /// Index into [`Run::unit_sizes`].
+    size: u32,
     /// Processing nodes so far.
     nodes: u32,
 }
@@ -68,7 +71,8 @@ impl Group<'_, '_> {
 
     /// One of which a unit has one.
     fn single(&mut self, role: NodeRole, asked: NodeSize, vars: &str) {
-        self.node(role, kind_of(role), kind_of(role), asked, vars);
+        let kind = kind_in_unit(role, self.size, self.run.unit_sizes.len());
+        self.node(role, kind_of(role), &kind, asked, vars);
     }
 
     /// `vars`: what else its submit file has to know.

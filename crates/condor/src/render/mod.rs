@@ -15,7 +15,7 @@ mod submits;
 
 pub use quote::Unfit;
 pub use spec::{SpecRun, Transfer, render_spec, spec_faults};
-pub use submits::{elected, next_attempt};
+pub use submits::{elected, next_attempt, node_priority};
 
 use crate::layout;
 use crate::terms::{Care, NodeKind, Terms, TermsError};
@@ -35,14 +35,15 @@ pub struct Run<'a> {
     pub request: &'a str,
     /// The UUID of the run.
     pub run: &'a str,
+    /// The UUID of the request's workflow, to which all its runs belong.
+    pub workflow: &'a str,
     pub programs: Programs<'a>,
     /// Sets of sites that units name.
     pub site_sets: &'a [Vec<String>],
     /// What processing nodes ask for.
     pub sizes: &'a [NodeSize],
-    pub landing: NodeSize,
-    pub merge: NodeSize,
-    pub cleanup: NodeSize,
+    /// What the other nodes of units ask for.
+    pub unit_sizes: &'a [UnitSize],
     /// In the order of their numbers.
     pub units: &'a [Unit],
     pub retries: Retries,
@@ -79,11 +80,21 @@ pub struct NodeSize {
     pub runtime_sec: u64,
 }
 
+/// What the nodes of a work unit ask for that are there once in each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UnitSize {
+    pub landing: NodeSize,
+    pub merge: NodeSize,
+    pub cleanup: NodeSize,
+}
+
 /// A work unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unit {
     /// Index into [`Run::site_sets`].
     pub sites: u32,
+    /// Index into [`Run::unit_sizes`].
+    pub size: u32,
     /// `(index into Run::sizes, how many)` in the order of the nodes.
     pub nodes: Vec<(u32, u32)>,
 }
@@ -156,12 +167,22 @@ pub fn renew(run: &Run<'_>) -> Result<(), RenderError> {
     write_terms(run, &Words::of(run)?)
 }
 
-/// The submit files, bans, and what scripts have to know.
-fn write_terms(run: &Run<'_>, words: &Words<'_>) -> Result<(), RenderError> {
+/// Writes the submit files anew while DAGMan works: it reads them whenever it submits a node.
+pub fn renew_submit_files(run: &Run<'_>) -> Result<(), RenderError> {
+    write_submit_files(run, &Words::of(run)?)
+}
+
+fn write_submit_files(run: &Run<'_>, words: &Words<'_>) -> Result<(), RenderError> {
     for role in NodeRole::ALL {
         let text = submits::submit_file(run, words, *role)?;
         write_whole(run.directory, submits::file_name(*role), &text)?;
     }
+    Ok(())
+}
+
+/// The submit files, bans, and what scripts have to know.
+fn write_terms(run: &Run<'_>, words: &Words<'_>) -> Result<(), RenderError> {
+    write_submit_files(run, words)?;
     write_bans(run.directory, run.banned)?;
     Ok(terms(run).write(run.directory)?)
 }
@@ -214,7 +235,12 @@ impl<'a> Words<'a> {
 /// What earlier rounds measured; jobs look for it beside their manifest.
 const PROFILE: &str = "step_profile.json";
 
-/// The kinds of nodes of which a run has one each.
+/// The kind of a node of which each unit has one, in a run with so many sizes of units.
+fn kind_in_unit(role: NodeRole, size: u32, sizes: usize) -> String {
+    if sizes <= 1 { kind_of(role).to_owned() } else { format!("{}_{size}", kind_of(role)) }
+}
+
+/// What kinds of nodes are called after.
 const fn kind_of(role: NodeRole) -> &'static str {
     match role {
         NodeRole::Landing => layout::LANDING,
@@ -254,9 +280,14 @@ fn terms(run: &Run<'_>) -> Terms {
         },
         handler: None,
     };
-    let others =
-        [(NodeRole::Landing, run.landing), (NodeRole::Merge, run.merge), (NodeRole::Cleanup, run.cleanup)];
-    let others = others.map(|(role, size)| (kind_of(role).to_owned(), kind(role, size)));
+    let others = (0..).zip(run.unit_sizes).flat_map(|(number, size)| {
+        let named = |role, size| (kind_in_unit(role, number, run.unit_sizes.len()), kind(role, size));
+        [
+            named(NodeRole::Landing, size.landing),
+            named(NodeRole::Merge, size.merge),
+            named(NodeRole::Cleanup, size.cleanup),
+        ]
+    });
     let processing = run.sizes.iter().enumerate();
     let processing =
         processing.map(|(n, size)| (format!("processing_{n}"), kind(NodeRole::Processing, *size)));
@@ -264,7 +295,7 @@ fn terms(run: &Run<'_>) -> Terms {
         name: run.request.to_owned(),
         run: run.run.to_owned(),
         program: run.programs.here.to_owned(),
-        kinds: others.into_iter().chain(processing).collect(),
+        kinds: others.chain(processing).collect(),
         care: run.care,
         handlers: BTreeMap::new(),
         digest: None,

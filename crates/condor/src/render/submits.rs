@@ -13,6 +13,12 @@ use windlass_types::{Bytes, Resources};
 /// Merge and cleanup go before what has just begun.
 const FINISHING: i32 = 10;
 
+/// The priority that nodes of a role have in a run of this priority.
+pub fn node_priority(run: i32, role: NodeRole) -> i32 {
+    let finishing = if matches!(role, NodeRole::Merge | NodeRole::Cleanup) { FINISHING } else { 0 };
+    run.saturating_add(finishing)
+}
+
 pub(super) const fn file_name(role: NodeRole) -> &'static str {
     match role {
         NodeRole::Landing => "landing.sub",
@@ -147,9 +153,9 @@ include command : grep -hs = $(JOB).inc
 
 /// For those who count, and for those who look.
 fn marks(text: &mut String, run: &Run<'_>, role: NodeRole) -> Result<(), RenderError> {
-    let finishing = if matches!(role, NodeRole::Merge | NodeRole::Cleanup) { FINISHING } else { 0 };
-    writeln!(text, "priority = {}", run.priority.saturating_add(finishing)).ok();
-    let own = [("CMS_RequestName", run.request), ("CMS_WorkflowID", run.run), ("CMS_NodeRole", role.name())];
+    writeln!(text, "priority = {}", node_priority(run.priority, role)).ok();
+    let own =
+        [("CMS_RequestName", run.request), ("CMS_WorkflowID", run.workflow), ("CMS_NodeRole", role.name())];
     for (name, value) in own {
         writeln!(text, "MY.{name} = {}", named(name, quote::classad(value))?).ok();
     }

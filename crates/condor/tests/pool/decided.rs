@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use windlass_condor::layout;
-use windlass_condor::render::{Credentials, NodeSize, Programs, Retries, Run, Unit, render_run};
+use windlass_condor::render::{Credentials, NodeSize, Programs, Retries, Run, Unit, UnitSize, render_run};
 use windlass_condor::scripts::{Action, PostReport};
 use windlass_condor::terms::Care;
 use windlass_types::payload::UnitManifest;
@@ -74,13 +74,12 @@ impl Ran {
             directory: &directory,
             request: "a_request",
             run: "7b0c2a51-8f43-4f0e-9d55-0c3f0a6f4f10",
+            workflow: "9b2f6c1e-3d7a-4f58-8a41-5f1d2c3b4a59",
             programs: Programs { here: &windlass, on_workers: Some(&windlass) },
             site_sets: &sites,
             sizes: &[size],
-            landing: size,
-            merge: size,
-            cleanup: size,
-            units: &vec![Unit { sites: 0, nodes: vec![(0, 2)] }; units],
+            unit_sizes: &[UnitSize { landing: size, merge: size, cleanup: size }],
+            units: &vec![Unit { sites: 0, size: 0, nodes: vec![(0, 2)] }; units],
             retries: Retries { landing: 1, processing: 2, merge: 1, cleanup: 1 },
             throttles: &BTreeMap::new(),
             care: Care { cool_off_sec: 1, ..Care::default() },

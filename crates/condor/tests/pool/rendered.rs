@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use windlass_condor::layout;
-use windlass_condor::render::{Credentials, NodeSize, Programs, Retries, Run, Unit, render_run};
+use windlass_condor::render::{Credentials, NodeSize, Programs, Retries, Run, Unit, UnitSize, render_run};
 use windlass_condor::terms::Care;
 use windlass_types::payload::{
     Generation, Merge, MergeOutput, Node, Output, Simulation, Site, Step, UnitManifest,
@@ -13,6 +13,8 @@ use windlass_types::payload::{
 use windlass_types::requests::UnitName;
 
 const RUN: &str = "7b0c2a51-8f43-4f0e-9d55-0c3f0a6f4f10";
+const WORKFLOW: &str = "9b2f6c1e-3d7a-4f58-8a41-5f1d2c3b4a59";
+const SIZE: NodeSize = NodeSize { cpus: 1, memory_mb: 200, disk_kb: 1000, runtime_sec: 600 };
 
 /// A run of simulated jobs in a directory that the pool sees.
 struct Planned {
@@ -22,6 +24,7 @@ struct Planned {
     program: PathBuf,
     site_sets: Vec<Vec<String>>,
     sizes: [NodeSize; 1],
+    unit_sizes: [UnitSize; 1],
     units: Vec<Unit>,
     throttles: BTreeMap<String, u64>,
     accounting: BTreeMap<String, String>,
@@ -36,8 +39,9 @@ impl Planned {
         let planned = Self {
             program,
             site_sets: vec![SITES[..2].iter().map(|site| (*site).to_owned()).collect()],
-            sizes: [NodeSize { cpus: 1, memory_mb: 200, disk_kb: 1000, runtime_sec: 600 }],
-            units: nodes.iter().map(|&count| Unit { sites: 0, nodes: vec![(0, count)] }).collect(),
+            sizes: [SIZE],
+            unit_sizes: [UnitSize { landing: SIZE, merge: SIZE, cleanup: SIZE }],
+            units: nodes.iter().map(|&count| Unit { sites: 0, size: 0, nodes: vec![(0, count)] }).collect(),
             throttles: BTreeMap::from([("Processing".to_owned(), 100)]),
             accounting: BTreeMap::new(),
             banned: Vec::new(),
@@ -69,12 +73,11 @@ impl Planned {
             directory,
             request: "a_request",
             run: RUN,
+            workflow: WORKFLOW,
             programs: Programs { here: &self.program, on_workers: Some(&self.program) },
             site_sets: &self.site_sets,
             sizes: &self.sizes,
-            landing: self.sizes[0],
-            merge: self.sizes[0],
-            cleanup: self.sizes[0],
+            unit_sizes: &self.unit_sizes,
             units: &self.units,
             retries: Retries { landing: 1, processing: 1, merge: 1, cleanup: 1 },
             throttles: &self.throttles,

@@ -93,3 +93,32 @@ fn a_command_that_hangs_is_ended() {
     assert!(matches!(&error, CondorError::TimedOut { tool, .. } if tool == "condor_q"), "{error}");
     assert!(error.is_transient());
 }
+
+#[test]
+fn jobs_of_a_batch_get_a_priority_by_role_and_dagman_keeps_its_own() {
+    let pool = Pool::shared();
+    let dag = Dag::new(
+        &pool,
+        "priority",
+        "JOB a idle.sub\nVARS a role=\"Processing\"\nJOB b idle.sub\nVARS b role=\"Merge\"\n",
+    );
+    let nowhere = "executable = /bin/true\nrequirements = false\nMY.CMS_NodeRole = \"$(role)\"\nqueue\n";
+    dag.work.write("idle.sub", nowhere);
+    let condor = dag.condor();
+    condor.set_priority(&dag.batch, "Processing", 7).unwrap();
+    let cluster = submit::submit(&condor, dag.work.path(), &dag.batch).unwrap().cluster;
+    let ours = format!("JobBatchName == \"{}\"", dag.batch);
+    let arguments = ["-constraint", &ours, "-autoformat", "JobUniverse", "CMS_NodeRole", "JobPrio"];
+    let priorities = || {
+        let mut lines: Vec<_> = pool.condor("condor_q", &arguments).lines().map(str::to_owned).collect();
+        lines.sort_unstable();
+        lines
+    };
+    eventually("both nodes wait", || priorities() == ["5 Merge 0", "5 Processing 0", "7 undefined 0"]);
+    for _ in 0..2 {
+        condor.set_priority(&dag.batch, "Processing", 7).unwrap();
+    }
+    condor.set_priority(&dag.batch, "Merge", 17).unwrap();
+    assert_eq!(priorities(), ["5 Merge 17", "5 Processing 7", "7 undefined 0"]);
+    assert!(condor.remove(cluster, "enough").unwrap());
+}

@@ -6,7 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use windlass_condor::layout;
 use windlass_condor::render::{
-    Credentials, NodeSize, Programs, RenderError, Retries, Run, Unit, render_run, renew, write_bans,
+    Credentials, NodeSize, Programs, RenderError, Retries, Run, Unit, UnitSize, render_run, renew,
+    renew_submit_files, write_bans,
 };
 use windlass_condor::terms::{Care, Terms};
 
@@ -18,19 +19,27 @@ struct Parts {
     throttles: BTreeMap<String, u64>,
     accounting: BTreeMap<String, String>,
     banned: Vec<String>,
+    unit_sizes: Vec<UnitSize>,
 }
 
 impl Parts {
     fn new() -> Self {
         let sites = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         let size = |memory_mb, runtime_sec| NodeSize { cpus: 4, memory_mb, disk_kb: 2_000_000, runtime_sec };
+        let small = |runtime_sec| NodeSize { cpus: 1, memory_mb: 2000, disk_kb: 1_000_000, runtime_sec };
+        let unit_size = |size: NodeSize| UnitSize {
+            landing: NodeSize { runtime_sec: 1800, ..size },
+            merge: small(28_800),
+            cleanup: small(3600),
+        };
         Self {
+            unit_sizes: vec![unit_size(size(10_000, 14_400)), unit_size(size(8000, 7200))],
             site_sets: vec![sites(&["T1_US_Alpha", "T2_DE_Beta"]), sites(&["T2_CH_Gamma"])],
             sizes: vec![size(8000, 7200), size(10_000, 14_400)],
             units: vec![
-                Unit { sites: 0, nodes: vec![(0, 2), (1, 1)] },
-                Unit { sites: 1, nodes: vec![(0, 1)] },
-                Unit { sites: 1, nodes: Vec::new() },
+                Unit { sites: 0, size: 0, nodes: vec![(0, 2), (1, 1)] },
+                Unit { sites: 1, size: 1, nodes: vec![(0, 1)] },
+                Unit { sites: 1, size: 0, nodes: Vec::new() },
             ],
             throttles: [("Processing", 5000), ("Merge", 100), ("MergeGroup", 10)]
                 .map(|(name, most)| (name.to_owned(), most))
@@ -43,17 +52,15 @@ impl Parts {
     }
 
     fn run<'a>(&'a self, directory: &'a Path) -> Run<'a> {
-        let small = |runtime_sec| NodeSize { cpus: 1, memory_mb: 2000, disk_kb: 1_000_000, runtime_sec };
         Run {
             directory,
             request: "pdmvserv_task_B2G-RunIII-00042__v1",
             run: "550e8400-e29b-41d4-a716-446655440000",
+            workflow: "9b2f6c1e-3d7a-4f58-8a41-5f1d2c3b4a59",
             programs: Programs { here: Path::new("/opt/windlass/bin/windlass"), on_workers: None },
             site_sets: &self.site_sets,
             sizes: &self.sizes,
-            landing: NodeSize { runtime_sec: 1800, ..self.sizes[1] },
-            merge: small(28_800),
-            cleanup: small(3600),
+            unit_sizes: &self.unit_sizes,
             units: &self.units,
             retries: Retries { landing: 3, processing: 3, merge: 2, cleanup: 1 },
             throttles: &self.throttles,
@@ -87,7 +94,7 @@ fn a_run_with_credentials_and_a_profile() {
         on_workers: Some(Path::new("/cvmfs/windlass/bin/windlass")),
         ..parts.run(directory.path()).programs
     };
-    let units = [Unit { sites: 1, nodes: vec![(0, 1)] }];
+    let units = [Unit { sites: 1, size: 1, nodes: vec![(0, 1)] }];
     render_run(&Run { credentials, programs, units: &units, ..parts.run(directory.path()) }).unwrap();
     compare(directory.path(), "credentials");
 }
@@ -152,7 +159,7 @@ fn a_run_that_goes_on_differently_keeps_its_dags() {
     }
     let terms = Terms::read(directory.path()).unwrap();
     let told = |kind: &str| (terms.kinds[kind].retries, terms.kinds[kind].asked.memory.0 >> 20);
-    let kinds = ["landing", "processing_0", "processing_1", "merge"];
+    let kinds = ["landing_1", "processing_0", "processing_1", "merge_0"];
     assert_eq!(kinds.map(told), [(3, 12_000), (5, 12_000), (5, 12_000), (2, 2000)]);
 }
 
@@ -191,10 +198,30 @@ fn what_cannot_be_written_is_refused_by_name() {
     let nowhere = render_run(&Run { site_sets: &[Vec::new()], ..run() });
     assert!(matches!(nowhere, Err(RenderError::Nowhere)));
 
-    let units = [Unit { sites: 7, nodes: Vec::new() }];
+    let units = [Unit { sites: 7, size: 0, nodes: Vec::new() }];
     let dangling = render_run(&Run { units: &units, ..run() });
     assert!(matches!(dangling, Err(RenderError::Dangling { unit: 0, .. })));
     assert!(matches!(render_run(&Run { units: &[], ..run() }), Err(RenderError::Empty)));
     // Nobody takes what is left for a run.
     assert!(!directory.path().join(layout::OUTER_DAG).exists());
+}
+
+/// DAGMan reads them whenever it submits a node: a run that is under way gets another priority by them.
+#[test]
+fn submit_files_alone_are_written_anew_for_a_run_that_is_under_way() {
+    let (parts, directory) = (Parts::new(), tempfile::tempdir().unwrap());
+    render_run(&parts.run(directory.path())).unwrap();
+    let read = || {
+        let contents = |name: PathBuf| (fs::read(directory.path().join(&name)).unwrap(), name);
+        files(directory.path()).into_iter().map(contents).collect::<BTreeSet<_>>()
+    };
+    let before = read();
+    renew_submit_files(&Run { priority: 500, ..parts.run(directory.path()) }).unwrap();
+    let after = read();
+    let changed: Vec<_> = after.difference(&before).map(|(_, name)| name.display().to_string()).collect();
+    assert_eq!(changed.len(), 4, "{changed:?}");
+    assert!(changed.iter().all(|name| name.ends_with(".sub")), "{changed:?}");
+    let text = |name: &str| fs::read_to_string(directory.path().join(name)).unwrap();
+    assert!(text("processing.sub").contains("priority = 500\n"));
+    assert!(text("merge.sub").contains("priority = 510\n"));
 }

@@ -160,6 +160,8 @@ pub struct RunRow {
     /// Since then its backend does not answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub silent: Option<Timestamp>,
+    /// The priority that its jobs have; `None`: not known.
+    pub priority: Option<i64>,
     pub backend: Backend,
     pub submit_dir: String,
     pub status: RunStatus,

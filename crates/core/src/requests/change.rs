@@ -109,6 +109,8 @@ pub enum RunChange {
     Pause(Option<Timestamp>),
     /// Since when its backend does not answer; `None`: it does.
     Silent(Option<Timestamp>),
+    /// The priority that its backend has been told.
+    Priority(i64),
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -63,6 +63,13 @@ pub enum News {
     Submitted {
         run: String,
         backend: Backend,
+        /// The priority that it was handed over with, if that is known.
+        priority: Option<i64>,
+    },
+    /// [`Effect::Prioritize`] is carried out.
+    Prioritized {
+        run: String,
+        priority: i64,
     },
     SubmitFailed {
         run: String,
@@ -193,6 +200,11 @@ pub enum Effect {
     Avoid {
         run: String,
     },
+    /// The jobs of a run get the priority that its request has now.
+    Prioritize {
+        run: String,
+        priority: i64,
+    },
     /// Credit what a round has done of the input. This is the last of its runs, and over.
     Settle {
         round: u32,
@@ -214,6 +226,7 @@ impl Effect {
             Self::Pause { run } => format!("pause {run}"),
             Self::Unpause { run } => format!("unpause {run}"),
             Self::Avoid { run } => format!("avoid {run}"),
+            Self::Prioritize { run, priority } => format!("prioritize {run} {priority}"),
             Self::Settle { run, .. } => format!("settle {run}"),
             Self::Manifest => "manifest".to_owned(),
             Self::Step(step) => format!("{} {} {:?}", step.kind.name(), step.block, step.unit),
@@ -348,6 +361,7 @@ pub fn decide(view: &View, situation: &Situation<'_>, settings: &Settings, now: 
     desk.see_to_wishes();
     desk.see_to_pause();
     desk.go_on();
+    desk.see_to_priority();
     if let Some(status) = stuck {
         desk.hold_if_still(status);
     }

@@ -11,6 +11,7 @@
 use super::book::{Extent, Overrides, Process, RunRow};
 use super::failures::Tally;
 use crate::plan::Plan;
+use std::time::Duration;
 use windlass_types::requests::{Generation, ProductionStep, Request, RunStatus};
 
 /// When a request for generated events has all that it wants (DESIGN 6.5).
@@ -88,21 +89,33 @@ pub struct Policy {
     pub hold_threshold: f64,
     /// After so many rescues of a round.
     pub max_rescues: u32,
+    /// Before the first rescue of a round; twice that before the second one, and so on.
+    pub rescue_pause: Duration,
 }
+
+/// However often a round was rescued, the next rescue begins after this, or after the pause that is set if that is longer.
+const LONGEST_RESCUE_PAUSE: Duration = Duration::from_mins(10);
 
 impl Default for Policy {
     fn default() -> Self {
-        Self { hold_threshold: 0.20, max_rescues: 3 }
+        Self { hold_threshold: 0.20, max_rescues: 3, rescue_pause: Duration::from_mins(1) }
     }
 }
 
 impl Policy {
+    /// How long a rescue waits, counted from 1.
+    pub fn pause_before(&self, rescue: u32) -> Duration {
+        let times = 1_u32.checked_shl(rescue.saturating_sub(1)).unwrap_or(u32::MAX);
+        self.rescue_pause.saturating_mul(times).min(LONGEST_RESCUE_PAUSE.max(self.rescue_pause))
+    }
+
     /// What a person said about the request stands over it.
     #[must_use]
     pub fn with(self, overrides: &Overrides) -> Self {
         Self {
             hold_threshold: overrides.error_hold_threshold.unwrap_or(self.hold_threshold),
             max_rescues: overrides.max_rescue_attempts.unwrap_or(self.max_rescues),
+            ..self
         }
     }
 }

@@ -115,7 +115,7 @@ fn apply_to_run(row: &mut RunRow, change: &RunChange, at: Timestamp) {
             match to {
                 RunStatus::Submitted => row.submitted_at = Some(at),
                 RunStatus::Planning | RunStatus::Ready | RunStatus::Running | RunStatus::Halted => {}
-                _ => row.completed_at = Some(at),
+                _ => row.completed_at = row.completed_at.or(Some(at)),
             }
         }
         RunChange::Status { .. } => {}
@@ -133,6 +133,7 @@ fn apply_to_run(row: &mut RunRow, change: &RunChange, at: Timestamp) {
         }
         RunChange::Pause(since) => row.paused = *since,
         RunChange::Silent(since) => row.silent = *since,
+        RunChange::Priority(priority) => row.priority = Some(*priority),
     }
 }
 

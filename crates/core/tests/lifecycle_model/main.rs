@@ -276,7 +276,8 @@ impl World {
         let fresh_uuid = format!("next-{}", self.names);
         let situation =
             Situation { news: &news, admitted, previous: &[], places: &[], fresh_uuid: &fresh_uuid };
-        let settings = Settings { timeouts: BTreeMap::new(), ..Settings::default() };
+        let mut settings = Settings { timeouts: BTreeMap::new(), ..Settings::default() };
+        settings.recovery.rescue_pause = Duration::ZERO;
         self.view.failures = Arc::new(self.tally());
         let Decision { changes, effects, .. } = decide(&self.view, &situation, &settings, self.now);
         for change in &changes {
@@ -407,6 +408,9 @@ impl World {
             Effect::Pause { run } | Effect::Unpause { run } | Effect::Avoid { run } => {
                 News::Unpaused { run: run.clone() }
             }
+            Effect::Prioritize { run, priority } => {
+                News::Prioritized { run: run.clone(), priority: *priority }
+            }
             Effect::Settle { round, run } => self.settle(*round, run),
             Effect::Manifest => {
                 self.has_manifest = true;
@@ -482,7 +486,11 @@ impl World {
             // It got there before, which was heard of only after this was decided; otherwise it would have been renounced.
             let at =
                 *self.runs.get(run).unwrap_or_else(|| panic!("{run} is handed over, and nobody wants it"));
-            return News::Submitted { run: run.to_owned(), backend: called(&self.backend, at, run) };
+            return News::Submitted {
+                run: run.to_owned(),
+                backend: called(&self.backend, at, run),
+                priority: None,
+            };
         };
         let before = match &row.backend {
             Backend::Engine { workflow, .. } => workflow.map(|workflow| workflow.0 as usize),
@@ -512,7 +520,7 @@ impl World {
                 .for_each(|unit| *unit = None);
             workflow.live = workflow.units.contains(&None).then(|| run.to_owned());
         }
-        News::Submitted { run: run.to_owned(), backend }
+        News::Submitted { run: run.to_owned(), backend, priority: None }
     }
 
     fn stop(&mut self, run: &str) -> News {
@@ -668,7 +676,9 @@ fn failure(effect: &Effect) -> Option<News> {
         Effect::Plan { .. } => News::PlanFailed(trouble),
         Effect::Submit { run } | Effect::Resume { run } => News::SubmitFailed { run: run.clone(), trouble },
         Effect::Stop { run, .. } => News::StopFailed { run: run.clone(), trouble },
-        Effect::Pause { .. } | Effect::Unpause { .. } | Effect::Avoid { .. } => return None,
+        Effect::Pause { .. } | Effect::Unpause { .. } | Effect::Avoid { .. } | Effect::Prioritize { .. } => {
+            return None;
+        }
         Effect::Settle { round, .. } => News::SettleFailed { round: *round, trouble },
         Effect::Manifest => News::ManifestFailed { reason: trouble.reason },
         Effect::Step(step) => News::Step {

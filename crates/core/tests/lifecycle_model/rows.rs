@@ -104,6 +104,7 @@ pub(crate) fn run(round: u32, uuid: &str, units: u32, backend: Backend) -> RunRo
         rescues: 0,
         paused: None,
         silent: None,
+        priority: None,
         backend,
         submit_dir: "dir".into(),
         status: RunStatus::Ready,

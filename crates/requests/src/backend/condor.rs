@@ -21,12 +21,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use windlass_condor::pausing;
 use windlass_condor::pool::{BATCH_PREFIX, CondorError};
-use windlass_condor::render::{RenderError, write_bans};
+use windlass_condor::render::{RenderError, node_priority, write_bans};
 use windlass_condor::rescue;
 use windlass_condor::submit::{Desk, SubmitError};
 use windlass_condor::watch::{DagState, Outcome, UnitNews};
 use windlass_core::requests::book::{self, NodeCounts, RunRow};
 use windlass_core::requests::lifecycle::{RunState, Trouble};
+use windlass_types::requests::NodeRole;
 
 /// How runs go to HTCondor.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,6 +46,16 @@ pub struct CondorOptions {
     pub accounting: BTreeMap<String, String>,
     /// Where the commands of HTCondor are, if not on the path.
     pub tools: Option<PathBuf>,
+}
+
+impl CondorOptions {
+    /// Asks each schedd that new runs go to whether it is there.
+    pub fn check_schedds(&self) -> Result<(), windlass_condor::pool::CondorError> {
+        let queue = Queue::new(self.tools.clone());
+        let named = self.schedds.iter().map(|schedd| Some(schedd.as_str()));
+        let local = self.schedds.is_empty().then_some(None);
+        named.chain(local).try_for_each(|schedd| queue.probe(schedd))
+    }
 }
 
 /// What is being told to a schedd when we stop may still be heard. What was not is told after the next start.
@@ -87,8 +98,7 @@ impl Condor {
     fn renew(&self, order: &Order<'_>) -> Result<(), Trouble> {
         let (directory, submission) = (Path::new(&order.run.submit_dir), &order.submission);
         let outline = Outline::read(directory).map_err(|error| passing(&error))?;
-        // All runs of a round are of the first one's directory, and bear its name.
-        let paper = Paper { directory, run: &submission.digest, submission, banned: &order.banned };
+        let paper = paper_of(order);
         paper::renew(&paper, &outline, &self.options).map_err(|error| of_render(&error))?;
         rescue::adapt(directory, submission.retries.counts.processing, submission.memory_mb)
             .map_err(|error| passing(&error))
@@ -130,6 +140,17 @@ impl Condor {
 
     pub(crate) fn commands(&self, run: &RunRow) -> windlass_condor::pool::Condor {
         self.queue.at(schedd_of(run))
+    }
+}
+
+/// All runs of a round are of the first one's directory, and bear its name.
+fn paper_of<'o>(order: &'o Order<'_>) -> Paper<'o> {
+    Paper {
+        directory: Path::new(&order.run.submit_dir),
+        run: &order.submission.digest,
+        workflow: &order.run.process,
+        submission: &order.submission,
+        banned: &order.banned,
     }
 }
 
@@ -220,6 +241,20 @@ impl Backend for Condor {
     /// Read by whatever is submitted from now on.
     fn avoid(&self, order: &Order<'_>) -> Result<(), Trouble> {
         write_bans(Path::new(&order.run.submit_dir), &order.banned).map_err(|error| of_render(&error))
+    }
+
+    /// First for the nodes that are still to be submitted, then for those in the queue: none is missed in between.
+    fn prioritize(&self, order: &Order<'_>) -> Result<(), Trouble> {
+        let outline = Outline::read(Path::new(&order.run.submit_dir)).map_err(|error| passing(&error))?;
+        paper::renew_submit_files(&paper_of(order), &outline, &self.options)
+            .map_err(|error| of_render(&error))?;
+        let (condor, priority) = (self.commands(order.run), paper::priority(&order.submission));
+        for role in NodeRole::ALL {
+            condor
+                .set_priority(&batch(order), role.name(), node_priority(priority, *role))
+                .map_err(|error| of_condor(&error))?;
+        }
+        Ok(())
     }
 }
 

@@ -126,9 +126,33 @@ impl Backend for Engine {
         }
         Ok(())
     }
+
+    fn prioritize(&self, order: &Order<'_>) -> Result<(), Trouble> {
+        match Handed::of(order.run) {
+            Some(handed) => Ok(self.set_priority(handed.workflow, order.submission.job_priority())?),
+            None => Ok(()),
+        }
+    }
 }
 
 impl Engine {
+    /// Jobs that workers hold keep their places; all others are ordered anew.
+    fn set_priority(&self, workflow: WorkflowId, priority: i32) -> Result<(), EngineError> {
+        let now = Clock.now();
+        let set = ask(|reply| {
+            let work = move |store: &dyn Store| {
+                let changes = adapt::priorities(&store.load_jobs(workflow)?.priority, priority);
+                if changes.is_empty() { Ok(0) } else { store.change_priorities(workflow, &changes, now) }
+            };
+            self.service.exclusive(workflow, Quiet::Any, Box::new(work), reply);
+        });
+        match set {
+            // What is over has no order.
+            Ok(_) | Err(Refused::Conflict { code: "workflow_over", .. } | Refused::NotFound(_)) => Ok(()),
+            Err(refused) => Err(refused.into()),
+        }
+    }
+
     /// The workflow that the runs of a round have in common, if there is one.
     fn workflow_of(&self, order: &Order<'_>) -> Result<Option<WorkflowId>, EngineError> {
         if let book::Backend::Engine { workflow: Some(workflow), .. } = order.run.backend {

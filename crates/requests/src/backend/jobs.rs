@@ -1,7 +1,7 @@
 //! A run as a workflow of the engine: of each work unit a landing, its processing jobs, a merge and a cleanup.
 
 use super::roles::{Retries, quoted};
-use crate::outline::{Outline, manifest_path};
+use crate::outline::{Outline, UnitOutline, manifest_path};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -100,6 +100,8 @@ pub(crate) struct Graph<'o> {
     settings: Settings,
     handlers: Vec<FailureHandler>,
     sizes: Vec<(String, JobSize)>,
+    /// By unit: the number of its size.
+    unit_sizes: Vec<u32>,
     edges: Edges,
     logs: String,
 }
@@ -110,11 +112,13 @@ impl<'o> Graph<'o> {
         let most = submission.max_memory_per_core * u64::from(cores);
         let most = Bytes(most.max(submission.memory_mb.unwrap_or(0)) << 20);
         let handlers = NodeRole::ALL.iter().map(|role| submission.retries.handler(*role, most)).collect();
+        let (of_units, unit_sizes) = unit_sizes(outline);
         Self {
             outline,
             settings: settings(&submission.throttles),
             handlers,
-            sizes: sizes(outline),
+            sizes: sizes(outline, &of_units),
+            unit_sizes,
             edges: edges(outline),
             logs: format!("{}/logs", submission.directory),
         }
@@ -151,7 +155,7 @@ impl<'o> Graph<'o> {
             edges: &self.edges,
             ..NewWorkflow::default()
         };
-        create(&workflow, &mut Jobs::new(self.outline, submission))
+        create(&workflow, &mut Jobs::new(self.outline, &self.unit_sizes, submission))
     }
 
     /// Processing, merge, cleanup; then a kind of landings for each set of sites.
@@ -202,20 +206,43 @@ fn settings(throttles: &BTreeMap<String, u64>) -> Settings {
     }
 }
 
-/// Those of processing jobs in the outline's order, then what the other jobs of a unit with each of them ask for.
-fn sizes(outline: &Outline) -> Vec<(String, JobSize)> {
+/// Those of processing jobs in the outline's order, then what the other jobs of a unit ask for: three for each size of
+/// units.
+fn sizes(outline: &Outline, unit_sizes: &[JobSize]) -> Vec<(String, JobSize)> {
     let processing = outline.sizes.iter().enumerate().map(|(n, size)| (format!("processing_{n}"), *size));
-    let largest = largest(outline);
-    let others = [
-        ("landing".to_owned(), largest.to_land()),
-        ("merge".to_owned(), largest.of_one_core(8)),
-        ("cleanup".to_owned(), largest.of_one_core(1)),
-    ];
+    let others = unit_sizes.iter().enumerate().flat_map(|(n, size)| {
+        let suffix = if unit_sizes.len() > 1 { format!("_{n}") } else { String::new() };
+        [
+            (format!("landing{suffix}"), size.to_land()),
+            (format!("merge{suffix}"), size.of_one_core(8)),
+            (format!("cleanup{suffix}"), size.of_one_core(1)),
+        ]
+    });
     processing.chain(others).collect()
 }
 
 pub(super) fn largest(outline: &Outline) -> JobSize {
     outline.sizes.iter().copied().fold(JobSize::default(), JobSize::covering)
+}
+
+/// What covers all processing jobs of a unit, for each unit: the sizes that differ, and the number of each unit's size. A
+/// unit with probes asks for more than the others do.
+pub(super) fn unit_sizes(outline: &Outline) -> (Vec<JobSize>, Vec<u32>) {
+    let mut sizes: Vec<JobSize> = Vec::new();
+    let of_nodes = |nodes: &[(u32, u32)]| {
+        let known = nodes.iter().filter_map(|&(size, _)| outline.sizes.get(size as usize).copied());
+        known.reduce(JobSize::covering).unwrap_or_else(|| largest(outline))
+    };
+    let number = |unit: &UnitOutline| {
+        let size = of_nodes(&unit.nodes);
+        let at = sizes.iter().position(|known| *known == size).unwrap_or_else(|| {
+            sizes.push(size);
+            sizes.len() - 1
+        });
+        at as u32
+    };
+    let numbers = outline.units.iter().map(number).collect();
+    (sizes, numbers)
 }
 
 /// Landing, processing, merge, cleanup of each unit, in this order; so are their numbers.
@@ -241,6 +268,7 @@ fn edges(outline: &Outline) -> Edges {
 /// The jobs, one at a time.
 struct Jobs<'o> {
     outline: &'o Outline,
+    unit_sizes: &'o [u32],
     directory: &'o Path,
     priority: i32,
     unit: u32,
@@ -261,9 +289,10 @@ enum At {
 }
 
 impl<'o> Jobs<'o> {
-    fn new(outline: &'o Outline, submission: &'o Submission) -> Self {
+    fn new(outline: &'o Outline, unit_sizes: &'o [u32], submission: &'o Submission) -> Self {
         Self {
             outline,
+            unit_sizes,
             directory: Path::new(&submission.directory),
             priority: submission.job_priority(),
             unit: 0,
@@ -297,7 +326,8 @@ impl JobSource for Jobs<'_> {
     fn next(&mut self) -> Option<NewJob<'_>> {
         let unit = self.outline.units.get(self.unit as usize)?;
         let number = self.unit;
-        let others = self.outline.sizes.len() as u32;
+        let unit_size = self.unit_sizes.get(self.unit as usize).copied().unwrap_or_default();
+        let others = self.outline.sizes.len() as u32 + 3 * unit_size;
         let (kind, requirements, ahead, status) = match self.at {
             At::Landing => {
                 let path = manifest_path(self.directory, self.unit);
@@ -336,5 +366,32 @@ impl JobSource for Jobs<'_> {
             status,
             ..NewJob::default()
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Probes ask for more memory, and only units that have one land where it is.
+    #[test]
+    fn a_landing_asks_for_what_its_own_unit_needs() {
+        let size = |memory_mb| JobSize { cores: 8, memory_mb, runtime_sec: 7200 };
+        let unit = |nodes: &[(u32, u32)]| UnitOutline { sites: 0, nodes: nodes.to_vec() };
+        let outline = Outline {
+            sites: vec![vec!["T1".to_owned()]],
+            sizes: vec![size(24_000), size(16_000)],
+            disk_kb: 1,
+            units: vec![unit(&[(0, 1), (1, 5)]), unit(&[(1, 6)]), unit(&[(1, 2)]), unit(&[])],
+        };
+        let (of_units, numbers) = unit_sizes(&outline);
+        assert_eq!((&of_units[..], &numbers[..]), (&[size(24_000), size(16_000)][..], &[0, 1, 1, 0][..]));
+        let named = sizes(&outline, &of_units);
+        let memory = |name: &str| named.iter().find(|(known, _)| known == name).unwrap().1.memory_mb;
+        let asked = ["landing_0", "landing_1", "merge_0", "merge_1", "cleanup_1"].map(memory);
+        assert_eq!(asked, [24_000, 16_000, 3000, 2000, 2000]);
+        let alike = Outline { units: vec![unit(&[(1, 3)])], ..outline };
+        let named = sizes(&alike, &unit_sizes(&alike).0);
+        assert!(named.iter().any(|(name, size)| name == "landing" && size.memory_mb == 16_000), "{named:?}");
     }
 }

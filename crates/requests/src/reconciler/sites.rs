@@ -1,8 +1,11 @@
 //! Sites, kept in step with the workers that are there; and the figures.
 
 use super::{Reconciler, run_news};
-use std::collections::BTreeMap;
+use crate::effects::EffectKey;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::PoisonError;
+use windlass_core::requests::book::Backend;
+use windlass_core::requests::lifecycle::Effect;
 use windlass_store::Error;
 use windlass_types::Clock;
 use windlass_types::requests::{RequestStatus, SiteStatus};
@@ -42,11 +45,32 @@ impl Reconciler {
     }
 
     /// Units that were planned before a site was closed do not begin there either; those that have begun go on.
-    fn close_sites(&self) -> Result<(), Error> {
+    fn close_sites(&mut self) -> Result<(), Error> {
         let sites = self.world.books.sites()?.into_iter();
         let closed = sites.filter(|row| row.status != SiteStatus::Enabled).map(|row| row.name);
-        self.world.backends.engine.service.close_sites(closed.collect());
+        let closed: BTreeSet<String> = closed.collect();
+        self.world.backends.engine.service.close_sites(closed.clone());
+        if self.closed_sites.as_ref() != Some(&closed) {
+            self.closed_sites = Some(closed);
+            self.dags_to_tell = self.known.keys().cloned().collect();
+        }
+        self.close_sites_to_dags();
         Ok(())
+    }
+
+    /// DAGs read from a file at which sites their work units may not land. After a start of the server all of these files
+    /// are written: sites may have changed meanwhile. A run that something else is done about is told in a later pass.
+    fn close_sites_to_dags(&mut self) {
+        let is_told = |name: &String| {
+            let run = self.known.get(name).and_then(run_news::under_way);
+            let Some(run) = run.filter(|run| matches!(run.backend, Backend::Htcondor { .. })) else {
+                return true;
+            };
+            let avoid = Effect::Avoid { run: run.uuid.clone() };
+            self.begin(EffectKey::of(name, &avoid), vec![avoid])
+        };
+        let left = self.dags_to_tell.iter().filter(|name| !is_told(name)).cloned().collect();
+        self.dags_to_tell = left;
     }
 
     /// For those who watch. What takes a look into the books is counted with every look at everything.

@@ -216,8 +216,9 @@ impl Reconciler {
     }
 
     /// On another thread; not if something with the same key is under way, which tells us when it is over.
-    fn begin(&self, key: EffectKey, together: Vec<Effect>) {
-        let Some(view) = self.known.get(&key.request) else { return };
+    /// Returns whether it was begun.
+    pub(super) fn begin(&self, key: EffectKey, together: Vec<Effect>) -> bool {
+        let Some(view) = self.known.get(&key.request) else { return false };
         let rows: Vec<Rows> = together.iter().map(|effect| Rows::of(view, effect)).collect();
         let world = Arc::clone(&self.world);
         let run = view.run.as_ref();
@@ -228,7 +229,7 @@ impl Reconciler {
         match lane {
             Some(lane) => self.pool.offer_in(&lane, key, work),
             None => self.pool.offer(key, work),
-        };
+        }
     }
 
     /// All that nobody was told of yet.

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
 use windlass_core::adaptive::{RoundRecord, Source};
 use windlass_core::requests::book::{Backend, RunRow, Want};
+use windlass_core::requests::change::RequestChange;
 use windlass_types::Clock;
 use windlass_types::payload::{StepProfile, StepTuning};
 use windlass_types::requests::{
@@ -289,4 +290,38 @@ fn a_drained_site_begins_nothing() {
     let units = bench.books.units(workflow, 0).unwrap();
     let drained = units.iter().filter(|unit| unit.site.as_deref() == Some("T1_A")).count();
     assert!(units.len() == 60 && drained <= begun, "{drained} of {} after {begun} had begun", units.len());
+}
+
+/// Jobs that wait for others get it as well; and the backend is told once.
+#[test]
+fn a_new_priority_reaches_all_jobs_of_an_active_request() {
+    let gate: Arc<(Mutex<bool>, Condvar)> = Arc::default();
+    let mut bench = Bench::new();
+    bench.input(8, 10);
+    let waits = Arc::clone(&gate);
+    bench.fate = Arc::new(move |job| {
+        let (is_open, told) = &*waits;
+        if job.name.starts_with("proc") {
+            drop(told.wait_while(is_open.lock().unwrap(), |is_open| !*is_open).unwrap());
+        }
+        true
+    });
+    bench.start();
+    bench.submit(&reading("r1"));
+    let workflow = bench.wait_for(|bench| match bench.runs("r1").first()?.backend {
+        Backend::Engine { workflow, .. } => workflow,
+        Backend::Htcondor { .. } => None,
+    });
+    bench.wait("r1", RequestStatus::Active);
+    let priorities = |bench: &Bench| -> BTreeSet<i32> {
+        bench.books.load_jobs(workflow).unwrap().priority.into_iter().collect()
+    };
+    bench.change("r1", |_| vec![RequestChange::Priority(USUAL_PRIORITY + 7)]);
+    bench.wait_for(|bench| (bench.runs("r1")[0].priority == Some(USUAL_PRIORITY + 7)).then_some(()));
+    assert_eq!(priorities(&bench), [7, 17].into());
+    let (is_open, told) = &*gate;
+    *is_open.lock().unwrap() = true;
+    told.notify_all();
+    bench.wait("r1", RequestStatus::Completed);
+    bench.assert_whole("r1", "/Prim/Era-r1-v1/RECO", 1..=80);
 }

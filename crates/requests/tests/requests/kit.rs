@@ -64,6 +64,7 @@ impl Bench {
         options.interval = Duration::from_hours(1);
         options.cool_off = Duration::ZERO;
         options.decisions.retry_after = Duration::from_millis(20);
+        options.decisions.recovery.rescue_pause = Duration::ZERO;
         options.decisions.outputs.backoff = vec![Duration::from_millis(1)];
         fs::create_dir_all(dir.path().join("work")).unwrap();
         let catalog = Arc::new(LocalCatalog::new(Arc::clone(&books), "tape"));

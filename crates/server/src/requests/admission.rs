@@ -3,7 +3,8 @@
 use super::Actor;
 use crate::error::{Answer, ApiError};
 use serde_json::Value;
-use windlass_api::requests::{AdmissionConfig, AdmissionQueue, NextInQueue};
+use std::collections::BTreeMap;
+use windlass_api::requests::{AdmissionConfig, AdmissionQueue, NextInQueue, SystemStatus};
 use windlass_core::requests::View;
 pub use windlass_core::requests::admission::Settings;
 use windlass_core::requests::admission::{Candidate, queue};
@@ -51,6 +52,26 @@ pub fn show(
         queued_workflows: waiting.len() as u64,
         next_in_queue: in_order.first().cloned(),
         queue: in_order.into_iter().take(told).collect(),
+    })
+}
+
+/// Everything about requests in numbers.
+pub fn system_status(db: &dyn Database, now: Timestamp) -> Answer<SystemStatus> {
+    let AdmissionQueue { active_dags, max_active_dags, queued_workflows, .. } =
+        show(db, Some(0), &Settings::default(), now)?;
+    let counts = db.request_counts()?;
+    let mut sites: BTreeMap<String, u64> = BTreeMap::new();
+    for site in db.sites()? {
+        *sites.entry(site.status.to_string()).or_default() += 1;
+    }
+    Ok(SystemStatus {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        active_dags,
+        max_active_dags,
+        queued_workflows,
+        requests: counts.requests.into_iter().map(|(status, count)| (status.to_string(), count)).collect(),
+        blocks: counts.blocks.into_iter().map(|(status, count)| (status.to_string(), count)).collect(),
+        sites,
     })
 }
 

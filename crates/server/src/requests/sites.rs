@@ -9,7 +9,7 @@ use windlass_api::requests::{Ban, Bans, NewBan, PatchSite, Site, Sites, Unbanned
 use windlass_core::requests::bans;
 use windlass_core::requests::book::{self, NewAlert, SiteBan, SiteRow};
 use windlass_store::Database;
-use windlass_store::model::BanFilter;
+use windlass_store::model::{BanFilter, SiteUsage};
 use windlass_types::Timestamp;
 use windlass_types::requests::{Request, SiteStatus};
 
@@ -21,9 +21,11 @@ pub fn list(db: &dyn Database, now: Timestamp) -> Answer<Sites> {
     for ban in db.bans(&BanFilter { active_at: Some(now), ..BanFilter::default() })? {
         bans.entry(ban.ban.site.clone()).or_default().push(shown_ban(ban));
     }
+    let usage = db.site_usage()?;
     let shown = |row: SiteRow| {
         let bans = bans.remove(&row.name).unwrap_or_default();
-        shown(row, bans)
+        let usage = usage.get(&row.name).copied().unwrap_or_default();
+        shown(row, usage, bans)
     };
     Ok(Sites { items: db.sites()?.into_iter().map(shown).collect() })
 }
@@ -31,7 +33,8 @@ pub fn list(db: &dyn Database, now: Timestamp) -> Answer<Sites> {
 pub fn show(db: &dyn Database, name: &str, now: Timestamp) -> Answer<Site> {
     let row = site(db, name)?;
     let bans = active_bans(db, name, now)?.into_iter().map(shown_ban).collect();
-    Ok(shown(row, bans))
+    let usage = db.site_usage()?.remove(name).unwrap_or_default();
+    Ok(shown(row, usage, bans))
 }
 
 /// Those that hold now, or all that there ever were.
@@ -63,14 +66,14 @@ fn active_bans(db: &dyn Database, name: &str, now: Timestamp) -> Answer<Vec<Site
     Ok(db.bans(&filter)?)
 }
 
-fn shown(row: SiteRow, bans: Vec<Ban>) -> Site {
+fn shown(row: SiteRow, usage: SiteUsage, bans: Vec<Ban>) -> Site {
     Site {
         name: row.name,
         status: row.status,
         drain_until: row.drain_until,
         total_slots: row.total_slots,
-        running_slots: row.running_slots,
-        pending_slots: row.pending_slots,
+        running_slots: usage.running,
+        pending_slots: usage.pending,
         thresholds: row.thresholds,
         schedd_name: row.schedd_name,
         collector_host: row.collector_host,
@@ -102,6 +105,12 @@ pub fn patch(db: &dyn Database, name: &str, patch: &PatchSite, now: Timestamp) -
     windlass_types::check_site_name(name).map_err(|error| ApiError::invalid(error.to_string()))?;
     if let Some(path) = patch.storage_path.as_ref().filter(|path| !path.starts_with('/')) {
         return Err(ApiError::invalid(format!("`storage_path` is `{path}`; it begins with `/`")));
+    }
+    if patch.thresholds.as_ref().is_some_and(|thresholds| !thresholds.is_empty()) {
+        return Err(ApiError::invalid(format!(
+            "`thresholds` of site `{name}` cannot be set: no limit per site and role is enforced yet"
+        ))
+        .with_hint("drain the site or ban it for a while: `windlass site drain`, `windlass site ban`"));
     }
     let mut row = db.site(name)?.unwrap_or_else(|| fresh(name, now));
     let PatchSite {

@@ -1,17 +1,23 @@
 //! How requests are carried out: their workflows, and how far they are.
 
-use super::{dags, look, request};
+use super::{dags, look, page, request};
 use crate::error::{Answer, ApiError};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::time::Duration;
-use windlass_api::requests::{BlockLine, DagSummary, RequestMetrics, Workflow, WorkflowStatus};
+use windlass_api::requests::{
+    BlockLine, DagSummary, RequestMetrics, RequestWorkflow, RequestWorkflows, Workflow, WorkflowStatus,
+};
 use windlass_core::adaptive::Experience;
-use windlass_core::requests::book::{Backend, BlockRow, Process, RequestRow, RunRow, StepState};
+use windlass_core::requests::View;
+use windlass_core::requests::book::{
+    Backend, BlockRow, OutputStep, Process, RequestRow, RunRow, StepKind, StepState,
+};
 use windlass_requests::learnt;
 use windlass_store::Database;
-use windlass_store::model::{RunFilter, StepFilter};
+use windlass_store::model::{RequestFilter, RunFilter, StepFilter};
 use windlass_types::Timestamp;
-use windlass_types::requests::{RequestStatus, RunStatus};
+use windlass_types::requests::{RequestStatus, RunStatus, UnitName};
 
 /// With so few nodes done the pace says nothing about the rest.
 const ENOUGH_FOR_ESTIMATE: u64 = 3;
@@ -20,15 +26,44 @@ fn process(db: &dyn Database, uuid: &str) -> Answer<Process> {
     db.process_by_uuid(uuid)?.ok_or_else(|| ApiError::not_found(format_args!("workflow {uuid}")))
 }
 
+/// Those of a page of requests, by their names.
+pub fn list(db: &dyn Database, mut filter: RequestFilter) -> Answer<RequestWorkflows> {
+    filter.limit = Some(page(filter.limit));
+    let total = db.count_requests(&filter)?;
+    let names: Vec<String> = db.requests(&filter)?.into_iter().map(|row| row.request.request_name).collect();
+    let mut items: Vec<RequestWorkflow> = db.views(&names)?.into_iter().filter_map(line).collect();
+    items.sort_by(|a, b| a.request_name.cmp(&b.request_name));
+    Ok(RequestWorkflows { items, offset: filter.offset, total })
+}
+
+/// `None`: the request has no workflow yet.
+fn line(view: View) -> Option<RequestWorkflow> {
+    let process = view.process?;
+    Some(RequestWorkflow {
+        id: process.uuid,
+        status: look::workflow_status(view.row.status).to_owned(),
+        request_status: view.row.status,
+        priority: view.row.request.priority,
+        request_name: process.request_name,
+        round: process.round,
+        engine_workflow_id: view.run.as_ref().and_then(engine_workflow),
+        dag_id: view.run.map(|run| run.uuid),
+        created_at: process.created_at,
+        updated_at: process.updated_at,
+    })
+}
+
 pub fn show(db: &dyn Database, uuid: &str) -> Answer<Workflow> {
     let process = process(db, uuid)?;
     let row = request(db, &process.request_name)?;
     let runs = runs_of(db, uuid)?;
     let request = row.request;
+    let steps = db.steps(&StepFilter { process: Some(uuid.to_owned()), ..StepFilter::default() })?;
     Ok(Workflow {
         status: look::workflow_status(row.status).to_owned(),
         dag_id: runs.last().map(|run| run.uuid.clone()),
         dags: runs.into_iter().map(dags::dag).collect(),
+        blocks: lines_of(db.blocks(uuid)?, &steps),
         id: process.uuid,
         request_name: process.request_name,
         input_dataset: request.input_dataset,
@@ -98,7 +133,7 @@ fn status_of(
         progress_percent: percent(row.status, run.as_ref()),
         estimated_completion: run.as_ref().and_then(|run| estimate(run, begun_with, now)),
         dag: run.as_ref().map(summary),
-        blocks: blocks.into_iter().map(block).collect(),
+        blocks: lines_of(blocks, &steps),
         round: process.as_ref().map_or(0, |process| process.round),
         step_metrics: process.and_then(|process| shown_metrics(process.step_metrics.as_ref()?)),
         output_steps_pending: steps.len() as u64 - failed,
@@ -125,10 +160,6 @@ pub fn metrics(db: &dyn Database, name: &str) -> Answer<RequestMetrics> {
 }
 
 fn summary(run: &RunRow) -> DagSummary {
-    let workflow = match run.backend {
-        Backend::Engine { workflow, .. } => workflow.map(|id| id.0),
-        Backend::Htcondor { .. } => None,
-    };
     DagSummary {
         id: run.uuid.clone(),
         status: run.status,
@@ -142,11 +173,37 @@ fn summary(run: &RunRow) -> DagSummary {
         total_work_units: run.totals.units,
         work_units_completed: run.units_completed,
         work_units_failed: run.units_failed,
-        engine_workflow_id: workflow,
+        engine_workflow_id: engine_workflow(run),
     }
 }
 
-pub(super) fn block(row: BlockRow) -> BlockLine {
+fn engine_workflow(run: &RunRow) -> Option<i64> {
+    match run.backend {
+        Backend::Engine { workflow, .. } => workflow.map(|id| id.0),
+        Backend::Htcondor { .. } => None,
+    }
+}
+
+/// With what these steps of theirs say: rules, and attempts that failed.
+fn lines_of(blocks: Vec<BlockRow>, steps: &[OutputStep]) -> Vec<BlockLine> {
+    let mut by_block: BTreeMap<&str, Vec<&OutputStep>> = BTreeMap::new();
+    for step in steps {
+        by_block.entry(&step.block).or_default().push(step);
+    }
+    let line = |row: BlockRow| {
+        let steps = by_block.get(row.uuid.as_str()).map_or(&[][..], Vec::as_slice);
+        block(row, steps)
+    };
+    blocks.into_iter().map(line).collect()
+}
+
+fn block(row: BlockRow, steps: &[&OutputStep]) -> BlockLine {
+    let rule = |step: &&OutputStep| {
+        let unit = step.unit.filter(|_| step.kind == StepKind::Protect)?;
+        Some((UnitName(unit).to_string(), step.result.clone()?))
+    };
+    let failed = steps.iter().filter(|step| step.state.is_open());
+    let worst = failed.filter(|step| step.attempts > 0).max_by_key(|step| step.attempts);
     BlockLine {
         work_units: format!("{}/{}", row.units_completed, row.total_units()),
         dataset_name: row.dataset,
@@ -154,6 +211,9 @@ pub(super) fn block(row: BlockRow) -> BlockLine {
         status: row.status,
         block_name: row.name,
         tape_rule_id: row.tape_rule,
+        source_rule_ids: steps.iter().filter_map(rule).collect(),
+        attempts: worst.map_or(0, |step| step.attempts),
+        last_error: worst.and_then(|step| step.last_error.clone()),
     }
 }
 

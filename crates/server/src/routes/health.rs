@@ -17,6 +17,11 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(health))
 }
 
+/// The same below the prefix of the API.
+pub(crate) fn api_routes() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new().routes(routes!(api_health))
+}
+
 /// A database that takes longer to say anything is not well.
 const DATABASE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Nor is a server that does not look around, or gets nothing written, for so long.
@@ -95,6 +100,16 @@ async fn health(State(state): State<AppState>) -> (StatusCode, Json<Health>) {
     };
     let health = Health::active(database, service);
     (health.code(), Json(health))
+}
+
+/// Whether the server is well
+///
+/// The same as `/health` without the prefix.
+#[utoipa::path(get, path = "/health", tag = "operations", security(()), responses(
+    (status = 200, description = "It is well", body = Health),
+    (status = 503, description = "It is not, or stands by", body = Health)))]
+async fn api_health(state: State<AppState>) -> (StatusCode, Json<Health>) {
+    health(state).await
 }
 
 /// How the service is, going by its figures.

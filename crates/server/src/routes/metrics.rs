@@ -14,6 +14,11 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(metrics))
 }
 
+/// The same below the prefix of the API.
+pub(crate) fn api_routes() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new().routes(routes!(api_metrics))
+}
+
 /// Figures for Prometheus
 ///
 /// In the text format of OpenMetrics. The reference of metrics explains the names.
@@ -23,4 +28,13 @@ async fn metrics(State(state): State<AppState>, caller: Caller) -> Answer<Respon
     caller.may(Operation::Metrics, Relation::Own, "figures")?;
     let text = state.metrics.render().map_err(ApiError::internal)?;
     Ok(([(CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text).into_response())
+}
+
+/// Figures for Prometheus
+///
+/// The same as `/metrics` without the prefix.
+#[utoipa::path(get, path = "/metrics", tag = "operations",
+    responses((status = 200, description = "All figures", body = String, content_type = "application/openmetrics-text")))]
+async fn api_metrics(state: State<AppState>, caller: Caller) -> Answer<Response> {
+    metrics(state, caller).await
 }

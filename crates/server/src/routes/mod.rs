@@ -12,6 +12,7 @@ mod metrics;
 mod nodes;
 pub(crate) mod requests;
 mod slurm;
+mod status;
 mod tokens;
 mod torc;
 mod workers;
@@ -29,6 +30,9 @@ pub(crate) fn plain() -> OpenApiRouter<AppState> {
 pub(crate) fn brief() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .merge(docs::routes())
+        .merge(health::api_routes())
+        .merge(metrics::api_routes())
+        .merge(status::routes())
         .merge(tokens::routes())
         .merge(workers::routes())
         .merge(nodes::routes())

@@ -72,6 +72,7 @@ fn run(process: &Process, status: RunStatus) -> RunRow {
         rescues: 1,
         paused: None,
         silent: None,
+        priority: None,
         backend: Backend::Engine { workflow: None, run: None },
         submit_dir: "nowhere".into(),
         status,

@@ -366,3 +366,91 @@ fn input_files_are_listed_by_what_became_of_them() {
     assert_eq!(get(&bench, "/api/v1/requests/r/files?state=lost").0, 422);
     assert_eq!(get(&bench, "/api/v1/requests/none/files").0, 404);
 }
+
+/// Every operation whose body has no required field takes a request without one, and the document says so.
+#[test]
+fn a_body_that_has_to_say_nothing_may_be_left_away() {
+    let bench = Bench::new();
+    let openapi = serde_json::to_value(windlass_server::openapi()).unwrap();
+    let schemas = &openapi["components"]["schemas"];
+    let resolve = |schema: &Value| match schema["$ref"].as_str() {
+        Some(path) => schemas[path.rsplit('/').next().unwrap()].clone(),
+        None => schema.clone(),
+    };
+    let mut seen = 0;
+    for (path, item) in openapi["paths"].as_object().unwrap() {
+        let body = &item["post"]["requestBody"];
+        let schema = &body["content"]["application/json"]["schema"];
+        let optional =
+            schema["oneOf"].as_array().is_some_and(|any| any.iter().any(|one| one["type"] == "null"));
+        let resolved = resolve(schema);
+        let has_none = resolved["properties"].is_object() && resolved["required"].is_null();
+        // The contract of Torc demands a body for a claim of an action.
+        if (!optional && !has_none) || path.contains("/actions/") {
+            continue;
+        }
+        assert!(body["required"] != true, "{path} demands a body in the document");
+        let path = path.replace("{id}", "7").replace("{action_id}", "7").replace("{name}", "nothing");
+        let status = bench.post(&path).send().unwrap().status().as_u16();
+        assert!(matches!(status, 404 | 409), "{path}: {status}");
+        seen += 1;
+    }
+    assert!(seen >= 10, "{seen}");
+    post(&bench, "/api/v1/requests", &document("r"));
+    assert_eq!(bench.post("/api/v1/requests/r/stop").send().unwrap().status(), 200);
+    send(&bench, Method::PATCH, "/api/v1/sites/T2_A", &json!({"total_slots": 4}));
+    assert_eq!(bench.post("/api/v1/sites/T2_A/drain").send().unwrap().status(), 200);
+    assert_eq!(get(&bench, "/api/v1/sites/T2_A").1["status"], "draining");
+}
+
+#[test]
+fn what_watches_the_server_is_below_the_prefix_too() {
+    let bench = Bench::new();
+    assert_eq!(get(&bench, "/api/v1/health"), get(&bench, "/health"));
+    let page = bench.get("/api/v1/metrics").send().unwrap();
+    assert_eq!(page.status(), 200);
+    assert!(page.text().unwrap().contains("admission_queue_depth"));
+    post(&bench, "/api/v1/requests", &document("r"));
+    send(&bench, Method::PATCH, "/api/v1/sites/T2_A", &json!({"total_slots": 4}));
+    let (status, shown) = get(&bench, "/api/v1/status");
+    assert_eq!(status, 200, "{shown}");
+    assert_eq!((&shown["active_dags"], &shown["sites"]), (&json!(0), &json!({"enabled": 1})), "{shown}");
+    let requests: u64 = shown["requests"].as_object().unwrap().values().filter_map(Value::as_u64).sum();
+    assert_eq!(requests, 1, "{shown}");
+}
+
+/// Workflows of requests and those of the engine are two kinds of objects, each with a list of its own.
+#[test]
+fn workflows_of_requests_have_a_list_and_paths_of_their_own() {
+    let bench = Bench::new();
+    assert_eq!(get(&bench, "/api/v1/request-workflows").1, json!({"items": [], "offset": 0, "total": 0}));
+    let mut generated = document("made");
+    generated.as_object_mut().unwrap().remove("input_dataset");
+    generated["splitting_algo"] = json!("EventBased");
+    generated["generation"] = json!({"events": 10, "events_per_lumi": 10});
+    assert_eq!(post(&bench, "/api/v1/requests", &generated).0, 201);
+    eventually("it has a workflow", || {
+        get(&bench, "/api/v1/request-workflows").1["items"].as_array().unwrap().len() == 1
+    });
+    let line = get(&bench, "/api/v1/request-workflows?request_name=ma*").1["items"][0].clone();
+    assert_eq!(line["request_name"], "made", "{line}");
+    let id = line["id"].as_str().unwrap().to_owned();
+    assert_eq!(line["id"], get(&bench, "/api/v1/requests/made").1["workflow"]["id"]);
+    let (status, shown) = get(&bench, &format!("/api/v1/request-workflows/{id}"));
+    assert_eq!((status, &shown["id"], &shown["blocks"]), (200, &json!(id), &json!([])), "{shown}");
+    assert_eq!(shown, get(&bench, &format!("/api/v1/workflows/{id}")).1, "the older path says the same");
+    let (status, told) = get(&bench, &format!("/api/v1/request-workflows/{id}/status"));
+    assert_eq!((status, &told["request_name"]), (200, &json!("made")), "{told}");
+    assert_eq!(get(&bench, "/api/v1/request-workflows/nothing").0, 404);
+    assert_eq!(get(&bench, "/api/v1/workflows").1["items"], json!([]), "none of the engine");
+}
+
+#[test]
+fn thresholds_of_sites_are_not_taken_without_effect() {
+    let bench = Bench::new();
+    let (status, refused) =
+        send(&bench, Method::PATCH, "/api/v1/sites/T2_A", &json!({"thresholds": {"Processing": 5}}));
+    assert_eq!(status, 422, "{refused}");
+    assert!(refused["detail"].as_str().unwrap().contains("thresholds"), "{refused}");
+    assert_eq!(get(&bench, "/api/v1/sites/T2_A").0, 404, "and nothing is stored");
+}

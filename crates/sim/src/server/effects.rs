@@ -69,7 +69,10 @@ impl Sim {
                 vec![News::SubmitFailed { run: run.clone(), trouble }]
             }
             Effect::Stop { run, .. } => vec![News::StopFailed { run: run.clone(), trouble }],
-            Effect::Pause { .. } | Effect::Unpause { .. } | Effect::Avoid { .. } => Vec::new(),
+            Effect::Pause { .. }
+            | Effect::Unpause { .. }
+            | Effect::Avoid { .. }
+            | Effect::Prioritize { .. } => Vec::new(),
             Effect::Settle { round, .. } => vec![News::SettleFailed { round: *round, trouble }],
             Effect::Manifest => vec![News::ManifestFailed { reason: trouble.reason }],
             Effect::Step(step) => vec![News::Step {
@@ -91,7 +94,7 @@ impl Sim {
                 let Some(row) = begun.run.as_ref().filter(|row| row.uuid == *run) else { return Vec::new() };
                 let closed = self.closed(request, row);
                 vec![match self.hand_over(request, row, closed) {
-                    Ok(backend) => News::Submitted { run: run.clone(), backend },
+                    Ok(backend) => News::Submitted { run: run.clone(), backend, priority: None },
                     Err(_) => News::SubmitFailed { run: run.clone(), trouble: passing("the schedd is away") },
                 }]
             }
@@ -100,7 +103,7 @@ impl Sim {
                 match self.stop(row) {
                     // One that came there unnoticed is first told of.
                     Ok(Some(backend)) => vec![
-                        News::Submitted { run: run.clone(), backend },
+                        News::Submitted { run: run.clone(), backend, priority: None },
                         News::Stopped { run: run.clone(), there: true },
                     ],
                     Ok(None) => vec![News::Stopped { run: run.clone(), there: false }],
@@ -121,6 +124,9 @@ impl Sim {
                 let closed = begun.run.as_ref().map(|run| self.closed(request, run)).unwrap_or_default();
                 self.restrain(begun, |workflow| workflow.closed = closed);
                 Vec::new()
+            }
+            Effect::Prioritize { run, priority } => {
+                vec![News::Prioritized { run: run.clone(), priority: *priority }]
             }
             Effect::Settle { run, .. } => {
                 let row = begun.run.as_ref().filter(|row| row.uuid == *run);

@@ -48,6 +48,14 @@ pub struct StepFilter {
     pub limit: Option<u64>,
 }
 
+/// Jobs at a site.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SiteUsage {
+    pub running: u64,
+    /// Claimed for a worker there, and not started.
+    pub pending: u64,
+}
+
 /// Which bans of sites.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BanFilter {

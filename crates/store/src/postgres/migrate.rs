@@ -48,6 +48,13 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         name: "dataset_owners",
         sql: include_str!("../../migrations/postgres/0011_dataset_owners.sql"),
     },
+    Migration {
+        version: 12,
+    Migration {
+        version: 12,
+        name: "run_priority",
+        sql: include_str!("../../migrations/postgres/0012_run_priority.sql"),
+    },
 ];
 
 const HISTORY: &str = "schema_migration";

@@ -70,12 +70,12 @@ super::statements! {
     ADD_RUN = "
         INSERT INTO request_run (uuid, process, n, round, parent, status, backend, workflow_id, run_id, schedd, cluster,
             submit_dir, stop_requested_at, stop_reason, totals, counts, units_completed, units_failed, units_read,
-            created_at, submitted_at, completed_at, cause, rescues, paused_at, silent_since)
+            created_at, submitted_at, completed_at, cause, rescues, paused_at, silent_since, priority)
         VALUES ($1, $2, (SELECT COALESCE(MAX(x.n), 0) + 1 FROM request_run x WHERE x.process = $2), $3, $4, $5, $6, $7, $8,
-            $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25)";
+            $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26)";
     SET_RUN_STATUS = "
         UPDATE request_run SET status = $1, submitted_at = COALESCE(submitted_at, $2),
-            completed_at = COALESCE($3, completed_at)
+            completed_at = COALESCE(completed_at, $3)
         WHERE uuid = $4 AND status = $5";
     NOTE_RUN_STATUS = "
         INSERT INTO request_run_event (run, event_type, from_status, to_status, counts, detail, at)
@@ -90,6 +90,7 @@ super::statements! {
         UPDATE request_run SET units_completed = $1, units_failed = $2, units_read = $3 WHERE uuid = $4";
     SET_RUN_STOP = "UPDATE request_run SET stop_requested_at = $1, stop_reason = $2 WHERE uuid = $3";
     SET_RUN_SILENT = "UPDATE request_run SET silent_since = $1 WHERE uuid = $2";
+    SET_RUN_PRIORITY = "UPDATE request_run SET priority = $1 WHERE uuid = $2";
     SET_RUN_PAUSE = "UPDATE request_run SET paused_at = $1 WHERE uuid = $2";
     PUT_TALLY = "
         INSERT INTO request_failure (run, tally) VALUES ($1, $2)
@@ -128,7 +129,8 @@ super::statements! {
     SELECT_RUNS = "
         SELECT u.uuid, u.process, u.round, u.parent, u.status, u.backend, u.workflow_id, u.run_id, u.schedd, u.cluster,
             u.submit_dir, u.stop_requested_at, u.stop_reason, u.totals, u.counts, u.units_completed, u.units_failed,
-            u.units_read, u.created_at, u.submitted_at, u.completed_at, u.cause, u.rescues, u.paused_at, u.silent_since
+            u.units_read, u.created_at, u.submitted_at, u.completed_at, u.cause, u.rescues, u.paused_at, u.silent_since,
+            u.priority
         FROM request_run u WHERE ";
     REQUEST_OF_WORKFLOW = "
         SELECT p.request FROM request_run u CROSS JOIN request_process p
@@ -172,7 +174,7 @@ super::statements! {
         SELECT u.uuid, u.process, u.round, u.parent, u.status, u.backend, u.workflow_id, u.run_id, u.schedd, u.cluster,
             u.submit_dir, u.stop_requested_at, u.stop_reason, u.totals, u.counts, u.units_completed, u.units_failed,
             u.units_read, u.created_at, u.submitted_at, u.completed_at, u.cause, u.rescues, u.paused_at, u.silent_since,
-            f.tally, p.request
+            u.priority, f.tally, p.request
         FROM request_process p CROSS JOIN request_run u LEFT JOIN request_failure f ON f.run = u.uuid
         WHERE u.process = p.uuid AND u.n = (SELECT MAX(x.n) FROM request_run x WHERE x.process = p.uuid) AND p.request ";
     VIEWED_BLOCKS = "
@@ -202,6 +204,12 @@ super::statements! {
         SELECT s.name, s.status, s.drain_until, s.total_slots, s.running_slots, s.pending_slots, s.thresholds,
             s.schedd_name, s.collector_host, s.storage_element, s.storage_path, s.updated_at
         FROM site s WHERE ";
+    /// Jobs that wait at workers, and jobs that run there, by site. The terms about statuses are those of an index.
+    SITE_USAGE = "
+        SELECT w.site, j.status, COUNT(*)
+        FROM job j JOIN worker w ON w.id = j.worker_id
+        WHERE j.status >= 3 AND j.status <= 4 AND j.status <> 5 AND j.status <> 9 AND w.site IS NOT NULL
+        GROUP BY w.site, j.status";
     PUT_SITE = "
         INSERT INTO site (name, status, drain_until, total_slots, running_slots, pending_slots, thresholds, schedd_name,
             collector_host, storage_element, storage_path, updated_at)

@@ -44,6 +44,13 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         name: "dataset_owners",
         sql: include_str!("../../migrations/sqlite/0012_dataset_owners.sql"),
     },
+    Migration {
+        version: 13,
+    Migration {
+        version: 13,
+        name: "run_priority",
+        sql: include_str!("../../migrations/sqlite/0013_run_priority.sql"),
+    },
 ];
 
 /// Applies what is missing. Two processes may do so at once: the second finds nothing left to do.

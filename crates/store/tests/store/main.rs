@@ -220,6 +220,7 @@ macro_rules! conformance_of_databases {
                 a_ban_that_is_over_is_told_once;
             sites:
                 a_site_is_put_and_drained,
+                jobs_are_counted_at_the_sites_of_their_workers,
                 bans_hold_until_they_end_or_are_removed,
                 a_setting_is_what_was_last_said,
                 an_alert_waits_until_it_is_told;

@@ -112,7 +112,10 @@ pub(super) fn read(map: &Map<String, Value>, faults: &mut Faults) -> Draft {
 
 fn refuse_unknown(reader: &Reader<'_>, known: &'static [&'static str], faults: &mut Faults) {
     for key in reader.map.keys().filter(|key| !known.contains(&key.as_str())) {
-        let remedy = nearest(key, known.iter().copied()).map(|name| format!("did you mean `{name}`?"));
+        let remedy = match key.as_str() {
+            "category_throttles" => Some("`windlass serve --throttle` sets them for all requests".to_owned()),
+            _ => nearest(key, known.iter().copied()).map(|name| format!("did you mean `{name}`?")),
+        };
         faults.push(reader.path(key), "is not a field of a request", remedy);
     }
 }

@@ -106,7 +106,7 @@ impl Desk<'_> {
         }
     }
 
-    fn judge(&self, accused: Vec<Accused>) -> Judged {
+    pub(super) fn judge(&self, accused: Vec<Accused>) -> Judged {
         let policy = &self.settings.blame.bans;
         if !policy.enabled {
             return Judged::default();

@@ -19,7 +19,8 @@ impl Desk<'_> {
                 News::Planned(planned) => self.planned(planned),
                 News::NothingToPlan => self.nothing_to_plan(),
                 News::PlanFailed(trouble) => self.trouble(RequestStatus::Planning, trouble),
-                News::Submitted { run, backend } => self.submitted(run, backend),
+                News::Submitted { run, backend, priority } => self.submitted(run, backend, *priority),
+                News::Prioritized { run, priority } => self.prioritized(run, *priority),
                 News::SubmitFailed { run, trouble } if self.is_ready(run) => {
                     self.trouble(RequestStatus::Planning, trouble);
                 }
@@ -98,10 +99,19 @@ impl Desk<'_> {
     }
 
     /// Noted whatever became of the request meanwhile: what runs must be known.
-    fn submitted(&mut self, run: &str, backend: &Backend) {
+    fn submitted(&mut self, run: &str, backend: &Backend, priority: Option<i64>) {
         if self.is_ready(run) {
             self.change_run(RunChange::HandedTo(backend.clone()));
             self.become_run(RunStatus::Submitted);
+            if let Some(priority) = priority {
+                self.change_run(RunChange::Priority(priority));
+            }
+        }
+    }
+
+    fn prioritized(&mut self, run: &str, priority: i64) {
+        if self.view.run.as_ref().is_some_and(|row| row.uuid == run && row.priority != Some(priority)) {
+            self.change_run(RunChange::Priority(priority));
         }
     }
 
@@ -141,7 +151,7 @@ impl Desk<'_> {
             // It got there, and only the message that it did was lost.
             (RunStatus::Ready, RunState::Running | RunState::Halted | RunState::Over) => {
                 match &news.backend {
-                    Some(backend) => self.submitted(&news.run, backend),
+                    Some(backend) => self.submitted(&news.run, backend, None),
                     None => return,
                 }
             }

@@ -62,6 +62,7 @@ impl Planned {
                 rescues: 0,
                 paused: None,
                 silent: None,
+                priority: None,
                 backend: place.backend,
                 submit_dir: place.submit_dir,
                 status: RunStatus::Ready,

@@ -5,10 +5,12 @@
 
 use super::desk::Desk;
 use super::{AlertKind, Effect, Trouble};
+use crate::requests::bans;
 use crate::requests::book::{BlockRow, FileCounts, RunCause, StepKind, Want};
 use crate::requests::change::{BlockChange, RequestChange};
 use crate::requests::outputs;
 use crate::requests::rounds::{self, Ended, Recovery};
+use std::collections::BTreeSet;
 use windlass_types::requests::{BlockStatus, RequestStatus};
 
 /// So many files are named in an alert.
@@ -37,13 +39,36 @@ impl Desk<'_> {
                 }
             }
             Recovery::Hold { reason } => {
-                let reason = match self.why_over.take() {
-                    Some(why) => format!("{reason}; {why}"),
-                    None => reason,
-                };
-                self.hold(reason);
+                let why = self.why_over.take().into_iter().chain(self.tell_banned());
+                self.hold(why.fold(reason, |reason, why| format!("{reason}; {why}")));
             }
         }
+    }
+
+    /// Where all that failed for good failed at sites that are banned by now, what to do about it is known.
+    fn tell_banned(&self) -> Option<String> {
+        if !self.settings.blame.bans.enabled {
+            return None;
+        }
+        let accused = bans::detect(&self.view.failures, &self.settings.blame.bans);
+        let refused = self.judge(accused.clone()).refused;
+        let is_closed = |site: &String| {
+            accused.iter().any(|one| one.site == *site) && !refused.iter().any(|(kept, _)| kept == site)
+        };
+        let lasting = || self.view.failures.kinds.iter().filter(|kind| kind.for_good > 0);
+        let sites: BTreeSet<&String> = lasting().flat_map(|kind| kind.sites.keys()).collect();
+        if sites.is_empty()
+            || self.view.failures.of_other_kinds > 0
+            || !sites.iter().all(|site| is_closed(site))
+        {
+            return None;
+        }
+        let sites = sites.into_iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+        let name = &self.view.row.request.request_name;
+        Some(format!(
+            "all of it failed at {sites}, which gets nothing more of this request: `windlass request release {name} \
+             --rescue` tries it elsewhere"
+        ))
     }
 
     /// What the present round has done is credited.

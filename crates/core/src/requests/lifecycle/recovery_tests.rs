@@ -414,3 +414,50 @@ fn unreadable_outputs_keep_nobody_from_ending() {
     let ending = wanting(with_run(S::Stopping, R::Running), Want::Abort);
     assert_eq!(way(&heard(&ending, &[unreadable()])), [S::Aborted]);
 }
+
+/// A rescue waits, twice as long each time, and is not taken for one that is stuck.
+#[test]
+fn rescues_wait_longer_each_time() {
+    let settings = Settings::default();
+    let decided = |view: &View, news: &[News], now| {
+        let situation = Situation { news, admitted: false, previous: &[], places: &[], fresh_uuid: "run-1" };
+        decide(view, &situation, &settings, now)
+    };
+    for (rescued, seconds) in [(0, 60), (1, 120), (2, 240)] {
+        let mut view = with_run(S::Active, R::Running);
+        view.run.as_mut().unwrap().rescues = rescued;
+        let decision = decided(&view, &[nearly_done()], LATER);
+        assert_eq!(way(&decision), [S::Partial, S::Resubmitting]);
+        let view = after(&view, &decision);
+        let due = LATER.after(Duration::from_secs(seconds));
+        assert_eq!(decision.look_again, Some(due));
+        assert_eq!(way(&decided(&view, &[], Timestamp(due.0 - 1))), []);
+        assert_eq!(way(&decided(&view, &[], due)), [S::Queued]);
+    }
+    let policy = Policy { max_rescues: 100, ..Policy::default() };
+    assert_eq!(policy.pause_before(100), Duration::from_mins(10));
+}
+
+#[test]
+fn a_stop_holds_a_rescue_that_waits() {
+    let mut view = with_run(S::Resubmitting, R::Ready);
+    let run = view.run.as_mut().unwrap();
+    (run.cause, run.rescues) = (RunCause::Failure, 1);
+    assert_eq!(way(&heard(&wanting(view.clone(), Want::Stop), &[])), [S::Held]);
+    view.run.as_mut().unwrap().cause = RunCause::Stop;
+    assert_eq!(way(&heard(&wanting(view, Want::Stop), &[])), [S::Queued], "it was stopped before");
+}
+
+/// the run of a request that is given up is failed, not one that could go on.
+#[test]
+fn a_failed_request_leaves_no_run_that_could_go_on() {
+    for (status, run_status) in [(S::Held, R::Stopped), (S::Held, R::Partial), (S::Queued, R::Ready)] {
+        let mut view = wanting(with_run(status, run_status), Want::Fail);
+        view.blocks.clear();
+        let failed = after(&view, &heard(&view, &[]));
+        assert_eq!((failed.row.status, failed.run.unwrap().status), (S::Failed, R::Failed), "{run_status}");
+    }
+    let mut view = wanting(with_run(S::Held, R::Completed), Want::Fail);
+    view.blocks.clear();
+    assert_eq!(after(&view, &heard(&view, &[])).run.unwrap().status, R::Completed, "that is what it was");
+}

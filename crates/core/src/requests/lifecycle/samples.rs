@@ -106,6 +106,7 @@ pub(crate) fn run(units: u32) -> RunRow {
         rescues: 0,
         paused: None,
         silent: None,
+        priority: Some(request().priority),
         backend: Backend::Engine { workflow: None, run: None },
         submit_dir: "dir".into(),
         status: RunStatus::Ready,

@@ -6,6 +6,7 @@ use crate::requests::book::{Backend, NodeCounts, RunCause, RunRow, StepKind};
 use crate::requests::change::RequestChange;
 use crate::requests::outputs;
 use crate::requests::rounds::{self, Ended, Next};
+use std::time::Duration;
 use windlass_types::requests::{BlockStatus, CleanupPolicy, RequestStatus, RunStatus};
 
 impl Desk<'_> {
@@ -22,10 +23,7 @@ impl Desk<'_> {
                 RequestStatus::Planning => self.planning(),
                 RequestStatus::Active => self.active(),
                 RequestStatus::Stopping => self.stopping(),
-                RequestStatus::Resubmitting => {
-                    self.become_status(RequestStatus::Queued, None);
-                    self.look_again(self.now);
-                }
+                RequestStatus::Resubmitting => self.resubmitting(),
                 RequestStatus::Partial => self.partial(),
                 RequestStatus::Held => self.held(),
                 _ => {}
@@ -33,6 +31,31 @@ impl Desk<'_> {
             if self.view.row.status == status {
                 return;
             }
+        }
+    }
+
+    /// A rescue waits for a while, longer each time: what has just failed would fail again at once. It is never taken for
+    /// one that is stuck.
+    fn resubmitting(&mut self) {
+        let rescue = self.view.run.as_ref().filter(|run| run.cause == RunCause::Failure);
+        let pause = rescue.map_or(Duration::ZERO, |run| self.settings.recovery.pause_before(run.rescues));
+        let longest = self.settings.timeouts.get(&RequestStatus::Resubmitting).map(|timeout| *timeout / 2);
+        let due = self.view.row.since.after(longest.map_or(pause, |longest| pause.min(longest)));
+        if self.now < due {
+            return self.look_again(due);
+        }
+        self.become_status(RequestStatus::Queued, None);
+        self.look_again(self.now);
+    }
+
+    /// The jobs of a run that is under way have the priority of their request.
+    pub(super) fn see_to_priority(&mut self) {
+        let priority = self.view.row.request.priority;
+        let is_active = self.view.row.status == RequestStatus::Active;
+        let run = self.view.run.as_ref().filter(|run| is_active && run.status.is_active());
+        if let Some(run) = run.filter(|run| run.priority != Some(priority)) {
+            let run = run.uuid.clone();
+            self.effect(Effect::Prioritize { run, priority });
         }
     }
 
@@ -225,6 +248,7 @@ impl Desk<'_> {
             rescues: old.rescues + u32::from(cause == RunCause::Failure),
             paused: None,
             silent: None,
+            priority: None,
             backend: old.backend.going_on(),
             status: RunStatus::Ready,
             stop_requested_at: None,

@@ -41,7 +41,14 @@ pub(super) fn heard(view: &View, news: &[News]) -> Decision {
 
 pub(super) fn on(view: &View, news: &[News], admitted: bool) -> Decision {
     let situation = Situation { news, admitted, previous: &[], places: &[], fresh_uuid: "run-1" };
-    decide(view, &situation, &Settings::default(), LATER)
+    decide(view, &situation, &at_once(), LATER)
+}
+
+/// What is usual, except that rescues do not wait.
+pub(super) fn at_once() -> Settings {
+    let mut settings = Settings::default();
+    settings.recovery.rescue_pause = Duration::ZERO;
+    settings
 }
 
 pub(super) fn after(view: &View, decision: &Decision) -> View {
@@ -105,7 +112,7 @@ fn handed() -> Backend {
 }
 
 fn submitted() -> News {
-    News::Submitted { run: "run-0".into(), backend: handed() }
+    News::Submitted { run: "run-0".into(), backend: handed(), priority: Some(samples::request().priority) }
 }
 
 fn trouble(again: bool) -> Trouble {
@@ -582,4 +589,29 @@ fn places_are_taken_by_what_runs() {
     for (view, expected) in table {
         assert_eq!(takes_place(&view), expected, "{}", view.row.status);
     }
+}
+
+/// The jobs of a run follow the priority of its request, also if it changed while they were handed over.
+#[test]
+fn a_changed_priority_reaches_the_run() {
+    let prioritize = |priority| Effect::Prioritize { run: "run-0".into(), priority };
+    let changed = |status, run_status| {
+        let mut view = with_run(status, run_status);
+        view.row.request.priority = 200_000;
+        view
+    };
+    for run_status in [R::Submitted, R::Running, R::Halted] {
+        let view = changed(S::Active, run_status);
+        let decision = heard(&view, &[]);
+        assert_eq!(decision.effects, [prioritize(200_000)], "{run_status}");
+        let told = News::Prioritized { run: "run-0".into(), priority: 200_000 };
+        let view = after(&view, &heard(&view, &[told]));
+        assert_eq!(view.run.as_ref().unwrap().priority, Some(200_000));
+        assert_eq!(heard(&view, &[]).effects, []);
+        assert_eq!(heard(&with_run(S::Active, run_status), &[]).effects, []);
+    }
+    assert_eq!(heard(&changed(S::Stopping, R::Running), &[]).effects.len(), 1, "it is only stopped");
+    let handed =
+        after(&changed(S::Planning, R::Ready), &heard(&changed(S::Planning, R::Ready), &[submitted()]));
+    assert_eq!(heard(&handed, &[]).effects, [prioritize(200_000)], "it was handed over with another one");
 }

@@ -7,6 +7,7 @@
 //! | planning, run at hand | stopping → resubmitting → queued: the run may be at the backend already | by way of stopping |
 //! | active, run under way | stopping → resubmitting → queued | by way of stopping |
 //! | active, run over | nothing to stop (R-176) | at once |
+//! | resubmitting, before a rescue | held | at once |
 //! | stopping, resubmitting, partial, held | nothing to stop | as soon as nothing of it can run |
 //!
 //! One that is given up and has outputs becomes failed only when it is written down what there is of them. Where the backend
@@ -46,8 +47,14 @@ impl Desk<'_> {
             RequestStatus::Planning if self.view.run_of_round().is_none() => self.hold(reason),
             RequestStatus::Planning => self.begin_stop(reason),
             RequestStatus::Active if self.may_run() => self.begin_stop(reason),
+            RequestStatus::Resubmitting if self.awaits_rescue() => self.hold(reason),
             _ => {}
         }
+    }
+
+    /// What goes on after failures by itself, and has not begun.
+    fn awaits_rescue(&self) -> bool {
+        self.view.run.as_ref().is_some_and(|run| run.cause == RunCause::Failure)
     }
 
     /// The run ends as with a stop, but the request does not go on by itself.
@@ -102,11 +109,20 @@ impl Desk<'_> {
             reason = format!("{reason}; what there is of its outputs is listed in {path}");
         }
         self.settle_blocks(to);
-        if self.view.run.as_ref().is_some_and(|run| run.status == RunStatus::Ready) {
-            self.become_run(RunStatus::Removed);
-        }
+        self.end_run(to);
         self.change(RequestChange::Wanted(None));
         self.become_status(to, Some(reason));
+    }
+
+    /// The run of a request that is over does not go on.
+    fn end_run(&mut self, to: RequestStatus) {
+        match (self.view.run.as_ref().map(|run| run.status), to) {
+            (Some(RunStatus::Ready | RunStatus::Stopped | RunStatus::Partial), RequestStatus::Failed) => {
+                self.become_run(RunStatus::Failed);
+            }
+            (Some(RunStatus::Ready), _) => self.become_run(RunStatus::Removed),
+            _ => {}
+        }
     }
 
     /// Before its end nothing of it may run.

@@ -1,10 +1,12 @@
 //! A planned run as HTCondor's files: what is in its outline, in the words of `windlass-condor`.
 
 use super::CondorOptions;
-use crate::backend::jobs::{JobSize, Submission, largest};
+use crate::backend::jobs::{JobSize, Submission, largest, unit_sizes};
 use crate::outline::Outline;
 use std::path::Path;
-use windlass_condor::render::{self, Credentials, NodeSize, Programs, RenderError, Retries, Run, Unit};
+use windlass_condor::render::{
+    self, Credentials, NodeSize, Programs, RenderError, Retries, Run, Unit, UnitSize,
+};
 use windlass_condor::terms::Care;
 
 /// Landings and cleanups write next to nothing.
@@ -15,6 +17,8 @@ const LITTLE_KB: u64 = 1 << 20;
 pub(crate) struct Paper<'a> {
     pub(crate) directory: &'a Path,
     pub(crate) run: &'a str,
+    /// The UUID of the workflow that the run belongs to.
+    pub(crate) workflow: &'a str,
     pub(crate) submission: &'a Submission,
     pub(crate) banned: &'a [String],
 }
@@ -37,6 +41,15 @@ pub(super) fn renew(
     with_run(paper, outline, options, render::renew)
 }
 
+/// What new nodes are submitted with while DAGMan works.
+pub(super) fn renew_submit_files(
+    paper: &Paper<'_>,
+    outline: &Outline,
+    options: &CondorOptions,
+) -> Result<(), RenderError> {
+    with_run(paper, outline, options, render::renew_submit_files)
+}
+
 fn with_run(
     paper: &Paper<'_>,
     outline: &Outline,
@@ -51,20 +64,27 @@ fn with_run(
         runtime_sec: size.runtime_sec,
     };
     let sizes: Vec<NodeSize> = outline.sizes.iter().map(|one| size(*one, outline.disk_kb)).collect();
-    let units = outline.units.iter().map(|unit| Unit { sites: unit.sites, nodes: unit.nodes.clone() });
-    let units: Vec<Unit> = units.collect();
+    let (unit_sizes, size_of_unit) = unit_sizes(outline);
+    let units = outline.units.iter().zip(size_of_unit);
+    let units: Vec<Unit> =
+        units.map(|(unit, size)| Unit { sites: unit.sites, size, nodes: unit.nodes.clone() }).collect();
+    let unit_size = |largest: &JobSize| UnitSize {
+        landing: size(largest.to_land(), LITTLE_KB),
+        merge: size(largest.of_one_core(8), outline.disk_kb),
+        cleanup: size(largest.of_one_core(1), LITTLE_KB),
+    };
+    let unit_sizes: Vec<UnitSize> = unit_sizes.iter().map(unit_size).collect();
     let largest = largest(outline);
     let counts = submission.retries.counts;
     write(&Run {
         directory: paper.directory,
         request: &submission.name,
         run: paper.run,
+        workflow: paper.workflow,
         programs: Programs { here: &options.program, on_workers: options.on_workers.as_deref() },
         site_sets: &outline.sites,
         sizes: &sizes,
-        landing: size(largest.to_land(), LITTLE_KB),
-        merge: size(largest.of_one_core(8), outline.disk_kb),
-        cleanup: size(largest.of_one_core(1), LITTLE_KB),
+        unit_sizes: &unit_sizes,
         units: &units,
         retries: Retries {
             landing: counts.landing,
@@ -74,12 +94,17 @@ fn with_run(
         },
         throttles: &submission.throttles,
         care: care(submission, largest),
-        priority: i32::try_from(submission.priority).unwrap_or(i32::MAX),
+        priority: priority(submission),
         accounting: &options.accounting,
         credentials: Credentials { proxy: options.proxy.as_deref(), token: options.token.as_deref() },
         banned: paper.banned,
         memory_mb: submission.memory_mb,
     })
+}
+
+/// Among the jobs of HTCondor. Higher goes first, and merges go before what has just begun.
+pub(super) fn priority(submission: &Submission) -> i32 {
+    i32::try_from(submission.priority).unwrap_or(if submission.priority < 0 { i32::MIN } else { i32::MAX })
 }
 
 fn care(submission: &Submission, largest: JobSize) -> Care {

@@ -103,6 +103,11 @@ impl Queue {
         clusters.iter().map(answer).collect()
     }
 
+    /// Asks it for our DAGs; an error says why it does not answer.
+    pub(super) fn probe(&self, schedd: Option<&str>) -> Result<(), CondorError> {
+        Condor { limit: QUESTION_LIMIT, ..self.at(schedd) }.all_dags().map(drop)
+    }
+
     /// Whether it takes something new. One that was silent a moment ago is not waited for again.
     pub(super) fn answers(&self, schedd: &str) -> bool {
         if self.silent().get(schedd).is_some_and(|since| since.elapsed() < SILENCE) {

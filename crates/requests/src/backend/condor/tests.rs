@@ -24,6 +24,7 @@ fn run(uuid: &str, schedd: Option<&str>, cluster: Option<&str>) -> RunRow {
         rescues: 0,
         paused: None,
         silent: None,
+        priority: None,
         backend: book::Backend::Htcondor { schedd: owned(schedd), cluster: owned(cluster) },
         submit_dir: "/runs/first".into(),
         status: RunStatus::Running,

@@ -61,7 +61,7 @@ impl Changes {
 }
 
 /// The first job is a landing. Jobs that somebody gave a priority of their own keep it.
-fn priorities(known: &[i32], wished: i32) -> Vec<(i32, i32)> {
+pub(super) fn priorities(known: &[i32], wished: i32) -> Vec<(i32, i32)> {
     let Some(&before) = known.first().filter(|before| **before != wished) else { return Vec::new() };
     let change = |ahead: i32| Some((before.checked_add(ahead)?, wished.checked_add(ahead)?));
     let mut changes: Vec<(i32, i32)> = [0, FINISHING].into_iter().filter_map(change).collect();
@@ -83,7 +83,9 @@ fn handlers(known: &[HandlerRow], wished: &[FailureHandler]) -> Vec<(i64, Failur
 
 /// Landings and processing jobs get what somebody said. What an attempt has taught a job stands, unless it is less.
 fn requirements(known: &[RequirementsRow], table: &JobTable, memory: Bytes) -> Vec<RequirementsChange> {
-    let planned = known.iter().filter(|row| row.name == "landing" || row.name.starts_with("processing_"));
+    let is_planned =
+        |name: &str| name == "landing" || name.starts_with("landing_") || name.starts_with("processing_");
+    let planned = known.iter().filter(|row| is_planned(&row.name));
     let change = |name: String, resources: Resources, used_by| RequirementsChange {
         name,
         resources: Resources { memory, ..resources },

@@ -138,6 +138,7 @@ fn run(directory: &Path, totals: RunTotals) -> RunRow {
         rescues: 0,
         paused: None,
         silent: None,
+        priority: None,
         backend: Backend::Engine { workflow: None, run: None },
         submit_dir: directory.display().to_string(),
         status: RunStatus::Partial,

@@ -4,7 +4,7 @@
 use super::words;
 use crate::caller::Caller;
 use crate::error::Answer;
-use crate::extract::{Json, Path, Query};
+use crate::extract::{Json, JsonOr, Path, Query};
 use crate::requests::{Actor, admission, dags, workflows};
 use crate::state::AppState;
 use axum::extract::State;
@@ -15,15 +15,18 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use windlass_api::requests::{
     AdmissionConfig, AdmissionQueue, Dag, DagAction, DagHistory, DagLogs, DagNodes, DagReason, Dags,
-    Workflow, WorkflowStatus,
+    RequestWorkflows, Workflow, WorkflowStatus,
 };
 use windlass_auth::{Operation, Relation};
 use windlass_store::Database;
-use windlass_store::model::RunFilter;
+use windlass_store::model::{RequestFilter, RunFilter};
 use windlass_types::Timestamp;
 
 pub(super) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
+        .routes(routes!(list_workflows))
+        .routes(routes!(show_workflow))
+        .routes(routes!(show_workflow_status))
         .routes(routes!(list))
         .routes(routes!(show))
         .routes(routes!(nodes))
@@ -36,6 +39,75 @@ pub(super) fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(queue))
         .routes(routes!(configure))
         .routes(routes!(lifecycle))
+}
+
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct WhichWorkflows {
+    /// Only those of this request; `*` stands for any text.
+    request_name: Option<String>,
+    /// Only those whose request is in one of these, with commas between them.
+    status: Option<String>,
+    /// Skip this number of requests.
+    #[param(minimum = 0)]
+    offset: Option<u64>,
+    /// At most this number of requests; 1000 without it.
+    #[param(minimum = 0, maximum = 10_000)]
+    limit: Option<u64>,
+}
+
+/// Workflows of requests
+///
+/// The workflow of a request spans all its rounds and has a UUID. Workflows of the engine, which have numbers, are another
+/// kind of object: `GET /workflows` lists those.
+#[utoipa::path(get, path = "/request-workflows", tag = "requests", operation_id = "list_request_workflows",
+    params(WhichWorkflows),
+    responses((status = 200, description = "By the name of their request", body = RequestWorkflows)))]
+async fn list_workflows(
+    State(state): State<AppState>,
+    caller: Caller,
+    Query(which): Query<WhichWorkflows>,
+) -> Answer<Json<RequestWorkflows>> {
+    let filter = RequestFilter {
+        name: which.request_name,
+        status: words("status", which.status.as_deref())?,
+        offset: which.offset.unwrap_or(0),
+        limit: which.limit,
+        ..RequestFilter::default()
+    };
+    caller.look(&state, move |db| workflows::list(db, filter)).await.map(Json)
+}
+
+/// The workflow of a request
+///
+/// `GET /workflows/{uuid}` answers the same.
+#[utoipa::path(get, path = "/request-workflows/{id}", tag = "requests", operation_id = "get_request_workflow",
+    params(("id" = String, Path, description = "UUID of the workflow"),), responses(
+    (status = 200, description = "The workflow, its runs, its blocks", body = Workflow),
+    (status = 404, description = "No request has this workflow")))]
+async fn show_workflow(
+    State(state): State<AppState>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Answer<Json<Workflow>> {
+    caller.look(&state, move |db| workflows::show(db, &id)).await.map(Json)
+}
+
+/// Progress of the workflow of a request
+///
+/// `GET /workflows/{uuid}/status` answers the same.
+#[utoipa::path(get, path = "/request-workflows/{id}/status", tag = "requests",
+    operation_id = "get_request_workflow_status",
+    params(("id" = String, Path, description = "UUID of the workflow"),), responses(
+    (status = 200, description = "Its latest run, its blocks, its progress", body = WorkflowStatus),
+    (status = 404, description = "No request has this workflow")))]
+async fn show_workflow_status(
+    State(state): State<AppState>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Answer<Json<WorkflowStatus>> {
+    let now = state.now();
+    caller.look(&state, move |db| workflows::status(db, &id, now)).await.map(Json)
 }
 
 /// What `GET /workflows/{id}` answers where the id is a UUID.
@@ -175,7 +247,7 @@ async fn history(
 ///
 /// DAGMan begins nothing more; what runs goes on.
 #[utoipa::path(post, path = "/dags/{id}/hold", tag = "requests", operation_id = "hold_dag",
-    params(("id" = String, Path,)), request_body = DagReason, responses(
+    params(("id" = String, Path,)), request_body = Option<DagReason>, responses(
     (status = 200, description = "It is held", body = DagAction),
     (status = 404, description = "There is no such run"),
     (status = 409, description = "It is not in the queue of HTCondor"),
@@ -184,14 +256,14 @@ async fn hold(
     State(state): State<AppState>,
     caller: Caller,
     Path(id): Path<String>,
-    Json(said): Json<DagReason>,
+    JsonOr(said): JsonOr<DagReason>,
 ) -> Answer<Json<DagAction>> {
     act(&state, &caller, move |db, actor, _| dags::hold(db, &id, &said.reason, actor)).await
 }
 
 /// Let a run go on that is held on HTCondor
 #[utoipa::path(post, path = "/dags/{id}/release", tag = "requests", operation_id = "release_dag",
-    params(("id" = String, Path,)), request_body = DagReason, responses(
+    params(("id" = String, Path,)), request_body = Option<DagReason>, responses(
     (status = 200, description = "It goes on", body = DagAction),
     (status = 404, description = "There is no such run"),
     (status = 409, description = "It is not in the queue of HTCondor"),
@@ -200,14 +272,14 @@ async fn release(
     State(state): State<AppState>,
     caller: Caller,
     Path(id): Path<String>,
-    Json(said): Json<DagReason>,
+    JsonOr(said): JsonOr<DagReason>,
 ) -> Answer<Json<DagAction>> {
     act(&state, &caller, move |db, actor, now| dags::release(db, &id, &said.reason, actor, now)).await
 }
 
 /// End a run; its request is held
 #[utoipa::path(post, path = "/dags/{id}/remove", tag = "requests", operation_id = "remove_dag",
-    params(("id" = String, Path,)), request_body = DagReason, responses(
+    params(("id" = String, Path,)), request_body = Option<DagReason>, responses(
     (status = 200, description = "It is being ended", body = DagAction),
     (status = 404, description = "There is no such run"),
     (status = 409, description = "It is over")))]
@@ -215,7 +287,7 @@ async fn remove(
     State(state): State<AppState>,
     caller: Caller,
     Path(id): Path<String>,
-    Json(said): Json<DagReason>,
+    JsonOr(said): JsonOr<DagReason>,
 ) -> Answer<Json<DagAction>> {
     act(&state, &caller, move |db, actor, now| dags::remove(db, &id, &said.reason, actor, now)).await
 }
@@ -224,7 +296,7 @@ async fn remove(
 ///
 /// It must be over, and its request held: another run is made whose parent it is.
 #[utoipa::path(post, path = "/dags/{id}/rescue", tag = "requests", operation_id = "rescue_dag",
-    params(("id" = String, Path,)), request_body = DagReason, responses(
+    params(("id" = String, Path,)), request_body = Option<DagReason>, responses(
     (status = 200, description = "Another run is prepared", body = DagAction),
     (status = 404, description = "There is no such run"),
     (status = 409, description = "It is not over, or nothing is left of it")))]
@@ -232,7 +304,7 @@ async fn rescue(
     State(state): State<AppState>,
     caller: Caller,
     Path(id): Path<String>,
-    Json(said): Json<DagReason>,
+    JsonOr(said): JsonOr<DagReason>,
 ) -> Answer<Json<DagAction>> {
     act(&state, &caller, move |db, actor, now| dags::rescue(db, &id, &said.reason, actor, now)).await
 }

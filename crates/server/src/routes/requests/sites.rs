@@ -2,7 +2,7 @@
 
 use crate::caller::Caller;
 use crate::error::Answer;
-use crate::extract::{Json, Path, Query};
+use crate::extract::{Json, JsonOr, Path, Query};
 use crate::requests::{Actor, sites};
 use crate::state::AppState;
 use axum::extract::State;
@@ -85,7 +85,7 @@ async fn patch(
 
 /// Have a site finish what it has and get nothing new
 #[utoipa::path(post, path = "/sites/{name}/drain", tag = "sites", operation_id = "drain_site",
-    params(("name" = String, Path,)), request_body = Drain, responses(
+    params(("name" = String, Path,)), request_body = Option<Drain>, responses(
     (status = 200, description = "As it is now", body = Site),
     (status = 403, description = "This is for operators"),
     (status = 404, description = "There is no such site")))]
@@ -93,7 +93,7 @@ async fn drain(
     State(state): State<AppState>,
     caller: Caller,
     Path(name): Path<String>,
-    Json(wanted): Json<Drain>,
+    JsonOr(wanted): JsonOr<Drain>,
 ) -> Answer<Json<Site>> {
     change(&state, &caller, move |db, _, now| sites::drain(db, &name, wanted.until, now)).await
 }

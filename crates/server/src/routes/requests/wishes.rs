@@ -3,7 +3,7 @@
 use super::words;
 use crate::caller::Caller;
 use crate::error::{Answer, ApiError};
-use crate::extract::{Json, Path, Query};
+use crate::extract::{Json, JsonOr, Path, Query};
 use crate::requests::{change, import, look, submit, workflows};
 use crate::state::{AppState, blocking};
 use axum::extract::State;
@@ -260,7 +260,7 @@ async fn abort(
 ///
 /// Its run is stopped, what is completed stays so, and a run that goes on with it waits for its turn.
 #[utoipa::path(post, path = "/requests/{name}/stop", tag = "requests", operation_id = "stop_request",
-    params(("name" = String, Path,)), request_body = StopRequest, responses(
+    params(("name" = String, Path,)), request_body = Option<StopRequest>, responses(
     (status = 200, description = "The stop has begun", body = Stopped),
     (status = 404, description = "There is no such request"),
     (status = 409, description = "It is over")))]
@@ -268,7 +268,7 @@ async fn stop(
     State(state): State<AppState>,
     caller: Caller,
     Path(name): Path<String>,
-    Json(wanted): Json<StopRequest>,
+    JsonOr(wanted): JsonOr<StopRequest>,
 ) -> Answer<Json<Stopped>> {
     stop_as(&state, &caller, &name, wanted.reason).await.map(Json)
 }

@@ -28,7 +28,7 @@ pub(super) fn table() -> Table {
         .get(
             "/workflows/{id}/status",
             "get_workflow_status",
-            "How a workflow stands; by UUID, that of a request",
+            "How a workflow of the engine stands; with a UUID, as `/request-workflows/{id}/status`",
             find_status,
         )
         .get("/workflows/{id}/is_complete", "is_workflow_complete", "Whether it is over", is_complete)

@@ -24,9 +24,19 @@ use windlass_types::settings::{DynamicJobs, ResourceMonitor, Settings};
 
 pub(super) fn table() -> Table {
     Table::new("workflows")
-        .get("/workflows", "list_workflows", "The workflows that one may see", list)
+        .get(
+            "/workflows",
+            "list_workflows",
+            "Workflows of the engine that the caller may see; `/request-workflows` lists those of requests",
+            list,
+        )
         .post("/workflows", "create_workflow", "Makes a workflow without jobs", create)
-        .get("/workflows/{id}", "get_workflow", "One workflow; by UUID, that of a request", find)
+        .get(
+            "/workflows/{id}",
+            "get_workflow",
+            "A workflow of the engine by its number; with a UUID, as `/request-workflows/{id}`",
+            find,
+        )
         .put("/workflows/{id}", "update_workflow", "Changes what is said; leaves the rest", update)
         .delete(
             "/workflows/{id}",

@@ -271,6 +271,7 @@ impl Line<'_> {
             run.rescues,
             run.paused.map(|at| at.0),
             run.silent.map(|at| at.0),
+            run.priority,
         ];
         self.send(sql::ADD_RUN, &values)
     }
@@ -302,6 +303,7 @@ impl Line<'_> {
             }
             RunChange::Stop { at, reason } => self.send(sql::SET_RUN_STOP, &values![at.0, reason, run]),
             RunChange::Pause(since) => self.send(sql::SET_RUN_PAUSE, &values![since.map(|at| at.0), run]),
+            RunChange::Priority(priority) => self.send(sql::SET_RUN_PRIORITY, &values![*priority, run]),
             RunChange::Silent(since) => self.send(sql::SET_RUN_SILENT, &values![since.map(|at| at.0), run]),
         }
     }

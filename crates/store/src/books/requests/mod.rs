@@ -15,11 +15,12 @@ use super::{Backend, Books, column, failures, units};
 use crate::db::{Db as _, values};
 use crate::model::{
     AlertFilter, BanFilter, FailedAttempt, RequestCounts, RequestFilter, RunFilter, SettingRow, SiteCounts,
-    StepFilter,
+    SiteUsage, StepFilter,
 };
 use crate::sql::requests as sql;
 use crate::{Error, Requests};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use windlass_core::requests::View;
 use windlass_core::requests::book::{
     AlertRow, BlockRow, FileCounts, FileRow, FileState, NewAlert, NewBan, OutputStep, Process, RequestRow,
@@ -174,6 +175,10 @@ impl<B: Backend> Requests for Books<B> {
 
     fn site(&self, name: &str) -> Result<Option<SiteRow>, Error> {
         self.read(|db| Ok(sites::sites(db, Some(name))?.pop()))
+    }
+
+    fn site_usage(&self) -> Result<BTreeMap<String, SiteUsage>, Error> {
+        self.read(sites::usage)
     }
 
     fn put_site(&self, site: &SiteRow) -> Result<(), Error> {

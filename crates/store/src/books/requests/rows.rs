@@ -107,6 +107,7 @@ pub(super) fn run(row: &Row<'_>) -> Result<RunRow, Fault> {
         rescues: row.get(22)?,
         paused: column::time(row, 23)?,
         silent: column::time(row, 24)?,
+        priority: row.get(25)?,
     })
 }
 

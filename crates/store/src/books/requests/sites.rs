@@ -6,9 +6,10 @@ use crate::books::column;
 use crate::books::query::Query;
 use crate::db::{Db, Row, values};
 use crate::error::Fault;
-use crate::model::{AlertFilter, BanFilter, SettingRow};
+use crate::model::{AlertFilter, BanFilter, SettingRow, SiteUsage};
 use crate::sql::requests as sql;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use windlass_core::requests::book::{AlertRow, NewAlert, NewBan, SiteBan, SiteRow};
 use windlass_types::Timestamp;
 use windlass_types::requests::SiteStatus;
@@ -20,6 +21,25 @@ pub(super) fn sites(db: &impl Db, name: Option<&str>) -> Result<Vec<SiteRow>, Fa
     query.push(" ORDER BY s.name", vec![]);
     query.run(db, site_row)
 }
+
+/// Jobs that run at each site, and jobs that wait at its workers.
+pub(super) fn usage(db: &impl Db) -> Result<BTreeMap<String, SiteUsage>, Fault> {
+    let mut usage: BTreeMap<String, SiteUsage> = BTreeMap::new();
+    db.for_each(sql::SITE_USAGE, values![], |row| {
+        let (site, status, count): (String, i64, u64) = (row.get(0)?, row.get(1)?, natural(row, 2)?);
+        let of_site = usage.entry(site).or_default();
+        if status == RUNNING {
+            of_site.running = count;
+        } else {
+            of_site.pending = count;
+        }
+        Ok(())
+    })?;
+    Ok(usage)
+}
+
+/// As `job.status` has it.
+const RUNNING: i64 = 4;
 
 fn site_row(row: &Row<'_>) -> Result<SiteRow, Fault> {
     let total: Option<i64> = row.get(3)?;

@@ -43,9 +43,9 @@ fn some(db: &impl Db, names: &[String]) -> Result<Vec<View>, Fault> {
         view.process = Some(column::required_json(row, 0)?);
         Ok(())
     })?;
-    each(about(sql::VIEWED_RUNS, names, ""), 26, |view, row| {
+    each(about(sql::VIEWED_RUNS, names, ""), 27, |view, row| {
         view.run = Some(rows::run(row)?);
-        view.failures = Arc::new(column::json(row, 25)?.unwrap_or_default());
+        view.failures = Arc::new(column::json(row, 26)?.unwrap_or_default());
         Ok(())
     })?;
     each(about(sql::VIEWED_BLOCKS, names, " ORDER BY b.dataset, b.n"), 15, |view, row| {

@@ -39,6 +39,7 @@ pub(crate) fn a_commit_changes_what_recovery_keeps(store: &dyn Database) {
         RequestChange::Overrides(overrides.clone().into()),
         of_run(RunChange::Pause(Some(later(4)))),
         of_run(RunChange::Silent(Some(later(3)))),
+        of_run(RunChange::Priority(-7)),
         RequestChange::Block { block: "b-r".into(), change: BlockChange::Expected(3) },
         note("u-r", 1),
         note("u-r", 2),
@@ -46,11 +47,12 @@ pub(crate) fn a_commit_changes_what_recovery_keeps(store: &dyn Database) {
     applied(store, commit("r", 2, changes)).unwrap();
     assert_eq!(store.request("r").unwrap().unwrap().overrides, overrides);
     let row = store.request_run("u-r").unwrap().unwrap();
-    assert_eq!((row.paused, row.silent), (Some(later(4)), Some(later(3))));
+    assert_eq!((row.paused, row.silent, row.priority), (Some(later(4)), Some(later(3)), Some(-7)));
     assert_eq!(store.blocks("p-r").unwrap()[0].units_expected, 3);
     let seen = |store: &dyn Database| store.views(&["r".to_owned()]).unwrap().pop().unwrap();
     let view = seen(store);
     assert_eq!((view.row.overrides, *view.failures == tally(2)), (overrides, true));
+    assert_eq!(view.run.unwrap().priority, Some(-7));
 
     // Another run begins without failures; those of the run before it are kept.
     let next = RunRow {

@@ -72,6 +72,7 @@ pub(crate) fn run(uuid: &str, process: &str) -> RunRow {
         rescues: 0,
         paused: None,
         silent: None,
+        priority: None,
         backend: Backend::Engine { workflow: None, run: None },
         submit_dir: "/dir".into(),
         status: RunStatus::Ready,

@@ -1,10 +1,11 @@
 //! Sites and their bans, settings, alerts.
 
 use super::requests::wish;
-use crate::kit::NOW;
+use crate::kit::{NOW, claim, commit, create, new_worker, start};
 use serde_json::json;
+use std::collections::BTreeMap;
 use windlass_core::requests::book::{NewAlert, NewBan, SiteRow};
-use windlass_store::model::{AlertFilter, BanFilter};
+use windlass_store::model::{AlertFilter, BanFilter, NewWorker, SiteUsage};
 use windlass_store::{Database, Error};
 use windlass_types::Timestamp;
 use windlass_types::requests::{RequestStatus, SiteStatus};
@@ -53,6 +54,18 @@ pub(crate) fn a_site_is_put_and_drained(store: &dyn Database) {
     assert_eq!(store.site("T2_B").unwrap(), Some(noted), "nothing else of it");
     let new = store.site("T3_C").unwrap().unwrap();
     assert_eq!((new.total_slots, new.status, new.storage_path), (Some(1), SiteStatus::Enabled, None));
+}
+
+pub(crate) fn jobs_are_counted_at_the_sites_of_their_workers(store: &dyn Database) {
+    let (workflow, jobs) = create(store, 4);
+    assert_eq!(store.site_usage().unwrap(), BTreeMap::new());
+    let at = |site: Option<&str>| NewWorker { site: site.map(str::to_owned), ..new_worker(workflow) };
+    let [here, nowhere] = [Some("A"), None].map(|site| store.add_worker(&at(site), NOW).unwrap());
+    let claims = vec![claim(jobs[0], 1, here), claim(jobs[1], 1, here), claim(jobs[2], 1, nowhere)];
+    commit(store, workflow, claims).unwrap();
+    commit(store, workflow, vec![start(jobs[1], 1, here)]).unwrap();
+    let usage = SiteUsage { running: 1, pending: 1 };
+    assert_eq!(store.site_usage().unwrap(), BTreeMap::from([("A".to_owned(), usage)]));
 }
 
 pub(crate) fn bans_hold_until_they_end_or_are_removed(store: &dyn Database) {

@@ -89,6 +89,24 @@ fn a_site_that_spoils_a_run_is_banned_when_it_is_over() {
 }
 
 #[test]
+fn a_request_whose_failures_are_of_a_banned_site_says_what_to_do() {
+    let lasting = |site: &str| -> Vec<AttemptNews> {
+        failed(4, site, Infrastructure).into_iter().map(|one| AttemptNews { is_final: true, ..one }).collect()
+    };
+    let totals = [("T2_A", 5), ("T2_B", 30)];
+    let mut ground = Ground::new(&["T2_A", "T2_B"]);
+    ground.decide(&[looked(RunState::Over, lasting("T2_A"), &totals)]);
+    assert_eq!(ground.view.row.status, RequestStatus::Held);
+    let reason = ground.view.row.reason.clone().unwrap();
+    assert!(reason.contains("failed at T2_A") && reason.contains("--rescue"), "{reason}");
+    let mut elsewhere = Ground::new(&["T2_A", "T2_B"]);
+    let mut attempts = lasting("T2_A");
+    attempts.push(AttemptNews { seq: 5, site: Some("T2_B".into()), ..attempts[0].clone() });
+    elsewhere.decide(&[looked(RunState::Over, attempts, &totals)]);
+    assert!(!elsewhere.view.row.reason.unwrap().contains("--rescue"), "something failed at another site too");
+}
+
+#[test]
 fn the_only_site_of_some_work_is_not_banned_and_people_are_told() {
     let mut ground = Ground::new(&["T2_A"]);
     let news = looked(RunState::Over, failed(5, "T2_A", Infrastructure), &[("T2_A", 5)]);

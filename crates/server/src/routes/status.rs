@@ -1,0 +1,25 @@
+//! How requests stand on this server, in one answer.
+
+use crate::caller::Caller;
+use crate::error::Answer;
+use crate::extract::Json;
+use crate::requests::admission;
+use crate::state::AppState;
+use axum::extract::State;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use windlass_api::requests::SystemStatus;
+
+pub(crate) fn routes() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new().routes(routes!(status))
+}
+
+/// Requests and sites in numbers
+///
+/// Requests, blocks and sites by status, and the admission queue. `/health` says whether the server works.
+#[utoipa::path(get, path = "/status", tag = "operations", operation_id = "get_system_status",
+    responses((status = 200, description = "Counts by status", body = SystemStatus)))]
+async fn status(State(state): State<AppState>, caller: Caller) -> Answer<Json<SystemStatus>> {
+    let now = state.now();
+    caller.look(&state, move |db| admission::system_status(db, now)).await.map(Json)
+}
