@@ -63,7 +63,7 @@ impl Office {
             Slot::Open(desk) => desk.board.next_due(),
             Slot::Shut(_) => None,
         });
-        due.min().map(|due| self.now.at + due.since(self.now.wall))
+        due.min().and_then(|due| self.now.at.checked_add(due.since(self.now.wall)))
     }
 
     /// Something happened at the desk: it may have jobs that wait for their time, and may wait for a decision.

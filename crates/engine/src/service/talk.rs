@@ -6,6 +6,7 @@ use std::time::Duration;
 use windlass_core::classify::Classifier;
 use windlass_store::model::NewWorker;
 use windlass_types::work::{AttemptKey, Usage};
+use windlass_types::worker_bounds::{OutOfBounds, check_time_limit};
 use windlass_types::{
     AllocationId, Attempt, Capacity, JobId, JobStatus, RunId, Timestamp, WorkerId, WorkflowId,
 };
@@ -183,6 +184,14 @@ pub struct NodeOffer {
     pub scheduler: Option<i64>,
     /// … not even when nothing else is left.
     pub strict: bool,
+}
+
+impl ClaimRequest {
+    pub(super) fn check(&self) -> Result<(), OutOfBounds> {
+        let Some(node) = &self.node else { return Ok(()) };
+        node.capacity.check(&"node")?;
+        node.time_left.map_or(Ok(()), |left| check_time_limit(&"time_limit", left))
+    }
 }
 
 /// Somebody who is no worker of ours states how a job ended.

@@ -8,6 +8,7 @@ mod clients;
 mod closed;
 mod failures;
 mod fairness;
+mod hostile;
 mod leases;
 mod model;
 mod nodes;

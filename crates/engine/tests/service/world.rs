@@ -1,6 +1,6 @@
 //! A world for the service: a real database, and workers that are plain calls.
 
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 use windlass_core::edges::EdgesBuilder;
 use windlass_engine::service::{
@@ -85,7 +85,7 @@ impl World {
         let weather = Arc::new(Mutex::new(Weather::None));
         let sky = Arc::clone(&weather);
         let door: Door =
-            Arc::new(move |asked| sky.lock().unwrap().as_mut().map_or(Outcome::Done, |decide| decide(asked)));
+            Arc::new(move |asked| locked(&sky).as_mut().map_or(Outcome::Done, |decide| decide(asked)));
         let books: Arc<dyn Store> = faults::behind(door, &store);
         let changed = Changed::default();
         let silent = Arc::default();
@@ -100,7 +100,7 @@ impl World {
 
     /// Returns what it was before.
     pub(crate) fn change_weather(&self, weather: Weather) -> Weather {
-        std::mem::replace(&mut *self.weather.lock().unwrap(), weather)
+        std::mem::replace(&mut *locked(&self.weather), weather)
     }
 
     /// The next so many things of this kind end like this; all else goes well.
@@ -255,6 +255,11 @@ impl World {
         self.service.look_around();
         self.store.workflow(workflow).unwrap().unwrap()
     }
+}
+
+/// What decides may panic, as a test wants it.
+fn locked(weather: &Mutex<Weather>) -> MutexGuard<'_, Weather> {
+    weather.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn start(store: &Arc<dyn Store>, changed: &Changed, silent: &Arc<Mutex<Vec<Silent>>>) -> (Service, Hand) {
