@@ -94,6 +94,7 @@ fn options(ctx: &Context, args: &ServeArgs) -> Result<ServeOptions, CliError> {
         any_port: args.listen.is_none(),
         lease: args.lease,
         grace: args.grace,
+        share_node_blame: args.share_node_blame,
         limits,
         tls,
         no_auth: args.no_auth,
@@ -270,7 +271,12 @@ fn unit(ctx: &Context, args: &ServeArgs) -> Result<String, CliError> {
             words.extend([flag.to_owned(), quoted(&ctx.cwd.join(path))]);
         }
     }
-    for (flag, given) in [("--require-client-cert", args.require_client_cert), ("--no-auth", args.no_auth)] {
+    let flags = [
+        ("--require-client-cert", args.require_client_cert),
+        ("--no-auth", args.no_auth),
+        ("--share-node-blame", args.share_node_blame),
+    ];
+    for (flag, given) in flags {
         words.extend(given.then(|| flag.to_owned()));
     }
     let lease = Duration::from_mins(1);

@@ -28,7 +28,7 @@ impl Office {
         };
         let mut class = None;
         let follow = |failed: Failed<'_>| {
-            let node = mates.get(&worker).map(|mate| nodes.record(&mate.host));
+            let node = mates.get(&worker).map(|mate| nodes.record(&mate.node));
             let around = Around { room: &room, node, now: now.wall };
             let followed = sequels.follow(failed, &around);
             class = followed.diagnosis.as_ref().map(|diagnosis| diagnosis.class);

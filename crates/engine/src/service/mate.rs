@@ -3,6 +3,7 @@
 use super::actions::Errand;
 use super::crews::CrewId;
 use super::exchanges::Exchanges;
+use super::nodes::NodeKey;
 use super::roster::Troubles;
 use super::talk::Reply;
 use crate::pace::Pace;
@@ -25,7 +26,7 @@ pub(super) struct Mate {
     /// Who introduced it.
     pub(super) user: String,
     /// The node that it is on, and whether that one is given jobs.
-    pub(super) host: String,
+    pub(super) node: NodeKey,
     pub(super) standing: Standing,
     /// It may be given everybody's jobs.
     pub(super) sees_all: bool,
@@ -119,7 +120,7 @@ impl Mate {
     ) -> Self {
         Self {
             user: user.to_owned(),
-            host: String::new(),
+            node: NodeKey::default(),
             standing: Standing::Trusted,
             sees_all: false,
             secret_hash,

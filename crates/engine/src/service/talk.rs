@@ -119,6 +119,9 @@ pub struct ServiceOptions {
     pub is_certain: Option<IsCertain>,
     /// For how long a server before this one may have gone on to renew leases after this one has taken over.
     pub overlap: Duration,
+    /// Failures of any user's workers on a host are held against all workers there. Otherwise only against those of the same
+    /// user: whoever introduces a worker says on which host it is.
+    pub shares_node_blame: bool,
     /// Says of what class failures are; `None`: the rules that are built in, and no others.
     pub classifier: Option<Arc<Classifier>>,
     pub clock: ServiceClock,
@@ -136,6 +139,7 @@ impl Default for ServiceOptions {
             on_silent: None,
             is_certain: None,
             overlap: Duration::ZERO,
+            shares_node_blame: false,
             classifier: None,
             clock: ServiceClock::default(),
         }

@@ -8,6 +8,7 @@ mod clients;
 mod closed;
 mod failures;
 mod fairness;
+mod fuzz;
 mod hostile;
 mod leases;
 mod model;

@@ -16,7 +16,7 @@ use windlass_core::nodes::Standing;
 use windlass_engine::service::{Present, Speaker};
 use windlass_store::model::{WorkerFilter, WorkerRow};
 use windlass_types::fleet::{Exchange, ExchangeAnswer, Introduction, Welcome};
-use windlass_types::{WorkerId, WorkflowId};
+use windlass_types::{LOCAL_SITE, WorkerId, WorkflowId};
 
 pub(crate) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
@@ -46,11 +46,36 @@ async fn introduce(
     Json(who): Json<Introduction>,
 ) -> Answer<Json<Welcome>> {
     caller.may(Operation::IntroduceWorker, Relation::Own, "worker")?;
+    check_site(&state, &caller, &who.site).await?;
     let sponsor = caller.works_for(&state, who.workflow).await?;
     let welcome = ask(|reply| state.service.introduce(who, sponsor, reply)).await?;
     // Requests may have waited for a site.
     state.lifecycle.nudge_all();
     Ok(Json(welcome))
+}
+
+/// A site is everyone's: its slots are planned with, and failures there ban it. So a worker is at one only if an operator
+/// speaks for it, and a token that is good for working alone makes no site known.
+async fn check_site(state: &AppState, caller: &Caller, site: &str) -> Answer<()> {
+    if site == LOCAL_SITE || caller.may(Operation::ManageSites, Relation::Own, "site").is_ok() {
+        return Ok(());
+    }
+    let refused = |detail: String, hint: String| Err(ApiError::forbidden(detail).with_hint(hint));
+    if !caller.0.sees_all() {
+        return refused(
+            format!("a worker of {} cannot be at site `{site}`: sites belong to operators", caller.user()),
+            "start the worker without `--site`, or with a token of an operator".to_owned(),
+        );
+    }
+    let name = site.to_owned();
+    let is_known = state.database(move |db| Ok(db.sites()?.iter().any(|row| row.name == name))).await?;
+    if is_known {
+        return Ok(());
+    }
+    refused(
+        format!("there is no site `{site}`, and a token for workers makes none known"),
+        format!("make it known first: `windlass site set {site} --status enabled`"),
+    )
 }
 
 /// Report what happened, and get what to do

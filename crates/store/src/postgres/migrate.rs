@@ -42,6 +42,11 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         name: "site_counts",
         sql: include_str!("../../migrations/postgres/0009_site_counts.sql"),
     },
+    Migration {
+        version: 10,
+        name: "nodes_of_users",
+        sql: include_str!("../../migrations/postgres/0010_nodes_of_users.sql"),
+    },
 ];
 
 const HISTORY: &str = "schema_migration";

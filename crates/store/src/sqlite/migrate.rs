@@ -38,6 +38,11 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         name: "site_counts",
         sql: include_str!("../../migrations/sqlite/0010_site_counts.sql"),
     },
+    Migration {
+        version: 11,
+        name: "nodes_of_users",
+        sql: include_str!("../../migrations/sqlite/0011_nodes_of_users.sql"),
+    },
 ];
 
 /// Applies what is missing. Two processes may do so at once: the second finds nothing left to do.
