@@ -284,7 +284,7 @@ fn unit(ctx: &Context, args: &ServeArgs) -> Result<String, CliError> {
         words.push(format!("--lease={}s", args.lease.as_secs()));
     }
     words.extend(slurm_words(ctx, &args.steward));
-    // Scripts and logs of allocations are kept with those of their workflows, wherever those are.
+    // Logs of allocations are kept with those of their workflows, wherever those are.
     let protection = if args.steward.slurm { "full" } else { "strict" };
     Ok(UNIT
         .replace("@USER@", current_user().trim_start_matches("uid "))

@@ -14,6 +14,7 @@ pub(crate) mod requests;
 mod slurm;
 mod tokens;
 mod torc;
+mod worker_messages;
 mod workers;
 mod workflows;
 

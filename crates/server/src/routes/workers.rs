@@ -1,5 +1,6 @@
 //! Workers elsewhere: they introduce themselves, and then exchange what happened for what to do.
 
+use super::worker_messages::{ExchangeMessage, IntroductionMessage, WelcomeMessage};
 use crate::caller::Caller;
 use crate::error::{Answer, ApiError};
 use crate::extract::{Json, Path, Query};
@@ -37,8 +38,10 @@ pub(crate) fn lasting() -> OpenApiRouter<AppState> {
 ///
 /// Or one that comes back after the server was restarted. The answer holds a secret that every exchange quotes. The
 /// worker gets jobs of the workflows that its user may work on.
-#[utoipa::path(post, path = "/workers", tag = "workers", request_body = Value, responses(
-    (status = 200, description = "It is welcome", body = Value),
+#[utoipa::path(post, path = "/workers", tag = "workers", request_body = IntroductionMessage, responses(
+    (status = 200, description = "It is welcome", body = WelcomeMessage),
+    (status = 403, description = "It is at a site that is not for it"),
+    (status = 422, description = "A field is out of bounds"),
     (status = 409, description = "It cannot be who it says it was")))]
 async fn introduce(
     State(state): State<AppState>,
@@ -82,8 +85,9 @@ async fn check_site(state: &AppState, caller: &Caller, site: &str) -> Answer<()>
 ///
 /// Waits until there is something to do, or as long as the worker says. Exchanges are numbered; one that got no answer is
 /// sent again as it was, and nothing is done twice. A newer one ends the wait of an older one.
-#[utoipa::path(post, path = "/workers/{id}/exchange", tag = "workers", params(("id" = i64, Path,)), request_body = Value,
-    responses((status = 200, description = "What to do", body = Value),
+#[utoipa::path(post, path = "/workers/{id}/exchange", tag = "workers", params(("id" = i64, Path,)),
+    request_body = ExchangeMessage, responses((status = 200, description = "What to do", body = Value),
+    (status = 422, description = "A field is out of bounds"),
     (status = 409, description = "The server does not know this worker any more: it has to introduce itself again")))]
 async fn exchange(
     State(state): State<AppState>,
