@@ -10,6 +10,9 @@ use windlass_types::Timestamp;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Node {
     pub host: String,
+    /// Whose workers get no jobs there; `None`: everyone's.
+    #[serde(default)]
+    pub user: Option<String>,
     /// `set_aside` or `on_probation`.
     pub standing: String,
     pub since: Timestamp,

@@ -31,6 +31,8 @@ pub struct ServeOptions {
     pub lease: Duration,
     /// What jobs get to end by themselves when they are stopped.
     pub grace: Duration,
+    /// Failures of any user's workers on a host are held against all workers there.
+    pub share_node_blame: bool,
     pub limits: Limits,
     pub tls: Option<TlsOptions>,
     /// Everybody who can connect may do everything. Only on loopback.
@@ -231,6 +233,7 @@ impl Default for ServeOptions {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             any_port: false,
+            share_node_blame: false,
             lease: Duration::from_mins(1),
             grace: Duration::from_secs(10),
             limits: Limits::default(),

@@ -360,6 +360,7 @@ impl Site {
             })),
             is_certain: Some(Arc::new(move || pulse.is_certain())),
             overlap,
+            shares_node_blame: options.share_node_blame,
             classifier: options.classifier.clone(),
             ..ServiceOptions::default()
         }

@@ -88,8 +88,9 @@ where
     call(Box::new(move |answer| drop(sender.send(answer))));
     match receiver.await {
         Ok(answer) => answer.map_err(Into::into),
-        Err(_) => {
-            Err(ApiError::unavailable("the server is about to stop", std::time::Duration::from_secs(5)))
-        }
+        // Nobody is left who would answer: whoever stops answers first.
+        Err(_) => Err(ApiError::internal(
+            "the scheduler gave no answer: the call was rejected after an internal error",
+        )),
     }
 }

@@ -12,6 +12,7 @@ pub use budget::{Budget, BudgetOptions, Left, Tally};
 use crate::read::accounts;
 use crate::read::{sacct, sbatch, squeue, steps};
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -190,10 +191,11 @@ impl Slurm {
         Outcome::Answered(Some(rows))
     }
 
-    /// Hands an allocation over: its number. [`Outcome::Unknown`] may mean that it was accepted.
-    pub fn submit(&self, arguments: &[String]) -> Outcome<u64> {
-        match self.run(Tool::Sbatch, arguments) {
-            Outcome::Answered(printed) => sbatch::job_id(&printed).map_or_else(
+    /// Hands an allocation over: its number. [`Outcome::Unknown`] may mean that it was accepted. `sbatch` reads the script
+    /// from its standard input, so no file is written where others could have put a link.
+    pub fn submit(&self, arguments: &[String], script: &str) -> Outcome<u64> {
+        match self.run_with_input(Tool::Sbatch, arguments, Some(script)) {
+            Outcome::Answered(Said { stdout: printed, .. }) => sbatch::job_id(&printed).map_or_else(
                 || Outcome::Unknown(Unknown::Unintelligible { tool: "sbatch", said: brief(&printed) }),
                 Outcome::Answered,
             ),
@@ -248,11 +250,15 @@ impl Slurm {
 
     /// The same with what it wrote to its standard error, for commands that answer there.
     pub(crate) fn run_in_full(&self, tool: Tool, arguments: &[String]) -> Outcome<Said> {
+        self.run_with_input(tool, arguments, None)
+    }
+
+    fn run_with_input(&self, tool: Tool, arguments: &[String], input: Option<&str>) -> Outcome<Said> {
         if let Err(until) = self.budget().take(tool, Clock.now()) {
             return Outcome::Unknown(Unknown::Later { until });
         }
         let began = Instant::now();
-        let outcome = self.call(tool, arguments);
+        let outcome = self.call(tool, arguments, input);
         self.budget().note(tool, Ending::of(&outcome), began.elapsed(), Clock.now());
         if let Outcome::Unknown(why) = &outcome {
             tracing::warn!(command = tool.name(), error = %why, "Slurm has not answered");
@@ -260,11 +266,12 @@ impl Slurm {
         outcome
     }
 
-    fn call(&self, tool: Tool, arguments: &[String]) -> Outcome<Said> {
+    fn call(&self, tool: Tool, arguments: &[String], input: Option<&str>) -> Outcome<Said> {
         let (name, limit) = (tool.name(), self.options.limit);
         let mut command = self.command(tool);
         command.args(arguments);
-        let answer = match command::run(&mut command, limit) {
+        let fed = input.map_or(Ok(()), |input| feed(&mut command, input));
+        let answer = match fed.and_then(|()| command::run(&mut command, limit)) {
             Ok(Some(answer)) => answer,
             Ok(None) => return Outcome::Unknown(Unknown::TimedOut { tool: name, limit }),
             Err(error) => {
@@ -300,6 +307,16 @@ impl Slurm {
         command.stdin(Stdio::null()).current_dir(Path::new("/"));
         command
     }
+}
+
+/// Has the command read this on its standard input. A thread writes it: a pipe holds only so much.
+fn feed(command: &mut Command, input: &str) -> io::Result<()> {
+    let (reader, mut writer) = io::pipe()?;
+    command.stdin(reader);
+    let input = input.to_owned();
+    // If the command does not read it all, it has failed and says so itself.
+    let write = move || writer.write_all(input.as_bytes()).unwrap_or_default();
+    std::thread::Builder::new().name("windlass-script".into()).spawn(write).map(drop)
 }
 
 /// What a command that succeeded wrote.

@@ -21,8 +21,9 @@ pub trait Fleet: Send + Sync {
 
     /// Nodes that get no jobs, and those that have served their time and not been trusted again; by host.
     fn nodes_aside(&self) -> Result<Vec<NodeAside>, Error>;
-    /// In the place of what was said of the node before.
+    /// In the place of what was said of the node and this user before.
     fn set_node_aside(&self, node: &NodeAside, now: Timestamp) -> Result<(), Error>;
-    /// It is trusted again, for this reason. `false`: it was already.
-    fn release_node(&self, host: &str, why: &str, now: Timestamp) -> Result<bool, Error>;
+    /// It is trusted again, for this reason: for the workers of this user, for those of all (an empty user), or whatever
+    /// was said of it (`None`). `false`: it was already.
+    fn release_node(&self, host: &str, user: Option<&str>, why: &str, now: Timestamp) -> Result<bool, Error>;
 }

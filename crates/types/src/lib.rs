@@ -25,6 +25,7 @@ mod status;
 mod time;
 mod unit;
 pub mod work;
+pub mod worker_bounds;
 
 pub use amount::{Bytes, ParseAmountError, format_duration, parse_duration, write_duration, write_size};
 pub use digest::{Digest, digest};

@@ -374,7 +374,7 @@ impl Exit {
     pub const fn return_code(self) -> i32 {
         match self {
             Self::Code(code) => code,
-            Self::Signal(signal) => 128 + signal,
+            Self::Signal(signal) => 128_i32.saturating_add(signal),
         }
     }
 

@@ -38,6 +38,10 @@ pub(crate) struct ServeArgs {
     /// Time that a job gets to end by itself when it is stopped, before it is killed.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
     pub(crate) grace: Duration,
+    /// Hold failures of any user's workers on a host against all workers there. By default a host is set aside only for
+    /// the workers of the user whose workers failed.
+    #[arg(long)]
+    pub(crate) share_node_blame: bool,
     /// Ask nobody who he is. Whoever can connect may do everything; only on loopback.
     #[arg(long)]
     pub(crate) no_auth: bool,

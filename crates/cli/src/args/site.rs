@@ -7,7 +7,8 @@ use windlass_types::{Timestamp, parse_duration};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A site is there once a worker of it was: `windlass worker --site NAME`. It may be made known before with `site set`.
+Operators make a site known with `site set`, or by starting a worker there: `windlass worker --site NAME`. A token of the
+scope `worker` makes none known.
 
 Examples:
   windlass site                                        which there are, and what they do

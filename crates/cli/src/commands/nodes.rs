@@ -12,6 +12,7 @@ use windlass_types::{Clock, Timestamp};
 
 const FIELDS: &[Field<Node>] = &[
     Field::new("host", |node: &Node| (&node.host).into()).column(Column::text("HOST")),
+    Field::new("user", |node: &Node| Datum::from(node.user.clone())),
     Field::new("standing", |node: &Node| (&node.standing).into()).column(Column::text("STANDING")),
     Field::new("since", |node: &Node| node.since.into()).column(Column::text("SINCE")),
     Field::new("until", |node: &Node| node.until.into()).column(Column::text("UNTIL")),
@@ -54,7 +55,7 @@ fn set_aside(ctx: &Context, args: &SetAsideArgs) -> Result<Exit, CliError> {
 
 /// As the books have it while no server is there.
 fn from_row(row: NodeAside, now: Timestamp) -> Node {
-    let NodeAside { host, since, until, set_by, reason, evidence } = row;
+    let NodeAside { host, user, since, until, set_by, reason, evidence } = row;
     let standing = Standing::of(Some(until), now).as_str().to_owned();
-    Node { host, standing, since, until, set_by, reason, evidence }
+    Node { host, user, standing, since, until, set_by, reason, evidence }
 }

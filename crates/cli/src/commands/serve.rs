@@ -96,6 +96,7 @@ fn options(ctx: &Context, args: &ServeArgs) -> Result<ServeOptions, CliError> {
         any_port: args.listen.is_none(),
         lease: args.lease,
         grace: args.grace,
+        share_node_blame: args.share_node_blame,
         limits,
         tls,
         no_auth: args.no_auth,
@@ -327,7 +328,12 @@ fn unit(ctx: &Context, args: &ServeArgs) -> Result<String, CliError> {
             words.extend([flag.to_owned(), quoted(&ctx.cwd.join(path))]);
         }
     }
-    for (flag, given) in [("--require-client-cert", args.require_client_cert), ("--no-auth", args.no_auth)] {
+    let flags = [
+        ("--require-client-cert", args.require_client_cert),
+        ("--no-auth", args.no_auth),
+        ("--share-node-blame", args.share_node_blame),
+    ];
+    for (flag, given) in flags {
         words.extend(given.then(|| flag.to_owned()));
     }
     let lease = Duration::from_mins(1);
@@ -335,7 +341,7 @@ fn unit(ctx: &Context, args: &ServeArgs) -> Result<String, CliError> {
         words.push(format!("--lease={}s", args.lease.as_secs()));
     }
     words.extend(slurm_words(ctx, &args.steward));
-    // Scripts and logs of allocations are kept with those of their workflows, wherever those are.
+    // Logs of allocations are kept with those of their workflows, wherever those are.
     let protection = if args.steward.slurm { "full" } else { "strict" };
     Ok(UNIT
         .replace("@USER@", current_user().trim_start_matches("uid "))

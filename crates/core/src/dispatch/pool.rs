@@ -1,5 +1,6 @@
 //! What is free on the nodes of one worker, and where a job is put.
 
+use windlass_types::worker_bounds::MOST_NODES;
 use windlass_types::{Bytes, Capacity, Resources};
 
 /// What is free on the nodes of one worker.
@@ -24,8 +25,10 @@ struct Free {
 pub struct Placement(Vec<u32>);
 
 impl Pool {
-    pub fn new(capacity: Capacity) -> Self {
-        let nodes = vec![Self::empty_node(&capacity); capacity.nodes.max(1) as usize];
+    /// More nodes than any worker has are not counted: a record of each is kept.
+    pub fn new(mut capacity: Capacity) -> Self {
+        capacity.nodes = capacity.nodes.clamp(1, MOST_NODES);
+        let nodes = vec![Self::empty_node(&capacity); capacity.nodes as usize];
         Self { capacity, nodes, jobs: 0 }
     }
 
@@ -45,7 +48,7 @@ impl Pool {
     /// Could ever run here, with nothing else running.
     pub fn could_hold(&self, asked: &Resources) -> bool {
         let node = Self::empty_node(&self.capacity);
-        asked.nodes <= self.capacity.nodes.max(1)
+        asked.nodes <= self.capacity.nodes
             && asked.cpus <= node.cpus
             && asked.memory <= node.memory
             && asked.gpus <= node.gpus

@@ -187,6 +187,43 @@ pub(super) enum Call {
 pub(super) type Completed = Vec<(JobId, Result<(), Refused>)>;
 
 impl Call {
+    /// What it is, for logs.
+    pub(super) const fn name(&self) -> &'static str {
+        match self {
+            Self::Introduce { .. } => "introduce",
+            Self::Exchange { .. } => "exchange",
+            Self::HangUp { .. } => "hang_up",
+            Self::AccessChanged => "access_changed",
+            Self::AllocationEnds { .. } => "allocation_ends",
+            Self::AllocationOver { .. } => "allocation_over",
+            Self::Fenced { .. } => "fenced",
+            Self::CloseSites(_) => "close_sites",
+            Self::CloseSitesFor { .. } => "close_sites_for",
+            Self::Pause { .. } => "pause",
+            Self::Drain { .. } => "drain",
+            Self::Retire { .. } => "retire",
+            Self::Roster { .. } => "roster",
+            Self::SetNodeAside { .. } => "set_node_aside",
+            Self::ReleaseNode { .. } => "release_node",
+            Self::Start { .. } => "start",
+            Self::Initialize { .. } => "initialize",
+            Self::Cancel { .. } => "cancel",
+            Self::ResetStatus { .. } => "reset_status",
+            Self::ResetJobs { .. } => "reset_jobs",
+            Self::Exclusive { .. } => "exclusive",
+            Self::Claim { .. } => "claim",
+            Self::StartJob { .. } => "start_job",
+            Self::Complete { .. } => "complete",
+            Self::Retry { .. } => "retry",
+            Self::ChangeStatus { .. } => "change_status",
+            Self::Spawn { .. } => "spawn",
+            Self::Outline { .. } => "outline",
+            Self::PendingActions { .. } => "pending_actions",
+            Self::ClaimAction { .. } => "claim_action",
+            Self::RetryAction { .. } => "retry_action",
+        }
+    }
+
     /// The workflows that it is about, as far as it says so.
     pub(super) fn workflows(&self) -> Vec<WorkflowId> {
         match self {

@@ -4,6 +4,7 @@ use super::desk::{Claimed, Desk};
 use super::figures::count;
 use super::mate::Mate;
 use super::office::{Office, Slot};
+use super::panics::Activity;
 use crate::terms::assignments;
 use std::collections::{BTreeSet, HashSet};
 use windlass_core::change::Change;
@@ -55,8 +56,7 @@ impl Office {
     }
 
     fn serve_one(&mut self, worker: WorkerId) {
-        let now = self.now.at;
-        let Some(mate) = self.mates.get(&worker).filter(|mate| mate.may_take(now)) else { return };
+        let Some(mate) = self.mates.get(&worker).filter(|mate| mate.may_take()) else { return };
         if let Some(workflow) = mate.reserved {
             self.try_alone(worker, workflow);
             return;
@@ -106,11 +106,15 @@ impl Office {
             let (_, _, workflow) = turn;
             after = Some(turn);
             let rivals = self.crews.rivals(crew).max(1);
-            if !self.may_claim(workflow) || self.begins_with_action(worker, workflow) {
+            if !self.may_claim(workflow)
+                || self.is_resting_from(worker, workflow)
+                || self.begins_with_action(worker, workflow)
+            {
                 continue;
             }
             let Some(mate) = self.mates.get(&worker) else { return };
             let share = (mate.slots() + ahead).div_ceil(rivals);
+            self.activity = Activity { worker: Some(worker), ..Activity::upkeep(workflow) };
             if self.claim_some(worker, workflow, most.unwrap_or(share), ahead) {
                 self.crews.served(crew, workflow);
                 self.place(workflow);
@@ -123,6 +127,11 @@ impl Office {
                 return;
             }
         }
+    }
+
+    /// The worker could not start jobs of this workflow a moment ago.
+    fn is_resting_from(&self, worker: WorkerId, workflow: WorkflowId) -> bool {
+        self.mates.get(&worker).is_some_and(|mate| mate.rests_from(workflow, self.now.at))
     }
 
     fn may_claim(&mut self, workflow: WorkflowId) -> bool {
@@ -227,11 +236,12 @@ impl Office {
         if !desk.board.has_alone() || desk.reserved.is_some() || !desk.may_claim() || is_paused {
             return;
         }
-        let candidates = self.crews.members_for(workflow);
+        let (candidates, now) = (self.crews.members_for(workflow), self.now.at);
         let Some(Slot::Open(desk)) = self.slots.get_mut(&workflow) else { return };
         let suits = |mate: &Mate| {
             let free = mate.reserved.is_none() && mate.alone.is_none() && mate.standing == Standing::Trusted;
-            free && !mate.is_draining && !mate.is_to_drain && desk.board.could_try_alone(&mate.mirror)
+            let may = !mate.is_draining && !mate.is_to_drain && !mate.rests_from(workflow, now);
+            free && may && desk.board.could_try_alone(&mate.mirror)
         };
         let loads = candidates.into_iter().filter_map(|worker| {
             let mate = self.mates.get(&worker).filter(|mate| suits(mate))?;
@@ -250,7 +260,7 @@ impl Office {
 
     /// The worker is kept free for a job of this workflow; when it is idle it gets it.
     fn try_alone(&mut self, worker: WorkerId, workflow: WorkflowId) {
-        let is_paused = self.is_paused(workflow);
+        let (is_paused, now) = (self.is_paused(workflow), self.now.at);
         let Self { slots, mates, .. } = self;
         let Some(mate) = mates.get_mut(&worker) else { return };
         let Some(Slot::Open(desk)) = slots.get_mut(&workflow) else {
@@ -260,7 +270,8 @@ impl Office {
         if desk.in_flight.is_some() {
             return;
         }
-        if !desk.board.has_alone() || !desk.may_claim() || is_paused {
+        let rests = mate.rests_from(workflow, now);
+        if !desk.board.has_alone() || !desk.may_claim() || is_paused || rests {
             release(mate, desk);
             return;
         }

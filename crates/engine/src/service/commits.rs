@@ -61,7 +61,6 @@ impl Office {
         let Some(desk) = self.desk(workflow) else { return };
         let Some(batch) = &desk.in_flight else { return };
         let (birth, run, changes) = (desk.birth, desk.row.run_id, Arc::clone(&batch.changes));
-        self.gauges.note_submitted(self.now.wall);
         let done = move |result| {
             // Nobody is there any more only after everything was committed.
             post.send(Event::Committed { workflow, birth, result }).unwrap_or_default();
@@ -72,6 +71,8 @@ impl Office {
         } else {
             self.store.submit(Batch { workflow, run, changes }, Box::new(done));
         }
+        self.gauges.note_submitted(self.now.wall);
+        self.panics.batches += 1;
     }
 
     pub(super) fn on_committed(&mut self, workflow: WorkflowId, birth: u64, result: Result<(), Error>) {

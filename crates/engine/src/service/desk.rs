@@ -250,7 +250,7 @@ impl Desk {
     pub(super) fn note_work(&mut self, changes: &[Change]) {
         for change in changes {
             if let Change::End { result, .. } = change {
-                self.wall += result.wall;
+                self.wall = self.wall.saturating_add(result.wall);
             }
         }
     }

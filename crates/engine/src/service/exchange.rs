@@ -1,12 +1,12 @@
 //! Hearing workers: introductions, exchanges, and what their reports mean.
 
-use super::clock::Moment;
 use super::crews::Identity;
 use super::exchanges::Receipt;
 use super::figures::count;
 use super::losses::Loss;
 use super::mate::{Mate, new_secret, secret_hash, taste};
 use super::office::{Office, Slot, refused, unavailable};
+use super::panics::Activity;
 use super::talk::{Refused, Reply, Speaker, Sponsor};
 use super::{May, desk};
 use std::collections::HashSet;
@@ -14,7 +14,7 @@ use windlass_core::board::{Orphan, Stale};
 use windlass_core::suspects::Evidence;
 use windlass_store::model::{NewWorker, WorkerKind, WorkerUpdate};
 use windlass_types::fleet::{Comeback, Exchange, ExchangeAnswer, Introduction, StaleReport, Welcome};
-use windlass_types::work::{AttemptKey, Ended, Report, ReturnReason};
+use windlass_types::work::{AttemptKey, EndCause, Ended, Report, ReturnReason};
 use windlass_types::{JobStatus, ParseSiteError, RunId, WorkerId, WorkflowId, check_site_name};
 
 impl Office {
@@ -29,7 +29,7 @@ impl Office {
         check_site_name(&who.site).map_err(invalid)?;
         let user = &*sponsor.user;
         let run = self.bound_run(who, &sponsor.may)?;
-        let quarters = self.admit(who)?;
+        let quarters = self.admit(who, &sponsor.may)?;
         let known = who.before.as_ref().filter(|before| {
             let mate = self.mates.get(&before.worker);
             mate.is_some_and(|mate| mate.user == user && mate.quotes(&before.secret) && !mate.is_given_up)
@@ -315,12 +315,14 @@ impl Office {
         let (worker, number) = (exchange.worker, exchange.number);
         let mut stale = Vec::new();
         for report in exchange.reports {
+            self.activity = Activity::of_report(worker, report.key());
             let workflow = report.key().workflow;
             match self.hear_report(worker, report) {
                 Ok(()) => self.owe(worker, number, workflow),
                 Err(late) => stale.push(late),
             }
         }
+        self.activity = Activity { what: "exchange", worker: Some(worker), ..Activity::default() };
         self.note_stale(worker, number, &stale);
         self.on_action_reports(worker, number, exchange.actions);
         let Some(mate) = self.mates.get_mut(&worker) else { return };
@@ -350,6 +352,7 @@ impl Office {
 
     /// Decides what follows from a report, and keeps it until that is on disk.
     pub(super) fn hear_report(&mut self, worker: WorkerId, report: Report) -> Result<(), Stale> {
+        self.is_rejected(worker, report.key())?;
         self.on_report(worker, &report)?;
         let workflow = report.key().workflow;
         if let Some(desk) = self.desk(workflow) {
@@ -362,7 +365,6 @@ impl Office {
     fn on_report(&mut self, worker: WorkerId, report: &Report) -> Result<(), Stale> {
         let key = *report.key();
         let over = || Stale { key, found: format!("workflow {} is over", key.workflow) };
-        let now = self.now;
         let desk = self.desk(key.workflow).ok_or_else(over)?;
         let job = desk.fenced(worker, &key)?;
         match report {
@@ -389,7 +391,8 @@ impl Office {
                 if let ReturnReason::WorkerTrouble(trouble) = &why {
                     self.note_trouble(worker, &key, trouble);
                 }
-                self.let_go(worker, &key, now, matches!(why, ReturnReason::WorkerTrouble(_)));
+                let is_in_trouble = matches!(why, ReturnReason::WorkerTrouble(_));
+                self.let_go(worker, &key, is_in_trouble);
             }
         }
         Ok(())
@@ -403,11 +406,11 @@ impl Office {
         let eviction = self.eviction_of(mate.and_then(|mate| mate.allocation));
         let by = eviction.map_or(Loss::Died(evidence), Loss::Evicted);
         self.orphan_of(key.workflow, key.job, worker, is_running, by);
-        self.let_go(worker, key, self.now, false);
+        self.let_go(worker, key, false);
     }
 
     fn on_ended(&mut self, worker: WorkerId, ended: &Ended) -> Result<(), Stale> {
-        let (key, now) = (ended.key, self.now);
+        let key = ended.key;
         let verdict = self.conclude_attempt(worker, ended)?;
         let Some(desk) = self.desk(key.workflow) else { return Ok(()) };
         desk.held.remove(&key.job);
@@ -417,19 +420,23 @@ impl Office {
         }
         if let Some(mate) = self.mates.get_mut(&worker) {
             mate.pace.on_ended(ended.wall);
+            if !matches!(ended.cause, EndCause::CannotStart(_)) {
+                mate.trust_with(key.workflow);
+            }
         }
         if verdict.job_status != JobStatus::Ready {
             count(&self.gauges.ended, 1);
         }
-        self.let_go(worker, &key, now, false);
+        self.let_go(worker, &key, false);
         Ok(())
     }
 
-    fn let_go(&mut self, worker: WorkerId, key: &AttemptKey, now: Moment, is_in_trouble: bool) {
+    fn let_go(&mut self, worker: WorkerId, key: &AttemptKey, is_in_trouble: bool) {
+        let now = self.now.at;
         if let Some(mate) = self.mates.get_mut(&worker) {
             mate.let_go(key.job);
             if is_in_trouble {
-                mate.rest(now.at);
+                mate.rest_from(key.workflow, now);
             }
         }
     }
@@ -510,10 +517,9 @@ impl Office {
     }
 
     pub(super) fn note_waiting(&mut self, worker: WorkerId) {
-        let now = self.now.at;
         let Some(mate) = self.mates.get(&worker) else { return };
         if let Some(crew) = mate.crew {
-            self.crews.note_waiting(crew, worker, mate.served, mate.may_take(now));
+            self.crews.note_waiting(crew, worker, mate.served, mate.may_take());
         }
     }
 }
@@ -524,7 +530,7 @@ fn uncertain() -> Refused {
     )
 }
 
-fn unknown_worker() -> Refused {
+pub(super) fn unknown_worker() -> Refused {
     let detail = "this server does not know the worker, or has given it up: introduce it again".to_owned();
     Refused::Conflict { code: "unknown_worker", detail }
 }

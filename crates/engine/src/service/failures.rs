@@ -28,7 +28,7 @@ impl Office {
         };
         let mut class = None;
         let follow = |failed: Failed<'_>| {
-            let node = mates.get(&worker).map(|mate| nodes.record(&mate.host));
+            let node = mates.get(&worker).map(|mate| nodes.record(&mate.node));
             let around = Around { room: &room, node, now: now.wall };
             let followed = sequels.follow(failed, &around);
             class = followed.diagnosis.as_ref().map(|diagnosis| diagnosis.class);
@@ -63,7 +63,7 @@ impl Office {
             Slot::Open(desk) => desk.board.next_due(),
             Slot::Shut(_) => None,
         });
-        due.min().map(|due| self.now.at + due.since(self.now.wall))
+        due.min().and_then(|due| self.now.at.checked_add(due.since(self.now.wall)))
     }
 
     /// Something happened at the desk: it may have jobs that wait for their time, and may wait for a decision.

@@ -3,6 +3,7 @@
 use super::actions::Errand;
 use super::crews::CrewId;
 use super::exchanges::Exchanges;
+use super::nodes::NodeKey;
 use super::roster::Troubles;
 use super::talk::Reply;
 use crate::pace::Pace;
@@ -17,14 +18,15 @@ use windlass_types::{AllocationId, Capacity, JobId, RunId, WorkflowId};
 
 /// Claim as many jobs ahead as end within this time: a few exchanges' worth.
 const REACH: Duration = Duration::from_millis(150);
-/// How long a worker that could not start something is left alone.
-const REST: Duration = Duration::from_secs(1);
+/// How long a worker that could not start a job of a workflow gets none of it: twice as long each time, within these.
+const SHORTEST_REST: Duration = Duration::from_secs(1);
+const LONGEST_REST: Duration = Duration::from_secs(30);
 
 pub(super) struct Mate {
     /// Who introduced it.
     pub(super) user: String,
     /// The node that it is on, and whether that one is given jobs.
-    pub(super) host: String,
+    pub(super) node: NodeKey,
     pub(super) standing: Standing,
     /// It may be given everybody's jobs.
     pub(super) sees_all: bool,
@@ -50,7 +52,8 @@ pub(super) struct Mate {
     /// How long it stays altogether, as far as it said so; `None`: for good.
     pub(super) stays: Option<Duration>,
     pub(super) lease_until: Instant,
-    pub(super) rests_until: Option<Instant>,
+    /// Workflows of which it could start nothing lately, and none since.
+    rests: HashMap<WorkflowId, Rest>,
     /// It wants nothing more, or is to want nothing more.
     pub(super) is_draining: bool,
     pub(super) is_to_drain: bool,
@@ -70,6 +73,13 @@ pub(super) struct Mate {
     pub(super) served: u64,
     /// What it said that it cannot do.
     pub(super) troubles: Troubles,
+}
+
+/// How long it gets nothing of a workflow.
+struct Rest {
+    until: Instant,
+    length: Duration,
+    is_over: bool,
 }
 
 /// What it is to be told.
@@ -110,7 +120,7 @@ impl Mate {
     ) -> Self {
         Self {
             user: user.to_owned(),
-            host: String::new(),
+            node: NodeKey::default(),
             standing: Standing::Trusted,
             sees_all: false,
             secret_hash,
@@ -127,7 +137,7 @@ impl Mate {
             pace: Pace::reaching(REACH),
             stays: None,
             lease_until,
-            rests_until: None,
+            rests: HashMap::new(),
             is_draining: false,
             is_to_drain: false,
             is_dismissed: false,
@@ -165,13 +175,12 @@ impl Mate {
     }
 
     /// It may be given something now, if something fits.
-    pub(super) fn may_take(&self, now: Instant) -> bool {
+    pub(super) fn may_take(&self) -> bool {
         let willing = !(self.is_draining || self.is_to_drain || self.is_leaving || self.is_dismissed);
         willing
             && self.crew.is_some()
             && self.alone.is_none()
             && self.standing != Standing::SetAside
-            && self.rests_until.is_none_or(|until| until <= now)
             && self.exchanges.has_wait()
     }
 
@@ -219,8 +228,35 @@ impl Mate {
         self.outbox.assignments.retain(|assignment| assignment.key.job != job);
     }
 
-    pub(super) fn rest(&mut self, now: Instant) {
-        self.rests_until = Some(now + REST);
+    /// It could not start a job of this workflow. Its directory may be missing there, which says nothing about others.
+    pub(super) fn rest_from(&mut self, workflow: WorkflowId, now: Instant) {
+        let before = self.rests.get(&workflow).map(|rest| rest.length);
+        let length = before.map_or(SHORTEST_REST, |before| (before * 2).min(LONGEST_REST));
+        self.rests.insert(workflow, Rest { until: now + length, length, is_over: false });
+    }
+
+    /// It has started one.
+    pub(super) fn trust_with(&mut self, workflow: WorkflowId) {
+        self.rests.remove(&workflow);
+    }
+
+    pub(super) fn rests_from(&self, workflow: WorkflowId, now: Instant) -> bool {
+        self.rests.get(&workflow).is_some_and(|rest| rest.until > now)
+    }
+
+    /// When the next rest is over.
+    pub(super) fn rested_at(&self) -> Option<Instant> {
+        self.rests.values().filter(|rest| !rest.is_over).map(|rest| rest.until).min()
+    }
+
+    /// Whether a rest is over since this was last asked.
+    pub(super) fn has_rested(&mut self, now: Instant) -> bool {
+        let mut has_rested = false;
+        for rest in self.rests.values_mut().filter(|rest| !rest.is_over && rest.until <= now) {
+            rest.is_over = true;
+            has_rested = true;
+        }
+        has_rested
     }
 
     /// It is to be told of these, and before that of the workflow if it has not heard of it.
@@ -236,6 +272,7 @@ impl Mate {
         let before = self.knows.len();
         self.knows.retain(|(known, _)| *known != workflow);
         self.troubles.retain(|(known, _)| *known != workflow);
+        self.rests.remove(&workflow);
         if !self.outbox.speaks_of(workflow) {
             self.outbox.workflows.retain(|site| site.workflow != workflow);
         }

@@ -19,6 +19,7 @@ mod losses;
 mod mate;
 mod nodes;
 mod office;
+mod panics;
 mod pauses;
 mod quarters;
 mod roster;
@@ -46,6 +47,7 @@ use std::thread::JoinHandle;
 use windlass_store::Store;
 use windlass_store::model::{ActionRow, NodeAside, SpawnRequest, Spawned, WorkflowRow};
 use windlass_types::fleet::{Exchange, ExchangeAnswer, Introduction, Welcome};
+use windlass_types::worker_bounds::OutOfBounds;
 use windlass_types::{AllocationId, JobId, JobStatus, RunId, Timestamp, WorkerId, WorkflowId};
 
 /// Whose jobs a worker takes.
@@ -76,7 +78,7 @@ impl Service {
         let (post, inbox) = mpsc::channel();
         let gauges = Arc::new(Gauges::default());
         let mut office = Office::new(store, options, post.clone(), Arc::clone(&gauges));
-        office.take_up()?;
+        office.begin_with_rows()?;
         let thread = std::thread::Builder::new()
             .name("windlass-service".into())
             .spawn(move || office.run(&inbox))
@@ -113,6 +115,10 @@ impl Service {
 
     /// A worker introduces itself, or comes back.
     pub fn introduce(&self, who: Introduction, sponsor: Sponsor, reply: Reply<Welcome>) {
+        if let Err(error) = who.check() {
+            let code = if error.field == "site" { "bad_site" } else { "bad_introduction" };
+            return reply(Err(invalid(code, "the introduction of a worker", &error)));
+        }
         self.call(Call::Introduce { who: Box::new(who), sponsor, reply });
     }
 
@@ -143,7 +149,10 @@ impl Service {
             let detail = format!("an exchange has at most {} reports", Exchange::MOST_REPORTS);
             return reply(Err(Refused::Invalid { code: "too_many_reports", detail }));
         }
-        self.call(Call::Exchange { exchange, speaker, reply });
+        match exchange.into_checked() {
+            Ok(exchange) => self.call(Call::Exchange { exchange, speaker, reply }),
+            Err(error) => reply(Err(invalid("bad_exchange", "the exchange of a worker", &error))),
+        }
     }
 
     /// The caller of this exchange, who quoted this secret, is gone: whatever would be its answer is kept for when it
@@ -221,6 +230,9 @@ impl Service {
 
     /// Committed as pending when the answer comes.
     pub fn claim(&self, id: WorkflowId, request: ClaimRequest, reply: Reply<Vec<JobId>>) {
+        if let Err(error) = request.check() {
+            return reply(Err(invalid("bad_claim", "the claim", &error)));
+        }
         self.call(Call::Claim { workflow: id, request, reply });
     }
 
@@ -275,6 +287,10 @@ impl Service {
     pub fn figures(&self) -> Figures {
         self.0.gauges.read()
     }
+}
+
+fn invalid(code: &'static str, what: &str, error: &OutOfBounds) -> Refused {
+    Refused::Invalid { code, detail: format!("{what} is rejected: {error}") }
 }
 
 impl Handle {

@@ -14,12 +14,14 @@ use super::desk::{Birth, Desk, is_active};
 use super::figures::Gauges;
 use super::mate::Mate;
 use super::nodes::Nodes;
+use super::panics::{Activity, Panics};
 use super::pauses::{late_by, tick};
 use super::shut::Shut;
 use super::stale::Notes;
 use super::talk::{Refused, Reply, ServiceOptions};
 use super::workflows::Then;
 use std::collections::{BTreeSet, HashMap};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender};
 use std::time::{Duration, Instant};
@@ -69,6 +71,9 @@ pub(super) struct Office {
     pub(super) closed_sites: BTreeSet<String>,
     /// What holds back single workflows.
     pub(super) restraints: HashMap<WorkflowId, Restraint>,
+    /// What is being done, should it panic; and what is known of panics before.
+    pub(super) activity: Activity,
+    pub(super) panics: Panics,
     is_stopping: bool,
     /// Who waits for everything to be at rest, and who for the end.
     lookers: Vec<SyncSender<()>>,
@@ -113,6 +118,8 @@ impl Office {
             notes,
             closed_sites: BTreeSet::new(),
             restraints: HashMap::new(),
+            activity: Activity::default(),
+            panics: Panics::default(),
             is_stopping: false,
             lookers: Vec::new(),
             farewells: Vec::new(),
@@ -123,23 +130,13 @@ impl Office {
     pub(super) fn run(mut self, inbox: &Receiver<Event>) {
         let mut expected = self.now.at;
         loop {
-            self.note_pause(expected);
-            self.attend_to_time();
-            self.settle();
-            if !self.lookers.is_empty() && self.is_at_rest() {
-                self.notes.flush();
-                self.lookers.drain(..).for_each(told);
-            }
-            if self.is_stopping && self.is_at_rest() {
-                break;
-            }
-            expected = self.next_deadline();
-            if let Some(event) = self.next(inbox, expected) {
-                // What is noted because of it happens now, and not when this began to wait for it.
-                self.now.wall = self.options.clock.now().wall;
-                self.on_event(event);
-                for event in inbox.try_iter().take(GATHER) {
-                    self.on_event(event);
+            match catch_unwind(AssertUnwindSafe(|| self.turn(inbox, &mut expected))) {
+                Ok(true) => self.panics.note_good_round(),
+                Ok(false) => break,
+                Err(payload) => {
+                    if let Err(payload) = self.on_panic(payload) {
+                        resume_unwind(payload);
+                    }
                 }
             }
         }
@@ -147,7 +144,38 @@ impl Office {
         self.farewells.drain(..).for_each(told);
     }
 
-    fn next(&self, inbox: &Receiver<Event>, until: Instant) -> Option<Event> {
+    /// One round: what follows from the time and from what was decided, then what has come. `false`: it was the last one.
+    fn turn(&mut self, inbox: &Receiver<Event>, expected: &mut Instant) -> bool {
+        if !self.is_whole(inbox) {
+            return true;
+        }
+        self.note_pause(*expected);
+        self.activity = Activity { what: "time", ..Activity::default() };
+        self.attend_to_time();
+        self.settle();
+        if !self.lookers.is_empty() && self.is_at_rest() {
+            self.notes.flush();
+            self.lookers.drain(..).for_each(told);
+        }
+        if self.is_stopping && self.is_at_rest() {
+            return false;
+        }
+        *expected = self.next_deadline();
+        if let Some(event) = self.next(inbox, *expected) {
+            // What is noted because of it happens now, and not when this began to wait for it.
+            self.now.wall = self.options.clock.now().wall;
+            self.on_event(event);
+            for event in inbox.try_iter().take(GATHER) {
+                self.on_event(event);
+            }
+        }
+        true
+    }
+
+    fn next(&mut self, inbox: &Receiver<Event>, until: Instant) -> Option<Event> {
+        if let Some(event) = self.panics.waiting.pop_front() {
+            return Some(event);
+        }
         if !self.options.clock.runs_by_itself() {
             return inbox.recv().ok();
         }
@@ -172,15 +200,20 @@ impl Office {
         // Counted from when this round began: a round that takes long is a pause as well.
         let now = self.now.at;
         let waits = self.mates.values().filter_map(|mate| mate.exchanges.deadline()).min();
+        let rests = self.mates.values().filter_map(Mate::rested_at).min();
         let retries = self.troubled.iter().filter_map(|workflow| self.retry_at(*workflow));
         let latest = now + tick(self.options.lease);
-        retries.chain(waits).chain(self.next_due()).min().unwrap_or(latest).clamp(now, latest)
+        retries.chain(waits).chain(rests).chain(self.next_due()).min().unwrap_or(latest).clamp(now, latest)
     }
 
     fn on_event(&mut self, event: Event) {
+        self.activity = Activity::of_event(&event);
         match event {
             Event::Call(call) => self.on_call(call),
-            Event::Committed { workflow, birth, result } => self.on_committed(workflow, birth, result),
+            Event::Committed { workflow, birth, result } => {
+                self.panics.batches = self.panics.batches.saturating_sub(1);
+                self.on_committed(workflow, birth, result);
+            }
             Event::Back { workflow, answer, found } => self.on_back(workflow, answer, found),
             Event::LookAround(sender) => self.lookers.push(sender),
             Event::Stop(sender) => {
@@ -277,7 +310,7 @@ impl Office {
 
     /// Before a worker hears that a workflow is over, the books have to say so.
     fn take_in_if_active(&mut self, workflow: WorkflowId) {
-        if self.slots.contains_key(&workflow) {
+        if self.slots.contains_key(&workflow) || self.panics.is_left_alone(workflow) {
             return;
         }
         match self.store.workflow(workflow) {
@@ -356,9 +389,10 @@ impl Office {
             mate.exchanges.deadline().is_some_and(|deadline| deadline <= now).then_some(*id)
         };
         self.roused.extend(self.mates.iter().filter_map(overdue));
-        let rested = |mate: &&mut Mate| mate.rests_until.is_some_and(|until| until <= now);
-        for mate in self.mates.values_mut().filter(rested) {
-            mate.rests_until = None;
+        for (worker, mate) in &mut self.mates {
+            if mate.has_rested(now) {
+                self.roused.insert(*worker);
+            }
         }
         self.look_at_nodes();
         self.let_go_of_what_is_due();
@@ -372,14 +406,17 @@ impl Office {
         while !self.stirred.is_empty() || !self.roused.is_empty() {
             let stirred = std::mem::take(&mut self.stirred);
             for &workflow in &stirred {
+                self.activity = Activity::upkeep(workflow);
                 self.look_at_added(workflow);
                 self.count_for_actions(workflow);
                 self.place(workflow);
             }
+            self.activity = Activity { what: "claims", ..Activity::default() };
             self.serve(&stirred);
             // What was claimed goes to disk together with what made room for it.
             let claimed = std::mem::take(&mut self.stirred);
             for &workflow in stirred.union(&claimed) {
+                self.activity = Activity::upkeep(workflow);
                 self.submit(workflow);
                 self.make_anew_if_due(workflow);
                 self.let_in_whoever_waits(workflow);
@@ -388,6 +425,7 @@ impl Office {
                 self.look_after_idle(workflow);
                 self.note_figures(workflow);
             }
+            self.activity = Activity { what: "answers", ..Activity::default() };
             self.answer_those_roused();
         }
         let waits = self.mates.values().map(|mate| mate.exchanges.waits()).sum();
@@ -408,6 +446,7 @@ impl Office {
     /// Nothing is under way, or nothing will come of it soon.
     fn is_at_rest(&self) -> bool {
         self.stirred.is_empty()
+            && self.panics.waiting.is_empty()
             && self.slots.values().all(|slot| match slot {
                 Slot::Open(desk) => desk.is_quiet() || desk.is_in_trouble(),
                 Slot::Shut(shut) => shut.retry_at.is_some(),
@@ -433,6 +472,12 @@ impl Office {
 
     /// The desk of a workflow, made from its rows if there is none.
     pub(super) fn open(&mut self, workflow: WorkflowId) -> Result<&mut Desk, Refused> {
+        if self.panics.is_left_alone(workflow) {
+            let detail = format!(
+                "workflow {workflow} made the scheduler panic repeatedly and is left alone; restart the server to try again"
+            );
+            return Err(Refused::Internal(detail));
+        }
         if !self.slots.contains_key(&workflow) {
             let birth = self.new_birth();
             let desk = Desk::read(&*self.store, workflow, birth).map_err(|no| no.refused(workflow))?;

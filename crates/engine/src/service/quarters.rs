@@ -1,5 +1,6 @@
 //! Workers in allocations of Slurm: which of them may work, and what they are told of their end.
 
+use super::May;
 use super::desk::Desk;
 use super::office::{Office, Slot, refused, unavailable};
 use super::talk::{Refused, Silent};
@@ -24,11 +25,16 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 struct NotNow;
 
 impl Office {
-    /// The allocation that it is in. One that is over, or that another job of Slurm is, has no use for it.
-    pub(super) fn admit(&mut self, who: &Introduction) -> Result<Option<Allocation>, Refused> {
-        let (Some(id), Some(place)) = (who.allocation.map(AllocationId), &who.slurm) else { return Ok(None) };
+    /// The allocation that it is in. One that is over, or that another job of Slurm is, has no use for it. One of a workflow
+    /// that the worker may not work for does not exist for it.
+    pub(super) fn admit(&mut self, who: &Introduction, may: &May) -> Result<Option<Allocation>, Refused> {
+        let Some(id) = who.allocation.map(AllocationId) else { return Ok(None) };
+        let missing = || Refused::NotFound(format!("there is no allocation {id}"));
         let row = self.store.allocation(id).map_err(|error| refused(&error))?;
-        let mut row = row.ok_or_else(|| Refused::NotFound(format!("there is no allocation {id}")))?;
+        let mut row = row.ok_or_else(missing)?;
+        let workflow = self.store.workflow(row.workflow).map_err(|error| refused(&error))?;
+        workflow.filter(|workflow| may(workflow)).ok_or_else(missing)?;
+        let Some(place) = &who.slurm else { return Ok(None) };
         let change = admit(&row, who.workflow, place, self.now.wall).map_err(Refused::NotFound)?;
         if let Some(change) = change {
             self.store.change_allocations(&[change], self.now.wall).map_err(|error| match error {

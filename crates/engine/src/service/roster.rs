@@ -39,7 +39,7 @@ impl Office {
                 time_left: mate.mirror.time_left(),
                 is_draining: mate.is_draining || mate.is_to_drain || mate.is_leaving,
                 standing: mate.standing,
-                set_aside: self.nodes.aside(&mate.host).cloned(),
+                set_aside: self.nodes.aside(&mate.node).cloned(),
             })
             .collect();
         present.sort_unstable_by_key(|one| one.worker);

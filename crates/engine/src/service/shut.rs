@@ -18,6 +18,7 @@ use super::desk::{Desk, NoDesk};
 use super::exchange::superseded;
 use super::exchanges::{PATIENCE, Ticket};
 use super::office::{Office, Slot, TROUBLE_PAUSE, refused, unavailable};
+use super::panics::{read_caught, work_caught};
 use super::talk::{Quiet, Refused};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -44,6 +45,12 @@ pub(super) struct Shut {
 pub(super) struct Waiting {
     call: Call,
     since: Instant,
+}
+
+impl Waiting {
+    pub(super) fn refuse(self, why: Refused) {
+        self.call.refuse(why);
+    }
 }
 
 /// What a desk knew and the rows do not say.
@@ -304,9 +311,9 @@ impl Office {
         self.shut(workflow, Left::default());
         let (store, post, birth) = (Arc::clone(&self.store), self.post.clone(), self.new_birth());
         self.on_a_thread(workflow, move || {
-            let answer = work(Ok(&*store));
-            let found = Desk::read_if_active(&*store, workflow, birth);
-            post.send(Event::Back { workflow, answer: Some(answer), found }).unwrap_or_default();
+            let read = || Desk::read_if_active(&*store, workflow, birth);
+            let (answer, found) = work_caught(workflow, work, &*store, read);
+            post.send(Event::Back { workflow, answer, found }).unwrap_or_default();
         });
     }
 
@@ -317,7 +324,8 @@ impl Office {
         }
         let (store, post, birth) = (Arc::clone(&self.store), self.post.clone(), self.new_birth());
         self.on_a_thread(workflow, move || {
-            let found = Desk::read(&*store, workflow, birth).map(|desk| Some(Box::new(desk)));
+            let read = || Desk::read(&*store, workflow, birth).map(|desk| Some(Box::new(desk)));
+            let found = read_caught(workflow, read);
             post.send(Event::Back { workflow, answer: None, found }).unwrap_or_default();
         });
     }

@@ -158,7 +158,7 @@ impl Notes {
     }
 
     /// A note about what changed nothing: where too many wait, the workflow is gone or the disk is full, it is not missed.
-    fn note(&self, event: NewEvent, now: Timestamp) {
+    pub(super) fn note(&self, event: NewEvent, now: Timestamp) {
         if let Some(sender) = &self.sender {
             drop(sender.try_send(Word::Note(Box::new(event), now)));
         }

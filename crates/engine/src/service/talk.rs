@@ -6,6 +6,7 @@ use std::time::Duration;
 use windlass_core::classify::Classifier;
 use windlass_store::model::NewWorker;
 use windlass_types::work::{AttemptKey, Usage};
+use windlass_types::worker_bounds::{OutOfBounds, check_time_limit};
 use windlass_types::{
     AllocationId, Attempt, Capacity, JobId, JobStatus, RunId, Timestamp, WorkerId, WorkflowId,
 };
@@ -118,6 +119,9 @@ pub struct ServiceOptions {
     pub is_certain: Option<IsCertain>,
     /// For how long a server before this one may have gone on to renew leases after this one has taken over.
     pub overlap: Duration,
+    /// Failures of any user's workers on a host are held against all workers there. Otherwise only against those of the same
+    /// user: whoever introduces a worker says on which host it is.
+    pub shares_node_blame: bool,
     /// Says of what class failures are; `None`: the rules that are built in, and no others.
     pub classifier: Option<Arc<Classifier>>,
     pub clock: ServiceClock,
@@ -135,6 +139,7 @@ impl Default for ServiceOptions {
             on_silent: None,
             is_certain: None,
             overlap: Duration::ZERO,
+            shares_node_blame: false,
             classifier: None,
             clock: ServiceClock::default(),
         }
@@ -183,6 +188,14 @@ pub struct NodeOffer {
     pub scheduler: Option<i64>,
     /// … not even when nothing else is left.
     pub strict: bool,
+}
+
+impl ClaimRequest {
+    pub(super) fn check(&self) -> Result<(), OutOfBounds> {
+        let Some(node) = &self.node else { return Ok(()) };
+        node.capacity.check(&"node")?;
+        node.time_left.map_or(Ok(()), |left| check_time_limit(&"time_limit", left))
+    }
 }
 
 /// Somebody who is no worker of ours states how a job ended.

@@ -4,25 +4,43 @@ use super::call::Told;
 use super::desk::{Desk, NoDesk};
 use super::mate::{Mate, taste};
 use super::office::{Office, refused, unavailable};
+use super::panics::{Activity, read_caught};
 use super::talk::{Refused, Reply, ResetWhich};
 use crate::{Error, added};
 use std::collections::HashMap;
 use std::sync::Arc;
 use windlass_core::board::Orphan;
 use windlass_core::change::Change;
-use windlass_store::model::{SpawnRequest, Spawned, WorkerKind};
+use windlass_store::model::{NewEvent, Severity, SpawnRequest, Spawned, WorkerKind, WorkerRow};
 use windlass_types::fleet::StopOrder;
 use windlass_types::work::StopReason;
+use windlass_types::worker_bounds::OutOfBounds;
 use windlass_types::{AllocationId, JobId, JobStatus, RunId, WorkerId, WorkflowId};
 
 impl Office {
     /// Takes up what the books know to be under way: workers that may come back, and workflows that are not over.
     pub(super) fn take_up(&mut self) -> Result<(), Error> {
+        for row in self.take_up_rows()? {
+            let is_dead = self.options.bury.as_ref().is_some_and(|bury| bury(&row.worker));
+            if is_dead {
+                self.lose_unleased(row.id, row.worker.workflow);
+            }
+        }
+        Ok(())
+    }
+
+    /// The same without a look at processes. Returns the local workers of earlier runs. A row that makes no sense is
+    /// skipped and reported.
+    pub(super) fn take_up_rows(&mut self) -> Result<Vec<WorkerRow>, windlass_store::Error> {
         self.recall_nodes()?;
         let mut unleased = Vec::new();
         for row in self.store.active_workers(None)? {
             match (row.worker.kind, &row.worker.secret_hash) {
                 (WorkerKind::Remote, Some(hash)) => {
+                    if let Err(error) = row.worker.capacity.check(&"capacity") {
+                        self.give_up_bad_row(row.id, &error);
+                        continue;
+                    }
                     let lease = self.lease_from_now() + self.options.overlap;
                     let worker = &row.worker;
                     let taste = taste(&worker.labels, worker.site.as_deref());
@@ -38,22 +56,44 @@ impl Office {
             }
         }
         for workflow in self.store.active_workflows()? {
-            let birth = self.new_birth();
-            match Desk::read(&*self.store, workflow, birth) {
-                Ok(desk) => self.seat(desk),
+            if self.slots.contains_key(&workflow) || self.panics.is_left_alone(workflow) {
+                continue;
+            }
+            self.activity = Activity::upkeep(workflow);
+            let (store, birth) = (Arc::clone(&self.store), self.new_birth());
+            let read = || Desk::read(&*store, workflow, birth).map(|desk| Some(Box::new(desk)));
+            match read_caught(workflow, read) {
+                Ok(Some(desk)) => self.seat(*desk),
                 // No reason not to serve the others: it is tried again.
-                Err(NoDesk::Store(_)) => self.take_in(workflow, true),
+                Err(NoDesk::Store(error)) => {
+                    tracing::warn!(%workflow, %error, "a workflow cannot be read yet; it is tried again");
+                    self.take_in(workflow, true);
+                }
                 // Whoever asks for it is told.
-                Err(NoDesk::NotFound | NoDesk::Broken(_)) => {}
+                Err(NoDesk::Broken(why)) => {
+                    tracing::error!(%workflow, why, "a workflow cannot be taken up and is skipped");
+                }
+                Ok(None) | Err(NoDesk::NotFound) => {}
             }
         }
-        for row in unleased {
-            let is_dead = self.options.bury.as_ref().is_some_and(|bury| bury(&row.worker));
-            if is_dead {
-                self.lose_unleased(row.id, row.worker.workflow);
-            }
-        }
-        Ok(())
+        Ok(unleased)
+    }
+
+    /// The row of a worker that no worker can have written by these rules: it is reported and retired, and what it held
+    /// runs again. If the worker lives it introduces itself again, and is rejected for the same reason.
+    fn give_up_bad_row(&mut self, worker: WorkerId, error: &OutOfBounds) {
+        tracing::error!(%worker, %error, "the row of a worker is invalid; the worker is given up");
+        let event = NewEvent {
+            workflow: None,
+            job: None,
+            severity: Severity::Error,
+            category: "worker_lost".to_owned(),
+            message: format!("worker {worker} was given up: its row is invalid: {error}"),
+            data: Some(serde_json::json!({ "worker_id": worker, "field": error.field })),
+        };
+        self.notes.note(event, self.now.wall);
+        // Retired as soon as it is on disk what became of its jobs.
+        self.going.entry(worker).or_default();
     }
 
     /// Begins (or goes on with) the current run, and lets workers have it.

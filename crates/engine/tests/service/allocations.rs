@@ -12,7 +12,7 @@ use windlass_types::{AllocationId, Clock, JobStatus as S, Timestamp, WorkflowId}
 const DAY: Duration = Duration::from_hours(24);
 
 /// One that runs as job 7 of Slurm.
-fn running(world: &World, workflow: WorkflowId) -> AllocationId {
+pub(crate) fn running(world: &World, workflow: WorkflowId) -> AllocationId {
     on_nodes(world, workflow, 1)
 }
 

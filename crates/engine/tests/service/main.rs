@@ -8,6 +8,8 @@ mod clients;
 mod closed;
 mod failures;
 mod fairness;
+mod fuzz;
+mod hostile;
 mod leases;
 mod model;
 mod nodes;

@@ -66,7 +66,10 @@ fn end_all(world: &World, worker: &mut Worker, code: i32) {
 fn a_node_that_fails_what_others_do_is_set_aside_with_the_evidence() {
     let (world, workflow, mut good, mut bad) = with_bad_node();
     let [row] = &aside(&world)[..] else { panic!("it is set aside: {:?}", aside(&world)) };
-    assert_eq!((row.host.as_str(), row.set_by.as_str()), ("bad", "windlass"));
+    assert_eq!(
+        (row.host.as_str(), row.user.as_deref(), row.set_by.as_str()),
+        ("bad", Some("me"), "windlass")
+    );
     assert_eq!(row.reason, "5 of its last 5 attempts failed; 0 of 12 elsewhere");
     assert_eq!(row.until, row.since.after(SPELL));
     let evidence = row.evidence.as_ref().unwrap();
@@ -245,6 +248,7 @@ fn somebody_sets_a_node_aside_and_releases_it() {
     let mut worker = on(&world, "node1");
     let by_hand = |host: &str, until| NodeAside {
         host: host.into(),
+        user: None,
         since: Timestamp(0),
         until,
         set_by: String::new(),
@@ -287,4 +291,47 @@ fn what_cannot_be_written_is_not_done() {
     assert!(!bad.held.is_empty());
     do_some(&world, &mut bad, 1, 1);
     assert_eq!(aside(&world)[0].reason, "6 of its last 6 attempts failed; 0 of 12 elsewhere");
+}
+
+/// A worker of somebody else, who may be given the same jobs, on this node.
+fn of_another(world: &World, user: &str, host: &str) -> Worker {
+    let who = Introduction { host: host.into(), ..someone(2) };
+    Worker::join_as(world, who, user)
+}
+
+/// Whoever introduces a worker says on which host it is.
+#[test]
+fn whoever_claims_the_host_of_another_user_sets_none_of_his_workers_aside() {
+    let world = World::new();
+    world.begin(&vec![plain(); 100]);
+    let (mut good, mut theirs) = (on(&world, "good"), on(&world, "node1"));
+    do_some(&world, &mut good, 12, 0);
+    do_some(&world, &mut theirs, 2, 0);
+    // The same name of a host, said by another user, who also has a good node.
+    let (mut liar, mut stand_in) =
+        (of_another(&world, "mallory", "node1"), of_another(&world, "mallory", "m"));
+    do_some(&world, &mut stand_in, 12, 0);
+    do_some(&world, &mut liar, 5, 1);
+    let row = aside(&world).remove(0);
+    assert_eq!((row.host.as_str(), row.user.as_deref()), ("node1", Some("mallory")));
+    do_some(&world, &mut theirs, 6, 0);
+    assert!(!theirs.held.is_empty(), "it goes on as before");
+    assert_eq!(standings(&world).iter().filter(|one| **one == Standing::SetAside).count(), 1);
+    ask(|reply| world.service.release_node("node1", "ann", reply)).unwrap();
+    assert_eq!(aside(&world), []);
+}
+
+#[test]
+fn where_an_operator_shares_the_blame_the_whole_host_is_set_aside() {
+    let world = World::sharing_node_blame();
+    world.begin(&vec![plain(); 100]);
+    let (mut good, mut beside) = (on(&world, "good"), on(&world, "node1"));
+    do_some(&world, &mut good, 12, 0);
+    beside.say(&world, vec![]).unwrap();
+    let (mut bad, _stand_in) = (of_another(&world, "bob", "node1"), of_another(&world, "bob", "b"));
+    do_some(&world, &mut bad, 5, 1);
+    let row = aside(&world).remove(0);
+    assert_eq!((row.host.as_str(), row.user.as_deref()), ("node1", None));
+    end_all(&world, &mut beside, 0);
+    assert!(beside.held.is_empty(), "though it is another user's");
 }

@@ -1,6 +1,6 @@
 //! A world for the service: a real database, and workers that are plain calls.
 
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 use windlass_core::edges::EdgesBuilder;
 use windlass_engine::service::{
@@ -80,16 +80,25 @@ pub(crate) fn after(waits_for: &[u32]) -> Planned {
 
 impl World {
     pub(crate) fn new() -> Self {
+        Self::with(false)
+    }
+
+    /// What fails on a host is held against all workers there.
+    pub(crate) fn sharing_node_blame() -> Self {
+        Self::with(true)
+    }
+
+    fn with(shares_node_blame: bool) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let store = SqliteStore::create(dir.path().join("windlass.db")).unwrap().store;
         let weather = Arc::new(Mutex::new(Weather::None));
         let sky = Arc::clone(&weather);
         let door: Door =
-            Arc::new(move |asked| sky.lock().unwrap().as_mut().map_or(Outcome::Done, |decide| decide(asked)));
+            Arc::new(move |asked| locked(&sky).as_mut().map_or(Outcome::Done, |decide| decide(asked)));
         let books: Arc<dyn Store> = faults::behind(door, &store);
         let changed = Changed::default();
         let silent = Arc::default();
-        let (service, hand) = start(&books, &changed, &silent);
+        let (service, hand) = start(&books, &changed, &silent, shares_node_blame);
         Self { store: Arc::new(store), books, weather, service, hand, changed, silent, _dir: dir }
     }
 
@@ -100,7 +109,7 @@ impl World {
 
     /// Returns what it was before.
     pub(crate) fn change_weather(&self, weather: Weather) -> Weather {
-        std::mem::replace(&mut *self.weather.lock().unwrap(), weather)
+        std::mem::replace(&mut *locked(&self.weather), weather)
     }
 
     /// The next so many things of this kind end like this; all else goes well.
@@ -153,7 +162,7 @@ impl World {
 
     /// The server is killed and started again on the same books: nothing of its memory is left.
     pub(crate) fn restart(&mut self) {
-        let (service, hand) = start(&self.books, &self.changed, &self.silent);
+        let (service, hand) = start(&self.books, &self.changed, &self.silent, false);
         (self.service, self.hand) = (service, hand);
     }
 
@@ -257,7 +266,17 @@ impl World {
     }
 }
 
-fn start(store: &Arc<dyn Store>, changed: &Changed, silent: &Arc<Mutex<Vec<Silent>>>) -> (Service, Hand) {
+/// What decides may panic, as a test wants it.
+fn locked(weather: &Mutex<Weather>) -> MutexGuard<'_, Weather> {
+    weather.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn start(
+    store: &Arc<dyn Store>,
+    changed: &Changed,
+    silent: &Arc<Mutex<Vec<Silent>>>,
+    shares_node_blame: bool,
+) -> (Service, Hand) {
     let (clock, hand) = ServiceClock::manual();
     let changed = Arc::clone(changed);
     let on_change: OnChange = Arc::new(move |workflow| changed.lock().unwrap().push(workflow));
@@ -265,7 +284,14 @@ fn start(store: &Arc<dyn Store>, changed: &Changed, silent: &Arc<Mutex<Vec<Silen
     let silent = Arc::clone(silent);
     let on_silent: OnSilent = Arc::new(move |one| silent.lock().unwrap().push(one));
     let on_silent = Some(on_silent);
-    let options = ServiceOptions { lease: LEASE, clock, on_change, on_silent, ..ServiceOptions::default() };
+    let options = ServiceOptions {
+        lease: LEASE,
+        shares_node_blame,
+        clock,
+        on_change,
+        on_silent,
+        ..ServiceOptions::default()
+    };
     (Service::start(Arc::clone(store), options).unwrap(), hand)
 }
 
@@ -292,6 +318,7 @@ pub(crate) struct Worker {
     pub(crate) secret: String,
     pub(crate) number: u64,
     pub(crate) held: Vec<Assignment>,
+    user: String,
     who: Introduction,
 }
 
@@ -330,8 +357,14 @@ pub(crate) fn introduce(world: &World, who: &Introduction) -> Result<Welcome, Re
 
 impl Worker {
     pub(crate) fn join(world: &World, who: Introduction) -> Self {
-        let Welcome { worker, secret, .. } = introduce(world, &who).unwrap();
-        Self { id: worker, secret, number: 0, held: Vec::new(), who }
+        Self::join_as(world, who, "me")
+    }
+
+    pub(crate) fn join_as(world: &World, who: Introduction, user: &str) -> Self {
+        let may: May = Arc::new(|_| true);
+        let introduced = ask(|reply| world.service.introduce(who.clone(), sponsor(user, may), reply));
+        let Welcome { worker, secret, .. } = introduced.unwrap();
+        Self { id: worker, secret, number: 0, held: Vec::new(), user: user.to_owned(), who }
     }
 
     pub(crate) fn new(world: &World, cpus: u32) -> Self {
@@ -371,7 +404,8 @@ impl Worker {
 
     pub(crate) fn send(&mut self, world: &World, exchange: Exchange) -> Result<ExchangeAnswer, Refused> {
         let reports = exchange.reports.clone();
-        let answer = ask(|reply| world.service.exchange(exchange, me(), reply))?;
+        let speaker = Speaker::User(self.user.as_str().into());
+        let answer = ask(|reply| world.service.exchange(exchange, speaker, reply))?;
         self.takes(&reports, &answer);
         Ok(answer)
     }

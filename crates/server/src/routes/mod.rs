@@ -15,6 +15,7 @@ mod slurm;
 mod status;
 mod tokens;
 mod torc;
+mod worker_messages;
 mod workers;
 mod workflows;
 

@@ -29,6 +29,8 @@ const LONGEST_TEXT: usize = 1000;
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(crate) struct Node {
     host: String,
+    /// Whose workers get no jobs there; `null`: everyone's.
+    user: Option<String>,
     /// `set_aside`: it gets no jobs. `on_probation`: it gets one at a time until one goes well.
     standing: &'static str,
     since: String,
@@ -45,6 +47,7 @@ impl Node {
     fn new(row: NodeAside, standing: Standing) -> Self {
         Self {
             host: row.host,
+            user: row.user,
             standing: standing.as_str(),
             since: row.since.to_string(),
             until: row.until.to_string(),
@@ -82,7 +85,11 @@ async fn list(State(state): State<AppState>, caller: Caller) -> Answer<Json<Node
     let rows = state.books(|store| store.nodes_aside()).await?;
     let present = ask(|reply| state.service.roster(reply)).await?;
     let now = Clock.now();
-    let items = rows.into_iter().map(|row| {
+    // Of other users' workers there is nothing to know.
+    let seen = |row: &NodeAside| {
+        caller.0.sees_all() || row.user.as_deref().is_none_or(|user| *user == *caller.0.user)
+    };
+    let items = rows.into_iter().filter(seen).map(|row| {
         let standing = standing(&row, &present, now);
         Node::new(row, standing)
     });
@@ -112,6 +119,7 @@ async fn set_aside(
     let now = Clock.now();
     let node = NodeAside {
         host: new.host,
+        user: None,
         since: now,
         until: now.after(spell),
         set_by: caller.user().to_owned(),
@@ -124,7 +132,9 @@ async fn set_aside(
 
 /// Where workers are there, as they are treated: a node that nobody stands in for is on probation before its time.
 fn standing(row: &NodeAside, present: &[Present], now: Timestamp) -> Standing {
-    let is_there = |one: &&Present| one.set_aside.as_ref().is_some_and(|aside| aside.host == row.host);
+    let is_there = |one: &&Present| {
+        one.set_aside.as_ref().is_some_and(|aside| aside.host == row.host && aside.user == row.user)
+    };
     present.iter().find(is_there).map_or_else(|| Standing::of(Some(row.until), now), |one| one.standing)
 }
 

@@ -1,5 +1,6 @@
 //! Workers elsewhere: they introduce themselves, and then exchange what happened for what to do.
 
+use super::worker_messages::{ExchangeMessage, IntroductionMessage, WelcomeMessage};
 use crate::caller::Caller;
 use crate::error::{Answer, ApiError};
 use crate::extract::{Json, Path, Query};
@@ -16,7 +17,7 @@ use windlass_core::nodes::Standing;
 use windlass_engine::service::{Present, Speaker};
 use windlass_store::model::{WorkerFilter, WorkerRow};
 use windlass_types::fleet::{Exchange, ExchangeAnswer, Introduction, Welcome};
-use windlass_types::{WorkerId, WorkflowId};
+use windlass_types::{LOCAL_SITE, WorkerId, WorkflowId};
 
 pub(crate) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
@@ -37,8 +38,10 @@ pub(crate) fn lasting() -> OpenApiRouter<AppState> {
 ///
 /// Or one that comes back after the server was restarted. The answer holds a secret that every exchange quotes. The
 /// worker gets jobs of the workflows that its user may work on.
-#[utoipa::path(post, path = "/workers", tag = "workers", request_body = Value, responses(
-    (status = 200, description = "It is welcome", body = Value),
+#[utoipa::path(post, path = "/workers", tag = "workers", request_body = IntroductionMessage, responses(
+    (status = 200, description = "It is welcome", body = WelcomeMessage),
+    (status = 403, description = "It is at a site that is not for it"),
+    (status = 422, description = "A field is out of bounds"),
     (status = 409, description = "It cannot be who it says it was")))]
 async fn introduce(
     State(state): State<AppState>,
@@ -46,6 +49,7 @@ async fn introduce(
     Json(who): Json<Introduction>,
 ) -> Answer<Json<Welcome>> {
     caller.may(Operation::IntroduceWorker, Relation::Own, "worker")?;
+    check_site(&state, &caller, &who.site).await?;
     let sponsor = caller.works_for(&state, who.workflow).await?;
     let welcome = ask(|reply| state.service.introduce(who, sponsor, reply)).await?;
     // Requests may have waited for a site.
@@ -53,12 +57,37 @@ async fn introduce(
     Ok(Json(welcome))
 }
 
+/// A site is everyone's: its slots are planned with, and failures there ban it. So a worker is at one only if an operator
+/// speaks for it, and a token that is good for working alone makes no site known.
+async fn check_site(state: &AppState, caller: &Caller, site: &str) -> Answer<()> {
+    if site == LOCAL_SITE || caller.may(Operation::ManageSites, Relation::Own, "site").is_ok() {
+        return Ok(());
+    }
+    let refused = |detail: String, hint: String| Err(ApiError::forbidden(detail).with_hint(hint));
+    if !caller.0.sees_all() {
+        return refused(
+            format!("a worker of {} cannot be at site `{site}`: sites belong to operators", caller.user()),
+            "start the worker without `--site`, or with a token of an operator".to_owned(),
+        );
+    }
+    let name = site.to_owned();
+    let is_known = state.database(move |db| Ok(db.sites()?.iter().any(|row| row.name == name))).await?;
+    if is_known {
+        return Ok(());
+    }
+    refused(
+        format!("there is no site `{site}`, and a token for workers makes none known"),
+        format!("make it known first: `windlass site set {site} --status enabled`"),
+    )
+}
+
 /// Report what happened, and get what to do
 ///
 /// Waits until there is something to do, or as long as the worker says. Exchanges are numbered; one that got no answer is
 /// sent again as it was, and nothing is done twice. A newer one ends the wait of an older one.
-#[utoipa::path(post, path = "/workers/{id}/exchange", tag = "workers", params(("id" = i64, Path,)), request_body = Value,
-    responses((status = 200, description = "What to do", body = Value),
+#[utoipa::path(post, path = "/workers/{id}/exchange", tag = "workers", params(("id" = i64, Path,)),
+    request_body = ExchangeMessage, responses((status = 200, description = "What to do", body = Value),
+    (status = 422, description = "A field is out of bounds"),
     (status = 409, description = "The server does not know this worker any more: it has to introduce itself again")))]
 async fn exchange(
     State(state): State<AppState>,

@@ -7,7 +7,7 @@ use crate::work::{begun, begun_of, exchange, introduction, workflow_of};
 use serde_json::{Value, json};
 use std::time::Duration;
 use windlass_auth::Role;
-use windlass_store::model::EventFilter;
+use windlass_store::model::{EventFilter, WorkerFilter};
 use windlass_types::fleet::{Exchange, ExchangeAnswer, Introduction, Welcome};
 use windlass_types::work::{AttemptKey, Report, ReturnReason};
 use windlass_types::{Attempt, Clock, JobId, RunId, WorkflowId};
@@ -156,4 +156,48 @@ fn workflows_of_others_are_not_worked_for() {
         assert_eq!(introduce(&bench, &bob, &who).0, 404);
     }
     assert_eq!(jobs(&bench, &bob, &worker(&bench, &bob), 1), 0);
+}
+
+/// One such introduction aborted the server, and its row every start after that.
+#[test]
+fn introductions_and_claims_out_of_bounds_are_rejected_before_anything_is_written() {
+    let bench = Bench::new();
+    let workflow = begun(&bench, 1);
+    let mut who = introduction();
+    who.capacity.nodes = u32::MAX;
+    assert_eq!(introduce(&bench, &bench.server.token, &who).0, 422);
+    who.capacity.nodes = 1;
+    who.labels = vec!["l".into(); 100_000];
+    assert_eq!(introduce(&bench, &bench.server.token, &who).0, 422);
+    assert_eq!(bench.store.workers(&WorkerFilter::default()).unwrap(), []);
+    let claim = |nodes: u32| {
+        let path = format!("/torc-service/v1/workflows/{workflow}/claim_jobs_based_on_resources/1");
+        let offer = json!({ "num_cpus": 1, "num_gpus": 0, "num_nodes": nodes, "memory_gb": 1.0 });
+        bench.post(&path).json(&offer).send().unwrap().status().as_u16()
+    };
+    assert_eq!((claim(u32::MAX), claim(1)), (422, 200));
+    assert_eq!(bench.get("/api/v1/workers").send().unwrap().status().as_u16(), 200);
+}
+
+#[test]
+fn sites_belong_to_operators_and_worker_tokens_make_none_known() {
+    let bench = Bench::new();
+    let at = |site: &str| Introduction { site: site.into(), ..introduction() };
+    let known = || bench.store.sites().unwrap().into_iter().any(|site| site.name == "north");
+    let bob = token(&bench, "bob", Role::User, "worker");
+    let ops = token(&bench, "ops", Role::Operator, "worker");
+    assert_eq!(introduce(&bench, &bob, &at("local")).0, 200);
+    for who in [&bob, &ops] {
+        assert_eq!(introduce(&bench, who, &at("north")).0, 403);
+    }
+    assert!(!known());
+    let patch =
+        bench.request(reqwest::Method::PATCH, "/api/v1/sites/north").json(&json!({"status": "enabled"}));
+    assert_eq!(patch.send().unwrap().status().as_u16(), 200);
+    assert_eq!(
+        (introduce(&bench, &bob, &at("north")).0, introduce(&bench, &ops, &at("north")).0),
+        (403, 200)
+    );
+    // Whoever may make it known may bring it along.
+    assert_eq!(introduce(&bench, &bench.server.token, &at("south")).0, 200);
 }

@@ -19,7 +19,7 @@ pub struct Site<'a> {
     pub windlass: &'a Path,
     /// Where the worker finds its server.
     pub server: &'a str,
-    /// Where the workflow's output goes; the script and what the allocation prints are kept here.
+    /// Where the workflow's output goes; what the allocation prints is kept here.
     pub output_dir: &'a Path,
     /// Where the batch script starts.
     pub directory: &'a Path,
@@ -41,10 +41,11 @@ impl Site<'_> {
 /// An allocation that can be asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// Of `sbatch`; the last one is the script's path.
+    /// Of `sbatch`, which reads the script from its standard input.
     pub arguments: Vec<String>,
     pub script: String,
-    pub path: PathBuf,
+    /// Where Slurm writes what the allocation prints.
+    pub outputs: [PathBuf; 2],
 }
 
 /// Something in a request that cannot be asked for.
@@ -64,11 +65,10 @@ pub enum Unfit {
 pub fn render(allocation: &Allocation, site: &Site<'_>) -> Result<Batch, Unfit> {
     let request = &allocation.request;
     let stem = stem(allocation);
-    let path = site.output_dir.join(format!("{stem}.sh"));
     let mut arguments = wanted(request)?;
     arguments.extend(ours(allocation, site, &stem)?);
-    arguments.push(path_word("the script's path", &path)?);
-    Ok(Batch { arguments, script: script(allocation, site)?, path })
+    let outputs = ["o", "e"].map(|end| site.output_dir.join(format!("{stem}.{end}")));
+    Ok(Batch { arguments, script: script(allocation, site)?, outputs })
 }
 
 /// What Slurm is asked with when such an allocation would start. Nothing is submitted.
@@ -231,7 +231,7 @@ fn script(allocation: &Allocation, site: &Site<'_>) -> Result<String, Unfit> {
         "#!/bin/sh\n\
          # Windlass: allocation {allocation} of workflow {workflow}. What it asks of Slurm was said to sbatch as arguments;\n\
          # `scontrol show job` tells. It is known by its tag: {tag}\n\
-         # These would be taken for options of what is started below.\n\
+         # These would be taken for options of what is started below, or are the server's own.\n\
          unset {variables}\n\
          exec {step}{program} slurm worker --server {server} \\\n  \
          --workflow {workflow} --allocation {allocation} --walltime {walltime} --warning {warning} \\\n  \
@@ -248,7 +248,8 @@ fn script(allocation: &Allocation, site: &Site<'_>) -> Result<String, Unfit> {
 }
 
 /// Set in an allocation, and taken for options by `srun` and `sbatch` that are called there. (What the worker reads its
-/// capacity from is not among them.)
+/// capacity from is not among them.) `SLURM_JWT` is there because `sbatch` needed it to be let in: it speaks for the user of
+/// the server, and is not for jobs.
 pub const OPTION_VARIABLES: &[&str] = &[
     "SLURM_CPUS_PER_TASK",
     "SLURM_CPU_BIND",
@@ -256,6 +257,7 @@ pub const OPTION_VARIABLES: &[&str] = &[
     "SLURM_EXPORT_ENV",
     "SLURM_GPUS_PER_NODE",
     "SLURM_GPUS_PER_TASK",
+    "SLURM_JWT",
     "SLURM_MEM_BIND",
     "SLURM_NPROCS",
     "SLURM_NTASKS",

@@ -19,7 +19,7 @@ use windlass_types::slurm::{Allocation, AllocationState};
 
 /// As many as one may have are there: it is tried again after this, or when one has ended.
 const LIMIT_PAUSE: Duration = Duration::from_mins(5);
-/// The script cannot be written: a disk that is full, a directory that is gone.
+/// What it prints cannot be written: a disk that is full, a directory that is gone.
 const WRITE_PAUSE: Duration = Duration::from_mins(1);
 
 impl Passes {
@@ -42,9 +42,9 @@ impl Passes {
                 return Ok(false);
             }
         };
-        if let Err(error) = write(&batch) {
+        if let Err((path, error)) = prepare_outputs(&batch) {
             self.holds.insert(row.id, now.after(WRITE_PAUSE));
-            let why = format!("{} cannot be written: {error}", batch.path.display());
+            let why = format!("{} cannot be written: {error}", path.display());
             tracing::warn!(id = %row.id, %why, "an allocation cannot be submitted");
             self.note_reason(row, row.state, why)?;
             return Ok(false);
@@ -61,7 +61,7 @@ impl Passes {
 
     fn hand_over(&mut self, row: &Allocation, batch: &Batch, open: &[Allocation]) -> Result<(), Trouble> {
         let submitting = AllocationState::Submitting;
-        match self.slurm.submit(&batch.arguments) {
+        match self.slurm.submit(&batch.arguments, &batch.script) {
             Outcome::Answered(job) => {
                 tracing::info!(allocation = %row.id, job, "submitted to Slurm");
                 let mut change = AllocationChange::new(row.id, submitting, AllocationState::Pending);
@@ -147,7 +147,15 @@ fn has_others(open: &[Allocation], row: &Allocation) -> bool {
     open.iter().any(is_there)
 }
 
-fn write(batch: &Batch) -> io::Result<()> {
-    fs::create_dir_all(batch.path.parent().unwrap_or(Path::new("/")))?;
-    fs::write(&batch.path, &batch.script)
+/// Slurm writes what the allocation prints as the user of the server: not through a link that the owner of the directory
+/// has put there.
+fn prepare_outputs(batch: &Batch) -> Result<(), (&Path, io::Error)> {
+    for path in &batch.outputs {
+        fs::create_dir_all(path.parent().unwrap_or(Path::new("/")))
+            .map_err(|error| (path.as_path(), error))?;
+        if fs::symlink_metadata(path).is_ok_and(|found| !found.is_file()) {
+            return Err((path, io::Error::other("it is a link or no file; remove it")));
+        }
+    }
+    Ok(())
 }

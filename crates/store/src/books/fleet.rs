@@ -55,9 +55,9 @@ impl<B: Backend> Fleet for Books<B> {
         self.act(now, move |db, by| nodes::set_aside(db, &node, by))
     }
 
-    fn release_node(&self, host: &str, why: &str, now: Timestamp) -> Result<bool, Error> {
-        let (host, why) = (host.to_owned(), why.to_owned());
-        self.act(now, move |db, by| nodes::release(db, &host, &why, by))
+    fn release_node(&self, host: &str, user: Option<&str>, why: &str, now: Timestamp) -> Result<bool, Error> {
+        let (host, user, why) = (host.to_owned(), user.map(str::to_owned), why.to_owned());
+        self.act(now, move |db, by| nodes::release(db, &host, user.as_deref(), &why, by))
     }
 }
 

@@ -11,19 +11,34 @@ use windlass_types::Timestamp;
 
 pub(super) fn set_aside(db: &impl Db, node: &NodeAside, by: By<'_>) -> Result<(), Fault> {
     let evidence = node.evidence.as_ref().map(column::json_text).transpose()?;
-    let values = values![node.host, node.since.0, node.until.0, node.set_by, node.reason, evidence];
+    let user = node.user.as_deref().unwrap_or_default();
+    let values = values![node.host, node.since.0, node.until.0, node.set_by, node.reason, evidence, user];
     db.execute(sql::SET_NODE_ASIDE, values)?;
     let NodeAside { host, until, reason, .. } = node;
-    let message = format!("node {host} gets no jobs until {until}: {reason}");
+    let whose = node.user.as_ref().map(|user| format!(" (workers of {user})")).unwrap_or_default();
+    let message = format!("node {host} gets no jobs until {until}{whose}: {reason}");
     note(db, "node_set_aside", Severity::Warning, message, json!(node), by)
 }
 
 /// `false`: it was trusted already.
-pub(super) fn release(db: &impl Db, host: &str, why: &str, by: By<'_>) -> Result<bool, Fault> {
-    let was_aside = db.execute(sql::RELEASE_NODE, values![host])? > 0;
+pub(super) fn release(
+    db: &impl Db,
+    host: &str,
+    user: Option<&str>,
+    why: &str,
+    by: By<'_>,
+) -> Result<bool, Fault> {
+    let was_aside = db.execute(sql::RELEASE_NODE, values![host, user])? > 0;
     if was_aside {
         let message = format!("node {host} is trusted again: {why}");
-        note(db, "node_released", Severity::Info, message, json!({ "host": host, "reason": why }), by)?;
+        note(
+            db,
+            "node_released",
+            Severity::Info,
+            message,
+            json!({ "host": host, "user": user, "reason": why }),
+            by,
+        )?;
     }
     Ok(was_aside)
 }
@@ -45,6 +60,7 @@ fn note(
 pub(super) fn node_row(row: &Row<'_>) -> Result<NodeAside, Fault> {
     Ok(NodeAside {
         host: row.get(0)?,
+        user: Some(row.get::<String>(6)?).filter(|user| !user.is_empty()),
         since: Timestamp(row.get(1)?),
         until: Timestamp(row.get(2)?),
         set_by: row.get(3)?,

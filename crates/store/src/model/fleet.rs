@@ -150,6 +150,9 @@ pub struct WorkerFilter {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NodeAside {
     pub host: String,
+    /// Whose workers get no jobs there; `None`: everyone's.
+    #[serde(default)]
+    pub user: Option<String>,
     pub since: Timestamp,
     /// Then it is tried with one job.
     pub until: Timestamp,

@@ -50,10 +50,13 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
     },
     Migration {
         version: 12,
-    Migration {
-        version: 12,
         name: "run_priority",
         sql: include_str!("../../migrations/postgres/0012_run_priority.sql"),
+    },
+    Migration {
+        version: 13,
+        name: "nodes_of_users",
+        sql: include_str!("../../migrations/postgres/0013_nodes_of_users.sql"),
     },
 ];
 

@@ -41,12 +41,14 @@ super::statements! {
 
     // ---- nodes that are set aside ----
 
-    NODES_ASIDE = "SELECT host, since, until, set_by, reason, evidence FROM node_aside ORDER BY host";
+    NODES_ASIDE = "SELECT host, since, until, set_by, reason, evidence, user_name FROM node_aside ORDER BY host, user_name";
     SET_NODE_ASIDE = "
-        INSERT INTO node_aside (host, since, until, set_by, reason, evidence) VALUES ($1, $2, $3, $4, $5, $6)
-        ON CONFLICT (host) DO UPDATE SET since = excluded.since, until = excluded.until, set_by = excluded.set_by,
+        INSERT INTO node_aside (host, since, until, set_by, reason, evidence, user_name)
+        VALUES ($1, $2, $3, $4, $5, $6, $7)
+        ON CONFLICT (host, user_name) DO UPDATE SET since = excluded.since, until = excluded.until, set_by = excluded.set_by,
             reason = excluded.reason, evidence = excluded.evidence";
-    RELEASE_NODE = "DELETE FROM node_aside WHERE host = $1";
+    RELEASE_NODE = "
+        DELETE FROM node_aside WHERE host = $1 AND (CAST($2 AS TEXT) IS NULL OR user_name = $2)";
 
     // ---- who may do what ----
 
@@ -141,7 +143,8 @@ super::statements! {
         ORDER BY j.requirements_id NULLS FIRST, j.kind_id NULLS FIRST";
     SCHEDULERS_OF_KINDS = "SELECT id, scheduler_id FROM job_kind WHERE workflow_id = $1";
     WORK_DONE = "
-        SELECT CAST(SUM(r.wall_us) AS BIGINT), MIN(r.started_at), MAX(r.ended_at)
+        SELECT CASE WHEN SUM(CAST(r.wall_us AS DOUBLE PRECISION)) >= 9e18 THEN 9000000000000000000
+            ELSE CAST(SUM(CAST(r.wall_us AS DOUBLE PRECISION)) AS BIGINT) END, MIN(r.started_at), MAX(r.ended_at)
         FROM job_block b CROSS JOIN result r
         WHERE b.workflow_id = $1 AND r.job_id >= b.first_job_id AND r.job_id < b.first_job_id + b.job_count";
     COMPLETED_JOBS = "

@@ -46,10 +46,13 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
     },
     Migration {
         version: 13,
-    Migration {
-        version: 13,
         name: "run_priority",
         sql: include_str!("../../migrations/sqlite/0013_run_priority.sql"),
+    },
+    Migration {
+        version: 14,
+        name: "nodes_of_users",
+        sql: include_str!("../../migrations/sqlite/0014_nodes_of_users.sql"),
     },
 ];
 

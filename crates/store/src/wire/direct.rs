@@ -68,8 +68,8 @@ impl<T: Transport + 'static> Fleet for Remote<T> {
         self.direct(FLEET)?.set_node_aside(node, now)
     }
 
-    fn release_node(&self, host: &str, why: &str, now: Timestamp) -> Result<bool, Error> {
-        self.direct(FLEET)?.release_node(host, why, now)
+    fn release_node(&self, host: &str, user: Option<&str>, why: &str, now: Timestamp) -> Result<bool, Error> {
+        self.direct(FLEET)?.release_node(host, user, why, now)
     }
 }
 

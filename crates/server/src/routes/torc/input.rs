@@ -3,7 +3,7 @@
 use crate::error::{Answer, ApiError};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use windlass_types::{Bytes, Resources, Timestamp, parse_duration};
+use windlass_types::{Bytes, Capacity, Resources, Timestamp, parse_duration};
 
 /// Names of things: something, and not a novel.
 pub(super) fn name(what: &str, name: &str) -> Answer<String> {
@@ -29,6 +29,12 @@ pub(super) fn text(what: &str, text: &str) -> Answer<String> {
 /// Numbers that must fit into a smaller type.
 pub(super) fn number<T: TryFrom<i64>>(field: &str, value: i64) -> Answer<T> {
     T::try_from(value).map_err(|_| ApiError::invalid(format!("{field}: {value} is out of range")))
+}
+
+/// What a compute node can give, as far as any could.
+pub(super) fn capacity(capacity: Capacity) -> Answer<Capacity> {
+    capacity.check(&"compute node").map_err(|error| ApiError::invalid(error.to_string()))?;
+    Ok(capacity)
 }
 
 pub(super) fn memory(text: &str) -> Answer<Bytes> {

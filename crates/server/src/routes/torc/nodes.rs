@@ -13,7 +13,7 @@ use windlass_auth::Operation;
 use windlass_store::model::{
     Counted, NewWorker, Part, WorkerFilter, WorkerKind, WorkerRow, WorkerUpdate, WorkflowRow,
 };
-use windlass_types::{Bytes, Capacity, WorkerId};
+use windlass_types::{AllocationId, Bytes, Capacity, WorkerId};
 
 pub(super) fn table() -> Table {
     Table::new("compute nodes")
@@ -70,7 +70,7 @@ fn create(call: &Call, Json(body): Json<ComputeNodeModel>) -> Answer<ComputeNode
         host: input::name("a compute node", &body.hostname)?,
         pid: input::number("pid", body.pid)?,
         capacity: capacity(&body)?,
-        allocation: allocation(&body),
+        allocation: allocation(call, &row, &body)?,
         extra: Some(extra(&body)?),
         ..NewWorker::default()
     };
@@ -89,7 +89,7 @@ fn capacity(body: &ComputeNodeModel) -> Answer<Capacity> {
     if !(0.0..1e9).contains(&body.memory_gb) {
         return Err(ApiError::invalid("memory_gb is out of range"));
     }
-    Ok(Capacity {
+    input::capacity(Capacity {
         cpus: input::number("num_cpus", body.num_cpus)?,
         memory: Bytes((body.memory_gb * f64::from(1 << 30)) as u64),
         gpus: input::number("num_gpus", body.num_gpus)?,
@@ -98,9 +98,12 @@ fn capacity(body: &ComputeNodeModel) -> Answer<Capacity> {
     })
 }
 
-/// The scheduled compute node that started it.
-fn allocation(body: &ComputeNodeModel) -> Option<i64> {
-    body.scheduler.as_ref()?.get("scheduler_id")?.as_i64()
+/// The scheduled compute node that started it, if the workflow has such a one: what others asked for is not its own.
+fn allocation(call: &Call, row: &WorkflowRow, body: &ComputeNodeModel) -> Answer<Option<i64>> {
+    let said = body.scheduler.as_ref().and_then(|scheduler| scheduler.get("scheduler_id")?.as_i64());
+    let Some(id) = said else { return Ok(None) };
+    let found = call.store().allocation(AllocationId(id))?;
+    Ok(found.filter(|allocation| allocation.workflow == row.id).map(|allocation| allocation.id.0))
 }
 
 /// Fields that no column holds.
@@ -151,7 +154,7 @@ fn update(call: &Call, Path(id): Path<i64>, Json(body): Json<ComputeNodeModel>) 
         pid: Some(input::number("pid", body.pid)?),
         labels: body.labels.as_deref().map(|labels| input::labels(Some(labels))).transpose()?,
         capacity: Some(capacity(&body)?),
-        allocation: allocation(&body),
+        allocation: allocation(call, &row, &body)?,
         extra: Some(Value::Object(all)),
         ended_at: (body.is_active == Some(true) && !old.is_active()).then_some(None),
         ..WorkerUpdate::default()

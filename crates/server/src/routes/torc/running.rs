@@ -22,6 +22,8 @@ use windlass_store::model::{JobFilter, Part, SpawnJob, SpawnRequest, WorkerFilte
 use windlass_types::work::{AttemptKey, Usage};
 use windlass_types::{Attempt, Bytes, Capacity, JobId, JobStatus, RunId, WorkerId};
 
+/// No attempt takes longer: about a hundred years.
+const MOST_MINUTES: f64 = 60.0 * 24.0 * 36_525.0;
 /// A job adds at most so many jobs at once.
 const MOST_SPAWNED: usize = 100_000;
 
@@ -161,13 +163,13 @@ fn offer(body: &ComputeNodesResources, strict: bool) -> Answer<NodeOffer> {
     if !(0.0..1e9).contains(&body.memory_gb) {
         return Err(ApiError::invalid("memory_gb is out of range"));
     }
-    let capacity = Capacity {
+    let capacity = input::capacity(Capacity {
         cpus: input::number("num_cpus", body.num_cpus)?,
         memory: Bytes((body.memory_gb * f64::from(1 << 30)) as u64),
         gpus: input::number("num_gpus", body.num_gpus)?,
         nodes: input::number("num_nodes", body.num_nodes)?,
         max_jobs: None,
-    };
+    })?;
     let time_left = body.time_limit.as_deref().map(|text| input::duration("time_limit", text)).transpose()?;
     Ok(NodeOffer { capacity, time_left, scheduler: body.scheduler_config_id, strict })
 }
@@ -293,7 +295,7 @@ fn completion(
 
 pub(super) fn minutes(minutes: f64) -> Answer<Duration> {
     match minutes {
-        0.0..1e9 => Ok(Duration::from_secs_f64(minutes * 60.0)),
+        0.0..MOST_MINUTES => Ok(Duration::from_secs_f64(minutes * 60.0)),
         _ => Err(ApiError::invalid("exec_time_minutes is out of range")),
     }
 }

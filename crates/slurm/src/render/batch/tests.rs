@@ -55,7 +55,6 @@ fn one_worker_for_an_allocation() {
         "--error=/data/out/slurm_output_wf3_sl12.e",
         "--chdir=/data",
         "--signal=B:USR1@300",
-        "/data/out/slurm_output_wf3_sl12.sh",
     ];
     assert_eq!(batch.arguments, expected);
     assert_eq!(
@@ -63,9 +62,9 @@ fn one_worker_for_an_allocation() {
         "#!/bin/sh\n\
          # Windlass: allocation 12 of workflow 3. What it asks of Slurm was said to sbatch as arguments;\n\
          # `scontrol show job` tells. It is known by its tag: wl-5f2a-12\n\
-         # These would be taken for options of what is started below.\n\
+         # These would be taken for options of what is started below, or are the server's own.\n\
          unset SLURM_CPUS_PER_TASK SLURM_CPU_BIND SLURM_DISTRIBUTION SLURM_EXPORT_ENV SLURM_GPUS_PER_NODE \
-         SLURM_GPUS_PER_TASK SLURM_MEM_BIND SLURM_NPROCS SLURM_NTASKS SLURM_NTASKS_PER_NODE SLURM_OPEN_MODE \
+         SLURM_GPUS_PER_TASK SLURM_JWT SLURM_MEM_BIND SLURM_NPROCS SLURM_NTASKS SLURM_NTASKS_PER_NODE SLURM_OPEN_MODE \
          SLURM_TIMELIMIT\n\
          exec '/opt/wind lass/windlass' slurm worker --server http://login1:8080 \\\n  \
          --workflow 3 --allocation 12 --walltime 3600 --warning 300 \\\n  \

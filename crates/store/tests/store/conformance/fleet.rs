@@ -50,6 +50,7 @@ pub(crate) fn a_node_is_set_aside_and_released(store: &dyn Store) {
     let later = |micros| Timestamp(NOW.0 + micros);
     let bad = NodeAside {
         host: "node é".into(),
+        user: None,
         since: NOW,
         until: later(600),
         set_by: "server".into(),
@@ -63,13 +64,21 @@ pub(crate) fn a_node_is_set_aside_and_released(store: &dyn Store) {
     let longer =
         NodeAside { since: later(700), until: later(1900), set_by: "me".into(), evidence: None, ..bad };
     store.set_node_aside(&longer, later(700)).unwrap();
-    assert_eq!(store.nodes_aside().unwrap(), [other, longer]);
-    assert!(store.release_node("node é", "a job went well", later(800)).unwrap());
-    assert!(!store.release_node("node é", "again", later(900)).unwrap(), "it was released already");
+    assert_eq!(store.nodes_aside().unwrap(), [other.clone(), longer.clone()]);
+    // Of a user it is another row.
+    let of_bob = NodeAside { user: Some("bob".into()), ..longer.clone() };
+    store.set_node_aside(&of_bob, later(700)).unwrap();
+    assert_eq!(store.nodes_aside().unwrap(), [other.clone(), longer.clone(), of_bob]);
+    assert!(!store.release_node("node é", Some("zoe"), "she has none", later(700)).unwrap());
+    assert!(store.release_node("node é", Some("bob"), "one of his went well", later(700)).unwrap());
+    assert_eq!(store.nodes_aside().unwrap(), [other.clone(), longer.clone()]);
+    store.set_node_aside(&NodeAside { user: Some("bob".into()), ..longer.clone() }, later(700)).unwrap();
+    assert!(store.release_node("node é", None, "a job went well", later(800)).unwrap(), "both");
+    assert!(!store.release_node("node é", None, "again", later(900)).unwrap(), "it was released already");
     assert_eq!(store.nodes_aside().unwrap().len(), 1);
-    assert_eq!((happened(store, "node_set_aside"), happened(store, "node_released")), (3, 1));
+    assert_eq!((happened(store, "node_set_aside"), happened(store, "node_released")), (5, 2));
     let filter = EventFilter { category: Some("node_released".into()), ..EventFilter::default() };
-    let event = store.events(None, &filter).unwrap().remove(0);
+    let event = store.events(None, &filter).unwrap().pop().unwrap();
     assert_eq!(event.message, "node node é is trusted again: a job went well");
     assert_eq!((event.workflow_id, event.data.unwrap()["host"].as_str()), (None, Some("node é")));
 }

@@ -1,0 +1,267 @@
+//! The schema of what workers send, for the OpenAPI document. The messages themselves are in `windlass_types::fleet`, their
+//! bounds in `windlass_types::worker_bounds`; a test keeps the two in step.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// A length of time.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Length {
+    /// About a hundred years at most.
+    #[schema(maximum = 3_155_760_000_i64)]
+    secs: u64,
+    #[schema(maximum = 999_999_999)]
+    nanos: u32,
+}
+
+/// What a worker can give at once.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WorkerCapacity {
+    #[schema(maximum = 1_000_000)]
+    cpus: u32,
+    /// Bytes of each node.
+    #[schema(maximum = 1_152_921_504_606_846_976_i64)]
+    memory: u64,
+    #[schema(maximum = 1_000_000)]
+    gpus: u32,
+    #[schema(maximum = 65_536)]
+    nodes: u32,
+    /// At most so many jobs at once, whatever they ask for.
+    #[schema(maximum = 1_000_000)]
+    max_jobs: Option<u32>,
+}
+
+/// One execution of one job.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AttemptName {
+    workflow: i64,
+    job: i64,
+    run: i64,
+    attempt: u32,
+}
+
+/// A worker introduces itself, or comes back.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct IntroductionMessage {
+    /// Names have no control characters.
+    #[schema(min_length = 1, max_length = 255)]
+    host: String,
+    #[schema(max_length = 255)]
+    boot_id: String,
+    #[schema(maximum = 2_147_483_647)]
+    pid: u32,
+    #[schema(maximum = 9_223_372_036_854_775_807_i64)]
+    pid_start_ticks: u64,
+    capacity: WorkerCapacity,
+    #[serde(default)]
+    #[schema(max_length = 255)]
+    version: String,
+    /// Each up to 255 bytes, without commas.
+    #[serde(default)]
+    #[schema(max_items = 64)]
+    labels: Vec<String>,
+    /// `local`, or a site that an operator has made known.
+    #[serde(default)]
+    #[schema(max_length = 100, pattern = "^[A-Za-z0-9_.-]+$")]
+    site: String,
+    /// It works for this workflow only.
+    #[serde(default)]
+    workflow: Option<i64>,
+    #[serde(default)]
+    before: Option<ComebackMessage>,
+    /// The allocation that started it: of a workflow that its user may work for.
+    #[serde(default)]
+    allocation: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    slurm: Option<SlurmPlaceMessage>,
+}
+
+/// Who a worker was, and all that it still holds.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ComebackMessage {
+    worker: i64,
+    #[schema(max_length = 256)]
+    secret: String,
+    #[schema(max_items = 100_000)]
+    held: Vec<AttemptName>,
+    /// Executions of actions: action and attempt.
+    #[schema(max_items = 100_000)]
+    actions: Vec<(i64, u32)>,
+}
+
+/// Where in Slurm a worker is.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SlurmPlaceMessage {
+    #[schema(maximum = 4_294_967_295_i64)]
+    job_id: u64,
+    #[schema(maximum = 2_147_483_647)]
+    restarts: u32,
+    #[schema(max_length = 255)]
+    node: String,
+}
+
+/// The answer to an introduction.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WelcomeMessage {
+    worker: i64,
+    /// Every exchange quotes it.
+    secret: String,
+    lease: Length,
+    /// Attempts that are not its own any more.
+    lost: Vec<AttemptName>,
+    lost_actions: Vec<(i64, u32)>,
+}
+
+/// What happened at a worker, and whether there is room for more.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ExchangeMessage {
+    worker: i64,
+    #[schema(max_length = 256)]
+    secret: String,
+    /// From 1, one more with each; the same again when the answer did not come.
+    #[schema(maximum = 9_223_372_036_854_775_807_i64)]
+    number: u64,
+    /// `{"Started": {"key", "at", "pid"}}`, `{"Ended": {"key", "started_at", "ended_at", "wall", "exit", "cause", "usage", …}}` or
+    /// `{"Returned": {"key", "why"}}`. Times are RFC 3339 and not before 1970, lengths a hundred years at most, signals below
+    /// 128; texts are cut after 64 KiB.
+    #[serde(default)]
+    #[schema(max_items = 1_000)]
+    reports: Vec<serde_json::Value>,
+    #[serde(default)]
+    #[schema(max_items = 1_000)]
+    actions: Vec<ActionReportMessage>,
+    /// How long the server may wait before it answers that there is nothing.
+    wait: Length,
+    #[serde(default)]
+    time_left: Option<Length>,
+    #[serde(default)]
+    draining: bool,
+    #[serde(default)]
+    leaving: bool,
+}
+
+/// How an action went.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ActionReportMessage {
+    workflow: i64,
+    run: i64,
+    action: i64,
+    attempt: u32,
+    started_at: String,
+    ended_at: String,
+    return_code: i32,
+    message: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+    use std::time::Duration;
+    use windlass_types::fleet::{ActionReport, Comeback, Exchange, Introduction, Welcome};
+    use windlass_types::slurm::SlurmPlace;
+    use windlass_types::work::AttemptKey;
+    use windlass_types::worker_bounds as bounds;
+    use windlass_types::{Attempt, Bytes, Capacity, JobId, RunId, Timestamp, WorkerId, WorkflowId};
+
+    /// The schema reads the message, and writes it as it was.
+    #[track_caller]
+    fn agrees<S: Serialize + serde::de::DeserializeOwned>(message: &impl Serialize) {
+        let sent = json!(message);
+        let read: S = serde_json::from_value(sent.clone()).unwrap();
+        assert_eq!(json!(read), sent);
+    }
+
+    fn key() -> AttemptKey {
+        AttemptKey { workflow: WorkflowId(1), job: JobId(2), run: RunId(3), attempt: Attempt(4) }
+    }
+
+    #[test]
+    fn the_schema_has_the_fields_of_the_messages() {
+        let before = Comeback {
+            worker: WorkerId(1),
+            secret: "s".into(),
+            held: vec![key()],
+            actions: vec![(1, Attempt(1))],
+        };
+        agrees::<IntroductionMessage>(&Introduction {
+            host: "h".into(),
+            boot_id: "b".into(),
+            pid: 1,
+            pid_start_ticks: 1,
+            capacity: Capacity { cpus: 1, memory: Bytes(1), gpus: 0, nodes: 1, max_jobs: Some(1) },
+            version: "v".into(),
+            labels: vec!["l".into()],
+            site: "local".into(),
+            workflow: Some(WorkflowId(1)),
+            before: Some(before),
+            allocation: Some(1),
+            slurm: Some(SlurmPlace { job_id: 1, restarts: 0, node: "n".into() }),
+        });
+        let (lost, lost_actions) = (vec![key()], vec![(1, Attempt(1))]);
+        let lease = Duration::from_secs(60);
+        agrees::<WelcomeMessage>(&Welcome {
+            worker: WorkerId(1),
+            secret: "s".into(),
+            lease,
+            lost,
+            lost_actions,
+        });
+        let action = ActionReport {
+            workflow: WorkflowId(1),
+            run: RunId(1),
+            action: 1,
+            attempt: Attempt(1),
+            started_at: Timestamp(1),
+            ended_at: Timestamp(2),
+            return_code: 0,
+            message: Some("m".into()),
+        };
+        agrees::<ExchangeMessage>(&Exchange {
+            worker: WorkerId(1),
+            secret: "s".into(),
+            number: 1,
+            reports: Vec::new(),
+            actions: vec![action],
+            wait: lease,
+            time_left: Some(lease),
+            draining: true,
+            leaving: true,
+        });
+    }
+
+    #[test]
+    fn the_schema_has_the_bounds_that_are_checked() {
+        let schema = |json: Value, field: &str, bound: &str| json["properties"][field][bound].as_u64();
+        let of = |name: &str| {
+            use utoipa::PartialSchema as _;
+            match name {
+                "capacity" => json!(WorkerCapacity::schema()),
+                "length" => json!(Length::schema()),
+                _ => json!(IntroductionMessage::schema()),
+            }
+        };
+        let expected = [
+            ("capacity", "cpus", "maximum", u64::from(bounds::MOST_CPUS)),
+            ("capacity", "memory", "maximum", bounds::MOST_MEMORY.0),
+            ("capacity", "gpus", "maximum", u64::from(bounds::MOST_GPUS)),
+            ("capacity", "nodes", "maximum", u64::from(bounds::MOST_NODES)),
+            ("capacity", "max_jobs", "maximum", u64::from(bounds::MOST_JOBS)),
+            ("length", "secs", "maximum", bounds::LONGEST_TIME.as_secs()),
+            ("introduction", "host", "maxLength", bounds::LONGEST_NAME as u64),
+            ("introduction", "labels", "maxItems", bounds::MOST_LABELS as u64),
+        ];
+        for (message, field, bound, value) in expected {
+            assert_eq!(schema(of(message), field, bound), Some(value), "{message}.{field}");
+        }
+    }
+}
