@@ -74,8 +74,10 @@ impl<'a> Watched<'a> {
         let results = self.house.json(&["results", "list", "1"]);
         let lost = results.as_array().unwrap().iter().filter(|row| row["return_code"] != 0);
         let reasons: Vec<&str> = lost.map(|row| row["reason"].as_str().unwrap_or_default()).collect();
-        let named = |why: &&&str| why.split_once("(Slurm job ").and_then(|(_, rest)| rest.split_once(") "));
-        let told: Vec<(&str, &str)> = reasons.iter().filter_map(|why| named(&why)).collect();
+        let told: Vec<(&str, &str)> = reasons
+            .iter()
+            .filter_map(|why| why.split_once("(Slurm job ").and_then(|(_, rest)| rest.split_once(") ")))
+            .collect();
         assert_eq!(told.len(), reasons.len(), "an attempt names no allocation: {reasons:?}");
         // Allocations that replaced this one may be lost too, in whatever way.
         let job = self.job.to_string();

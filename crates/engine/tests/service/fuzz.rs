@@ -179,7 +179,10 @@ fn whatever_workers_report_the_scheduler_lives() {
                 let answer = later(|reply| world.service.exchange(said, me(), reply));
                 match world.in_time(&answer) {
                     Ok(answer) => worker.takes(&reports, &answer),
-                    Err(_) => drop(worker.come_back(&world, &worker.keys())),
+                    Err(_) => {
+                        let held = worker.keys();
+                        worker.come_back(&world, &held);
+                    }
                 }
             }
             // Rests from what could not be started are over sooner or later.
