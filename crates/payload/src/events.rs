@@ -41,14 +41,17 @@ pub struct Contents {
     pub lumis: LumiMask,
 }
 
-/// Counts as bytes come, without keeping them. Gives up at the first line that is no event.
+/// Counts as bytes come, without keeping them. A line that is no event is not counted, and does not end the counting: a
+/// file is an event file if it is text and has events, or is empty.
 #[derive(Debug, Default)]
 pub struct Counter {
     contents: Contents,
     /// The beginning of a line whose end has not come yet; of a long one the first [`HEAD`] bytes.
     line: Vec<u8>,
     last: Option<(u64, u64)>,
-    other: bool,
+    /// There are lines that are no events.
+    has_other_lines: bool,
+    is_binary: bool,
 }
 
 /// Three numbers and their blanks fit into this.
@@ -56,7 +59,8 @@ const HEAD: usize = 64;
 
 impl Counter {
     pub fn add(&mut self, bytes: &[u8]) {
-        if self.other {
+        self.is_binary |= bytes.contains(&0);
+        if self.is_binary {
             return;
         }
         let mut pieces = bytes.split(|byte| *byte == b'\n');
@@ -72,7 +76,8 @@ impl Counter {
         if !self.line.is_empty() {
             self.end_line();
         }
-        (!self.other).then_some(self.contents)
+        let has_only_others = self.has_other_lines && self.contents.events == 0;
+        (!self.is_binary && !has_only_others).then_some(self.contents)
     }
 
     fn keep(&mut self, bytes: &[u8]) {
@@ -84,7 +89,8 @@ impl Counter {
         // A long line is cut within what is behind its numbers, perhaps in the middle of a character.
         let text = String::from_utf8_lossy(&self.line);
         let Some(Event { run, lumi, .. }) = Event::parse(&text) else {
-            self.other = true;
+            self.has_other_lines = true;
+            self.line.clear();
             return;
         };
         self.contents.events += 1;
@@ -197,11 +203,22 @@ mod tests {
 
     #[test]
     fn other_files_are_not_event_files() {
-        for text in ["root\0\0\n", "1 1\n", "1 1 x\n", "1 1 1\n\n", "+1 1 1\n", "1 1 18446744073709551616\n"]
+        for text in ["root\0\0\n1 1 1\n", "1 1\n", "1 1 x\n", "\n", "+1 1 1\n", "1 1 18446744073709551616\n"]
         {
             let mut counter = Counter::default();
             counter.add(text.as_bytes());
             assert_eq!(counter.finish(), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_no_event_does_not_end_the_counting() {
+        for (text, events) in [("1 1 1\n\n1 1 2\n", 2), ("# header\n1 1 1\n", 1), ("1 1 1\n1 1\n1 2 3", 2)] {
+            for size in [1, 3, 100] {
+                let mut counter = Counter::default();
+                text.as_bytes().chunks(size).for_each(|piece| counter.add(piece));
+                assert_eq!(counter.finish().map(|contents| contents.events), Some(events), "{text:?}");
+            }
         }
     }
 }

@@ -3,7 +3,7 @@
 use crate::codes;
 use crate::failure::Failure;
 use crate::files::{draft_of, write_json};
-use crate::place::Place;
+use crate::place::{Compare, Place, Unusable};
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::Path;
@@ -62,10 +62,25 @@ fn name_missing(place: &Place, failure: &Failure) {
     write_json(&place.landing_path(), &report).unwrap_or_default();
 }
 
-/// A file that another site is said to have may be in reach from there. One that nobody has is lost.
+/// A file that another site is said to have may be in reach from there. One that no other site has is lost; and one that
+/// was changed is of no use wherever it is.
 fn check_inputs(place: &Place) -> Result<(), Failure> {
     let inputs = place.manifest.nodes.iter().flat_map(|node| &node.inputs);
-    let missing: Vec<&Input> = inputs.filter(|input| place.find_input(input).is_none()).collect();
+    let (mut missing, mut changed) = (Vec::new(), Vec::new());
+    for input in inputs {
+        match place.find_input(input, Compare::Size) {
+            Ok(_) => {}
+            Err(Unusable::Missing) => missing.push(input),
+            Err(Unusable::Changed(why)) => changed.push((input.lfn.clone(), why)),
+        }
+    }
+    // Several nodes may read parts of one file.
+    changed.dedup();
+    if let Some((_, why)) = changed.first() {
+        let said = format!("{} of the inputs were changed at {}: {why}", changed.len(), place.site);
+        let lfns = changed.into_iter().map(|(lfn, _)| lfn).collect();
+        return Err(Failure::new(codes::FILE_READ, said).with_bad_inputs(lfns));
+    }
     if missing.is_empty() {
         return Ok(());
     }

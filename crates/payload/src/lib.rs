@@ -22,5 +22,5 @@ pub mod simulate;
 mod step;
 
 pub use failure::{Failure, Told};
-pub use place::Place;
+pub use place::{Compare, Place, Unusable};
 pub use step::Control;

@@ -2,6 +2,7 @@
 
 use crate::codes;
 use crate::failure::Failure;
+use crate::files::sum_of;
 use serde::de::DeserializeOwned;
 use std::fs;
 use std::io;
@@ -132,17 +133,61 @@ impl Place {
         read_json(&self.directory.join("step_profile.json"))
     }
 
-    /// Where an input can be read from here: the copy of this site first, then those of others that are in reach.
-    pub fn find_input(&self, input: &Input) -> Option<PathBuf> {
+    /// Where an input can be read from here: the copy of this site first, then those of others that are in reach. A copy
+    /// that is not what the catalog says is passed over.
+    pub fn find_input(&self, input: &Input, compare: Compare) -> Result<PathBuf, Unusable> {
         let here = input.replicas.get(&self.site).map(PathBuf::from);
         let stored = self.path_of(&input.lfn);
         let elsewhere = input.replicas.values().map(PathBuf::from);
-        here.into_iter().chain([stored]).chain(elsewhere).find(|path| can_read(path))
+        let mut changed = None;
+        for path in here.into_iter().chain([stored]).chain(elsewhere) {
+            let Some(size) = size_of(&path) else { continue };
+            match difference(input, &path, size, compare) {
+                None => return Ok(path),
+                Some(why) => changed = changed.or(Some(why)),
+            }
+        }
+        Err(changed.map_or(Unusable::Missing, Unusable::Changed))
     }
 }
 
-fn can_read(path: &Path) -> bool {
-    fs::File::open(path).and_then(|file| file.metadata()).is_ok_and(|metadata| metadata.is_file())
+/// How closely an input is compared with the catalog.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compare {
+    /// Without reading it.
+    Size,
+    /// Size and checksum: all of it is read.
+    Checksum,
+}
+
+/// Why no copy of an input can be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unusable {
+    Missing,
+    /// How the first copy differs from what the catalog says.
+    Changed(String),
+}
+
+/// Of a file that can be opened.
+fn size_of(path: &Path) -> Option<u64> {
+    let metadata = fs::File::open(path).and_then(|file| file.metadata()).ok()?;
+    metadata.is_file().then(|| metadata.len())
+}
+
+/// How a file differs from what the catalog says, as far as the catalog knows it.
+fn difference(input: &Input, path: &Path, size: u64, compare: Compare) -> Option<String> {
+    let Input { lfn, .. } = input;
+    if let Some(known) = input.size.filter(|known| *known != size) {
+        return Some(format!("{lfn} has {size} bytes, the catalog says {known}"));
+    }
+    // Some catalogs say a word where there is no checksum, and some leave out zeros in front.
+    let number = |text: &str| u32::from_str_radix(text, 16).ok();
+    let known = input.adler32.as_deref().and_then(number).filter(|_| compare == Compare::Checksum)?;
+    match sum_of(path) {
+        Ok(sum) if number(&sum.adler32()) == Some(known) => None,
+        Ok(sum) => Some(format!("{lfn} has the adler32 {}, the catalog says {known:08x}", sum.adler32())),
+        Err(error) => Some(format!("{lfn} cannot be read: {error}")),
+    }
 }
 
 /// `None` if there is no such file.

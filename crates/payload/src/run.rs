@@ -12,7 +12,7 @@ mod shares;
 use crate::codes;
 use crate::failure::Failure;
 use crate::files::{Draft, write_json};
-use crate::place::Place;
+use crate::place::{Compare, Place, Unusable};
 use crate::step::Control;
 pub use environment::StepInput;
 
@@ -91,25 +91,32 @@ fn work(
     Ok(())
 }
 
-/// Where the inputs of a node are read from.
+/// Where the inputs of a node are read from. Each is compared with the catalog before a step sees it.
 fn find_inputs(place: &Place, node: &Node) -> Result<Vec<StepInput>, Failure> {
-    let (mut found, mut missing) = (Vec::new(), Vec::new());
+    let (mut found, mut missing, mut changed, mut bad) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for input in &node.inputs {
-        match place.find_input(input) {
-            Some(path) => found.push(StepInput {
-                path,
-                lfn: input.lfn.clone(),
-                events: input.events,
-                lumis: input.lumis.clone(),
-            }),
-            None => missing.push(input.lfn.clone()),
+        let lfn = || input.lfn.clone();
+        match place.find_input(input, Compare::Checksum) {
+            Ok(path) => {
+                let lumis = input.lumis.clone();
+                found.push(StepInput { path, lfn: lfn(), events: input.events, lumis });
+                continue;
+            }
+            Err(Unusable::Missing) => missing.push(lfn()),
+            Err(Unusable::Changed(why)) => changed.push(why),
         }
+        bad.push(lfn());
     }
-    if missing.is_empty() {
+    if bad.is_empty() {
         return Ok(found);
     }
-    let said = format!("inputs cannot be opened at {}: {}", place.site, missing.join(", "));
-    Err(Failure::new(codes::FILE_OPEN, said).with_bad_inputs(missing))
+    let (code, said) = if missing.is_empty() {
+        (codes::FILE_READ, format!("inputs were changed at {}: {}", place.site, changed.join("; ")))
+    } else {
+        (codes::FILE_OPEN, format!("inputs cannot be opened at {}: {}", place.site, missing.join(", ")))
+    };
+    bad.dedup();
+    Err(Failure::new(code, said).with_bad_inputs(bad))
 }
 
 /// A file of a step that is to be kept.

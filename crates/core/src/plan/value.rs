@@ -66,6 +66,9 @@ pub struct PlanFile {
     pub lfn: String,
     pub size: u64,
     pub events: u64,
+    /// As the catalog has it, so that jobs notice a file that was changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adler32: Option<Box<str>>,
     /// At allowed sites.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replicas: Vec<Replica>,
@@ -467,6 +470,7 @@ fn plan_file(chosen: &ChosenFile<'_>, terms: &Terms) -> PlanFile {
         lfn: file.lfn.clone(),
         size: file.size,
         events: file.events,
+        adler32: file.checksums.get("adler32").map(|sum| sum.as_str().into()),
         replicas: file.replicas.iter().filter_map(allowed).collect(),
     }
 }

@@ -16,7 +16,8 @@ pub(super) struct Counted {
 }
 
 impl Counted {
-    /// The report knows best. Event files we can count ourselves; for all others what was expected is what there is.
+    /// The report says it, or the events of an event file are counted. Of any other file the number of events is not known:
+    /// `expected` is then an estimate for the step that reads it, and must not be registered.
     pub(super) fn of(path: &Path, report: Option<&JobReport>, expected: u64) -> Result<Self, Failure> {
         let missing = |error: &std::io::Error| {
             if error.kind() == std::io::ErrorKind::NotFound {
@@ -27,6 +28,13 @@ impl Counted {
         };
         let contents = events::contents_of(path).map_err(|error| missing(&error))?;
         let told = report.and_then(|report| report.output(path));
+        if let (Some(events), Some(contents)) = (told.and_then(|told| told.events), &contents)
+            && events != contents.events
+        {
+            let said =
+                format!("{} has {} events, and the job report says {events}", name_of(path), contents.events);
+            return Err(Failure::new(codes::NO_OUTPUT, said));
+        }
         Ok(match (told.and_then(|told| Some((told.events?, told))), contents) {
             (Some((events, told)), contents) => Self {
                 events,

@@ -173,9 +173,12 @@ impl<'a> Instances<'a> {
         let mut outputs = Vec::new();
         for (index, path) in self.files.outputs.iter().enumerate() {
             let counted = self.count(index)?;
-            // What only the next step reads may be empty.
-            let may_be_empty = wanted.next().is_none_or(|output| output.may_be_empty);
-            if counted.events == 0 && counted.from != EventsFrom::Expected && !may_be_empty {
+            // What only the next step reads is not registered: it may be empty, and of any form.
+            let output = wanted.next();
+            if output.is_some() && counted.from == EventsFrom::Expected {
+                return Err(uncounted(path));
+            }
+            if counted.events == 0 && output.is_some_and(|output| !output.may_be_empty) {
                 let said = format!("{} has no events; it read {expected}", name_of(path));
                 return Err(Failure::new(codes::NO_EVENTS, said));
             }
@@ -242,6 +245,16 @@ impl<'a> Instances<'a> {
             )),
         }
     }
+}
+
+/// Whatever was planned: how many events are registered follows from what was written.
+fn uncounted(path: &Path) -> Failure {
+    let said = format!(
+        "the events of {} cannot be counted: it is not an event file, and there is no job report ($WINDLASS_JOB_REPORT) \
+         that says how many it has",
+        name_of(path)
+    );
+    Failure::new(codes::CONFIGURATION, said)
 }
 
 fn concatenate(parts: &[&PathBuf], target: &Path) -> Result<(), Failure> {

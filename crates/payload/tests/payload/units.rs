@@ -453,3 +453,79 @@ fn manifests_that_lead_elsewhere_are_refused() {
     assert_eq!((failure.code, failure.process_code()), (7002, 70));
     assert!(failure.message.contains("unmerged_base"), "{failure}");
 }
+
+/// The catalog knows size and checksum of every input; what is not the file that was registered is not processed.
+#[test]
+fn an_input_that_was_changed_is_not_processed() {
+    let mut unit = Unit::new();
+    let good = unit.read("t1/store/in/b.txt");
+    let input = &mut unit.manifest.nodes[1].inputs[0];
+    input.size = Some(good.len() as u64);
+    input.adler32 = Some(format!("{:x}", adler2::adler32_slice(good.as_bytes())));
+    unit.run(1).unwrap();
+
+    let is_refused = |unit: &Unit, said: &str| {
+        let failure = unit.run(1).unwrap_err();
+        assert_eq!(
+            (failure.code, failure.process_code(), failure.class),
+            (8021, 65, Some(FailureClass::Data))
+        );
+        assert!(failure.message.contains(said) && failure.step.is_none(), "{failure}");
+        let report = unit.report(1);
+        assert_eq!(report.bad_inputs, ["/store/in/b.txt"]);
+        assert!(report.steps.is_empty() && report.outputs.is_empty(), "no step saw it");
+    };
+    unit.write("t1/store/in/b.txt", &good.replace("2 1 5", "2 1 6"));
+    is_refused(&unit, "/store/in/b.txt has the adler32");
+    land::land(&unit.place()).unwrap();
+    unit.write("t1/store/in/b.txt", &format!("{good}odd\n"));
+    is_refused(&unit, "/store/in/b.txt has 16 bytes, the catalog says 12");
+    let failure = land::land(&unit.place()).unwrap_err();
+    assert_eq!((failure.code, failure.class), (8021, Some(FailureClass::Data)), "{failure}");
+    assert_eq!(failure.bad_inputs, ["/store/in/b.txt"]);
+
+    unit.write("t2/b.txt", &good);
+    let elsewhere = unit.path("t2/b.txt").display().to_string();
+    unit.manifest.nodes[1].inputs[0].replicas.insert("T2".to_owned(), elsewhere);
+    assert_eq!(unit.run(1).unwrap().outputs[0].events, 2, "a good copy that is in reach is used");
+    // Catalogs say such words where there is no checksum.
+    unit.manifest.nodes[1].inputs[0] =
+        Input { lfn: "/store/in/b.txt".to_owned(), adler32: Some("NOTSET".to_owned()), ..Input::default() };
+    assert_eq!(unit.run(1).unwrap().outputs[0].events, 2);
+}
+
+/// Nodes here are planned to have 3 events.
+#[test]
+fn events_are_counted_and_never_taken_from_the_plan() {
+    let mut unit = Unit::new();
+    let report = |events: u32| {
+        format!(
+            "printf '<FrameworkJobReport><File><PFN>%s</PFN><TotalEvents>{events}</TotalEvents></File></FrameworkJobReport>' \
+             \"$WINDLASS_OUTPUT\" > $WINDLASS_JOB_REPORT"
+        )
+    };
+    // The command of the step whose output is registered → events, or what is told
+    let table: Vec<(String, Result<u64, &str>)> = vec![
+        ("printf '1 1 1\\nodd\\n1 1 2\\n' > $WINDLASS_OUTPUT".to_owned(), Ok(2)),
+        ("echo no events > $WINDLASS_OUTPUT".to_owned(), Err("cannot be counted")),
+        ("printf 'root\\0' > $WINDLASS_OUTPUT".to_owned(), Err("cannot be counted")),
+        (format!("printf 'root\\0' > $WINDLASS_OUTPUT; {}", report(7)), Ok(7)),
+        (format!("printf '1 1 1\\n' > $WINDLASS_OUTPUT; {}", report(1)), Ok(1)),
+        (format!("printf '1 1 1\\n' > $WINDLASS_OUTPUT; {}", report(3)), Err("the job report says 3")),
+    ];
+    for (command, expected) in table {
+        unit.manifest.steps[1].command = Some(command.clone());
+        match (unit.run(0), expected) {
+            (Ok(report), Ok(events)) => assert_eq!(report.outputs[0].events, events, "{command}"),
+            (Err(failure), Err(said)) => {
+                assert!(failure.message.contains(said), "{command}: {failure}");
+                assert_eq!(failure.class, Some(FailureClass::Permanent), "{command}");
+            }
+            (found, _) => panic!("{command}: {found:?}"),
+        }
+    }
+    // What only the next step reads may be of any form.
+    unit.manifest.steps[0].command = Some("echo compressed > $WINDLASS_OUTPUT".to_owned());
+    unit.manifest.steps[1].command = Some("printf '1 1 1\\n' > $WINDLASS_OUTPUT".to_owned());
+    assert_eq!(unit.run(0).unwrap().outputs[0].events, 1);
+}

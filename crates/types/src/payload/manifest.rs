@@ -148,6 +148,12 @@ pub struct SideBySide {
 #[serde(deny_unknown_fields)]
 pub struct Input {
     pub lfn: String,
+    /// In bytes, as the catalog has it. Absent: it is not known, and not compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
+    /// As the catalog has it, in hexadecimal digits. Absent: it is not known, and not compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adler32: Option<String>,
     /// Site → path there. A site that is not named has it at its storage path, if it has it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub replicas: BTreeMap<String, String>,

@@ -60,7 +60,7 @@ pub enum EventsFrom {
     Report,
     /// We did: it is an event file.
     File,
-    /// Nobody: what was expected of the node.
+    /// Nothing did: what was expected of the node. Only of files that another step reads and that are not registered.
     Expected,
 }
 
