@@ -27,6 +27,6 @@ pub use catalog::{Catalog, CatalogError, Fault, LocalCatalog};
 pub use figures::Figures;
 pub use lifecycle::{Lifecycle, LifecycleStatus, Parts, PassReport, Trouble};
 pub use mailbox::Nudge;
-pub use manifests::LayoutFault;
+pub use manifests::{LayoutFault, payload_faults, payload_steps};
 pub use reqmgr2::{Reqmgr2, Reqmgr2Error};
 pub use world::{LifecycleOptions, MAX_ACTIVE_RUNS, OnCommit};

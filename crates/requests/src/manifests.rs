@@ -16,7 +16,7 @@ use windlass_types::payload::{
 };
 use windlass_types::requests::Request;
 
-pub use layout::LayoutFault;
+pub use layout::{LayoutFault, faults as payload_faults, steps as payload_steps};
 
 /// What all manifests of a run have in common.
 #[derive(Debug)]
@@ -101,8 +101,12 @@ fn one_node(plan: &Plan, node: &NodeView<'_>) -> Node {
 
 fn one_input(input: &InputView<'_>) -> Input {
     let replica = |(site, path): (&str, &str)| (site.to_owned(), path.to_owned());
+    let file = input.file();
     Input {
-        lfn: input.file().lfn.clone(),
+        lfn: file.lfn.clone(),
+        // Catalogs that do not know the size of a file say 0.
+        size: Some(file.size).filter(|size| *size > 0),
+        adler32: file.adler32.as_deref().map(str::to_owned),
         // A site that is not named has it at its storage path.
         replicas: input.replicas().filter(|(_, path)| !path.is_empty()).map(replica).collect(),
         events: input.window().map(|(first, last)| EventWindow { first, last }),

@@ -10,7 +10,7 @@ fn document(name: &str) -> Value {
     json!({
         "RequestName": name, "RequestType": "ReReco", "Requestor": "ada", "InputDataset": "/Muons/Run3-v1/RAW",
         "OutputDatasets": [format!("/Muons/{name}-v1/RECO")], "AcquisitionEra": "Run3", "ProcessingString": "Reco",
-        "Memory": 2000, "Multicore": 1, "RequestStatus": "assigned",
+        "Memory": 2000, "Multicore": 1, "RequestStatus": "assigned", "PayloadConfig": {"simulation": {}},
     })
 }
 

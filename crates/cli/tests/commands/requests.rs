@@ -359,7 +359,9 @@ fn documents_of_reqmgr_are_imported_all_or_none() {
     let sandbox = Sandbox::new();
     let rereco = include_str!("../../../core/tests/data/reqmgr/rereco.json");
     let chain = include_str!("../../../core/tests/data/reqmgr/taskchain.json");
-    sandbox.write("answer.json", include_str!("../../../core/tests/data/reqmgr/answer.json"));
+    let answer: Value =
+        serde_json::from_str(include_str!("../../../core/tests/data/reqmgr/answer.json")).unwrap();
+    write(&sandbox, "answer.json", &answer);
     let create = |text: &str| serde_json::from_str::<Value>(text).unwrap()["createRequest"].clone();
     let (mut first, mut second) = (create(rereco), create(chain));
     first["Memory"] = json!("much");
@@ -377,6 +379,17 @@ fn documents_of_reqmgr_are_imported_all_or_none() {
     }
     first["OutputDatasets"] = json!(["/MuonEG/Run2022C-27Jun2023-v2/AOD"]);
     write(&sandbox, "first.json", &first);
+    // Neither has commands: what they would run is in a configuration cache elsewhere.
+    let refused = sandbox.windlass(&import).exits(2);
+    refused.says("answer.json").says("names CMSSW (ConfigCacheID").says("\"simulation\": {}");
+    assert!(!sandbox.path(".windlass").exists(), "nothing was stored");
+    first["PayloadConfig"] = json!({"simulation": {}});
+    write(&sandbox, "first.json", &first);
+    let mut answer = answer;
+    for document in answer["result"][0].as_object_mut().unwrap().values_mut() {
+        document["PayloadConfig"] = json!({"simulation": {}});
+    }
+    write(&sandbox, "answer.json", &answer);
     sandbox.windlass(&["request", "import", "answer.json", "first.json"]).exits(0).says("mine is submitted");
     let list = sandbox.json(&["request", "list"]);
     assert_eq!(list.as_array().unwrap().len(), 2, "{list}");

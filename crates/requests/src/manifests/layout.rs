@@ -1,16 +1,20 @@
-//! What the jobs of a request run and where their outputs go: from its `payload_config`, which is otherwise nobody's
-//! business (R-007).
+//! What the jobs of a request run and where their outputs go: from its `payload_config`, of which nothing else is read
+//! (R-007).
 //!
 //! | in `payload_config` | meaning |
 //! |---|---|
 //! | `steps` | the programs, as in a manifest: `name`, `command`, `threads`, `reads`, `simulation` |
-//! | `Step1`, `Task1`, … | the same as ReqMgr2 says it; they are simulated, since what they run is not here |
+//! | `simulation` | steps without a command are simulated, with these settings; `{}` for the defaults |
+//! | `Step1`, `Task1`, … | names of steps as ReqMgr2 has them: only with `simulation`, since what they run is not here |
 //! | `outputs` | dataset → the step that makes it |
 //! | `merge` | as in a manifest: `command`, `max_bytes` |
 //! | `MergedLFNBase`, `UnmergedLFNBase` | where files go; `/store/mc`, or `/store/data` with input, and `/store/unmerged` |
+//!
+//! Nothing is simulated unless the document says `simulation`: a request that names CMSSW and no commands is refused.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
+use windlass_core::requests::document::Fault;
 use windlass_types::payload::{Merge, Output, Simulation, Step, check_lfn};
 use windlass_types::requests::Request;
 
@@ -20,35 +24,98 @@ use windlass_types::requests::Request;
 pub struct LayoutFault {
     pub field: String,
     pub what: String,
+    pub remedy: Option<String>,
 }
 
 fn fault(field: &str, what: impl std::fmt::Display) -> LayoutFault {
-    LayoutFault { field: field.to_owned(), what: what.to_string() }
+    LayoutFault { field: field.to_owned(), what: what.to_string(), remedy: None }
+}
+
+/// Everything in the `payload_config` of a request because of which it cannot run.
+pub fn faults(request: &Request) -> Vec<Fault> {
+    let merge = merge(request).map(drop);
+    let outputs = steps(request).and_then(|steps| outputs(request, &steps)).map(drop);
+    let told = |fault: LayoutFault| Fault {
+        field: format!("{}.{}", config_name(request), fault.field),
+        reason: fault.what,
+        remedy: fault.remedy,
+    };
+    [outputs, merge].into_iter().filter_map(Result::err).map(told).collect()
+}
+
+/// `payload_config`, as the document that the request was read from calls it.
+fn config_name(request: &Request) -> &'static str {
+    let is_reqmgr = |key: &String| key.starts_with(|first: char| first.is_ascii_uppercase());
+    if request.payload_config.keys().any(is_reqmgr) { "PayloadConfig" } else { "payload_config" }
 }
 
 /// The chain of programs; never empty.
-pub(super) fn steps(request: &Request) -> Result<Vec<Step>, LayoutFault> {
+pub fn steps(request: &Request) -> Result<Vec<Step>, LayoutFault> {
+    let simulation = simulation(request)?;
     if let Some(given) = request.payload_config.get("steps") {
-        let steps: Vec<Step> =
+        let mut steps: Vec<Step> =
             serde_json::from_value(given.clone()).map_err(|error| fault("steps", error))?;
         if steps.is_empty() {
             return Err(fault("steps", "there are none"));
         }
+        for step in steps.iter_mut().filter(|step| step.command.is_none() && step.simulation.is_none()) {
+            step.simulation = Some(simulation.clone().ok_or_else(|| without_command(&step.name))?);
+        }
         return Ok(steps);
     }
+    let simulation = simulation.ok_or_else(|| nothing_to_run(request))?;
     let mut names: Vec<String> = ["Step", "Task"].iter().flat_map(|word| numbered(request, word)).collect();
     if names.is_empty() {
         names.push(if request.generation.is_some() { "GEN" } else { "RECO" }.to_owned());
     }
-    let mut steps = simulated(names, request)?;
+    let mut steps = simulated(names, request, &simulation);
     if let (Some(first), Some(generation)) = (steps.first_mut(), request.generation)
         && generation.filter_efficiency < 1.0
-        && first.command.is_none()
     {
         let simulation = first.simulation.get_or_insert_with(Simulation::default);
         simulation.filter_efficiency.get_or_insert(generation.filter_efficiency);
     }
     Ok(steps)
+}
+
+fn without_command(step: &str) -> LayoutFault {
+    let remedy = "give it a `command`, or `simulation: {}` if it is to be simulated".to_owned();
+    LayoutFault { remedy: Some(remedy), ..fault("steps", format!("step `{step}` has no command")) }
+}
+
+/// What says that a program of CMS is meant.
+const CMSSW: [&str; 6] = ["ConfigCacheID", "ConfigCacheUrl", "PSet", "Scenario", "Step1", "Task1"];
+
+/// Nothing says what the jobs are to run.
+fn nothing_to_run(request: &Request) -> LayoutFault {
+    let mut named: Vec<&str> = CMSSW.into_iter().filter(|key| has_value(request, key)).collect();
+    if request.cmssw_version.is_some() {
+        named.push("CMSSWVersion");
+    }
+    let what = if named.is_empty() {
+        "is missing: nothing says which programs its jobs run".to_owned()
+    } else {
+        format!(
+            "is missing: the document names CMSSW ({}) and no commands, and windlass does not run CMSSW by itself",
+            named.join(", ")
+        )
+    };
+    let config = config_name(request);
+    let remedy = format!(
+        "name the command of each step, `{config}: {{\"steps\": [{{\"name\": \"RECO\", \"command\": \"…\"}}]}}`; \
+         for a trial without the programs, `{config}: {{\"simulation\": {{}}}}`"
+    );
+    LayoutFault { remedy: Some(remedy), ..fault("steps", what) }
+}
+
+fn has_value(request: &Request, key: &str) -> bool {
+    request.payload_config.get(key).is_some_and(|value| !value.is_null() && value.as_str() != Some(""))
+}
+
+/// What the document says about simulated steps; `None`: nothing is to be simulated.
+fn simulation(request: &Request) -> Result<Option<Simulation>, LayoutFault> {
+    let given = request.payload_config.get("simulation").cloned();
+    given.map(serde_json::from_value).transpose().map_err(|error| fault("simulation", error))
 }
 
 /// `Step1`, `Step2`, … as far as they go.
@@ -64,19 +131,16 @@ fn numbered(request: &Request, word: &str) -> Vec<String> {
 }
 
 /// Stand-ins for programs that are not here.
-fn simulated(names: Vec<String>, request: &Request) -> Result<Vec<Step>, LayoutFault> {
-    let given = request.payload_config.get("simulation").cloned();
-    let simulation: Option<Simulation> =
-        given.map(serde_json::from_value).transpose().map_err(|error| fault("simulation", error))?;
+fn simulated(names: Vec<String>, request: &Request, simulation: &Simulation) -> Vec<Step> {
     let step = |name| Step {
         name,
         command: None,
         threads: request.multicore.max(1),
         reads: None,
         join: None,
-        simulation: simulation.clone(),
+        simulation: Some(simulation.clone()),
     };
-    Ok(names.into_iter().map(step).collect())
+    names.into_iter().map(step).collect()
 }
 
 pub(super) fn merge(request: &Request) -> Result<Merge, LayoutFault> {
@@ -159,4 +223,73 @@ fn parts(dataset: &str) -> Result<Parts<'_>, LayoutFault> {
     };
     let (era, rest) = processed.split_once('-').unwrap_or((processed, "v1"));
     Ok(Parts { primary, era, rest, tier })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn request(config: &Value) -> Request {
+        let document = json!({
+            "request_name": "r", "requestor": "ada", "input_dataset": "/A/In-v1/RAW", "output_datasets": ["/A/B-v1/RECO"],
+            "memory_mb": 2000, "time_per_event_sec": 1.0, "size_per_event_kb": 1.0, "multicore": 2,
+            "splitting_algo": "FileBased", "processing_version": 1, "priority": 1, "payload_config": config,
+            "cmssw_version": "CMSSW_15_0_0", "cleanup_policy": "keep_until_replaced",
+        });
+        serde_json::from_value(document).unwrap()
+    }
+
+    #[test]
+    fn only_what_asks_for_it_is_simulated() {
+        // payload_config → names of the steps, and which of them are simulated
+        let table: &[(Value, &[(&str, bool)])] = &[
+            (json!({"simulation": {}}), &[("RECO", true)]),
+            (
+                json!({"simulation": {}, "Step1": {"StepName": "gen"}, "Step2": {}}),
+                &[("gen", true), ("Step2", true)],
+            ),
+            (json!({"steps": [{"name": "A", "command": "true"}]}), &[("A", false)]),
+            (json!({"steps": [{"name": "A", "simulation": {}}]}), &[("A", true)]),
+            (
+                json!({"steps": [{"name": "A", "command": "true"}, {"name": "B"}], "simulation": {}}),
+                &[("A", false), ("B", true)],
+            ),
+        ];
+        for (config, expected) in table {
+            let steps = steps(&request(config)).unwrap();
+            let found: Vec<(&str, bool)> =
+                steps.iter().map(|step| (step.name.as_str(), step.command.is_none())).collect();
+            assert_eq!(found, *expected, "{config}");
+            assert!(steps.iter().all(|step| step.command.is_some() != step.simulation.is_some()), "{config}");
+        }
+    }
+
+    #[test]
+    fn what_names_no_programs_is_refused_with_the_reason() {
+        for (config, field, reason) in [
+            (json!({}), "payload_config.steps", "names CMSSW (CMSSWVersion)"),
+            (
+                json!({"ConfigCacheID": "1"}),
+                "PayloadConfig.steps",
+                "names CMSSW (ConfigCacheID, CMSSWVersion)",
+            ),
+            (json!({"Step1": {"StepName": "gen"}}), "PayloadConfig.steps", "Step1"),
+            (json!({"steps": []}), "payload_config.steps", "there are none"),
+            (json!({"steps": [{"name": "A"}]}), "payload_config.steps", "step `A` has no command"),
+            (json!({"simulation": true}), "payload_config.simulation", "invalid type"),
+            (
+                json!({"simulation": {}, "outputs": {"/A/B-v1/RECO": "X"}}),
+                "payload_config.outputs",
+                "no step `X`",
+            ),
+            (json!({"simulation": {}, "merge": {"comand": ""}}), "payload_config.merge", "comand"),
+        ] {
+            let found = faults(&request(&config));
+            assert_eq!(found.len(), 1, "{config}: {found:?}");
+            assert!(found[0].field == field && found[0].reason.contains(reason), "{config}: {found:?}");
+        }
+        let plain = Request { cmssw_version: None, ..request(&json!({})) };
+        assert!(faults(&plain)[0].reason.contains("nothing says which programs"));
+    }
 }

@@ -25,6 +25,10 @@ pub fn submit(
     if let Some(there) = db.request(&name)? {
         return again(db, &request, there);
     }
+    let foreign = document::not_for_us(&request);
+    if !foreign.is_empty() {
+        return Err(refused(foreign.into_iter().map(field_fault).collect()));
+    }
     if let Some(previous) = &request.previous_version_request
         && db.request(previous)?.is_none()
     {
@@ -54,8 +58,12 @@ pub fn read(body: &Value, requestor: &str, memory: Window, now: Timestamp) -> An
         name_suffix: &suffix,
         max_memory_per_core_mb: memory.max_per_core.max(memory.default_per_core),
     };
-    let read = document::read(&document, &context);
-    let mut request = read.map_err(|faults| refused(faults.into_iter().map(field_fault).collect()))?;
+    let told = |faults: Vec<Fault>| refused(faults.into_iter().map(field_fault).collect());
+    let mut request = document::read(&document, &context).map_err(told)?;
+    let faults = windlass_requests::payload_faults(&request);
+    if !faults.is_empty() {
+        return Err(told(faults));
+    }
     if let Some(beside) = beside {
         let faults = steps::faults(&beside, request.urgent);
         if !faults.is_empty() {

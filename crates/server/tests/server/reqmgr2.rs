@@ -10,8 +10,9 @@ use windlass_requests::Reqmgr2;
 fn document(name: &str) -> Value {
     json!({
         "RequestName": name, "RequestType": "ReReco", "Requestor": "ada", "InputDataset": "/Muons/Run3-v1/RAW",
-        "OutputDatasets": ["/Muons/Run3-Reco-v1/RECO"], "AcquisitionEra": "Run3", "ProcessingString": "Reco",
+        "OutputDatasets": [format!("/Muons/Run3-{name}-v1/RECO")], "AcquisitionEra": "Run3", "ProcessingString": "Reco",
         "Memory": 2000, "Multicore": 1, "RequestPriority": 90_000, "RequestStatus": "assigned",
+        "PayloadConfig": {"simulation": {}},
     })
 }
 
@@ -59,6 +60,12 @@ fn what_cannot_be_imported_is_told_and_leaves_nothing_behind() {
     let mut wrong = document("wrong");
     wrong["Memory"] = json!("much");
     stub.has("wrong", &wrong);
+    let mut bare = document("bare");
+    bare.as_object_mut().unwrap().remove("PayloadConfig");
+    bare["ConfigCacheID"] = json!("4711");
+    let mut over = document("over");
+    over["RequestStatus"] = json!("aborted");
+    stub.has("bare", &bare).has("over", &over);
     let bench = bench(&stub);
     let refused = |name: &str| {
         let (status, answer) = post(&bench, "/api/v1/requests", &wish(name));
@@ -68,6 +75,11 @@ fn what_cannot_be_imported_is_told_and_leaves_nothing_behind() {
     assert_eq!((status, code.as_str()), (404, "not_in_reqmgr2"));
     let (status, _, answer) = refused("wrong");
     assert_eq!((status, &answer["errors"][0]["field"]), (422, &json!("Memory")), "{answer}");
+    let (status, _, answer) = refused("bare");
+    assert_eq!((status, &answer["errors"][0]["field"]), (422, &json!("PayloadConfig.steps")), "{answer}");
+    assert!(answer["detail"].as_str().unwrap().contains("names CMSSW (ConfigCacheID)"), "{answer}");
+    let (status, _, answer) = refused("over");
+    assert_eq!((status, &answer["errors"][0]["field"]), (422, &json!("RequestStatus")), "{answer}");
     let asked = stub.heard().len();
     let (status, _, answer) = refused("a&status=new");
     assert_eq!(stub.heard().len(), asked, "that is no name to ask for");

@@ -125,6 +125,10 @@ fn check(value: &Value, max_memory_per_core_mb: u64) -> Result<Request, Vec<Faul
         map.remove("production_steps");
     }
     let mut request = document::read(&bare, &terms)?;
+    let faults = windlass_requests::payload_faults(&request);
+    if !faults.is_empty() {
+        return Err(faults);
+    }
     if let Some(steps) = steps {
         // The server tells what else is wrong with them.
         request.production_steps = serde_json::from_value(steps).map_err(|error| {
@@ -133,6 +137,16 @@ fn check(value: &Value, max_memory_per_core_mb: u64) -> Result<Request, Vec<Faul
         })?;
     }
     Ok(request)
+}
+
+/// Refuses a request that ReqMgr2 says is not for this system, as a submission would.
+pub(super) fn refuse_foreign(request: &Request) -> Result<(), CliError> {
+    let faults = document::not_for_us(request);
+    if faults.is_empty() {
+        return Ok(());
+    }
+    let told: Vec<String> = faults.iter().map(ToString::to_string).collect();
+    Err(CliError::user(format!("{}: {}", request.request_name, told.join("; "))))
 }
 
 /// Said on the command line, they stand for those of the document.

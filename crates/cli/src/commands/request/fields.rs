@@ -1,5 +1,6 @@
 //! What is shown of requests.
 
+use super::programs::programs;
 use super::{known, recovery};
 use crate::context::Context;
 use crate::error::{CliError, Exit};
@@ -62,6 +63,7 @@ pub(super) const fn tone(status: RequestStatus) -> Option<Tone> {
 /// One request in full.
 struct Whole {
     line: RequestLine,
+    programs: Vec<String>,
     progress: WorkflowStatus,
     recovery: RecoveryState,
 }
@@ -75,6 +77,7 @@ const WHOLE: &[Field<Whole>] = &[
     Field::new("campaign", |w: &Whole| w.line.campaign.clone().into()),
     Field::new("input_dataset", |w: &Whole| w.line.input_dataset.clone().into()),
     Field::new("output_datasets", |w: &Whole| w.line.output_datasets.join(" ").into()),
+    Field::new("runs", |w: &Whole| w.programs.join("; ").into()),
     Field::new("workflow", |w: &Whole| w.progress.workflow_id.clone().into()),
     Field::new("progress", |w: &Whole| progress(&w.progress).into()),
     Field::new("estimated_completion", |w: &Whole| w.progress.estimated_completion.into()),
@@ -115,6 +118,7 @@ pub(super) fn show(ctx: &Context, name: &str) -> Result<Exit, CliError> {
         return Ok(Exit::Success);
     }
     let request = shown.request;
+    let programs = programs(&request);
     let line = RequestLine {
         request_name: request.request_name,
         status: shown.status,
@@ -134,7 +138,7 @@ pub(super) fn show(ctx: &Context, name: &str) -> Result<Exit, CliError> {
     let recovery = shown.recovery;
     ctx.ui.print_line(&recovery::told(&line, &recovery))?;
     ctx.ui.print_line("")?;
-    ctx.ui.print_record(&Listing::new(WHOLE), Whole { line, progress, recovery })?;
+    ctx.ui.print_record(&Listing::new(WHOLE), Whole { line, programs, progress, recovery })?;
     if !blocks.is_empty() {
         ctx.ui.print_line("")?;
         ctx.ui.print_list(&Listing::new(BLOCKS), blocks)?;

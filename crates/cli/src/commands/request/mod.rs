@@ -9,6 +9,7 @@ mod import;
 mod metrics;
 pub(super) mod operator;
 mod plan;
+mod programs;
 mod recovery;
 mod run;
 mod watch;
@@ -58,6 +59,7 @@ fn submit(ctx: &Context, args: &SubmitArgs) -> Result<Exit, CliError> {
     let wanted = documents::load(ctx, &args.files, &[], &steps)?;
     if args.dry_run {
         for one in &wanted {
+            documents::refuse_foreign(&one.request)?;
             ctx.ui.note(&format!("{} is all right", one.request.request_name));
         }
         if ctx.ui.json_wanted() {

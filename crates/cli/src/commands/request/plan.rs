@@ -1,5 +1,6 @@
 //! `windlass request plan`: what a request would do, without doing it.
 
+use super::programs::programs;
 use super::{documents, known};
 use crate::args::request::PlanArgs;
 use crate::context::Context;
@@ -56,13 +57,16 @@ pub(super) fn run(ctx: &Context, args: &PlanArgs) -> Result<Exit, CliError> {
     };
     let plan = plan(&input).map_err(|faults| refused(&request, &faults))?;
     if ctx.ui.json_wanted() {
-        ctx.ui.print_json(&json!({"summary": plan.summary(), "plan": plan}))?;
+        let steps = windlass_requests::payload_steps(&request).unwrap_or_default();
+        ctx.ui.print_json(&json!({"summary": plan.summary(), "steps": steps, "plan": plan}))?;
     } else if args.draw {
         ctx.ui.print_lines(&drawing(&plan, ctx.ui.width_out().unwrap_or(100)))?;
     } else {
         ctx.ui.print_table(&table(&plan, if args.all { usize::MAX } else { SHOWN }))?;
         ctx.ui.print_line("")?;
         ctx.ui.print_lines(&totals(&plan.summary(), args.all))?;
+        ctx.ui
+            .print_lines(&programs(&request).iter().map(|one| format!("runs {one}")).collect::<Vec<_>>())?;
     }
     Ok(Exit::Success)
 }

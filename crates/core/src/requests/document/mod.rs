@@ -5,10 +5,13 @@
 //! names the field as the document has it.
 
 mod draft;
+mod foreign;
 mod names;
 mod own;
 pub(crate) mod reader;
 mod reqmgr;
+
+pub use foreign::not_for_us;
 
 use serde_json::{Map, Value};
 use std::fmt;

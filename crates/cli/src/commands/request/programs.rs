@@ -1,0 +1,57 @@
+//! What the jobs of a request run, in words.
+
+use crate::ui::text;
+use windlass_types::payload::Step;
+use windlass_types::requests::Request;
+
+/// So much of a command is shown.
+const SHOWN: usize = 70;
+
+/// One text for each step: `RECO: cat …`, or `RECO: simulated`.
+pub(super) fn programs(request: &Request) -> Vec<String> {
+    match windlass_requests::payload_steps(request) {
+        Ok(steps) => steps.iter().map(of_step).collect(),
+        Err(fault) => vec![format!("cannot run: {fault}")],
+    }
+}
+
+fn of_step(step: &Step) -> String {
+    let Some(command) = &step.command else {
+        return format!("{}: simulated, the program itself does not run", step.name);
+    };
+    let line = command.split_whitespace().collect::<Vec<_>>().join(" ");
+    format!("{}: {}", step.name, text::truncate(&line, SHOWN))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn commands_and_simulated_steps_are_told_apart() {
+        let request = |config: serde_json::Value| -> Request {
+            let document = json!({
+                "request_name": "r", "generation": {"events": 10}, "output_datasets": ["/A/B-v1/GEN"],
+                "payload_config": config,
+            });
+            let window = windlass_core::adaptive::Window::default();
+            let read = windlass_server::requests::submit::read(
+                &document,
+                "me",
+                window,
+                windlass_types::Timestamp(0),
+            );
+            read.unwrap()
+        };
+        let mixed = json!({"steps": [{"name": "GEN", "command": "make\n  events"}, {"name": "RECO", "simulation": {}}]});
+        assert_eq!(
+            programs(&request(mixed)),
+            ["GEN: make events", "RECO: simulated, the program itself does not run"]
+        );
+        assert_eq!(
+            programs(&request(json!({"simulation": {}}))),
+            ["GEN: simulated, the program itself does not run"]
+        );
+    }
+}
