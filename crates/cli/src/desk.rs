@@ -342,12 +342,14 @@ impl Desk {
 
     pub(crate) fn import(&self, import: &Import) -> Result<Imported, CliError> {
         ask!(self, |client| client.import_files(import), |here| {
-            catalog::import(&*here.database, import, Clock.now())
+            catalog::import(&*here.database, import, here.actor(), Clock.now())
         })
     }
 
     pub(crate) fn forget_dataset(&self, name: &str) -> Result<(), CliError> {
-        ask!(self, |client| client.forget_dataset(name), |here| catalog::forget(&*here.database, name))
+        ask!(self, |client| client.forget_dataset(name), |here| {
+            catalog::forget(&*here.database, name, here.actor(), Clock.now())
+        })
     }
 }
 

@@ -210,6 +210,8 @@ impl From<windlass_store::Error> for CliError {
             | E::NotEmpty { .. }
             | E::Superseded { .. }
             | E::EventIsRecord(_)
+            | E::OutputTaken { .. }
+            | E::NotOwner { .. }
             | E::InUse { .. } => Kind::Refused,
             E::NotAFile { .. }
             | E::NotADatabase { .. }

@@ -236,6 +236,8 @@ impl From<windlass_store::Error> for ApiError {
             error if error.is_invalid() => Self::invalid(detail),
             E::EventIsRecord(_) => Self::forbidden(detail),
             E::NameTaken { .. } => Self::conflict("name_taken", detail),
+            E::OutputTaken { .. } => Self::conflict("output_taken", detail),
+            E::NotOwner { .. } => Self::forbidden(detail),
             E::Outdated { .. } | E::Unexpected { .. } => Self::conflict("outdated", detail),
             E::Busy { .. }
             | E::Conflict { .. }

@@ -104,7 +104,7 @@ impl Books {
                 RequestChange::Step { block, unit, kind, .. } => {
                     after.steps.iter().any(|step| step.is(block, *unit, *kind))
                 }
-                RequestChange::AddVersion(new) => !self.views.contains_key(&new.request_name),
+                RequestChange::AddVersion(new, _) => !self.views.contains_key(&new.request_name),
                 _ => true,
             };
             if !fits {
@@ -117,7 +117,12 @@ impl Books {
 
     fn apply(&mut self, request: &str, change: &RequestChange, at: Timestamp) {
         match change {
-            RequestChange::AddVersion(new) => self.submit((**new).clone(), at),
+            RequestChange::AddVersion(new, overrides) => {
+                self.submit((**new).clone(), at);
+                if let Some(view) = self.views.get_mut(&new.request_name) {
+                    view.row.overrides.clone_from(overrides);
+                }
+            }
             RequestChange::Alert(alert) => self.alerts.push((at, (**alert).clone())),
             RequestChange::Ban(ban) => self.ban((**ban).clone(), at),
             RequestChange::AddRun(run) => {

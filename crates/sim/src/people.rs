@@ -9,7 +9,7 @@ use std::time::Duration;
 use windlass_core::requests::book::{NewBan, Overrides, Want, Wanted};
 use windlass_core::requests::change::{Commit, RequestChange};
 use windlass_core::requests::failures::report;
-use windlass_core::requests::versions;
+use windlass_core::requests::versions::{self, Taken};
 use windlass_types::FailureClass;
 use windlass_types::requests::{CleanupPolicy, RequestStatus};
 
@@ -161,19 +161,30 @@ impl Sim {
 
     /// Kill and clone.
     fn replace(&mut self, request: &str) {
-        let old = &self.books.views[request].row.request;
+        let row = &self.books.views[request].row;
+        let (old, overrides) = (&row.request, row.overrides.clone());
         let policy = if self.people.dice.chance(0.5) {
             CleanupPolicy::ImmediateCleanup
         } else {
             CleanupPolicy::KeepUntilReplaced
         };
-        let new = versions::next_version(old, policy, |name| self.books.views.contains_key(name));
+        let new = versions::next_version(
+            old,
+            policy,
+            &Taken {
+                name: &|name| self.books.views.contains_key(name),
+                dataset: &|dataset| {
+                    let mut others = self.books.views.values().map(|view| &view.row.request);
+                    others.any(|other| other.output_datasets.iter().any(|name| name == dataset))
+                },
+            },
+        );
         self.watch.unwanted.insert(request.to_owned());
         let wanted = Wanted::new(Want::Fail, NAME, "once more from the beginning", self.now);
         let changes = vec![
             RequestChange::Wanted(Some(wanted)),
             RequestChange::SupersededBy(Some(new.request_name.clone())),
-            RequestChange::AddVersion(Box::new(new)),
+            RequestChange::AddVersion(Box::new(new), Box::new(overrides)),
         ];
         self.say(request, "restart", changes);
     }

@@ -6,13 +6,37 @@ use crate::Error;
 use windlass_types::Timestamp;
 use windlass_types::catalog::{CatalogBlock, CatalogFile, DatasetSummary, NewRule, Replica, Rule};
 
+/// Who changes a dataset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DatasetWriter<'a> {
+    pub user: &'a str,
+    /// Also datasets of others, and those of which no owner is known.
+    pub may_change_others: bool,
+}
+
+impl<'a> DatasetWriter<'a> {
+    /// At a database of one's own.
+    pub const fn everything(user: &'a str) -> Self {
+        Self { user, may_change_others: true }
+    }
+}
+
 pub trait Datasets: Send + Sync {
     /// By name; `*` in the pattern stands for anything. Without their sites, which are told of one at a time.
     fn datasets(&self, pattern: Option<&str>) -> Result<Vec<DatasetSummary>, Error>;
     fn dataset(&self, name: &str) -> Result<Option<DatasetSummary>, Error>;
     /// All or none, and the dataset too if it is new. A file that is there gets what is said now, is valid again, and keeps
     /// replicas that are not named; one of another dataset is refused. How many are new.
-    fn add_dataset_files(&self, dataset: &str, files: &[CatalogFile], now: Timestamp) -> Result<u64, Error>;
+    ///
+    /// A dataset that is new belongs to `by`; one of another owner, or that a request of another user writes, is refused
+    /// ([`Error::NotOwner`]). An event tells of it.
+    fn add_dataset_files(
+        &self,
+        dataset: &str,
+        files: &[CatalogFile],
+        by: DatasetWriter<'_>,
+        now: Timestamp,
+    ) -> Result<u64, Error>;
     /// In the order in which they came. Refused if there is no such dataset.
     fn dataset_files(&self, dataset: &str, only_valid: bool) -> Result<Vec<CatalogFile>, Error>;
     /// At most so many of them after the first `offset`, and how many there are in all.
@@ -23,8 +47,8 @@ pub trait Datasets: Send + Sync {
         offset: u64,
         limit: u64,
     ) -> Result<(Vec<CatalogFile>, u64), Error>;
-    /// Forgets it: files, blocks and replicas. What is on disk stays. `false`: there was none.
-    fn delete_dataset(&self, dataset: &str) -> Result<bool, Error>;
+    /// Forgets it: files, blocks and replicas. What is on disk stays. `false`: there was none. An event tells of it.
+    fn delete_dataset(&self, dataset: &str, by: DatasetWriter<'_>, now: Timestamp) -> Result<bool, Error>;
 
     /// Replicas of files that are there; one at the same site gets the new path.
     fn add_replicas(&self, replicas: &[Replica]) -> Result<(), Error>;
@@ -33,7 +57,8 @@ pub trait Datasets: Send + Sync {
     /// How many were valid until now. Those that are not there are left out.
     fn invalidate_files(&self, lfns: &[String]) -> Result<u64, Error>;
 
-    /// The dataset and the block are made unless they are there. One that was closed stays closed.
+    /// The dataset and the block are made unless they are there. One that was closed stays closed. A dataset that is new
+    /// belongs to the requestor of the request that writes it.
     fn open_block(&self, dataset: &str, block: &str, now: Timestamp) -> Result<(), Error>;
     /// Files that are in the block already stay as they are; one of another block or dataset is refused, and so is a new one
     /// if the block is closed. All or none. How many are new.

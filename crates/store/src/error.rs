@@ -120,6 +120,10 @@ pub enum Error {
     NoSuchMember { user: String, group: String },
     #[error("there is already {what} called `{name}`")]
     NameTaken { what: Cow<'static, str>, name: String },
+    #[error("output dataset {dataset} is taken: {by}")]
+    OutputTaken { dataset: String, by: String },
+    #[error("dataset {dataset} belongs to {}", owner_text(owner.as_deref()))]
+    NotOwner { dataset: String, owner: Option<String> },
     #[error("a worker holds job {job} (`{name}`)")]
     JobIsHeld { job: JobId, name: String },
     #[error("{what} cannot be deleted: {by}")]
@@ -340,6 +344,10 @@ impl Error {
             Self::JobIsHeld { .. } => {
                 "wait for it, or cancel the workflow; after a crash `windlass resume` takes the job back first".into()
             }
+            Self::OutputTaken { .. } => {
+                "name another output dataset; `windlass request restart NAME` begins a request anew with datasets of its own".into()
+            }
+            Self::NotOwner { .. } => "only its owner and operators change it: add the files to a dataset of your own".into(),
             Self::InUse { .. } => "delete or change what refers to it first".into(),
             Self::Circle { .. } => "leave out one of the dependencies or files".into(),
             Self::NotBuried { workflow, .. } => {
@@ -419,6 +427,10 @@ fn quoted(names: &[String]) -> String {
         text.push_str(", …");
     }
     text
+}
+
+fn owner_text(owner: Option<&str>) -> String {
+    owner.map_or_else(|| "no user that is known".to_owned(), |owner| format!("`{owner}`"))
 }
 
 fn found_text(found: Option<JobState>) -> String {

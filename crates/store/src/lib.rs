@@ -33,7 +33,7 @@ mod writer;
 
 pub use access::Access;
 pub use allocations::Allocations;
-pub use datasets::Datasets;
+pub use datasets::{DatasetWriter, Datasets};
 pub use error::{Error, JobState, Locked};
 pub use fleet::Fleet;
 pub use location::{Location, open};

@@ -19,7 +19,8 @@ use windlass_types::{Timestamp, WorkflowId};
 
 /// Kept by databases only, and not offered over a wire: clients of a server use its REST.
 pub trait Requests: Send + Sync {
-    /// Refused if there is one of that name. Says its version.
+    /// Refused if there is one of that name, or if one of its output datasets is taken ([`Error::OutputTaken`]). Says its
+    /// version.
     fn add_request(
         &self,
         request: &Request,
@@ -28,6 +29,8 @@ pub trait Requests: Send + Sync {
         now: Timestamp,
     ) -> Result<i64, Error>;
     fn request(&self, name: &str) -> Result<Option<RequestRow>, Error>;
+    /// Why a request may not write into a dataset: another one does, or it is in the catalog already. `None`: it may.
+    fn output_taken_by(&self, dataset: &str, request: &str) -> Result<Option<String>, Error>;
     fn requests(&self, filter: &RequestFilter) -> Result<Vec<RequestRow>, Error>;
     /// How many there are without offset and limit.
     fn count_requests(&self, filter: &RequestFilter) -> Result<u64, Error>;

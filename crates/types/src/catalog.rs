@@ -37,6 +37,9 @@ pub struct CatalogFile {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DatasetSummary {
     pub name: String,
+    /// Who may change it, beside operators. Absent: operators only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
     /// Files that are valid, and what is in them.
     pub files: u64,
     pub events: u64,

@@ -42,8 +42,9 @@ pub enum RequestChange {
     /// A site that is to get nothing of a request, or of any.
     Ban(Box<NewBan>),
     /// The request that takes the place of this one: submitted in the same breath, so that there is never one without the
-    /// other. Refused if there is one of that name.
-    AddVersion(Box<Request>),
+    /// other. Refused if there is one of that name, or if another request writes one of its output datasets. With what
+    /// people have changed about it.
+    AddVersion(Box<Request>, Box<Overrides>),
     Alerted(Option<Timestamp>),
     /// Made or replaced as a whole.
     Process(Box<Process>),

@@ -1,25 +1,49 @@
 //! A request that takes the place of another: the same wish, with the next processing version and a name that is certainly
 //! new (R-180, R-181, DESIGN 6.12).
 
-use super::book::{BlockRow, RequestRow, Want, Wanted};
+use super::book::{BlockRow, NewBan, RequestRow, SiteBan, Want, Wanted};
 use super::change::RequestChange;
 use std::collections::BTreeSet;
 use windlass_types::requests::{BlockStatus, CleanupPolicy, Request, RequestStatus};
 
+/// What exists already, and must not be given to a new version.
+pub struct Taken<'a> {
+    /// Whether a request has this name.
+    pub name: &'a dyn Fn(&str) -> bool,
+    /// Whether this dataset exists, or another request writes it.
+    pub dataset: &'a dyn Fn(&str) -> bool,
+}
+
+impl std::fmt::Debug for Taken<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Taken").finish_non_exhaustive()
+    }
+}
+
 /// What ends a request and begins its next version (E 4.3), all in one commit: there is never one without the other. The
-/// old one becomes failed as soon as nothing of it runs; its outputs stay until the new ones are there.
+/// old one becomes failed as soon as nothing of it runs; its outputs stay until the new ones are there. What people have
+/// changed about it holds for the new version, and so do `bans`, of which only those of this request are copied.
 pub fn restart(
     old: &RequestRow,
     cleanup_policy: CleanupPolicy,
     wanted: Wanted,
-    taken: impl Fn(&str) -> bool,
+    bans: &[SiteBan],
+    taken: &Taken<'_>,
 ) -> Vec<RequestChange> {
     let new = next_version(&old.request, cleanup_policy, taken);
-    vec![
+    let is_ours = |ban: &&SiteBan| ban.ban.request.as_ref() == Some(&old.request.request_name);
+    let copied = bans
+        .iter()
+        .filter(is_ours)
+        .map(|ban| NewBan { request: Some(new.request_name.clone()), ..ban.ban.clone() });
+    let copied: Vec<RequestChange> = copied.map(|ban| RequestChange::Ban(Box::new(ban))).collect();
+    let mut changes = vec![
         RequestChange::Wanted(Some(Wanted { what: Want::Fail, ..wanted })),
         RequestChange::SupersededBy(Some(new.request_name.clone())),
-        RequestChange::AddVersion(Box::new(new)),
-    ]
+        RequestChange::AddVersion(Box::new(new), Box::new(old.overrides.clone())),
+    ];
+    changes.extend(copied);
+    changes
 }
 
 /// No request has more versions than this.
@@ -95,14 +119,23 @@ impl OutputState {
     }
 }
 
-/// The next version of a request, ready to be submitted. `taken` says which names exist.
+/// The next version of a request, ready to be submitted, with a name and output datasets that are certainly new. Its
+/// processing version is the one that its datasets are called after.
 #[must_use]
-pub fn next_version(old: &Request, cleanup_policy: CleanupPolicy, taken: impl Fn(&str) -> bool) -> Request {
-    let version = old.processing_version.saturating_add(1);
+pub fn next_version(old: &Request, cleanup_policy: CleanupPolicy, taken: &Taken<'_>) -> Request {
+    let first = old.processing_version.saturating_add(1);
+    let datasets = |version| -> Vec<String> {
+        old.output_datasets.iter().map(|name| next_dataset(name, version)).collect()
+    };
+    let is_new = |version: &u32| {
+        let all = datasets(*version);
+        all.iter().all(|name| !old.output_datasets.contains(name) && !(taken.dataset)(name))
+    };
+    let version = (first..u32::MAX).find(is_new).unwrap_or(first);
     Request {
-        request_name: new_name(&old.request_name, version, taken),
+        request_name: new_name(&old.request_name, version, taken.name),
         processing_version: version,
-        output_datasets: old.output_datasets.iter().map(|name| next_dataset(name, version)).collect(),
+        output_datasets: datasets(version),
         previous_version_request: Some(old.request_name.clone()),
         superseded_by_request: None,
         cleanup_policy,
@@ -147,6 +180,7 @@ fn next_dataset(name: &str, version: u32) -> String {
 mod tests {
     use super::*;
     use crate::requests::lifecycle::samples;
+    use windlass_types::requests::Overrides;
 
     #[test]
     fn names_are_new() {
@@ -171,11 +205,32 @@ mod tests {
     fn the_end_of_one_version_is_the_beginning_of_the_next() {
         let old = samples::view().row;
         let wanted = Wanted { lost: true, ..Wanted::new(Want::Stop, "eve", "again", samples::START) };
-        let changes = restart(&old, CleanupPolicy::ImmediateCleanup, wanted, |name| name == "ana_test_v2");
+        let overrides =
+            Overrides { excluded_files: ["/store/bad".to_owned()].into(), ..Overrides::default() };
+        let old = RequestRow { overrides: overrides.clone(), ..old };
+        let ban = |request: Option<&str>| SiteBan {
+            id: 1,
+            ban: NewBan {
+                site: "T2_A".to_owned(),
+                request: request.map(str::to_owned),
+                reason: "no licence".to_owned(),
+                failure_data: serde_json::Value::Null,
+                by: "ada".to_owned(),
+                expires_at: samples::START,
+            },
+            created_at: samples::START,
+            removed_at: None,
+            removed_by: None,
+            expiry_told_at: None,
+        };
+        let bans = [ban(Some(&old.request.request_name)), ban(None)];
+        let taken = Taken { name: &|name| name == "ana_test_v2", dataset: &|_| false };
+        let changes = restart(&old, CleanupPolicy::ImmediateCleanup, wanted, &bans, &taken);
         let [
             RequestChange::Wanted(Some(wanted)),
             RequestChange::SupersededBy(by),
-            RequestChange::AddVersion(new),
+            RequestChange::AddVersion(new, said),
+            RequestChange::Ban(ban),
         ] = changes.as_slice()
         else {
             panic!("{changes:?}");
@@ -183,6 +238,35 @@ mod tests {
         assert_eq!((wanted.what, wanted.lost), (Want::Fail, true));
         assert_eq!((new.request_name.as_str(), by.as_deref()), ("ana_test_v3", Some("ana_test_v3")));
         assert_eq!((new.processing_version, new.cleanup_policy), (2, CleanupPolicy::ImmediateCleanup));
+        assert_eq!(**said, overrides, "what people have changed holds for the new version");
+        assert_eq!((ban.site.as_str(), ban.request.as_deref()), ("T2_A", Some("ana_test_v3")));
+    }
+
+    /// Two requests never write into one dataset, whatever the datasets of the old one are called.
+    #[test]
+    fn output_datasets_of_a_new_version_are_new() {
+        // outputs, processing version, datasets that exist → outputs
+        let table: &[(&[&str], u32, &[&str], &[&str])] = &[
+            (&["/P/E-S-v1/AOD"], 1, &[], &["/P/E-S-v2/AOD"]),
+            (&["/P/E-S-v2/AOD"], 1, &[], &["/P/E-S-v3/AOD"]),
+            (&["/P/E-S-v1/AOD"], 1, &["/P/E-S-v2/AOD", "/P/E-S-v3/AOD"], &["/P/E-S-v4/AOD"]),
+            (&["/P/E-S-v1/AOD", "/P/E-S-v2/RAW"], 1, &[], &["/P/E-S-v3/AOD", "/P/E-S-v3/RAW"]),
+            (&["/P/Plain/AOD"], 1, &["/P/Plain-v2/AOD"], &["/P/Plain-v3/AOD"]),
+        ];
+        for (outputs, version, there, expected) in table {
+            let old = Request {
+                output_datasets: outputs.iter().map(|&name| name.to_owned()).collect(),
+                processing_version: *version,
+                ..samples::request()
+            };
+            let taken = Taken { name: &|_| false, dataset: &|name| there.contains(&name) };
+            let new = next_version(&old, CleanupPolicy::KeepUntilReplaced, &taken);
+            assert_eq!(new.output_datasets, *expected, "{outputs:?}");
+            assert!(
+                new.output_datasets[0].contains(&format!("-v{}/", new.processing_version)),
+                "{outputs:?}"
+            );
+        }
     }
 
     /// E 4.3.
@@ -261,7 +345,8 @@ mod tests {
         old.output_datasets = vec!["/P/Era-Str-v3/AOD".into(), "/P/Plain/RAW".into()];
         old.processing_version = 3;
         old.superseded_by_request = Some("nobody".into());
-        let new = next_version(&old, CleanupPolicy::ImmediateCleanup, |_| false);
+        let taken = Taken { name: &|_| false, dataset: &|_| false };
+        let new = next_version(&old, CleanupPolicy::ImmediateCleanup, &taken);
         assert_eq!(new.output_datasets, ["/P/Era-Str-v4/AOD", "/P/Plain-v4/RAW"]);
         assert_eq!(new.previous_version_request.as_deref(), Some(old.request_name.as_str()));
         assert_ne!(new.request_name, old.request_name);

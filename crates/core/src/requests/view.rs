@@ -56,7 +56,7 @@ impl View {
             | RequestChange::History(_)
             | RequestChange::Alert(_)
             | RequestChange::Ban(_)
-            | RequestChange::AddVersion(_) => {}
+            | RequestChange::AddVersion(..) => {}
             RequestChange::Hindered(by) => self.row.reason = Some(by.clone()),
             RequestChange::Priority(priority) => self.row.request.priority = *priority,
             RequestChange::ProductionSteps(steps) => self.row.request.production_steps.clone_from(steps),

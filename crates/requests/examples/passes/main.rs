@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::sync::Arc;
 use windlass_store::sqlite::{OpenMode, SqliteStore};
-use windlass_store::{Database, Location};
+use windlass_store::{Database, DatasetWriter, Location};
 use windlass_types::Clock;
 use windlass_types::catalog::{CatalogFile, FileLumi};
 
@@ -32,7 +32,8 @@ fn main() -> Outcome<()> {
 
     let books = create(books)?;
     let dataset: Vec<CatalogFile> = (0..files).map(file).collect();
-    let (add_files, added) = timed(|| books.add_dataset_files(DATASET, &dataset, Clock.now()));
+    let (add_files, added) =
+        timed(|| books.add_dataset_files(DATASET, &dataset, DatasetWriter::everything("bench"), Clock.now()));
     let (read_files, read) = timed(|| books.dataset_files(DATASET, true));
     if (added?, read?.len()) != (u64::from(files), files as usize) {
         return Err("the catalog has lost files".into());

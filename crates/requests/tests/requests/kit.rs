@@ -16,7 +16,7 @@ use windlass_engine::service::{Service, ServiceOptions};
 use windlass_requests::{Catalog, Lifecycle, LifecycleOptions, LocalCatalog, Nudge, OnCommit, Parts};
 use windlass_store::model::RunFilter;
 use windlass_store::sqlite::SqliteStore;
-use windlass_store::{Database, Error, Store};
+use windlass_store::{Database, DatasetWriter, Error, Store};
 use windlass_types::Clock;
 use windlass_types::catalog::{CatalogFile, FileLumi};
 use windlass_types::requests::{
@@ -171,7 +171,7 @@ impl Bench {
             }
         };
         let files: Vec<CatalogFile> = (0..files).map(file).collect();
-        self.books.add_dataset_files(INPUT, &files, Clock.now()).unwrap();
+        self.books.add_dataset_files(INPUT, &files, DatasetWriter::everything("me"), Clock.now()).unwrap();
     }
 
     pub(crate) fn submit(&self, request: &Request) {

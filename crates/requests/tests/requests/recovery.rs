@@ -340,9 +340,12 @@ fn kill_and_clone_begins_anew_and_keeps_the_old_outputs() {
     bench.wait("r1", RequestStatus::Held);
     bench.wait_for(|bench| (bench.events(OUTPUT).len() == 60).then_some(()));
     mended.store(true, Ordering::Relaxed);
-    let taken = |name: &str| bench.books.request(name).unwrap().is_some();
-    bench
-        .change("r1", |row| versions::restart(row, CleanupPolicy::ImmediateCleanup, wish(Want::Fail), taken));
+    let name = |name: &str| bench.books.request(name).unwrap().is_some();
+    let dataset = |dataset: &str| bench.books.output_taken_by(dataset, "").unwrap().is_some();
+    let taken = versions::Taken { name: &name, dataset: &dataset };
+    bench.change("r1", |row| {
+        versions::restart(row, CleanupPolicy::ImmediateCleanup, wish(Want::Fail), &[], &taken)
+    });
     let old = bench.wait("r1", RequestStatus::Failed);
     assert_eq!(old.request.superseded_by_request.as_deref(), Some("r1_v2"));
     assert!(!bench.options.submit_root.join("r1/invalidation.json").exists(), "they stay");
@@ -367,9 +370,11 @@ fn the_outputs_of_all_versions_before_go_with_the_first_that_is_completed() {
         bench.wait_for(|bench| (bench.events(dataset).len() == 60).then_some(()));
         // The second one does not get any further either.
         mended.store(name != "r1", Ordering::Relaxed);
-        let taken = |name: &str| bench.books.request(name).unwrap().is_some();
-        let wanted = || wish(Want::Fail);
-        bench.change(name, |row| versions::restart(row, CleanupPolicy::ImmediateCleanup, wanted(), taken));
+        let is_name = |name: &str| bench.books.request(name).unwrap().is_some();
+        let is_dataset = |dataset: &str| bench.books.output_taken_by(dataset, "").unwrap().is_some();
+        let taken = versions::Taken { name: &is_name, dataset: &is_dataset };
+        let policy = CleanupPolicy::ImmediateCleanup;
+        bench.change(name, |row| versions::restart(row, policy, wish(Want::Fail), &[], &taken));
         bench.wait(name, RequestStatus::Failed);
     }
     assert_eq!(bench.events(OUTPUT).len(), 60, "nothing has taken their place yet");

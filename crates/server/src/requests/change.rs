@@ -52,8 +52,8 @@ pub(super) fn change(
             at: now,
         };
         match db.apply_requests(&[commit]).pop() {
-            // Somebody was faster: with this request, or with the name of a new one.
-            Some(Err(Error::Outdated { .. } | Error::NameTaken { .. }))
+            // Somebody was faster: with this request, or with the name or a dataset of a new one.
+            Some(Err(Error::Outdated { .. } | Error::NameTaken { .. } | Error::OutputTaken { .. }))
                 if version.is_none() && attempt < ATTEMPTS => {}
             Some(Err(error)) => return Err(error.into()),
             Some(Ok(_)) | None => return Ok(()),

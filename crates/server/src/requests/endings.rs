@@ -12,9 +12,10 @@ use windlass_core::requests::book::{
     BlockRow, NewAlert, OutputStep, RequestRow, StepKind, StepState, Want, Wanted,
 };
 use windlass_core::requests::change::RequestChange;
-use windlass_core::requests::{outputs, versions};
+use windlass_core::requests::outputs;
+use windlass_core::requests::versions::{self, Taken};
 use windlass_store::Database;
-use windlass_store::model::StepFilter;
+use windlass_store::model::{BanFilter, StepFilter};
 use windlass_types::Timestamp;
 use windlass_types::requests::{BlockStatus, RequestStatus};
 
@@ -110,17 +111,22 @@ fn replacing(
     now: Timestamp,
 ) -> Answer<Vec<RequestChange>> {
     let trouble = RefCell::new(None);
-    let is_taken = |name: &str| match db.request(name) {
-        Ok(row) => row.is_some(),
-        Err(error) => {
+    let answer = |found: Result<bool, windlass_store::Error>| {
+        found.unwrap_or_else(|error| {
             // Told instead of the name.
             *trouble.borrow_mut() = Some(error);
             false
-        }
+        })
     };
+    let name = |name: &str| answer(db.request(name).map(|row| row.is_some()));
+    // The old request writes its datasets itself: none of them is free.
+    let dataset = |dataset: &str| answer(db.output_taken_by(dataset, "").map(|taken| taken.is_some()));
+    let taken = Taken { name: &name, dataset: &dataset };
+    let old = row.request.request_name.clone();
+    let bans = db.bans(&BanFilter { holds_for: Some(old), active_at: Some(now), ..BanFilter::default() })?;
     let policy = wanted.cleanup_policy.unwrap_or(row.request.cleanup_policy);
     let wish = giving_up(&wanted.reason, wanted.lost, actor, now);
-    let mut changes = versions::restart(row, policy, wish, is_taken);
+    let mut changes = versions::restart(row, policy, wish, &bans, &taken);
     if let Some(error) = trouble.into_inner() {
         return Err(error.into());
     }

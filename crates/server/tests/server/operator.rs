@@ -13,9 +13,10 @@ use windlass_core::requests::book::{
 };
 use windlass_core::requests::change::{Commit, RequestChange};
 use windlass_core::requests::failures::{AttemptNews, ByRole, Tally};
+use windlass_store::DatasetWriter;
 use windlass_store::model::StepFilter;
 use windlass_types::catalog::CatalogFile;
-use windlass_types::requests::{BlockStatus, NodeRole, RequestStatus, RunStatus};
+use windlass_types::requests::{BlockStatus, NodeRole, Overrides, RequestStatus, RunStatus};
 use windlass_types::{Clock, FailureClass, Timestamp};
 
 /// Events to be generated at sites that nobody has: it comes as far as planning.
@@ -24,6 +25,7 @@ fn document(name: &str) -> Value {
         "request_name": name, "output_datasets": [format!("/Muons/{name}-v1/GEN")],
         "splitting_algo": "EventBased", "splitting_params": {"events_per_job": 100},
         "generation": {"events": 1000, "events_per_lumi": 100}, "memory_mb": 2000,
+        "payload_config": {"simulation": {}},
     })
 }
 
@@ -316,6 +318,30 @@ fn whoever_restarts_at_the_same_time_gets_the_same_new_request() {
     assert_eq!(post(&bench, "/api/v1/requests/r_v2/restart", &json!({"cleanup_policy": "burn"})).0, 422);
 }
 
+/// Also of a request whose outputs are called after a later version than its own; and what people said of it holds.
+#[test]
+fn a_restart_writes_into_datasets_of_its_own_and_keeps_bans_and_exclusions() {
+    let bench = Bench::new();
+    let mut wanted = document("r");
+    wanted["output_datasets"] = json!(["/Muons/r-v2/GEN"]);
+    held_as(&bench, "r", &wanted);
+    let mut third = document("third");
+    third["output_datasets"] = json!(["/Muons/r-v3/GEN"]);
+    held_as(&bench, "third", &third);
+    assert_eq!(send(&bench, Method::PATCH, "/api/v1/sites/T2_A", &json!({"total_slots": 4})).0, 200);
+    let ban = json!({"seconds": 3600, "request_name": "r", "reason": "no licence"});
+    assert_eq!(post(&bench, "/api/v1/sites/T2_A/ban", &ban).0, 200);
+    let said = Overrides { excluded_files: ["/store/bad".to_owned()].into(), ..Overrides::default() };
+    write(&bench, "r", vec![RequestChange::Overrides(Box::new(said))]);
+    let (status, answer) = post(&bench, "/api/v1/requests/r/restart", &json!({"reason": "again"}));
+    assert_eq!((status, &answer["request_name"]), (201, &json!("r_v4")), "{answer}");
+    let (_, new) = get(&bench, "/api/v1/requests/r_v4");
+    assert_eq!(new["output_datasets"], json!(["/Muons/r-v4/GEN"]), "-v2 is its own, -v3 of another one");
+    assert_eq!(new["processing_version"], 4);
+    assert_eq!(new["recovery"]["site_bans"][0]["site_name"], "T2_A", "{new}");
+    assert_eq!(new["recovery"]["overrides"]["excluded_files"], json!(["/store/bad"]));
+}
+
 /// A closed block of one work unit, which the catalog knows.
 fn add_block(bench: &Bench, process: &Process, index: u32, status: BlockStatus) {
     let name = &process.request_name;
@@ -488,7 +514,10 @@ fn files_are_left_out_of_the_next_round_and_not_of_one_that_is_planned() {
     let bench = Bench::new();
     let file = |lfn: &str| CatalogFile { lfn: lfn.to_owned(), events: 10, ..CatalogFile::default() };
     let files = [file("/store/a"), file("/store/b")];
-    bench.store.add_dataset_files("/Muons/In-v1/RAW", &files, Clock.now()).unwrap();
+    bench
+        .store
+        .add_dataset_files("/Muons/In-v1/RAW", &files, DatasetWriter::everything("ada"), Clock.now())
+        .unwrap();
     // How its run ended, and with what it is released → what is said
     let table = [
         ("r1", RunStatus::Partial, true, None),
@@ -501,7 +530,7 @@ fn files_are_left_out_of_the_next_round_and_not_of_one_that_is_planned() {
         let document = json!({
             "request_name": name, "output_datasets": [format!("/Muons/{name}-v1/RECO")],
             "input_dataset": "/Muons/In-v1/RAW", "splitting_algo": "FileBased",
-            "splitting_params": {"files_per_job": 1}, "memory_mb": 2000,
+            "splitting_params": {"files_per_job": 1}, "memory_mb": 2000, "payload_config": {"simulation": {}},
         });
         let process = held_as(&bench, name, &document);
         write(&bench, name, vec![RequestChange::AddRun(Box::new(run(&process, status)))]);

@@ -1,15 +1,20 @@
 //! Requests, sites and datasets over REST: the shapes of the specification, and who may do what.
 
+use crate::access::{self, token};
 use crate::bench::{Bench, eventually};
 use reqwest::Method;
 use serde_json::{Value, json};
+use windlass_auth::Role;
+use windlass_store::model::EventFilter;
 use windlass_types::requests::{FileRow, FileState, Left};
 
 /// Held back from running: the reconciler waits for an input that nobody has.
 pub(crate) fn document(name: &str) -> Value {
     json!({
-        "request_name": name, "input_dataset": "/Muons/Run3-v1/RAW", "output_datasets": ["/Muons/Run3-Reco-v1/RECO"],
+        "request_name": name, "input_dataset": "/Muons/Run3-v1/RAW",
+        "output_datasets": [format!("/Muons/Run3-{name}-v1/RECO")],
         "splitting_algo": "FileBased", "acquisition_era": "Run3", "processing_string": "Reco",
+        "payload_config": {"simulation": {}},
     })
 }
 
@@ -75,6 +80,16 @@ fn what_is_wrong_is_told_field_by_field_and_nothing_is_stored() {
         (with("site_whitelist", json!(["T1 A"])), "site_whitelist"),
         (with("production_steps", json!([{"fraction": 2, "priority": 1}])), "production_steps"),
         (with("unheard_of", json!(1)), "unheard_of"),
+        (with("payload_config", json!({})), "payload_config.steps"),
+        (with("payload_config", json!({"steps": [{"name": "RECO"}]})), "payload_config.steps"),
+        (with("payload_config", json!({"ConfigCacheID": "4711", "Step1": {}})), "PayloadConfig.steps"),
+        (with("payload_config", json!({"simulation": {"sped": 2}})), "payload_config.simulation"),
+        (
+            with("payload_config", json!({"simulation": {}, "outputs": {"/A/B-v1/C": "X"}, "merge": 1})),
+            "payload_config.merge",
+        ),
+        (with("payload_config", json!({"simulation": {}, "RequestStatus": "aborted"})), "RequestStatus"),
+        (with("payload_config", json!({"simulation": {}, "wms_backend": "wmcore"})), "wms_backend"),
     ];
     for (body, field) in table {
         let (status, answer) = post(&bench, "/api/v1/requests", &body);
@@ -87,6 +102,55 @@ fn what_is_wrong_is_told_field_by_field_and_nothing_is_stored() {
         assert!(errors.iter().all(|error| !error["reason"].as_str().unwrap().is_empty()), "{answer}");
     }
     assert_eq!(get(&bench, "/api/v1/requests").1["total"], 0);
+}
+
+#[test]
+fn no_request_writes_into_the_outputs_of_another() {
+    let bench = Bench::new();
+    assert_eq!(post(&bench, "/api/v1/requests", &document("r")).0, 201);
+    let mut other = document("other");
+    other["output_datasets"] = document("r")["output_datasets"].clone();
+    let (status, refused) = post(&bench, "/api/v1/requests", &other);
+    assert_eq!((status, &refused["code"]), (409, &json!("output_taken")), "{refused}");
+    assert!(refused["detail"].as_str().unwrap().contains("request `r` writes it"), "{refused}");
+    assert!(refused["hint"].is_string(), "{refused}");
+    assert_eq!(get(&bench, "/api/v1/requests").1["total"], 1, "nothing was stored");
+    let import = json!({"dataset": "/Muons/Run3-other-v1/RECO", "files": []});
+    assert_eq!(post(&bench, "/api/v1/catalog/import", &import).0, 200);
+    let (status, refused) = post(&bench, "/api/v1/requests", &document("other"));
+    assert_eq!((status, &refused["code"]), (409, &json!("output_taken")), "{refused}");
+    assert!(refused["detail"].as_str().unwrap().contains("in the catalog already"), "{refused}");
+}
+
+#[test]
+fn datasets_of_others_are_not_changed() {
+    let bench = Bench::new();
+    let as_user = |user: &str, role| token(&bench, user, role, "admin");
+    let (ana, bob, otto) =
+        (as_user("ana", Role::User), as_user("bob", Role::User), as_user("otto", Role::Operator));
+    let import = |token: &str, dataset: &str, path: &str| {
+        let file = json!({"lfn": "/store/a", "size": 10, "events": 5, "replicas": {"T2_A": path}});
+        let body = json!({"dataset": dataset, "files": [file]});
+        access::status(&bench, token, "POST", "/api/v1/catalog/import", Some(&body))
+    };
+    assert_eq!(import(&ana, "/A/B-v1/RAW", "/data/a"), 200);
+    let before = get(&bench, "/api/v1/catalog/files?dataset=/A/B-v1/RAW").1;
+    assert_eq!(import(&bob, "/A/B-v1/RAW", "/of/bob"), 403);
+    let forget = "/api/v1/catalog/dataset?name=/A/B-v1/RAW";
+    assert_eq!(access::status(&bench, &bob, "DELETE", forget, None), 403);
+    assert_eq!(get(&bench, "/api/v1/catalog/files?dataset=/A/B-v1/RAW").1, before);
+    assert_eq!(get(&bench, forget).1["owner"], "ana");
+    // The output of a request belongs to its requestor before it is there.
+    let mut wanted = document("of_ana");
+    wanted["requestor"] = json!("ana");
+    assert_eq!(access::status(&bench, &ana, "POST", "/api/v1/requests", Some(&wanted)), 201);
+    assert_eq!(import(&bob, "/Muons/Run3-of_ana-v1/RECO", "/of/bob"), 403);
+    assert_eq!(import(&otto, "/A/B-v1/RAW", "/moved/a"), 200);
+    assert_eq!(access::status(&bench, &otto, "DELETE", forget, None), 200);
+    let filter = EventFilter { category: Some("catalog".to_owned()), ..EventFilter::default() };
+    let events = bench.store.events(None, &filter).unwrap();
+    let by: Vec<&str> = events.iter().map(|event| event.actor.as_str()).collect();
+    assert_eq!(by, ["ana", "otto", "otto"], "{events:?}");
 }
 
 #[test]

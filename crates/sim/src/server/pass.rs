@@ -162,7 +162,7 @@ impl Sim {
                 self.figures.bans += 1;
                 self.stories.tell(self.now, name, &format!("{} is banned: {}", ban.site, ban.reason));
             }
-            RequestChange::AddVersion(new) => {
+            RequestChange::AddVersion(new, _) => {
                 let truth = self.truths[name].clone();
                 self.truths.insert(new.request_name.clone(), truth);
                 self.stories.tell(self.now, name, &format!("{} takes its place", new.request_name));

@@ -43,6 +43,11 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../../migrations/postgres/0009_site_counts.sql"),
     },
     Migration { version: 10, name: "delays", sql: include_str!("../../migrations/postgres/0010_delays.sql") },
+    Migration {
+        version: 11,
+        name: "dataset_owners",
+        sql: include_str!("../../migrations/postgres/0011_dataset_owners.sql"),
+    },
 ];
 
 const HISTORY: &str = "schema_migration";

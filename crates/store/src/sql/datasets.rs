@@ -23,13 +23,18 @@ pub(crate) const REPLICAS: Table =
 
 super::statements! {
     DATASET = "SELECT id FROM dataset WHERE name = $1";
-    INSERT_DATASET = "INSERT INTO dataset (name, created_at) VALUES ($1, $2) RETURNING id";
+    INSERT_DATASET = "INSERT INTO dataset (name, created_at, owner) VALUES ($1, $2, $3) RETURNING id";
+    DATASET_AND_OWNER = "SELECT id, owner FROM dataset WHERE name = $1";
+    /// Whose a dataset will be that a request writes: the latest that says so.
+    OWNER_OF_OUTPUT = "
+        SELECT r.requestor FROM request_output o CROSS JOIN request r
+        WHERE o.dataset = $1 AND r.name = o.request ORDER BY r.created_at DESC, r.name DESC LIMIT 1";
     /// Conditions and [`GROUP_DATASETS`] are appended.
     SELECT_DATASETS = "
         SELECT d.id, d.name, COUNT(CASE WHEN f.is_valid = 1 THEN 1 END), CAST(SUM(f.events * f.is_valid) AS BIGINT),
             CAST(SUM(f.lumi_count * f.is_valid) AS BIGINT), CAST(SUM(f.size * f.is_valid) AS BIGINT),
             COUNT(CASE WHEN f.is_valid = 0 THEN 1 END),
-            (SELECT COUNT(*) FROM dataset_block b WHERE b.dataset_id = d.id)
+            (SELECT COUNT(*) FROM dataset_block b WHERE b.dataset_id = d.id), d.owner
         FROM dataset d LEFT JOIN dataset_file f ON f.dataset_id = d.id WHERE ";
     SITES_OF_DATASET = "SELECT site, COUNT(*) FROM replica WHERE dataset_id = $1 GROUP BY site";
 
@@ -82,7 +87,7 @@ super::statements! {
         FROM replication_rule r WHERE ";
 }
 
-pub(crate) const GROUP_DATASETS: &str = " GROUP BY d.id, d.name ORDER BY d.name";
+pub(crate) const GROUP_DATASETS: &str = " GROUP BY d.id, d.name, d.owner ORDER BY d.name";
 
 /// What goes with a dataset, in an order that leaves no reference behind.
 pub(crate) const DELETE_DATASET: &[&str] = &[

@@ -14,6 +14,18 @@ super::statements! {
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10, $10, $11, $12)
         ON CONFLICT (name) DO NOTHING";
     REQUEST_EXISTS = "SELECT 1 FROM request WHERE name = $1";
+    /// Touches the one that is there, so that whoever counts what was touched is content.
+    CLAIM_OUTPUT = "
+        INSERT INTO request_output (dataset, request) VALUES ($1, $2)
+        ON CONFLICT (dataset, request) DO UPDATE SET request = excluded.request";
+    /// The request that writes a dataset, other than this one. One that ended before it made anything of it does not count.
+    WRITER_OF_OUTPUT = "
+        SELECT o.request FROM request_output o CROSS JOIN request r
+        WHERE o.dataset = $1 AND o.request <> $2 AND r.name = o.request AND (r.status NOT IN ('failed', 'aborted')
+            OR EXISTS (SELECT 1 FROM request_process p CROSS JOIN request_block b
+                WHERE p.request = r.name AND b.process = p.uuid AND b.dataset = o.dataset
+                AND (b.units_completed > 0 OR EXISTS (SELECT 1 FROM output_step s WHERE s.block = b.uuid))))
+        ORDER BY r.created_at, r.name LIMIT 1";
     /// Conditions, order, limit and offset are appended.
     SELECT_REQUESTS = "
         SELECT r.name, r.status, r.version, r.priority, r.is_urgent, r.production_steps, r.superseded_by, r.created_at,
@@ -254,6 +266,7 @@ pub(crate) const DELETE_REQUEST: &[&str] = &[
     "DELETE FROM request_run WHERE process IN (SELECT p.uuid FROM request_process p WHERE p.request = $1)",
     "DELETE FROM request_process WHERE request = $1",
     "DELETE FROM site_ban WHERE request = $1",
+    "DELETE FROM request_output WHERE request = $1",
     "DELETE FROM request_transition WHERE request = $1",
     "DELETE FROM request WHERE name = $1",
 ];

@@ -39,6 +39,11 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../../migrations/sqlite/0010_site_counts.sql"),
     },
     Migration { version: 11, name: "delays", sql: include_str!("../../migrations/sqlite/0011_delays.sql") },
+    Migration {
+        version: 12,
+        name: "dataset_owners",
+        sql: include_str!("../../migrations/sqlite/0012_dataset_owners.sql"),
+    },
 ];
 
 /// Applies what is missing. Two processes may do so at once: the second finds nothing left to do.

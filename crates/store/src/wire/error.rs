@@ -196,6 +196,8 @@ told! {
     "no_such_thing" Missing NoSuchName { what: String, name: String };
     "no_such_member" Missing NoSuchMember { user: String, group: String };
     "name_taken" Refused NameTaken { what: String, name: String };
+    "output_taken" Refused OutputTaken { dataset: String, by: String };
+    "not_owner" Refused NotOwner { dataset: String, owner: Option<String> };
     "job_is_held" Refused JobIsHeld { job: JobId, name: String };
     "in_use" Refused InUse { what: String, by: String };
     "circle" Wrong Circle { jobs: Vec<String> };

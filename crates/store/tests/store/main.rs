@@ -198,6 +198,7 @@ macro_rules! conformance_of_databases {
         suite! { $backend, $make;
             requests:
                 a_request_comes_back_as_it_was_wished_for,
+                two_requests_never_write_one_dataset,
                 a_commit_changes_all_that_it_says,
                 a_run_keeps_its_backend,
                 nobody_overwrites_what_he_has_not_seen,
@@ -229,6 +230,7 @@ macro_rules! conformance_of_databases {
                 invalid_files_are_left_out,
                 files_come_page_by_page,
                 a_block_is_opened_filled_and_closed_once,
+                only_its_owner_and_operators_change_a_dataset,
                 the_same_rule_is_made_once;
         }
     };

@@ -98,6 +98,7 @@ fn sqlite_takes_over_what_clients_spoke_of() {
         "DROP TABLE allocation; DROP TABLE slurm_calls; {};
          ALTER TABLE revision DROP COLUMN attempts; ALTER TABLE decision DROP COLUMN overtaken_at;
          ALTER TABLE carried DROP COLUMN delay_us;
+         DROP TABLE request_output; ALTER TABLE dataset DROP COLUMN owner;
          DELETE FROM schema_migration WHERE version >= 8; PRAGMA user_version = 7",
         records(workflow.0)
     ))
@@ -114,6 +115,7 @@ fn postgres_takes_over_what_clients_spoke_of() {
         "ALTER TABLE revision DROP COLUMN attempts; ALTER TABLE decision DROP COLUMN overtaken_at;
          ALTER TABLE carried DROP COLUMN delay_us",
     );
+    database.sql("DROP TABLE request_output; ALTER TABLE dataset DROP COLUMN owner");
     database.sql(
         "DROP TABLE allocation; DROP TABLE slurm_calls; DELETE FROM schema_migration WHERE version >= 7",
     );

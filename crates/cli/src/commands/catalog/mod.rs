@@ -28,6 +28,7 @@ const BATCH_LUMIS: usize = 100_000;
 
 const DATASETS: &[Field<DatasetSummary>] = &[
     Field::new("name", |d: &DatasetSummary| (&d.name).into()).column(Column::elastic("DATASET")),
+    Field::new("owner", |d: &DatasetSummary| d.owner.clone().into()),
     Field::new("files", |d: &DatasetSummary| d.files.into()).column(Column::number("FILES")),
     Field::new("events", |d: &DatasetSummary| d.events.into()).column(Column::number("EVENTS")),
     Field::new("lumis", |d: &DatasetSummary| d.lumis.into()).column(Column::number("LUMIS")),

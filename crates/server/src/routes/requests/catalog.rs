@@ -76,8 +76,8 @@ async fn forget(
     caller: Caller,
     Query(named): Query<Named>,
 ) -> Answer<Json<Value>> {
-    let work = move |db: &dyn windlass_store::Database, _: crate::requests::Actor<'_>, _| {
-        catalog::forget(db, &named.name)?;
+    let work = move |db: &dyn windlass_store::Database, actor: crate::requests::Actor<'_>, now| {
+        catalog::forget(db, &named.name, actor, now)?;
         Ok(json!({"name": named.name, "forgotten": true}))
     };
     caller.act(&state, Operation::ManageSites, work).await.map(Json)
@@ -135,10 +135,12 @@ async fn blocks(
 
 /// Add files to a dataset
 ///
-/// All of them or none; the dataset is made if it is not there. Files that are there get what is said now.
+/// All of them or none; the dataset is made if it is not there, and belongs to the caller. Files that are there get what is
+/// said now. Only the owner of a dataset and operators change it; an event tells of each change.
 #[utoipa::path(post, path = "/catalog/import", tag = "catalog", operation_id = "import_dataset_files",
     request_body = Import, responses(
     (status = 200, description = "How many are new", body = Imported),
+    (status = 403, description = "The dataset belongs to another user"),
     (status = 409, description = "A file belongs to another dataset"),
     (status = 422, description = "Something about a file makes no sense")))]
 async fn import(
@@ -146,8 +148,8 @@ async fn import(
     caller: Caller,
     Json(body): Json<Import>,
 ) -> Answer<Json<Imported>> {
-    let work = move |db: &dyn windlass_store::Database, _: crate::requests::Actor<'_>, now| {
-        catalog::import(db, &body, now)
+    let work = move |db: &dyn windlass_store::Database, actor: crate::requests::Actor<'_>, now| {
+        catalog::import(db, &body, actor, now)
     };
     let imported = caller.act(&state, Operation::CreateRequest, work).await?;
     // Somebody may wait for it.

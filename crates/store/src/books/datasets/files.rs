@@ -1,12 +1,13 @@
 //! Files of datasets, many at once, and where they are.
 
-use super::{FoundBlock, find_or_add, lumis};
-use crate::Error;
+use super::{FoundBlock, add_dataset, find_own, lumis, note};
 use crate::books::column::{self, json_text};
 use crate::books::requests::number;
 use crate::db::{Db, Loader as _, Row, values};
 use crate::error::Fault;
 use crate::sql::datasets as sql;
+use crate::{DatasetWriter, Error};
+use serde_json::json;
 use std::collections::{BTreeMap, HashSet};
 use windlass_types::Timestamp;
 use windlass_types::catalog::{CatalogFile, Replica};
@@ -46,8 +47,19 @@ fn without_repeats(files: &[CatalogFile]) -> Vec<&CatalogFile> {
     kept
 }
 
-pub(super) fn add(db: &impl Db, dataset: &str, files: &[CatalogFile], now: Timestamp) -> Result<u64, Fault> {
-    let dataset = find_or_add(db, dataset, now)?;
+pub(super) fn add(
+    db: &impl Db,
+    name: &str,
+    files: &[CatalogFile],
+    by: DatasetWriter<'_>,
+    now: Timestamp,
+) -> Result<u64, Fault> {
+    let found = find_own(db, name, by)?;
+    let is_new = found.is_none();
+    let dataset = match found {
+        Some(dataset) => dataset,
+        None => add_dataset(db, name, Some(by.user), now)?,
+    };
     let files = without_repeats(files);
     let found = find(db, files.iter().map(|file| file.lfn.as_str()))?;
     let (mut new, mut known) = (Vec::new(), Vec::new());
@@ -60,7 +72,13 @@ pub(super) fn add(db: &impl Db, dataset: &str, files: &[CatalogFile], now: Times
     }
     insert(db, dataset, None, &new)?;
     update(db, dataset, &known)?;
-    Ok(new.len() as u64)
+    let (added, changed) = (new.len() as u64, known.len() as u64);
+    if is_new || added + changed > 0 {
+        let message = format!("added {added} files to dataset {name} and changed {changed}");
+        let data = json!({ "dataset": name, "added": added, "changed": changed, "is_new": is_new });
+        note(db, by, now, message, data)?;
+    }
+    Ok(added)
 }
 
 fn elsewhere(db: &impl Db, file: &CatalogFile, found: Found) -> Result<Fault, Fault> {

@@ -5,11 +5,13 @@ mod lumis;
 
 use super::query::Query;
 use super::requests::{natural, number};
-use super::{Backend, Books, column};
+use super::{Backend, Books, column, events};
 use crate::db::{Db, Row, values};
 use crate::error::Fault;
+use crate::model::{NewEvent, Severity};
 use crate::sql::datasets as sql;
-use crate::{Datasets, Error};
+use crate::{DatasetWriter, Datasets, Error};
+use serde_json::{Value, json};
 use windlass_types::Timestamp;
 use windlass_types::catalog::{CatalogBlock, CatalogFile, DatasetSummary, NewRule, Replica, Rule};
 
@@ -29,8 +31,14 @@ impl<B: Backend> Datasets for Books<B> {
     }
 
     /// As one large transaction: many files come at once, and may take a while.
-    fn add_dataset_files(&self, dataset: &str, files: &[CatalogFile], now: Timestamp) -> Result<u64, Error> {
-        self.backend.large(|db| files::add(db, dataset, files, now))
+    fn add_dataset_files(
+        &self,
+        dataset: &str,
+        files: &[CatalogFile],
+        by: DatasetWriter<'_>,
+        now: Timestamp,
+    ) -> Result<u64, Error> {
+        self.backend.large(|db| files::add(db, dataset, files, by, now))
     }
 
     fn dataset_files(&self, dataset: &str, only_valid: bool) -> Result<Vec<CatalogFile>, Error> {
@@ -53,13 +61,16 @@ impl<B: Backend> Datasets for Books<B> {
         })
     }
 
-    fn delete_dataset(&self, dataset: &str) -> Result<bool, Error> {
-        let dataset = dataset.to_owned();
+    fn delete_dataset(&self, dataset: &str, by: DatasetWriter<'_>, now: Timestamp) -> Result<bool, Error> {
+        let (dataset, user, may_change_others) =
+            (dataset.to_owned(), by.user.to_owned(), by.may_change_others);
         self.backend.write(move |db| {
-            let Some(id) = find(db, &dataset)? else { return Ok(false) };
+            let by = DatasetWriter { user: &user, may_change_others };
+            let Some(id) = find_own(db, &dataset, by)? else { return Ok(false) };
             for sql in sql::DELETE_DATASET {
                 db.execute(sql, [id])?;
             }
+            note(db, by, now, format!("forgot dataset {dataset}"), json!({ "dataset": dataset }))?;
             Ok(true)
         })
     }
@@ -148,11 +159,52 @@ fn find(db: &impl Db, dataset: &str) -> Result<Option<i64>, Fault> {
     db.optional(sql::DATASET, [dataset], |row| row.get(0))
 }
 
-fn find_or_add(db: &impl Db, dataset: &str, now: Timestamp) -> Result<i64, Fault> {
-    match find(db, dataset)? {
-        Some(id) => Ok(id),
-        None => db.one(sql::INSERT_DATASET, values![dataset, now.0], |row| row.get(0)),
+/// Refused if it belongs to another user. `None`: there is none, and the user may make it.
+fn find_own(db: &impl Db, dataset: &str, by: DatasetWriter<'_>) -> Result<Option<i64>, Fault> {
+    let found = db.optional(sql::DATASET_AND_OWNER, [dataset], |row| {
+        Ok((row.get::<i64>(0)?, row.get::<Option<String>>(1)?))
+    })?;
+    let (id, owner) = match found {
+        Some((id, owner)) => (Some(id), owner),
+        // Nobody else fills a dataset before the request that writes it.
+        None => (None, owner_of_output(db, dataset)?),
+    };
+    let is_refused = match &owner {
+        Some(owner) => owner != by.user,
+        None => id.is_some(),
+    };
+    if is_refused && !by.may_change_others {
+        return Err(Error::NotOwner { dataset: dataset.to_owned(), owner }.into());
     }
+    Ok(id)
+}
+
+fn owner_of_output(db: &impl Db, dataset: &str) -> Result<Option<String>, Fault> {
+    db.optional(sql::OWNER_OF_OUTPUT, [dataset], |row| row.get(0))
+}
+
+fn add_dataset(db: &impl Db, dataset: &str, owner: Option<&str>, now: Timestamp) -> Result<i64, Fault> {
+    db.one(sql::INSERT_DATASET, values![dataset, now.0, owner], |row| row.get(0))
+}
+
+/// Notes a change of the catalog, in the transaction that makes it.
+fn note(
+    db: &impl Db,
+    by: DatasetWriter<'_>,
+    now: Timestamp,
+    message: String,
+    data: Value,
+) -> Result<(), Fault> {
+    let event = NewEvent {
+        workflow: None,
+        job: None,
+        severity: Severity::Info,
+        category: "catalog".to_owned(),
+        message,
+        data: Some(data),
+    };
+    events::note(db, by.user, &event, now)?;
+    Ok(())
 }
 
 fn one(db: &impl Db, name: &str) -> Result<Option<DatasetSummary>, Fault> {
@@ -170,6 +222,7 @@ fn summary(row: &Row<'_>) -> Result<(i64, DatasetSummary), Fault> {
     let sum = |index| row.get::<Option<i64>>(index).map(|sum| sum.unwrap_or_default().unsigned_abs());
     let summary = DatasetSummary {
         name: row.get(1)?,
+        owner: row.get(8)?,
         files: natural(row, 2)?,
         events: sum(3)?,
         lumis: sum(4)?,
@@ -194,7 +247,10 @@ fn find_block(db: &impl Db, name: &str) -> Result<Option<FoundBlock>, Fault> {
 }
 
 fn open_block(db: &impl Db, dataset: &str, block: &str, now: Timestamp) -> Result<(), Fault> {
-    let dataset_id = find_or_add(db, dataset, now)?;
+    let dataset_id = match find(db, dataset)? {
+        Some(id) => id,
+        None => add_dataset(db, dataset, owner_of_output(db, dataset)?.as_deref(), now)?,
+    };
     match find_block(db, block)? {
         Some(found) if found.dataset == dataset_id => Ok(()),
         Some(found) => {

@@ -8,6 +8,7 @@ use crate::Error;
 use crate::books::column::json_text;
 use crate::db::{Db, Pipeline, Value, values};
 use crate::error::Fault;
+use crate::sql::datasets::DATASET_AND_OWNER;
 use crate::sql::requests as sql;
 use serde_json::Map;
 use windlass_core::requests::book::{
@@ -15,7 +16,7 @@ use windlass_core::requests::book::{
 };
 use windlass_core::requests::change::{BlockChange, Commit, RequestChange, RunChange};
 use windlass_types::Timestamp;
-use windlass_types::requests::{Request, RequestStatus, RunStatus};
+use windlass_types::requests::{Overrides, Request, RequestStatus, RunStatus};
 
 pub(super) fn no_request(name: &str) -> Fault {
     Error::NoSuchName { what: "request".into(), name: name.to_owned() }.into()
@@ -37,10 +38,37 @@ pub(super) fn add(
     {
         return Err(no_request(previous));
     }
+    check_outputs(db, request)?;
     let texts = Texts::of(request)?;
     db.execute_values(sql::INSERT_REQUEST, &texts.values(request, status, now))?;
+    for dataset in &request.output_datasets {
+        db.execute(sql::CLAIM_OUTPUT, values![dataset, name])?;
+    }
     db.execute(sql::NOTE_TRANSITION, values![name, None::<&str>, status.name(), now.0, by, None::<&str>])?;
     Ok(1)
+}
+
+/// Two requests never write into one dataset, nor one into a dataset that is in the catalog already.
+fn check_outputs(db: &impl Db, request: &Request) -> Result<(), Fault> {
+    for dataset in &request.output_datasets {
+        if let Some(by) = taken_by(db, dataset, &request.request_name)? {
+            return Err(Error::OutputTaken { dataset: dataset.clone(), by }.into());
+        }
+    }
+    Ok(())
+}
+
+/// Why a request may not write into a dataset; `None`: it may.
+pub(super) fn taken_by(db: &impl Db, dataset: &str, request: &str) -> Result<Option<String>, Fault> {
+    let writer = db.optional(sql::WRITER_OF_OUTPUT, values![dataset, request], |row| row.get::<String>(0))?;
+    if let Some(writer) = writer {
+        return Ok(Some(format!("request `{writer}` writes it")));
+    }
+    let owner = db.optional(DATASET_AND_OWNER, [dataset], |row| row.get::<Option<String>>(1))?;
+    Ok(owner.map(|owner| match owner {
+        Some(owner) => format!("it is in the catalog already, and belongs to `{owner}`"),
+        None => "it is in the catalog already".to_owned(),
+    }))
 }
 
 /// What is kept of a request as JSON.
@@ -80,6 +108,11 @@ impl Texts {
 
 /// The new version.
 pub(super) fn apply(db: &impl Db, commit: &Commit) -> Result<i64, Fault> {
+    for change in &commit.changes {
+        if let RequestChange::AddVersion(next, _) = change {
+            check_outputs(db, next)?;
+        }
+    }
     let sent = db.pipeline(|line| {
         let mut line = Line { pipeline: line, number: 0, commit };
         line.send(sql::NEXT_VERSION, &values![commit.at.0, commit.request, commit.version])?;
@@ -137,7 +170,7 @@ impl Line<'_> {
                 self.send(sql::SET_OVERRIDES, &values![overrides, request])
             }
             RequestChange::Ban(ban) => self.ban(ban),
-            RequestChange::AddVersion(next) => self.add_version(next),
+            RequestChange::AddVersion(next, overrides) => self.add_version(next, overrides),
             RequestChange::Hindered(by) => self.send(sql::SET_REASON, &values![by, request]),
             RequestChange::Alerted(at) => self.send(sql::SET_ALERTED, &values![at.map(|at| at.0), request]),
             RequestChange::Process(process) => {
@@ -193,12 +226,20 @@ impl Line<'_> {
         self.send(sql::NOTE_BAN, &values)
     }
 
-    fn add_version(&mut self, next: &Request) -> Result<(), Fault> {
+    fn add_version(&mut self, next: &Request, overrides: &Overrides) -> Result<(), Fault> {
         let Commit { by, at, .. } = self.commit;
         let (texts, status) = (Texts::of(next)?, RequestStatus::Submitted);
         self.send(sql::INSERT_VERSION, &texts.values(next, status, *at))?;
         let noted = values![next.request_name, None::<&str>, status.name(), at.0, by, None::<&str>];
-        self.send(sql::NOTE_TRANSITION, &noted)
+        self.send(sql::NOTE_TRANSITION, &noted)?;
+        if !overrides.is_empty() {
+            let overrides = json_text(overrides)?;
+            self.send(sql::SET_OVERRIDES, &values![overrides, next.request_name])?;
+        }
+        for dataset in &next.output_datasets {
+            self.send(sql::CLAIM_OUTPUT, &values![dataset, next.request_name])?;
+        }
+        Ok(())
     }
 
     fn add_run(&mut self, run: &RunRow) -> Result<(), Fault> {
@@ -369,7 +410,7 @@ fn what_was_found(db: &impl Db, commit: &Commit, number: usize) -> Result<Fault,
             (format!("process {}", process.uuid), "one of this request", other)
         }
         RequestChange::Ban(ban) => (format!("site {}", ban.site), "there", None),
-        RequestChange::AddVersion(next) => {
+        RequestChange::AddVersion(next, _) => {
             let name = next.request_name.clone();
             return Ok(Error::NameTaken { what: "a request".into(), name }.into());
         }

@@ -46,6 +46,10 @@ impl<B: Backend> Requests for Books<B> {
         self.read(|db| lists::request(db, name))
     }
 
+    fn output_taken_by(&self, dataset: &str, request: &str) -> Result<Option<String>, Error> {
+        self.read(|db| apply::taken_by(db, dataset, request))
+    }
+
     fn requests(&self, filter: &RequestFilter) -> Result<Vec<RequestRow>, Error> {
         self.read(|db| lists::requests(db, filter))
     }

@@ -1,11 +1,13 @@
 //! The catalog of datasets: files, replicas, blocks, rules; each change may be made twice.
 
 use crate::kit::NOW;
-use windlass_store::{Database, Error};
+use windlass_store::model::EventFilter;
+use windlass_store::{Database, DatasetWriter, Error};
 use windlass_types::Timestamp;
 use windlass_types::catalog::{CatalogFile, FileLumi, NewRule, Replica};
 
 const LATER: Timestamp = Timestamp(NOW.0 + 1);
+const ADA: DatasetWriter<'_> = DatasetWriter { user: "ada", may_change_others: false };
 const RAW: &str = "/A/B/RAW";
 
 fn file(lfn: &str, events: u64) -> CatalogFile {
@@ -27,15 +29,15 @@ fn plain(lfn: &str) -> CatalogFile {
 
 pub(crate) fn files_come_back_as_they_went_in(store: &dyn Database) {
     let files = vec![file("/b", 10), plain("/a"), file("/c\t\\N'", 1 << 33)];
-    assert_eq!(store.add_dataset_files(RAW, &files, NOW).unwrap(), 3);
+    assert_eq!(store.add_dataset_files(RAW, &files, ADA, NOW).unwrap(), 3);
     assert_eq!(store.dataset_files(RAW, true).unwrap(), files);
     let summary = store.dataset(RAW).unwrap().unwrap();
     assert_eq!((summary.files, summary.events, summary.lumis), (3, 10 + (1 << 33), 6));
     assert_eq!((summary.size, summary.blocks, summary.invalid_files), (2 << 40, 0, 0));
     assert_eq!(summary.sites, [("T2_A".to_owned(), 2)].into());
 
-    store.add_dataset_files("/A/C/RAW", &[plain("/d")], NOW).unwrap();
-    store.add_dataset_files("/Z", &[], NOW).unwrap();
+    store.add_dataset_files("/A/C/RAW", &[plain("/d")], ADA, NOW).unwrap();
+    store.add_dataset_files("/Z", &[], ADA, NOW).unwrap();
     let named = |pattern: Option<&str>| -> Vec<(String, u64)> {
         let found = store.datasets(pattern).unwrap();
         found.into_iter().map(|summary| (summary.name, summary.files)).collect()
@@ -48,25 +50,25 @@ pub(crate) fn files_come_back_as_they_went_in(store: &dyn Database) {
 }
 
 pub(crate) fn a_file_that_is_added_again_is_what_is_said_now(store: &dyn Database) {
-    store.add_dataset_files(RAW, &[file("/a", 1), file("/b", 2)], NOW).unwrap();
+    store.add_dataset_files(RAW, &[file("/a", 1), file("/b", 2)], ADA, NOW).unwrap();
     store.invalidate_files(&["/b".into()]).unwrap();
     let mut again = file("/b", 20);
     again.replicas = [("T2_B".to_owned(), "/elsewhere".to_owned())].into();
     let twice = [file("/c", 1), again.clone(), file("/c", 3)];
-    assert_eq!(store.add_dataset_files(RAW, &twice, LATER).unwrap(), 1);
-    assert_eq!(store.add_dataset_files(RAW, &twice, LATER).unwrap(), 0);
+    assert_eq!(store.add_dataset_files(RAW, &twice, ADA, LATER).unwrap(), 1);
+    assert_eq!(store.add_dataset_files(RAW, &twice, ADA, LATER).unwrap(), 0);
     again.replicas.extend(file("/b", 20).replicas);
     assert_eq!(store.dataset_files(RAW, true).unwrap(), [file("/a", 1), again, file("/c", 3)]);
 
-    let other = store.add_dataset_files("/other", &[plain("/new"), plain("/a")], LATER).unwrap_err();
+    let other = store.add_dataset_files("/other", &[plain("/new"), plain("/a")], ADA, LATER).unwrap_err();
     assert!(matches!(&other, Error::NameTaken { name, .. } if name == "/a"), "{other}");
     assert_eq!(store.dataset("/other").unwrap(), None, "all or none");
     let too_large = CatalogFile { events: u64::MAX, ..plain("/x") };
-    assert!(matches!(store.add_dataset_files(RAW, &[too_large], NOW), Err(Error::OutOfRange { .. })));
+    assert!(matches!(store.add_dataset_files(RAW, &[too_large], ADA, NOW), Err(Error::OutOfRange { .. })));
 }
 
 pub(crate) fn replicas_come_and_go(store: &dyn Database) {
-    store.add_dataset_files(RAW, &[plain("/a"), plain("/b")], NOW).unwrap();
+    store.add_dataset_files(RAW, &[plain("/a"), plain("/b")], ADA, NOW).unwrap();
     let replica =
         |lfn: &str, site: &str, path: &str| Replica { lfn: lfn.into(), site: site.into(), path: path.into() };
     store
@@ -87,7 +89,7 @@ pub(crate) fn replicas_come_and_go(store: &dyn Database) {
 }
 
 pub(crate) fn invalid_files_are_left_out(store: &dyn Database) {
-    store.add_dataset_files(RAW, &[file("/a", 1), file("/b", 2), file("/c", 4)], NOW).unwrap();
+    store.add_dataset_files(RAW, &[file("/a", 1), file("/b", 2), file("/c", 4)], ADA, NOW).unwrap();
     assert_eq!(store.invalidate_files(&["/b".into(), "/no".into()]).unwrap(), 1);
     assert_eq!(store.invalidate_files(&["/b".into()]).unwrap(), 0);
     assert_eq!(store.dataset_files(RAW, true).unwrap(), [file("/a", 1), file("/c", 4)]);
@@ -98,8 +100,8 @@ pub(crate) fn invalid_files_are_left_out(store: &dyn Database) {
 
 pub(crate) fn files_come_page_by_page(store: &dyn Database) {
     let files: Vec<CatalogFile> = (0..7).map(|n| file(&format!("/{n}"), n)).collect();
-    store.add_dataset_files("/other/A/RAW", &[plain("/x")], NOW).unwrap();
-    store.add_dataset_files(RAW, &files, NOW).unwrap();
+    store.add_dataset_files("/other/A/RAW", &[plain("/x")], ADA, NOW).unwrap();
+    store.add_dataset_files(RAW, &files, ADA, NOW).unwrap();
     store.invalidate_files(&["/1".into()]).unwrap();
     let page =
         |only_valid, offset, limit| store.page_of_dataset_files(RAW, only_valid, offset, limit).unwrap();
@@ -140,10 +142,57 @@ pub(crate) fn a_block_is_opened_filled_and_closed_once(store: &dyn Database) {
     assert_eq!(store.block_files(name, true).unwrap(), files);
     assert_eq!(store.dataset(dataset).unwrap().unwrap().blocks, 2);
     assert!(store.close_block("/no", NOW).unwrap_err().is_missing());
-    assert!(store.delete_dataset(dataset).unwrap());
-    assert!(!store.delete_dataset(dataset).unwrap());
+    let operator = DatasetWriter::everything("op");
+    assert!(store.delete_dataset(dataset, operator, LATER).unwrap());
+    assert!(!store.delete_dataset(dataset, operator, LATER).unwrap());
     assert_eq!(store.catalog_block(name).unwrap(), None);
-    assert_eq!(store.add_dataset_files("/other", &files, NOW).unwrap(), 2);
+    assert_eq!(store.add_dataset_files("/other", &files, ADA, NOW).unwrap(), 2);
+}
+
+pub(crate) fn only_its_owner_and_operators_change_a_dataset(store: &dyn Database) {
+    let eve = DatasetWriter { user: "eve", may_change_others: false };
+    let operator = DatasetWriter::everything("op");
+    let owner = |dataset: &str| store.dataset(dataset).unwrap().unwrap().owner;
+    let is_refused = |outcome: Result<u64, Error>, expected: Option<&str>| {
+        let error = outcome.unwrap_err();
+        assert!(matches!(&error, Error::NotOwner { owner, .. } if owner.as_deref() == expected), "{error}");
+    };
+    store.add_dataset_files(RAW, &[file("/a", 1)], ADA, NOW).unwrap();
+    let mut hers = file("/a", 7);
+    hers.replicas = [("T2_A".to_owned(), "/of/eve".to_owned())].into();
+    is_refused(store.add_dataset_files(RAW, &[hers, plain("/b")], eve, LATER), Some("ada"));
+    assert!(matches!(store.delete_dataset(RAW, eve, LATER).unwrap_err(), Error::NotOwner { .. }));
+    assert_eq!(store.dataset_files(RAW, false).unwrap(), [file("/a", 1)], "nothing was changed");
+    store.add_dataset_files(RAW, &[file("/b", 2)], operator, LATER).unwrap();
+    store.add_dataset_files(RAW, &[file("/b", 3)], ADA, LATER).unwrap();
+    assert_eq!(owner(RAW).as_deref(), Some("ada"), "it stays hers");
+    // Whose a dataset is that a request writes is known before it is there.
+    let mut request = super::requests::wish("r");
+    request.output_datasets = vec!["/A/Out/RECO".into()];
+    store.add_request(&request, windlass_types::requests::RequestStatus::Submitted, "ada", NOW).unwrap();
+    is_refused(store.add_dataset_files("/A/Out/RECO", &[plain("/x")], eve, NOW), Some("ada"));
+    store.open_block("/A/Out/RECO", "/A/Out/RECO#1", NOW).unwrap();
+    is_refused(store.add_dataset_files("/A/Out/RECO", &[plain("/x")], eve, NOW), Some("ada"));
+    // Nobody knows whose this is.
+    store.open_block("/A/Old/RECO", "/A/Old/RECO#1", NOW).unwrap();
+    is_refused(store.add_dataset_files("/A/Old/RECO", &[plain("/y")], ADA, NOW), None);
+    store.add_dataset_files("/A/Old/RECO", &[plain("/y")], operator, NOW).unwrap();
+    assert!(store.delete_dataset(RAW, ADA, LATER).unwrap());
+
+    let filter = EventFilter { category: Some("catalog".to_owned()), ..EventFilter::default() };
+    let told: Vec<(String, String)> =
+        store.events(None, &filter).unwrap().into_iter().map(|event| (event.actor, event.message)).collect();
+    let told: Vec<(&str, &str)> = told.iter().map(|(by, what)| (by.as_str(), what.as_str())).collect();
+    assert_eq!(
+        told,
+        [
+            ("ada", "added 1 files to dataset /A/B/RAW and changed 0"),
+            ("op", "added 1 files to dataset /A/B/RAW and changed 0"),
+            ("ada", "added 0 files to dataset /A/B/RAW and changed 1"),
+            ("op", "added 1 files to dataset /A/Old/RECO and changed 0"),
+            ("ada", "forgot dataset /A/B/RAW"),
+        ]
+    );
 }
 
 pub(crate) fn the_same_rule_is_made_once(store: &dyn Database) {

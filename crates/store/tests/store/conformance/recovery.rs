@@ -104,8 +104,12 @@ pub(crate) fn a_new_version_comes_with_the_end_of_the_old_one(store: &dyn Databa
     running(store, "r");
     running(store, "taken");
     let next = |name: &str| Request { previous_version_request: Some("r".into()), ..wish(name) };
+    let said = || Overrides { excluded_files: ["/store/bad".to_owned()].into(), ..Overrides::default() };
     let restart = |name: &str| {
-        vec![RequestChange::SupersededBy(Some(name.to_owned())), RequestChange::AddVersion(next(name).into())]
+        vec![
+            RequestChange::SupersededBy(Some(name.to_owned())),
+            RequestChange::AddVersion(next(name).into(), said().into()),
+        ]
     };
     let error = applied(store, commit("r", 2, restart("taken"))).unwrap_err();
     assert!(matches!(&error, Error::NameTaken { name, .. } if name == "taken"), "{error}");
@@ -116,6 +120,7 @@ pub(crate) fn a_new_version_comes_with_the_end_of_the_old_one(store: &dyn Databa
     assert_eq!(old.request.superseded_by_request.as_deref(), Some("r_v2"));
     let new = store.request("r_v2").unwrap().unwrap();
     assert_eq!((new.request, new.status, new.version), (next("r_v2"), RequestStatus::Submitted, 1));
+    assert_eq!(new.overrides, said(), "what people have changed comes with it");
     let trail = store.transitions("r_v2").unwrap();
     assert_eq!((trail.len(), trail[0].to, trail[0].at), (1, RequestStatus::Submitted, later(2)));
     let outdated = applied(store, commit("r", 2, restart("r_v3"))).unwrap_err();

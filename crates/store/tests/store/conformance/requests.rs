@@ -8,13 +8,13 @@ use windlass_core::requests::book::{
 };
 use windlass_core::requests::change::{BlockChange, Commit, RequestChange, RunChange};
 use windlass_store::model::{AlertFilter, RequestFilter, RunFilter, SortBy, StepFilter};
-use windlass_store::{Database, Error};
+use windlass_store::{Database, DatasetWriter, Error};
 use windlass_types::requests::{BlockStatus, ProductionStep, Request, RequestStatus, RunStatus};
 use windlass_types::{RunId, Timestamp, WorkflowId};
 
 pub(crate) fn wish(name: &str) -> Request {
     serde_json::from_value(json!({
-        "request_name": name, "requestor": "ada", "input_dataset": "/A/B/RAW", "output_datasets": ["/A/B/RECO"],
+        "request_name": name, "requestor": "ada", "input_dataset": "/A/B/RAW", "output_datasets": [format!("/A/{name}/RECO")],
         "memory_mb": 2048, "time_per_event_sec": 1.5, "size_per_event_kb": 2.0, "multicore": 8,
         "splitting_algo": "LumiBased", "processing_version": 1, "priority": 100, "campaign": "Run3",
         "payload_config": { "RequestType": "ReReco", "deep": [1, { "x": null }] },
@@ -174,6 +174,45 @@ pub(crate) fn a_request_comes_back_as_it_was_wished_for(store: &dyn Database) {
     let orphan = Request { previous_version_request: Some("nobody".into()), ..wish("v2") };
     let error = store.add_request(&orphan, RequestStatus::New, "ada", NOW).unwrap_err();
     assert!(matches!(&error, Error::NoSuchName { name, .. } if name == "nobody"), "{error}");
+}
+
+/// Neither by submission nor as a new version; what ended before it made anything of a dataset leaves it to others.
+pub(crate) fn two_requests_never_write_one_dataset(store: &dyn Database) {
+    running(store, "r");
+    let dataset = "/A/r/RECO";
+    let same =
+        |name: &str| Request { output_datasets: vec!["/A/x/RAW".into(), dataset.into()], ..wish(name) };
+    let refused = |error: &Error, by: &str| {
+        let told = matches!(error, Error::OutputTaken { dataset: found, by: found_by } if found == dataset && found_by == by);
+        assert!(told, "{error}");
+    };
+    let add = |name: &str| store.add_request(&same(name), RequestStatus::Submitted, "eve", NOW);
+    refused(&add("other").unwrap_err(), "request `r` writes it");
+    assert_eq!(store.request("other").unwrap(), None);
+    assert_eq!(store.output_taken_by("/A/x/RAW", "other").unwrap(), None, "all or none");
+    assert_eq!(store.output_taken_by(dataset, "r").unwrap(), None, "by itself");
+    let restart = vec![RequestChange::AddVersion(same("r_v2").into(), Box::default())];
+    refused(&applied(store, commit("r", 2, restart)).unwrap_err(), "request `r` writes it");
+
+    applied(store, commit("r", 2, vec![status(RequestStatus::Active, RequestStatus::Failed)])).unwrap();
+    assert_eq!(store.output_taken_by(dataset, "").unwrap(), None, "it made nothing of it");
+    let made = Request { output_datasets: vec!["/A/B/RECO".into()], ..wish("made") };
+    store.add_request(&made, RequestStatus::Queued, "ada", NOW).unwrap();
+    let changes = vec![
+        RequestChange::Process(process("made").into()),
+        RequestChange::AddBlock(block("b-made", "p-made", 0).into()),
+        RequestChange::AddStep(step("b-made", Some(0), StepKind::Register, 40).into()),
+        status(RequestStatus::Queued, RequestStatus::Failed),
+    ];
+    applied(store, commit("made", 1, changes)).unwrap();
+    let taken = store.output_taken_by("/A/B/RECO", "").unwrap();
+    assert_eq!(taken.as_deref(), Some("request `made` writes it"), "its outputs may still be registered");
+    store.open_block(dataset, "/A/r/RECO#1", NOW).unwrap();
+    assert_eq!(store.dataset(dataset).unwrap().unwrap().owner.as_deref(), Some("ada"), "its requestor");
+    refused(&add("other").unwrap_err(), "it is in the catalog already, and belongs to `ada`");
+    store.delete_dataset(dataset, DatasetWriter::everything("op"), NOW).unwrap();
+    add("other").unwrap();
+    refused(&add("third").unwrap_err(), "request `other` writes it");
 }
 
 pub(crate) fn a_commit_changes_all_that_it_says(store: &dyn Database) {

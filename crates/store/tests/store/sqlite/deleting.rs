@@ -41,6 +41,7 @@ fn rows(db: &Path) -> Vec<(String, i64)> {
         "request_run_event",
         "request_block",
         "request_file",
+        "request_output",
         "request_failure",
         "output_step",
         "site",
