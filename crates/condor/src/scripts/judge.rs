@@ -168,12 +168,12 @@ fn ended(attempt: &Attempt, exit: Exit, asked: Option<Resources>) -> Judged {
 
 /// LFNs of inputs that could not be read: those of the report, else those that are named where it says why.
 pub(super) fn bad_inputs(attempt: &Attempt, judged: &Judged) -> Vec<String> {
-    if judged.class != FailureClass::Data {
-        return Vec::new();
-    }
     let reported = attempt.report.as_ref().map_or(&[][..], |report| &report.bad_inputs);
-    if !reported.is_empty() {
-        return reported.to_vec();
+    match judged.class {
+        FailureClass::Data if reported.is_empty() => {}
+        // A landing names what it did not find, and leaves it to other sites.
+        FailureClass::Data | FailureClass::Infrastructure => return reported.to_vec(),
+        _ => return Vec::new(),
     }
     let mut named: Vec<String> = Vec::new();
     for word in judged.why.split(|c: char| c.is_whitespace() || ",;()[]\"'`".contains(c)) {

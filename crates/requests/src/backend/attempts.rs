@@ -32,6 +32,8 @@ pub(super) fn of_engine(directory: &Path, failed: FailedAttempt) -> Option<Attem
     let code = reported.or(told.as_ref().map(|told| told.code)).unwrap_or(failed.return_code);
     let bad_files = match (failed.class, report) {
         (FailureClass::Data, Some(report)) => report.bad_inputs,
+        // What it did not find may be elsewhere.
+        (FailureClass::Infrastructure, Some(report)) if role == NodeRole::Landing => report.bad_inputs,
         _ => Vec::new(),
     };
     Some(AttemptNews {
@@ -177,6 +179,12 @@ mod tests {
         std::fs::write(unit.join("landing.json"), report.to_string()).unwrap();
         let landing = of_engine(run.path(), failed("landing_000001", 2, "")).unwrap();
         assert_eq!(landing.bad_files, ["/store/a"], "its latest attempt tells");
+        let infrastructure = |name: &str| {
+            let failed = FailedAttempt { class: FailureClass::Infrastructure, ..failed(name, 3, "") };
+            of_engine(run.path(), failed).unwrap().bad_files
+        };
+        assert_eq!(infrastructure("landing_000001"), ["/store/a"], "what it did not find");
+        assert_eq!(infrastructure("proc_000001_2"), [""; 0]);
         let said = "step 1\nwindlass payload: data failure 71101: it is not what the nodes wrote\n";
         let merge = of_engine(run.path(), failed("merge_000001", 1, said)).unwrap();
         assert_eq!((merge.code, merge.role), (71101, NodeRole::Merge));

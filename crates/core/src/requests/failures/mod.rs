@@ -64,7 +64,7 @@ pub struct AttemptNews {
     pub message: String,
     /// No other attempt follows in this run.
     pub is_final: bool,
-    /// Inputs that it could not read.
+    /// Inputs that it could not read; of a landing also those that it did not find where it was.
     pub bad_files: Vec<String>,
     /// What it said last, without secrets.
     pub log_tail: String,
@@ -90,6 +90,10 @@ pub struct Tally {
     pub files: BTreeMap<String, BadFile>,
     /// How many more were named.
     pub more_files: u64,
+    /// Files that landings did not find wherever they looked, until there were no attempts left. A site that was not tried
+    /// may have them still, so only a person leaves them out.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub missing: BTreeMap<String, BadFile>,
     /// Units in which something failed for good; whether all of that was input that could not be read, and was named.
     pub units: BTreeMap<u32, bool>,
     /// There are more units like that.
@@ -162,6 +166,24 @@ pub struct BadFile {
     pub sites: BTreeMap<String, ByRole>,
 }
 
+impl BadFile {
+    fn add(&mut self, other: &Self) {
+        self.units.extend(&other.units);
+        for (site, attempts) in &other.sites {
+            let known = self.sites.entry(site.clone()).or_default();
+            *known = known.plus(*attempts);
+        }
+    }
+}
+
+/// A landing that did not find inputs leaves them to other sites. Once it is not tried again, no site had them.
+fn is_given_up_for_missing_files(attempt: &AttemptNews) -> bool {
+    attempt.is_final
+        && attempt.role == NodeRole::Landing
+        && attempt.class == FailureClass::Infrastructure
+        && !attempt.bad_files.is_empty()
+}
+
 impl Tally {
     /// For the run that goes on with the one that this is of: what was told is told.
     #[must_use]
@@ -210,7 +232,26 @@ impl Tally {
         if attempt.is_final {
             self.note_unit(attempt.unit, is_named);
         }
-        self.note_kind(attempt);
+        if is_given_up_for_missing_files(attempt) {
+            self.note_missing(attempt);
+            self.note_kind(&AttemptNews { class: FailureClass::Data, ..attempt.clone() });
+        } else {
+            self.note_kind(attempt);
+        }
+    }
+
+    fn note_missing(&mut self, attempt: &AttemptNews) {
+        for lfn in &attempt.bad_files {
+            if self.missing.len() >= MOST_FILES && !self.missing.contains_key(lfn) {
+                continue;
+            }
+            let file = self.missing.entry(lfn.clone()).or_default();
+            let site = attempt.site.as_deref().unwrap_or(UNKNOWN_SITE);
+            if file.sites.len() < MOST_EXAMPLES || file.sites.contains_key(site) {
+                file.sites.entry(site.to_owned()).or_default().count(attempt.role, 1);
+            }
+            file.units.insert(attempt.unit);
+        }
     }
 
     /// The one where it was; those that find no place are counted as unknown.
@@ -339,11 +380,11 @@ impl Tally {
                 self.more_files += 1;
                 continue;
             }
-            let known = self.files.entry(lfn.clone()).or_default();
-            known.units.extend(&file.units);
-            for (site, attempts) in &file.sites {
-                let known = known.sites.entry(site.clone()).or_default();
-                *known = known.plus(*attempts);
+            self.files.entry(lfn.clone()).or_default().add(file);
+        }
+        for (lfn, file) in &other.missing {
+            if self.missing.len() < MOST_FILES || self.missing.contains_key(lfn) {
+                self.missing.entry(lfn.clone()).or_default().add(file);
             }
         }
         for (unit, only_files) in &other.units {

@@ -1,5 +1,6 @@
 use super::samples::{attempt, ended};
 use super::*;
+use crate::requests::files::found_bad;
 use proptest::prelude::*;
 use std::time::Duration;
 use windlass_types::FailureClass::{Data, Infrastructure, Memory, Permanent, Timeout, Transient, Unknown};
@@ -58,6 +59,35 @@ fn units_that_nothing_but_bad_files_stopped() {
         tally.take(&[again], &ended(&[]));
         assert!(tally.only_bad_files(1), "what is tried again has not failed yet");
     }
+}
+
+/// A landing tries other sites first; when it is given up, the failure is one of data, and a person can leave the files out.
+#[test]
+fn files_that_no_site_had_are_named_when_a_landing_is_given_up() {
+    let landing = |seq, unit, site: &str, is_final| AttemptNews {
+        unit,
+        role: NodeRole::Landing,
+        is_final,
+        bad_files: vec!["/store/gone".to_owned()],
+        ..attempt(seq, site, Infrastructure)
+    };
+    let tried = of(&[landing(1, 7, "T2_A", false), landing(2, 7, "T2_B", false)], &[]);
+    assert!(report(&tried).bad_files.is_empty(), "another site may have it");
+    let mut tally = tried;
+    tally.take(&[landing(3, 7, "T2_B", true)], &ended(&[]));
+    let told = report(&tally);
+    let [file] = told.bad_files.as_slice() else { panic!("{told:?}") };
+    assert_eq!((file.lfn.as_str(), file.units.as_slice()), ("/store/gone", &[7][..]));
+    let data = told.by_category.iter().find(|one| one.category == Data).unwrap();
+    assert_eq!((data.attempts, data.for_good), (1, 1));
+    let kind = told.kinds.iter().find(|kind| kind.category == Data).unwrap();
+    assert_eq!(kind.remedy, Some(Remedy::Exclude));
+    assert!(kind.suggestion.contains("/store/gone"), "{}", kind.suggestion);
+    assert!(
+        !tally.only_bad_files(1) && found_bad(std::slice::from_ref(&tally)).is_empty(),
+        "a person decides"
+    );
+    assert_eq!(Tally::merged([&tally]).missing, tally.missing);
 }
 
 #[test]
