@@ -223,3 +223,26 @@ fn the_demo_completes_in_a_database_of_its_own_and_can_be_quiet() {
     assert!(sandbox.read("d/pi.txt").starts_with("3.1"));
     assert_eq!(sandbox.json(&["list"]).as_array().unwrap().len(), 1, "the demo is not in these books");
 }
+
+/// What it says to try next shows what it says.
+#[test]
+fn the_demo_of_requests_shows_what_it_promises() {
+    let sandbox = Sandbox::new();
+    let demo = sandbox.windlass(&["demo", "requests", "d"]).exits(0);
+    let tried: Vec<Vec<String>> = demo
+        .stderr
+        .lines()
+        .filter_map(|line| line.trim_start().strip_prefix("windlass "))
+        .filter_map(|line| line.split("  ").next())
+        .map(|words| words.split(' ').map(str::to_owned).collect())
+        .collect();
+    let expected =
+        ["request list", "request show patient", "request plan byevent", "catalog", "request errors shaky"];
+    assert_eq!(tried.iter().map(|words| words.join(" ")).collect::<Vec<_>>(), expected, "{}", demo.stderr);
+    let shows = ["patient", "round 1 follows", "runs RECO: simulated", "/Pretend/made-v1/GEN", "SIGKILL"];
+    for (words, shows) in tried.iter().zip(shows) {
+        let db = sandbox.path("d/.windlass/windlass.db").display().to_string();
+        let words: Vec<&str> = words.iter().map(String::as_str).chain(["--db", &db]).collect();
+        sandbox.windlass(&words).exits(0).prints(shows);
+    }
+}

@@ -1,5 +1,5 @@
-//! `windlass demo requests`: a small campaign on four pretend sites. One request fails at first, one lets others go first
-//! when a part of it is done; in the end the outputs are read and every event is counted.
+//! `windlass demo requests`: a small campaign on four pretend sites. One request fails at first, one is queued again behind
+//! the others when a part of it is done; in the end the outputs are read and every event is counted.
 
 use super::run::{Pretence, carry_out};
 use super::watch;
@@ -102,7 +102,7 @@ fn acts() -> Vec<Act> {
         },
         Act {
             name: "patient",
-            shows: "a quarter at once; then it stops, and goes on behind the others",
+            shows: "a quarter at once; the rest is queued again, behind the others",
             document: stepped,
             events: Some(all),
         },
@@ -253,10 +253,10 @@ fn conclusion(requests: u64, dir: &Path) -> String {
          \n\
          Try next:\n  cd {}\n\
          \u{20} windlass request list             how they stand\n\
-         \u{20} windlass request show patient     its history: stopped on purpose, and gone on\n\
+         \u{20} windlass request show patient     its history: a quarter, then queued again\n\
          \u{20} windlass request plan byevent     what was planned\n\
          \u{20} windlass catalog                  what was made\n\
-         \u{20} windlass results --failed         what failed, and was tried again",
+         \u{20} windlass request errors shaky     what failed, and was tried again",
         text::count(requests, "request"),
         dir.display()
     )
