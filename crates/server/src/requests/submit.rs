@@ -179,6 +179,7 @@ mod tests {
             "request_name": "r", "input_dataset": "/A/B-v1/RAW", "output_datasets": ["/A/C-v1/RECO"],
             "splitting_algo": "FileBased", "priority": priority, "production_steps": steps,
             "acquisition_era": "E", "processing_string": "S",
+            "payload_config": {"simulation": {}},
         });
         read(&document, "me", Window::default(), Timestamp(0)).unwrap()
     }

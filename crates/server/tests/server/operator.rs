@@ -328,7 +328,10 @@ fn a_restart_writes_into_datasets_of_its_own_and_keeps_bans_and_exclusions() {
     let mut third = document("third");
     third["output_datasets"] = json!(["/Muons/r-v3/GEN"]);
     held_as(&bench, "third", &third);
-    assert_eq!(send(&bench, Method::PATCH, "/api/v1/sites/T2_A", &json!({"total_slots": 4})).0, 200);
+    for site in ["T2_A", "T2_B"] {
+        let slots = json!({"total_slots": 4});
+        assert_eq!(send(&bench, Method::PATCH, &format!("/api/v1/sites/{site}"), &slots).0, 200);
+    }
     let ban = json!({"seconds": 3600, "request_name": "r", "reason": "no licence"});
     assert_eq!(post(&bench, "/api/v1/sites/T2_A/ban", &ban).0, 200);
     let said = Overrides { excluded_files: ["/store/bad".to_owned()].into(), ..Overrides::default() };

@@ -33,6 +33,7 @@ fn request(algo: &str) -> Request {
             "files_per_job": 2, "events_per_job": 7, "lumis_per_job": 2, "target_merged_size_kb": 15
         },
         "processing_version": 1, "priority": 5, "cleanup_policy": "keep_until_replaced",
+        "payload_config": {"simulation": {}},
     });
     serde_json::from_value(text).unwrap()
 }

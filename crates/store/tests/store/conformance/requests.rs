@@ -186,10 +186,14 @@ pub(crate) fn two_requests_never_write_one_dataset(store: &dyn Database) {
         let told = matches!(error, Error::OutputTaken { dataset: found, by: found_by } if found == dataset && found_by == by);
         assert!(told, "{error}");
     };
-    let add = |name: &str| store.add_request(&same(name), RequestStatus::Submitted, "eve", NOW);
+    let add = |name: &str| {
+        let wanted =
+            Request { output_datasets: vec![format!("/A/{name}/RAW"), dataset.into()], ..wish(name) };
+        store.add_request(&wanted, RequestStatus::Submitted, "eve", NOW)
+    };
     refused(&add("other").unwrap_err(), "request `r` writes it");
     assert_eq!(store.request("other").unwrap(), None);
-    assert_eq!(store.output_taken_by("/A/x/RAW", "other").unwrap(), None, "all or none");
+    assert_eq!(store.output_taken_by("/A/other/RAW", "x").unwrap(), None, "all or none");
     assert_eq!(store.output_taken_by(dataset, "r").unwrap(), None, "by itself");
     let restart = vec![RequestChange::AddVersion(same("r_v2").into(), Box::default())];
     refused(&applied(store, commit("r", 2, restart)).unwrap_err(), "request `r` writes it");
