@@ -1,6 +1,7 @@
 //! What the jobs of a request run, in words.
 
 use crate::ui::text;
+use serde_json::Value;
 use windlass_types::payload::Step;
 use windlass_types::requests::Request;
 
@@ -9,6 +10,10 @@ const SHOWN: usize = 70;
 
 /// One text for each step: `RECO: cat …`, or `RECO: simulated`.
 pub(super) fn programs(request: &Request) -> Vec<String> {
+    // A server does not show the commands of others.
+    if let Some(hidden) = request.payload_config.get("hidden").and_then(Value::as_str) {
+        return vec![hidden.to_owned()];
+    }
     match windlass_requests::payload_steps(request) {
         Ok(steps) => steps.iter().map(of_step).collect(),
         Err(fault) => vec![format!("cannot run: {fault}")],
