@@ -49,6 +49,9 @@ pub fn restart(
 /// No request has more versions than this.
 const MOST: usize = 1000;
 
+/// So many versions are looked at for one whose datasets are new.
+const MOST_TRIED: u32 = 1000;
+
 /// The versions before a request, the latest first. `read` knows what a name stands for; `request` is what is wished for there.
 pub fn earlier<T, E>(
     of: &Request,
@@ -131,7 +134,9 @@ pub fn next_version(old: &Request, cleanup_policy: CleanupPolicy, taken: &Taken<
         let all = datasets(*version);
         all.iter().all(|name| !old.output_datasets.contains(name) && !(taken.dataset)(name))
     };
-    let version = (first..u32::MAX).find(is_new).unwrap_or(first);
+    let last = first.saturating_add(MOST_TRIED);
+    // Where none is new, the store refuses the request.
+    let version = (first..last).find(is_new).unwrap_or(first);
     Request {
         request_name: new_name(&old.request_name, version, taken.name),
         processing_version: version,
@@ -245,8 +250,9 @@ mod tests {
     /// Two requests never write into one dataset, whatever the datasets of the old one are called.
     #[test]
     fn output_datasets_of_a_new_version_are_new() {
-        // outputs, processing version, datasets that exist → outputs
-        let table: &[(&[&str], u32, &[&str], &[&str])] = &[
+        // Outputs, processing version, datasets that exist, and the outputs of the new version.
+        type Row<'s> = (&'s [&'s str], u32, &'s [&'s str], &'s [&'s str]);
+        let table: &[Row<'_>] = &[
             (&["/P/E-S-v1/AOD"], 1, &[], &["/P/E-S-v2/AOD"]),
             (&["/P/E-S-v2/AOD"], 1, &[], &["/P/E-S-v3/AOD"]),
             (&["/P/E-S-v1/AOD"], 1, &["/P/E-S-v2/AOD", "/P/E-S-v3/AOD"], &["/P/E-S-v4/AOD"]),

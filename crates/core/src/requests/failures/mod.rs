@@ -176,7 +176,8 @@ impl BadFile {
     }
 }
 
-/// A landing that did not find inputs leaves them to other sites. Once it is not tried again, no site had them.
+/// A landing that did not find inputs leaves them to other sites. Once it is not tried again, no site that was tried had
+/// them.
 fn is_given_up_for_missing_files(attempt: &AttemptNews) -> bool {
     attempt.is_final
         && attempt.role == NodeRole::Landing

@@ -96,8 +96,11 @@ pub enum Remedy {
 pub fn report(tally: &Tally) -> ErrorReport {
     let mut kinds: Vec<KindErrors> = tally.kinds.iter().map(|kind| of_kind(tally, kind)).collect();
     kinds.sort_by_key(|kind| std::cmp::Reverse(kind.attempts));
-    let missing = tally.missing.iter().filter(|(lfn, _)| !tally.files.contains_key(*lfn));
-    let mut bad_files: Vec<FileErrors> = tally.files.iter().chain(missing).map(of_file).collect();
+    let mut files = tally.files.clone();
+    for (lfn, missing) in &tally.missing {
+        files.entry(lfn.clone()).or_default().add(missing);
+    }
+    let mut bad_files: Vec<FileErrors> = files.iter().map(of_file).collect();
     bad_files.sort_by_key(|file| std::cmp::Reverse(file.attempts));
     let mut by_site: Vec<SiteErrors> =
         tally.sites.iter().map(|(name, site)| of_site(tally, name, site)).collect();
