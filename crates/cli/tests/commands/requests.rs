@@ -370,7 +370,7 @@ fn documents_of_reqmgr_are_imported_all_or_none() {
     write(&sandbox, "second.json", &second);
     let import = ["request", "import", "answer.json", "first.json", "second.json"];
     let refused = sandbox.windlass(&import).exits(2);
-    refused.says("first.json").says("Memory").says("second.json").says("TaskChain").says("2 files have");
+    refused.says("first.json").says("Memory").says("second.json").says("TaskChain").says("3 files have");
     assert!(!sandbox.path(".windlass").exists(), "nothing was stored");
 
     first["Memory"] = json!(8000);

@@ -82,7 +82,7 @@ fn victim(bench: &Bench) -> Victim {
         send(Method::POST, path, &body);
     }
     let mut request = document("of_zoe");
-    request["payload_config"] = json!({"steps": [{"command": MARK}]});
+    request["payload_config"] = json!({"steps": [{"name": "RECO", "command": MARK}]});
     let url = format!("{}/api/v1/requests", bench.server.url);
     let answer = bench.client.post(url).bearer_auth(&zoe).json(&request).send().unwrap();
     assert!(answer.status().is_success(), "{}", answer.text().unwrap());
