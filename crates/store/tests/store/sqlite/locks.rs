@@ -125,12 +125,13 @@ fn a_database_that_is_removed_or_replaced_is_noticed() {
 /// Closing a descriptor of the file would drop the locks of SQLite.
 #[test]
 fn a_lock_that_is_given_back_leaves_the_locks_of_sqlite() {
+    use std::os::unix::fs::MetadataExt as _;
     let (_directory, db) = database();
     let store = SqliteStore::open(&db, windlass_store::sqlite::OpenMode::ReadWrite).unwrap().store;
     let locks = || {
         let all = std::fs::read_to_string("/proc/locks").unwrap();
-        let pid = std::process::id().to_string();
-        all.lines().filter(|line| line.contains("POSIX") && line.contains(&pid)).count()
+        let inode = format!(":{} ", db.metadata().unwrap().ino());
+        all.lines().filter(|line| line.contains("POSIX") && line.contains(&inode)).count()
     };
     let before = locks();
     assert!(before > 0, "SQLite has the file open");
