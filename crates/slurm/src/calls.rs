@@ -191,8 +191,9 @@ impl Slurm {
     }
 
     /// Hands an allocation over: its number. [`Outcome::Unknown`] may mean that it was accepted.
-    pub fn submit(&self, arguments: &[String]) -> Outcome<u64> {
-        match self.run(Tool::Sbatch, arguments) {
+    /// `environment`: what the job finds besides that of this process.
+    pub fn submit(&self, arguments: &[String], environment: &[(String, String)]) -> Outcome<u64> {
+        match self.run_within(Tool::Sbatch, arguments, environment).map(|said| said.stdout) {
             Outcome::Answered(printed) => sbatch::job_id(&printed).map_or_else(
                 || Outcome::Unknown(Unknown::Unintelligible { tool: "sbatch", said: brief(&printed) }),
                 Outcome::Answered,
@@ -248,11 +249,20 @@ impl Slurm {
 
     /// The same with what it wrote to its standard error, for commands that answer there.
     pub(crate) fn run_in_full(&self, tool: Tool, arguments: &[String]) -> Outcome<Said> {
+        self.run_within(tool, arguments, &[])
+    }
+
+    fn run_within(
+        &self,
+        tool: Tool,
+        arguments: &[String],
+        environment: &[(String, String)],
+    ) -> Outcome<Said> {
         if let Err(until) = self.budget().take(tool, Clock.now()) {
             return Outcome::Unknown(Unknown::Later { until });
         }
         let began = Instant::now();
-        let outcome = self.call(tool, arguments);
+        let outcome = self.call(tool, arguments, environment);
         self.budget().note(tool, Ending::of(&outcome), began.elapsed(), Clock.now());
         if let Outcome::Unknown(why) = &outcome {
             tracing::warn!(command = tool.name(), error = %why, "Slurm has not answered");
@@ -260,10 +270,10 @@ impl Slurm {
         outcome
     }
 
-    fn call(&self, tool: Tool, arguments: &[String]) -> Outcome<Said> {
+    fn call(&self, tool: Tool, arguments: &[String], environment: &[(String, String)]) -> Outcome<Said> {
         let (name, limit) = (tool.name(), self.options.limit);
         let mut command = self.command(tool);
-        command.args(arguments);
+        command.args(arguments).envs(environment.iter().map(|(name, value)| (name, value)));
         let answer = match command::run(&mut command, limit) {
             Ok(Some(answer)) => answer,
             Ok(None) => return Outcome::Unknown(Unknown::TimedOut { tool: name, limit }),

@@ -224,6 +224,9 @@ pub fn is_reserved_name(name: &str) -> bool {
     RESERVED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
+/// The variable with the token of a job. Its worker sets it; specs cannot.
+pub const JOB_TOKEN: &str = "WINDLASS_TOKEN";
+
 /// How the names begin that jobs cannot set.
 pub const RESERVED_PREFIXES: [&str; 2] = ["WINDLASS_", "TORC_"];
 

@@ -46,7 +46,7 @@ async fn introduce(
     Json(who): Json<Introduction>,
 ) -> Answer<Json<Welcome>> {
     caller.may(Operation::IntroduceWorker, Relation::Own, "worker")?;
-    let sponsor = caller.works_for(&state, who.workflow).await?;
+    let sponsor = caller.works_for(&state, &who).await?;
     let welcome = ask(|reply| state.service.introduce(who, sponsor, reply)).await?;
     // Requests may have waited for a site.
     state.lifecycle.nudge_all();
