@@ -1,5 +1,6 @@
 //! Workflow actions: commands that the server wants run, one after the other, beside the jobs.
 
+use crate::environment::{CREDENTIALS, PassedEnvironment};
 use std::collections::HashMap;
 use std::fmt;
 use std::fs::{self, File};
@@ -23,6 +24,8 @@ pub struct Actions {
     token: String,
     running: HashMap<(i64, Attempt), Running>,
     tell: Tell,
+    /// What they get of our environment; `None`: all but our credentials.
+    passed: Option<PassedEnvironment>,
 }
 
 #[derive(Debug)]
@@ -69,7 +72,13 @@ impl fmt::Debug for Actions {
 
 impl Actions {
     pub fn new(token: String, tell: impl Fn(ActionReport) + Send + Sync + 'static) -> Self {
-        Self { token, running: HashMap::new(), tell: Arc::new(tell) }
+        Self { token, running: HashMap::new(), tell: Arc::new(tell), passed: None }
+    }
+
+    /// They get this part of our environment, and nothing else of it.
+    #[must_use]
+    pub fn with_environment(self, passed: PassedEnvironment) -> Self {
+        Self { passed: Some(passed), ..self }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -84,9 +93,10 @@ impl Actions {
         }
         let handle = Handle::default();
         let (own, token, tell) = (Arc::clone(&handle), self.token.clone(), Arc::clone(&self.tell));
-        let (workflow, unstarted) = (order.workflow, order.clone());
+        let (workflow, unstarted, passed) = (order.workflow, order.clone(), self.passed.clone());
         let body = move || {
-            let report = carry_out(&order, output_dir.as_deref(), &token, &own);
+            let around = Around { token: &token, passed: passed.as_ref() };
+            let report = carry_out(&order, output_dir.as_deref(), &around, &own);
             own.lock().is_over = true;
             own.over.notify_all();
             tell(report);
@@ -189,10 +199,21 @@ fn kill_unless_over(handle: &Handle, asked: Instant, grace: Duration) {
     }
 }
 
-fn carry_out(order: &ActionOrder, output_dir: Option<&Path>, token: &str, handle: &Handle) -> ActionReport {
+/// What all commands of an action have in common.
+struct Around<'a> {
+    token: &'a str,
+    passed: Option<&'a PassedEnvironment>,
+}
+
+fn carry_out(
+    order: &ActionOrder,
+    output_dir: Option<&Path>,
+    around: &Around<'_>,
+    handle: &Handle,
+) -> ActionReport {
     let started_at = Clock.now();
     let outcome = match output_dir {
-        Some(directory) => run_all(order, directory, token, handle),
+        Some(directory) => run_all(order, directory, around, handle),
         None => Err((CANNOT_START, "the worker was told nothing of its workflow".to_owned())),
     };
     report(order, started_at, outcome)
@@ -215,7 +236,12 @@ fn report(order: &ActionOrder, started_at: Timestamp, outcome: Result<(), (i32, 
     }
 }
 
-fn run_all(order: &ActionOrder, directory: &Path, token: &str, handle: &Handle) -> Result<(), (i32, String)> {
+fn run_all(
+    order: &ActionOrder,
+    directory: &Path,
+    around: &Around<'_>,
+    handle: &Handle,
+) -> Result<(), (i32, String)> {
     let name = format!("action_wf{}_a{}_r{}_n{}.log", order.workflow, order.action, order.run, order.attempt);
     let path = directory.join("actions").join(name);
     let trouble = |error: io::Error| (CANNOT_START, format!("{}: {error}", path.display()));
@@ -224,7 +250,7 @@ fn run_all(order: &ActionOrder, directory: &Path, token: &str, handle: &Handle) 
     let count = order.commands.len();
     for (number, command) in order.commands.iter().enumerate() {
         let which = format!("command {} of {count}, `{command}`", number + 1);
-        let status = run_one(order, command, directory, token, &log, handle)
+        let status = run_one(order, command, directory, around, &log, handle)
             .map_err(|error| (CANNOT_START, format!("{which}, cannot be started: {error}")))?;
         if !status.success() {
             let log = path.display();
@@ -238,7 +264,7 @@ fn run_one(
     order: &ActionOrder,
     command: &str,
     directory: &Path,
-    token: &str,
+    around: &Around<'_>,
     log: &File,
     handle: &Handle,
 ) -> io::Result<ExitStatus> {
@@ -246,12 +272,19 @@ fn run_one(
     if slot.is_stopped {
         return Err(io::Error::other("the worker was stopped"));
     }
-    let mut child = shell::command(command)
+    let mut shell = shell::command(command);
+    match around.passed {
+        Some(passed) => passed.apply_to(&mut shell),
+        None => {
+            for name in CREDENTIALS {
+                shell.env_remove(name);
+            }
+        }
+    }
+    let mut child = shell
         .current_dir(directory)
-        // As with jobs: what stands in the environment is sooner or later printed into some log.
-        .env_remove("WINDLASS_TOKEN")
         .envs(order.env.iter().map(|(name, value)| (name, value)))
-        .env(tag::WORKER, token)
+        .env(tag::WORKER, around.token)
         .process_group(0)
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)

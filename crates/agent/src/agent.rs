@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+use windlass_api::job_token::{JobClaim, JobWork, secret_hash};
 use windlass_client::{Client, Keyring};
 use windlass_proc::identity::{Identity, boot_id, boot_time};
 use windlass_proc::{Signal, machine};
@@ -152,7 +153,8 @@ impl Agent {
             actions: Actions::new(token, {
                 let post = post.clone();
                 move |report| post.send(Event::ActionDone(report)).unwrap_or_default()
-            }),
+            })
+            .with_environment(options.environment.clone()),
             options,
             home,
             notes,
@@ -503,6 +505,7 @@ impl Agent {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             labels: self.options.labels.clone(),
             site: self.options.site.clone(),
+            jobs_of: self.options.jobs_of.clone(),
             workflow: self.options.workflow,
             before,
             allocation: self.options.allocation,
@@ -598,11 +601,13 @@ impl Agent {
     /// Jobs find the token for the new place where they found the one for the old.
     fn on_moved(&mut self, client: Client, observer: &mut dyn Observer) -> Result<(), Error> {
         // Both lanes look for it.
-        if client.url() == self.options.client.url() {
+        if client.is_same_way(&self.options.client) {
             return Ok(());
         }
-        observer.notice(&format!("the server of this database is now at {}", client.url()));
-        if let Some(kept) = client.to_keep() {
+        if client.url() != self.options.client.url() {
+            observer.notice(&format!("the server of this database is now at {}", client.url()));
+        }
+        if let Some(kept) = client.to_keep_for_jobs() {
             let mut keyring = Keyring::open(self.home.directory())?;
             keyring.remove(self.options.client.url())?;
             keyring.keep(kept)?;
@@ -675,6 +680,11 @@ impl Agent {
             let back = keys.into_iter().map(|key| Report::Returned { key, why: ReturnReason::Recalled });
             self.talk.report(back);
         } else if !keys.is_empty() {
+            for assignment in &mut answer.assignments {
+                let token = self.job_token(JobWork::Job(assignment.key));
+                // In front: what the job sets itself comes later, and wins.
+                assignment.env.splice(0..0, token);
+            }
             if let Some(launcher) = &self.options.launcher {
                 for assignment in &mut answer.assignments {
                     let execution = self.sites.execution(assignment.key.workflow);
@@ -696,6 +706,8 @@ impl Agent {
         }
         for mut order in answer.actions {
             order.env.extend(self.way_to_server());
+            let (workflow, action, attempt) = (order.workflow, order.action, order.attempt);
+            order.env.extend(self.job_token(JobWork::Action { workflow, action, attempt }));
             if self.leaving.is_some_and(|leaving| leaving.hurry > Hurry::None) {
                 self.actions.refuse(&order, "the worker was being stopped");
                 continue;
@@ -725,6 +737,15 @@ impl Agent {
         self.forget(self.sites.unused(&in_use));
     }
 
+    /// What a job or an action shows to the server: good for its workflow, as long as it runs here. Made here, so that the server
+    /// need not make and keep one per job.
+    fn job_token(&self, work: JobWork) -> Option<(String, String)> {
+        self.options.client.token()?;
+        let me = self.notes.me.as_ref()?;
+        let token = JobClaim { worker: me.worker, work }.sign(&secret_hash(&me.secret));
+        Some((crate::JOB_TOKEN.to_owned(), token))
+    }
+
     /// What jobs find in their environment to act at the server, for the commands of actions.
     fn way_to_server(&self) -> Vec<(String, String)> {
         let url = self.options.client.url();
@@ -733,7 +754,7 @@ impl Agent {
             ("WINDLASS_API_URL", url.to_owned()),
             ("TORC_API_URL", torc_api_url(url)),
         ];
-        let keyring = self.options.client.to_keep().and_then(|_| self.home.directory().to_str());
+        let keyring = self.options.client.to_keep_for_jobs().and_then(|_| self.home.directory().to_str());
         let keyring = keyring.map(|directory| (crate::KEYRING.to_owned(), directory.to_owned()));
         urls.into_iter().map(|(name, url)| (name.to_owned(), url)).chain(keyring).collect()
     }

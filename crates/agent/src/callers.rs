@@ -93,7 +93,7 @@ fn serve(way: &Way, inbox: &Receiver<Order>, events: &Sender<Event>) {
         }
         // Looking may take a while, so it comes after the news.
         let found = is_gone.then(|| way.look_again()).flatten();
-        if let Some(found) = found.filter(|found| found.url() != client.url())
+        if let Some(found) = found.filter(|found| !found.is_same_way(&client))
             && events.send(Event::Moved(found)).is_err()
         {
             return;
@@ -104,5 +104,6 @@ fn serve(way: &Way, inbox: &Receiver<Order>, events: &Sender<Event>) {
 /// It does not answer, or is not the one that has the database.
 fn may_be_elsewhere(error: &windlass_client::Error) -> bool {
     matches!(error, windlass_client::Error::Unreachable { .. })
+        || error.is_unknown_token()
         || matches!(error.code(), Some("standby" | "superseded_server"))
 }

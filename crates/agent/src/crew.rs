@@ -78,6 +78,7 @@ impl Crew {
         worker.api_url = Some(options.client.url().to_owned());
         worker.program.clone_from(&options.program);
         let mut command = (options.worker_command)();
+        options.environment.apply_to(&mut command);
         equip(&mut command, &options.client, home)?;
         let Launched { child, link } = windlass_worker::launch(command, &worker).map_err(Error::Start)?;
         let died = || Error::Start(io::Error::other("it died at once"));
@@ -138,12 +139,11 @@ impl Crew {
     }
 }
 
-/// Lets jobs act at the server as whoever the agent works for. The token lies in a file that only its user can read: what
-/// stands in the environment is sooner or later printed by some job into its log.
+/// Tells jobs where the server is and by what it is known. Each gets a token of its own besides; that of the agent stays with the
+/// agent.
 fn equip(command: &mut Command, client: &Client, home: &Home) -> Result<(), Error> {
-    command.env_remove("WINDLASS_TOKEN").env_remove(crate::KEYRING);
-    if let Some(kept) = client.to_keep() {
-        Keyring::open(home.directory())?.keep(kept)?;
+    if let Some(place) = client.to_keep_for_jobs() {
+        Keyring::open(home.directory())?.keep(place)?;
         command.env(crate::KEYRING, home.directory());
     }
     Ok(())

@@ -13,6 +13,7 @@ mod agent;
 mod backoff;
 mod callers;
 mod crew;
+pub mod environment;
 mod event;
 mod home;
 mod journal;
@@ -36,8 +37,11 @@ pub use options::{AgentOptions, FindAgain, Launcher, Until};
 use std::io;
 use std::path::PathBuf;
 
-/// Names, in the environment of jobs, the directory whose [`windlass_client::Keyring`] has the token for their server.
+/// Names, in the environment of jobs, the directory whose [`windlass_client::Keyring`] says where their server is and by what it is
+/// known. Their token is in [`JOB_TOKEN`].
 pub const KEYRING: &str = "WINDLASS_KEYRING";
+/// Holds, in the environment of a job, the token that is for its workflow alone and ends with the attempt.
+pub const JOB_TOKEN: &str = windlass_types::work::JOB_TOKEN;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {

@@ -1,10 +1,12 @@
 //! What an agent is told before it begins.
 
+use crate::environment::PassedEnvironment;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use windlass_client::Client;
+use windlass_types::fleet::JobsOf;
 use windlass_types::settings::ExecutionConfig;
 use windlass_types::slurm::SlurmPlace;
 use windlass_types::work::Assignment;
@@ -26,6 +28,10 @@ pub struct AgentOptions {
     pub labels: Vec<String>,
     /// Where it is: it takes jobs that name sites only if this is one of them.
     pub site: String,
+    /// Whose jobs it takes.
+    pub jobs_of: JobsOf,
+    /// What of its environment its jobs get.
+    pub environment: PassedEnvironment,
     /// It works for this one only, and leaves when that is over.
     pub workflow: Option<WorkflowId>,
     /// It stays when there is nothing to do, whatever comes.
@@ -88,6 +94,8 @@ impl AgentOptions {
             gpu_devices: Vec::new(),
             labels: Vec::new(),
             site: windlass_types::LOCAL_SITE.to_owned(),
+            jobs_of: JobsOf::Own,
+            environment: PassedEnvironment::default(),
             workflow: None,
             persistent: false,
             idle_timeout: None,

@@ -1,14 +1,34 @@
 //! From a client certificate to a user. The server has checked the certificate; here it is only looked up.
 
+use crate::config::{CertificateUser, ConfigError};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
+use windlass_types::Timestamp;
 
 /// What a client certificate says about its bearer.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerCertificate {
-    /// Attributes of the subject as they stand in the certificate: `("O", "Example")`, `("CN", "ana")`.
-    pub subject: Vec<(String, String)>,
+    /// Attributes of the subject in the order of the certificate: `("O", "Example")`, `("CN", "ana")`. An error says which part of
+    /// the certificate cannot be read: then it belongs to no user.
+    pub subject: Result<Vec<(String, String)>, String>,
     pub alternatives: Vec<SubjectAlternative>,
+    /// SHA-256 of each trusted authority that its chain ends at.
+    pub authorities: Vec<AuthorityId>,
+    pub expires: Timestamp,
+}
+
+/// SHA-256 of the certificate of an authority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct AuthorityId([u8; 32]);
+
+impl AuthorityId {
+    pub fn of(der: &[u8]) -> Self {
+        Self(Sha256::digest(der).into())
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,39 +51,69 @@ impl SubjectAlternative {
 /// Attributes in their order.
 type Subject = Vec<(String, String)>;
 
+/// Whose a certificate is, and who must have issued it.
+#[derive(Clone, Debug)]
+struct Owner {
+    user: Arc<str>,
+    /// `None`: any authority that is trusted; only allowed where there is one.
+    authority: Option<AuthorityId>,
+}
+
+impl Owner {
+    fn is_issued(&self, certificate: &PeerCertificate) -> bool {
+        self.authority.is_none_or(|authority| certificate.authorities.contains(&authority))
+    }
+}
+
 /// Which certificates are whose.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CertificateMap {
-    subjects: Vec<(Subject, Arc<str>)>,
-    alternatives: BTreeMap<String, Arc<str>>,
+    subjects: Vec<(Subject, Owner)>,
+    alternatives: Vec<(String, Owner)>,
 }
 
 impl CertificateMap {
     /// From what an administrator wrote: `CN=ana,O=Example`, `/O=Example/CN=ana`, `email:…`, `dns:…` or `uri:…`.
-    pub(crate) fn parse(entries: &BTreeMap<String, String>) -> Result<Self, String> {
+    /// `trusted`: how many authorities clients may show certificates of.
+    pub(crate) fn parse(
+        entries: &BTreeMap<String, CertificateUser>,
+        trusted: usize,
+    ) -> Result<Self, ConfigError> {
         let mut map = Self::default();
-        for (key, user) in entries {
-            let user: Arc<str> = user.as_str().into();
+        for (key, entry) in entries {
+            let authority = entry.ca().map(read_authority).transpose()?;
+            if authority.is_none() && trusted > 1 {
+                return Err(ConfigError::Meaning(format!(
+                    "--client-ca holds {trusted} authorities, and the certificate `{key}` names none: each of them could \
+                     issue it; write `\"{key}\" = {{ user = \"{}\", ca = \"FILE\" }}`",
+                    entry.user()
+                )));
+            }
+            let owner = Owner { user: entry.user().into(), authority };
             match key.split_once(':') {
                 Some((kind @ ("email" | "dns"), value)) => {
-                    map.alternatives.insert(format!("{kind}:{}", value.to_lowercase()), user);
+                    map.alternatives.push((format!("{kind}:{}", value.to_lowercase()), owner));
                 }
-                Some(("uri", _)) => drop(map.alternatives.insert(key.clone(), user)),
-                _ => map.subjects.push((parse_subject(key)?, user)),
+                Some(("uri", _)) => map.alternatives.push((key.clone(), owner)),
+                _ => map.subjects.push((parse_subject(key).map_err(ConfigError::Meaning)?, owner)),
             }
         }
         Ok(map)
     }
 
-    /// Whose certificate this is. The whole subject counts, not a part of it.
+    /// Whose this certificate is. The whole subject counts, in its order.
     pub(crate) fn user(&self, certificate: &PeerCertificate) -> Option<&Arc<str>> {
-        let of_subject = || {
-            let subject: Vec<_> = certificate.subject.iter().map(normal).collect();
-            self.subjects.iter().find(|(known, _)| same(known, &subject)).map(|(_, user)| user)
-        };
-        let of_alternatives =
-            || certificate.alternatives.iter().find_map(|name| self.alternatives.get(&name.key()));
-        of_subject().or_else(of_alternatives)
+        // One that cannot be read in full may say anything in the part that cannot be read.
+        let subject: Subject = certificate.subject.as_ref().ok()?.iter().map(normal).collect();
+        let issued = |owner: &Owner| owner.is_issued(certificate);
+        let mut of_subject = self.subjects.iter().filter(|(known, owner)| *known == subject && issued(owner));
+        if let Some((_, owner)) = of_subject.next() {
+            return Some(&owner.user);
+        }
+        let shown: Vec<String> = certificate.alternatives.iter().map(SubjectAlternative::key).collect();
+        let mut of_names =
+            self.alternatives.iter().filter(|(known, owner)| shown.contains(known) && issued(owner));
+        of_names.next().map(|(_, owner)| &owner.user)
     }
 }
 
@@ -71,16 +121,23 @@ fn normal((name, value): &(String, String)) -> (String, String) {
     (name.to_uppercase(), value.clone())
 }
 
-/// RFC 4514 writes the last attribute first, OpenSSL and the grid the first one first: both orders are understood.
-fn same(known: &[(String, String)], shown: &[(String, String)]) -> bool {
-    !shown.is_empty() && (known == shown || (known.len() == shown.len() && known.iter().rev().eq(shown)))
+/// The first certificate of a file in PEM.
+fn read_authority(path: &Path) -> Result<AuthorityId, ConfigError> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+    let body = text.split_once("-----BEGIN CERTIFICATE-----").map(|(_, rest)| rest);
+    let body = body.and_then(|rest| rest.split_once("-----END CERTIFICATE-----")).map(|(body, _)| body);
+    let der = body.and_then(|body| STANDARD.decode(body.split_whitespace().collect::<String>()).ok());
+    let der = der.ok_or_else(|| ConfigError::Meaning(format!("{} holds no certificate", path.display())))?;
+    Ok(AuthorityId::of(&der))
 }
 
-/// `CN=ana,O=Example` with `\,` for a comma that belongs to a value, or `/O=Example/CN=ana`.
+/// `CN=ana,O=Example` as RFC 4514 has it, the last attribute first, with `\,` for a comma that belongs to a value; or
+/// `/O=Example/CN=ana` as OpenSSL and the grid have it, the first one first. In the order of certificates.
 fn parse_subject(text: &str) -> Result<Subject, String> {
     let parts = match text.strip_prefix('/') {
         Some(rest) => slashed(rest),
-        None => split_unescaped(text),
+        None => split_unescaped(text).into_iter().rev().collect(),
     };
     let pairs = parts.iter().map(|part| match part.trim().split_once('=') {
         Some((name, value)) if !name.is_empty() && !value.is_empty() => {
@@ -131,14 +188,19 @@ fn split_unescaped(text: &str) -> Vec<String> {
 mod tests {
     use super::*;
 
+    fn shows(subject: &[(&str, &str)], alternatives: Vec<SubjectAlternative>) -> PeerCertificate {
+        let subject = subject.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        PeerCertificate { subject: Ok(subject), alternatives, authorities: Vec::new(), expires: Timestamp(1) }
+    }
+
     fn subject(pairs: &[(&str, &str)]) -> PeerCertificate {
-        let subject = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        PeerCertificate { subject, alternatives: Vec::new() }
+        shows(pairs, Vec::new())
     }
 
     fn map(entries: &[(&str, &str)]) -> CertificateMap {
-        let entries = entries.iter().map(|(key, user)| ((*key).to_owned(), (*user).to_owned()));
-        CertificateMap::parse(&entries.collect()).unwrap()
+        let entries =
+            entries.iter().map(|(key, user)| ((*key).to_owned(), CertificateUser::Name((*user).to_owned())));
+        CertificateMap::parse(&entries.collect(), 1).unwrap()
     }
 
     fn user(map: &CertificateMap, certificate: &PeerCertificate) -> Option<String> {
@@ -151,7 +213,7 @@ mod tests {
         for written in [
             "/DC=org/O=Example, Inc/CN=ana",
             r"CN=ana,O=Example\, Inc,DC=org",
-            r"dc=org, o=Example\, Inc, cn=ana",
+            r"cn=ana, o=Example\, Inc, dc=org",
         ] {
             assert_eq!(user(&map(&[(written, "ana")]), &ana).as_deref(), Some("ana"), "{written}");
         }
@@ -160,7 +222,15 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_a_subject_is_nobody() {
+    fn the_order_of_a_subject_counts() {
+        let reversed = subject(&[("CN", "ana"), ("O", "Example")]);
+        assert_eq!(user(&map(&[("CN=ana,O=Example", "ana")]), &reversed), None);
+        assert_eq!(user(&map(&[("/O=Example/CN=ana", "ana")]), &reversed), None);
+        assert!(user(&map(&[("/CN=ana/O=Example", "ana")]), &reversed).is_some());
+    }
+
+    #[test]
+    fn a_part_of_a_subject_belongs_to_no_user() {
         let known = map(&[("CN=ana,O=Example", "ana")]);
         assert_eq!(user(&known, &subject(&[("CN", "ana")])), None);
         assert_eq!(
@@ -173,9 +243,45 @@ mod tests {
     }
 
     #[test]
+    fn a_certificate_that_cannot_be_read_in_full_belongs_to_no_user() {
+        let known = map(&[("CN=ana", "ana"), ("email:ana@example.org", "ana")]);
+        let email = SubjectAlternative::Email("ana@example.org".into());
+        let unreadable =
+            PeerCertificate { subject: Err("OU".into()), ..shows(&[("CN", "ana")], vec![email]) };
+        assert_eq!(user(&known, &unreadable), None);
+    }
+
+    #[test]
+    fn a_subject_is_of_one_authority() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |name: &str, der: &[u8]| {
+            let path = dir.path().join(name);
+            let body = STANDARD.encode(der);
+            let pem = format!("-----BEGIN CERTIFICATE-----\n{body}\n-----END CERTIFICATE-----\n");
+            std::fs::write(&path, pem).unwrap();
+            path
+        };
+        let (ours, theirs) = (write("ours.pem", b"ours"), write("theirs.pem", b"theirs"));
+        let entry = |ca| CertificateUser::Of { user: "ana".into(), ca: Some(ca) };
+        let known = CertificateMap::parse(&[("CN=ana".to_owned(), entry(ours))].into(), 2).unwrap();
+        let issued = |der: &[u8]| PeerCertificate {
+            authorities: vec![AuthorityId::of(der)],
+            ..subject(&[("CN", "ana")])
+        };
+        assert_eq!(user(&known, &issued(b"ours")).as_deref(), Some("ana"));
+        assert_eq!(user(&known, &issued(b"theirs")), None, "another authority issues the same subject");
+        let known = CertificateMap::parse(&[("CN=ana".to_owned(), entry(theirs))].into(), 2).unwrap();
+        assert_eq!(user(&known, &issued(b"ours")), None);
+        let unbound = [("CN=ana".to_owned(), CertificateUser::Name("ana".into()))].into();
+        let error = CertificateMap::parse(&unbound, 2).unwrap_err().to_string();
+        assert!(error.contains("`CN=ana` names none") && error.contains("ca = "), "{error}");
+        assert!(CertificateMap::parse(&unbound, 1).is_ok());
+    }
+
+    #[test]
     fn alternative_names() {
         let known = map(&[("email:Ana@example.org", "ana"), ("uri:spiffe://x/ana", "ana2")]);
-        let with = |name| PeerCertificate { subject: Vec::new(), alternatives: vec![name] };
+        let with = |name| shows(&[], vec![name]);
         let email = SubjectAlternative::Email("ana@Example.org".into());
         assert_eq!(user(&known, &with(email)).as_deref(), Some("ana"));
         let uri = SubjectAlternative::Uri("spiffe://x/ana".into());
@@ -185,7 +291,7 @@ mod tests {
 
     #[test]
     fn what_is_no_subject_is_refused() {
-        let entries = [("ana".to_owned(), "ana".to_owned())].into();
-        assert!(CertificateMap::parse(&entries).unwrap_err().contains("CN=ana"));
+        let entries = [("ana".to_owned(), CertificateUser::Name("ana".to_owned()))].into();
+        assert!(CertificateMap::parse(&entries, 1).unwrap_err().to_string().contains("CN=ana"));
     }
 }

@@ -32,8 +32,35 @@ pub struct Config {
     pub group_roles: BTreeMap<String, Rank>,
     pub jwt: Vec<JwtConfig>,
     /// From a subject or alternative name to a user.
-    pub certificates: BTreeMap<String, String>,
+    pub certificates: BTreeMap<String, CertificateUser>,
     pub secrets: SecretsConfig,
+}
+
+/// Whose a certificate is: `"ana"`, or `{ user = "ana", ca = "ca.pem" }`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub enum CertificateUser {
+    Name(String),
+    Of {
+        user: String,
+        /// The authority that must have issued it, in PEM.
+        ca: Option<PathBuf>,
+    },
+}
+
+impl CertificateUser {
+    pub(crate) fn user(&self) -> &str {
+        match self {
+            Self::Name(user) | Self::Of { user, .. } => user,
+        }
+    }
+
+    pub(crate) fn ca(&self) -> Option<&Path> {
+        match self {
+            Self::Name(_) => None,
+            Self::Of { ca, .. } => ca.as_deref(),
+        }
+    }
 }
 
 /// Somebody whose JSON Web Tokens are believed.
@@ -166,6 +193,11 @@ impl Config {
         if let Some(file) = &mut self.password_file {
             *file = dir.join(&*file);
         }
+        for entry in self.certificates.values_mut() {
+            if let CertificateUser::Of { ca: Some(file), .. } = entry {
+                *file = dir.join(&*file);
+            }
+        }
         for jwt in &mut self.jwt {
             if let Some(jwks) = &mut jwt.jwks
                 && !jwks.contains("://")
@@ -204,6 +236,7 @@ mod tests {
             default_role = "none"
             [certificates]
             "CN=bob" = "bob"
+            "CN=eve" = { user = "eve", ca = "ca.pem" }
             [secrets]
             mask = ["PIN"]
             "#,
@@ -211,6 +244,7 @@ mod tests {
         .unwrap();
         assert!(config.password_file.as_ref().unwrap().is_absolute(), "seen from the file");
         assert!(config.jwt[0].jwks.as_ref().unwrap().starts_with('/'));
+        assert!(config.certificates["CN=eve"].ca().unwrap().is_absolute(), "seen from the file");
         assert_eq!(config.roles["ana"], Usual(Some(Role::Admin)));
         assert_eq!(config.default_role, Usual(Some(Role::Viewer)));
         assert_eq!(config.jwt[0].default_role, Some(Usual(None)));

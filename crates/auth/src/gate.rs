@@ -4,7 +4,7 @@ use crate::cache::Verified;
 use crate::certificates::PeerCertificate;
 use crate::config::{Config, ConfigError, Usual};
 use crate::jwt::{self, Effort, Fetch, JwtError};
-use crate::principal::{How, Principal, Role};
+use crate::principal::{Binding, How, Principal, Role, Scopes};
 use crate::secret::{Secret, SecretHash};
 use crate::settings::Settings;
 use crate::throttle::Throttle;
@@ -17,6 +17,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
+use windlass_api::job_token::{JobClaim, JobWork};
 use windlass_core::redact::Masking;
 use windlass_types::Timestamp;
 
@@ -55,6 +56,8 @@ pub enum Denied {
     Jwt(String),
     #[error("the certificate belongs to nobody who is known here")]
     Certificate,
+    #[error("the certificate cannot be read in full: {0}")]
+    UnreadableCertificate(String),
     #[error("{0} has no role on this server")]
     NoRole(String),
     #[error("too many wrong passwords, or too many to be checked at once")]
@@ -78,7 +81,11 @@ impl Denied {
     pub const fn code(&self) -> &'static str {
         match self {
             Self::Missing | Self::Scheme => "unauthenticated",
-            Self::Password | Self::Token | Self::Jwt(_) | Self::Certificate => "bad_credentials",
+            Self::Password
+            | Self::Token
+            | Self::Jwt(_)
+            | Self::Certificate
+            | Self::UnreadableCertificate(_) => "bad_credentials",
             Self::Expired => "token_expired",
             Self::NoRole(_) => "no_role",
             Self::Throttled(_) => "too_many_attempts",
@@ -95,6 +102,9 @@ impl Denied {
             Self::Password => "`windlass password verify` checks a password against the file",
             Self::Token | Self::Expired | Self::Jwt(_) => "get a new token: `windlass token create`",
             Self::Certificate => "an administrator can add it to [certificates] of the server's auth file",
+            Self::UnreadableCertificate(_) => {
+                "have one issued whose subject has one value of a usual text type (UTF8String, PrintableString) in each part"
+            }
             Self::NoRole(_) => "an administrator can give one in [roles] of the server's auth file",
             Self::Throttled(_) | Self::Unavailable => "try again later",
         }
@@ -122,6 +132,8 @@ pub struct GateOptions {
     pub config: Option<PathBuf>,
     /// Instead of the one that the auth file names.
     pub password_file: Option<PathBuf>,
+    /// How many authorities clients may show certificates of. Asked at each (re)load.
+    pub client_authorities: Option<Arc<dyn Fn() -> usize + Send + Sync>>,
     /// For the keys of issuers.
     pub fetch: Option<Arc<dyn Fetch>>,
     pub tokens: Option<Arc<dyn TokenBook>>,
@@ -223,12 +235,18 @@ impl Gate {
                 self.basic(&user, &password, shown, effort)
             }
             (Some(None), _) => Some(Err(Denied::Scheme)),
-            (None, Some(certificate)) => Some(self.certificate(certificate)),
+            (None, Some(certificate)) => Some(self.certificate(certificate, shown.now)),
             (None, None) => Some(Err(Denied::Missing)),
         }
     }
 
     fn bearer(&self, token: &str, shown: &Shown<'_>, effort: Effort) -> Option<Result<Principal, Denied>> {
+        if let Some(claim) = JobClaim::parse(token) {
+            return match effort {
+                Effort::Never => None,
+                Effort::IfNeeded => Some(self.job(token, &claim)),
+            };
+        }
         if jwt::looks_like_one(token) {
             return self.jwt(token, shown, effort);
         }
@@ -255,6 +273,26 @@ impl Gate {
         }))
     }
 
+    /// From inside a job: it acts for the owner of its workflow, there alone, and as long as its worker runs it.
+    fn job(&self, token: &str, claim: &JobClaim) -> Result<Principal, Denied> {
+        let book = self.options.tokens.as_ref().ok_or(Denied::Token)?;
+        let holder = book.holder(claim).map_err(|_| Denied::Unavailable)?.ok_or(Denied::Token)?;
+        if SecretHash::of(&claim.sign(&holder.secret_hash)) != SecretHash::of(token) {
+            return Err(Denied::Token);
+        }
+        let bound = match claim.work {
+            JobWork::Job(key) => Binding::Job(key),
+            JobWork::Action { workflow, .. } => Binding::Action(workflow),
+        };
+        let role = match self.settings().named_role(&holder.user) {
+            Some(Usual(None)) => return Err(Denied::NoRole(holder.user.to_string())),
+            Some(Usual(Some(role))) => role.min(Role::User),
+            None => Role::User,
+        };
+        let principal = Principal::full(&holder.user, role, How::Job);
+        Ok(Principal { scopes: Scopes::JOB, bound: Some(bound), ..principal })
+    }
+
     fn look_up(&self, hash: SecretHash, now: Timestamp) -> Result<TokenRecord, Denied> {
         let book = self.options.tokens.as_ref().ok_or(Denied::Token)?;
         let revocations = self.tokens.read().unwrap_or_else(PoisonError::into_inner).revocations();
@@ -276,6 +314,7 @@ impl Gate {
                 groups: believed.groups,
                 how: How::Jwt { issuer: Arc::clone(&issuer.name) },
                 expires: Some(believed.expires),
+                bound: None,
             })
         }))
     }
@@ -333,11 +372,20 @@ impl Gate {
         Ok(Principal::full(user, role, How::Password))
     }
 
-    fn certificate(&self, certificate: &PeerCertificate) -> Result<Principal, Denied> {
+    fn certificate(&self, certificate: &PeerCertificate, now: Timestamp) -> Result<Principal, Denied> {
+        if let Err(part) = &certificate.subject {
+            return Err(Denied::UnreadableCertificate(part.clone()));
+        }
+        // A connection may last longer than the certificate that it was made with.
+        if certificate.expires <= now {
+            return Err(Denied::Expired);
+        }
         let settings = self.settings();
         let user = settings.certificates.user(certificate).ok_or(Denied::Certificate)?;
         let role = settings.role(user, &[], None).ok_or_else(|| Denied::NoRole(user.to_string()))?;
-        Ok(Principal::full(user, role, How::Certificate))
+        let principal = Principal::full(user, role, How::Certificate);
+        // Tokens that are made with it end with it.
+        Ok(Principal { expires: Some(certificate.expires), ..principal })
     }
 }
 
@@ -390,7 +438,8 @@ fn load(options: &GateOptions) -> Result<Settings, ConfigError> {
     if let Some(file) = &options.password_file {
         config.password_file = Some(file.clone());
     }
-    Settings::load(&config, options.fetch.as_ref())
+    let authorities = options.client_authorities.as_ref().map_or(0, |count| count());
+    Settings::load(&config, options.fetch.as_ref(), authorities)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -400,10 +449,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::principal::Scopes;
-    use crate::tokens::BookError;
+    use crate::tokens::{BookError, JobHolder};
     use std::collections::HashMap;
     use std::net::Ipv4Addr;
+    use windlass_types::work::AttemptKey;
+    use windlass_types::{Attempt, JobId, RunId, WorkerId, WorkflowId};
 
     const NOW: Timestamp = Timestamp(1_800_000_000_000_000);
 
@@ -417,10 +467,27 @@ mod tests {
             let book = book.as_ref().ok_or_else(|| BookError("away".to_owned()))?;
             Ok(book.get(&hash.to_string()).cloned())
         }
+
+        /// A worker with the secret `hush` runs job 2 of workflow 1, which is Ana's, and no other.
+        fn holder(&self, claim: &JobClaim) -> Result<Option<JobHolder>, BookError> {
+            let holder = JobHolder { secret_hash: SecretHash::of("hush").to_string(), user: "ana".into() };
+            Ok((claim.work == JobWork::Job(RUNS)).then_some(holder))
+        }
     }
 
+    const RUNS: AttemptKey =
+        AttemptKey { workflow: WorkflowId(1), job: JobId(2), run: RunId(3), attempt: Attempt(4) };
+
     fn record(user: &str, role: Role) -> TokenRecord {
-        TokenRecord { id: 1, name: "t".into(), user: user.into(), role, scopes: Scopes::ALL, expires: None }
+        TokenRecord {
+            id: 1,
+            name: "t".into(),
+            user: user.into(),
+            role,
+            scopes: Scopes::ALL,
+            expires: None,
+            bound: None,
+        }
     }
 
     fn book(tokens: &[(&str, TokenRecord)]) -> Arc<Book> {
@@ -512,6 +579,33 @@ mod tests {
     }
 
     #[test]
+    fn a_job_is_bound_to_its_workflow_and_ends_with_its_attempt() {
+        let (_dir, gate) = gate(&people("secret"), &book(&[]));
+        let claim = |attempt| JobClaim {
+            worker: WorkerId(9),
+            work: JobWork::Job(AttemptKey { attempt: Attempt(attempt), ..RUNS }),
+        };
+        let admit = |token: String| gate.admit(&shows(Some(&format!("Bearer {token}"))));
+        let hash = SecretHash::of("hush").to_string();
+        let job = admit(claim(4).sign(&hash)).unwrap();
+        assert_eq!(
+            (&*job.user, job.role, job.scopes),
+            ("ana", Role::User, Scopes::JOB),
+            "she is an operator"
+        );
+        assert_eq!((job.bound, job.sees_all()), (Some(Binding::Job(RUNS)), false));
+        assert!(job.reaches(WorkflowId(1)) && !job.reaches(WorkflowId(2)));
+        assert_eq!(admit(claim(3).sign(&hash)), Err(Denied::Token), "an attempt that is over");
+        assert_eq!(
+            admit(claim(4).sign(&SecretHash::of("x").to_string())),
+            Err(Denied::Token),
+            "a forged one"
+        );
+        let request = crate::TokenRequest { user: None, role: None, scopes: Scopes::JOB, lasts: None };
+        assert_eq!(crate::grant(&job, &request, NOW), Err(crate::TokenRefused::Bound));
+    }
+
+    #[test]
     fn a_token_ends() {
         let ended = TokenRecord { expires: Some(NOW), ..record("ana", Role::User) };
         let (_dir, gate) = gate(&[], &book(&[("wl_a", ended)]));
@@ -555,10 +649,26 @@ mod tests {
     fn a_wrong_credential_is_not_made_good_by_a_right_certificate() {
         let files = [("auth.toml", "[certificates]\n'CN=ana' = 'ana'\n".to_owned())];
         let (_dir, gate) = gate(&files, &book(&[]));
-        let ana = PeerCertificate { subject: vec![("CN".into(), "ana".into())], alternatives: Vec::new() };
-        let other = PeerCertificate { subject: vec![("CN".into(), "eve".into())], alternatives: Vec::new() };
+        let of = |name: &str| PeerCertificate {
+            subject: Ok(vec![("CN".into(), name.into())]),
+            alternatives: Vec::new(),
+            authorities: Vec::new(),
+            expires: NOW.after(Duration::from_hours(1)),
+        };
+        let (ana, other) = (of("ana"), of("eve"));
         let admit = |header, certificate| gate.admit(&Shown { certificate, ..shows(header) });
-        assert_eq!(&*admit(None, Some(&ana)).unwrap().user, "ana");
+        let by_certificate = admit(None, Some(&ana)).unwrap();
+        assert_eq!(&*by_certificate.user, "ana");
+        let request = crate::TokenRequest { user: None, role: None, scopes: Scopes::READ, lasts: None };
+        let (.., expires) = crate::grant(&by_certificate, &request, NOW).unwrap();
+        assert_eq!(expires, Some(ana.expires), "a token that it makes ends with it");
+        let longer = crate::TokenRequest { lasts: Some(Duration::from_hours(2)), ..request };
+        assert_eq!(crate::grant(&by_certificate, &longer, NOW), Err(crate::TokenRefused::Outlasts));
+        let unreadable = PeerCertificate { subject: Err("OU".into()), ..ana.clone() };
+        let denied = admit(None, Some(&unreadable)).unwrap_err();
+        assert_eq!((denied.code(), denied.status()), ("bad_credentials", 401));
+        let over = PeerCertificate { expires: NOW, ..ana.clone() };
+        assert_eq!(admit(None, Some(&over)), Err(Denied::Expired));
         assert_eq!(admit(None, Some(&other)), Err(Denied::Certificate));
         assert_eq!(admit(Some("Bearer wl_wrong"), Some(&ana)), Err(Denied::Token));
     }

@@ -25,14 +25,14 @@ mod settings;
 mod throttle;
 mod tokens;
 
-pub use certificates::{PeerCertificate, SubjectAlternative};
+pub use certificates::{AuthorityId, PeerCertificate, SubjectAlternative};
 pub use config::{Config, ConfigError};
 pub use gate::{Denied, Gate, GateOptions, Reloaded, Shown};
 pub use jwt::{Fetch, FetchError};
 pub use passwords::{Hashing, PasswordError, PasswordFile};
 pub use policy::{Least, Operation, Relation, Rule, Verdict, judge, remedy, rule};
-pub use principal::{How, ParseRoleError, ParseScopeError, Principal, Role, Scope, Scopes};
+pub use principal::{Binding, How, ParseRoleError, ParseScopeError, Principal, Role, Scope, Scopes};
 pub use secret::{Secret, SecretHash};
 pub use throttle::network;
-pub use tokens::{BookError, TokenBook, TokenRecord, TokenRefused, TokenRequest, grant};
+pub use tokens::{BookError, JobHolder, TokenBook, TokenRecord, TokenRefused, TokenRequest, grant};
 pub use windlass_core::redact::{MASK, Masking};

@@ -9,7 +9,9 @@ use crate::principal::{Role, Scope, Scopes};
 /// What a route does. Every route declares one; one that does not is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
-    /// To know who one is; the list of workflows, workers, events and groups, which holds what one may see.
+    /// To know who one is and which server this is. Also the entrance to calls that ask for the rest themselves.
+    Identify,
+    /// The list of workflows, workers, events and groups, which holds what one may see.
     Look,
     CreateWorkflow,
     /// To make a workflow that belongs to somebody else.
@@ -25,8 +27,12 @@ pub enum Operation {
     ShareWorkflow,
     /// To see the values of secrets in environments.
     ReadSecrets,
-    /// To claim, start and complete jobs of a workflow, and to add jobs from inside a job.
+    /// To claim, start and complete jobs of a workflow.
     Work,
+    /// To add jobs from inside a job.
+    SpawnJobs,
+    /// To write the user data of a workflow.
+    ChangeUserData,
     /// To introduce a worker.
     IntroduceWorker,
     ReadWorker,
@@ -61,6 +67,20 @@ pub enum Operation {
     Administer,
     /// Statements of one's own on the database: offered to nobody.
     Sql,
+}
+
+impl Operation {
+    /// All that there are.
+    #[rustfmt::skip] // One line each would be longer than the table.
+    pub const ALL: [Self; 33] = [
+        Self::Identify, Self::Look, Self::CreateWorkflow, Self::CreateForOthers, Self::ReadWorkflow,
+        Self::ChangeWorkflow, Self::DecideAsAgent, Self::CancelWorkflow, Self::DeleteWorkflow,
+        Self::ShareWorkflow, Self::ReadSecrets, Self::Work, Self::SpawnJobs, Self::ChangeUserData,
+        Self::IntroduceWorker, Self::ReadWorker, Self::SpeakAsWorker, Self::ManageWorker,
+        Self::ManageNodes, Self::ReadRequestDetails, Self::CreateRequest, Self::ChangeRequest,
+        Self::CancelRequest, Self::ManageSites, Self::ReadGroup, Self::CreateGroup, Self::ChangeGroup,
+        Self::DeleteGroup, Self::ReadTokens, Self::ChangeTokens, Self::Metrics, Self::Administer, Self::Sql,
+    ];
 }
 
 /// What an object is to somebody.
@@ -125,13 +145,17 @@ pub const fn rule(operation: Operation) -> Rule {
     const DECIDE: Scopes = Scopes::NONE.with(Scope::Decide).with(Scope::Modify);
     const WORK: Scopes = Scopes::NONE.with(Scope::Work);
     const ADMINISTER: Scopes = Scopes::NONE.with(Scope::Admin);
+    const JOB: Scopes = Scopes::JOB;
+    const IN_ALLOCATION: Scopes = Scopes::ALLOCATION;
+    const READ_BOUND: Scopes = READ.and(JOB).and(IN_ALLOCATION);
 
     #[rustfmt::skip] // Columns are read more easily than lines that were broken to fit.
     let (scopes, own, shared, other) = match operation {
         //                                         scope                own       shared    other
+        O::Identify                             => (READ_BOUND,         VIEWER,   VIEWER,   VIEWER),
         O::Look | O::Metrics                    => (READ,               VIEWER,   VIEWER,   VIEWER),
-        O::ReadWorkflow | O::ReadWorker | O::ReadGroup
-                                                => (READ,               VIEWER,   VIEWER,   OPERATOR),
+        O::ReadWorkflow                         => (READ_BOUND,         VIEWER,   VIEWER,   OPERATOR),
+        O::ReadWorker | O::ReadGroup            => (READ,               VIEWER,   VIEWER,   OPERATOR),
         O::CreateWorkflow                       => (CREATE,             USER,     USER,     USER),
         O::CreateForOthers                      => (CREATE,             OPERATOR, OPERATOR, OPERATOR),
         O::ChangeWorkflow                       => (MODIFY,             USER,     USER,     OPERATOR),
@@ -145,8 +169,12 @@ pub const fn rule(operation: Operation) -> Rule {
         O::CancelRequest                        => (CANCEL,             USER,     OPERATOR, OPERATOR),
         O::ReadSecrets                          => (MODIFY,             USER,     NOBODY,   NOBODY),
         O::Work                                 => (WORK.and(MODIFY),   USER,     USER,     OPERATOR),
-        O::IntroduceWorker                      => (WORK,               USER,     USER,     USER),
-        O::SpeakAsWorker                        => (WORK,               USER,     OPERATOR, OPERATOR),
+        O::SpawnJobs | O::ChangeUserData        => (WORK.and(MODIFY).and(JOB),
+                                                                        USER,     USER,     OPERATOR),
+        O::IntroduceWorker                      => (WORK.and(IN_ALLOCATION),
+                                                                        USER,     USER,     USER),
+        O::SpeakAsWorker                        => (WORK.and(IN_ALLOCATION),
+                                                                        USER,     OPERATOR, OPERATOR),
         O::CreateGroup | O::DeleteGroup | O::Administer
                                                 => (ADMINISTER,         ADMIN,    ADMIN,    ADMIN),
         O::ChangeGroup                          => (MODIFY,             USER,     ADMIN,    ADMIN),
@@ -229,6 +257,7 @@ mod tests {
             (O::ReadSecrets, Relation::Shared, [F, F, F, F]),
             (O::ReadSecrets, Relation::Other, [F, H, F, F]),
             (O::SpeakAsWorker, Relation::Other, [F, H, A, A]),
+            (O::SpawnJobs, Relation::Other, [F, H, A, A]),
             (O::ManageNodes, Relation::Own, [F, F, A, A]),
             (O::ManageSites, Relation::Own, [F, F, A, A]),
             (O::ReadRequestDetails, Relation::Own, [A, A, A, A]),
@@ -259,6 +288,25 @@ mod tests {
         assert_eq!(may(O::ChangeWorkflow, Scopes::WORKER), Verdict::ForbidScope);
         assert_eq!(may(O::CancelWorkflow, Scopes::READ.with(Scope::Cancel)), A);
         assert_eq!(may(O::ReadWorkflow, Scopes::NONE), Verdict::ForbidScope);
+    }
+
+    #[test]
+    fn bound_tokens_allow_what_is_listed_and_nothing_else() {
+        let allowed = |scopes| {
+            let mut all = Operation::ALL.to_vec();
+            all.retain(|operation| judge(*operation, Role::Admin, scopes, Relation::Own) == A);
+            all
+        };
+        assert_eq!(
+            allowed(Scopes::JOB),
+            [O::Identify, O::ReadWorkflow, O::SpawnJobs, O::ChangeUserData],
+            "a job"
+        );
+        assert_eq!(
+            allowed(Scopes::ALLOCATION),
+            [O::Identify, O::ReadWorkflow, O::IntroduceWorker, O::SpeakAsWorker],
+            "the workers of an allocation"
+        );
     }
 
     #[test]

@@ -2,7 +2,8 @@
 
 use std::fmt;
 use std::sync::Arc;
-use windlass_types::Timestamp;
+use windlass_types::work::AttemptKey;
+use windlass_types::{AllocationId, Timestamp, WorkflowId};
 
 /// What a person is on this server, from least to most. Each may do all that the ones before may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -60,11 +61,15 @@ pub enum Scope {
     Admin,
     /// To decide about failures as an agent, as far as the workflow's policy allows.
     Decide,
+    /// To act from inside a job: read its workflow, add jobs to it, change its user data.
+    Job,
+    /// To run the jobs of one Slurm allocation.
+    Allocation,
 }
 
 /// What a credential is good for, at most: the role says what its bearer may do at all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Scopes(u8);
+pub struct Scopes(u16);
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no scope `{0}`; scopes are read, write, worker, agent and admin")]
@@ -85,11 +90,15 @@ impl Scopes {
     pub const WRITE: Self = Self::READ.with(Scope::Create).with(Scope::Modify).with(Scope::Cancel);
     pub const AGENT: Self = Self::READ.with(Scope::Decide);
     pub const WORKER: Self = Self::READ.with(Scope::Work);
+    /// Of a token that a job gets. It is no part of [`Scopes::ALL`]: operations list it where a job may do them.
+    pub const JOB: Self = Self::NONE.with(Scope::Job);
+    /// Of a token that the workers of an allocation get.
+    pub const ALLOCATION: Self = Self::NONE.with(Scope::Allocation);
     pub const ALL: Self = Self::WRITE.with(Scope::Work).with(Scope::Admin);
 
     #[must_use]
     pub const fn with(self, scope: Scope) -> Self {
-        Self(self.0 | 1 << scope as u8)
+        Self(self.0 | 1 << scope as u16)
     }
 
     #[must_use]
@@ -98,7 +107,7 @@ impl Scopes {
     }
 
     pub const fn has(self, scope: Scope) -> bool {
-        self.0 & 1 << scope as u8 != 0
+        self.0 & 1 << scope as u16 != 0
     }
 
     pub const fn meets(self, other: Self) -> bool {
@@ -156,6 +165,8 @@ impl Scopes {
         if !Self::WRITE.is_within(self) {
             names.extend(parts.into_iter().filter(|(scope, _)| self.has(*scope)).map(|(_, name)| name));
         }
+        let bound = [(Scope::Job, "job"), (Scope::Allocation, "allocation")];
+        names.extend(bound.into_iter().filter(|(scope, _)| self.has(*scope)).map(|(_, name)| name));
         names
     }
 }
@@ -174,6 +185,8 @@ pub enum How {
         issuer: Arc<str>,
     },
     Certificate,
+    /// With the token of a job that runs.
+    Job,
     /// Not at all: the server runs with `--no-auth`.
     Open,
 }
@@ -186,7 +199,28 @@ impl How {
             Self::Password => "password",
             Self::Jwt { .. } => "jwt",
             Self::Certificate => "certificate",
+            Self::Job => "job",
             Self::Open => "open",
+        }
+    }
+}
+
+/// The one object that a credential is for. All others do not exist for its bearer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Binding {
+    /// An attempt of a job: its workflow, as long as it runs.
+    Job(AttemptKey),
+    /// A workflow action that runs.
+    Action(WorkflowId),
+    /// A Slurm allocation, for the workflow that it was made for.
+    Allocation { allocation: AllocationId, workflow: WorkflowId },
+}
+
+impl Binding {
+    pub const fn workflow(&self) -> WorkflowId {
+        match self {
+            Self::Job(key) => key.workflow,
+            Self::Action(workflow) | Self::Allocation { workflow, .. } => *workflow,
         }
     }
 }
@@ -202,17 +236,32 @@ pub struct Principal {
     pub how: How,
     /// When what he showed is no longer good.
     pub expires: Option<Timestamp>,
+    /// `None`: the credential is not tied to an object.
+    pub bound: Option<Binding>,
 }
 
 impl Principal {
     /// Somebody with all scopes, as for the owner and people with passwords.
     pub fn full(user: &str, role: Role, how: How) -> Self {
-        Self { user: user.into(), role, scopes: Scopes::ALL, groups: Vec::new(), how, expires: None }
+        Self {
+            user: user.into(),
+            role,
+            scopes: Scopes::ALL,
+            groups: Vec::new(),
+            how,
+            expires: None,
+            bound: None,
+        }
     }
 
     /// Whether he sees everybody's workflows.
     pub fn sees_all(&self) -> bool {
-        self.role >= Role::Operator
+        self.role >= Role::Operator && self.bound.is_none()
+    }
+
+    /// Whether the credential may be used for this workflow at all. What it may do there, the role and scopes say.
+    pub fn reaches(&self, workflow: WorkflowId) -> bool {
+        self.bound.is_none_or(|bound| bound.workflow() == workflow)
     }
 }
 
@@ -241,6 +290,7 @@ mod tests {
         let least = [Scope::Read, Scope::Work, Scope::Modify, Scope::Admin]
             .map(|scope| Scopes::NONE.with(scope).least_word());
         assert_eq!(least, ["read", "worker", "write", "admin"]);
+        assert!(!Scopes::ALL.has(Scope::Job) && !Scopes::ALL.has(Scope::Allocation));
         assert!(Scopes::word("everything").is_err());
     }
 

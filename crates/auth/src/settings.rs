@@ -21,13 +21,18 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    pub(crate) fn load(config: &Config, fetch: Option<&Arc<dyn Fetch>>) -> Result<Self, ConfigError> {
+    /// `authorities`: how many clients may show certificates of.
+    pub(crate) fn load(
+        config: &Config,
+        fetch: Option<&Arc<dyn Fetch>>,
+        authorities: usize,
+    ) -> Result<Self, ConfigError> {
         let passwords = config.password_file.as_deref().map(PasswordFile::read).transpose()?;
         let issuers = config.jwt.iter().map(|jwt| Issuer::new(jwt, fetch.map(Arc::clone)));
         Ok(Self {
             passwords: passwords.unwrap_or_default(),
             issuers: issuers.collect::<Result<_, _>>()?,
-            certificates: CertificateMap::parse(&config.certificates).map_err(ConfigError::Meaning)?,
+            certificates: CertificateMap::parse(&config.certificates, authorities)?,
             masking: Masking::new(&config.secrets.mask, &config.secrets.show),
             roles: config.roles.clone(),
             group_roles: config.group_roles.clone(),
@@ -60,7 +65,7 @@ mod tests {
             "[roles]\nana = 'viewer'\neve = 'none'\n[group_roles]\nops = 'operator'\nall = 'user'\nroot = 'admin'",
         )
         .unwrap();
-        let settings = Settings::load(&config, None).unwrap();
+        let settings = Settings::load(&config, None, 0).unwrap();
         let role = |user: &str, groups: &[&str], usual| {
             let groups: Vec<Arc<str>> = groups.iter().map(|group| Arc::from(*group)).collect();
             settings.role(user, &groups, usual)

@@ -1,11 +1,12 @@
 //! API tokens as the gate knows them: an index by hash over what the books hold, and who may be given one.
 
-use crate::principal::{How, Principal, Role, Scopes};
+use crate::principal::{Binding, How, Principal, Role, Scopes};
 use crate::secret::SecretHash;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
+use windlass_api::job_token::JobClaim;
 use windlass_types::Timestamp;
 
 /// A token that is good: revoked ones are not kept here.
@@ -18,12 +19,26 @@ pub struct TokenRecord {
     pub role: Role,
     pub scopes: Scopes,
     pub expires: Option<Timestamp>,
+    /// The one object that it is for.
+    pub bound: Option<Binding>,
 }
 
 /// Where tokens are kept.
 pub trait TokenBook: Send + Sync {
     /// The token with this hash, unless it was revoked.
     fn find(&self, hash: SecretHash) -> Result<Option<TokenRecord>, BookError>;
+
+    /// Who holds the attempt that a job's token names, if it runs. Asked each time: the token ends with the attempt.
+    fn holder(&self, claim: &JobClaim) -> Result<Option<JobHolder>, BookError>;
+}
+
+/// The worker that runs something, and for whom.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobHolder {
+    /// SHA-256 of the worker's secret, as text.
+    pub secret_hash: String,
+    /// The owner of the workflow.
+    pub user: Arc<str>,
 }
 
 /// The books cannot be read at the moment.
@@ -111,6 +126,8 @@ pub struct TokenRequest {
 /// Why a token is not made. Each is a sentence for whoever asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenRefused {
+    #[error("the token of a job or an allocation makes no tokens")]
+    Bound,
     #[error("only an admin makes tokens for others")]
     ForOthers,
     #[error("a token has at most the role of who makes it: {has}, not {asked}")]
@@ -129,6 +146,9 @@ pub fn grant(
     request: &TokenRequest,
     now: Timestamp,
 ) -> Result<(Arc<str>, Role, Scopes, Option<Timestamp>), TokenRefused> {
+    if by.bound.is_some() {
+        return Err(TokenRefused::Bound);
+    }
     let user: Arc<str> = request.user.as_deref().map_or_else(|| Arc::clone(&by.user), Arc::from);
     if user != by.user && by.role < Role::Admin {
         return Err(TokenRefused::ForOthers);
@@ -162,6 +182,7 @@ impl TokenRecord {
             groups: Vec::new(),
             how: How::Token { id: self.id, name: Arc::clone(&self.name) },
             expires: self.expires,
+            bound: self.bound,
         }
     }
 }
@@ -191,6 +212,7 @@ mod tests {
             role: Role::User,
             scopes: Scopes::READ,
             expires: None,
+            bound: None,
         };
         let mut table = TokenTable::default();
         let before = table.revocations();

@@ -118,6 +118,8 @@ fn options(
     options.gpu_devices = here.gpus;
     options.labels.clone_from(&machine.label);
     options.workflow = Some(row.id);
+    // As without a server: what was set up before the command is there for its jobs.
+    options.environment.more.push("*".to_owned());
     options.grace = machine.grace;
     let until = until(ctx, machine, row)?;
     options.until = until.map(|until| windlass_agent::Until { end: until.end, lead: until.lead });

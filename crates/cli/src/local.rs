@@ -10,6 +10,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::Duration;
+use windlass_agent::environment::CREDENTIALS;
 use windlass_agent::{Actions, default_state_dir};
 use windlass_engine::host::{ActionDone, Buried, HostError, Started, WorkerHost};
 use windlass_proc::Signal;
@@ -164,6 +165,10 @@ impl WorkerHost for LocalHost {
         // Not the file that is at our path now, which may be a newer build, but the one that runs.
         let mut command = Command::new("/proc/self/exe");
         command.arg0("windlass").arg("__worker");
+        // Jobs get the environment that the run was started with, without what it acts at servers with.
+        for name in CREDENTIALS {
+            command.env_remove(name);
+        }
         if let Some(path) = self.keep_password()? {
             command.env(PASS_FILE, path);
         }

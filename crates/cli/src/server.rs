@@ -10,6 +10,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use windlass_client::{Client, ClientOptions, Kept, Keyring, Trust, origin};
 use windlass_proc::agent_mark::is_marked;
+use windlass_proc::identity::{boot_id, kernel_boot};
 use windlass_store::Location;
 
 /// What was said about where the books are: a database, a server, or nothing. What was typed wins over what was set, the
@@ -47,6 +48,20 @@ struct Announcement {
     token: Option<String>,
     #[serde(default)]
     pin: Option<PathBuf>,
+    #[serde(default)]
+    socket: Option<PathBuf>,
+    #[serde(default)]
+    boot_id: Option<String>,
+}
+
+impl Announcement {
+    /// By what it is known to be the one that said this.
+    fn trust(&self) -> Trust {
+        let here = boot_id().ok();
+        let is_here = self.boot_id.is_some() && self.boot_id.as_deref() == here.as_deref().map(kernel_boot);
+        let socket = self.socket.clone().filter(|_| is_here);
+        Trust { pin_file: self.pin.clone(), socket, ..Trust::default() }
+    }
 }
 
 /// What was said about how to talk to a server, whichever it is.
@@ -66,6 +81,7 @@ impl Manner {
         let trust = Trust {
             ca_file: absolute(&globals.ca_file),
             pin_file: None,
+            socket: None,
             cert: absolute(&globals.cert),
             key: absolute(&globals.key),
         };
@@ -75,8 +91,9 @@ impl Manner {
     /// What was said wins over what was kept.
     fn with_kept(&self, kept: Trust) -> Trust {
         let Trust { ca_file, cert, key, .. } = self.trust.clone();
-        let (cert, key) = if cert.is_some() { (cert, key) } else { (kept.cert, kept.key) };
-        Trust { ca_file: ca_file.or(kept.ca_file), pin_file: kept.pin_file, cert, key }
+        let (cert, key) = if cert.is_some() { (cert, key) } else { (kept.cert.clone(), kept.key.clone()) };
+        let Trust { pin_file, socket, ca_file: kept_ca, .. } = kept;
+        Trust { ca_file: ca_file.or(kept_ca), pin_file, socket, cert, key }
     }
 }
 
@@ -102,7 +119,11 @@ pub(crate) fn find(
     let own = announced
         .filter(|server| same(&server.url, &url))
         .or_else(|| announced_at(&url).filter(|server| may_be_there(server, manner)));
-    let own_pin = own.as_ref().and_then(|server| server.pin.clone());
+    let proven = own.as_ref().map(Announcement::trust).unwrap_or_default();
+    // Its token is sent where it is certain that this server listens; or to another machine, which says nothing without
+    // --insecure-http.
+    let is_certain = proven.socket.is_some() || proven.pin_file.is_some() || !leads_here(&url);
+    let own = own.filter(|_| is_certain);
     let own =
         own.and_then(|server| Some(Kept { trust: Trust::default(), url: server.url, token: server.token? }));
     let kept = match for_job.or(own) {
@@ -110,14 +131,17 @@ pub(crate) fn find(
         None => keyring_if_any()?.and_then(|keyring| keyring.find(&url).cloned()),
     };
     let (kept_token, kept_trust) = kept.map_or_else(Default::default, |kept| (Some(kept.token), kept.trust));
+    let kept_token = kept_token.filter(|token| !token.is_empty());
     let mut trust = manner.with_kept(kept_trust);
-    trust.pin_file = own_pin.or(trust.pin_file);
+    trust.pin_file = proven.pin_file.or(trust.pin_file);
+    trust.socket = proven.socket.or(trust.socket);
     let token = if is_marked() {
         // An agent has a token of its own, and uses no other one that its user has kept here.
         trust = Trust { cert: None, key: None, ..trust };
         variable("WINDLASS_TOKEN").or_else(token_of_file)
     } else {
-        variable("WINDLASS_TOKEN").or(kept_token).or_else(token_of_file)
+        // One that was named comes before one that was found: a worker in an allocation does not take the owner's.
+        variable("WINDLASS_TOKEN").or_else(token_of_file).or(kept_token)
     };
     let insecure_http = manner.insecure_http;
     Ok(Some(Client::new(ClientOptions { url, token, trust, insecure_http, ..ClientOptions::default() })?))
@@ -130,7 +154,7 @@ fn token_of_file() -> Option<String> {
     Some(text.trim().to_owned()).filter(|token| !token.is_empty())
 }
 
-/// What the worker of a server leaves for its jobs, so that they act as whoever it works for. It keeps one server there;
+/// Where the worker of a server says to its jobs that its server is, and by what it is known. It keeps one server there;
 /// if that is another one than the job was told of, another one has taken over since.
 fn kept_for_job(url: &str) -> Result<Option<Kept>, CliError> {
     let Some(directory) = variable(windlass_agent::KEYRING) else { return Ok(None) };
@@ -215,7 +239,8 @@ fn read_announcement(run_dir: &Path) -> Option<Announcement> {
 /// What a server that was killed left behind is not believed. One that is there and cannot be talked to is not passed
 /// over: the database is its.
 fn is_there(server: &Announcement, manner: &Manner) -> Result<bool, CliError> {
-    let trust = Trust { pin_file: server.pin.clone(), ..manner.trust.clone() };
+    let Trust { pin_file, socket, .. } = server.trust();
+    let trust = Trust { pin_file, socket, ..manner.trust.clone() };
     let options = ClientOptions { url: server.url.clone(), trust, ..ClientOptions::default() };
     match Client::new(options).and_then(|client| client.health()) {
         Ok(_) => Ok(true),
@@ -232,6 +257,14 @@ fn is_there(server: &Announcement, manner: &Manner) -> Result<bool, CliError> {
             })
         }
     }
+}
+
+/// Whether this address is one of this machine's own, where any of its users can listen.
+fn leads_here(url: &str) -> bool {
+    origin(url).is_ok_and(|origin| {
+        let host = origin.split_once("://").map_or("", |(_, rest)| rest);
+        host.starts_with("127.") || host.starts_with("localhost") || host.starts_with("[::1]")
+    })
 }
 
 /// What is for a server that is gone is shown to nobody who may have taken its port.

@@ -103,7 +103,15 @@ impl Error {
         let Self::Unreachable { source, .. } = self else { return false };
         let causes = std::iter::successors(std::error::Error::source(source), |cause| cause.source());
         let kinds = causes.filter_map(|cause| cause.downcast_ref::<io::Error>().map(io::Error::kind));
-        kinds.into_iter().any(|kind| kind == io::ErrorKind::ConnectionRefused)
+        // A socket that is gone, or that no process listens at any more.
+        kinds
+            .into_iter()
+            .any(|kind| matches!(kind, io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound))
+    }
+
+    /// The server does not know the token: it may be of the server before.
+    pub fn is_unknown_token(&self) -> bool {
+        self.problem().is_some_and(|problem| problem.status == 401 && problem.code == "bad_credentials")
     }
 
     pub fn problem(&self) -> Option<&Problem> {

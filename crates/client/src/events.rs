@@ -71,12 +71,18 @@ impl EventStream {
         loop {
             if let Err(error) = self.connect() {
                 let since = *away_since.get_or_insert_with(Instant::now);
-                if !error.is_passing() || since.elapsed() > PATIENCE {
+                // A server that was started anew has a new token for its owner.
+                let may_be_known = error.is_unknown_token() && self.relocate.is_some();
+                if !(error.is_passing() || may_be_known) || since.elapsed() > PATIENCE {
                     return Err(error);
                 }
+                let before = self.client.clone();
                 std::thread::sleep(self.pause);
                 if let Some(client) = self.relocate.as_ref().and_then(|find| find()) {
                     self.client = client;
+                }
+                if may_be_known && self.client.is_same_way(&before) {
+                    return Err(error);
                 }
                 continue;
             }

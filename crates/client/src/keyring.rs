@@ -22,6 +22,7 @@ pub struct Keyring {
 pub struct Kept {
     /// Scheme, host and port.
     pub url: String,
+    /// Empty where only the place is kept.
     pub token: String,
     /// By what it is known to be the right one, and we to it.
     #[serde(flatten)]
@@ -116,8 +117,14 @@ impl Keyring {
         // Of what a URL, a token or a path may contain, JSON and TOML quote all in the same way.
         let quoted = |text: &str| serde_json::Value::from(text).to_string();
         let servers = self.servers.iter().map(|kept| {
-            let Trust { ca_file, pin_file, cert, key } = &kept.trust;
-            let files = [("ca_file", ca_file), ("pin_file", pin_file), ("cert", cert), ("key", key)];
+            let Trust { ca_file, pin_file, socket, cert, key } = &kept.trust;
+            let files = [
+                ("ca_file", ca_file),
+                ("pin_file", pin_file),
+                ("socket", socket),
+                ("cert", cert),
+                ("key", key),
+            ];
             let files = files.into_iter().fold(String::new(), |text, (name, path)| match path.as_deref() {
                 Some(path) => text + name + " = " + &quoted(&path.to_string_lossy()) + "\n",
                 None => text,

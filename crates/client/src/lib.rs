@@ -84,6 +84,7 @@ impl Client {
             return Err(bad("it begins with http:// or https:// and the name of a host"));
         }
         if (options.token.is_some() || options.password.is_some())
+            && options.trust.socket.is_none()
             && !options.insecure_http
             && !keyring::is_private(&url)
         {
@@ -110,15 +111,21 @@ impl Client {
         &self.url
     }
 
+    /// Whether calls go to the same place, with the same token.
+    pub fn is_same_way(&self, other: &Self) -> bool {
+        self.url == other.url && self.token == other.token && self.trust == other.trust
+    }
+
     /// To be handed on to nobody but this user's own processes.
     pub fn token(&self) -> Option<&str> {
         self.token.as_deref()
     }
 
-    /// What one of this user's own processes needs to be known to the server; `None` where no token is asked for.
-    pub fn to_keep(&self) -> Option<Kept> {
-        let token = self.token.clone()?;
-        Some(Kept { url: self.url.clone(), token, trust: self.trust.clone() })
+    /// What a job needs to find this server and to know that it is the right one, without our token; `None` where no token is
+    /// asked for.
+    pub fn to_keep_for_jobs(&self) -> Option<Kept> {
+        self.token.as_ref()?;
+        Some(Kept { url: self.url.clone(), token: String::new(), trust: self.trust.clone() })
     }
 
     /// `path` begins with a slash.

@@ -10,8 +10,12 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, SignatureScheme};
 use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The texts of a certificate with its chain, and of its key.
 type ChainAndKey = (Vec<u8>, Vec<u8>);
@@ -24,6 +28,9 @@ pub struct Trust {
     pub ca_file: Option<PathBuf>,
     /// The very certificate of the server, in PEM: it is believed, whatever names stand in it, and no other.
     pub pin_file: Option<PathBuf>,
+    /// The socket of a server of ours on this machine: calls go there, and not to the port of its address, where any user
+    /// could listen.
+    pub socket: Option<PathBuf>,
     /// The certificate, its chain behind it, by which we are known; in PEM.
     pub cert: Option<PathBuf>,
     /// Its private key; `None`: it is in the same file.
@@ -32,6 +39,9 @@ pub struct Trust {
 
 impl Trust {
     pub(crate) fn apply(&self, builder: ClientBuilder) -> Result<ClientBuilder, Error> {
+        if let Some(socket) = &self.socket {
+            return Ok(builder.unix_socket(private_path(socket)?));
+        }
         if let Some(pin) = &self.pin_file {
             return Ok(builder.tls_backend_preconfigured(self.pinned(pin)?));
         }
@@ -81,6 +91,29 @@ impl Trust {
         builder.with_client_auth_cert(certificates(&chain, cert)?, key).map_err(|e| wrong(cert, e))
     }
 }
+
+/// The path of a socket in a directory that no other user can change, short enough to connect to.
+fn private_path(socket: &Path) -> Result<PathBuf, Error> {
+    let dir = socket.parent().unwrap_or(Path::new("/"));
+    let failed = |source| Error::File { path: dir.to_owned(), source };
+    let open = File::open(dir).map_err(failed)?;
+    let about = open.metadata().map_err(failed)?;
+    if about.uid() != rustix::process::geteuid().as_raw() || about.mode() & 0o022 != 0 {
+        return Err(Error::NotPrivate { path: dir.to_owned() });
+    }
+    if socket.as_os_str().len() < LONGEST_PATH {
+        return Ok(socket.to_owned());
+    }
+    // Connections are made at any time, so the directory stays open as long as this process lives.
+    static KEPT_OPEN: Mutex<BTreeMap<(u64, u64), File>> = Mutex::new(BTreeMap::new());
+    let mut kept = KEPT_OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let open = kept.entry((about.dev(), about.ino())).or_insert(open);
+    let short = PathBuf::from(format!("/proc/self/fd/{}", open.as_raw_fd()));
+    Ok(short.join(socket.file_name().unwrap_or_default()))
+}
+
+/// Of a socket; the kernel takes 107 bytes.
+const LONGEST_PATH: usize = 100;
 
 fn algorithms(provider: &CryptoProvider) -> WebPkiSupportedAlgorithms {
     provider.signature_verification_algorithms

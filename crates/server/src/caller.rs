@@ -12,11 +12,14 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
-use windlass_auth::{Denied, Operation, PeerCertificate, Principal, Relation, Shown, Verdict, judge, remedy};
+use windlass_auth::{
+    Binding, Denied, Operation, PeerCertificate, Principal, Relation, Shown, Verdict, judge, remedy,
+};
 use windlass_engine::service::{May, Sponsor};
 use windlass_store::Store;
 use windlass_store::model::{WorkerRow, WorkflowRow};
-use windlass_types::{Timestamp, WorkerId, WorkflowId};
+use windlass_types::fleet::{Introduction, JobsOf};
+use windlass_types::{AllocationId, Timestamp, WorkerId, WorkflowId};
 
 /// The other end of a connection, in the extensions of each of its requests.
 #[derive(Clone, Debug)]
@@ -129,6 +132,9 @@ impl Caller {
 
     /// What a workflow is to him.
     fn relation(&self, store: &dyn Store, workflow: &WorkflowRow) -> Result<Relation, windlass_store::Error> {
+        if !self.0.reaches(workflow.id) {
+            return Ok(Relation::Other);
+        }
         if workflow.user == *self.0.user {
             return Ok(Relation::Own);
         }
@@ -193,20 +199,63 @@ impl Caller {
         Ok(Sees::asking(state.options.check_rights, move |id| caller.reads(&*store, id)))
     }
 
-    /// Whose jobs a worker of his may take: his own, an operator's everybody's, and those of the one workflow that it is
-    /// for if he may work on that. What others share with him he runs only when he says so: it runs under his name.
-    pub(crate) async fn works_for(&self, state: &AppState, only: Option<WorkflowId>) -> Answer<Sponsor> {
-        if let Some(id) = only {
-            self.workflow(state, Operation::Work, id).await?;
+    /// Whose jobs a worker may take: those of its user, of the users that it names if its user may work for them, and those of
+    /// the one workflow that it is for. Others' jobs run with the account of the worker, so it takes none that it did not ask for.
+    pub(crate) async fn works_for(&self, state: &AppState, asks: &Introduction) -> Answer<Sponsor> {
+        let only = asks.workflow;
+        match &self.0.bound {
+            Some(Binding::Allocation { allocation, workflow }) => {
+                self.is_in_allocation(state, asks, *allocation, *workflow).await?;
+            }
+            Some(_) => return Err(ApiError::forbidden("the token of a job introduces no worker")),
+            None => {
+                if let Some(id) = only {
+                    self.workflow(state, Operation::Work, id).await?;
+                }
+            }
         }
-        let (user, sees_all) = (Arc::clone(&self.0.user), self.0.sees_all());
-        let (who, store) = (self.clone(), Arc::clone(&state.store));
+        let is_operator = self.0.sees_all();
+        if asks.jobs_of == JobsOf::All && !is_operator {
+            return Err(ApiError::forbidden(format!("as {} you may not run everybody's jobs", self.0.role))
+                .with_hint(
+                    "it takes the role operator; `--jobs-of USER` names users who share workflows with you",
+                ));
+        }
+        let (who, store, jobs_of) = (self.clone(), Arc::clone(&state.store), asks.jobs_of.clone());
         let may: May = Arc::new(move |row| {
+            if who.0.bound.is_some() {
+                return who.0.reaches(row.id);
+            }
             // What is shared today may not be tomorrow.
-            let is_shared = || who.may_with(&*store, Operation::Work, row.id);
-            row.user == *who.0.user || sees_all || (Some(row.id) == only && is_shared())
+            let is_asked_for = Some(row.id) == only || jobs_of.includes(&row.user);
+            row.user == *who.0.user || (is_asked_for && who.may_with(&*store, Operation::Work, row.id))
         });
-        Ok(Sponsor { user, sees_all, may })
+        // One that was introduced by an operator for others' jobs needs an operator to speak for it.
+        let sees_all = is_operator && asks.jobs_of != JobsOf::Own;
+        Ok(Sponsor { user: Arc::clone(&self.0.user), sees_all, may })
+    }
+
+    /// The token of an allocation introduces workers there, and delivers what an earlier worker there has left.
+    async fn is_in_allocation(
+        &self,
+        state: &AppState,
+        asks: &Introduction,
+        allocation: AllocationId,
+        workflow: WorkflowId,
+    ) -> Answer<()> {
+        let is_here = asks.allocation == Some(allocation.0) && asks.workflow == Some(workflow);
+        let is_heir = match (&asks.before, asks.allocation, asks.workflow) {
+            (Some(before), None, None) => {
+                let before = before.worker;
+                let row = state.books(move |store| store.worker(before)).await?;
+                row.is_some_and(|row| row.worker.allocation == Some(allocation.0))
+            }
+            _ => false,
+        };
+        if (is_here && asks.slurm.is_some()) || is_heir {
+            return Ok(());
+        }
+        Err(ApiError::forbidden(format!("this token is for workers in allocation {allocation} alone")))
     }
 
     /// What something of this user is to him.

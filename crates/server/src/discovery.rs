@@ -1,19 +1,23 @@
 //! How clients of the same owner find the server and its token by themselves.
 //!
-//! Files in a directory that only the owner can enter, each readable by nobody else: `owner.token`, which outlives the
-//! server so that workers which are under way are known to the next one; `server.json`, which is there while the server
-//! is; and with TLS `server.pem`, the certificate that it shows.
+//! Files in a directory that only the owner can change, each readable by the owner alone: `owner.token`, a new one for each server;
+//! `server.json`, which is there while the server is; with TLS `server.pem`, the certificate that it shows; and without TLS
+//! `server.sock`, the socket that clients of the same owner on this machine use. A port of the machine proves nothing: when the
+//! server is gone, any user can listen there and be sent the token.
 
 use serde::{Deserialize, Serialize};
-use std::fs::{DirBuilder, OpenOptions};
-use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::io::{self, Write as _};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 pub const SERVER_FILE: &str = "server.json";
 /// What stands in it lets in whoever shows it, as the owner.
 pub const TOKEN_FILE: &str = "owner.token";
 const PIN_FILE: &str = "server.pem";
+const SOCKET_FILE: &str = "server.sock";
 
 /// What stands in `server.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,6 +29,11 @@ pub struct Discovery {
     /// Of the owner; may do everything. Not there with `--no-auth`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
+    /// Where it does not speak TLS: the socket for clients on the machine with this boot id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub socket: Option<PathBuf>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boot_id: Option<String>,
     /// Where it speaks TLS: a file with the very certificate that it shows. Whoever believes that one needs neither its
     /// authority nor a name that stands in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -40,42 +49,74 @@ pub enum DiscoveryError {
     NotPrivate { path: PathBuf },
 }
 
-/// `server.json`, for as long as the server runs.
+/// `server.json` and the socket, for as long as the server runs.
 #[derive(Debug)]
 pub(crate) struct Announced {
     path: PathBuf,
+    socket: Option<PathBuf>,
 }
 
 impl Drop for Announced {
     fn drop(&mut self) {
         // Whoever reads it afterwards finds nobody there, and is told so.
         drop(std::fs::remove_file(&self.path));
+        if let Some(socket) = &self.socket {
+            drop(std::fs::remove_file(socket));
+        }
     }
 }
 
-/// The token of the owner that an earlier server made, or the one that `make` makes.
-pub(crate) fn owner_token(dir: &Path, make: impl FnOnce() -> String) -> Result<String, DiscoveryError> {
+/// Keeps the token of the owner that this server accepts. That of the server before is accepted no more.
+pub(crate) fn keep_owner_token(dir: &Path, token: &str) -> Result<(), DiscoveryError> {
     make_private(dir)?;
-    let path = dir.join(TOKEN_FILE);
-    match OpenOptions::new().read(true).custom_flags(no_follow()).open(&path) {
-        Ok(mut file) => {
-            let meta = file.metadata().map_err(|e| wrong(&path, e))?;
-            if meta.uid() != rustix::process::geteuid().as_raw() || meta.mode() & 0o077 != 0 {
-                return Err(DiscoveryError::NotPrivate { path });
-            }
-            let mut token = String::new();
-            file.read_to_string(&mut token).map_err(|e| wrong(&path, e))?;
-            let token = token.trim();
-            if !token.is_empty() {
-                return Ok(token.to_owned());
-            }
-        }
-        Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-        Err(e) => return Err(wrong(&path, e)),
+    write_private(dir, TOKEN_FILE, token.as_bytes()).map(drop)
+}
+
+/// A file in a directory, both the owner's alone.
+pub(crate) fn keep_private(dir: &Path, name: &str, text: &str) -> Result<PathBuf, DiscoveryError> {
+    make_private(dir)?;
+    write_private(dir, name, text.as_bytes())
+}
+
+/// Listens at a socket that only its owner can connect to. Where the directory takes no sockets (some network file systems), in
+/// one of this machine.
+pub(crate) fn listen_privately(dir: &Path) -> Result<(UnixListener, PathBuf), DiscoveryError> {
+    make_private(dir)?;
+    let there = dir.join(SOCKET_FILE);
+    match bind_privately(dir, SOCKET_FILE) {
+        Ok(listener) => return Ok((listener, there)),
+        Err(error) => tracing::debug!(%error, path = %there.display(), "no socket can be made here"),
     }
-    let token = make();
-    write_private(dir, TOKEN_FILE, token.as_bytes())?;
-    Ok(token)
+    let base = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
+    let own = format!("windlass-{}", rustix::process::geteuid().as_raw());
+    let dir = base.unwrap_or_else(std::env::temp_dir).join(own);
+    make_private(&dir)?;
+    let name = format!("{}.sock", std::process::id());
+    let listener = bind_privately(&dir, &name).map_err(|source| wrong(&dir.join(&name), source))?;
+    Ok((listener, dir.join(name)))
+}
+
+/// Made where others cannot enter, and moved when it is the owner's alone.
+fn bind_privately(dir: &Path, name: &str) -> io::Result<UnixListener> {
+    let inside = dir.join(format!(".socket.{}", std::process::id()));
+    drop(std::fs::remove_dir_all(&inside));
+    DirBuilder::new().mode(0o700).create(&inside)?;
+    let bound = (|| {
+        // The path of a socket is limited to about a hundred bytes; that of an open directory is short.
+        let open = File::open(&inside)?;
+        let listener = UnixListener::bind(format!("/proc/self/fd/{}/s", open.as_raw_fd()))?;
+        std::fs::set_permissions(inside.join("s"), Permissions::from_mode(0o600))?;
+        std::fs::rename(inside.join("s"), dir.join(name))?;
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    })();
+    drop(std::fs::remove_dir_all(&inside));
+    bound
+}
+
+/// Which run of which machine this is.
+pub(crate) fn boot_id() -> Option<String> {
+    Some(std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?.trim().to_owned())
 }
 
 /// Says where the server is, until what it returns is dropped.
@@ -83,7 +124,7 @@ pub(crate) fn announce(dir: &Path, discovery: &Discovery) -> Result<Announced, D
     make_private(dir)?;
     let text = serde_json::to_vec_pretty(discovery).map_err(|e| wrong(dir, io::Error::other(e)))?;
     let path = write_private(dir, SERVER_FILE, &text)?;
-    Ok(Announced { path })
+    Ok(Announced { path, socket: discovery.socket.clone() })
 }
 
 /// Keeps the certificate that the server shows now. Where.
@@ -133,38 +174,43 @@ fn wrong(path: &Path, source: io::Error) -> DiscoveryError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn the_token_outlives_the_server_and_is_private() {
+    fn the_token_and_the_socket_are_their_owners_alone() {
         let root = tempfile::tempdir().unwrap();
-        let dir = root.path().join("db.run");
-        let first = owner_token(&dir, || "one".to_owned()).unwrap();
-        assert_eq!((first.as_str(), owner_token(&dir, || "two".to_owned()).unwrap()), ("one", first.clone()));
+        // Longer than the path of a socket may be.
+        let dir = root.path().join("d".repeat(120)).join("db.run");
+        keep_owner_token(&dir, "one").unwrap();
+        keep_owner_token(&dir, "two").unwrap();
+        assert_eq!(std::fs::read_to_string(dir.join(TOKEN_FILE)).unwrap(), "two");
+        let (_first, _) = listen_privately(&dir).unwrap();
+        let (_listener, socket) = listen_privately(&dir).unwrap();
+        assert_eq!(socket, dir.join(SOCKET_FILE), "in the place of the one that an earlier server left");
         let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        assert_eq!((mode(&dir), mode(&dir.join(TOKEN_FILE))), (0o700, 0o600));
+        assert_eq!((mode(&dir), mode(&dir.join(TOKEN_FILE)), mode(&socket)), (0o700, 0o600, 0o600));
+        assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 2, "nothing is left behind");
     }
 
     #[test]
-    fn a_token_that_others_can_read_is_not_used() {
+    fn a_directory_that_others_can_write_to_is_not_used() {
         let root = tempfile::tempdir().unwrap();
-        std::fs::set_permissions(root.path(), PermissionsExt::from_mode(0o700)).unwrap();
-        let path = root.path().join(TOKEN_FILE);
-        std::fs::write(&path, "known to all").unwrap();
-        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).unwrap();
-        let error = owner_token(root.path(), || "new".to_owned()).unwrap_err();
+        std::fs::set_permissions(root.path(), Permissions::from_mode(0o777)).unwrap();
+        let error = keep_owner_token(root.path(), "new").unwrap_err();
         assert!(matches!(error, DiscoveryError::NotPrivate { .. }), "{error}");
+        assert!(listen_privately(root.path()).is_err());
     }
 
     #[test]
     fn the_announcement_lasts_as_long_as_the_server() {
         let root = tempfile::tempdir().unwrap();
-        std::fs::set_permissions(root.path(), PermissionsExt::from_mode(0o700)).unwrap();
+        std::fs::set_permissions(root.path(), Permissions::from_mode(0o700)).unwrap();
         let told = Discovery {
             url: "http://127.0.0.1:1".to_owned(),
             pid: 7,
             version: "0".to_owned(),
             token: Some("t".to_owned()),
+            socket: None,
+            boot_id: None,
             pin: None,
         };
         let announced = announce(root.path(), &told).unwrap();

@@ -6,9 +6,13 @@ use std::str::FromStr as _;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
-use windlass_auth::{BookError, Fetch, FetchError, Role, Scopes, SecretHash, TokenBook, TokenRecord};
+use windlass_api::job_token::{JobClaim, JobWork};
+use windlass_auth::{
+    Binding, BookError, Fetch, FetchError, JobHolder, Role, Scopes, SecretHash, TokenBook, TokenRecord,
+};
 use windlass_store::Store;
 use windlass_store::model::TokenRow;
+use windlass_types::{AllocationId, WorkflowId};
 
 /// A key set is small; whoever sends more is not an issuer.
 const LARGEST_DOCUMENT: u64 = 1 << 20;
@@ -24,14 +28,59 @@ impl TokenBook for Books {
         let row = self.0.token_by_hash(&hash.to_string()).map_err(|error| BookError(error.to_string()))?;
         Ok(row.filter(|row| row.revoked_at.is_none()).and_then(record))
     }
+
+    fn holder(&self, claim: &JobClaim) -> Result<Option<JobHolder>, BookError> {
+        holder(&*self.0, claim).map_err(|error| BookError(error.to_string()))
+    }
+}
+
+/// The worker that a job's token names, if this worker runs the job now.
+fn holder(store: &dyn Store, claim: &JobClaim) -> Result<Option<JobHolder>, windlass_store::Error> {
+    let Some(worker) = store.worker(claim.worker)?.filter(|row| row.is_active()) else { return Ok(None) };
+    let Some(secret_hash) = worker.worker.secret_hash else { return Ok(None) };
+    let workflow = match &claim.work {
+        JobWork::Job(key) => {
+            let held = store.held_job(key.workflow, key.job)?;
+            let is_held = held.is_some_and(|job| job.worker == claim.worker && job.attempt == key.attempt);
+            let row = if is_held { store.workflow(key.workflow)? } else { None };
+            row.filter(|row| row.run_id == key.run)
+        }
+        JobWork::Action { workflow, action, attempt } => {
+            let actions = store.actions(*workflow)?;
+            let runs = actions.iter().filter(|row| row.id == *action).flat_map(|row| &row.runs);
+            let mut running = runs.filter(|run| run.attempt == *attempt && run.ended_at.is_none());
+            let is_held = running.any(|run| run.worker_id == Some(claim.worker));
+            if is_held { store.workflow(*workflow)? } else { None }
+        }
+    };
+    Ok(workflow.map(|row| JobHolder { secret_hash, user: row.user.into() }))
+}
+
+/// How the binding of a token to an allocation stands among its scopes: `allocation:17:3`, the allocation and its workflow.
+const ALLOCATION: &str = "allocation:";
+
+/// The scopes of the token of an allocation's workers, as they are kept.
+pub(crate) fn allocation_scopes(allocation: AllocationId, workflow: WorkflowId) -> Vec<String> {
+    vec![format!("{ALLOCATION}{allocation}:{workflow}")]
+}
+
+/// What a token is good for, by the words that are kept of it.
+fn scopes(words: &[String]) -> Option<(Scopes, Option<Binding>)> {
+    let [word] = words else { return Some((Scopes::words(words.iter().map(String::as_str)).ok()?, None)) };
+    let Some(said) = word.strip_prefix(ALLOCATION) else { return Some((Scopes::word(word).ok()?, None)) };
+    let (allocation, workflow) = said.split_once(':')?;
+    let (allocation, workflow) = (AllocationId(allocation.parse().ok()?), WorkflowId(workflow.parse().ok()?));
+    Some((Scopes::ALLOCATION, Some(Binding::Allocation { allocation, workflow })))
 }
 
 /// A row that makes no sense, of a newer version perhaps, lets nobody in.
 fn record(row: TokenRow) -> Option<TokenRecord> {
+    let (scopes, bound) = scopes(&row.scopes)?;
     Some(TokenRecord {
         id: row.id,
         role: Role::from_str(&row.role).ok()?,
-        scopes: Scopes::words(row.scopes.iter().map(String::as_str)).ok()?,
+        scopes,
+        bound,
         name: row.name.into(),
         user: row.user.into(),
         expires: row.expires_at,

@@ -18,11 +18,13 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -33,8 +35,35 @@ const MAX_HEAD: usize = 64 << 10;
 /// What is wrong with accepting (too many open files) is not over at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// Where connections come from.
+pub(crate) enum ListenSocket {
+    Tcp(TcpListener),
+    /// A socket that only the owner of the server can connect to.
+    Unix(UnixListener),
+}
+
+enum AcceptedStream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl ListenSocket {
+    async fn accept(&self) -> io::Result<(AcceptedStream, SocketAddr)> {
+        match self {
+            Self::Tcp(listener) => {
+                let (stream, address) = listener.accept().await?;
+                Ok((AcceptedStream::Tcp(stream), address))
+            }
+            Self::Unix(listener) => {
+                let (stream, _) = listener.accept().await?;
+                Ok((AcceptedStream::Unix(stream), SocketAddr::from((Ipv4Addr::LOCALHOST, 0))))
+            }
+        }
+    }
+}
+
 /// What every connection needs.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct Listening {
     pub(crate) front: Front,
     pub(crate) tls: Option<Arc<Tls>>,
@@ -45,7 +74,7 @@ pub(crate) struct Listening {
 
 impl Listening {
     /// Serves until told to stop, then waits `grace` for what is under way and breaks off the rest.
-    pub(crate) async fn run(self, listener: TcpListener, grace: Duration) {
+    pub(crate) async fn run(self, listener: ListenSocket, grace: Duration) {
         let connections = TaskTracker::new();
         let places = Connections::new(self.max_connections);
         let abort = CancellationToken::new();
@@ -88,8 +117,12 @@ impl Listening {
         }
     }
 
-    async fn connection(self, stream: TcpStream, mut peer: Peer) {
+    async fn connection(self, stream: AcceptedStream, mut peer: Peer) {
         let _counted = Counted::new(&self.metrics.connections);
+        let stream = match stream {
+            AcceptedStream::Tcp(stream) => stream,
+            AcceptedStream::Unix(stream) => return self.serve(stream, peer).await,
+        };
         // Answers are small, and somebody waits for each.
         drop(stream.set_nodelay(true));
         let Some(tls) = &self.tls else { return self.serve(stream, peer).await };
@@ -99,8 +132,11 @@ impl Listening {
         };
         match secured {
             Ok(Ok(stream)) => {
-                let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
-                peer.certificate = shown.and_then(|shown| certificate::read(shown)).map(Arc::new);
+                if let Some(chain) = stream.get_ref().1.peer_certificates()
+                    && let Some(shown) = chain.first()
+                {
+                    peer.certificate = Some(Arc::new(certificate::read(shown, tls.issuers(chain))));
+                }
                 self.serve(stream, peer).await;
             }
             Ok(Err(error)) => tracing::debug!(address = %peer.address, %error, "no agreement on TLS"),

@@ -13,6 +13,7 @@ use windlass_core::requests::lifecycle::{self, Blame};
 use windlass_core::requests::{outputs, rounds};
 use windlass_engine::service::Bury;
 use windlass_requests::{BackendKind, Bell, CondorOptions, Reqmgr2};
+use windlass_types::fleet::JobsOf;
 use windlass_types::requests::RequestStatus;
 
 /// Where Torc's clients look when nobody tells them where.
@@ -155,6 +156,8 @@ pub struct SlurmOptions {
     pub slowest_poll: Duration,
     /// Calls of Slurm's commands, all together.
     pub calls_per_minute: u32,
+    /// Whose workflows get allocations. Their jobs run with the account of the server.
+    pub jobs_of: JobsOf,
 }
 
 impl Default for SlurmOptions {
@@ -165,6 +168,7 @@ impl Default for SlurmOptions {
             poll: Duration::from_secs(3),
             slowest_poll: Duration::from_mins(1),
             calls_per_minute: 60,
+            jobs_of: JobsOf::Own,
         }
     }
 }
@@ -223,6 +227,8 @@ pub struct TlsOptions {
     pub key: PathBuf,
     /// Whoever shows a certificate of one of these is known by it.
     pub client_ca: Option<PathBuf>,
+    /// Lists of certificates that these have revoked; PEM.
+    pub client_crl: Vec<PathBuf>,
     /// Whoever shows none is not let in.
     pub require_client_cert: bool,
 }

@@ -14,9 +14,9 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use windlass_auth::Operation::{
     self, Administer, CancelRequest, CancelWorkflow, ChangeGroup, ChangeRequest, ChangeTokens,
-    ChangeWorkflow, CreateGroup, CreateRequest, CreateWorkflow, DecideAsAgent, DeleteGroup, DeleteWorkflow,
-    IntroduceWorker, Look, ManageNodes, ManageSites, ManageWorker, Metrics, ReadGroup, ReadTokens,
-    ReadWorker, ReadWorkflow, ShareWorkflow, SpeakAsWorker, Work,
+    ChangeUserData, ChangeWorkflow, CreateGroup, CreateRequest, CreateWorkflow, DecideAsAgent, DeleteGroup,
+    DeleteWorkflow, Identify, IntroduceWorker, Look, ManageNodes, ManageSites, ManageWorker, Metrics,
+    ReadGroup, ReadTokens, ReadWorker, ReadWorkflow, ShareWorkflow, SpawnJobs, SpeakAsWorker, Work,
 };
 use windlass_auth::{Principal, Relation};
 
@@ -38,10 +38,10 @@ pub const DECLARED: &[(&str, &str, Declared)] = &[
     ("GET", "/openapi.json", Public),
     ("GET", "/metrics", Needs(Metrics)),
     ("POST", "/mcp", Needs(Look)),
-    ("GET", "/ping", Needs(Look)),
-    ("GET", "/version", Needs(Look)),
+    ("GET", "/ping", Needs(Identify)),
+    ("GET", "/version", Needs(Identify)),
 
-    ("GET", "/me", Needs(Look)),
+    ("GET", "/me", Needs(Identify)),
     ("GET", "/tokens", Needs(ReadTokens)),
     ("POST", "/tokens", Needs(ChangeTokens)),
     ("DELETE", "/tokens", Needs(ChangeTokens)),
@@ -109,7 +109,7 @@ pub const DECLARED: &[(&str, &str, Declared)] = &[
     ("GET", "/catalog/blocks", Needs(Look)),
     ("POST", "/catalog/import", Needs(CreateRequest)),
 
-    ("POST", "/books", Needs(Look)),
+    ("POST", "/books", Needs(Identify)),
     ("POST", "/books/create", Needs(CreateWorkflow)),
     ("GET", "/events/stream", Needs(Look)),
     ("GET", "/workflows/{id}/events/stream", Needs(ReadWorkflow)),
@@ -164,7 +164,7 @@ pub const DECLARED: &[(&str, &str, Declared)] = &[
     ("PUT", "/jobs/{id}/start_job/{run_id}/{compute_node_id}", Needs(Work)),
     ("POST", "/jobs/{id}/complete_job/{status}/{run_id}", Needs(Work)),
     ("POST", "/jobs/{id}/retry/{run_id}", Needs(Work)),
-    ("POST", "/jobs/{id}/spawn_jobs", Needs(Work)),
+    ("POST", "/jobs/{id}/spawn_jobs", Needs(SpawnJobs)),
     ("PUT", "/jobs/{id}/manage_status_change/{status}/{run_id}", Needs(ChangeWorkflow)),
 
     ("GET", "/jobs", Needs(ReadWorkflow)),
@@ -184,11 +184,11 @@ pub const DECLARED: &[(&str, &str, Declared)] = &[
     ("DELETE", "/files/{id}", Needs(ChangeWorkflow)),
 
     ("GET", "/user_data", Needs(ReadWorkflow)),
-    ("POST", "/user_data", Needs(ChangeWorkflow)),
+    ("POST", "/user_data", Needs(ChangeUserData)),
     ("DELETE", "/user_data", Needs(ChangeWorkflow)),
     ("POST", "/bulk_user_data", Needs(ChangeWorkflow)),
     ("GET", "/user_data/{id}", Needs(ReadWorkflow)),
-    ("PUT", "/user_data/{id}", Needs(Work)),
+    ("PUT", "/user_data/{id}", Needs(ChangeUserData)),
     ("DELETE", "/user_data/{id}", Needs(ChangeWorkflow)),
 
     ("GET", "/resource_requirements", Needs(ReadWorkflow)),

@@ -8,7 +8,7 @@ use crate::discovery::{self, Announced, Discovery, DiscoveryError};
 use crate::front::{Front, standby};
 use crate::gate::{self, Books, Network};
 use crate::lifecycle;
-use crate::listen::Listening;
+use crate::listen::{ListenSocket, Listening};
 use crate::listeners::Listeners;
 use crate::metrics::Metrics;
 use crate::notify;
@@ -123,6 +123,8 @@ struct Site {
     metrics: Arc<Metrics>,
     stop: CancellationToken,
     served: JoinHandle<()>,
+    /// The same, for the socket of the owner.
+    listening: Listening,
     url: String,
     /// The same, for this machine.
     near_url: String,
@@ -252,11 +254,13 @@ impl Site {
             max_connections: options.limits.max_connections,
             stop: stop.clone(),
         };
-        let served = runtime.spawn(listening.run(listener, options.shutdown_grace));
+        let served =
+            runtime.spawn(listening.clone().run(ListenSocket::Tcp(listener), options.shutdown_grace));
         let scheme = if tls.is_some() { "https" } else { "http" };
         let url = format!("{scheme}://{address}");
         let near_url = format!("{scheme}://{}", from_here(address));
-        Ok(Self { runtime, front, tls, metrics, stop, served, url, near_url, port: address.port() })
+        let port = address.port();
+        Ok(Self { runtime, front, tls, metrics, stop, served, listening, url, near_url, port })
     }
 
     /// Takes up the workflows and lets callers in.
@@ -276,16 +280,20 @@ impl Site {
         );
         drop(inside);
         let fresh = Secret::random().map_err(|e| ServeError::Random(e.to_string()))?;
-        let token = match &options.run_dir {
-            Some(dir) => discovery::owner_token(dir, || fresh.reveal().to_owned())?,
-            None => fresh.reveal().to_owned(),
-        };
+        let token = fresh.reveal().to_owned();
+        if let Some(dir) = &options.run_dir {
+            discovery::keep_owner_token(dir, &token)?;
+        }
         let gate = GateOptions {
             owner: options.owner.clone(),
             owner_token: Some(Secret::kept(token.clone())),
             no_auth: options.no_auth,
             config: options.auth_config.clone(),
             password_file: options.password_file.clone(),
+            client_authorities: self
+                .tls
+                .clone()
+                .map(|tls| Arc::new(move || tls.authorities()) as Arc<dyn Fn() -> usize + Send + Sync>),
             fetch: Some(Arc::new(Network)),
             tokens: Some(Arc::new(Books(Arc::clone(&store)))),
         };
@@ -298,7 +306,7 @@ impl Site {
         self.metrics.include(service.clone());
         let lifecycle = lifecycle::open(options, &database, &service, nudge).map_err(ServeError::Runtime)?;
         self.metrics.include_requests(lifecycle.clone());
-        let steward = slurm::open(options, &database, &service, of_slurm, &self.url);
+        let steward = slurm::open(options, &database, &service, &auth, of_slurm, &self.url);
         let steward = steward.map_err(ServeError::Runtime)?;
         if let Some(steward) = &steward {
             self.metrics.include_slurm(steward.clone());
@@ -322,17 +330,31 @@ impl Site {
         // Whoever reads it must be let in.
         let announced = options.run_dir.as_deref().map(|dir| {
             let pin = options.tls.as_ref().map(|tls| pin(dir, tls)).transpose()?;
+            // With TLS the certificate proves who listens.
+            let socket = if pin.is_none() { Some(self.open_socket(dir, options)?) } else { None };
             let told = Discovery {
                 url: self.near_url.clone(),
                 pid: std::process::id(),
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 token: (!options.no_auth).then(|| token.clone()),
+                boot_id: socket.as_ref().and_then(|_| discovery::boot_id()),
+                socket,
                 pin,
             };
             Ok::<_, ServeError>(discovery::announce(dir, &told)?)
         });
         let announced = announced.transpose()?;
         Ok(Active { state, token, _announced: announced, lock })
+    }
+
+    /// For clients of the owner on this machine.
+    fn open_socket(&self, dir: &Path, options: &ServeOptions) -> Result<PathBuf, ServeError> {
+        let (listener, path) = discovery::listen_privately(dir)?;
+        let _inside = self.runtime.enter();
+        let listener = tokio::net::UnixListener::from_std(listener).map_err(ServeError::Runtime)?;
+        let listening = Listening { tls: None, ..self.listening.clone() };
+        self.runtime.spawn(listening.run(ListenSocket::Unix(listener), options.shutdown_grace));
+        Ok(path)
     }
 
     fn service_options(

@@ -2,12 +2,14 @@
 
 use crate::options::TlsOptions;
 use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use rustls_pki_types::pem::PemObject as _;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, UnixTime};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use tokio_rustls::TlsAcceptor;
+use windlass_auth::AuthorityId;
 
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
@@ -15,6 +17,8 @@ pub enum TlsError {
     File { what: &'static str, path: PathBuf, detail: String },
     #[error("{} holds no certificate", path.display())]
     Empty { path: PathBuf },
+    #[error("{} holds no list of revoked certificates", path.display())]
+    NoList { path: PathBuf },
     #[error("the key in {} does not fit the certificate, or is of an unknown kind: {detail}", path.display())]
     Key { path: PathBuf, detail: String },
     #[error("the certificates in {} cannot be used to check clients: {detail}", path.display())]
@@ -25,24 +29,58 @@ pub enum TlsError {
 #[derive(Debug)]
 pub(crate) struct Tls {
     options: TlsOptions,
-    current: RwLock<Arc<ServerConfig>>,
+    current: RwLock<Current>,
+}
+
+/// What was read last.
+#[derive(Clone, Debug)]
+struct Current {
+    config: Arc<ServerConfig>,
+    authorities: Arc<Vec<Authority>>,
+}
+
+/// One of the authorities whose client certificates are accepted.
+#[derive(Debug)]
+struct Authority {
+    id: AuthorityId,
+    /// Accepts what this one has issued, and nothing else.
+    verifier: Arc<dyn ClientCertVerifier>,
 }
 
 impl Tls {
     pub(crate) fn load(options: TlsOptions) -> Result<Self, TlsError> {
-        let current = RwLock::new(Arc::new(read(&options)?));
+        let current = RwLock::new(read(&options)?);
         Ok(Self { options, current })
     }
 
     /// If the files are no good, all stays as it was.
     pub(crate) fn reload(&self) -> Result<(), TlsError> {
-        let fresh = Arc::new(read(&self.options)?);
+        let fresh = read(&self.options)?;
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = fresh;
         Ok(())
     }
 
     pub(crate) fn acceptor(&self) -> TlsAcceptor {
-        TlsAcceptor::from(Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner)))
+        TlsAcceptor::from(self.current().config)
+    }
+
+    /// How many authorities issue certificates that are accepted.
+    pub(crate) fn authorities(&self) -> usize {
+        self.current().authorities.len()
+    }
+
+    /// Which of the authorities issued a chain that was accepted, the certificate of the client first.
+    pub(crate) fn issuers(&self, chain: &[CertificateDer<'_>]) -> Vec<AuthorityId> {
+        let Some((leaf, between)) = chain.split_first() else { return Vec::new() };
+        let current = self.current();
+        let issued = current.authorities.iter().filter(|authority| {
+            authority.verifier.verify_client_cert(leaf, between, UnixTime::now()).is_ok()
+        });
+        issued.map(|authority| authority.id).collect()
+    }
+
+    fn current(&self) -> Current {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -64,23 +102,26 @@ pub fn check(options: &TlsOptions) -> Result<(), TlsError> {
     read(options).map(drop)
 }
 
-fn read(options: &TlsOptions) -> Result<ServerConfig, TlsError> {
+fn read(options: &TlsOptions) -> Result<Current, TlsError> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
         .map_err(|e| TlsError::Key { path: options.key.clone(), detail: e.to_string() })?;
+    let mut authorities = Vec::new();
     let builder = match &options.client_ca {
         None => builder.with_no_client_auth(),
         Some(path) => {
-            let wrong = |detail: String| TlsError::ClientCa { path: path.clone(), detail };
-            let mut roots = RootCertStore::empty();
-            for certificate in certificates(path)? {
-                roots.add(certificate).map_err(|e| wrong(e.to_string()))?;
+            let roots = certificates(path)?;
+            let lists = revocations(options)?;
+            let verifier = |roots: &[CertificateDer<'static>], is_optional| {
+                client_verifier(path, roots, &lists, is_optional, &provider)
+            };
+            // Which of several issued a certificate is found out by asking each.
+            for root in &roots {
+                let id = AuthorityId::of(root);
+                authorities.push(Authority { id, verifier: verifier(std::slice::from_ref(root), false)? });
             }
-            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
-            let verifier =
-                if options.require_client_cert { verifier } else { verifier.allow_unauthenticated() };
-            builder.with_client_cert_verifier(verifier.build().map_err(|e| wrong(e.to_string()))?)
+            builder.with_client_cert_verifier(verifier(&roots, !options.require_client_cert)?)
         }
     };
     let key = PrivateKeyDer::from_pem_file(&options.key).map_err(|e| TlsError::File {
@@ -92,7 +133,51 @@ fn read(options: &TlsOptions) -> Result<ServerConfig, TlsError> {
         .with_single_cert(certificates(&options.cert)?, key)
         .map_err(|e| TlsError::Key { path: options.key.clone(), detail: e.to_string() })?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(config)
+    Ok(Current { config: Arc::new(config), authorities: Arc::new(authorities) })
+}
+
+/// Accepts certificates of these authorities that are not on their lists of revoked ones. Where there are lists, each authority of
+/// a chain needs one that is not out of date.
+fn client_verifier(
+    path: &Path,
+    authorities: &[CertificateDer<'static>],
+    lists: &[CertificateRevocationListDer<'static>],
+    is_optional: bool,
+    provider: &Arc<rustls::crypto::CryptoProvider>,
+) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+    let wrong = |detail: String| TlsError::ClientCa { path: path.to_owned(), detail };
+    let mut roots = RootCertStore::empty();
+    for certificate in authorities {
+        roots.add(certificate.clone()).map_err(|e| wrong(e.to_string()))?;
+    }
+    let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
+    let builder = if is_optional { builder.allow_unauthenticated() } else { builder };
+    let builder = if lists.is_empty() {
+        builder
+    } else {
+        builder.with_crls(lists.iter().cloned()).enforce_revocation_expiration()
+    };
+    builder.build().map_err(|e| wrong(e.to_string()))
+}
+
+fn revocations(options: &TlsOptions) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsError> {
+    let mut all = Vec::new();
+    for path in &options.client_crl {
+        let wrong = |e: rustls_pki_types::pem::Error| TlsError::File {
+            what: "a list of revoked certificates",
+            path: path.clone(),
+            detail: e.to_string(),
+        };
+        let lists: Vec<_> = CertificateRevocationListDer::pem_file_iter(path)
+            .map_err(wrong)?
+            .collect::<Result<_, _>>()
+            .map_err(wrong)?;
+        if lists.is_empty() {
+            return Err(TlsError::NoList { path: path.clone() });
+        }
+        all.extend(lists);
+    }
+    Ok(all)
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {

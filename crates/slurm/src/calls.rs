@@ -192,9 +192,15 @@ impl Slurm {
     }
 
     /// Hands an allocation over: its number. [`Outcome::Unknown`] may mean that it was accepted. `sbatch` reads the script
-    /// from its standard input, so no file is written where others could have put a link.
-    pub fn submit(&self, arguments: &[String], script: &str) -> Outcome<u64> {
-        match self.run_with_input(Tool::Sbatch, arguments, Some(script)) {
+    /// from its standard input, so no file is written where others could have put a link. `environment`: what the job finds
+    /// besides that of this process.
+    pub fn submit(
+        &self,
+        arguments: &[String],
+        script: &str,
+        environment: &[(String, String)],
+    ) -> Outcome<u64> {
+        match self.run_within(Tool::Sbatch, arguments, Some(script), environment) {
             Outcome::Answered(Said { stdout: printed, .. }) => sbatch::job_id(&printed).map_or_else(
                 || Outcome::Unknown(Unknown::Unintelligible { tool: "sbatch", said: brief(&printed) }),
                 Outcome::Answered,
@@ -250,15 +256,21 @@ impl Slurm {
 
     /// The same with what it wrote to its standard error, for commands that answer there.
     pub(crate) fn run_in_full(&self, tool: Tool, arguments: &[String]) -> Outcome<Said> {
-        self.run_with_input(tool, arguments, None)
+        self.run_within(tool, arguments, None, &[])
     }
 
-    fn run_with_input(&self, tool: Tool, arguments: &[String], input: Option<&str>) -> Outcome<Said> {
+    fn run_within(
+        &self,
+        tool: Tool,
+        arguments: &[String],
+        input: Option<&str>,
+        environment: &[(String, String)],
+    ) -> Outcome<Said> {
         if let Err(until) = self.budget().take(tool, Clock.now()) {
             return Outcome::Unknown(Unknown::Later { until });
         }
         let began = Instant::now();
-        let outcome = self.call(tool, arguments, input);
+        let outcome = self.call(tool, arguments, input, environment);
         self.budget().note(tool, Ending::of(&outcome), began.elapsed(), Clock.now());
         if let Outcome::Unknown(why) = &outcome {
             tracing::warn!(command = tool.name(), error = %why, "Slurm has not answered");
@@ -266,10 +278,16 @@ impl Slurm {
         outcome
     }
 
-    fn call(&self, tool: Tool, arguments: &[String], input: Option<&str>) -> Outcome<Said> {
+    fn call(
+        &self,
+        tool: Tool,
+        arguments: &[String],
+        input: Option<&str>,
+        environment: &[(String, String)],
+    ) -> Outcome<Said> {
         let (name, limit) = (tool.name(), self.options.limit);
         let mut command = self.command(tool);
-        command.args(arguments);
+        command.args(arguments).envs(environment.iter().map(|(name, value)| (name, value)));
         let fed = input.map_or(Ok(()), |input| feed(&mut command, input));
         let answer = match fed.and_then(|()| command::run(&mut command, limit)) {
             Ok(Some(answer)) => answer,

@@ -25,7 +25,7 @@ pub use mailbox::{Looked, Nudge};
 use crate::calls::{Left, Slurm, SlurmOptions, Tally, Unknown};
 use mailbox::Heard;
 use pass::Passes;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -34,8 +34,9 @@ use std::time::{Duration, Instant};
 use windlass_core::slurm::fate::Patience;
 use windlass_engine::service::Service;
 use windlass_store::Database;
+use windlass_store::model::WorkflowRow;
 use windlass_types::slurm::AllocationState;
-use windlass_types::{Clock, Timestamp};
+use windlass_types::{AllocationId, Clock, Timestamp};
 
 /// So many calls are not for people who want to know something.
 const KEPT: u32 = 5;
@@ -69,6 +70,18 @@ pub struct StewardOptions {
     pub home: String,
     /// So long before its end the worker of an allocation is told.
     pub warning: Duration,
+    /// What workers in allocations show to the server. `None`: the server asks for nothing.
+    pub credentials: Option<Arc<dyn Credentials>>,
+    /// Whose workflows get allocations: their jobs run with the account of this process. `None`: all users.
+    pub users: Option<Vec<String>>,
+}
+
+/// Makes what the workers of an allocation show to the server, and ends it with the allocation.
+pub trait Credentials: std::fmt::Debug + Send + Sync {
+    /// The path of a file with it, the same for each call until the allocation is over.
+    fn issue(&self, allocation: AllocationId, workflow: &WorkflowRow) -> std::io::Result<PathBuf>;
+    /// Those of all other allocations are accepted no more.
+    fn keep_only(&self, open: &BTreeSet<AllocationId>);
 }
 
 impl StewardOptions {
@@ -82,6 +95,8 @@ impl StewardOptions {
             windlass: windlass.into(),
             home: String::new(),
             warning: Duration::from_mins(3),
+            credentials: None,
+            users: None,
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The books of workers.
 
 use crate::Error;
-use crate::model::{NewWorker, NodeAside, WorkerFilter, WorkerRow, WorkerUpdate};
-use windlass_types::{Timestamp, WorkerId, WorkflowId};
+use crate::model::{HeldJob, NewWorker, NodeAside, WorkerFilter, WorkerRow, WorkerUpdate};
+use windlass_types::{JobId, Timestamp, WorkerId, WorkflowId};
 
 /// Who executes jobs: processes here, workers elsewhere, runners of Torc.
 pub trait Fleet: Send + Sync {
@@ -14,6 +14,8 @@ pub trait Fleet: Send + Sync {
     fn workers(&self, filter: &WorkerFilter) -> Result<Vec<WorkerRow>, Error>;
     /// Also if somebody deleted it: results speak of it.
     fn worker(&self, id: WorkerId) -> Result<Option<WorkerRow>, Error>;
+    /// The job, if a worker holds it now.
+    fn held_job(&self, workflow: WorkflowId, job: JobId) -> Result<Option<HeldJob>, Error>;
     /// Lists show them no more. All or none; refused for one that holds a job.
     fn delete_workers(&self, workers: &[WorkerId], now: Timestamp) -> Result<(), Error>;
     /// Workflows whose current run has begun and is not over, and that are not archived; ascending.

@@ -35,6 +35,9 @@ pub struct Introduction {
     /// It works for this workflow only; `None`: for all that its user may run.
     #[serde(default)]
     pub workflow: Option<WorkflowId>,
+    /// Whose jobs it takes.
+    #[serde(default, skip_serializing_if = "JobsOf::is_own")]
+    pub jobs_of: JobsOf,
     /// It was here before: who it was, and all that it still holds. What it no longer holds and has not reported was
     /// never started.
     #[serde(default)]
@@ -45,6 +48,43 @@ pub struct Introduction {
     /// Where in Slurm that is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slurm: Option<SlurmPlace>,
+}
+
+/// Whose jobs a worker takes. They run with its Unix account.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum JobsOf {
+    /// Of the user that introduced it.
+    #[default]
+    Own,
+    /// Also of these.
+    Users(Vec<String>),
+    /// Of all users. It takes an operator.
+    All,
+}
+
+impl JobsOf {
+    /// As people say it: no user, some, or `all`.
+    pub fn from_users(users: &[String]) -> Self {
+        match users {
+            [] => Self::Own,
+            users if users.iter().any(|user| user == "all") => Self::All,
+            users => Self::Users(users.to_vec()),
+        }
+    }
+
+    pub fn is_own(&self) -> bool {
+        *self == Self::Own
+    }
+
+    /// Whether others than its own user are among them, and this is one.
+    pub fn includes(&self, user: &str) -> bool {
+        match self {
+            Self::Own => false,
+            Self::Users(users) => users.iter().any(|one| one == user),
+            Self::All => true,
+        }
+    }
 }
 
 /// Of workers that know of no sites.

@@ -224,6 +224,9 @@ pub fn is_reserved_name(name: &str) -> bool {
     name.starts_with(RESERVED_PREFIX)
 }
 
+/// The variable with the token of a job. Its worker sets it; specs cannot.
+pub const JOB_TOKEN: &str = "WINDLASS_TOKEN";
+
 /// How the names begin that jobs cannot set.
 pub const RESERVED_PREFIX: &str = "WINDLASS_";
 

@@ -9,7 +9,7 @@ use windlass_core::redact::{Masking, Redactor};
 use windlass_proc::spawn::{Additions, Environment};
 use windlass_proc::tree::tag;
 use windlass_types::Timestamp;
-use windlass_types::work::{Assignment, Recovery, is_set_by_worker, torc_api_url};
+use windlass_types::work::{Assignment, JOB_TOKEN, Recovery, is_set_by_worker, torc_api_url};
 
 /// What all jobs share.
 pub(crate) fn shared(
@@ -136,7 +136,8 @@ pub(crate) fn add(to: &mut Additions, assignment: &Assignment, given: &Given<'_>
         to.set("TORC_RETURN_CODE", recovery.return_code);
         to.set("WINDLASS_RECOVERY_SCRIPT", &recovery.script);
     }
-    for (name, value) in assignment.env.iter().filter(|(name, _)| !is_set_by_worker(name)) {
+    let may_be_set = |name: &str| !is_set_by_worker(name) || name == JOB_TOKEN;
+    for (name, value) in assignment.env.iter().filter(|(name, _)| may_be_set(name)) {
         to.set(name, value);
     }
 }

@@ -74,6 +74,10 @@ pub(crate) struct ServeArgs {
     /// Know clients by certificates that these authorities gave them (PEM).
     #[arg(long, value_name = "FILE")]
     pub(crate) client_ca: Option<PathBuf>,
+    /// Lists of certificates that these authorities have revoked (PEM). With it, a certificate is refused unless each authority of its
+    /// chain has a list that is not out of date. Read again on SIGHUP. Give it again for more.
+    #[arg(long, value_name = "FILE", requires = "client_ca")]
+    pub(crate) client_crl: Vec<PathBuf>,
     /// Let nobody in who shows no certificate.
     #[arg(long)]
     pub(crate) require_client_cert: bool,

@@ -4,6 +4,7 @@ use super::run::parse_memory;
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
+use windlass_agent::environment::check_pattern;
 use windlass_types::settings::Settings;
 use windlass_types::{Bytes, parse_duration};
 
@@ -37,6 +38,10 @@ pub(crate) struct SlurmWorkerArgs {
     /// Leave when there was nothing to do for this time, whatever the workflow says.
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub(crate) idle_timeout: Option<Duration>,
+    /// Also pass this variable of the allocation's environment to jobs; `NAME*` for all that begin so. Default: the variables that
+    /// every worker passes, SLURM_* and those that name the GPUs. `WINDLASS_PASS_ENVIRONMENT` has more, with commas.
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = check_pattern)]
+    pub(crate) pass_environment: Vec<String>,
     /// Keep what has to outlive this process in this directory, on a disk of this machine.
     #[arg(long, value_name = "DIR")]
     pub(crate) state_dir: Option<PathBuf>,

@@ -4,6 +4,7 @@ use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
 use windlass_server::options::SlurmOptions;
+use windlass_types::fleet::JobsOf;
 use windlass_types::parse_duration;
 
 #[derive(Args, Debug)]
@@ -24,6 +25,10 @@ pub(crate) struct StewardArgs {
     /// Ask Slurm so often while nothing happens to them.
     #[arg(long, value_name = "DURATION", default_value = Self::SLOWEST_POLL, value_parser = parse_duration)]
     pub(crate) slurm_slowest_poll: Duration,
+    /// Also submit allocations for the workflows of these users, or of `all`. Their jobs run with the account of this server and can
+    /// do everything that it can, so use it only where you trust these users. Default: only for your own workflows.
+    #[arg(long, value_name = "USER", value_delimiter = ',', value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    pub(crate) slurm_jobs_of: Vec<String>,
     /// Call commands of Slurm at most so often per minute, all together.
     #[arg(long, value_name = "N", default_value_t = Self::CALLS, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) slurm_calls: u32,
@@ -42,6 +47,7 @@ impl StewardArgs {
             poll: self.slurm_poll.max(Duration::from_secs(1)),
             slowest_poll: self.slurm_slowest_poll,
             calls_per_minute: self.slurm_calls,
+            jobs_of: JobsOf::from_users(&self.slurm_jobs_of),
         })
     }
 }

@@ -5,11 +5,12 @@ use super::run::{parse_memory, parse_time};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use std::time::Duration;
+use windlass_agent::environment::check_pattern;
 use windlass_types::{Bytes, LOCAL_SITE, Timestamp, check_site_name, parse_duration};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-It takes jobs of all workflows that you may run, until you stop it: Ctrl-C (or SIGTERM) once lets what runs end and takes \
+It takes the jobs of your workflows until you stop it: Ctrl-C (or SIGTERM) once lets what runs end and takes \
 nothing more, twice stops what runs, which then goes back to be run again, three times kills it. Bound to a workflow, it \
 leaves when that is over.
 
@@ -19,7 +20,8 @@ answers. Results that could not be delivered are kept on this machine, and deliv
 Examples:
   windlass worker --url http://head:8080
   windlass worker -w 7 -j 4                   for one workflow, four jobs at once
-  windlass worker --label gpu --time-limit 8h")]
+  windlass worker --label gpu --time-limit 8h
+  windlass worker --jobs-of ana,bob           also jobs of others, with the account of this worker")]
 pub(crate) struct WorkerArgs {
     /// Take jobs of this workflow only, and leave when it is over: an id, a name, the beginning of one, or `last`.
     #[arg(short, long, value_name = "WORKFLOW")]
@@ -31,6 +33,14 @@ pub(crate) struct WorkerArgs {
     /// Where this worker is. Jobs that name sites are only for workers at one of them; jobs see it as `WINDLASS_SITE`.
     #[arg(long = "site", value_name = "SITE", default_value = LOCAL_SITE, value_parser = parse_site)]
     pub(crate) worker_site: String,
+    /// Also take the jobs of these users, or of `all`. They run with the account of this worker and can do everything that it can,
+    /// so use it only where you trust these users. Default: only the jobs of the user that the worker's token belongs to.
+    #[arg(long, value_name = "USER", value_delimiter = ',', value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    pub(crate) jobs_of: Vec<String>,
+    /// Also pass this variable of the worker's environment to its jobs; `NAME*` for all that begin so. Default: PATH, HOME, USER,
+    /// LOGNAME, SHELL, LANG, LANGUAGE, LC_*, TZ and TMPDIR. Give it again for more.
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = check_pattern)]
+    pub(crate) pass_environment: Vec<String>,
     #[command(flatten)]
     pub(crate) offer: OfferArgs,
     /// Time that a job gets to end by itself when it is stopped, before it is killed.

@@ -16,6 +16,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use windlass_api::tokens::NewToken;
+use windlass_client::Client;
 use windlass_store::model::WorkflowRow;
 
 /// What a machine said.
@@ -115,7 +117,8 @@ fn start_script(ctx: &Context, workflow: &WorkflowRow, args: &RemoteRunArgs) -> 
     words.extend(offered(&args.offer));
     let words: Vec<String> = words.iter().map(|word| shell_quote(word)).collect();
     let url = shell_quote(client.url());
-    let token = client.token().map(|token| format!("export WINDLASS_TOKEN={}\n", shell_quote(token)));
+    let token = worker_token(client, workflow)?;
+    let token = token.map(|token| format!("export WINDLASS_TOKEN={}\n", shell_quote(&token)));
     let body = format!(
         "if alive; then echo \"running\tprocess $pid, as before\"; exit 0; fi\n\
          export WINDLASS_URL={url}\n{}\
@@ -128,6 +131,22 @@ fn start_script(ctx: &Context, workflow: &WorkflowRow, args: &RemoteRunArgs) -> 
         words.join(" ")
     );
     Ok(script(workflow, &body))
+}
+
+/// What the workers show to the server. The token of its owner may do everything and ends with the server, so it stays here.
+fn worker_token(client: &Client, workflow: &WorkflowRow) -> Result<Option<String>, CliError> {
+    let Some(own) = client.token() else { return Ok(None) };
+    if client.me()?.how != "owner" {
+        return Ok(Some(own.to_owned()));
+    }
+    let new = NewToken {
+        name: format!("remote workers of workflow {}", workflow.id),
+        user: None,
+        role: None,
+        scopes: vec!["worker".to_owned()],
+        expires_in: None,
+    };
+    Ok(Some(client.create_token(&new)?.token))
 }
 
 fn offered(offer: &OfferArgs) -> Vec<String> {

@@ -176,7 +176,8 @@ fn tls_options(
         (Some(cert), Some(key)) => Ok(Some(TlsOptions {
             cert: absolute(cert),
             key: absolute(key),
-            client_ca: args.client_ca.as_ref().map(absolute),
+            client_ca: args.client_ca.as_ref().map(&absolute),
+            client_crl: args.client_crl.iter().map(absolute).collect(),
             require_client_cert: args.require_client_cert,
         })),
         (Some(_), None) => Err(missing("--tls-cert", "--tls-key")),
@@ -328,6 +329,9 @@ fn unit(ctx: &Context, args: &ServeArgs) -> Result<String, CliError> {
             words.extend([flag.to_owned(), quoted(&ctx.cwd.join(path))]);
         }
     }
+    for path in &args.client_crl {
+        words.extend(["--client-crl".to_owned(), quoted(&ctx.cwd.join(path))]);
+    }
     let flags = [
         ("--require-client-cert", args.require_client_cert),
         ("--no-auth", args.no_auth),
@@ -369,6 +373,9 @@ fn slurm_words(ctx: &Context, args: &StewardArgs) -> Vec<String> {
         if parse_duration(default).ok() != Some(time) {
             words.push(format!("{flag}={}s", time.as_secs_f64()));
         }
+    }
+    if !args.slurm_jobs_of.is_empty() {
+        words.push(format!("--slurm-jobs-of={}", args.slurm_jobs_of.join(",")));
     }
     if args.slurm_calls != StewardArgs::CALLS {
         words.push(format!("--slurm-calls={}", args.slurm_calls));

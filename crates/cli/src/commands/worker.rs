@@ -10,11 +10,13 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::sync::Arc;
 use std::time::Instant;
+use windlass_agent::environment::PassedEnvironment;
 use windlass_agent::{
     Agent, AgentOptions, Control, End, Error, FindAgain, Observer, Outcome, Progress, Until,
     default_state_dir,
 };
 use windlass_proc::machine::Machine;
+use windlass_types::fleet::JobsOf;
 use windlass_types::{Capacity, WorkflowId};
 
 pub(crate) fn run(ctx: &Context, args: &WorkerArgs) -> Result<Exit, CliError> {
@@ -31,6 +33,8 @@ pub(crate) fn run(ctx: &Context, args: &WorkerArgs) -> Result<Exit, CliError> {
     options.gpu_devices = machine.gpus;
     options.labels.clone_from(&args.label);
     options.site.clone_from(&args.worker_site);
+    options.jobs_of = jobs_of(&args.jobs_of)?;
+    options.environment = PassedEnvironment { more: args.pass_environment.clone(), in_allocation: false };
     options.workflow = args.workflow.as_ref().map(|workflow| bound_to(ctx, workflow)).transpose()?;
     options.persistent = args.persistent;
     options.idle_timeout = args.idle_timeout;
@@ -39,6 +43,18 @@ pub(crate) fn run(ctx: &Context, args: &WorkerArgs) -> Result<Exit, CliError> {
     options.until = until(ctx, args)?;
     let outcome = work(&ctx.ui, options, &Signalled::USUAL)?;
     Ok(tell_end(&ctx.ui, &outcome))
+}
+
+/// Others' jobs run with our account, so they are only taken if that was asked for, and never as root.
+fn jobs_of(users: &[String]) -> Result<JobsOf, CliError> {
+    let asked = JobsOf::from_users(users);
+    if !asked.is_own() && rustix::process::geteuid().is_root() {
+        return Err(CliError::user("--jobs-of: as root, the jobs of other users would run as root")
+            .with_hint(
+                "run one worker per user with the account of that user: `runuser -u USER -- windlass worker`",
+            ));
+    }
+    Ok(asked)
 }
 
 /// Which signals a worker hears, and what it is told then.

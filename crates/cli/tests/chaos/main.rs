@@ -215,15 +215,17 @@ impl Scene {
         Worker { agent, proxy }
     }
 
-    /// Outlives every server.
+    /// Outlives every server, which that of the owner does not.
     fn token(&self) -> String {
-        let directory = if self.database.is_some() {
-            let servers = self.sandbox.path("home/.local/state/windlass/servers");
-            fs::read_dir(servers).unwrap().next().unwrap().unwrap().path()
-        } else {
-            self.sandbox.path("w.db.run")
-        };
-        fs::read_to_string(directory.join("owner.token")).unwrap().trim().to_owned()
+        let kept = self.sandbox.path("worker.token");
+        if !kept.exists() {
+            let args = ["token", "create", "--name", "chaos", "--scope", "worker", "--db", &self.books()];
+            eventually("a token is made", || {
+                let made = self.sandbox.windlass(&args);
+                made.code == 0 && fs::write(&kept, made.stdout.trim()).is_ok()
+            });
+        }
+        fs::read_to_string(&kept).unwrap()
     }
 
     fn replace_server(&self, mut old: Child) -> Child {

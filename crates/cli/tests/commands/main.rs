@@ -45,6 +45,8 @@ mod execution;
 #[cfg(test)]
 mod generated;
 #[cfg(test)]
+mod impostor;
+#[cfg(test)]
 mod kill;
 #[cfg(test)]
 mod lists;

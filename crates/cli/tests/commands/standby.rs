@@ -71,11 +71,12 @@ fn one_that_stands_by_goes_on_where_the_killed_one_was() {
     assert_eq!(announced(&sandbox)["url"], first_url.as_str());
     // Commands find the one that serves by the database.
     here(&["--db", &db, "submit", "w.yaml"]).exits(0);
-    let token = std::fs::read_to_string(run_dir(&sandbox).join("owner.token")).unwrap();
+    // Each server has its own.
+    let token = || std::fs::read_to_string(run_dir(&sandbox).join("owner.token")).unwrap();
     let worker = |url: &str, state: &str| {
         let args = ["worker", "--url", url, "--state-dir", state, "-j", "2"];
         let mut command = at_home(&sandbox, sandbox.command(&args));
-        command.env("WINDLASS_TOKEN", token.trim()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.env("WINDLASS_TOKEN", token().trim()).stdout(Stdio::null()).stderr(Stdio::null());
         Process(command.spawn().unwrap())
     };
     let _worker = worker(&first_url, "one");

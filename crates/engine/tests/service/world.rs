@@ -13,7 +13,7 @@ use windlass_store::model::{
     JobFilter, Listed, NewJob, NewKind, NewRequirements, NewWorkflow, ResultFilter, WorkflowRow,
 };
 use windlass_store::sqlite::SqliteStore;
-use windlass_types::fleet::{Comeback, Exchange, ExchangeAnswer, Introduction, Welcome};
+use windlass_types::fleet::{Comeback, Exchange, ExchangeAnswer, Introduction, JobsOf, Welcome};
 use windlass_types::settings::{FailureHandler, FailureRule, Settings};
 use windlass_types::work::{Assignment, AttemptKey, EndCause, Ended, Exit, Report, Usage};
 use windlass_types::{Attempt, Bytes, Capacity, JobStatus, Resources, Timestamp, WorkerId, WorkflowId};
@@ -331,6 +331,7 @@ pub(crate) fn someone(cpus: u32) -> Introduction {
         pid_start_ticks: 1,
         capacity: capacity(cpus),
         version: "test".into(),
+        jobs_of: JobsOf::Own,
         labels: Vec::new(),
         site: "local".into(),
         workflow: None,

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use windlass_engine::service::{May, Refused, Reply, Service, Speaker, Sponsor};
-use windlass_types::fleet::{Exchange, ExchangeAnswer, Introduction, Welcome};
+use windlass_types::fleet::{Exchange, ExchangeAnswer, Introduction, JobsOf, Welcome};
 use windlass_types::payload::{MergeCounts, MergeOutput, MergedFile, UnitManifest};
 use windlass_types::work::{Assignment, EndCause, Ended, Exit, Report, Usage};
 use windlass_types::{Bytes, Capacity, Clock, LumiMask};
@@ -55,6 +55,7 @@ impl<'s> Hand<'s> {
 
     fn introduce(&self) -> Result<Welcome, Refused> {
         let who = Introduction {
+            jobs_of: JobsOf::Own,
             host: "here".into(),
             boot_id: "b".into(),
             pid: 1,

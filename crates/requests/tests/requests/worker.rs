@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use windlass_engine::service::{May, Refused, Reply, Service, Speaker, Sponsor};
 use windlass_payload::{Control, Failure, Place, cleanup, land, merge, run};
-use windlass_types::fleet::{Exchange, ExchangeAnswer, Introduction, Welcome};
+use windlass_types::fleet::{Exchange, ExchangeAnswer, Introduction, JobsOf, Welcome};
 use windlass_types::work::{Assignment, EndCause, Ended, Exit, Report, Usage};
 use windlass_types::{Bytes, Capacity, Clock};
 
@@ -79,6 +79,7 @@ impl Hand {
 
     fn introduce(&self) -> Result<Welcome, Refused> {
         let who = Introduction {
+            jobs_of: JobsOf::Own,
             host: "here".into(),
             boot_id: "b".into(),
             pid: 1,

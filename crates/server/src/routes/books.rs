@@ -109,7 +109,8 @@ async fn authorize(state: &AppState, caller: &Caller, request: &Request) -> Answ
     }
     let parts: Vec<Part> = match access.subject {
         Subject::All => {
-            caller.may(Operation::Look, Relation::Own, "such thing")?;
+            // What he may not see is left out.
+            caller.may(Operation::Identify, Relation::Own, "such thing")?;
             return Ok(Ok(BTreeSet::new()));
         }
         Subject::Database => {
@@ -163,7 +164,8 @@ fn operation(request: &Request, level: Level) -> Operation {
     match (request, level) {
         (Request::RequestCancel { .. }, _) => Operation::CancelWorkflow,
         (Request::DeleteWorkflow { .. }, _) => Operation::DeleteWorkflow,
-        (Request::Spawn { .. }, _) => Operation::Work,
+        (Request::Spawn { .. }, _) => Operation::SpawnJobs,
+        (Request::AddUserData { .. } | Request::SetUserData { .. }, _) => Operation::ChangeUserData,
         // Whatever a person decides, and what waits for a person, takes more.
         (Request::CarryOut { wanted: Wanted::Orders(orders), .. }, _) if orders.agent.is_some() => {
             Operation::DecideAsAgent

@@ -50,7 +50,7 @@ async fn introduce(
 ) -> Answer<Json<Welcome>> {
     caller.may(Operation::IntroduceWorker, Relation::Own, "worker")?;
     check_site(&state, &caller, &who.site).await?;
-    let sponsor = caller.works_for(&state, who.workflow).await?;
+    let sponsor = caller.works_for(&state, &who).await?;
     let welcome = ask(|reply| state.service.introduce(who, sponsor, reply)).await?;
     // Requests may have waited for a site.
     state.lifecycle.nudge_all();

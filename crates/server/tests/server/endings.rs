@@ -21,7 +21,10 @@ fn clients_of_the_owner_find_it_while_it_runs() {
     assert!(!file.exists());
     drop(dir);
     let again = Bench::with(|options| options.run_dir = Some(run_dir.path().to_owned()));
-    assert_eq!(again.server.token, token, "workers that are under way must be known to the next server");
+    assert_ne!(again.server.token, token, "each server has its own");
+    let url = format!("{}/api/v1/me", again.server.url);
+    assert_eq!(again.client.get(&url).bearer_auth(token).send().unwrap().status(), 401);
+    assert_eq!(again.get("/api/v1/me").send().unwrap().status(), 200);
 }
 
 #[test]

@@ -24,6 +24,8 @@ mod following;
 #[cfg(test)]
 mod hanging_up;
 #[cfg(test)]
+mod job_tokens;
+#[cfg(test)]
 mod limits;
 #[cfg(test)]
 mod manners;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use windlass_auth::Role;
 use windlass_store::model::{EventFilter, WorkerFilter};
-use windlass_types::fleet::{Exchange, ExchangeAnswer, Introduction, Welcome};
+use windlass_types::fleet::{Exchange, ExchangeAnswer, Introduction, JobsOf, Welcome};
 use windlass_types::work::{AttemptKey, Report, ReturnReason};
 use windlass_types::{Attempt, Clock, JobId, RunId, WorkflowId};
 
@@ -26,6 +26,12 @@ fn say(bench: &Bench, token: &str, said: &Exchange) -> (u16, Value) {
     let url = format!("{}/api/v1/workers/{}/exchange", bench.server.url, said.worker);
     let answer = bench.client.post(url).bearer_auth(token).json(said).send().unwrap();
     (answer.status().as_u16(), answer.json().unwrap_or_default())
+}
+
+/// One that takes the jobs of all users.
+fn worker_for_all(bench: &Bench, token: &str) -> Welcome {
+    let who = Introduction { jobs_of: JobsOf::All, ..introduction() };
+    introduce(bench, token, &who).1.expect("it is welcome")
 }
 
 /// How many jobs it is given.
@@ -76,14 +82,14 @@ fn a_token_that_is_good_for_less_gets_no_jobs_through_one_that_is_good_for_more(
     let bench = Bench::new();
     let less = token(&bench, "owner", Role::User, "worker");
     // The same user, the same labels, and nothing under way: they look alike.
-    let (of_admin, of_user) = (worker(&bench, &bench.server.token), worker(&bench, &less));
+    let (of_admin, of_user) = (worker_for_all(&bench, &bench.server.token), worker(&bench, &less));
     begun_of(&bench, "zoe", 1);
     assert_eq!(jobs(&bench, &less, &of_user, 1), 0, "zoe's jobs are not for a user's token");
     assert_eq!(jobs(&bench, &bench.server.token, &of_admin, 1), 1);
     // And the other way round: the one that came second is not held back by the first.
     let bench = Bench::new();
     let less = token(&bench, "owner", Role::User, "worker");
-    let (of_user, of_admin) = (worker(&bench, &less), worker(&bench, &bench.server.token));
+    let (of_user, of_admin) = (worker(&bench, &less), worker_for_all(&bench, &bench.server.token));
     begun_of(&bench, "zoe", 1);
     assert_eq!(jobs(&bench, &less, &of_user, 1), 0);
     assert_eq!(jobs(&bench, &bench.server.token, &of_admin, 1), 1);
@@ -92,7 +98,7 @@ fn a_token_that_is_good_for_less_gets_no_jobs_through_one_that_is_good_for_more(
 #[test]
 fn a_worker_of_an_operator_is_not_one_any_more_when_a_user_speaks_for_it() {
     let bench = Bench::new();
-    let welcome = worker(&bench, &bench.server.token);
+    let welcome = worker_for_all(&bench, &bench.server.token);
     let less = token(&bench, "owner", Role::User, "worker");
     begun_of(&bench, "zoe", 1);
     let (status, refused) = say(&bench, &less, &exchange(&welcome, 1, Vec::new(), Duration::ZERO));

@@ -70,6 +70,57 @@ impl Authority {
         ]);
     }
 
+    /// Gives a certificate with these parts of its subject (a section of a configuration of OpenSSL), as this kind of text.
+    fn certify_as(&self, name: &str, subject: &str, mask: &str) {
+        let config = format!(
+            "[req]\nprompt=no\nutf8=yes\nstring_mask={mask}\ndistinguished_name=dn\n[dn]\n{subject}\n"
+        );
+        std::fs::write(self.0.join("subject.cnf"), config).unwrap();
+        let (key, request, cert) = (format!("{name}.key"), format!("{name}.csr"), format!("{name}.pem"));
+        self.openssl(&[
+            "req",
+            "-new",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-config",
+            "subject.cnf",
+            "-keyout",
+            &key,
+            "-out",
+            &request,
+        ]);
+        std::fs::write(self.0.join("ext"), "extendedKeyUsage=clientAuth\n").unwrap();
+        self.openssl(&[
+            "x509",
+            "-req",
+            "-in",
+            &request,
+            "-CA",
+            "ca.pem",
+            "-CAkey",
+            "ca.key",
+            "-CAcreateserial",
+            "-out",
+            &cert,
+            "-days",
+            "2",
+            "-extfile",
+            "ext",
+        ]);
+    }
+
+    /// A list of the certificates that were revoked, with this one on it.
+    fn revoke(&self, name: &str) {
+        let config = "[ca]\ndefault_ca=own\n[own]\ndatabase=index.txt\ncrlnumber=crlnumber\ndefault_md=sha256\n\
+                      default_crl_days=2\ncertificate=ca.pem\nprivate_key=ca.key\n";
+        std::fs::write(self.0.join("ca.cnf"), config).unwrap();
+        std::fs::write(self.0.join("index.txt"), "").unwrap();
+        std::fs::write(self.0.join("crlnumber"), "01\n").unwrap();
+        self.openssl(&["ca", "-config", "ca.cnf", "-revoke", &format!("{name}.pem")]);
+        self.openssl(&["ca", "-config", "ca.cnf", "-gencrl", "-out", "crl.pem"]);
+    }
+
     fn file(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
@@ -106,8 +157,13 @@ fn certificates_are_read_again_for_those_who_come_after() {
         std::fs::copy(authority.file("server.key"), &key).unwrap();
     };
     install(&first);
-    let tls =
-        TlsOptions { cert: cert.clone(), key: key.clone(), client_ca: None, require_client_cert: false };
+    let tls = TlsOptions {
+        cert: cert.clone(),
+        key: key.clone(),
+        client_ca: None,
+        client_crl: Vec::new(),
+        require_client_cert: false,
+    };
     let bench = Bench::with(|options| options.tls = Some(tls));
     let url = &bench.server.url;
     assert!(url.starts_with("https://"));
@@ -134,6 +190,7 @@ fn where_clients_must_show_certificates_only_those_of_the_right_authority_get_in
         cert: ours.file("server.pem"),
         key: ours.file("server.key"),
         client_ca: Some(ours.file("ca.pem")),
+        client_crl: Vec::new(),
         require_client_cert: true,
     };
     let bench = Bench::with(|options| options.tls = Some(tls));
@@ -141,4 +198,92 @@ fn where_clients_must_show_certificates_only_those_of_the_right_authority_get_in
     assert!(health(url, trusting(&ours)).is_err());
     assert!(health(url, trusting(&ours).identity(theirs.identity("ana"))).is_err());
     assert_eq!(health(url, trusting(&ours).identity(ours.identity("ana"))).unwrap(), 200);
+}
+
+/// A server with this auth file that knows clients by certificates of these authorities.
+fn known_by(ours: &Authority, authorities: &[&Authority], lists: Vec<PathBuf>, auth: &str) -> Bench {
+    let all: String =
+        authorities.iter().map(|one| std::fs::read_to_string(one.file("ca.pem")).unwrap()).collect();
+    std::fs::write(ours.file("all.pem"), all).unwrap();
+    std::fs::write(ours.file("auth.toml"), auth).unwrap();
+    let tls = TlsOptions {
+        cert: ours.file("server.pem"),
+        key: ours.file("server.key"),
+        client_ca: Some(ours.file("all.pem")),
+        client_crl: lists,
+        require_client_cert: false,
+    };
+    let auth = ours.file("auth.toml");
+    Bench::with(move |options| (options.tls, options.auth_config) = (Some(tls), Some(auth)))
+}
+
+/// Who the bearer of this certificate is, or the code of the refusal.
+fn me(bench: &Bench, server: &Authority, client: &Authority, name: &str) -> String {
+    let client = trusting(server).identity(client.identity(name)).build().unwrap();
+    let answer = client.get(format!("{}/api/v1/me", bench.server.url)).send().unwrap();
+    let body: serde_json::Value = answer.json().unwrap();
+    body["user"].as_str().or(body["code"].as_str()).unwrap().to_owned()
+}
+
+#[test]
+fn a_subject_with_a_part_that_cannot_be_read_belongs_to_no_user() {
+    let dir = tempfile::tempdir().unwrap();
+    let ours = Authority::new(dir.path(), "ours");
+    ours.certify("server");
+    ours.certify_as("ana", "CN=ana", "utf8only");
+    ours.certify_as("bmp", "0.OU=\u{e9}t\u{e9}\nCN=ana", "pkix");
+    ours.certify_as("t61", "0.OU=\u{e9}t\u{e9}\nCN=ana", "nombstr");
+    ours.certify_as("both", "CN=ana\n+OU=x", "utf8only");
+    let bench = known_by(&ours, &[&ours], Vec::new(), "[certificates]\n'CN=ana' = 'ana'\n");
+    assert_eq!(me(&bench, &ours, &ours, "ana"), "ana");
+    for name in ["bmp", "t61", "both"] {
+        assert_eq!(me(&bench, &ours, &ours, name), "bad_credentials", "{name}");
+    }
+}
+
+#[test]
+fn a_token_made_with_a_certificate_ends_with_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let ours = Authority::new(dir.path(), "ours");
+    ours.certify("server");
+    ours.certify_as("ana", "CN=ana", "utf8only");
+    let bench = known_by(&ours, &[&ours], Vec::new(), "[certificates]\n'CN=ana' = 'ana'\n");
+    let client = trusting(&ours).identity(ours.identity("ana")).build().unwrap();
+    let make = |new: serde_json::Value| -> serde_json::Value {
+        client.post(format!("{}/api/v1/tokens", bench.server.url)).json(&new).send().unwrap().json().unwrap()
+    };
+    make(serde_json::json!({"name": "lasting", "scopes": ["read"]}));
+    let kept = bench.store.tokens(Some("ana")).unwrap();
+    let days = kept[0].expires_at.expect("it ends").since(windlass_types::Clock.now()).as_secs() / 86_400;
+    assert_eq!(days, 1, "within the two days of the certificate");
+    let refused = make(serde_json::json!({"name": "longer", "scopes": ["read"], "expires_in": 864_000}));
+    assert!(refused["detail"].as_str().unwrap().contains("outlast"), "{refused}");
+}
+
+#[test]
+fn a_revoked_certificate_gets_no_connection() {
+    let dir = tempfile::tempdir().unwrap();
+    let ours = Authority::new(dir.path(), "ours");
+    ours.certify("server");
+    ours.certify_as("ana", "CN=ana", "utf8only");
+    ours.certify_as("bob", "CN=bob", "utf8only");
+    ours.revoke("ana");
+    let auth = "[certificates]\n'CN=ana' = 'ana'\n'CN=bob' = 'bob'\n";
+    let bench = known_by(&ours, &[&ours], vec![ours.file("crl.pem")], auth);
+    assert_eq!(me(&bench, &ours, &ours, "bob"), "bob");
+    assert!(health(&bench.server.url, trusting(&ours).identity(ours.identity("ana"))).is_err());
+    assert_eq!(health(&bench.server.url, trusting(&ours)).unwrap(), 200, "without a certificate");
+}
+
+#[test]
+fn another_authority_does_not_issue_the_subjects_of_the_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let (ours, theirs) = (Authority::new(dir.path(), "ours"), Authority::new(dir.path(), "theirs"));
+    ours.certify("server");
+    ours.certify_as("ana", "CN=ana", "utf8only");
+    theirs.certify_as("ana", "CN=ana", "utf8only");
+    let auth = "[certificates]\n'CN=ana' = { user = 'ana', ca = 'ca.pem' }\n";
+    let bench = known_by(&ours, &[&ours, &theirs], Vec::new(), auth);
+    assert_eq!(me(&bench, &ours, &ours, "ana"), "ana");
+    assert_eq!(me(&bench, &ours, &theirs, "ana"), "bad_credentials");
 }

@@ -4,7 +4,7 @@ use crate::bench::Bench;
 use serde_json::{Value, json};
 use std::time::Duration;
 use windlass_store::model::{Listed, NewWorkflow};
-use windlass_types::fleet::{Exchange, ExchangeAnswer, Introduction, Welcome};
+use windlass_types::fleet::{Exchange, ExchangeAnswer, Introduction, JobsOf, Welcome};
 use windlass_types::work::{AttemptKey, EndCause, Ended, Exit, Report, Usage};
 use windlass_types::{Bytes, Capacity, Clock, WorkflowId};
 
@@ -44,6 +44,7 @@ pub(crate) fn introduction() -> Introduction {
         pid_start_ticks: 1,
         capacity: Capacity { cpus: 4, memory: Bytes(64 << 30), gpus: 0, nodes: 1, max_jobs: None },
         version: String::new(),
+        jobs_of: JobsOf::Own,
         labels: Vec::new(),
         workflow: None,
         before: None,
@@ -117,7 +118,7 @@ pub(crate) fn exchange(welcome: &Welcome, number: u64, reports: Vec<Report>, wai
     }
 }
 
-fn ended(key: AttemptKey) -> Report {
+pub(crate) fn ended(key: AttemptKey) -> Report {
     let at = Clock.now();
     Report::Ended(Ended {
         key,

@@ -49,10 +49,10 @@ const LONG: Duration = Duration::from_mins(1);
 #[test]
 fn a_command_that_hangs_is_ended_and_says_nothing() {
     let (_directory, slurm) = scripted(&[("sbatch", "exec sleep 1000")], Duration::from_millis(300));
-    let outcome = slurm.submit(&[], "#!/bin/sh\n");
+    let outcome = slurm.submit(&[], "#!/bin/sh\n", &[]);
     assert!(matches!(outcome, Outcome::Unknown(Unknown::TimedOut { tool: "sbatch", .. })), "{outcome:?}");
     assert!(
-        matches!(slurm.submit(&[], "#!/bin/sh\n"), Outcome::Unknown(Unknown::Later { .. })),
+        matches!(slurm.submit(&[], "#!/bin/sh\n", &[]), Outcome::Unknown(Unknown::Later { .. })),
         "it is left alone for a while"
     );
     assert_eq!((slurm.totals()["sbatch"].calls, slurm.totals()["sbatch"].timed_out), (1, 1));
@@ -65,13 +65,13 @@ fn the_script_is_read_from_the_standard_input() {
     let length = script.len();
     let sbatch = format!("[ $# = 0 ] && [ \"$(wc -c)\" -eq {length} ] && echo 42");
     let (_directory, slurm) = scripted(&[("sbatch", &sbatch)], LONG);
-    assert_eq!(slurm.submit(&[], &script), Outcome::Answered(42));
+    assert_eq!(slurm.submit(&[], &script, &[]), Outcome::Answered(42));
 }
 
 #[test]
 fn answers_that_mean_nothing_are_no_answers() {
     let (_directory, slurm) = scripted(&[("sbatch", "echo hello"), ("squeue", "exit 1")], LONG);
-    let outcome = slurm.submit(&[], "#!/bin/sh\n");
+    let outcome = slurm.submit(&[], "#!/bin/sh\n", &[]);
     assert!(matches!(outcome, Outcome::Unknown(Unknown::Unintelligible { .. })), "{outcome:?}");
     assert_eq!(slurm.queue(), Outcome::Refused(String::new()), "and not that nobody has a job");
 }

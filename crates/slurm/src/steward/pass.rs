@@ -68,6 +68,8 @@ pub(super) struct Passes {
     pub(super) silent: Vec<(Instant, Silent)>,
     /// Whether Slurm answered in this pass.
     looked: Looked,
+    /// The allocations whose credentials are accepted; `None`: of an earlier server.
+    with_credentials: Option<BTreeSet<AllocationId>>,
 }
 
 impl std::fmt::Debug for Passes {
@@ -97,6 +99,7 @@ impl Passes {
             tags: HashMap::new(),
             silent: Vec::new(),
             looked: Looked::Answered,
+            with_credentials: None,
         }
     }
 
@@ -135,6 +138,7 @@ impl Passes {
         let workflows = self.workflows_to_look_at(heard, now)?;
         self.take_up_actions(&workflows)?;
         let open = self.open_rows()?;
+        self.end_credentials(&open);
         let is_known = |row: &Allocation| row.state != AllocationState::Intended;
         if !open.iter().any(is_known) {
             // There is nothing to ask about.
@@ -165,6 +169,16 @@ impl Passes {
         let left = self.open_rows()?;
         self.note_status(&left, matches!(polled, Polled::Answered(_)).then_some(now));
         Ok(self.pause(&left))
+    }
+
+    /// What workers of allocations that are over could show is accepted no more.
+    fn end_credentials(&mut self, open: &[Allocation]) {
+        let Some(credentials) = &self.options.credentials else { return };
+        let now: BTreeSet<AllocationId> = open.iter().map(|row| row.id).collect();
+        if self.with_credentials.as_ref() != Some(&now) {
+            credentials.keep_only(&now);
+            self.with_credentials = Some(now);
+        }
     }
 
     fn workflows_to_look_at(

@@ -35,6 +35,15 @@ impl Passes {
             return Ok(false);
         }
         let Some(workflow) = self.books().workflow(row.workflow)? else { return Ok(false) };
+        if self.options.users.as_ref().is_some_and(|users| !users.contains(&workflow.user)) {
+            let why = format!(
+                "workflow {} belongs to `{}`, and its jobs would run with the account of the server; `windlass serve \
+                 --slurm-jobs-of {}` allows that",
+                workflow.id, workflow.user, workflow.user
+            );
+            self.refuse(row, row.state, &why)?;
+            return Ok(false);
+        }
         let batch = match self.render(row, &workflow) {
             Ok(batch) => batch,
             Err(unfit) => {
@@ -49,19 +58,39 @@ impl Passes {
             self.note_reason(row, row.state, why)?;
             return Ok(false);
         }
+        let issued = self.options.credentials.as_ref().map(|all| all.issue(row.id, &workflow)).transpose();
+        let credential = match issued {
+            Ok(path) => path,
+            Err(error) => {
+                self.holds.insert(row.id, now.after(WRITE_PAUSE));
+                let why = format!("the token of its workers cannot be kept: {error}");
+                tracing::warn!(id = %row.id, %why, "an allocation cannot be submitted");
+                self.note_reason(row, row.state, why)?;
+                return Ok(false);
+            }
+        };
         let mut change = AllocationChange::new(row.id, row.state, AllocationState::Submitting);
         change.submitted_at = Some(now);
         change.missed = Some(0);
         change.reason = Some(None);
         // Somebody may have withdrawn it meanwhile: then this fails, and nothing is submitted.
         self.books().change_allocations(&[change], now)?;
-        self.hand_over(row, &batch, open)?;
+        self.hand_over(row, &batch, credential.as_deref(), open)?;
         Ok(true)
     }
 
-    fn hand_over(&mut self, row: &Allocation, batch: &Batch, open: &[Allocation]) -> Result<(), Trouble> {
+    fn hand_over(
+        &mut self,
+        row: &Allocation,
+        batch: &Batch,
+        credential: Option<&Path>,
+        open: &[Allocation],
+    ) -> Result<(), Trouble> {
         let submitting = AllocationState::Submitting;
-        match self.slurm.submit(&batch.arguments, &batch.script) {
+        // Where it is may be known: only the account that it runs with can read it.
+        let environment =
+            credential.map(|path| ("WINDLASS_TOKEN_FILE".to_owned(), path.display().to_string()));
+        match self.slurm.submit(&batch.arguments, &batch.script, environment.as_slice()) {
             Outcome::Answered(job) => {
                 tracing::info!(allocation = %row.id, job, "submitted to Slurm");
                 let mut change = AllocationChange::new(row.id, submitting, AllocationState::Pending);

@@ -9,7 +9,7 @@ use windlass_engine::service::{Speaker, Sponsor};
 use windlass_slurm::calls::BudgetOptions;
 use windlass_store::faults::{Asked, Outcome};
 use windlass_store::model::JobFilter;
-use windlass_types::fleet::{Exchange, ExchangeAnswer, Introduction, Welcome};
+use windlass_types::fleet::{Exchange, ExchangeAnswer, Introduction, JobsOf, Welcome};
 use windlass_types::slurm::{AllocationRequest, AllocationState as A, SlurmPlace, SlurmState};
 use windlass_types::{AllocationId, Bytes, Capacity, Clock, JobStatus, Resources, WorkflowId};
 
@@ -247,6 +247,7 @@ impl<'a> Inside<'a> {
             pid_start_ticks: 1,
             capacity: Capacity { cpus: 1, memory: Bytes(1 << 30), gpus: 0, nodes: 1, max_jobs: None },
             version: "test".into(),
+            jobs_of: JobsOf::Own,
             labels: Vec::new(),
             site: "local".into(),
             workflow: Some(workflow),

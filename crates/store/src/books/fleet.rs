@@ -3,11 +3,11 @@
 use super::apply::{bytes, current_run};
 use super::manage::By;
 use super::query::{Query, list};
-use super::{Backend, Books, column, events, nodes};
+use super::{Backend, Books, column, events, nodes, read};
 use crate::db::{Db, Row, values};
 use crate::error::Fault;
 use crate::model::{
-    NewEvent, NewWorker, NodeAside, Severity, WorkerFilter, WorkerKind, WorkerRow, WorkerUpdate,
+    HeldJob, NewEvent, NewWorker, NodeAside, Severity, WorkerFilter, WorkerKind, WorkerRow, WorkerUpdate,
 };
 use crate::sql::server as sql;
 use crate::{Error, Fleet};
@@ -35,6 +35,10 @@ impl<B: Backend> Fleet for Books<B> {
 
     fn worker(&self, id: WorkerId) -> Result<Option<WorkerRow>, Error> {
         self.read(|db| worker(db, id))
+    }
+
+    fn held_job(&self, workflow: WorkflowId, job: JobId) -> Result<Option<HeldJob>, Error> {
+        self.read(|db| read::held_job(db, workflow, job))
     }
 
     fn delete_workers(&self, workers: &[WorkerId], now: Timestamp) -> Result<(), Error> {

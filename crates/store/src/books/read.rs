@@ -39,15 +39,21 @@ pub(crate) fn job_names(db: &impl Db, jobs: &[JobId]) -> Result<Vec<String>, Fau
 }
 
 pub(crate) fn held_jobs(db: &impl Db, workflow: WorkflowId) -> Result<Vec<HeldJob>, Fault> {
-    db.all(sql::HELD_JOBS, [workflow.0], |row| {
-        Ok(HeldJob {
-            id: JobId(row.get(0)?),
-            status: column::status(row, 1)?,
-            attempt: Attempt(row.get(2)?),
-            worker: WorkerId(row.get(3)?),
-            pid: row.get(4)?,
-            started_at: column::time(row, 5)?,
-        })
+    db.all(sql::HELD_JOBS, [workflow.0], held_row)
+}
+
+pub(crate) fn held_job(db: &impl Db, workflow: WorkflowId, job: JobId) -> Result<Option<HeldJob>, Fault> {
+    db.optional(sql::HELD_JOB, [workflow.0, job.0], held_row)
+}
+
+fn held_row(row: &Row<'_>) -> Result<HeldJob, Fault> {
+    Ok(HeldJob {
+        id: JobId(row.get(0)?),
+        status: column::status(row, 1)?,
+        attempt: Attempt(row.get(2)?),
+        worker: WorkerId(row.get(3)?),
+        pid: row.get(4)?,
+        started_at: column::time(row, 5)?,
     })
 }
 

@@ -236,6 +236,10 @@ super::statements! {
         FROM job
         WHERE workflow_id = $1 AND status >= 3 AND status <= 4 AND status <> 5 AND status <> 9
         ORDER BY id";
+    HELD_JOB = "
+        SELECT id, status, attempt_id, worker_id, pid, started_at
+        FROM job
+        WHERE workflow_id = $1 AND id = $2 AND status >= 3 AND status <= 4";
 
     // ---- reading what belongs to jobs ----
 

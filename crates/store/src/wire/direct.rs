@@ -6,9 +6,9 @@ use super::table::table;
 use super::{Request, read_answer};
 use crate::model::{
     ActionRunRow, AddAction, AddFile, AddUserData, AllocationFilter, Counted, DependencyRow, EventRow,
-    GroupRow, JobDetails, JobFilter, JobRelations, MemberRow, NewEvent, NewToken, NewWorker, NodeAside, Part,
-    ReadyRow, RecordRow, ResultRow, SettingsUpdate, StatedResult, TokenRow, UserDataUpdate, WorkDone,
-    WorkerFilter, WorkerRow, WorkerUpdate, WorkflowFilter, WorkflowGroupRow, WorkflowRow,
+    GroupRow, HeldJob, JobDetails, JobFilter, JobRelations, MemberRow, NewEvent, NewToken, NewWorker,
+    NodeAside, Part, ReadyRow, RecordRow, ResultRow, SettingsUpdate, StatedResult, TokenRow, UserDataUpdate,
+    WorkDone, WorkerFilter, WorkerRow, WorkerUpdate, WorkflowFilter, WorkflowGroupRow, WorkflowRow,
 };
 use crate::{Access, Allocations, Error, Fleet, Parts};
 use serde_json::Value;
@@ -50,6 +50,10 @@ impl<T: Transport + 'static> Fleet for Remote<T> {
 
     fn worker(&self, id: WorkerId) -> Result<Option<WorkerRow>, Error> {
         self.direct(FLEET)?.worker(id)
+    }
+
+    fn held_job(&self, workflow: WorkflowId, job: JobId) -> Result<Option<HeldJob>, Error> {
+        self.direct(FLEET)?.held_job(workflow, job)
     }
 
     fn delete_workers(&self, workers: &[WorkerId], now: Timestamp) -> Result<(), Error> {

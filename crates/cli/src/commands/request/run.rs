@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use windlass_client::{Client, ClientOptions};
+use windlass_client::Client;
 use windlass_proc::machine::Machine;
 use windlass_server::{Running, ServeOptions, Server};
 use windlass_store::Database;
@@ -138,16 +138,14 @@ impl Scene {
         let mut options = options;
         options.requests.cool_off = pretence.cool_off.unwrap_or(options.requests.cool_off);
         let server = Server::start(options, database)?;
-        let client = Client::new(ClientOptions {
-            url: server.url.clone(),
-            token: Some(server.token.clone()),
-            ..ClientOptions::default()
-        })?;
+        // By its socket, as its workers find it: a port could be another process's.
+        let client = server::find(None, ctx.manner(), Some(path))?
+            .ok_or_else(|| CliError::io("the server that was just started is gone"))?;
         let logs = run_dir.unwrap_or_else(|| ctx.cwd.clone()).join("workers");
         end_earlier(&client, &logs, &pretence.sites)?;
         let mut scene = Self { desk: Desk::Server(Box::new(client)), server, workers: Vec::new() };
         for site in &pretence.sites {
-            match start_worker(&scene.server, site, pretence, &logs) {
+            match start_worker(path, site, pretence, &logs) {
                 Ok(worker) => scene.workers.push(worker),
                 Err(error) => {
                     scene.end(true);
@@ -205,7 +203,7 @@ fn terminate(pid: u32) {
 }
 
 /// In a group of its own: an interrupt at the terminal is for us, who then tell it.
-fn start_worker(server: &Running, site: &str, pretence: &Pretence, logs: &Path) -> Result<Child, CliError> {
+fn start_worker(database: &Path, site: &str, pretence: &Pretence, logs: &Path) -> Result<Child, CliError> {
     let wrong = |what: &str, path: &Path, error: std::io::Error| {
         CliError::io(format!("cannot {what} {}: {error}", path.display()))
     };
@@ -218,12 +216,14 @@ fn start_worker(server: &Running, site: &str, pretence: &Pretence, logs: &Path) 
         .map_err(|error| CliError::io(format!("cannot find windlass itself: {error}")))?;
     let mut command = Command::new(&exe);
     command
-        .args(["worker", "--persistent", "--url", &server.url, "--site", site])
+        .args(["worker", "--persistent", "--site", site])
         .args(["--num-cpus", &pretence.cpus.to_string(), "--give-up-after", "1m"])
         .arg("--state-dir")
         .arg(&home)
-        .env("WINDLASS_TOKEN", &server.token)
-        .env_remove("WINDLASS_DB")
+        // A URL may hold a password, which a command line would show.
+        .env("WINDLASS_DB", database)
+        .env_remove("WINDLASS_URL")
+        .env_remove("WINDLASS_TOKEN")
         .stdin(Stdio::null())
         .stdout(log)
         .stderr(again)

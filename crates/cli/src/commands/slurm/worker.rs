@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use windlass_agent::environment::{PassedEnvironment, check_pattern};
 use windlass_agent::{AgentOptions, End, FindAgain, Launcher, Until, default_state_dir};
 use windlass_core::slurm::reserve::lead;
 use windlass_core::slurm::steps::runs_steps;
@@ -59,11 +60,12 @@ pub(crate) fn run(ctx: &Context, args: &SlurmWorkerArgs) -> Result<Exit, CliErro
     let command = options.worker_command;
     options.worker_command = Box::new(move || {
         let mut command = command();
-        for name in ACT_AS_OPTIONS.iter().chain(&["WINDLASS_TOKEN_FILE"]) {
+        for name in ACT_AS_OPTIONS {
             command.env_remove(name);
         }
         command
     });
+    options.environment = PassedEnvironment { more: passed(args)?, in_allocation: true };
     let signals = Signalled {
         signals: &[SIGUSR1, SIGTERM, SIGINT],
         tell: |control, signal| match signal {
@@ -76,6 +78,15 @@ pub(crate) fn run(ctx: &Context, args: &SlurmWorkerArgs) -> Result<Exit, CliErro
     // What becomes of its jobs the server knows. To Slurm an allocation that was used to its end has not failed.
     let is_orderly = outcome.end == End::TimeOver && outcome.kept.is_none();
     Ok(if is_orderly { Exit::Success } else { exit })
+}
+
+/// What was said, and what stands in the environment that the allocation was submitted with.
+fn passed(args: &SlurmWorkerArgs) -> Result<Vec<String>, CliError> {
+    let set = std::env::var("WINDLASS_PASS_ENVIRONMENT").unwrap_or_default();
+    let set = set.split(',').map(str::trim).filter(|name| !name.is_empty()).map(check_pattern);
+    let set = set.collect::<Result<Vec<String>, String>>();
+    let set = set.map_err(|why| CliError::user(format!("WINDLASS_PASS_ENVIRONMENT: {why}")))?;
+    Ok(args.pass_environment.iter().cloned().chain(set).collect())
 }
 
 /// When and why it leaves, by what its workflow says.

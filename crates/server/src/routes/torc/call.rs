@@ -114,6 +114,9 @@ impl Call {
     }
 
     fn relation(&self, workflow: &WorkflowRow) -> Answer<Relation> {
+        if !self.who.reaches(workflow.id) {
+            return Ok(Relation::Other);
+        }
         if workflow.user == *self.who.user {
             return Ok(Relation::Own);
         }

@@ -69,7 +69,7 @@ fn create(
     Query(jobs): Query<NewUserDataFor>,
     Json(body): Json<UserDataModel>,
 ) -> Answer<UserDataModel> {
-    let row = call.workflow(Operation::ChangeWorkflow, body.workflow_id)?;
+    let row = call.workflow(Operation::ChangeUserData, body.workflow_id)?;
     let sides = jobs.consumer_job_id.into_iter().chain(jobs.producer_job_id);
     call.are_of(row.id, sides.map(|id| Part::Job(JobId(id))))?;
     let mut new = new(&body)?;
@@ -122,7 +122,7 @@ fn add(call: &Call, workflow: WorkflowId, list: Vec<AddUserData>) -> Answer<Vec<
 
 /// Data that are not said stay; jobs write theirs while the workflow runs.
 fn update(call: &Call, Path(id): Path<i64>, Json(body): Json<UserDataModel>) -> Answer<UserDataModel> {
-    let row = call.part(Operation::Work, Part::UserData(UserDataId(id)))?;
+    let row = call.part(Operation::ChangeUserData, Part::UserData(UserDataId(id)))?;
     if body.workflow_id != row.id.0 || body.id.is_some_and(|said| said != id) {
         return Err(ApiError::invalid("user data keep their id and their workflow"));
     }

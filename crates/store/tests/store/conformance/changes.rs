@@ -7,7 +7,7 @@ use windlass_core::change::{Alarm, AttemptResult, Change};
 use windlass_store::model::{EventFilter, HeldJob, ResultFilter, Severity};
 use windlass_store::{Batch, Error, JobState, Store};
 use windlass_types::work::{Exit, Usage};
-use windlass_types::{Attempt, Bytes, JobId, JobStatus, RunId, Timestamp, WorkerId};
+use windlass_types::{Attempt, Bytes, JobId, JobStatus, RunId, Timestamp, WorkerId, WorkflowId};
 
 pub(crate) fn a_job_goes_through_its_life(store: &dyn Store) {
     let (workflow, jobs) = create(store, 2);
@@ -25,7 +25,10 @@ pub(crate) fn a_job_goes_through_its_life(store: &dyn Store) {
 
     commit(store, workflow, vec![start(job, 1, worker)]).unwrap();
     let running = HeldJob { status: JobStatus::Running, pid: Some(99), started_at: Some(NOW), ..pending };
-    assert_eq!(store.held_jobs(workflow).unwrap(), [running]);
+    assert_eq!(store.held_jobs(workflow).unwrap(), std::slice::from_ref(&running));
+    assert_eq!(store.held_job(workflow, job).unwrap(), Some(running));
+    assert_eq!(store.held_job(workflow, jobs[1]).unwrap(), None, "no worker has it");
+    assert_eq!(store.held_job(WorkflowId(workflow.0 + 1), job).unwrap(), None, "of another workflow");
 
     let usage = Usage {
         peak_memory: Some(Bytes(5000)),
@@ -60,6 +63,7 @@ pub(crate) fn a_job_goes_through_its_life(store: &dyn Store) {
     };
     commit(store, workflow, vec![ended]).unwrap();
     assert!(store.held_jobs(workflow).unwrap().is_empty());
+    assert_eq!(store.held_job(workflow, job).unwrap(), None);
     assert_eq!(status_of(store, workflow, job), JobStatus::Failed);
     let rows = store.results(workflow, &ResultFilter::default()).unwrap();
     assert_eq!(rows.len(), 1);

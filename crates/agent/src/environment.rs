@@ -1,0 +1,113 @@
+//! What jobs get of the environment of their worker: what is on a list, and what the worker was told to pass on. Everything else of
+//! it is for the worker alone, its secrets above all.
+
+use std::ffi::OsString;
+use std::process::Command;
+
+/// Variables that every job gets. A `*` at the end stands for any ending.
+const PASSED: &[&str] =
+    &["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR"];
+/// What jobs in an allocation of Slurm get besides.
+const PASSED_IN_ALLOCATION: &[&str] = &[
+    "SLURM_*",
+    "SLURMD_*",
+    "CUDA_*",
+    "HIP_*",
+    "ROCR_*",
+    "GPU_DEVICE_ORDINAL",
+    "ZE_AFFINITY_MASK",
+    "NVIDIA_VISIBLE_DEVICES",
+];
+/// Credentials of the worker, which are never passed on.
+pub const CREDENTIALS: &[&str] = &["WINDLASS_TOKEN", "WINDLASS_TOKEN_FILE", crate::KEYRING, "SLURM_JWT"];
+
+/// Which variables of its environment a worker passes to its jobs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PassedEnvironment {
+    /// Names, or beginnings of names with a `*` at the end, beyond what every job gets.
+    pub more: Vec<String>,
+    pub in_allocation: bool,
+}
+
+impl PassedEnvironment {
+    /// Those of these variables that are passed on.
+    pub fn select(
+        &self,
+        own: impl IntoIterator<Item = (OsString, OsString)>,
+    ) -> impl Iterator<Item = (OsString, OsString)> {
+        own.into_iter().filter(|(name, _)| name.to_str().is_some_and(|name| self.includes(name)))
+    }
+
+    fn includes(&self, name: &str) -> bool {
+        let of_slurm = PASSED_IN_ALLOCATION.iter().filter(|_| self.in_allocation).copied();
+        let mut patterns = PASSED.iter().copied().chain(of_slurm).chain(self.more.iter().map(String::as_str));
+        !CREDENTIALS.contains(&name) && patterns.any(|pattern| fits(pattern, name))
+    }
+
+    /// Gives this environment, and nothing else, to what the command starts.
+    pub(crate) fn apply_to(&self, command: &mut Command) {
+        command.env_clear().envs(self.select(std::env::vars_os()));
+    }
+}
+
+fn fits(pattern: &str, name: &str) -> bool {
+    pattern.strip_suffix('*').map_or(pattern == name, |beginning| name.starts_with(beginning))
+}
+
+/// Whether this can be the name of a variable that is passed on, or the beginning of one with a `*`.
+pub fn check_pattern(text: &str) -> Result<String, String> {
+    let name = text.strip_suffix('*').unwrap_or(text);
+    if name.is_empty() && text != "*" || name.contains(['=', '*', '\0', ',']) {
+        return Err("it takes the name of a variable, or the beginning of names and `*`".to_owned());
+    }
+    if CREDENTIALS.contains(&text) {
+        return Err(format!("{text} is a credential of the worker, which jobs do not get"));
+    }
+    Ok(text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn passed(how: &PassedEnvironment, names: &[&str]) -> Vec<String> {
+        let own = names.iter().map(|name| (OsString::from(name), OsString::from("x")));
+        how.select(own).map(|(name, _)| name.into_string().unwrap()).collect()
+    }
+
+    #[test]
+    fn jobs_get_what_is_listed() {
+        let names = [
+            "PATH",
+            "LC_ALL",
+            "HOME",
+            "AWS_SECRET_ACCESS_KEY",
+            "WINDLASS_TOKEN",
+            "SLURM_JOB_ID",
+            "SLURM_JWT",
+            "CUDA_VISIBLE_DEVICES",
+            "CONDA_PREFIX",
+            "CONDA_EXE",
+            "PATHOLOGY",
+        ];
+        let usual = PassedEnvironment::default();
+        assert_eq!(passed(&usual, &names), ["PATH", "LC_ALL", "HOME"]);
+        let slurm = PassedEnvironment { in_allocation: true, ..usual.clone() };
+        assert_eq!(
+            passed(&slurm, &names),
+            ["PATH", "LC_ALL", "HOME", "SLURM_JOB_ID", "CUDA_VISIBLE_DEVICES"]
+        );
+        let more = PassedEnvironment { more: vec!["CONDA_*".into()], ..usual.clone() };
+        assert_eq!(passed(&more, &names), ["PATH", "LC_ALL", "HOME", "CONDA_PREFIX", "CONDA_EXE"]);
+        let all = PassedEnvironment { more: vec!["*".into()], ..usual };
+        assert!(!passed(&all, &names).iter().any(|name| CREDENTIALS.contains(&name.as_str())));
+    }
+
+    #[test]
+    fn what_is_no_name_is_refused() {
+        for text in ["", "A=B", "A*B", "A,B", "WINDLASS_TOKEN"] {
+            assert!(check_pattern(text).is_err(), "{text}");
+        }
+        assert!(["*", "A", "A_*"].into_iter().all(|text| check_pattern(text).is_ok()));
+    }
+}

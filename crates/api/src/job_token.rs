@@ -1,0 +1,143 @@
+//! The token of a job that runs: what it says, and how it is signed.
+//!
+//! A worker makes it for each attempt that it starts, from the secret that the server gave to the worker. The server keeps the
+//! hash of that secret, so it can check a token without having stored one per job. The token is accepted as long as this worker
+//! holds this attempt.
+
+use sha2::{Digest as _, Sha256};
+use std::fmt::Write as _;
+use windlass_types::work::AttemptKey;
+use windlass_types::{Attempt, JobId, RunId, WorkerId, WorkflowId};
+
+/// What every such token starts with.
+pub const PREFIX: &str = "wlj_";
+
+/// What a token says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JobClaim {
+    pub worker: WorkerId,
+    pub work: JobWork,
+}
+
+/// What the worker runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JobWork {
+    Job(AttemptKey),
+    /// An execution of a workflow action.
+    Action {
+        workflow: WorkflowId,
+        action: i64,
+        attempt: Attempt,
+    },
+}
+
+impl JobClaim {
+    /// The token, signed with SHA-256 of the worker's secret, as text ([`secret_hash`]).
+    pub fn sign(&self, secret_hash: &str) -> String {
+        let said = self.said();
+        let mut token = format!("{PREFIX}{said}_");
+        for byte in hmac(secret_hash.as_bytes(), said.as_bytes()) {
+            // Writing to a string cannot fail.
+            write!(token, "{byte:02x}").unwrap_or_default();
+        }
+        token
+    }
+
+    /// What a token says. Whether it is signed is another question.
+    pub fn parse(token: &str) -> Option<Self> {
+        let (said, _) = token.strip_prefix(PREFIX)?.rsplit_once('_')?;
+        let mut parts = said.split('_');
+        let (kind, worker) = (parts.next()?, WorkerId(number(parts.next())?));
+        let work = match kind {
+            "j" => JobWork::Job(AttemptKey {
+                workflow: WorkflowId(number(parts.next())?),
+                run: RunId(number(parts.next())?),
+                job: JobId(number(parts.next())?),
+                attempt: Attempt(number(parts.next())?),
+            }),
+            "a" => JobWork::Action {
+                workflow: WorkflowId(number(parts.next())?),
+                action: number(parts.next())?,
+                attempt: Attempt(number(parts.next())?),
+            },
+            _ => return None,
+        };
+        parts.next().is_none().then_some(Self { worker, work })
+    }
+
+    fn said(&self) -> String {
+        let worker = self.worker;
+        match &self.work {
+            JobWork::Job(key) => {
+                format!("j_{worker}_{}_{}_{}_{}", key.workflow, key.run, key.job, key.attempt)
+            }
+            JobWork::Action { workflow, action, attempt } => {
+                format!("a_{worker}_{workflow}_{action}_{attempt}")
+            }
+        }
+    }
+}
+
+/// SHA-256 of a worker's secret, as the server keeps it.
+pub fn secret_hash(secret: &str) -> String {
+    Sha256::digest(secret.as_bytes()).iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").unwrap_or_default();
+        text
+    })
+}
+
+fn number<T: std::str::FromStr>(text: Option<&str>) -> Option<T> {
+    text?.parse().ok()
+}
+
+/// HMAC-SHA-256 (RFC 2104). Keys here are 64 bytes at most: hashes as text.
+fn hmac(key: &[u8], message: &[u8]) -> [u8; 32] {
+    let mut block = [0_u8; 64];
+    if key.len() <= block.len() {
+        block[..key.len()].copy_from_slice(key);
+    } else {
+        block[..32].copy_from_slice(&Sha256::digest(key));
+    }
+    let inner = Sha256::new().chain_update(block.map(|byte| byte ^ 0x36)).chain_update(message).finalize();
+    Sha256::new().chain_update(block.map(|byte| byte ^ 0x5c)).chain_update(inner).finalize().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hmac_agrees_with_rfc_4231() {
+        let hex = |bytes: [u8; 32]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        assert_eq!(
+            hex(hmac(b"Jefe", b"what do ya want for nothing?")),
+            "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"
+        );
+        assert_eq!(
+            hex(hmac(&[0xaa; 131], b"Test Using Larger Than Block-Size Key - Hash Key First")),
+            "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54"
+        );
+    }
+
+    #[test]
+    fn a_token_says_what_was_signed() {
+        let key = AttemptKey { workflow: WorkflowId(1), job: JobId(2), run: RunId(3), attempt: Attempt(4) };
+        let action = JobWork::Action { workflow: WorkflowId(1), action: 2, attempt: Attempt(3) };
+        for work in [JobWork::Job(key), action] {
+            let claim = JobClaim { worker: WorkerId(9), work };
+            let token = claim.sign(&secret_hash("hush"));
+            assert_eq!(JobClaim::parse(&token), Some(claim));
+            assert_ne!(token, claim.sign(&secret_hash("other")));
+        }
+        for text in [
+            "",
+            "wlj_",
+            "wlj_x_1_2_3_4_5_00",
+            "wlj_j_1_2_3_4_00",
+            "wlj_j_1_2_3_4_5_6_00",
+            "wl_j_1_2_3_4_5_00",
+        ] {
+            assert_eq!(JobClaim::parse(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! What the token of a job is good for: its workflow, as long as its attempt runs; and whose jobs a worker is given.
+
+use crate::access::token;
+use crate::bench::{Bench, eventually};
+use crate::work::{begun, begun_of, ended, exchange, introduction};
+use reqwest::Method;
+use serde_json::{Value, json};
+use std::time::Duration;
+use windlass_api::job_token::{JobClaim, JobWork, secret_hash};
+use windlass_auth::{Role, Secret};
+use windlass_store::model::NewToken;
+use windlass_types::fleet::{ExchangeAnswer, Introduction, JobsOf, Welcome};
+use windlass_types::slurm::SlurmPlace;
+use windlass_types::work::{AttemptKey, Report};
+use windlass_types::{Attempt, Clock, WorkerId};
+
+fn introduce(bench: &Bench, token: &str, who: &Introduction) -> (u16, Value) {
+    let url = format!("{}/api/v1/workers", bench.server.url);
+    let answer = bench.client.post(url).bearer_auth(token).json(who).send().unwrap();
+    (answer.status().as_u16(), answer.json().unwrap())
+}
+
+fn welcome(bench: &Bench, token: &str, who: &Introduction) -> Welcome {
+    let (status, answer) = introduce(bench, token, who);
+    assert_eq!(status, 200, "{answer}");
+    serde_json::from_value(answer).unwrap()
+}
+
+fn say(bench: &Bench, token: &str, welcome: &Welcome, number: u64, reports: Vec<Report>) -> Vec<AttemptKey> {
+    let said = exchange(welcome, number, reports, Duration::from_millis(300));
+    let url = format!("{}/api/v1/workers/{}/exchange", bench.server.url, welcome.worker);
+    let answer = bench.client.post(url).bearer_auth(token).json(&said).send().unwrap();
+    let answer: ExchangeAnswer = answer.error_for_status().unwrap().json().unwrap();
+    answer.assignments.iter().map(|assignment| assignment.key).collect()
+}
+
+fn call(bench: &Bench, token: &str, method: &str, path: &str, body: &Value) -> u16 {
+    let method = Method::from_bytes(method.as_bytes()).unwrap();
+    let request = bench.client.request(method.clone(), format!("{}{path}", bench.server.url));
+    let request = request.bearer_auth(token);
+    let request = if method == Method::GET { request } else { request.json(body) };
+    request.send().unwrap().status().as_u16()
+}
+
+#[test]
+fn a_job_acts_on_its_workflow_while_it_runs_and_on_nothing_else() {
+    let bench = Bench::new();
+    let owner = bench.server.token.clone();
+    let (own, other) = (begun(&bench, 1), begun(&bench, 1));
+    let who = Introduction { workflow: Some(own), ..introduction() };
+    let worker = welcome(&bench, &owner, &who);
+    let keys = say(&bench, &owner, &worker, 1, Vec::new());
+    let [key] = keys[..] else { panic!("{keys:?}") };
+    let claim = JobClaim { worker: worker.worker, work: JobWork::Job(key) };
+    let job = claim.sign(&secret_hash(&worker.secret));
+
+    // What docs/guide/dynamic-jobs.md and user-data.md say that a job may do.
+    let data = json!({"workflow_id": own.0, "name": "found", "data": 1});
+    let spawn = json!({"run_id": key.run.0, "attempt_id": key.attempt.0, "jobs": []});
+    let read = json!({"workflow": {"workflow": own.0}});
+    for (method, path, body) in [
+        ("GET", "/api/v1/me".to_owned(), &json!({})),
+        ("GET", format!("/api/v1/workflows/{own}"), &json!({})),
+        ("GET", format!("/api/v1/jobs/{}", key.job), &json!({})),
+        ("POST", "/api/v1/user_data".to_owned(), &data),
+    ] {
+        assert_eq!(call(&bench, &job, method, &path, body), 200, "{method} {path}");
+    }
+    let spawned = call(&bench, &job, "POST", &format!("/api/v1/jobs/{}/spawn_jobs", key.job), &spawn);
+    assert!(!matches!(spawned, 401 | 403 | 404), "{spawned}");
+    assert!(!matches!(call(&bench, &job, "POST", "/api/v1/books", &read), 401 | 403));
+
+    // Anything else of the user whose workflow it is: refused, or not there.
+    let token_of_admin = json!({"name": "mine", "role": "admin", "scopes": ["admin"]});
+    let other_data = json!({"workflow_id": other.0, "name": "found", "data": 1});
+    for (method, path, body, expected) in [
+        ("POST", "/api/v1/tokens".to_owned(), &token_of_admin, 403),
+        ("GET", "/api/v1/tokens".to_owned(), &json!({}), 403),
+        ("GET", "/api/v1/workflows".to_owned(), &json!({}), 403),
+        ("GET", "/api/v1/workers".to_owned(), &json!({}), 403),
+        ("GET", "/api/v1/requests".to_owned(), &json!({}), 403),
+        ("POST", "/api/v1/workflows".to_owned(), &json!({"name": "x"}), 403),
+        ("DELETE", format!("/api/v1/workflows/{own}"), &json!({}), 403),
+        ("PUT", format!("/api/v1/workflows/{own}/cancel"), &json!({}), 403),
+        ("POST", "/api/v1/workers".to_owned(), &json!(introduction()), 403),
+        ("POST", "/api/v1/admin/reload-auth".to_owned(), &json!({}), 403),
+        ("GET", format!("/api/v1/workflows/{other}"), &json!({}), 404),
+        ("POST", "/api/v1/user_data".to_owned(), &other_data, 404),
+    ] {
+        assert_eq!(call(&bench, &job, method, &path, body), expected, "{method} {path}");
+    }
+
+    // Forged: of a worker that does not hold it, of another attempt, without the secret.
+    let stranger = welcome(&bench, &owner, &introduction());
+    let forged = [
+        JobClaim { worker: stranger.worker, ..claim }.sign(&secret_hash(&stranger.secret)),
+        JobClaim { worker: WorkerId(999), ..claim }.sign(&secret_hash(&worker.secret)),
+        claim.sign(&secret_hash("guessed")),
+        JobClaim { work: JobWork::Job(AttemptKey { attempt: Attempt(key.attempt.0 + 1), ..key }), ..claim }
+            .sign(&secret_hash(&worker.secret)),
+    ];
+    for token in forged {
+        assert_eq!(call(&bench, &token, "GET", "/api/v1/me", &json!({})), 401);
+    }
+
+    // It ends with the attempt.
+    say(&bench, &owner, &worker, 2, vec![ended(key)]);
+    eventually("the token ends", || call(&bench, &job, "GET", "/api/v1/me", &json!({})) == 401);
+}
+
+#[test]
+fn a_worker_takes_jobs_of_others_only_if_it_asks_for_them() {
+    let bench = Bench::new();
+    begun_of(&bench, "zoe", 1);
+    let operator = token(&bench, "olga", Role::Operator, "worker");
+    let own = welcome(&bench, &operator, &introduction());
+    assert_eq!(say(&bench, &operator, &own, 1, Vec::new()).len(), 0, "not of zoe");
+    let others = Introduction { jobs_of: JobsOf::Users(vec!["bob".into()]), ..introduction() };
+    let bobs = welcome(&bench, &operator, &others);
+    assert_eq!(say(&bench, &operator, &bobs, 1, Vec::new()).len(), 0, "only of bob");
+
+    let user = token(&bench, "bob", Role::User, "worker");
+    let all = Introduction { jobs_of: JobsOf::All, ..introduction() };
+    let (status, refused) = introduce(&bench, &user, &all);
+    assert_eq!(status, 403, "{refused}");
+    let zoes = Introduction { jobs_of: JobsOf::Users(vec!["zoe".into()]), ..introduction() };
+    let curious = welcome(&bench, &user, &zoes);
+    assert_eq!(say(&bench, &user, &curious, 1, Vec::new()).len(), 0, "zoe shares nothing with bob");
+
+    let trusted = welcome(&bench, &operator, &zoes);
+    assert_eq!(say(&bench, &operator, &trusted, 1, Vec::new()).len(), 1);
+}
+
+#[test]
+fn the_token_of_an_allocation_is_for_workers_in_it_alone() {
+    let bench = Bench::new();
+    let (own, other) = (begun(&bench, 1), begun(&bench, 1));
+    let secret = Secret::random().unwrap();
+    let new = NewToken {
+        hash: secret.hash().to_string(),
+        name: "allocation 7".into(),
+        user: "owner".into(),
+        role: "user".into(),
+        scopes: vec![format!("allocation:7:{own}")],
+        expires_at: None,
+    };
+    let id = bench.store.add_token(&new, Clock.now()).unwrap();
+    let token = secret.reveal();
+    let place = || Some(SlurmPlace { job_id: 70, restarts: 0, node: "n1".into() });
+    let here = || Introduction { workflow: Some(own), allocation: Some(7), slurm: place(), ..introduction() };
+    // It gets as far as the allocation, which is not there.
+    let (status, answer) = introduce(&bench, token, &here());
+    assert_eq!((status, answer["detail"].as_str()), (404, Some("there is no allocation 7")), "{answer}");
+    for elsewhere in [
+        introduction(),
+        Introduction { workflow: Some(own), ..introduction() },
+        Introduction { allocation: Some(8), ..here() },
+        Introduction { workflow: Some(other), ..here() },
+        Introduction { workflow: None, ..here() },
+        Introduction { slurm: None, ..here() },
+    ] {
+        assert_eq!(introduce(&bench, token, &elsewhere).0, 403, "{elsewhere:?}");
+    }
+    for (method, path, expected) in [
+        ("GET", "/api/v1/me".to_owned(), 200),
+        ("GET", format!("/api/v1/workflows/{own}"), 200),
+        ("GET", format!("/api/v1/workflows/{other}"), 404),
+        ("GET", "/api/v1/tokens".to_owned(), 403),
+        ("POST", "/api/v1/tokens".to_owned(), 403),
+        ("POST", "/api/v1/workflows".to_owned(), 403),
+        ("PUT", format!("/api/v1/workflows/{own}/cancel"), 403),
+    ] {
+        assert_eq!(call(&bench, token, method, &path, &json!({"name": "x"})), expected, "{method} {path}");
+    }
+    assert_eq!(bench.request(Method::DELETE, &format!("/api/v1/tokens/{id}")).send().unwrap().status(), 200);
+    assert_eq!(introduce(&bench, token, &here()).0, 401, "revoked");
+}
