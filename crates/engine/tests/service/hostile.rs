@@ -189,6 +189,8 @@ fn work_on_a_workflow_that_panics_is_rejected() {
         world.service.exclusive(workflow, needs, Box::new(|_| panic!("as the test wants it")), reply);
     });
     assert!(answer.recv_timeout(Duration::from_secs(30)).is_err());
+    // Its rows are read again.
+    world.service.look_around();
     Worker::new(&world, 1).work_off(&world);
     assert_eq!(world.statuses(workflow), [S::Completed]);
 }
