@@ -3,7 +3,7 @@
 //! Windlass's own workers stay far below these bounds, so a message beyond one is a mistake or an attack and is rejected
 //! as a whole. Only free texts are shortened, and times that mean "very long": a worker may send them in good faith.
 
-use crate::fleet::{ActionReport, Exchange, Introduction};
+use crate::fleet::{ActionReport, Exchange, Introduction, JobsOf};
 use crate::work::{EndCause, Ended, Exit, FileState, Recovered, Report, ReturnReason, Usage};
 use crate::{Bytes, Capacity, Timestamp, check_site_name};
 use std::fmt;
@@ -12,6 +12,8 @@ use std::time::Duration;
 /// Names: hosts, boots, versions, labels, nodes of Slurm. Bytes.
 pub const LONGEST_NAME: usize = 255;
 pub const MOST_LABELS: usize = 64;
+/// Users whose jobs a worker takes besides those of its own.
+pub const MOST_USERS: usize = 1000;
 pub const MOST_CPUS: u32 = 1_000_000;
 pub const MOST_GPUS: u32 = 1_000_000;
 /// Nodes of one worker. The scheduler keeps a record of each.
@@ -118,6 +120,10 @@ impl Introduction {
         at_most(&"pid", self.pid, LARGEST_PID)?;
         at_most(&"pid_start_ticks", self.pid_start_ticks, LARGEST_NUMBER)?;
         self.capacity.check(&"capacity")?;
+        if let JobsOf::Users(users) = &self.jobs_of {
+            no_more_than(&"jobs_of", users.len(), MOST_USERS)?;
+            users.iter().try_for_each(|user| name(&"jobs_of", user))?;
+        }
         no_more_than(&"labels", self.labels.len(), MOST_LABELS)?;
         for label in &self.labels {
             name(&"labels", label)?;
@@ -325,6 +331,8 @@ mod tests {
             ("capacity.gpus", |who| who.capacity.gpus = u32::MAX),
             ("capacity.nodes", |who| who.capacity.nodes = u32::MAX),
             ("capacity.max_jobs", |who| who.capacity.max_jobs = Some(u32::MAX)),
+            ("jobs_of", |who| who.jobs_of = JobsOf::Users(vec!["u".into(); 100_000])),
+            ("jobs_of", |who| who.jobs_of = JobsOf::Users(vec!["u".repeat(256)])),
             ("labels", |who| who.labels = vec!["l".into(); 100_000]),
             ("labels", |who| who.labels = vec!["l".repeat(256)]),
             ("labels", |who| who.labels = vec![" ".into()]),

@@ -43,6 +43,16 @@ pub(crate) struct AttemptName {
     attempt: u32,
 }
 
+/// Whose jobs a worker takes.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum JobsOfMessage {
+    Own,
+    /// Also of these users; each name up to 255 bytes.
+    Users(#[schema(max_items = 1000)] Vec<String>),
+    All,
+}
+
 /// A worker introduces itself, or comes back.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -71,6 +81,9 @@ pub(crate) struct IntroductionMessage {
     /// It works for this workflow only.
     #[serde(default)]
     workflow: Option<i64>,
+    /// Without it, those of its own user.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    jobs_of: Option<JobsOfMessage>,
     #[serde(default)]
     before: Option<ComebackMessage>,
     /// The allocation that started it: of a workflow that its user may work for.
@@ -167,7 +180,7 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
     use std::time::Duration;
-    use windlass_types::fleet::{ActionReport, Comeback, Exchange, Introduction, Welcome};
+    use windlass_types::fleet::{ActionReport, Comeback, Exchange, Introduction, JobsOf, Welcome};
     use windlass_types::slurm::SlurmPlace;
     use windlass_types::work::AttemptKey;
     use windlass_types::worker_bounds as bounds;
@@ -203,6 +216,7 @@ mod tests {
             labels: vec!["l".into()],
             site: "local".into(),
             workflow: Some(WorkflowId(1)),
+            jobs_of: JobsOf::Users(vec!["ana".into()]),
             before: Some(before),
             allocation: Some(1),
             slurm: Some(SlurmPlace { job_id: 1, restarts: 0, node: "n".into() }),
