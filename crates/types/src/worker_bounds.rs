@@ -318,7 +318,7 @@ mod tests {
     #[test]
     fn every_field_of_an_introduction_is_bounded() {
         assert_eq!(worker().check(), Ok(()));
-        let cases: [(&str, Change); 20] = [
+        let cases: [(&str, Change); 22] = [
             ("host", |who| who.host = String::new()),
             ("host", |who| who.host = "x".repeat(1 << 20)),
             ("host", |who| who.host = "a\u{1b}[2Jb".into()),

@@ -48,8 +48,8 @@ pub(crate) struct AttemptName {
 #[serde(rename_all = "snake_case")]
 pub(crate) enum JobsOfMessage {
     Own,
-    /// Also of these users; each name up to 255 bytes.
-    Users(#[schema(max_items = 1000)] Vec<String>),
+    /// Also of these users: up to 1,000 names, each up to 255 bytes.
+    Users(Vec<String>),
     All,
 }
 
