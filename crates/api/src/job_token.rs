@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn hmac_agrees_with_rfc_4231() {
-        let hex = |bytes: [u8; 32]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let hex = |bytes: [u8; 32]| bytes.map(|byte| format!("{byte:02x}")).concat();
         assert_eq!(
             hex(hmac(b"Jefe", b"what do ya want for nothing?")),
             "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"

@@ -104,8 +104,6 @@ fn private_path(socket: &Path) -> Result<PathBuf, Error> {
     if socket.as_os_str().len() < LONGEST_PATH {
         return Ok(socket.to_owned());
     }
-    // Connections are made at any time, so the directory stays open as long as this process lives.
-    static KEPT_OPEN: Mutex<BTreeMap<(u64, u64), File>> = Mutex::new(BTreeMap::new());
     let mut kept = KEPT_OPEN.lock().unwrap_or_else(PoisonError::into_inner);
     let open = kept.entry((about.dev(), about.ino())).or_insert(open);
     let short = PathBuf::from(format!("/proc/self/fd/{}", open.as_raw_fd()));
@@ -114,6 +112,9 @@ fn private_path(socket: &Path) -> Result<PathBuf, Error> {
 
 /// Of a socket; the kernel takes 107 bytes.
 const LONGEST_PATH: usize = 100;
+
+/// Directories of sockets, by device and inode. Connections are made at any time, so they stay open as long as this process lives.
+static KEPT_OPEN: Mutex<BTreeMap<(u64, u64), File>> = Mutex::new(BTreeMap::new());
 
 fn algorithms(provider: &CryptoProvider) -> WebPkiSupportedAlgorithms {
     provider.signature_verification_algorithms

@@ -171,7 +171,7 @@ pub enum Unusable {
 /// Of a file that can be opened.
 fn size_of(path: &Path) -> Option<u64> {
     let metadata = fs::File::open(path).and_then(|file| file.metadata()).ok()?;
-    metadata.is_file().then(|| metadata.len())
+    metadata.is_file().then_some(metadata.len())
 }
 
 /// How a file differs from what the catalog says, as far as the catalog knows it.

@@ -234,10 +234,9 @@ impl From<windlass_store::Error> for ApiError {
         let answer = match &error {
             error if error.is_missing() => Self::new(StatusCode::NOT_FOUND, "not_found", detail),
             error if error.is_invalid() => Self::invalid(detail),
-            E::EventIsRecord(_) => Self::forbidden(detail),
             E::NameTaken { .. } => Self::conflict("name_taken", detail),
             E::OutputTaken { .. } => Self::conflict("output_taken", detail),
-            E::NotOwner { .. } => Self::forbidden(detail),
+            E::EventIsRecord(_) | E::NotOwner { .. } => Self::forbidden(detail),
             E::Outdated { .. } | E::Unexpected { .. } => Self::conflict("outdated", detail),
             E::Busy { .. }
             | E::Conflict { .. }

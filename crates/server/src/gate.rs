@@ -36,7 +36,9 @@ impl TokenBook for Books {
 
 /// The worker that a job's token names, if this worker runs the job now.
 fn holder(store: &dyn Store, claim: &JobClaim) -> Result<Option<JobHolder>, windlass_store::Error> {
-    let Some(worker) = store.worker(claim.worker)?.filter(|row| row.is_active()) else { return Ok(None) };
+    let Some(worker) = store.worker(claim.worker)?.filter(windlass_store::model::WorkerRow::is_active) else {
+        return Ok(None);
+    };
     let Some(secret_hash) = worker.worker.secret_hash else { return Ok(None) };
     let workflow = match &claim.work {
         JobWork::Job(key) => {

@@ -113,7 +113,9 @@ impl Worker {
     pub(crate) fn deliver_certain_ends(&self, urgency: Urgency) -> Option<Instant> {
         let (certain, next) = self.held_ends.take_certain(Instant::now(), signals::was_terminated());
         if !certain.is_empty() {
-            certain.iter().for_each(|ended| self.end_log.append(ended));
+            for ended in &certain {
+                self.end_log.append(ended);
+            }
             self.outbox.push(certain.into_iter().map(Report::Ended), urgency);
         }
         next

@@ -65,13 +65,16 @@ impl Watch<'_> {
                     self.wait_for_decisions()?;
                     continue;
                 }
-                State::Failed | State::NeedsDecision => false,
                 State::Created | State::Interrupted if std::mem::take(&mut self.has_waited) => true,
                 // Where nothing but allocations is missing, beginning anew brings none.
                 State::Interrupted if self.has_no_nodes() => false,
                 // Each time it stops by itself: a budget of retries may be used up again and again.
                 State::Created | State::Interrupted => self.args.recover && self.may_try_again(),
-                State::Running | State::Completed | State::Canceled => false,
+                State::Failed
+                | State::NeedsDecision
+                | State::Running
+                | State::Completed
+                | State::Canceled => false,
             };
             if !goes_on {
                 return Ok(state);

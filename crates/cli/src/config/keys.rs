@@ -718,7 +718,6 @@ impl Key {
     pub(crate) fn check(&self, value: &str) -> Result<(), String> {
         match self.kind {
             Kind::Path if value.is_empty() => Err("must not be empty".to_owned()),
-            Kind::Path => Ok(()),
             Kind::Url if value.starts_with("http://") || value.starts_with("https://") => Ok(()),
             Kind::Url => Err("must begin with http:// or https://".to_owned()),
             Kind::Count => match value.parse::<u32>() {
@@ -734,7 +733,7 @@ impl Key {
             Kind::Duration => parse_duration(value).map(|_| ()).map_err(|e| e.to_string()),
             Kind::Word => parse_word(value).map(|_| ()),
             Kind::Text if value.is_empty() => Err("it is empty".to_owned()),
-            Kind::Text => Ok(()),
+            Kind::Path | Kind::Text => Ok(()),
             Kind::Choice(choices) if choices.contains(&value) => Ok(()),
             Kind::Choice(choices) => Err(match windlass_spec::nearest(value, choices.iter().copied()) {
                 Some(near) => format!("did you mean `{near}`? There are: {}", choices.join(", ")),

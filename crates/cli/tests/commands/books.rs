@@ -37,7 +37,7 @@ fn a_created_workflow_is_shown() {
         .windlass(&["status"])
         .exits(0)
         .prints("diamond  workflow 1, run 1, created")
-        .prints("0 of 4 jobs done (0%)")
+        .prints("0 of 4 jobs completed (0%)")
         .prints("1 ready, 3 blocked")
         .prints("next: windlass resume");
     sandbox.windlass(&["jobs", "--status", "ready"]).exits(0).prints("top").prints("echo top");

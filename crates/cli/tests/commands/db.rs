@@ -26,7 +26,7 @@ fn a_database_is_backed_up_and_looked_at() {
         assert_eq!(mode & 0o777, 0o600, "{file}");
     }
     sandbox.windlass(&["db", "backup", "kept.db"]).exits(4).says("already something at");
-    sandbox.windlass(&["--db", "kept.db", "status"]).exits(0).prints("2 of 2 jobs done");
+    sandbox.windlass(&["--db", "kept.db", "status"]).exits(0).prints("2 of 2 jobs completed");
     let checked = sandbox.json(&["--db", "kept.db", "db", "check"]);
     assert_eq!(documented_keys(&checked), BTreeSet::from(["checks", "problems"]));
 }
@@ -42,7 +42,7 @@ fn a_database_moves_to_postgres_and_is_used_there() {
     sandbox.windlass(&["db", "copy", &url]).exits(4).says("not empty");
     sandbox.windlass(&["--db", &url, "db", "check"]).exits(0).prints("all is well");
     sandbox.windlass(&["--db", &url, "db", "migrate"]).exits(0).prints("already");
-    sandbox.windlass(&["--db", &url, "status"]).exits(0).prints("2 of 2 jobs done");
+    sandbox.windlass(&["--db", &url, "status"]).exits(0).prints("2 of 2 jobs completed");
     sandbox.windlass(&["--db", &url, "db", "backup", "b.db"]).exits(2).says("pg_dump");
     // And work goes on there.
     sandbox.write("more.yaml", "name: more\njobs:\n  - {name: c, command: echo c}\n");

@@ -12,6 +12,9 @@ const FORMATS: [&str; 5] = ["yaml", "json", "json5", "toml", "kdl"];
 const ENDS_BADLY: [(&str, i32); 3] =
     [("permanent_error.yaml", 1), ("pending_failed.yaml", 6), ("retry_budget.yaml", 6)];
 
+/// Labels that this machine is said to have.
+const LABELS: [(&str, &str); 2] = [("labels.yaml", "gpu"), ("labels.yaml", "site-b")];
+
 /// A sandbox with all of the examples in it, tables and all, where jobs find `windlass`.
 fn sandbox() -> Sandbox {
     let sandbox = Sandbox::new();
@@ -45,7 +48,10 @@ fn every_example_runs() {
     .unwrap();
     for spec in specs() {
         let sandbox = sandbox();
-        let output = sandbox.command(&["run", &spec]).env("PATH", &path).output().unwrap();
+        let mut command = sandbox.command(&["run", &spec]);
+        let labels = LABELS.iter().filter(|(name, _)| *name == spec);
+        command.args(labels.flat_map(|(_, label)| ["--label", label]));
+        let output = command.env("PATH", &path).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         if let Some((_, code)) = ENDS_BADLY.iter().find(|(name, _)| *name == spec) {
             assert_eq!(output.status.code(), Some(*code), "{spec}: {said}");

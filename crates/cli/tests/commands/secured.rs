@@ -143,7 +143,7 @@ fn who_has_no_certificate_is_not_let_in_and_leaves_nothing_behind() {
     with_variables(&["worker", "-w", "last"]).exits(0).says("1 job completed");
     assert!(sandbox.read("who.txt").contains("tester"), "{}", sandbox.read("who.txt"));
     sandbox.write("windlass.toml", "cert = \"tester.pem\"\nkey = \"tester.key\"\n");
-    sandbox.windlass(&["status"]).exits(0).prints("1 of 1 job done");
+    sandbox.windlass(&["status"]).exits(0).prints("1 of 1 job completed");
     served.stop();
 }
 

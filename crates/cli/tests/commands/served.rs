@@ -82,11 +82,11 @@ fn a_submitted_workflow_is_run_by_a_worker_and_looked_at() {
         .windlass(&["submit", "chain.yaml"])
         .exits(0)
         .prints("workflow 1: chain, 2 jobs, started at http://");
-    sandbox.windlass(&["status", "1"]).exits(0).prints("0 of 2 jobs done");
+    sandbox.windlass(&["status", "1"]).exits(0).prints("0 of 2 jobs completed");
     sandbox.windlass(&["worker", "-w", "no such"]).exits(2).says("no such");
     sandbox.windlass(&["worker", "-w", "chai"]).exits(0).says("2 jobs completed");
     sandbox.windlass(&["worker", "-w", "last"]).exits(0).says("0 jobs completed");
-    sandbox.windlass(&["status", "1"]).exits(0).prints("2 of 2 jobs done");
+    sandbox.windlass(&["status", "1"]).exits(0).prints("2 of 2 jobs completed");
     assert_eq!(sandbox.read("made.txt"), "hello\n");
 
     let jobs = sandbox.json(&["jobs", "list", "1"]);
@@ -217,7 +217,7 @@ fn a_token_opens_the_door_until_it_is_revoked() {
     sandbox.windlass(&["list"]).exits(0).prints("chain");
 
     let id = made["about"]["id"].to_string();
-    sandbox.windlass(&["token", "revoke", &id]).exits(0).says("lets nobody in");
+    sandbox.windlass(&["token", "revoke", &id]).exits(0).says("revoked token");
     owner.windlass(&["list"]).exits(4);
     served.stop();
 }

@@ -92,7 +92,7 @@ fn one_that_stands_by_goes_on_where_the_killed_one_was() {
     assert_eq!(epoch(), before + 1, "what the first still wants to write is refused");
     sandbox.write("go", "");
     let _other = worker(&second_url, "two");
-    eventually("all is done", || here(&["--db", &db, "status"]).stdout.contains("3 of 3 jobs done"));
+    eventually("all is done", || here(&["--db", &db, "status"]).stdout.contains("3 of 3 jobs completed"));
     kill(second.0.id(), "TERM");
     eventually("it says goodbye", || !run_dir(&sandbox).join("server.json").exists());
 }

@@ -42,7 +42,7 @@ fn a_living_worker_is_not_ended_by_whoever_resumes() {
     // Brought back, the server lets it go on: the job has run once.
     let served = Served::start(&sandbox, &["--listen", &found(&sandbox)["url"].as_str().unwrap()[7..]]);
     sandbox.write("go", "");
-    eventually("it is done", || sandbox.windlass(&["status"]).stdout.contains("1 of 1 job done"));
+    eventually("it is done", || sandbox.windlass(&["status"]).stdout.contains("1 of 1 job completed"));
     assert_eq!(sandbox.json(&["results", "list"])[0]["attempt_id"], 1);
     served.stop();
 }

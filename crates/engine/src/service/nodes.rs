@@ -5,7 +5,7 @@ use super::clock::Moment;
 use super::mate::Mate;
 use super::office::{Office, Slot, refused};
 use super::talk::{Refused, Reply};
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::{Duration, Instant};
 use windlass_core::classify::NodeRecord;
 use windlass_core::nodes::{Outcome, Probe, Records, Standing, Work, is_telling, spell};

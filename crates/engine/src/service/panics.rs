@@ -254,7 +254,7 @@ impl Office {
                     let desk = self.desk(workflow).filter(|desk| desk.birth == birth);
                     let batch = desk.and_then(|desk| desk.in_flight.take());
                     for told in batch.into_iter().flat_map(|batch| batch.then.told) {
-                        told(result.as_ref().map(|()| ()).map_err(refused));
+                        told(result.as_ref().copied().map_err(refused));
                     }
                 }
                 Ok(event) => self.panics.waiting.push_back(event),

@@ -177,12 +177,11 @@ fn whatever_workers_report_the_scheduler_lives() {
                 let said = Exchange { leaving: false, wait: Duration::ZERO, ..said };
                 let reports = said.reports.clone();
                 let answer = later(|reply| world.service.exchange(said, me(), reply));
-                match world.in_time(&answer) {
-                    Ok(answer) => worker.takes(&reports, &answer),
-                    Err(_) => {
-                        let held = worker.keys();
-                        worker.come_back(&world, &held);
-                    }
+                if let Ok(answer) = world.in_time(&answer) {
+                    worker.takes(&reports, &answer);
+                } else {
+                    let held = worker.keys();
+                    worker.come_back(&world, &held);
                 }
             }
             // Rests from what could not be started are over sooner or later.

@@ -184,7 +184,7 @@ fn a_server_that_starts_again_knows_it() {
 fn a_clock_that_is_set_back_prolongs_no_time_aside() {
     let (world, _, _good, _bad) = with_bad_node();
     world.hand.set_back(Duration::from_hours(24));
-    jump(&world, SPELL - Duration::from_secs(1));
+    jump(&world, SPELL.saturating_sub(Duration::from_secs(1)));
     assert_eq!(standings(&world), [Standing::Trusted, Standing::SetAside]);
     jump(&world, Duration::from_secs(1));
     assert_eq!(standings(&world), [Standing::Trusted, Standing::OnProbation]);

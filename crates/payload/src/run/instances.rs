@@ -122,13 +122,12 @@ impl<'a> Instances<'a> {
     }
 
     fn command(&self, index: usize, instance: &Instance) -> Command {
-        let mut command = match &self.step.command {
-            Some(text) => shell::command(text),
-            None => {
-                let mut command = Command::new(self.ground.options.program);
-                command.args(["payload", "simulate"]);
-                command
-            }
+        let mut command = if let Some(text) = &self.step.command {
+            shell::command(text)
+        } else {
+            let mut command = Command::new(self.ground.options.program);
+            command.args(["payload", "simulate"]);
+            command
         };
         let told = Told {
             place: self.ground.place,

@@ -222,7 +222,7 @@ mod tests {
             slurm: Some(SlurmPlace { job_id: 1, restarts: 0, node: "n".into() }),
         });
         let (lost, lost_actions) = (vec![key()], vec![(1, Attempt(1))]);
-        let lease = Duration::from_secs(60);
+        let lease = Duration::from_mins(1);
         agrees::<WelcomeMessage>(&Welcome {
             worker: WorkerId(1),
             secret: "s".into(),

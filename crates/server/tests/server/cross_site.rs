@@ -24,6 +24,9 @@ fn send(bench: &Bench, method: &str, path: &str, headers: &[(&str, &str)], body:
 }
 
 /// What a page can send without asking first: a simple request with lines that make a workflow, and its start.
+/// Headers, body, and the status that answers them.
+type Foreign<'a> = (&'a [(&'a str, &'a str)], Option<&'a str>, u16);
+
 #[test]
 fn a_web_page_neither_makes_nor_starts_a_workflow() {
     let bench = Bench::with(open);
@@ -63,7 +66,7 @@ fn every_route_rejects_what_pages_of_others_send() {
             if route.method == "GET" {
                 continue;
             }
-            let foreign: [(&[(&str, &str)], Option<&str>, u16); 5] = [
+            let foreign: [Foreign<'_>; 5] = [
                 (&[("origin", "http://evil.example")], None, 403),
                 (&[("origin", "null")], None, 403),
                 (&[("sec-fetch-site", "cross-site")], None, 403),

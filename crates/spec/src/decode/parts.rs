@@ -142,7 +142,9 @@ impl<'s, E: Events<'s>> Building<'s, E> {
         table: &'static Map,
     ) -> Result<Option<T>, Stop> {
         let object = self.decoder.object(event, Subject::Field(field), table)?;
-        object.iter().for_each(|object| self.decoder.check_object(object));
+        if let Some(object) = &object {
+            self.decoder.check_object(object);
+        }
         Ok(object.and_then(|object| self.decoder.typed(object)))
     }
 

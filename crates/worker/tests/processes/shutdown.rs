@@ -24,7 +24,9 @@ fn a_job_that_is_terminated_with_its_worker_is_interrupted_in_either_order() {
         let (first, second) = (bench.noted("1"), bench.noted("2"));
         let worker = bench.child.id();
         let order = if job_first { [first.pid, worker] } else { [worker, first.pid] };
-        order.into_iter().for_each(|pid| signal(pid, "TERM"));
+        for pid in order {
+            signal(pid, "TERM");
+        }
         let ended = bench.ended();
         assert_eq!((ended.key, ended.exit, ended.cause), (key(1), Exit::Signal(15), INTERRUPTED));
         // Nothing is begun in a worker that is about to end, and a success after the signal is none.

@@ -139,7 +139,11 @@ fn review(row: &DecisionRow, all: &[DecisionRow]) -> Option<Review> {
         Verdict::Change => None,
     };
     let was_approved = !row.is_agent || row.settled_by.is_some();
-    all.iter().filter(is_later).filter_map(by_person).last().or(was_approved.then_some(Review::Confirmed))
+    all.iter()
+        .filter(is_later)
+        .filter_map(by_person)
+        .next_back()
+        .or(was_approved.then_some(Review::Confirmed))
 }
 
 #[cfg(test)]
