@@ -188,8 +188,8 @@ mod tests {
             (env(&[("A\0", "1")]), no_variable("A␀")),
             (env(&[("A", "\0")]), nul("variable `A`")),
             (
-                env(&[("TORC_X", "1")]),
-                "job `j` sets the variable `TORC_X`, which Windlass sets itself; choose another name"
+                env(&[("WINDLASS_X", "1")]),
+                "job `j` sets the variable `WINDLASS_X`, which Windlass sets itself; choose another name"
                     .to_owned(),
             ),
         ] {

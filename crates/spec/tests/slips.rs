@@ -59,8 +59,7 @@ fn unknown_names_are_told_beside_entries_that_cannot_be_expanded() {
             "3:72 no job is named `prepar` | did you mean `prepare`?",
             "5:49 no job is named `sovle_1`",
             "5:90 the regular expression `^sovle` matches the name of no job",
-            "6:17 `{nothing}` stands for nothing: no parameter here and no variable has that name \
-             | braces that are not for a value hold spaces: `{ nothing }`",
+            "7:43 no job is named `check_1`",
             "7:52 no job is named `chekc_1`",
         ]
     );

@@ -18,7 +18,7 @@ const INPUT: &str = "/store/data/a.txt";
 /// A step that holds 180 MB for longer than a machine needs to notice, and then writes its output. What it holds is one
 /// line without an end, which `tail` keeps until it is over.
 const LARGE: &str =
-    "(head -c 180000000 /dev/zero; sleep 15) | tail >/dev/null; echo done > \"$WINDLASS_OUTPUT\"";
+    "(head -c 180000000 /dev/zero; sleep 15) | tail >/dev/null; echo 1 1 1 > \"$WINDLASS_OUTPUT\"";
 
 /// A run of units with two nodes each, whose only step is one of these.
 struct Ran {

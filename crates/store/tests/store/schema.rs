@@ -99,6 +99,7 @@ fn sqlite_takes_over_what_clients_spoke_of() {
          ALTER TABLE revision DROP COLUMN attempts; ALTER TABLE decision DROP COLUMN overtaken_at;
          ALTER TABLE carried DROP COLUMN delay_us;
          DROP TABLE request_output; ALTER TABLE dataset DROP COLUMN owner;
+         ALTER TABLE request_run DROP COLUMN priority;
          DELETE FROM schema_migration WHERE version >= 8; PRAGMA user_version = 7",
         records(workflow.0)
     ))
@@ -116,6 +117,7 @@ fn postgres_takes_over_what_clients_spoke_of() {
          ALTER TABLE carried DROP COLUMN delay_us",
     );
     database.sql("DROP TABLE request_output; ALTER TABLE dataset DROP COLUMN owner");
+    database.sql("ALTER TABLE request_run DROP COLUMN priority");
     database.sql(
         "DROP TABLE allocation; DROP TABLE slurm_calls; DELETE FROM schema_migration WHERE version >= 7",
     );

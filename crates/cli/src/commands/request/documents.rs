@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn a_list_of_requests_is_several() {
-        let one = "request_name: NAME\n  input_dataset: /A/B-v1/RAW\n  output_datasets: [/A/C-v1/RECO]\n  splitting_algo: FileBased\n";
+        let one = "request_name: NAME\n  input_dataset: /A/B-v1/RAW\n  output_datasets: [/A/C-v1/RECO]\n  splitting_algo: FileBased\n  payload_config: {simulation: {}}\n";
         let text = format!("- {}- {}", one.replace("NAME", "a"), one.replace("NAME", "b"));
         let wanted = read("r.yaml", text.as_bytes(), &[], MOST).unwrap_or_else(|found| panic!("{found}"));
         assert_eq!(
@@ -215,7 +215,8 @@ mod tests {
     #[test]
     fn an_answer_of_reqmgr_may_hold_several() {
         let one = json!({"RequestType": "ReReco", "InputDataset": "/A/B-v1/RAW", "AcquisitionEra": "Era",
-            "ProcessingString": "P", "OutputDatasets": ["/A/C-v1/RECO"], "Memory": 2000, "Multicore": 1});
+            "ProcessingString": "P", "OutputDatasets": ["/A/C-v1/RECO"], "Memory": 2000, "Multicore": 1,
+            "PayloadConfig": {"simulation": {}}});
         let named = |name: &str| {
             let mut one = one.clone();
             one["RequestName"] = json!(name);
