@@ -39,6 +39,8 @@ impl std::fmt::Debug for Way {
 
 impl Way {
     pub(crate) fn new(client: Client, find_again: Option<FindAgain>) -> Self {
+        // The jobs have to be told of another server.
+        let client = if find_again.is_some() { client.without_finding() } else { client };
         Self { client: Mutex::new(client), find_again }
     }
 
@@ -48,7 +50,7 @@ impl Way {
 
     /// Looks where the server is now; the one that is there is called from here on.
     fn look_again(&self) -> Option<Client> {
-        let found = self.find_again.as_ref()?()?;
+        let found = self.find_again.as_ref()?()?.without_finding();
         *self.client.lock().unwrap_or_else(PoisonError::into_inner) = found.clone();
         Some(found)
     }

@@ -8,7 +8,8 @@ use serde::Deserialize;
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use windlass_client::{Client, ClientOptions, Kept, Keyring, Trust, origin};
+use std::sync::Arc;
+use windlass_client::{Client, ClientOptions, FindToken, Kept, Keyring, Trust, origin};
 use windlass_proc::agent_mark::is_marked;
 use windlass_proc::identity::{boot_id, kernel_boot};
 use windlass_store::Location;
@@ -42,6 +43,9 @@ fn is_nearer(url: &Origin, db: &Origin) -> bool {
 /// What a server says of itself beside its database, to its owner alone.
 #[derive(Debug, Deserialize)]
 struct Announcement {
+    /// Where it stands.
+    #[serde(skip)]
+    dir: PathBuf,
     url: String,
     pid: u32,
     #[serde(default)]
@@ -124,6 +128,7 @@ pub(crate) fn find(
     // --insecure-http.
     let is_certain = proven.socket.is_some() || proven.pin_file.is_some() || !leads_here(&url);
     let own = own.filter(|_| is_certain);
+    let find_token = own.as_ref().filter(|_| for_job.is_none()).map(|server| find_token(&url, server));
     let own =
         own.and_then(|server| Some(Kept { trust: Trust::default(), url: server.url, token: server.token? }));
     let kept = match for_job.or(own) {
@@ -135,16 +140,33 @@ pub(crate) fn find(
     let mut trust = manner.with_kept(kept_trust);
     trust.pin_file = proven.pin_file.or(trust.pin_file);
     trust.socket = proven.socket.or(trust.socket);
+    let named = variable("WINDLASS_TOKEN").or_else(token_of_file);
+    // One that was named is not replaced by one that is found.
+    let mut find_token = find_token.filter(|_| named.is_none());
     let token = if is_marked() {
         // An agent has a token of its own, and uses no other one that its user has kept here.
         trust = Trust { cert: None, key: None, ..trust };
-        variable("WINDLASS_TOKEN").or_else(token_of_file)
+        find_token = None;
+        named
     } else {
         // One that was named comes before one that was found: a worker in an allocation does not take the owner's.
-        variable("WINDLASS_TOKEN").or_else(token_of_file).or(kept_token)
+        named.or(kept_token)
     };
     let insecure_http = manner.insecure_http;
-    Ok(Some(Client::new(ClientOptions { url, token, trust, insecure_http, ..ClientOptions::default() })?))
+    let options = ClientOptions { url, token, find_token, trust, insecure_http, ..ClientOptions::default() };
+    Ok(Some(Client::new(options)?))
+}
+
+/// Reads the token of the owner again, where another server has come that is known by the same proof. A call that is under way
+/// meanwhile was made with the token of the server before.
+fn find_token(url: &str, server: &Announcement) -> FindToken {
+    let (url, dir, proof) = (url.to_owned(), server.dir.clone(), server.trust());
+    Arc::new(move || {
+        let now = read_announcement(&dir)?;
+        // Calls go on to the socket wherever the server listens besides, and otherwise to the address.
+        let is_called = now.trust() == proof && (proof.socket.is_some() || same(&now.url, &url));
+        if is_called { now.token } else { None }
+    })
 }
 
 /// What is in the file that `WINDLASS_TOKEN_FILE` names: how a worker in an allocation, which starts elsewhere than its
@@ -233,7 +255,8 @@ fn read_announcement(run_dir: &Path) -> Option<Announcement> {
     let for_others = meta.mode() & 0o077;
     let private = meta.is_file() && meta.uid() == rustix::process::geteuid().as_raw() && for_others == 0;
     let text = private.then(|| std::fs::read_to_string(&path).ok()).flatten()?;
-    serde_json::from_str(&text).ok()
+    let said: Announcement = serde_json::from_str(&text).ok()?;
+    Some(Announcement { dir: run_dir.to_owned(), ..said })
 }
 
 /// What a server that was killed left behind is not believed. One that is there and cannot be talked to is not passed

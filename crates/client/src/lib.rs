@@ -27,10 +27,12 @@ pub use requests::{DagQuery, NodeQuery, RequestQuery};
 pub use trust::Trust;
 pub use verbs::{Health, Worker};
 
+use reqwest::StatusCode;
 use reqwest::blocking::{RequestBuilder, Response};
 use reqwest::header::{CONTENT_TYPE, RETRY_AFTER};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 use windlass_types::work::TORC_PREFIX;
 
@@ -39,12 +41,17 @@ const CONNECT: Duration = Duration::from_secs(10);
 /// How long an ordinary call may take.
 pub const TIMEOUT: Duration = Duration::from_mins(1);
 
+/// Reads the token of a server once more where it was found. `None`: no server says there that it has this address.
+pub type FindToken = Arc<dyn Fn() -> Option<String> + Send + Sync>;
+
 /// Where the server is and who calls.
 #[derive(Clone, Default)]
 pub struct ClientOptions {
     /// `http://HOST:PORT` or `https://…`, with or without a path in front of `/api/v1`.
     pub url: String,
     pub token: Option<String>,
+    /// For a token that was found and ends with the server: when the server does not know it, the one that is there now is used.
+    pub find_token: Option<FindToken>,
     /// Name and password, where there is no token.
     pub password: Option<(String, String)>,
     pub trust: Trust,
@@ -63,7 +70,9 @@ impl std::fmt::Debug for ClientOptions {
 #[derive(Clone)]
 pub struct Client {
     url: String,
-    token: Option<String>,
+    /// All clones go on with a token that one of them has found.
+    token: Arc<RwLock<Option<String>>>,
+    find_token: Option<FindToken>,
     password: Option<(String, String)>,
     trust: Trust,
     http: reqwest::blocking::Client,
@@ -103,8 +112,15 @@ impl Client {
             .user_agent(concat!("windlass/", env!("CARGO_PKG_VERSION")));
         let builder = options.trust.apply(builder)?;
         let http = builder.build().map_err(|source| Error::Setup { source })?;
-        let ClientOptions { token, password, trust, .. } = options;
-        Ok(Self { url, token, password, trust, http })
+        let ClientOptions { token, find_token, password, trust, .. } = options;
+        let token = Arc::new(RwLock::new(token));
+        Ok(Self { url, token, find_token, password, trust, http })
+    }
+
+    /// The same, which goes on with no other token: what the caller does when it is refused is to look for the server.
+    #[must_use]
+    pub fn without_finding(&self) -> Self {
+        Self { token: Arc::new(RwLock::new(self.token())), find_token: None, ..self.clone() }
     }
 
     pub fn url(&self) -> &str {
@@ -113,18 +129,18 @@ impl Client {
 
     /// Whether calls go to the same place, with the same token.
     pub fn is_same_way(&self, other: &Self) -> bool {
-        self.url == other.url && self.token == other.token && self.trust == other.trust
+        self.url == other.url && self.token() == other.token() && self.trust == other.trust
     }
 
     /// To be handed on to nobody but this user's own processes.
-    pub fn token(&self) -> Option<&str> {
-        self.token.as_deref()
+    pub fn token(&self) -> Option<String> {
+        self.token.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// What a job needs to find this server and to know that it is the right one, without our token; `None` where no token is
     /// asked for.
     pub fn to_keep_for_jobs(&self) -> Option<Kept> {
-        self.token.as_ref()?;
+        self.token()?;
         Some(Kept { url: self.url.clone(), token: String::new(), trust: self.trust.clone() })
     }
 
@@ -182,8 +198,7 @@ impl Client {
 
     /// The body of an answer from the books, which speak for themselves also when they refuse.
     fn body(&self, request: RequestBuilder, time: Duration) -> Result<Vec<u8>, Error> {
-        let answer =
-            self.introduced(request.timeout(time)).send().map_err(|error| self.unreachable(error))?;
+        let answer = self.answer(request.timeout(time))?;
         let kind = answer.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         if !kind.starts_with("application/json") {
             return Err(Error::Refused(Box::new(problem(answer.status().as_u16(), answer))));
@@ -193,15 +208,34 @@ impl Client {
 
     /// Sends a request; what is not a success is a refusal.
     fn send(&self, request: RequestBuilder) -> Result<Response, Error> {
-        let answer = self.introduced(request).send().map_err(|error| self.unreachable(error))?;
+        let answer = self.answer(request)?;
         if answer.status().is_success() {
             return Ok(answer);
         }
         Err(Error::Refused(Box::new(problem(answer.status().as_u16(), answer))))
     }
 
-    fn introduced(&self, request: RequestBuilder) -> RequestBuilder {
-        match (&self.token, &self.password) {
+    /// What the server says to it, or the next server in its place. What was refused for its token was not done.
+    fn answer(&self, request: RequestBuilder) -> Result<Response, Error> {
+        let token = self.token();
+        let again = self.find_token.as_ref().and_then(|find| Some((find, request.try_clone()?)));
+        let send = |request, token: Option<&str>| {
+            self.introduced(request, token).send().map_err(|error| self.unreachable(error))
+        };
+        let answer = send(request, token.as_deref())?;
+        let Some((find, again)) = again.filter(|_| answer.status() == StatusCode::UNAUTHORIZED) else {
+            return Ok(answer);
+        };
+        let found = find();
+        if found.is_none() || found == token {
+            return Ok(answer);
+        }
+        self.token.write().unwrap_or_else(PoisonError::into_inner).clone_from(&found);
+        send(again, found.as_deref())
+    }
+
+    fn introduced(&self, request: RequestBuilder, token: Option<&str>) -> RequestBuilder {
+        match (token, &self.password) {
             (Some(token), _) => request.bearer_auth(token),
             (None, Some((user, password))) => request.basic_auth(user, Some(password)),
             (None, None) => request,

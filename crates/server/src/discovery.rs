@@ -78,40 +78,66 @@ pub(crate) fn keep_private(dir: &Path, name: &str, text: &str) -> Result<PathBuf
     write_private(dir, name, text.as_bytes())
 }
 
+/// A socket that only its owner can connect to, and that listens, but is not at its place yet: clients that know only an earlier
+/// server, which was at the same place, do not reach this one before it has said what its token is.
+#[derive(Debug)]
+pub(crate) struct PrivateSocket {
+    listener: UnixListener,
+    /// Where it was made, in a directory that others cannot enter.
+    inside: PathBuf,
+    pub(crate) path: PathBuf,
+}
+
+impl PrivateSocket {
+    /// Puts it at its place.
+    pub(crate) fn show(self) -> Result<UnixListener, DiscoveryError> {
+        std::fs::rename(self.inside.join(DRAFT), &self.path).map_err(|e| wrong(&self.path, e))?;
+        drop(std::fs::remove_dir_all(&self.inside));
+        Ok(self.listener)
+    }
+}
+
 /// Listens at a socket that only its owner can connect to. Where the directory takes no sockets (some network file systems), in
 /// one of this machine.
-pub(crate) fn listen_privately(dir: &Path) -> Result<(UnixListener, PathBuf), DiscoveryError> {
+pub(crate) fn listen_privately(dir: &Path) -> Result<PrivateSocket, DiscoveryError> {
     make_private(dir)?;
-    let there = dir.join(SOCKET_FILE);
     match bind_privately(dir, SOCKET_FILE) {
-        Ok(listener) => return Ok((listener, there)),
-        Err(error) => tracing::debug!(%error, path = %there.display(), "no socket can be made here"),
+        Ok(socket) => return Ok(socket),
+        Err(error) => {
+            tracing::debug!(%error, path = %dir.join(SOCKET_FILE).display(), "no socket can be made here");
+        }
     }
     let base = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
     let own = format!("windlass-{}", rustix::process::geteuid().as_raw());
     let dir = base.unwrap_or_else(std::env::temp_dir).join(own);
     make_private(&dir)?;
     let name = format!("{}.sock", std::process::id());
-    let listener = bind_privately(&dir, &name).map_err(|source| wrong(&dir.join(&name), source))?;
-    Ok((listener, dir.join(name)))
+    bind_privately(&dir, &name).map_err(|source| wrong(&dir.join(&name), source))
 }
 
-/// Made where others cannot enter, and moved when it is the owner's alone.
-fn bind_privately(dir: &Path, name: &str) -> io::Result<UnixListener> {
+/// The name of a socket that is not at its place yet.
+const DRAFT: &str = "s";
+
+/// Made where others cannot enter, to be moved when it is the owner's alone.
+fn bind_privately(dir: &Path, name: &str) -> io::Result<PrivateSocket> {
     let inside = dir.join(format!(".socket.{}", std::process::id()));
     drop(std::fs::remove_dir_all(&inside));
     DirBuilder::new().mode(0o700).create(&inside)?;
     let bound = (|| {
         // The path of a socket is limited to about a hundred bytes; that of an open directory is short.
         let open = File::open(&inside)?;
-        let listener = UnixListener::bind(format!("/proc/self/fd/{}/s", open.as_raw_fd()))?;
-        std::fs::set_permissions(inside.join("s"), Permissions::from_mode(0o600))?;
-        std::fs::rename(inside.join("s"), dir.join(name))?;
+        let listener = UnixListener::bind(format!("/proc/self/fd/{}/{DRAFT}", open.as_raw_fd()))?;
+        std::fs::set_permissions(inside.join(DRAFT), Permissions::from_mode(0o600))?;
         listener.set_nonblocking(true)?;
         Ok(listener)
     })();
-    drop(std::fs::remove_dir_all(&inside));
-    bound
+    match bound {
+        Ok(listener) => Ok(PrivateSocket { listener, inside, path: dir.join(name) }),
+        Err(error) => {
+            drop(std::fs::remove_dir_all(&inside));
+            Err(error)
+        }
+    }
 }
 
 /// Which run of which machine this is.
@@ -174,6 +200,7 @@ fn wrong(path: &Path, source: io::Error) -> DiscoveryError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::net::UnixStream;
 
     #[test]
     fn the_token_and_the_socket_are_their_owners_alone() {
@@ -183,9 +210,17 @@ mod tests {
         keep_owner_token(&dir, "one").unwrap();
         keep_owner_token(&dir, "two").unwrap();
         assert_eq!(std::fs::read_to_string(dir.join(TOKEN_FILE)).unwrap(), "two");
-        let (_first, _) = listen_privately(&dir).unwrap();
-        let (_listener, socket) = listen_privately(&dir).unwrap();
+        let connect = || {
+            let open = File::open(&dir).unwrap();
+            UnixStream::connect(format!("/proc/self/fd/{}/{SOCKET_FILE}", open.as_raw_fd()))
+        };
+        drop(listen_privately(&dir).unwrap().show().unwrap());
+        let next = listen_privately(&dir).unwrap();
+        assert!(connect().is_err(), "it is not at its place before it is shown");
+        let socket = next.path.clone();
         assert_eq!(socket, dir.join(SOCKET_FILE), "in the place of the one that an earlier server left");
+        let _listener = next.show().unwrap();
+        assert!(connect().is_ok());
         let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&dir), mode(&dir.join(TOKEN_FILE)), mode(&socket)), (0o700, 0o600, 0o600));
         assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 2, "nothing is left behind");

@@ -4,7 +4,7 @@
 //! nothing new is let in, waits and streams end, what is under way is answered, everything is committed, and only then
 //! is the database let go.
 
-use crate::discovery::{self, Announced, Discovery, DiscoveryError};
+use crate::discovery::{self, Announced, Discovery, DiscoveryError, PrivateSocket};
 use crate::front::{Front, standby};
 use crate::gate::{self, Books, Network};
 use crate::lifecycle;
@@ -326,12 +326,13 @@ impl Site {
             options: Arc::clone(options),
         };
         self.runtime.spawn(gate::note_token_use(state.clone(), self.stop.clone()));
-        self.front.replace(router(state.clone(), self.port));
-        // Whoever reads it must be let in.
+        let router = router(state.clone(), self.port);
+        // A client that is let in and has the token of the server before finds the new one, so that is said first.
         let announced = options.run_dir.as_deref().map(|dir| {
             let pin = options.tls.as_ref().map(|tls| pin(dir, tls)).transpose()?;
             // With TLS the certificate proves who listens.
-            let socket = if pin.is_none() { Some(self.open_socket(dir, options)?) } else { None };
+            let private = if pin.is_none() { Some(discovery::listen_privately(dir)?) } else { None };
+            let socket = private.as_ref().map(|private| private.path.clone());
             let told = Discovery {
                 url: self.near_url.clone(),
                 pid: std::process::id(),
@@ -341,20 +342,22 @@ impl Site {
                 socket,
                 pin,
             };
-            Ok::<_, ServeError>(discovery::announce(dir, &told)?)
+            Ok::<_, ServeError>((discovery::announce(dir, &told)?, private))
         });
-        let announced = announced.transpose()?;
+        let (announced, private) = announced.transpose()?.unzip();
+        self.front.replace(router);
+        private.flatten().map_or(Ok(()), |private| self.open_socket(private, options))?;
         Ok(Active { state, token, _announced: announced, lock })
     }
 
     /// For clients of the owner on this machine.
-    fn open_socket(&self, dir: &Path, options: &ServeOptions) -> Result<PathBuf, ServeError> {
-        let (listener, path) = discovery::listen_privately(dir)?;
+    fn open_socket(&self, socket: PrivateSocket, options: &ServeOptions) -> Result<(), ServeError> {
+        let listener = socket.show()?;
         let _inside = self.runtime.enter();
         let listener = tokio::net::UnixListener::from_std(listener).map_err(ServeError::Runtime)?;
         let listening = Listening { tls: None, ..self.listening.clone() };
         self.runtime.spawn(listening.run(ListenSocket::Unix(listener), options.shutdown_grace));
-        Ok(path)
+        Ok(())
     }
 
     fn service_options(

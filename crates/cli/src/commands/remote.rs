@@ -137,7 +137,7 @@ fn start_script(ctx: &Context, workflow: &WorkflowRow, args: &RemoteRunArgs) -> 
 fn worker_token(client: &Client, workflow: &WorkflowRow) -> Result<Option<String>, CliError> {
     let Some(own) = client.token() else { return Ok(None) };
     if client.me()?.how != "owner" {
-        return Ok(Some(own.to_owned()));
+        return Ok(Some(own));
     }
     let new = NewToken {
         name: format!("remote workers of workflow {}", workflow.id),

@@ -149,6 +149,7 @@ fn called_with(
     password: Option<(String, String)>,
 ) -> Result<Client, CliError> {
     Ok(Client::new(ClientOptions {
+        find_token: None,
         url: args.url.clone(),
         token,
         password,
