@@ -119,6 +119,10 @@ fn postgres_takes_over_what_clients_spoke_of() {
     database.sql("DROP TABLE request_output; ALTER TABLE dataset DROP COLUMN owner");
     database.sql("ALTER TABLE request_run DROP COLUMN priority");
     database.sql(
+        "ALTER TABLE node_aside DROP CONSTRAINT node_aside_pkey; ALTER TABLE node_aside DROP COLUMN user_name;
+         ALTER TABLE node_aside ADD PRIMARY KEY (host)",
+    );
+    database.sql(
         "DROP TABLE allocation; DROP TABLE slurm_calls; DELETE FROM schema_migration WHERE version >= 7",
     );
     database.sql(&records(workflow.0));
