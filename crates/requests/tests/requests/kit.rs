@@ -271,9 +271,13 @@ impl Bench {
         self.books.transitions(name).unwrap().iter().map(|line| line.to).collect()
     }
 
-    /// The numbers of all events in the files of a dataset, as they are on disk; each file is where the catalog says.
+    /// The numbers of all events in the files of a dataset, as they are on disk; each file is where the catalog says. None of
+    /// a dataset that is not in the catalog yet.
     pub(crate) fn events(&self, dataset: &str) -> Vec<u64> {
         let mut events = Vec::new();
+        if self.books.dataset(dataset).unwrap().is_none() {
+            return events;
+        }
         for file in self.books.dataset_files(dataset, true).unwrap() {
             let path = file.replicas.values().next().unwrap();
             let text = fs::read_to_string(path).unwrap();
