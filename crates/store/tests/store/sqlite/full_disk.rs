@@ -126,26 +126,6 @@ fn a_full_disk_is_waited_out() {
     drop(disk);
 }
 
-/// The log is moved into the file before it fills what is left of the disk.
-#[test]
-fn a_small_disk_holds_a_small_workflow() {
-    let directory = tempfile::tempdir().unwrap();
-    let disk = SmallDisk::mount(directory.path(), "6m");
-    let store = SqliteStore::create(directory.path().join("windlass.db")).unwrap().store;
-    let (workflow, jobs) = create(&store, 400);
-    let worker = worker(&store, workflow);
-    for job in jobs {
-        let key = key(workflow, job, 1);
-        for change in [claim(job, 1, worker), end(key, worker, JobStatus::Completed)] {
-            let batch = Batch { workflow, run: RUN, changes: [change].into() };
-            commit_batch(&store, batch).unwrap();
-        }
-    }
-    assert_eq!(counts(&store, workflow).get(JobStatus::Completed), 400);
-    drop(store);
-    drop(disk);
-}
-
 #[test]
 fn a_file_system_that_is_read_only_is_named() {
     let directory = tempfile::tempdir().unwrap();
