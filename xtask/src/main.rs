@@ -16,6 +16,7 @@ mod shell;
 mod slurm;
 mod soak;
 mod test;
+mod words;
 
 use std::process::ExitCode;
 
@@ -29,6 +30,7 @@ cargo xtask: the chores of this repository
   cargo xtask docs              writes the man pages and the references that are made from the code
   cargo xtask compat            Torc's own command line against `windlass serve`
   cargo xtask layers            checks that dependencies between the crates point downwards
+  cargo xtask words             checks names and texts against docs/glossary.md
   cargo xtask bench [A B C D]   windlass against fork+exec, xargs and its peers, interleaved
   cargo xtask soak [OPTIONS]    requests in simulated worlds where everything goes wrong, seed after seed
 
@@ -45,6 +47,7 @@ fn main() -> ExitCode {
         Some("docs") => docs::main(&rest),
         Some("compat") => compat::main(&rest),
         Some("layers") => layers::main(&rest),
+        Some("words") => words::main(&rest),
         Some("bench") => bench::main(&rest),
         Some("soak") => soak::main(&rest),
         None | Some("help" | "--help" | "-h") => {

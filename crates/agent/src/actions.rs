@@ -1,6 +1,6 @@
 //! Workflow actions: commands that the server wants run, one after the other, beside the jobs.
 
-use crate::environment::{CREDENTIALS, PassedEnvironment};
+use crate::environment::{CREDENTIAL_VARIABLES, PassedEnvironment};
 use std::collections::HashMap;
 use std::fmt;
 use std::fs::{self, File};
@@ -11,52 +11,52 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
-use windlass_proc::identity::to_pid;
-use windlass_proc::tree::{self, tag};
-use windlass_proc::{Pid, Signal, shell};
-use windlass_types::fleet::{ActionOrder, ActionReport};
-use windlass_types::work::return_code::CANNOT_START;
-use windlass_types::{Attempt, Clock, Timestamp, WorkflowId};
+use windlass_process::process_identity::to_pid;
+use windlass_process::process_tree::{self, tag};
+use windlass_process::{Pid, Signal, shell};
+use windlass_types::worker_messages::return_code::CANNOT_START;
+use windlass_types::worker_protocol::{ActionCommand, ActionReport};
+use windlass_types::{Attempt, SystemClock, Timestamp, WorkflowId};
 
 /// Those under way.
-pub struct Actions {
+pub struct ActionRunner {
     /// In the environment of all that they start, so that it can be found again.
     token: String,
-    running: HashMap<(i64, Attempt), Running>,
-    tell: Tell,
+    running: HashMap<(i64, Attempt), RunningAction>,
+    report: ActionReporter,
     /// What they get of our environment; `None`: all but our credentials.
-    passed: Option<PassedEnvironment>,
+    environment: Option<PassedEnvironment>,
 }
 
 #[derive(Debug)]
-struct Running {
+struct RunningAction {
     workflow: WorkflowId,
-    handle: Handle,
+    handle: ActionHandle,
     /// It is not ours any more: nobody wants to know how it ends.
     is_given_up: bool,
 }
 
 /// Is told how one ended, on a thread of its own.
-type Tell = Arc<dyn Fn(ActionReport) + Send + Sync>;
+type ActionReporter = Arc<dyn Fn(ActionReport) + Send + Sync>;
 
 /// What the agent and the thread of an action share.
-type Handle = Arc<Process>;
+type ActionHandle = Arc<ActionProcess>;
 
 #[derive(Debug, Default)]
-struct Process {
-    slot: Mutex<Slot>,
+struct ActionProcess {
+    state: Mutex<ActionProcessState>,
     /// It is over: no command runs, and none will.
-    over: Condvar,
+    ended: Condvar,
 }
 
-impl Process {
-    fn lock(&self) -> MutexGuard<'_, Slot> {
-        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
+impl ActionProcess {
+    fn lock(&self) -> MutexGuard<'_, ActionProcessState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[derive(Debug, Default)]
-struct Slot {
+struct ActionProcessState {
     /// Of the command that runs now.
     process: Option<Pid>,
     /// No further command is started.
@@ -64,21 +64,21 @@ struct Slot {
     is_over: bool,
 }
 
-impl fmt::Debug for Actions {
+impl fmt::Debug for ActionRunner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Actions").field("running", &self.running).finish_non_exhaustive()
     }
 }
 
-impl Actions {
+impl ActionRunner {
     pub fn new(token: String, tell: impl Fn(ActionReport) + Send + Sync + 'static) -> Self {
-        Self { token, running: HashMap::new(), tell: Arc::new(tell), passed: None }
+        Self { token, running: HashMap::new(), report: Arc::new(tell), environment: None }
     }
 
     /// They get this part of our environment, and nothing else of it.
     #[must_use]
     pub fn with_environment(self, passed: PassedEnvironment) -> Self {
-        Self { passed: Some(passed), ..self }
+        Self { environment: Some(passed), ..self }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -86,34 +86,38 @@ impl Actions {
     }
 
     /// `output_dir` is that of its workflow; `None`: the server said nothing of it.
-    pub fn start(&mut self, order: ActionOrder, output_dir: Option<PathBuf>) {
+    pub fn start_action(&mut self, order: ActionCommand, output_dir: Option<PathBuf>) {
         let key = (order.action, order.attempt);
         if self.running.contains_key(&key) {
             return;
         }
-        let handle = Handle::default();
-        let (own, token, tell) = (Arc::clone(&handle), self.token.clone(), Arc::clone(&self.tell));
-        let (workflow, unstarted, passed) = (order.workflow, order.clone(), self.passed.clone());
+        let handle = ActionHandle::default();
+        let (own, token, tell) = (Arc::clone(&handle), self.token.clone(), Arc::clone(&self.report));
+        let (workflow, unstarted, passed) = (order.workflow, order.clone(), self.environment.clone());
         let body = move || {
-            let around = Around { token: &token, passed: passed.as_ref() };
-            let report = carry_out(&order, output_dir.as_deref(), &around, &own);
+            let around = ActionEnvironment { token: &token, environment: passed.as_ref() };
+            let report = perform_action(&order, output_dir.as_deref(), &around, &own);
             own.lock().is_over = true;
-            own.over.notify_all();
+            own.ended.notify_all();
             tell(report);
         };
         match thread::Builder::new().name("action".to_owned()).spawn(body) {
-            Ok(_) => _ = self.running.insert(key, Running { workflow, handle, is_given_up: false }),
-            Err(error) => self.refuse(&unstarted, &error.to_string()),
+            Ok(_) => _ = self.running.insert(key, RunningAction { workflow, handle, is_given_up: false }),
+            Err(error) => self.report_refused(&unstarted, &error.to_string()),
         }
     }
 
     /// It does not begin.
-    pub(crate) fn refuse(&self, order: &ActionOrder, why: &str) {
-        (self.tell)(report(order, Clock.now(), Err((CANNOT_START, format!("it was not begun: {why}")))));
+    pub(crate) fn report_refused(&self, order: &ActionCommand, why: &str) {
+        (self.report)(build_report(
+            order,
+            SystemClock.now(),
+            Err((CANNOT_START, format!("it was not begun: {why}"))),
+        ));
     }
 
     /// Whether the server is to hear how it went.
-    pub(crate) fn done(&mut self, report: &ActionReport) -> bool {
+    pub(crate) fn on_action_ended(&mut self, report: &ActionReport) -> bool {
         self.running.remove(&(report.action, report.attempt)).is_none_or(|running| !running.is_given_up)
     }
 
@@ -126,21 +130,21 @@ impl Actions {
     }
 
     /// These are not ours any more: they end at once.
-    pub(crate) fn give_up(&mut self, lost: &[(i64, Attempt)]) {
+    pub(crate) fn give_up_lost(&mut self, lost: &[(i64, Attempt)]) {
         for key in lost {
             if let Some(running) = self.running.get_mut(key) {
                 running.is_given_up = true;
-                end(&running.handle, Signal::KILL);
+                stop_action(&running.handle, Signal::KILL);
             }
         }
     }
 
     /// Asks those of a workflow to end, and kills them after the grace period.
-    pub(crate) fn stop_those_of(&self, workflow: WorkflowId, grace: Duration) {
+    pub(crate) fn stop_workflow_actions(&self, workflow: WorkflowId, grace: Duration) {
         let own = self.running.values().filter(|running| running.workflow == workflow);
-        let handles: Vec<Handle> = own.map(|running| Arc::clone(&running.handle)).collect();
+        let handles: Vec<ActionHandle> = own.map(|running| Arc::clone(&running.handle)).collect();
         for handle in &handles {
-            end(handle, Signal::TERM);
+            stop_action(handle, Signal::TERM);
         }
         if handles.is_empty() {
             return;
@@ -148,78 +152,82 @@ impl Actions {
         let asked = Instant::now();
         let body = move || {
             for handle in &handles {
-                kill_unless_over(handle, asked, grace);
+                kill_after_grace(handle, asked, grace);
             }
         };
         // Without a thread they have all the time they want.
         drop(thread::Builder::new().name("action-grace".to_owned()).spawn(body));
     }
 
-    pub(crate) fn freeze(&self) {
+    pub(crate) fn freeze_all(&self) {
         for pid in self.processes() {
-            tree::freeze(|| tree::with_descendants([pid]));
+            process_tree::freeze_processes(|| process_tree::with_descendants([pid]));
         }
     }
 
-    pub(crate) fn thaw(&self) {
+    pub(crate) fn thaw_all(&self) {
         for pid in self.processes() {
-            tree::thaw(&tree::with_descendants([pid]));
+            process_tree::thaw_processes(&process_tree::with_descendants([pid]));
         }
     }
 
-    pub fn stop(&self, signal: Signal) {
+    pub fn stop_all(&self, signal: Signal) {
         for running in self.running.values() {
-            end(&running.handle, signal);
+            stop_action(&running.handle, signal);
         }
     }
 
     fn processes(&self) -> Vec<Pid> {
-        let of = |running: &Running| running.handle.lock().process;
+        let of = |running: &RunningAction| running.handle.lock().process;
         self.running.values().filter_map(of).collect()
     }
 }
 
 /// The command that runs gets the signal, and no other is started.
-fn end(handle: &Handle, signal: Signal) {
+fn stop_action(handle: &ActionHandle, signal: Signal) {
     let mut slot = handle.lock();
     slot.is_stopped = true;
     if let Some(pid) = slot.process {
-        tree::signal(pid, &tree::with_descendants([pid]), signal);
+        process_tree::signal_group_and_members(pid, &process_tree::with_descendants([pid]), signal);
     }
 }
 
 /// Waits for the end of one that was asked to end, and kills it when the time for that is over.
-fn kill_unless_over(handle: &Handle, asked: Instant, grace: Duration) {
+fn kill_after_grace(handle: &ActionHandle, asked: Instant, grace: Duration) {
     let left = grace.saturating_sub(asked.elapsed());
-    let waited = handle.over.wait_timeout_while(handle.lock(), left, |slot| !slot.is_over);
+    let waited = handle.ended.wait_timeout_while(handle.lock(), left, |slot| !slot.is_over);
     let (slot, _) = waited.unwrap_or_else(PoisonError::into_inner);
     if !slot.is_over {
         drop(slot);
-        end(handle, Signal::KILL);
+        stop_action(handle, Signal::KILL);
     }
 }
 
 /// What all commands of an action have in common.
-struct Around<'a> {
+struct ActionEnvironment<'a> {
     token: &'a str,
-    passed: Option<&'a PassedEnvironment>,
+    environment: Option<&'a PassedEnvironment>,
 }
 
-fn carry_out(
-    order: &ActionOrder,
+fn perform_action(
+    order: &ActionCommand,
     output_dir: Option<&Path>,
-    around: &Around<'_>,
-    handle: &Handle,
+    around: &ActionEnvironment<'_>,
+    handle: &ActionHandle,
 ) -> ActionReport {
-    let started_at = Clock.now();
+    let started_at = SystemClock.now();
     let outcome = match output_dir {
-        Some(directory) => run_all(order, directory, around, handle),
+        Some(directory) => run_commands(order, directory, around, handle),
         None => Err((CANNOT_START, "the worker was told nothing of its workflow".to_owned())),
     };
-    report(order, started_at, outcome)
+    build_report(order, started_at, outcome)
 }
 
-fn report(order: &ActionOrder, started_at: Timestamp, outcome: Result<(), (i32, String)>) -> ActionReport {
+fn build_report(
+    order: &ActionCommand,
+    started_at: Timestamp,
+    outcome: Result<(), (i32, String)>,
+) -> ActionReport {
     let (return_code, message) = match outcome {
         Ok(()) => (0, None),
         Err((code, message)) => (code, Some(message)),
@@ -230,17 +238,17 @@ fn report(order: &ActionOrder, started_at: Timestamp, outcome: Result<(), (i32, 
         action: order.action,
         attempt: order.attempt,
         started_at,
-        ended_at: Clock.now(),
+        ended_at: SystemClock.now(),
         return_code,
         message,
     }
 }
 
-fn run_all(
-    order: &ActionOrder,
+fn run_commands(
+    order: &ActionCommand,
     directory: &Path,
-    around: &Around<'_>,
-    handle: &Handle,
+    around: &ActionEnvironment<'_>,
+    handle: &ActionHandle,
 ) -> Result<(), (i32, String)> {
     let name = format!("action_wf{}_a{}_r{}_n{}.log", order.workflow, order.action, order.run, order.attempt);
     let path = directory.join("actions").join(name);
@@ -250,33 +258,33 @@ fn run_all(
     let count = order.commands.len();
     for (number, command) in order.commands.iter().enumerate() {
         let which = format!("command {} of {count}, `{command}`", number + 1);
-        let status = run_one(order, command, directory, around, &log, handle)
+        let status = run_command(order, command, directory, around, &log, handle)
             .map_err(|error| (CANNOT_START, format!("{which}, cannot be started: {error}")))?;
         if !status.success() {
             let log = path.display();
-            return Err((code_of(status), format!("{which}: {status}; its output is in {log}")));
+            return Err((exit_code(status), format!("{which}: {status}; its output is in {log}")));
         }
     }
     Ok(())
 }
 
-fn run_one(
-    order: &ActionOrder,
+fn run_command(
+    order: &ActionCommand,
     command: &str,
     directory: &Path,
-    around: &Around<'_>,
+    around: &ActionEnvironment<'_>,
     log: &File,
-    handle: &Handle,
+    handle: &ActionHandle,
 ) -> io::Result<ExitStatus> {
     let mut slot = handle.lock();
     if slot.is_stopped {
         return Err(io::Error::other("the worker was stopped"));
     }
-    let mut shell = shell::command(command);
-    match around.passed {
+    let mut shell = shell::shell_command(command);
+    match around.environment {
         Some(passed) => passed.apply_to(&mut shell),
         None => {
-            for name in CREDENTIALS {
+            for name in CREDENTIAL_VARIABLES {
                 shell.env_remove(name);
             }
         }
@@ -297,7 +305,7 @@ fn run_one(
     status
 }
 
-fn code_of(status: ExitStatus) -> i32 {
+fn exit_code(status: ExitStatus) -> i32 {
     status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(CANNOT_START)
 }
 
@@ -309,8 +317,8 @@ mod tests {
     use std::sync::mpsc::{Receiver, channel};
     use windlass_types::RunId;
 
-    fn order(commands: &[&str]) -> ActionOrder {
-        ActionOrder {
+    fn order(commands: &[&str]) -> ActionCommand {
+        ActionCommand {
             workflow: WorkflowId(1),
             run: RunId(2),
             action: 3,
@@ -329,12 +337,13 @@ mod tests {
     fn commands_run_one_after_the_other_up_to_the_first_that_fails() {
         let directory = tempfile::tempdir().unwrap();
         let (events, inbox) = channel();
-        let mut actions = Actions::new("token".into(), move |report| events.send(report).unwrap_or_default());
+        let mut actions =
+            ActionRunner::new("token".into(), move |report| events.send(report).unwrap_or_default());
         let commands = ["echo hello $NAME; pwd > place", "echo oops >&2; exit 3", "touch never"];
-        actions.start(order(&commands), Some(directory.path().to_owned()));
+        actions.start_action(order(&commands), Some(directory.path().to_owned()));
         assert!(!actions.is_empty());
         let report = report(&inbox);
-        assert!(actions.done(&report));
+        assert!(actions.on_action_ended(&report));
         assert!(actions.is_empty());
         assert_eq!(report.return_code, 3);
         let message = report.message.unwrap();
@@ -350,10 +359,10 @@ mod tests {
     }
 
     /// An action that runs: its command has written into the pipe.
-    fn one_under_way(actions: &mut Actions, directory: &Path, command: &str) -> Weak<Process> {
+    fn one_under_way(actions: &mut ActionRunner, directory: &Path, command: &str) -> Weak<ActionProcess> {
         let here = directory.join("here");
         assert!(Command::new("mkfifo").arg(&here).status().unwrap().success());
-        actions.start(order(&[command, "touch never"]), Some(directory.to_owned()));
+        actions.start_action(order(&[command, "touch never"]), Some(directory.to_owned()));
         fs::read(&here).unwrap();
         Arc::downgrade(&actions.running.values().next().unwrap().handle)
     }
@@ -362,13 +371,14 @@ mod tests {
     fn what_ends_when_it_is_asked_is_waited_for_no_longer() {
         let directory = tempfile::tempdir().unwrap();
         let (events, inbox) = channel();
-        let mut actions = Actions::new("token".into(), move |report| events.send(report).unwrap_or_default());
+        let mut actions =
+            ActionRunner::new("token".into(), move |report| events.send(report).unwrap_or_default());
         let process = one_under_way(&mut actions, directory.path(), "echo > here; sleep 1000");
-        actions.stop_those_of(WorkflowId(2), Duration::ZERO);
-        actions.stop_those_of(WorkflowId(1), Duration::from_hours(1));
+        actions.stop_workflow_actions(WorkflowId(2), Duration::ZERO);
+        actions.stop_workflow_actions(WorkflowId(1), Duration::from_hours(1));
         let report = report(&inbox);
         assert_eq!(report.return_code, 128 + 15);
-        actions.done(&report);
+        actions.on_action_ended(&report);
         let give_up = Instant::now() + Duration::from_mins(1);
         while process.strong_count() > 0 {
             assert!(Instant::now() < give_up, "somebody still waits");
@@ -380,10 +390,11 @@ mod tests {
     fn what_does_not_end_when_it_is_asked_is_killed() {
         let directory = tempfile::tempdir().unwrap();
         let (events, inbox) = channel();
-        let mut actions = Actions::new("token".into(), move |report| events.send(report).unwrap_or_default());
+        let mut actions =
+            ActionRunner::new("token".into(), move |report| events.send(report).unwrap_or_default());
         let command = "trap '' TERM; echo > here; while :; do sleep 1; done";
         one_under_way(&mut actions, directory.path(), command);
-        actions.stop_those_of(WorkflowId(1), Duration::from_millis(10));
+        actions.stop_workflow_actions(WorkflowId(1), Duration::from_millis(10));
         assert_eq!(report(&inbox).return_code, 128 + 9);
     }
 
@@ -391,9 +402,10 @@ mod tests {
     fn one_that_is_stopped_starts_nothing_more() {
         let directory = tempfile::tempdir().unwrap();
         let (events, inbox) = channel();
-        let mut actions = Actions::new("token".into(), move |report| events.send(report).unwrap_or_default());
+        let mut actions =
+            ActionRunner::new("token".into(), move |report| events.send(report).unwrap_or_default());
         one_under_way(&mut actions, directory.path(), "echo > here; sleep 1000");
-        actions.stop(Signal::TERM);
+        actions.stop_all(Signal::TERM);
         let report = report(&inbox);
         assert_eq!((report.return_code, directory.path().join("never").exists()), (128 + 15, false));
     }

@@ -3,17 +3,18 @@
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::time::Duration;
 
-const FIRST: Duration = Duration::from_millis(100);
+const FIRST_DELAY: Duration = Duration::from_millis(100);
 
 /// Before the next try after `failures` in a row. Between half of the full time and all of it, as `dice` (0 to 1) falls:
 /// a thousand workers whose server comes back do not come back in the same moment.
-pub(crate) fn pause(failures: u32, longest: Duration, dice: f64) -> Duration {
-    let full = FIRST.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(longest.max(FIRST));
+pub(crate) fn backoff_delay(failures: u32, longest: Duration, dice: f64) -> Duration {
+    let full =
+        FIRST_DELAY.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(longest.max(FIRST_DELAY));
     full.mul_f64(0.5 + 0.5 * dice)
 }
 
 /// From 0 to 1. Not good enough for secrets.
-pub(crate) fn dice() -> f64 {
+pub(crate) fn random_fraction() -> f64 {
     let random = RandomState::new().build_hasher().finish();
     (random >> 11) as f64 / (1_u64 << 53) as f64
 }
@@ -25,11 +26,11 @@ mod tests {
     #[test]
     fn pauses_double_up_to_the_longest_and_are_spread() {
         let longest = Duration::from_secs(5);
-        let full: Vec<u128> = (1..9).map(|n| pause(n, longest, 1.0).as_millis()).collect();
+        let full: Vec<u128> = (1..9).map(|n| backoff_delay(n, longest, 1.0).as_millis()).collect();
         assert_eq!(full, [100, 200, 400, 800, 1600, 3200, 5000, 5000]);
-        assert_eq!(pause(3, longest, 0.0), Duration::from_millis(200));
-        assert_eq!(pause(u32::MAX, longest, 1.0), longest);
-        assert_eq!(pause(1, Duration::ZERO, 1.0), FIRST, "never without any pause");
-        assert!((0..100).all(|_| (0.0..1.0).contains(&dice())));
+        assert_eq!(backoff_delay(3, longest, 0.0), Duration::from_millis(200));
+        assert_eq!(backoff_delay(u32::MAX, longest, 1.0), longest);
+        assert_eq!(backoff_delay(1, Duration::ZERO, 1.0), FIRST_DELAY, "never without any pause");
+        assert!((0..100).all(|_| (0.0..1.0).contains(&random_fraction())));
     }
 }

@@ -5,10 +5,10 @@ use std::ffi::OsString;
 use std::process::Command;
 
 /// Variables that every job gets. A `*` at the end stands for any ending.
-const PASSED: &[&str] =
+const PASSED_VARIABLES: &[&str] =
     &["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR"];
 /// What jobs in an allocation of Slurm get besides.
-const PASSED_IN_ALLOCATION: &[&str] = &[
+const PASSED_ALLOCATION_VARIABLES: &[&str] = &[
     "SLURM_*",
     "SLURMD_*",
     "CUDA_*",
@@ -19,19 +19,20 @@ const PASSED_IN_ALLOCATION: &[&str] = &[
     "NVIDIA_VISIBLE_DEVICES",
 ];
 /// Credentials of the worker, which are never passed on.
-pub const CREDENTIALS: &[&str] = &["WINDLASS_TOKEN", "WINDLASS_TOKEN_FILE", crate::KEYRING, "SLURM_JWT"];
+pub const CREDENTIAL_VARIABLES: &[&str] =
+    &["WINDLASS_TOKEN", "WINDLASS_TOKEN_FILE", crate::KEYRING_VARIABLE, "SLURM_JWT"];
 
 /// Which variables of its environment a worker passes to its jobs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PassedEnvironment {
     /// Names, or beginnings of names with a `*` at the end, beyond what every job gets.
-    pub more: Vec<String>,
+    pub extra_patterns: Vec<String>,
     pub in_allocation: bool,
 }
 
 impl PassedEnvironment {
     /// Those of these variables that are passed on.
-    pub fn select(
+    pub fn select_variables(
         &self,
         own: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> impl Iterator<Item = (OsString, OsString)> {
@@ -39,18 +40,22 @@ impl PassedEnvironment {
     }
 
     fn includes(&self, name: &str) -> bool {
-        let of_slurm = PASSED_IN_ALLOCATION.iter().filter(|_| self.in_allocation).copied();
-        let mut patterns = PASSED.iter().copied().chain(of_slurm).chain(self.more.iter().map(String::as_str));
-        !CREDENTIALS.contains(&name) && patterns.any(|pattern| fits(pattern, name))
+        let of_slurm = PASSED_ALLOCATION_VARIABLES.iter().filter(|_| self.in_allocation).copied();
+        let mut patterns = PASSED_VARIABLES
+            .iter()
+            .copied()
+            .chain(of_slurm)
+            .chain(self.extra_patterns.iter().map(String::as_str));
+        !CREDENTIAL_VARIABLES.contains(&name) && patterns.any(|pattern| matches_pattern(pattern, name))
     }
 
     /// Gives this environment, and nothing else, to what the command starts.
     pub(crate) fn apply_to(&self, command: &mut Command) {
-        command.env_clear().envs(self.select(std::env::vars_os()));
+        command.env_clear().envs(self.select_variables(std::env::vars_os()));
     }
 }
 
-fn fits(pattern: &str, name: &str) -> bool {
+fn matches_pattern(pattern: &str, name: &str) -> bool {
     pattern.strip_suffix('*').map_or(pattern == name, |beginning| name.starts_with(beginning))
 }
 
@@ -60,7 +65,7 @@ pub fn check_pattern(text: &str) -> Result<String, String> {
     if name.is_empty() && text != "*" || name.contains(['=', '*', '\0', ',']) {
         return Err("it takes the name of a variable, or the beginning of names and `*`".to_owned());
     }
-    if CREDENTIALS.contains(&text) {
+    if CREDENTIAL_VARIABLES.contains(&text) {
         return Err(format!("{text} is a credential of the worker, which jobs do not get"));
     }
     Ok(text.to_owned())
@@ -72,7 +77,7 @@ mod tests {
 
     fn passed(how: &PassedEnvironment, names: &[&str]) -> Vec<String> {
         let own = names.iter().map(|name| (OsString::from(name), OsString::from("x")));
-        how.select(own).map(|(name, _)| name.into_string().unwrap()).collect()
+        how.select_variables(own).map(|(name, _)| name.into_string().unwrap()).collect()
     }
 
     #[test]
@@ -97,10 +102,10 @@ mod tests {
             passed(&slurm, &names),
             ["PATH", "LC_ALL", "HOME", "SLURM_JOB_ID", "CUDA_VISIBLE_DEVICES"]
         );
-        let more = PassedEnvironment { more: vec!["CONDA_*".into()], ..usual.clone() };
+        let more = PassedEnvironment { extra_patterns: vec!["CONDA_*".into()], ..usual.clone() };
         assert_eq!(passed(&more, &names), ["PATH", "LC_ALL", "HOME", "CONDA_PREFIX", "CONDA_EXE"]);
-        let all = PassedEnvironment { more: vec!["*".into()], ..usual };
-        assert!(!passed(&all, &names).iter().any(|name| CREDENTIALS.contains(&name.as_str())));
+        let all = PassedEnvironment { extra_patterns: vec!["*".into()], ..usual };
+        assert!(!passed(&all, &names).iter().any(|name| CREDENTIAL_VARIABLES.contains(&name.as_str())));
     }
 
     #[test]

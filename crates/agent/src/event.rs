@@ -2,35 +2,35 @@
 
 use std::time::Duration;
 use windlass_client::Client;
-use windlass_types::fleet::{ActionReport, ExchangeAnswer, Welcome};
-use windlass_types::work::FromWorker;
+use windlass_types::worker_messages::FromWorker;
+use windlass_types::worker_protocol::{ActionReport, ExchangeReply, RegistrationReply};
 
 #[derive(Debug)]
-pub(crate) enum Event {
+pub(crate) enum RemoteWorkerEvent {
     /// From the worker process of this number.
-    Worker(u32, FromWorker),
+    WorkerMessage(u32, FromWorker),
     /// Its line is closed.
     WorkerGone(u32),
-    Introduced {
+    Registered {
         epoch: u32,
         sent: Duration,
-        result: Result<Welcome, windlass_client::Error>,
+        result: Result<RegistrationReply, windlass_client::ClientError>,
     },
-    Answered {
+    Replied {
         epoch: u32,
         number: u64,
         sent: Duration,
-        result: Result<ExchangeAnswer, windlass_client::Error>,
+        result: Result<ExchangeReply, windlass_client::ClientError>,
     },
     /// The server is elsewhere now.
-    Moved(Client),
+    ServerMoved(Client),
     ActionDone(ActionReport),
     /// A signal, or whoever started this agent, wants it to end.
     Interrupt,
     /// It will have to be gone before long.
     Drain,
     /// Somebody says that the end of its time is near.
-    Warn,
+    TimeLimitNotice,
     /// It has to be gone at once.
     Stop,
 }

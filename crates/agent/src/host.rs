@@ -2,27 +2,27 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use windlass_agent::{Agent, AgentOptions, Observer, Progress};
+use windlass_agent::{RemoteWorker, RemoteWorkerObserver, RemoteWorkerOptions, RemoteWorkerProgress};
 use windlass_client::{Client, ClientOptions};
 use windlass_types::{Bytes, Capacity};
 
-struct Shouting;
+struct StderrObserver;
 
 #[expect(clippy::print_stderr, reason = "a process with nobody to tell but its terminal")]
-impl Observer for Shouting {
-    fn notice(&mut self, text: &str) {
+impl RemoteWorkerObserver for StderrObserver {
+    fn on_notice(&mut self, text: &str) {
         eprintln!("{text}");
     }
 
-    fn progress(&mut self, _progress: &Progress) {}
+    fn on_progress(&mut self, _progress: &RemoteWorkerProgress) {}
 }
 
 type AnyError = Box<dyn std::error::Error>;
 
-fn agent(url: String, state_dir: PathBuf) -> Result<(), AnyError> {
+fn run_remote_worker(url: String, state_dir: PathBuf) -> Result<(), AnyError> {
     let client = Client::new(ClientOptions { url, ..ClientOptions::default() })?;
     let capacity = Capacity { cpus: 2, memory: Bytes(1 << 34), gpus: 0, nodes: 1, max_jobs: None };
-    Agent::new(AgentOptions::new(client, capacity, state_dir))?.run(&mut Shouting)?;
+    RemoteWorker::new(RemoteWorkerOptions::new(client, capacity, state_dir))?.run(&mut StderrObserver)?;
     Ok(())
 }
 
@@ -30,7 +30,7 @@ fn agent(url: String, state_dir: PathBuf) -> Result<(), AnyError> {
 fn main() -> ExitCode {
     let mut words = std::env::args().skip(1);
     let end = match (words.next(), words.next()) {
-        (Some(url), Some(state_dir)) => agent(url, PathBuf::from(state_dir)),
+        (Some(url), Some(state_dir)) => run_remote_worker(url, PathBuf::from(state_dir)),
         _ => windlass_worker::serve_on_stdin().map_err(AnyError::from),
     };
     match end {

@@ -9,53 +9,53 @@
 //! [`event::Event`]s.
 
 mod actions;
-mod agent;
 mod backoff;
-mod callers;
-mod crew;
+mod deadlines;
 pub mod environment;
 mod event;
-mod home;
-mod journal;
+mod exchange_client;
+mod known_workflows;
 mod lease;
-mod leaving;
-mod leftovers;
-mod observe;
+mod observer;
 mod options;
-mod sites;
-mod talk;
-mod watch;
+mod remote_worker;
+mod result_journal;
+mod server_callers;
+mod shutdown;
+mod state_directory;
+mod undelivered_results;
+mod worker_process;
 
-pub use actions::Actions;
-pub use agent::{Agent, Control};
-pub use home::{Undelivered, default_state_dir, undelivered};
-pub use leaving::{End, Outcome};
-pub use leftovers::{Ended, end_all};
-pub use observe::{Observer, Progress, Silent};
-pub use options::{AgentOptions, FindAgain, Launcher, Until};
+pub use actions::ActionRunner;
+pub use observer::{RemoteWorkerObserver, RemoteWorkerProgress, SilentObserver};
+pub use options::{FindServer, LauncherSelector, RemoteWorkerOptions, WorkerDeadline};
+pub use remote_worker::{RemoteWorker, RemoteWorkerControl};
+pub use shutdown::{LeaveReason, RemoteWorkerSummary};
+pub use state_directory::{UndeliveredSummary, default_state_dir, list_undelivered};
+pub use undelivered_results::{EndedWorker, end_all_workers};
 
 use std::io;
 use std::path::PathBuf;
 
 /// Names, in the environment of jobs, the directory whose [`windlass_client::Keyring`] says where their server is and by what it is
 /// known. Their token is in [`JOB_TOKEN`].
-pub const KEYRING: &str = "WINDLASS_KEYRING";
+pub const KEYRING_VARIABLE: &str = "WINDLASS_KEYRING";
 /// Holds, in the environment of a job, the token that is for its workflow alone and ends with the attempt.
-pub const JOB_TOKEN: &str = windlass_types::work::JOB_TOKEN;
+pub const JOB_TOKEN_VARIABLE: &str = windlass_types::worker_messages::JOB_TOKEN_VARIABLE;
 
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum RemoteWorkerError {
     /// At the start, where a wrong address or token is more likely than a server that will be back.
     #[error(transparent)]
-    Server(#[from] windlass_client::Error),
+    Server(#[from] windlass_client::ClientError),
     #[error("the server has not been reached for {} s; results that it did not get are kept in {}", after.as_secs(), kept.display())]
-    GaveUp { after: std::time::Duration, kept: PathBuf },
+    ServerUnreachable { after: std::time::Duration, kept: PathBuf },
     #[error("cannot use {}: {source}", path.display())]
-    State { path: PathBuf, source: io::Error },
+    StateDirectory { path: PathBuf, source: io::Error },
     #[error("cannot start the process that runs jobs: {0}")]
-    Start(#[source] io::Error),
+    StartWorkerProcess(#[source] io::Error),
     #[error("what an earlier worker on this machine left cannot be cleared away: {0}")]
-    Bury(#[from] windlass_proc::bury::Error),
+    EnsureDead(#[from] windlass_process::ensure_dead::EnsureDeadError),
     #[error("the process that runs jobs died {0} times in a row without finishing one")]
     WorkerKeepsDying(u32),
 }

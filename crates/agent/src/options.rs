@@ -6,22 +6,22 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use windlass_client::Client;
-use windlass_types::fleet::JobsOf;
 use windlass_types::settings::ExecutionConfig;
-use windlass_types::slurm::SlurmPlace;
-use windlass_types::work::Assignment;
+use windlass_types::slurm::SlurmJobNode;
+use windlass_types::worker_messages::Assignment;
+use windlass_types::worker_protocol::AcceptedJobOwners;
 use windlass_types::{Capacity, WorkflowId};
 
 /// Finds the server anew, where it may be another one by now. May take a while.
-pub type FindAgain = Arc<dyn Fn() -> Option<Client> + Send + Sync>;
+pub type FindServer = Arc<dyn Fn() -> Option<Client> + Send + Sync>;
 
 /// Says what is to launch a job, and with which words, of a workflow that is to be executed so: nothing, if it runs here.
-pub type Launcher = Box<dyn Fn(&Assignment, Option<&ExecutionConfig>) -> Vec<String> + Send>;
+pub type LauncherSelector = Box<dyn Fn(&Assignment, Option<&ExecutionConfig>) -> Vec<String> + Send>;
 
-pub struct AgentOptions {
+pub struct RemoteWorkerOptions {
     pub client: Client,
     /// Asked when the server does not answer. `None`: it is this one or none.
-    pub find_again: Option<FindAgain>,
+    pub find_server: Option<FindServer>,
     pub capacity: Capacity,
     /// Ids of the graphics cards, as `CUDA_VISIBLE_DEVICES` takes them.
     pub gpu_devices: Vec<String>,
@@ -29,7 +29,7 @@ pub struct AgentOptions {
     /// Where it is: it takes jobs that name sites only if this is one of them.
     pub site: String,
     /// Whose jobs it takes.
-    pub jobs_of: JobsOf,
+    pub jobs_of: AcceptedJobOwners,
     /// What of its environment its jobs get.
     pub environment: PassedEnvironment,
     /// It works for this one only, and leaves when that is over.
@@ -44,26 +44,26 @@ pub struct AgentOptions {
     pub first_contact: Duration,
     /// Between SIGTERM and SIGKILL for a job that is stopped.
     pub grace: Duration,
-    pub until: Option<Until>,
+    pub deadline: Option<WorkerDeadline>,
     /// So long before that end somebody warns of it.
-    pub warning: Option<Duration>,
+    pub warning_before_end: Option<Duration>,
     /// What it writes down: one directory per agent in here.
     pub state_dir: PathBuf,
     /// Where an allocation started it: the scheduled compute node it belongs to.
-    pub allocation: Option<i64>,
+    pub scheduled_compute_node: Option<i64>,
     /// Where that allocation is one of Slurm's. Whoever ends it signals all processes in it at once.
-    pub slurm: Option<SlurmPlace>,
+    pub slurm: Option<SlurmJobNode>,
     /// It leaves as soon as the workflow that it works for is over, whatever else it waits for.
     pub leaves_when_over: bool,
     /// What has jobs run elsewhere than beside this agent.
-    pub launcher: Option<Launcher>,
+    pub launcher: Option<LauncherSelector>,
     /// The program that jobs may call; its directory comes last on their `PATH`.
     pub program: Option<PathBuf>,
     /// Starts a process that calls `windlass_worker::serve_on_stdin`.
     pub worker_command: Box<dyn Fn() -> Command + Send>,
 }
 
-impl std::fmt::Debug for AgentOptions {
+impl std::fmt::Debug for RemoteWorkerOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("AgentOptions").field("client", &self.client).finish_non_exhaustive()
     }
@@ -71,30 +71,30 @@ impl std::fmt::Debug for AgentOptions {
 
 /// When an agent has to be gone.
 #[derive(Clone, Copy, Debug)]
-pub struct Until {
+pub struct WorkerDeadline {
     pub end: Instant,
     /// So long before the end jobs that still run are asked to stop.
-    pub lead: Duration,
+    pub stop_before_end: Duration,
 }
 
-impl Until {
+impl WorkerDeadline {
     /// When jobs that still run are asked to stop.
-    pub(crate) fn stop(&self) -> Instant {
-        self.end.checked_sub(self.lead).unwrap_or_else(Instant::now)
+    pub(crate) fn stop_time(&self) -> Instant {
+        self.end.checked_sub(self.stop_before_end).unwrap_or_else(Instant::now)
     }
 }
 
-impl AgentOptions {
+impl RemoteWorkerOptions {
     /// For a machine that gives `capacity`; all else as it usually is.
     pub fn new(client: Client, capacity: Capacity, state_dir: PathBuf) -> Self {
         Self {
             client,
-            find_again: None,
+            find_server: None,
             capacity,
             gpu_devices: Vec::new(),
             labels: Vec::new(),
             site: windlass_types::LOCAL_SITE.to_owned(),
-            jobs_of: JobsOf::Own,
+            jobs_of: AcceptedJobOwners::Own,
             environment: PassedEnvironment::default(),
             workflow: None,
             persistent: false,
@@ -102,10 +102,10 @@ impl AgentOptions {
             give_up_after: Duration::from_hours(24),
             first_contact: Duration::from_secs(30),
             grace: Duration::from_secs(10),
-            until: None,
-            warning: None,
+            deadline: None,
+            warning_before_end: None,
             state_dir,
-            allocation: None,
+            scheduled_compute_node: None,
             slurm: None,
             leaves_when_over: false,
             launcher: None,

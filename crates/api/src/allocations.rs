@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 
 /// An allocation, and how far it is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Allocation {
+pub struct AllocationResponse {
     pub id: i64,
     pub workflow_id: i64,
     /// Windlass looks after it. Otherwise a client of Torc's interface does, and says how it stands.
@@ -48,14 +48,14 @@ pub struct Allocation {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Allocations {
-    pub items: Vec<Allocation>,
+pub struct AllocationList {
+    pub items: Vec<AllocationResponse>,
 }
 
 /// Allocations to be asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct AskForAllocations {
+pub struct CreateAllocations {
     /// The name of a scheduler of the workflow.
     #[schema(min_length = 1, max_length = 1000)]
     pub scheduler: String,
@@ -78,7 +78,7 @@ const fn one() -> u32 {
 
 /// What came of asking Slurm how allocations stand.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct LookedAtAllocations {
+pub struct AllocationRefreshResult {
     /// This server looks after allocations.
     pub is_looked_after: bool,
     /// Slurm answered, or there was nothing to ask. What it said is noted.

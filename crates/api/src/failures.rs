@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 
 /// Failures of the current run that are alike.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct FailureGroup {
+pub struct FailureGroupResponse {
     /// The key of the group.
     pub signature: String,
     /// `transient`, `permanent`, `data`, `infrastructure`, `memory`, `timeout` or `unknown`.
@@ -26,13 +26,13 @@ pub struct FailureGroup {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct FailureGroups {
-    pub items: Vec<FailureGroup>,
+pub struct FailureGroupList {
+    pub items: Vec<FailureGroupResponse>,
 }
 
 /// An attempt that ended badly, and what was made of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Failure {
+pub struct FailureResponse {
     pub job_id: i64,
     pub job_name: String,
     /// Where the job stands now.
@@ -59,14 +59,14 @@ pub struct Failure {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Failures {
-    pub items: Vec<Failure>,
+pub struct FailureList {
+    pub items: Vec<FailureResponse>,
 }
 
 /// Orders that are given together: each is carried out or refused by itself.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Orders {
+pub struct FailureCommandsBody {
     /// The name of the agent that decides. The policy of the workflow holds for it; a person leaves it out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 200)]
@@ -75,16 +75,16 @@ pub struct Orders {
     #[serde(default)]
     pub dry_run: bool,
     #[schema(max_items = 100_000)]
-    pub orders: Vec<Order>,
+    pub orders: Vec<FailureCommandBody>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Order {
+pub struct FailureCommandBody {
     pub job_id: i64,
-    pub verdict: Verdict,
+    pub verdict: FailureActionName,
     #[serde(default)]
-    pub changes: Changes,
+    pub changes: JobChangesBody,
     /// Why; kept with the decision.
     #[serde(default)]
     pub reason: String,
@@ -101,7 +101,7 @@ pub struct Order {
 /// goes on as if it had not. `change`: it stays where it is, and is changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum FailureActionName {
     #[default]
     Retry,
     Fail,
@@ -112,7 +112,7 @@ pub enum Verdict {
 /// What of a job is to be otherwise. What is absent stays.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Changes {
+pub struct JobChangesBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1)]
     pub memory_bytes: Option<u64>,
@@ -135,9 +135,9 @@ pub struct Changes {
 
 /// What came of one order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Outcome {
+pub struct FailureCommandResponse {
     pub job_id: i64,
-    pub verdict: Verdict,
+    pub verdict: FailureActionName,
     /// `done` (or would be), `proposed` (waits for a person) or `refused`.
     pub answer: String,
     /// What it comes to, or why not.
@@ -149,21 +149,21 @@ pub struct Outcome {
 
 /// In the order in which they were asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Outcomes {
-    pub items: Vec<Outcome>,
+pub struct FailureCommandResponses {
+    pub items: Vec<FailureCommandResponse>,
 }
 
 /// A decision about a failure, and what became of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Decision {
+pub struct DecisionResponse {
     pub id: i64,
     pub job_id: i64,
     pub job_name: String,
     pub run_id: i64,
     /// The attempt that had failed.
     pub attempt_id: i64,
-    pub verdict: Verdict,
-    pub changes: Changes,
+    pub verdict: FailureActionName,
+    pub changes: JobChangesBody,
     pub reason: String,
     pub confidence: Option<f64>,
     pub evidence: Vec<String>,
@@ -182,20 +182,20 @@ pub struct Decision {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Decisions {
-    pub items: Vec<Decision>,
+pub struct DecisionList {
+    pub items: Vec<DecisionResponse>,
 }
 
 /// Whether what an agent proposed is carried out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Settle {
+pub struct SettleDecision {
     pub agreed: bool,
 }
 
 /// What somebody changed about a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Revision {
+pub struct RevisionResponse {
     pub id: i64,
     /// Those of one number were made together, and are undone together.
     pub revision: i64,
@@ -214,6 +214,6 @@ pub struct Revision {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Revisions {
-    pub items: Vec<Revision>,
+pub struct RevisionList {
+    pub items: Vec<RevisionResponse>,
 }

@@ -6,22 +6,22 @@
 
 use sha2::{Digest as _, Sha256};
 use std::fmt::Write as _;
-use windlass_types::work::AttemptKey;
+use windlass_types::worker_messages::AttemptKey;
 use windlass_types::{Attempt, JobId, RunId, WorkerId, WorkflowId};
 
 /// What every such token starts with.
-pub const PREFIX: &str = "wlj_";
+pub const JOB_TOKEN_PREFIX: &str = "wlj_";
 
 /// What a token says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct JobClaim {
+pub struct JobTokenClaims {
     pub worker: WorkerId,
-    pub work: JobWork,
+    pub work: JobTokenSubject,
 }
 
 /// What the worker runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum JobWork {
+pub enum JobTokenSubject {
     Job(AttemptKey),
     /// An execution of a workflow action.
     Action {
@@ -31,11 +31,11 @@ pub enum JobWork {
     },
 }
 
-impl JobClaim {
+impl JobTokenClaims {
     /// The token, signed with SHA-256 of the worker's secret, as text ([`secret_hash`]).
     pub fn sign(&self, secret_hash: &str) -> String {
-        let said = self.said();
-        let mut token = format!("{PREFIX}{said}_");
+        let said = self.signed_text();
+        let mut token = format!("{JOB_TOKEN_PREFIX}{said}_");
         for byte in hmac(secret_hash.as_bytes(), said.as_bytes()) {
             // Writing to a string cannot fail.
             write!(token, "{byte:02x}").unwrap_or_default();
@@ -45,33 +45,33 @@ impl JobClaim {
 
     /// What a token says. Whether it is signed is another question.
     pub fn parse(token: &str) -> Option<Self> {
-        let (said, _) = token.strip_prefix(PREFIX)?.rsplit_once('_')?;
+        let (said, _) = token.strip_prefix(JOB_TOKEN_PREFIX)?.rsplit_once('_')?;
         let mut parts = said.split('_');
-        let (kind, worker) = (parts.next()?, WorkerId(number(parts.next())?));
+        let (kind, worker) = (parts.next()?, WorkerId(parse_number(parts.next())?));
         let work = match kind {
-            "j" => JobWork::Job(AttemptKey {
-                workflow: WorkflowId(number(parts.next())?),
-                run: RunId(number(parts.next())?),
-                job: JobId(number(parts.next())?),
-                attempt: Attempt(number(parts.next())?),
+            "j" => JobTokenSubject::Job(AttemptKey {
+                workflow: WorkflowId(parse_number(parts.next())?),
+                run: RunId(parse_number(parts.next())?),
+                job: JobId(parse_number(parts.next())?),
+                attempt: Attempt(parse_number(parts.next())?),
             }),
-            "a" => JobWork::Action {
-                workflow: WorkflowId(number(parts.next())?),
-                action: number(parts.next())?,
-                attempt: Attempt(number(parts.next())?),
+            "a" => JobTokenSubject::Action {
+                workflow: WorkflowId(parse_number(parts.next())?),
+                action: parse_number(parts.next())?,
+                attempt: Attempt(parse_number(parts.next())?),
             },
             _ => return None,
         };
         parts.next().is_none().then_some(Self { worker, work })
     }
 
-    fn said(&self) -> String {
+    fn signed_text(&self) -> String {
         let worker = self.worker;
         match &self.work {
-            JobWork::Job(key) => {
+            JobTokenSubject::Job(key) => {
                 format!("j_{worker}_{}_{}_{}_{}", key.workflow, key.run, key.job, key.attempt)
             }
-            JobWork::Action { workflow, action, attempt } => {
+            JobTokenSubject::Action { workflow, action, attempt } => {
                 format!("a_{worker}_{workflow}_{action}_{attempt}")
             }
         }
@@ -86,7 +86,7 @@ pub fn secret_hash(secret: &str) -> String {
     })
 }
 
-fn number<T: std::str::FromStr>(text: Option<&str>) -> Option<T> {
+fn parse_number<T: std::str::FromStr>(text: Option<&str>) -> Option<T> {
     text?.parse().ok()
 }
 
@@ -122,11 +122,11 @@ mod tests {
     #[test]
     fn a_token_says_what_was_signed() {
         let key = AttemptKey { workflow: WorkflowId(1), job: JobId(2), run: RunId(3), attempt: Attempt(4) };
-        let action = JobWork::Action { workflow: WorkflowId(1), action: 2, attempt: Attempt(3) };
-        for work in [JobWork::Job(key), action] {
-            let claim = JobClaim { worker: WorkerId(9), work };
+        let action = JobTokenSubject::Action { workflow: WorkflowId(1), action: 2, attempt: Attempt(3) };
+        for work in [JobTokenSubject::Job(key), action] {
+            let claim = JobTokenClaims { worker: WorkerId(9), work };
             let token = claim.sign(&secret_hash("hush"));
-            assert_eq!(JobClaim::parse(&token), Some(claim));
+            assert_eq!(JobTokenClaims::parse(&token), Some(claim));
             assert_ne!(token, claim.sign(&secret_hash("other")));
         }
         for text in [
@@ -137,7 +137,7 @@ mod tests {
             "wlj_j_1_2_3_4_5_6_00",
             "wl_j_1_2_3_4_5_00",
         ] {
-            assert_eq!(JobClaim::parse(text), None, "{text}");
+            assert_eq!(JobTokenClaims::parse(text), None, "{text}");
         }
     }
 }

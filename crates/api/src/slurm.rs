@@ -8,12 +8,12 @@ use utoipa::ToSchema;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SlurmStatus {
     /// Nothing if it does not: it was started without `--slurm`.
-    pub steward: Option<Steward>,
+    pub steward: Option<ReconcilerStatusResponse>,
 }
 
 /// Who looks after allocations.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Steward {
+pub struct ReconcilerStatusResponse {
     /// Open allocations by state.
     pub open: BTreeMap<String, u64>,
     /// When the controller last said which jobs it has.
@@ -30,13 +30,13 @@ pub struct Steward {
 
 /// What Slurm's accounting measured of allocations of a workflow, and of their steps.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct SlurmAccounts {
-    pub items: Vec<SlurmAccount>,
+pub struct SlurmAccountingList {
+    pub items: Vec<SlurmAccountingEntry>,
 }
 
 /// One row: an allocation as a whole, or a step of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct SlurmAccount {
+pub struct SlurmAccountingEntry {
     /// Ours.
     pub allocation_id: Option<i64>,
     pub slurm_job_id: u64,

@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 
 /// Who calls, as the server sees him.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Me {
+pub struct CallerInfo {
     pub user: String,
     /// `viewer`, `user`, `operator` or `admin`.
     pub role: String,
@@ -24,7 +24,7 @@ pub struct Me {
 /// A token that is asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct NewToken {
+pub struct CreateToken {
     /// For people, to tell tokens apart.
     pub name: String,
     /// For whom; without it, for whoever asks. Only admins make tokens for others.
@@ -43,7 +43,7 @@ pub struct NewToken {
 
 /// A token as it is listed: without the secret, of which only a hash is kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Token {
+pub struct TokenInfo {
     pub id: i64,
     pub name: String,
     pub user: String,
@@ -61,12 +61,12 @@ pub struct Token {
 
 /// A token that was just made. This is the only time that its secret is told.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct MadeToken {
+pub struct CreatedToken {
     pub token: String,
-    pub about: Token,
+    pub about: TokenInfo,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Tokens {
-    pub items: Vec<Token>,
+pub struct TokenList {
+    pub items: Vec<TokenInfo>,
 }

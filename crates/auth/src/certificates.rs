@@ -1,6 +1,6 @@
 //! From a client certificate to a user. The server has checked the certificate; here it is only looked up.
 
-use crate::config::{CertificateUser, ConfigError};
+use crate::config::{AuthConfigError, CertificateUser};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest as _, Sha256};
@@ -26,7 +26,7 @@ pub struct PeerCertificate {
 pub struct AuthorityId([u8; 32]);
 
 impl AuthorityId {
-    pub fn of(der: &[u8]) -> Self {
+    pub fn from_der(der: &[u8]) -> Self {
         Self(Sha256::digest(der).into())
     }
 }
@@ -49,18 +49,18 @@ impl SubjectAlternative {
 }
 
 /// Attributes in their order.
-type Subject = Vec<(String, String)>;
+type SubjectAttributes = Vec<(String, String)>;
 
 /// Whose a certificate is, and who must have issued it.
 #[derive(Clone, Debug)]
-struct Owner {
+struct CertificateOwner {
     user: Arc<str>,
     /// `None`: any authority that is trusted; only allowed where there is one.
     authority: Option<AuthorityId>,
 }
 
-impl Owner {
-    fn is_issued(&self, certificate: &PeerCertificate) -> bool {
+impl CertificateOwner {
+    fn accepts_issuer(&self, certificate: &PeerCertificate) -> bool {
         self.authority.is_none_or(|authority| certificate.authorities.contains(&authority))
     }
 }
@@ -68,8 +68,8 @@ impl Owner {
 /// Which certificates are whose.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CertificateMap {
-    subjects: Vec<(Subject, Owner)>,
-    alternatives: Vec<(String, Owner)>,
+    subjects: Vec<(SubjectAttributes, CertificateOwner)>,
+    alternatives: Vec<(String, CertificateOwner)>,
 }
 
 impl CertificateMap {
@@ -78,34 +78,35 @@ impl CertificateMap {
     pub(crate) fn parse(
         entries: &BTreeMap<String, CertificateUser>,
         trusted: usize,
-    ) -> Result<Self, ConfigError> {
+    ) -> Result<Self, AuthConfigError> {
         let mut map = Self::default();
         for (key, entry) in entries {
             let authority = entry.ca().map(read_authority).transpose()?;
             if authority.is_none() && trusted > 1 {
-                return Err(ConfigError::Meaning(format!(
+                return Err(AuthConfigError::Meaning(format!(
                     "--client-ca holds {trusted} authorities, and the certificate `{key}` names none: each of them could \
                      issue it; write `\"{key}\" = {{ user = \"{}\", ca = \"FILE\" }}`",
                     entry.user()
                 )));
             }
-            let owner = Owner { user: entry.user().into(), authority };
+            let owner = CertificateOwner { user: entry.user().into(), authority };
             match key.split_once(':') {
                 Some((kind @ ("email" | "dns"), value)) => {
                     map.alternatives.push((format!("{kind}:{}", value.to_lowercase()), owner));
                 }
                 Some(("uri", _)) => map.alternatives.push((key.clone(), owner)),
-                _ => map.subjects.push((parse_subject(key).map_err(ConfigError::Meaning)?, owner)),
+                _ => map.subjects.push((parse_subject(key).map_err(AuthConfigError::Meaning)?, owner)),
             }
         }
         Ok(map)
     }
 
     /// Whose this certificate is. The whole subject counts, in its order.
-    pub(crate) fn user(&self, certificate: &PeerCertificate) -> Option<&Arc<str>> {
+    pub(crate) fn find_user(&self, certificate: &PeerCertificate) -> Option<&Arc<str>> {
         // One that cannot be read in full may say anything in the part that cannot be read.
-        let subject: Subject = certificate.subject.as_ref().ok()?.iter().map(normal).collect();
-        let issued = |owner: &Owner| owner.is_issued(certificate);
+        let subject: SubjectAttributes =
+            certificate.subject.as_ref().ok()?.iter().map(normalize_attribute).collect();
+        let issued = |owner: &CertificateOwner| owner.accepts_issuer(certificate);
         let mut of_subject = self.subjects.iter().filter(|(known, owner)| *known == subject && issued(owner));
         if let Some((_, owner)) = of_subject.next() {
             return Some(&owner.user);
@@ -117,26 +118,27 @@ impl CertificateMap {
     }
 }
 
-fn normal((name, value): &(String, String)) -> (String, String) {
+fn normalize_attribute((name, value): &(String, String)) -> (String, String) {
     (name.to_uppercase(), value.clone())
 }
 
 /// The first certificate of a file in PEM.
-fn read_authority(path: &Path) -> Result<AuthorityId, ConfigError> {
+fn read_authority(path: &Path) -> Result<AuthorityId, AuthConfigError> {
     let text = std::fs::read_to_string(path)
-        .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+        .map_err(|source| AuthConfigError::Read { path: path.to_owned(), source })?;
     let body = text.split_once("-----BEGIN CERTIFICATE-----").map(|(_, rest)| rest);
     let body = body.and_then(|rest| rest.split_once("-----END CERTIFICATE-----")).map(|(body, _)| body);
     let der = body.and_then(|body| STANDARD.decode(body.split_whitespace().collect::<String>()).ok());
-    let der = der.ok_or_else(|| ConfigError::Meaning(format!("{} holds no certificate", path.display())))?;
-    Ok(AuthorityId::of(&der))
+    let der =
+        der.ok_or_else(|| AuthConfigError::Meaning(format!("{} holds no certificate", path.display())))?;
+    Ok(AuthorityId::from_der(&der))
 }
 
 /// `CN=ana,O=Example` as RFC 4514 has it, the last attribute first, with `\,` for a comma that belongs to a value; or
 /// `/O=Example/CN=ana` as OpenSSL and the grid have it, the first one first. In the order of certificates.
-fn parse_subject(text: &str) -> Result<Subject, String> {
+fn parse_subject(text: &str) -> Result<SubjectAttributes, String> {
     let parts = match text.strip_prefix('/') {
-        Some(rest) => slashed(rest),
+        Some(rest) => split_slashes(rest),
         None => split_unescaped(text).into_iter().rev().collect(),
     };
     let pairs = parts.iter().map(|part| match part.trim().split_once('=') {
@@ -151,7 +153,7 @@ fn parse_subject(text: &str) -> Result<Subject, String> {
 }
 
 /// A slash inside a value (`CN=host/example.org`) starts no new part.
-fn slashed(text: &str) -> Vec<String> {
+fn split_slashes(text: &str) -> Vec<String> {
     let mut parts: Vec<String> = Vec::new();
     for piece in text.split('/') {
         match parts.last_mut() {
@@ -204,7 +206,7 @@ mod tests {
     }
 
     fn user(map: &CertificateMap, certificate: &PeerCertificate) -> Option<String> {
-        map.user(certificate).map(ToString::to_string)
+        map.find_user(certificate).map(ToString::to_string)
     }
 
     #[test]
@@ -265,7 +267,7 @@ mod tests {
         let entry = |ca| CertificateUser::Of { user: "ana".into(), ca: Some(ca) };
         let known = CertificateMap::parse(&[("CN=ana".to_owned(), entry(ours))].into(), 2).unwrap();
         let issued = |der: &[u8]| PeerCertificate {
-            authorities: vec![AuthorityId::of(der)],
+            authorities: vec![AuthorityId::from_der(der)],
             ..subject(&[("CN", "ana")])
         };
         assert_eq!(user(&known, &issued(b"ours")).as_deref(), Some("ana"));

@@ -1,14 +1,14 @@
 //! The file that says who is who: passwords, roles, issuers of tokens, certificates. As it is written; what is made of
 //! it is in [`crate::settings`].
 
-use crate::principal::Role;
+use crate::principal::UserRole;
 use serde::Deserialize;
 use serde::de::Error as _;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
+pub enum AuthConfigError {
     #[error("cannot read {}", path.display())]
     Read { path: PathBuf, source: std::io::Error },
     #[error("{}: {what}", path.display())]
@@ -22,14 +22,14 @@ pub enum ConfigError {
 /// The whole file. Paths in it are seen from the directory that it is in.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Config {
+pub struct AuthConfig {
     pub password_file: Option<PathBuf>,
     /// Of somebody who is named nowhere below.
-    pub default_role: Usual,
+    pub default_role: DefaultRole,
     /// By user; `none`: the user is not let in, whatever is shown.
-    pub roles: BTreeMap<String, Usual>,
+    pub roles: BTreeMap<String, DefaultRole>,
     /// By group, for groups that an issuer vouches for. The highest counts.
-    pub group_roles: BTreeMap<String, Rank>,
+    pub group_roles: BTreeMap<String, RoleName>,
     pub jwt: Vec<JwtConfig>,
     /// From a subject or alternative name to a user.
     pub certificates: BTreeMap<String, CertificateUser>,
@@ -70,7 +70,7 @@ pub struct JwtConfig {
     /// Exactly as `iss` says it.
     pub issuer: String,
     /// One of these must be in `aud`.
-    pub audience: OneOrMore,
+    pub audience: StringOrList,
     /// A URL or a file; without it the issuer's `/.well-known/openid-configuration` says where its keys are.
     pub jwks: Option<String>,
     #[serde(default = "usual_algorithms")]
@@ -94,7 +94,7 @@ pub struct JwtConfig {
     pub scopes_without_claim: Vec<String>,
     /// Instead of the one of the file.
     #[serde(default)]
-    pub default_role: Option<Usual>,
+    pub default_role: Option<DefaultRole>,
     /// Seconds that clocks may be apart.
     #[serde(default = "usual_leeway")]
     pub leeway_seconds: u32,
@@ -111,25 +111,25 @@ pub struct SecretsConfig {
 
 /// A role, as a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Rank(pub Role);
+pub struct RoleName(pub UserRole);
 
 /// The role of somebody who is named nowhere; `none`: he is not let in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Usual(pub Option<Role>);
+pub struct DefaultRole(pub Option<UserRole>);
 
-impl Default for Usual {
+impl Default for DefaultRole {
     fn default() -> Self {
-        Self(Some(Role::User))
+        Self(Some(UserRole::User))
     }
 }
 
-impl<'de> Deserialize<'de> for Rank {
+impl<'de> Deserialize<'de> for RoleName {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer)?.parse().map(Self).map_err(D::Error::custom)
     }
 }
 
-impl<'de> Deserialize<'de> for Usual {
+impl<'de> Deserialize<'de> for DefaultRole {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match String::deserialize(deserializer)?.as_str() {
             "none" => Ok(Self(None)),
@@ -140,28 +140,28 @@ impl<'de> Deserialize<'de> for Usual {
 
 /// `"x"` or `["x", "y"]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OneOrMore(pub Vec<String>);
+pub struct StringOrList(pub Vec<String>);
 
-impl<'de> Deserialize<'de> for OneOrMore {
+impl<'de> Deserialize<'de> for StringOrList {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Visitor;
-        impl<'de> serde::de::Visitor<'de> for Visitor {
-            type Value = OneOrMore;
+        struct StringOrListVisitor;
+        impl<'de> serde::de::Visitor<'de> for StringOrListVisitor {
+            type Value = StringOrList;
             fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str("a text or a list of texts")
             }
-            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<OneOrMore, E> {
-                Ok(OneOrMore(vec![text.to_owned()]))
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<StringOrList, E> {
+                Ok(StringOrList(vec![text.to_owned()]))
             }
-            fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut list: A) -> Result<OneOrMore, A::Error> {
+            fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut list: A) -> Result<StringOrList, A::Error> {
                 let mut all = Vec::new();
                 while let Some(text) = list.next_element()? {
                     all.push(text);
                 }
-                Ok(OneOrMore(all))
+                Ok(StringOrList(all))
             }
         }
-        deserializer.deserialize_any(Visitor)
+        deserializer.deserialize_any(StringOrListVisitor)
     }
 }
 
@@ -178,18 +178,18 @@ const fn usual_leeway() -> u32 {
     30
 }
 
-impl Config {
-    pub fn read(path: &Path) -> Result<Self, ConfigError> {
+impl AuthConfig {
+    pub fn load(path: &Path) -> Result<Self, AuthConfigError> {
         let text = std::fs::read_to_string(path)
-            .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+            .map_err(|source| AuthConfigError::Read { path: path.to_owned(), source })?;
         let mut config: Self = toml::from_str(&text)
-            .map_err(|error| ConfigError::Syntax { path: path.to_owned(), what: error.to_string() })?;
-        config.seen_from(path.parent().unwrap_or(Path::new(".")));
+            .map_err(|error| AuthConfigError::Syntax { path: path.to_owned(), what: error.to_string() })?;
+        config.resolve_paths(path.parent().unwrap_or(Path::new(".")));
         Ok(config)
     }
 
     /// Makes relative paths those below `dir`.
-    fn seen_from(&mut self, dir: &Path) {
+    fn resolve_paths(&mut self, dir: &Path) {
         if let Some(file) = &mut self.password_file {
             *file = dir.join(&*file);
         }
@@ -212,11 +212,11 @@ impl Config {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<Config, ConfigError> {
+    fn read(text: &str) -> Result<AuthConfig, AuthConfigError> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("auth.toml");
         std::fs::write(&path, text).unwrap();
-        Config::read(&path)
+        AuthConfig::load(&path)
     }
 
     #[test]
@@ -245,9 +245,9 @@ mod tests {
         assert!(config.password_file.as_ref().unwrap().is_absolute(), "seen from the file");
         assert!(config.jwt[0].jwks.as_ref().unwrap().starts_with('/'));
         assert!(config.certificates["CN=eve"].ca().unwrap().is_absolute(), "seen from the file");
-        assert_eq!(config.roles["ana"], Usual(Some(Role::Admin)));
-        assert_eq!(config.default_role, Usual(Some(Role::Viewer)));
-        assert_eq!(config.jwt[0].default_role, Some(Usual(None)));
+        assert_eq!(config.roles["ana"], DefaultRole(Some(UserRole::Admin)));
+        assert_eq!(config.default_role, DefaultRole(Some(UserRole::Viewer)));
+        assert_eq!(config.jwt[0].default_role, Some(DefaultRole(None)));
         assert!(config.jwt[0].algorithms.iter().all(|name| !name.starts_with("HS")));
     }
 

@@ -12,27 +12,37 @@
 //! What always holds: a credential that is shown and is wrong is refused, whatever else is shown; secrets are kept as
 //! hashes only and compared in constant time; nothing that a secret can be read from is ever in a message.
 
-mod cache;
+mod authenticator;
 mod certificates;
 mod config;
-mod gate;
 mod jwt;
+mod password_cache;
 mod passwords;
-mod policy;
+mod permissions;
 mod principal;
 mod secret;
 mod settings;
 mod throttle;
 mod tokens;
 
+pub use authenticator::{
+    AuthReloadSummary, AuthenticationError, Authenticator, AuthenticatorOptions, PresentedCredentials,
+};
 pub use certificates::{AuthorityId, PeerCertificate, SubjectAlternative};
-pub use config::{Config, ConfigError};
-pub use gate::{Denied, Gate, GateOptions, Reloaded, Shown};
-pub use jwt::{Fetch, FetchError};
-pub use passwords::{Hashing, PasswordError, PasswordFile};
-pub use policy::{Least, Operation, Relation, Rule, Verdict, judge, remedy, rule};
-pub use principal::{Binding, How, ParseRoleError, ParseScopeError, Principal, Role, Scope, Scopes};
-pub use secret::{Secret, SecretHash};
-pub use throttle::network;
-pub use tokens::{BookError, JobHolder, TokenBook, TokenRecord, TokenRefused, TokenRequest, grant};
-pub use windlass_core::redact::{MASK, Masking};
+pub use config::{AuthConfig, AuthConfigError};
+pub use jwt::{DocumentFetchError, DocumentFetcher};
+pub use passwords::{PasswordError, PasswordFile, PasswordHashing};
+pub use permissions::{
+    AccessDecision, AccessRule, AuthOperation, MinimumRole, ObjectRelation, access_rule, decide_access,
+    suggest_remedy,
+};
+pub use principal::{
+    AuthMethod, CredentialBinding, ParseRoleError, ParseScopeError, Principal, TokenScope, TokenScopes,
+    UserRole,
+};
+pub use secret::{SecretHash, TokenSecret};
+pub use throttle::client_network;
+pub use tokens::{
+    JobHolder, TokenGrantError, TokenGrantRequest, TokenRecord, TokenStore, TokenStoreError, grant_token,
+};
+pub use windlass_core::redact::{MASK, SecretNames};

@@ -12,14 +12,14 @@ use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// More than anybody types; a megabyte of password would keep a slow hash busy.
-const LONGEST_PASSWORD: usize = 1024;
+const MAX_PASSWORD_BYTES: usize = 1024;
 /// bcrypt looks at no more than this.
-const LONGEST_FOR_BCRYPT: usize = 72;
+const MAX_BCRYPT_BYTES: usize = 72;
 const BCRYPT_COST: u32 = 12;
 
 /// What new passwords are hashed with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Hashing {
+pub enum PasswordHashing {
     #[default]
     Argon2id,
     /// For files that Torc's server or a web server reads as well.
@@ -49,13 +49,13 @@ pub enum PasswordError {
 /// A password file as it was read.
 #[derive(Clone, Debug, Default)]
 pub struct PasswordFile {
-    lines: Vec<Line>,
+    lines: Vec<PasswordLine>,
 }
 
 #[derive(Clone, Debug)]
-enum Line {
+enum PasswordLine {
     /// A comment, or nothing.
-    Kept(String),
+    Verbatim(String),
     User {
         name: String,
         hash: String,
@@ -79,7 +79,7 @@ impl PasswordFile {
 
     /// Replaces the file as a whole: whoever reads it meanwhile reads the old or the new one.
     pub fn write(&self, path: &Path) -> Result<(), PasswordError> {
-        replace(path, self.text().as_bytes())
+        replace_file(path, self.render().as_bytes())
             .map_err(|source| PasswordError::Write { path: path.to_owned(), source })
     }
 
@@ -88,18 +88,23 @@ impl PasswordFile {
     }
 
     /// Sets the password of a user, who may be new. Whether he is.
-    pub fn set(&mut self, user: &str, password: &str, hashing: Hashing) -> Result<bool, PasswordError> {
+    pub fn set(
+        &mut self,
+        user: &str,
+        password: &str,
+        hashing: PasswordHashing,
+    ) -> Result<bool, PasswordError> {
         check_name(user)?;
-        let hash = hash(password, hashing)?;
+        let hash = hash_password(password, hashing)?;
         let is_new = !self.remove(user);
-        self.lines.push(Line::User { name: user.to_owned(), hash });
+        self.lines.push(PasswordLine::User { name: user.to_owned(), hash });
         Ok(is_new)
     }
 
     /// Whether there was such a user.
     pub fn remove(&mut self, user: &str) -> bool {
         let before = self.lines.len();
-        self.lines.retain(|line| !matches!(line, Line::User { name, .. } if name == user));
+        self.lines.retain(|line| !matches!(line, PasswordLine::User { name, .. } if name == user));
         self.lines.len() < before
     }
 
@@ -107,14 +112,14 @@ impl PasswordFile {
     pub fn verify(&self, user: &str, password: &str) -> bool {
         // The last line of a name counts, as for Torc.
         let found = self.entries().filter(|(name, _)| *name == user).last();
-        let is_right = found.map_or_else(|| self.decoy(user), |(_, hash)| Some(hash));
-        let is_right = is_right.is_some_and(|hash| matches(password, hash));
+        let is_right = found.map_or_else(|| self.decoy_hash(user), |(_, hash)| Some(hash));
+        let is_right = is_right.is_some_and(|hash| verify_hash(password, hash));
         found.is_some() && is_right
     }
 
     /// The hash that is checked for somebody who is not there, so that it takes as long: that of somebody who is, and
     /// always the same one for the same name.
-    fn decoy(&self, user: &str) -> Option<&str> {
+    fn decoy_hash(&self, user: &str) -> Option<&str> {
         let hashes: Vec<&str> = self.entries().map(|(_, hash)| hash).collect();
         let digest = Sha256::digest(user.as_bytes());
         let number =
@@ -124,25 +129,25 @@ impl PasswordFile {
 
     fn entries(&self) -> impl Iterator<Item = (&str, &str)> {
         self.lines.iter().filter_map(|line| match line {
-            Line::User { name, hash } => Some((name.as_str(), hash.as_str())),
-            Line::Kept(_) => None,
+            PasswordLine::User { name, hash } => Some((name.as_str(), hash.as_str())),
+            PasswordLine::Verbatim(_) => None,
         })
     }
 
-    fn text(&self) -> String {
+    fn render(&self) -> String {
         let lines = self.lines.iter().map(|line| match line {
-            Line::Kept(text) => format!("{text}\n"),
-            Line::User { name, hash } => format!("{name}:{hash}\n"),
+            PasswordLine::Verbatim(text) => format!("{text}\n"),
+            PasswordLine::User { name, hash } => format!("{name}:{hash}\n"),
         });
         lines.collect()
     }
 }
 
-fn parse_line(line: &str, at: usize) -> Result<Line, PasswordError> {
+fn parse_line(line: &str, at: usize) -> Result<PasswordLine, PasswordError> {
     let wrong = |what| PasswordError::Line { line: at, what };
     let trimmed = line.trim();
     if trimmed.is_empty() || trimmed.starts_with('#') {
-        return Ok(Line::Kept(line.to_owned()));
+        return Ok(PasswordLine::Verbatim(line.to_owned()));
     }
     let (name, hash) = trimmed.split_once(':').ok_or_else(|| wrong("expected `name:hash`"))?;
     let (name, hash) = (name.trim(), hash.trim());
@@ -155,7 +160,7 @@ fn parse_line(line: &str, at: usize) -> Result<Line, PasswordError> {
     if !is_known {
         return Err(wrong("the hash is neither bcrypt ($2a$, $2b$, $2y$) nor argon2id ($argon2id$)"));
     }
-    Ok(Line::User { name: name.to_owned(), hash: hash.to_owned() })
+    Ok(PasswordLine::User { name: name.to_owned(), hash: hash.to_owned() })
 }
 
 fn check_name(name: &str) -> Result<(), PasswordError> {
@@ -167,29 +172,29 @@ fn check_name(name: &str) -> Result<(), PasswordError> {
     if is_fine { Ok(()) } else { Err(PasswordError::Name(name.to_owned())) }
 }
 
-fn hash(password: &str, hashing: Hashing) -> Result<String, PasswordError> {
+fn hash_password(password: &str, hashing: PasswordHashing) -> Result<String, PasswordError> {
     if password.is_empty() {
         return Err(PasswordError::Password("the password is empty"));
     }
-    if password.len() > LONGEST_PASSWORD {
+    if password.len() > MAX_PASSWORD_BYTES {
         return Err(PasswordError::Password("the password is longer than 1024 bytes"));
     }
     match hashing {
-        Hashing::Argon2id => {
+        PasswordHashing::Argon2id => {
             let hash = Argon2::default().hash_password(password.as_bytes());
             hash.map(|hash| hash.to_string()).map_err(|error| PasswordError::Hash(error.to_string()))
         }
-        Hashing::Bcrypt if password.len() > LONGEST_FOR_BCRYPT => {
+        PasswordHashing::Bcrypt if password.len() > MAX_BCRYPT_BYTES => {
             Err(PasswordError::Password("bcrypt takes at most 72 bytes of a password; use argon2id"))
         }
-        Hashing::Bcrypt => {
+        PasswordHashing::Bcrypt => {
             bcrypt::hash(password, BCRYPT_COST).map_err(|error| PasswordError::Hash(error.to_string()))
         }
     }
 }
 
-fn matches(password: &str, hash: &str) -> bool {
-    if password.len() > LONGEST_PASSWORD {
+fn verify_hash(password: &str, hash: &str) -> bool {
+    if password.len() > MAX_PASSWORD_BYTES {
         return false;
     }
     if hash.starts_with("$2") {
@@ -200,7 +205,7 @@ fn matches(password: &str, hash: &str) -> bool {
 }
 
 /// Writes beside and renames. A new file is for its owner only; one that was there keeps its mode.
-fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+fn replace_file(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let mode = std::fs::metadata(path).map_or(0o600, |old| old.permissions().mode() & 0o7777);
     let beside = path.with_extension("new");
     let mut file =
@@ -248,13 +253,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("users");
         let mut file = PasswordFile::parse(&apache()).unwrap();
-        assert!(file.set("bob", "hunter2", Hashing::Argon2id).unwrap(), "new");
-        assert!(!file.set("ana", "other", Hashing::Bcrypt).unwrap(), "not new");
+        assert!(file.set("bob", "hunter2", PasswordHashing::Argon2id).unwrap(), "new");
+        assert!(!file.set("ana", "other", PasswordHashing::Bcrypt).unwrap(), "not new");
         file.write(&path).unwrap();
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
 
         let mut again = PasswordFile::read(&path).unwrap();
-        assert!(again.text().starts_with("# people\n\n"));
+        assert!(again.render().starts_with("# people\n\n"));
         assert!(again.verify("bob", "hunter2") && again.verify("ana", "other"));
         assert!(!again.verify("ana", "secret"));
         assert!(again.remove("bob") && !again.remove("bob"));
@@ -265,17 +270,23 @@ mod tests {
     fn names_and_passwords_that_cannot_be_are_refused() {
         let mut file = PasswordFile::default();
         for name in ["", "a:b", "#ana", " ana", "a\nb"] {
-            assert!(matches!(file.set(name, "x", Hashing::Bcrypt), Err(PasswordError::Name(_))), "{name:?}");
+            assert!(
+                matches!(file.set(name, "x", PasswordHashing::Bcrypt), Err(PasswordError::Name(_))),
+                "{name:?}"
+            );
         }
-        assert!(file.set("ana", "", Hashing::Argon2id).is_err());
-        assert!(file.set("ana", &"x".repeat(73), Hashing::Bcrypt).is_err(), "bcrypt would cut it off");
+        assert!(file.set("ana", "", PasswordHashing::Argon2id).is_err());
+        assert!(
+            file.set("ana", &"x".repeat(73), PasswordHashing::Bcrypt).is_err(),
+            "bcrypt would cut it off"
+        );
         assert!(!file.verify("ana", "x"), "an empty file knows nobody");
     }
 
     #[test]
     fn somebody_who_is_not_there_is_checked_against_somebody_who_is() {
         let file = PasswordFile::parse(&apache()).unwrap();
-        assert!(file.decoy("nobody").is_some());
+        assert!(file.decoy_hash("nobody").is_some());
         assert!(!file.verify("nobody", "secret"), "and never let in, though the decoy's password is right");
     }
 }

@@ -2,12 +2,12 @@
 
 use std::fmt;
 use std::sync::Arc;
-use windlass_types::work::AttemptKey;
+use windlass_types::worker_messages::AttemptKey;
 use windlass_types::{AllocationId, Timestamp, WorkflowId};
 
 /// What a person is on this server, from least to most. Each may do all that the ones before may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Role {
+pub enum UserRole {
     /// Reads what is his own and what is shared with him.
     Viewer,
     /// Also makes workflows, and changes his own and those shared with him.
@@ -22,7 +22,7 @@ pub enum Role {
 #[error("there is no role `{0}`; roles are viewer, user, operator and admin")]
 pub struct ParseRoleError(String);
 
-impl Role {
+impl UserRole {
     pub const ALL: [Self; 4] = [Self::Viewer, Self::User, Self::Operator, Self::Admin];
 
     pub const fn name(self) -> &'static str {
@@ -35,13 +35,13 @@ impl Role {
     }
 }
 
-impl fmt::Display for Role {
+impl fmt::Display for UserRole {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
 }
 
-impl std::str::FromStr for Role {
+impl std::str::FromStr for UserRole {
     type Err = ParseRoleError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -51,7 +51,7 @@ impl std::str::FromStr for Role {
 
 /// A kind of thing that a credential is good for. As fine as WLCG tokens tell them apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Scope {
+pub enum TokenScope {
     Read,
     Create,
     Modify,
@@ -69,48 +69,49 @@ pub enum Scope {
 
 /// What a credential is good for, at most: the role says what its bearer may do at all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Scopes(u16);
+pub struct TokenScopes(u16);
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no scope `{0}`; scopes are read, write, worker, agent and admin")]
 pub struct ParseScopeError(String);
 
 /// The words for sets of scopes that tokens are made with, smallest first.
-const WORDS: [(&str, Scopes); 5] = [
-    ("read", Scopes::READ),
-    ("worker", Scopes::WORKER),
-    ("agent", Scopes::AGENT),
-    ("write", Scopes::WRITE),
-    ("admin", Scopes::ALL),
+const SCOPE_NAMES: [(&str, TokenScopes); 5] = [
+    ("read", TokenScopes::READ),
+    ("worker", TokenScopes::WORKER),
+    ("agent", TokenScopes::AGENT),
+    ("write", TokenScopes::WRITE),
+    ("admin", TokenScopes::ALL),
 ];
 
-impl Scopes {
+impl TokenScopes {
     pub const NONE: Self = Self(0);
-    pub const READ: Self = Self::NONE.with(Scope::Read);
-    pub const WRITE: Self = Self::READ.with(Scope::Create).with(Scope::Modify).with(Scope::Cancel);
-    pub const AGENT: Self = Self::READ.with(Scope::Decide);
-    pub const WORKER: Self = Self::READ.with(Scope::Work);
+    pub const READ: Self = Self::NONE.with(TokenScope::Read);
+    pub const WRITE: Self =
+        Self::READ.with(TokenScope::Create).with(TokenScope::Modify).with(TokenScope::Cancel);
+    pub const AGENT: Self = Self::READ.with(TokenScope::Decide);
+    pub const WORKER: Self = Self::READ.with(TokenScope::Work);
     /// Of a token that a job gets. It is no part of [`Scopes::ALL`]: operations list it where a job may do them.
-    pub const JOB: Self = Self::NONE.with(Scope::Job);
+    pub const JOB: Self = Self::NONE.with(TokenScope::Job);
     /// Of a token that the workers of an allocation get.
-    pub const ALLOCATION: Self = Self::NONE.with(Scope::Allocation);
-    pub const ALL: Self = Self::WRITE.with(Scope::Work).with(Scope::Admin);
+    pub const ALLOCATION: Self = Self::NONE.with(TokenScope::Allocation);
+    pub const ALL: Self = Self::WRITE.with(TokenScope::Work).with(TokenScope::Admin);
 
     #[must_use]
-    pub const fn with(self, scope: Scope) -> Self {
+    pub const fn with(self, scope: TokenScope) -> Self {
         Self(self.0 | 1 << scope as u16)
     }
 
     #[must_use]
-    pub const fn and(self, other: Self) -> Self {
+    pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    pub const fn has(self, scope: Scope) -> bool {
+    pub const fn has(self, scope: TokenScope) -> bool {
         self.0 & 1 << scope as u16 != 0
     }
 
-    pub const fn meets(self, other: Self) -> bool {
+    pub const fn intersects(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
 
@@ -122,7 +123,7 @@ impl Scopes {
     /// their failures.
     #[must_use]
     pub const fn grantable(self) -> Self {
-        if self.has(Scope::Modify) { self.with(Scope::Decide) } else { self }
+        if self.has(TokenScope::Modify) { self.with(TokenScope::Decide) } else { self }
     }
 
     pub const fn is_none(self) -> bool {
@@ -130,8 +131,8 @@ impl Scopes {
     }
 
     /// A word of ours: `read`, `write`, `worker`, `agent`, `admin`.
-    pub fn word(word: &str) -> Result<Self, ParseScopeError> {
-        WORDS
+    pub fn parse_name(word: &str) -> Result<Self, ParseScopeError> {
+        SCOPE_NAMES
             .into_iter()
             .find(|(name, _)| *name == word)
             .map(|(_, scopes)| scopes)
@@ -139,33 +140,34 @@ impl Scopes {
     }
 
     /// The smallest word of ours that holds one of these.
-    pub fn least_word(self) -> &'static str {
-        WORDS.iter().find(|(_, scopes)| scopes.meets(self)).map_or("admin", |(name, _)| *name)
+    pub fn smallest_name(self) -> &'static str {
+        SCOPE_NAMES.iter().find(|(_, scopes)| scopes.intersects(self)).map_or("admin", |(name, _)| *name)
     }
 
     /// All of these words.
-    pub fn words<'a>(words: impl IntoIterator<Item = &'a str>) -> Result<Self, ParseScopeError> {
-        words.into_iter().try_fold(Self::NONE, |all, word| Ok(all.and(Self::word(word)?)))
+    pub fn parse_names<'a>(words: impl IntoIterator<Item = &'a str>) -> Result<Self, ParseScopeError> {
+        words.into_iter().try_fold(Self::NONE, |all, word| Ok(all.union(Self::parse_name(word)?)))
     }
 
     /// The fewest words of ours that say this. What came from elsewhere (a single WLCG scope) may need words of its own.
-    pub fn named(self) -> Vec<&'static str> {
+    pub fn to_names(self) -> Vec<&'static str> {
         if Self::ALL.is_within(self) {
             return vec!["admin"];
         }
-        let mut names: Vec<&str> = WORDS
+        let mut names: Vec<&str> = SCOPE_NAMES
             .iter()
             .filter(|(name, scopes)| *name != "read" && scopes.is_within(self))
             .map(|(name, _)| *name)
             .collect();
-        if names.is_empty() && self.has(Scope::Read) {
+        if names.is_empty() && self.has(TokenScope::Read) {
             names.push("read");
         }
-        let parts = [(Scope::Create, "create"), (Scope::Modify, "modify"), (Scope::Cancel, "cancel")];
+        let parts =
+            [(TokenScope::Create, "create"), (TokenScope::Modify, "modify"), (TokenScope::Cancel, "cancel")];
         if !Self::WRITE.is_within(self) {
             names.extend(parts.into_iter().filter(|(scope, _)| self.has(*scope)).map(|(_, name)| name));
         }
-        let bound = [(Scope::Job, "job"), (Scope::Allocation, "allocation")];
+        let bound = [(TokenScope::Job, "job"), (TokenScope::Allocation, "allocation")];
         names.extend(bound.into_iter().filter(|(scope, _)| self.has(*scope)).map(|(_, name)| name));
         names
     }
@@ -173,7 +175,7 @@ impl Scopes {
 
 /// How somebody showed who he is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum How {
+pub enum AuthMethod {
     /// With the token that the server made for its owner at start.
     Owner,
     Token {
@@ -191,7 +193,7 @@ pub enum How {
     Open,
 }
 
-impl How {
+impl AuthMethod {
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Owner => "owner",
@@ -207,7 +209,7 @@ impl How {
 
 /// The one object that a credential is for. All others do not exist for its bearer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Binding {
+pub enum CredentialBinding {
     /// An attempt of a job: its workflow, as long as it runs.
     Job(AttemptKey),
     /// A workflow action that runs.
@@ -216,7 +218,7 @@ pub enum Binding {
     Allocation { allocation: AllocationId, workflow: WorkflowId },
 }
 
-impl Binding {
+impl CredentialBinding {
     pub const fn workflow(&self) -> WorkflowId {
         match self {
             Self::Job(key) => key.workflow,
@@ -229,39 +231,39 @@ impl Binding {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Principal {
     pub user: Arc<str>,
-    pub role: Role,
-    pub scopes: Scopes,
+    pub role: UserRole,
+    pub scopes: TokenScopes,
     /// That whoever vouches for him says he belongs to; the books may know of more.
     pub groups: Vec<Arc<str>>,
-    pub how: How,
+    pub method: AuthMethod,
     /// When what he showed is no longer good.
     pub expires: Option<Timestamp>,
     /// `None`: the credential is not tied to an object.
-    pub bound: Option<Binding>,
+    pub binding: Option<CredentialBinding>,
 }
 
 impl Principal {
     /// Somebody with all scopes, as for the owner and people with passwords.
-    pub fn full(user: &str, role: Role, how: How) -> Self {
+    pub fn with_all_scopes(user: &str, role: UserRole, method: AuthMethod) -> Self {
         Self {
             user: user.into(),
             role,
-            scopes: Scopes::ALL,
+            scopes: TokenScopes::ALL,
             groups: Vec::new(),
-            how,
+            method,
             expires: None,
-            bound: None,
+            binding: None,
         }
     }
 
     /// Whether he sees everybody's workflows.
     pub fn sees_all(&self) -> bool {
-        self.role >= Role::Operator && self.bound.is_none()
+        self.role >= UserRole::Operator && self.binding.is_none()
     }
 
     /// Whether the credential may be used for this workflow at all. What it may do there, the role and scopes say.
-    pub fn reaches(&self, workflow: WorkflowId) -> bool {
-        self.bound.is_none_or(|bound| bound.workflow() == workflow)
+    pub fn covers_workflow(&self, workflow: WorkflowId) -> bool {
+        self.binding.is_none_or(|bound| bound.workflow() == workflow)
     }
 }
 
@@ -279,27 +281,30 @@ mod tests {
             vec!["worker", "write"],
             vec!["admin"],
         ] {
-            let scopes = Scopes::words(words.iter().copied()).unwrap();
-            assert_eq!(scopes.named(), words);
+            let scopes = TokenScopes::parse_names(words.iter().copied()).unwrap();
+            assert_eq!(scopes.to_names(), words);
         }
-        assert!(Scopes::WRITE.has(Scope::Read), "who may write may read");
-        assert!(!Scopes::WRITE.has(Scope::Admin));
-        assert!(!Scopes::WORKER.has(Scope::Modify));
-        assert!(!Scopes::AGENT.has(Scope::Modify) && Scopes::AGENT.is_within(Scopes::WRITE.grantable()));
-        assert_eq!(Scopes::READ.with(Scope::Cancel).named(), ["read", "cancel"]);
-        let least = [Scope::Read, Scope::Work, Scope::Modify, Scope::Admin]
-            .map(|scope| Scopes::NONE.with(scope).least_word());
+        assert!(TokenScopes::WRITE.has(TokenScope::Read), "who may write may read");
+        assert!(!TokenScopes::WRITE.has(TokenScope::Admin));
+        assert!(!TokenScopes::WORKER.has(TokenScope::Modify));
+        assert!(
+            !TokenScopes::AGENT.has(TokenScope::Modify)
+                && TokenScopes::AGENT.is_within(TokenScopes::WRITE.grantable())
+        );
+        assert_eq!(TokenScopes::READ.with(TokenScope::Cancel).to_names(), ["read", "cancel"]);
+        let least = [TokenScope::Read, TokenScope::Work, TokenScope::Modify, TokenScope::Admin]
+            .map(|scope| TokenScopes::NONE.with(scope).smallest_name());
         assert_eq!(least, ["read", "worker", "write", "admin"]);
-        assert!(!Scopes::ALL.has(Scope::Job) && !Scopes::ALL.has(Scope::Allocation));
-        assert!(Scopes::word("everything").is_err());
+        assert!(!TokenScopes::ALL.has(TokenScope::Job) && !TokenScopes::ALL.has(TokenScope::Allocation));
+        assert!(TokenScopes::parse_name("everything").is_err());
     }
 
     #[test]
     fn roles_are_ordered() {
-        assert!(Role::ALL.is_sorted());
-        for role in Role::ALL {
-            assert_eq!(role.name().parse::<Role>().unwrap(), role);
+        assert!(UserRole::ALL.is_sorted());
+        for role in UserRole::ALL {
+            assert_eq!(role.name().parse::<UserRole>().unwrap(), role);
         }
-        assert!("root".parse::<Role>().is_err());
+        assert!("root".parse::<UserRole>().is_err());
     }
 }

@@ -8,9 +8,9 @@ use subtle::ConstantTimeEq as _;
 
 /// 256 random bits, as text that starts with `wl_`. Printed by nothing but [`Secret::reveal`].
 #[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
+pub struct TokenSecret(String);
 
-impl Secret {
+impl TokenSecret {
     /// What every token of ours starts with, so that one that got lost in a log or a repository is recognised.
     pub const PREFIX: &str = "wl_";
 
@@ -22,7 +22,7 @@ impl Secret {
     }
 
     /// One that was kept somewhere.
-    pub fn kept(text: impl Into<String>) -> Self {
+    pub fn from_text(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
@@ -31,11 +31,11 @@ impl Secret {
     }
 
     pub fn hash(&self) -> SecretHash {
-        SecretHash::of(&self.0)
+        SecretHash::from_secret(&self.0)
     }
 }
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for TokenSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret(…)")
     }
@@ -46,7 +46,7 @@ impl fmt::Debug for Secret {
 pub struct SecretHash([u8; 32]);
 
 impl SecretHash {
-    pub fn of(secret: &str) -> Self {
+    pub fn from_secret(secret: &str) -> Self {
         Self(Sha256::digest(secret.as_bytes()).into())
     }
 
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn a_secret_is_long_new_each_time_and_not_printed() {
-        let (one, two) = (Secret::random().unwrap(), Secret::random().unwrap());
+        let (one, two) = (TokenSecret::random().unwrap(), TokenSecret::random().unwrap());
         assert_ne!(one.reveal(), two.reveal());
         assert_eq!(one.reveal().len(), 3 + 43, "32 bytes in base64");
         assert!(!format!("{one:?}").contains(one.reveal()));
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn a_hash_is_kept_as_text() {
-        let hash = SecretHash::of("abc");
+        let hash = SecretHash::from_secret("abc");
         let text = hash.to_string();
         assert_eq!(text, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
         assert_eq!(SecretHash::parse(&text), Some(hash));

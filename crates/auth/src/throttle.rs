@@ -15,12 +15,12 @@ const FREE_TRIES_OF_ADDRESS: u32 = 100;
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_mins(5);
 /// After so long without a wrong try all is forgotten.
-const FORGOTTEN_AFTER: Duration = Duration::from_mins(15);
+const FORGET_AFTER: Duration = Duration::from_mins(15);
 /// What is remembered at most: whoever tries many names must not fill the memory.
-const REMEMBERED: usize = 10_000;
+const MAX_ENTRIES: usize = 10_000;
 
 /// The network that an address is counted with.
-pub fn network(address: IpAddr) -> IpAddr {
+pub fn client_network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6((u128::from(address) & !u128::from(u64::MAX)).into()),
         v4 @ IpAddr::V4(_) => v4,
@@ -28,43 +28,43 @@ pub fn network(address: IpAddr) -> IpAddr {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Throttle {
-    failures: HashMap<Whose, Failures>,
+pub(crate) struct LoginThrottle {
+    failures: HashMap<ThrottleKey, LoginFailures>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Whose {
+enum ThrottleKey {
     User(Box<str>, IpAddr),
     Address(IpAddr),
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Failures {
+struct LoginFailures {
     count: u32,
     last: Instant,
 }
 
-impl Throttle {
+impl LoginThrottle {
     /// How long this name has to wait at this address before it may try again.
-    pub(crate) fn wait(&self, user: &str, address: IpAddr, now: Instant) -> Option<Duration> {
-        let address = network(address);
-        let of = |whose: &Whose, free| {
+    pub(crate) fn wait_time(&self, user: &str, address: IpAddr, now: Instant) -> Option<Duration> {
+        let address = client_network(address);
+        let of = |whose: &ThrottleKey, free| {
             let failures = self.failures.get(whose)?;
-            let until = failures.last + delay(failures.count, free)?;
+            let until = failures.last + backoff_delay(failures.count, free)?;
             until.checked_duration_since(now).filter(|wait| !wait.is_zero())
         };
-        of(&Whose::User(user.into(), address), FREE_TRIES)
-            .max(of(&Whose::Address(address), FREE_TRIES_OF_ADDRESS))
+        of(&ThrottleKey::User(user.into(), address), FREE_TRIES)
+            .max(of(&ThrottleKey::Address(address), FREE_TRIES_OF_ADDRESS))
     }
 
-    pub(crate) fn failed(&mut self, user: &str, address: IpAddr, now: Instant) {
-        let address = network(address);
-        if self.failures.len() >= REMEMBERED {
-            self.forget(now);
+    pub(crate) fn record_failure(&mut self, user: &str, address: IpAddr, now: Instant) {
+        let address = client_network(address);
+        if self.failures.len() >= MAX_ENTRIES {
+            self.evict_entries(now);
         }
-        for whose in [Whose::User(user.into(), address), Whose::Address(address)] {
-            let failures = self.failures.entry(whose).or_insert(Failures { count: 0, last: now });
-            if now.duration_since(failures.last) >= FORGOTTEN_AFTER {
+        for whose in [ThrottleKey::User(user.into(), address), ThrottleKey::Address(address)] {
+            let failures = self.failures.entry(whose).or_insert(LoginFailures { count: 0, last: now });
+            if now.duration_since(failures.last) >= FORGET_AFTER {
                 failures.count = 0;
             }
             failures.count += 1;
@@ -72,24 +72,24 @@ impl Throttle {
         }
     }
 
-    pub(crate) fn succeeded(&mut self, user: &str, address: IpAddr) {
-        self.failures.remove(&Whose::User(user.into(), network(address)));
+    pub(crate) fn record_success(&mut self, user: &str, address: IpAddr) {
+        self.failures.remove(&ThrottleKey::User(user.into(), client_network(address)));
     }
 
     /// Makes room: what is old goes, and if that is not enough the single names, never the addresses they came from.
-    fn forget(&mut self, now: Instant) {
-        self.failures.retain(|_, failures| now.duration_since(failures.last) < FORGOTTEN_AFTER);
-        if self.failures.len() >= REMEMBERED {
-            self.failures.retain(|whose, _| matches!(whose, Whose::Address(_)));
+    fn evict_entries(&mut self, now: Instant) {
+        self.failures.retain(|_, failures| now.duration_since(failures.last) < FORGET_AFTER);
+        if self.failures.len() >= MAX_ENTRIES {
+            self.failures.retain(|whose, _| matches!(whose, ThrottleKey::Address(_)));
         }
-        if self.failures.len() >= REMEMBERED {
+        if self.failures.len() >= MAX_ENTRIES {
             self.failures.clear();
         }
     }
 }
 
 /// The wait after so many wrong tries: doubled with each beyond the free ones.
-fn delay(count: u32, free: u32) -> Option<Duration> {
+fn backoff_delay(count: u32, free: u32) -> Option<Duration> {
     let beyond = count.checked_sub(free)?;
     Some(FIRST_WAIT.saturating_mul(1 << beyond.min(16)).min(LONGEST_WAIT))
 }
@@ -101,11 +101,11 @@ mod tests {
     const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
     const THERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
 
-    fn after(failures: u32) -> (Throttle, Instant) {
-        let mut throttle = Throttle::default();
+    fn after(failures: u32) -> (LoginThrottle, Instant) {
+        let mut throttle = LoginThrottle::default();
         let now = Instant::now();
         for _ in 0..failures {
-            throttle.failed("ana", HERE, now);
+            throttle.record_failure("ana", HERE, now);
         }
         (throttle, now)
     }
@@ -114,29 +114,29 @@ mod tests {
     fn waits_double_and_end() {
         let wait = |failures| {
             let (throttle, now) = after(failures);
-            throttle.wait("ana", HERE, now).map(|wait| wait.as_secs())
+            throttle.wait_time("ana", HERE, now).map(|wait| wait.as_secs())
         };
         assert_eq!([0, 4, 5, 6, 7, 50].map(wait), [None, None, Some(1), Some(2), Some(4), Some(300)]);
         let (throttle, now) = after(6);
-        assert_eq!(throttle.wait("ana", HERE, now + Duration::from_secs(2)), None);
+        assert_eq!(throttle.wait_time("ana", HERE, now + Duration::from_secs(2)), None);
     }
 
     #[test]
     fn nobody_locks_another_out() {
         let (throttle, now) = after(20);
-        assert!(throttle.wait("ana", HERE, now).is_some());
-        assert_eq!(throttle.wait("ana", THERE, now), None);
-        assert_eq!(throttle.wait("bob", HERE, now), None);
+        assert!(throttle.wait_time("ana", HERE, now).is_some());
+        assert_eq!(throttle.wait_time("ana", THERE, now), None);
+        assert_eq!(throttle.wait_time("bob", HERE, now), None);
     }
 
     #[test]
     fn an_address_that_tries_many_names_waits_with_all() {
         let (mut throttle, now) = after(0);
         for number in 0..FREE_TRIES_OF_ADDRESS {
-            throttle.failed(&format!("user{number}"), HERE, now);
+            throttle.record_failure(&format!("user{number}"), HERE, now);
         }
-        assert!(throttle.wait("ana", HERE, now).is_some());
-        assert_eq!(throttle.wait("ana", THERE, now), None);
+        assert!(throttle.wait_time("ana", HERE, now).is_some());
+        assert_eq!(throttle.wait_time("ana", THERE, now), None);
     }
 
     #[test]
@@ -144,31 +144,31 @@ mod tests {
         let (mut throttle, now) = after(0);
         let host = |number: u16| IpAddr::V6([0x2001, 0xdb8, 0, 1, 0, 0, 0, number].into());
         for number in 0..=FREE_TRIES {
-            throttle.failed("ana", host(number as u16), now);
+            throttle.record_failure("ana", host(number as u16), now);
         }
-        assert!(throttle.wait("ana", host(999), now).is_some());
+        assert!(throttle.wait_time("ana", host(999), now).is_some());
         let elsewhere = IpAddr::V6([0x2001, 0xdb8, 0, 2, 0, 0, 0, 1].into());
-        assert_eq!(throttle.wait("ana", elsewhere, now), None, "another network is not locked out");
+        assert_eq!(throttle.wait_time("ana", elsewhere, now), None, "another network is not locked out");
     }
 
     #[test]
     fn memory_is_bounded_and_the_address_remembered() {
         let (mut throttle, now) = after(0);
-        for number in 0..2 * REMEMBERED {
-            throttle.failed(&number.to_string(), HERE, now);
+        for number in 0..2 * MAX_ENTRIES {
+            throttle.record_failure(&number.to_string(), HERE, now);
         }
-        assert!(throttle.failures.len() <= REMEMBERED + 1);
-        assert!(throttle.wait("ana", HERE, now).is_some());
+        assert!(throttle.failures.len() <= MAX_ENTRIES + 1);
+        assert!(throttle.wait_time("ana", HERE, now).is_some());
     }
 
     #[test]
     fn success_and_time_forget() {
         let (mut throttle, now) = after(6);
-        throttle.succeeded("ana", HERE);
-        assert_eq!(throttle.wait("ana", HERE, now), None);
+        throttle.record_success("ana", HERE);
+        assert_eq!(throttle.wait_time("ana", HERE, now), None);
         let (mut throttle, now) = after(20);
-        let later = now + FORGOTTEN_AFTER;
-        throttle.failed("ana", HERE, later);
-        assert_eq!(throttle.wait("ana", HERE, later), None);
+        let later = now + FORGET_AFTER;
+        throttle.record_failure("ana", HERE, later);
+        assert_eq!(throttle.wait_time("ana", HERE, later), None);
     }
 }

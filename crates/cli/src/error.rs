@@ -5,14 +5,14 @@
 use crate::ui::text;
 use serde::Serialize;
 use std::fmt;
-use windlass_spec::Diagnostics;
-use windlass_store::wire::error::Sort;
+use windlass_spec::SpecDiagnostics;
+use windlass_store::rpc::rpc_error::ErrorCategory;
 use windlass_types::Bytes;
 
 /// The exit codes of `windlass`. Documented in `docs/exit-codes.md` and in `windlass --help`; scripts rely on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Exit {
+pub(crate) enum CliExit {
     Success = 0,
     JobsFailed = 1,
     Usage = 2,
@@ -23,7 +23,7 @@ pub(crate) enum Exit {
     Internal = 70,
 }
 
-impl Exit {
+impl CliExit {
     pub(crate) const ALL: [Self; 8] = [
         Self::Success,
         Self::JobsFailed,
@@ -59,9 +59,9 @@ impl Exit {
     }
 }
 
-impl From<windlass_condor::render::RenderError> for CliError {
-    fn from(error: windlass_condor::render::RenderError) -> Self {
-        use windlass_condor::render::RenderError::{Io, Terms};
+impl From<windlass_htcondor::render::DagRenderError> for CliError {
+    fn from(error: windlass_htcondor::render::DagRenderError) -> Self {
+        use windlass_htcondor::render::DagRenderError::{Io, Terms};
         match error {
             Io { .. } | Terms(_) => Self::io(error.to_string()),
             _ => Self::user(error.to_string()),
@@ -69,14 +69,14 @@ impl From<windlass_condor::render::RenderError> for CliError {
     }
 }
 
-impl From<windlass_condor::terms::TermsError> for CliError {
-    fn from(error: windlass_condor::terms::TermsError) -> Self {
+impl From<windlass_htcondor::script_settings::ScriptSettingsError> for CliError {
+    fn from(error: windlass_htcondor::script_settings::ScriptSettingsError) -> Self {
         Self::io(error.to_string())
     }
 }
 
-impl From<Exit> for std::process::ExitCode {
-    fn from(exit: Exit) -> Self {
+impl From<CliExit> for std::process::ExitCode {
+    fn from(exit: CliExit) -> Self {
         Self::from(exit.code())
     }
 }
@@ -84,7 +84,7 @@ impl From<Exit> for std::process::ExitCode {
 /// What sort of trouble it is; decides the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Kind {
+pub(crate) enum CliErrorKind {
     /// The command line asks for something that is not there or makes no sense.
     User,
     /// The spec file has errors.
@@ -99,14 +99,14 @@ pub(crate) enum Kind {
     OutputClosed,
 }
 
-impl Kind {
-    pub(crate) const fn exit(self) -> Exit {
+impl CliErrorKind {
+    pub(crate) const fn exit(self) -> CliExit {
         match self {
-            Self::User | Self::Spec => Exit::Usage,
-            Self::Refused => Exit::Refused,
-            Self::Io => Exit::Environment,
-            Self::Internal => Exit::Internal,
-            Self::OutputClosed => Exit::Success,
+            Self::User | Self::Spec => CliExit::Usage,
+            Self::Refused => CliExit::Refused,
+            Self::Io => CliExit::Environment,
+            Self::Internal => CliExit::Internal,
+            Self::OutputClosed => CliExit::Success,
         }
     }
 }
@@ -114,32 +114,32 @@ impl Kind {
 /// An error for the user: what happened, and what to do about it.
 #[derive(Debug)]
 pub(crate) struct CliError {
-    pub(crate) kind: Kind,
+    pub(crate) kind: CliErrorKind,
     pub(crate) message: String,
     pub(crate) hint: Option<String>,
     /// What is wrong with spec files or documents, file by file and place by place.
-    pub(crate) diagnostics: Vec<Diagnostics>,
+    pub(crate) diagnostics: Vec<SpecDiagnostics>,
 }
 
 impl CliError {
-    pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Self {
+    pub(crate) fn new(kind: CliErrorKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), hint: None, diagnostics: Vec::new() }
     }
 
     pub(crate) fn user(message: impl Into<String>) -> Self {
-        Self::new(Kind::User, message)
+        Self::new(CliErrorKind::User, message)
     }
 
     pub(crate) fn refused(message: impl Into<String>) -> Self {
-        Self::new(Kind::Refused, message)
+        Self::new(CliErrorKind::Refused, message)
     }
 
     pub(crate) fn io(message: impl Into<String>) -> Self {
-        Self::new(Kind::Io, message)
+        Self::new(CliErrorKind::Io, message)
     }
 
     pub(crate) fn internal(message: impl Into<String>) -> Self {
-        Self::new(Kind::Internal, message)
+        Self::new(CliErrorKind::Internal, message)
     }
 
     pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
@@ -156,18 +156,18 @@ impl fmt::Display for CliError {
 
 impl std::error::Error for CliError {}
 
-impl From<windlass_insight::orders::Error> for CliError {
-    fn from(error: windlass_insight::orders::Error) -> Self {
+impl From<windlass_insight::failure_commands::FailureCommandError> for CliError {
+    fn from(error: windlass_insight::failure_commands::FailureCommandError) -> Self {
         match error {
-            windlass_insight::orders::Error::Store(error) => error.into(),
+            windlass_insight::failure_commands::FailureCommandError::Store(error) => error.into(),
             other => Self { hint: other.hint(), ..Self::refused(other.to_string()) },
         }
     }
 }
 
-impl From<windlass_store::Error> for CliError {
-    fn from(error: windlass_store::Error) -> Self {
-        use windlass_store::Error as E;
+impl From<windlass_store::StoreError> for CliError {
+    fn from(error: windlass_store::StoreError) -> Self {
+        use windlass_store::StoreError as E;
         let kind = match &error {
             E::Missing { .. }
             | E::NoSuchWorkflow(_)
@@ -188,14 +188,14 @@ impl From<windlass_store::Error> for CliError {
             | E::DuplicateName { .. }
             | E::BadExport { .. }
             | E::BadLocation { .. }
-            | E::OutOfRange { .. } => Kind::User,
+            | E::OutOfRange { .. } => CliErrorKind::User,
             E::AlreadyExists { .. }
-            | E::Newer { .. }
-            | E::Older { .. }
+            | E::FormatTooNew { .. }
+            | E::FormatTooOld { .. }
             | E::DifferentHistory { .. }
             | E::Busy { .. }
             | E::NotPrivate { .. }
-            | E::LockedOut { .. }
+            | E::LockTimeout { .. }
             | E::Conflict { .. }
             | E::Outdated { .. }
             | E::Unexpected { .. }
@@ -212,14 +212,14 @@ impl From<windlass_store::Error> for CliError {
             | E::EventIsRecord(_)
             | E::OutputTaken { .. }
             | E::NotOwner { .. }
-            | E::InUse { .. } => Kind::Refused,
+            | E::InUse { .. } => CliErrorKind::Refused,
             E::NotAFile { .. }
             | E::NotADatabase { .. }
-            | E::Foreign { .. }
+            | E::OtherApplication { .. }
             | E::Truncated { .. }
             | E::Damaged { .. }
             | E::LeftoverLog { .. }
-            | E::Gone { .. }
+            | E::FileRemoved { .. }
             | E::ReadOnly { .. }
             | E::SqliteTooOld { .. }
             | E::CannotOpen { .. }
@@ -227,53 +227,55 @@ impl From<windlass_store::Error> for CliError {
             | E::DiskFull { .. }
             | E::Disk { .. }
             | E::Unreachable { .. }
-            | E::Unwelcome { .. }
+            | E::AccessDenied { .. }
             | E::Untrusted { .. }
-            | E::Strained { .. }
-            | E::InDoubt { .. } => Kind::Io,
-            E::Elsewhere(elsewhere) => match elsewhere.sort {
-                Sort::Missing | Sort::Wrong => Kind::User,
-                Sort::Refused | Sort::Forbidden => Kind::Refused,
-                Sort::Surroundings => Kind::Io,
-                Sort::Internal => Kind::Internal,
+            | E::Overloaded { .. }
+            | E::InDoubt { .. } => CliErrorKind::Io,
+            E::Remote(elsewhere) => match elsewhere.category {
+                ErrorCategory::Missing | ErrorCategory::Wrong => CliErrorKind::User,
+                ErrorCategory::Refused | ErrorCategory::Forbidden => CliErrorKind::Refused,
+                ErrorCategory::Surroundings => CliErrorKind::Io,
+                ErrorCategory::Internal => CliErrorKind::Internal,
             },
-            E::RunNotBegun { .. } | E::Refused { .. } | E::Internal { .. } | E::Closed => Kind::Internal,
+            E::RunNotBegun { .. } | E::Refused { .. } | E::Internal { .. } | E::Closed => {
+                CliErrorKind::Internal
+            }
         };
         Self { hint: error.hint(), ..Self::new(kind, with_sources(&error)) }
     }
 }
 
-impl From<windlass_client::Error> for CliError {
-    fn from(error: windlass_client::Error) -> Self {
-        windlass_store::Error::from(error).into()
+impl From<windlass_client::ClientError> for CliError {
+    fn from(error: windlass_client::ClientError) -> Self {
+        windlass_store::StoreError::from(error).into()
     }
 }
 
-impl From<windlass_engine::Error> for CliError {
-    fn from(error: windlass_engine::Error) -> Self {
-        use windlass_engine::Error as E;
+impl From<windlass_scheduler::SchedulerError> for CliError {
+    fn from(error: windlass_scheduler::SchedulerError) -> Self {
+        use windlass_scheduler::SchedulerError as E;
         let message = with_sources(&error);
         match error {
             E::Store(error) => error.into(),
             E::NoSuchWorkflow(_) => Self::user(message).with_hint("`windlass workflows` lists them"),
-            E::Cycle(_) => Self::new(Kind::Spec, message),
-            E::Elsewhere { .. } => Self::user(message).with_hint(
+            E::Cycle(_) => Self::new(CliErrorKind::Spec, message),
+            E::WrongSite { .. } => Self::user(message).with_hint(
                 "a server gives such jobs to the workers of those sites: `windlass serve`, `windlass worker --site NAME`",
             ),
-            E::Unlabeled { labels, .. } => Self::user(message).with_hint(format!(
+            E::MissingLabels { labels, .. } => Self::user(message).with_hint(format!(
                 "`{}` says that this machine has it; a server gives such jobs to `windlass worker --label`",
                 labels.iter().map(|label| format!("--label {label}")).collect::<Vec<_>>().join(" ")
             )),
-            E::TooLarge { asked, capacity, .. } => Self::user(message).with_hint(format!(
+            E::JobTooLarge { asked, capacity, .. } => Self::user(message).with_hint(format!(
                 "it asks for {}, and jobs may use {} here; --num-cpus, --memory-gb and --num-gpus say otherwise; \
                  `windlass jobs update JOB --memory SIZE` lets it ask for less",
-                amounts(asked.cpus, asked.memory, asked.gpus),
-                amounts(capacity.cpus, capacity.memory, capacity.gpus)
+                render_amounts(asked.cpus, asked.memory, asked.gpus),
+                render_amounts(capacity.cpus, capacity.memory, capacity.gpus)
             )),
-            E::Start(_) | E::Wait(_) | E::WorkerKeepsDying(_) => Self::io(message),
-            E::Bury(_) => Self::refused(message)
+            E::StartWorker(_) | E::Wait(_) | E::WorkerKeepsDying(_) => Self::io(message),
+            E::EnsureWorkerDead(_) => Self::refused(message)
                 .with_hint("nothing was started, so that no job runs twice at the same time; end them, then resume; if that machine is gone for good, `windlass resume --assume-dead`"),
-            E::LockLost(error @ windlass_store::Error::Gone { .. }) => {
+            E::LockLost(error @ windlass_store::StoreError::FileRemoved { .. }) => {
                 let hint = error.hint();
                 Self { hint, ..Self::io(message) }
             }
@@ -284,30 +286,31 @@ impl From<windlass_engine::Error> for CliError {
     }
 }
 
-impl From<Diagnostics> for CliError {
-    fn from(diagnostics: Diagnostics) -> Self {
+impl From<SpecDiagnostics> for CliError {
+    fn from(diagnostics: SpecDiagnostics) -> Self {
         let count = diagnostics.count();
         let errors = if count == 1 { "an error".to_owned() } else { format!("{count} errors") };
         let message = format!("{} has {errors}", diagnostics.source_name);
-        Self { diagnostics: vec![diagnostics], ..Self::new(Kind::Spec, message) }
+        Self { diagnostics: vec![diagnostics], ..Self::new(CliErrorKind::Spec, message) }
     }
 }
 
 /// Of several files, each with something wrong.
-impl From<Vec<Diagnostics>> for CliError {
-    fn from(mut several: Vec<Diagnostics>) -> Self {
+impl From<Vec<SpecDiagnostics>> for CliError {
+    fn from(mut several: Vec<SpecDiagnostics>) -> Self {
         if several.len() == 1 {
             return several.remove(0).into();
         }
-        let errors: usize = several.iter().map(Diagnostics::count).sum();
+        let errors: usize = several.iter().map(SpecDiagnostics::count).sum();
         let message = format!("{} files have {errors} errors", several.len());
-        Self { diagnostics: several, ..Self::new(Kind::Spec, message) }
+        Self { diagnostics: several, ..Self::new(CliErrorKind::Spec, message) }
     }
 }
 
-fn amounts(cpus: u32, memory: Bytes, gpus: u32) -> String {
-    let gpus = if gpus == 0 { String::new() } else { format!(", {}", text::count(gpus.into(), "GPU")) };
-    format!("{}, {memory}{gpus}", text::count(cpus.into(), "CPU"))
+fn render_amounts(cpus: u32, memory: Bytes, gpus: u32) -> String {
+    let gpus =
+        if gpus == 0 { String::new() } else { format!(", {}", text::render_count(gpus.into(), "GPU")) };
+    format!("{}, {memory}{gpus}", text::render_count(cpus.into(), "CPU"))
 }
 
 /// The error and what caused it, on one line. Some errors name their cause themselves: it is told once.
@@ -331,7 +334,7 @@ mod tests {
             .lines()
             .filter(|line| line.starts_with("| ") && line[2..].starts_with(char::is_numeric))
             .collect();
-        let known = Exit::ALL.map(|exit| format!("| {} | {} |", exit.code(), exit.meaning()));
+        let known = CliExit::ALL.map(|exit| format!("| {} | {} |", exit.code(), exit.meaning()));
         assert_eq!(listed, known);
     }
 
@@ -356,12 +359,12 @@ mod tests {
     #[test]
     fn every_kind_has_its_code() {
         for (kind, code) in [
-            (Kind::User, 2),
-            (Kind::Spec, 2),
-            (Kind::Refused, 4),
-            (Kind::Io, 5),
-            (Kind::Internal, 70),
-            (Kind::OutputClosed, 0),
+            (CliErrorKind::User, 2),
+            (CliErrorKind::Spec, 2),
+            (CliErrorKind::Refused, 4),
+            (CliErrorKind::Io, 5),
+            (CliErrorKind::Internal, 70),
+            (CliErrorKind::OutputClosed, 0),
         ] {
             assert_eq!(kind.exit().code(), code, "{kind:?}");
         }

@@ -5,6 +5,6 @@ pub(crate) use windlass_insight::logs::*;
 use std::path::Path;
 
 /// Short if it lies below the current directory, as people would type it.
-pub(crate) fn short(path: &Path, cwd: &Path) -> String {
+pub(crate) fn short_path(path: &Path, cwd: &Path) -> String {
     path.strip_prefix(cwd).unwrap_or(path).display().to_string()
 }

@@ -1,63 +1,63 @@
-//! From a spec to one that says what is asked of Slurm for it. What that is, is found out in `insight/src/packing.rs`.
+//! From a spec to one that says what is asked of Slurm for it. What that is, is found out in `insight/src/slurm_planning.rs`.
 
-use crate::args::slurm::PackingArgs;
-use crate::error::{CliError, Kind};
-use crate::plan::SpecFile;
-use windlass_core::slurm::generate::Proposal;
-use windlass_core::slurm::groups::Options;
-use windlass_core::slurm::profile::Profile;
-use windlass_insight::packing::{self as asking, OfEntry, Unpacked, Unwritten};
-use windlass_spec::Workflow;
+use crate::args::slurm::SlurmPackingArgs;
+use crate::error::{CliError, CliErrorKind};
+use crate::spec_file::SpecFile;
+use windlass_core::slurm::allocation_groups::AllocationOptions;
+use windlass_core::slurm::cluster_profile::ClusterProfile;
+use windlass_core::slurm::schedule_generation::SchedulerProposal;
+use windlass_insight::slurm_planning::{self as asking, EntryDemand, SlurmPlanError, SpecScheduleError};
+use windlass_spec::ResolvedWorkflow;
 
-pub(crate) use windlass_insight::packing::{check, demands, is_scheduled, title};
+pub(crate) use windlass_insight::slurm_planning::{check, cluster_title, entry_demands, has_schedulers};
 
 /// A proposal for all of its jobs; or an error that names those that fit nowhere.
-pub(crate) fn proposals(
-    workflow: &Workflow<'_>,
-    demands: &[OfEntry],
-    profile: &Profile,
-    args: &PackingArgs,
-) -> Result<Vec<Proposal>, CliError> {
-    Ok(asking::proposals(workflow, demands, profile, &options(workflow, args))?)
+pub(crate) fn plan_packing(
+    workflow: &ResolvedWorkflow<'_>,
+    demands: &[EntryDemand],
+    profile: &ClusterProfile,
+    args: &SlurmPackingArgs,
+) -> Result<Vec<SchedulerProposal>, CliError> {
+    Ok(asking::propose_workflow_schedulers(workflow, demands, profile, &packing_options(workflow, args))?)
 }
 
 /// What was said on the command line, and what the spec says where that says nothing.
-pub(crate) fn options(workflow: &Workflow<'_>, args: &PackingArgs) -> Options {
+pub(crate) fn packing_options(workflow: &ResolvedWorkflow<'_>, args: &SlurmPackingArgs) -> AllocationOptions {
     args.options(asking::default_account(workflow).or(args.default_account.as_deref()))
 }
 
-impl From<Unpacked> for CliError {
-    fn from(error: Unpacked) -> Self {
+impl From<SlurmPlanError> for CliError {
+    fn from(error: SlurmPlanError) -> Self {
         let hint = error.hint();
-        Self::new(Kind::Spec, error.to_string()).with_hint(hint)
+        Self::new(CliErrorKind::Spec, error.to_string()).with_hint(hint)
     }
 }
 
-impl From<Unwritten> for CliError {
-    fn from(error: Unwritten) -> Self {
+impl From<SpecScheduleError> for CliError {
+    fn from(error: SpecScheduleError) -> Self {
         match error {
-            Unwritten::NoAccount => Self::user(error.to_string()).with_hint(
+            SpecScheduleError::NoAccount => Self::user(error.to_string()).with_hint(
                 "--account NAME, `account` in the spec's slurm_defaults, or `slurm.account` in the settings",
             ),
-            Unwritten::NoPattern(_) => Self::new(Kind::Spec, error.to_string())
+            SpecScheduleError::NoPattern(_) => Self::new(CliErrorKind::Spec, error.to_string())
                 .with_hint("give jobs of one entry names that no others have, or use --no-actions"),
-            Unwritten::Patch(error) => error.into(),
+            SpecScheduleError::Patch(error) => error.into(),
         }
     }
 }
 
 /// The spec with schedulers, who uses them, and the actions that ask for their allocations.
-pub(crate) fn scheduled(
+pub(crate) fn add_schedulers(
     file: &SpecFile,
-    workflow: &Workflow<'_>,
-    demands: &[OfEntry],
-    proposals: &[Proposal],
+    workflow: &ResolvedWorkflow<'_>,
+    demands: &[EntryDemand],
+    proposals: &[SchedulerProposal],
     with_actions: bool,
 ) -> Result<SpecFile, CliError> {
     let waits_for = |text: &str| -> Result<Vec<Vec<u32>>, CliError> {
         let new = file.with_text(text.to_owned());
         Ok(new.load()?.actions().iter().map(|action| action.jobs.clone()).collect())
     };
-    asking::scheduled(file.source(), workflow, demands, proposals, with_actions, waits_for)
+    asking::write_schedule(file.source(), workflow, demands, proposals, with_actions, waits_for)
         .map(|text| file.with_text(text))
 }

@@ -2,37 +2,37 @@
 //! running it is another command.
 
 use crate::args::MachineArgs;
-use crate::changes::{self, Books, Changes, Terms};
-use crate::context::Context;
-use crate::drive::{Failed, database};
-use crate::error::{CliError, Kind};
-use crate::inputs;
-use crate::local::LocalHost;
-use crate::rules;
-use crate::strays;
-use windlass_core::reset::{Choice, Standing, plan_reset};
-use windlass_engine::observe::{AttemptEnd, Observer, Progress};
-use windlass_engine::take_over;
+use crate::changes::{self, ComparisonSettings, StoredJobs, WorkflowChanges};
+use crate::classification_rules;
+use crate::context::CliContext;
+use crate::error::{CliError, CliErrorKind};
+use crate::local_run::{FailedJobsPolicy, worker_database};
+use crate::local_worker::LocalHost;
+use crate::missing_inputs;
+use crate::orphaned_workers;
+use windlass_core::reset::{JobResetState, ResetSelection, plan_reset};
+use windlass_scheduler::recover_workflow;
+use windlass_scheduler::run_observer::{AttemptEndNotice, RunObserver, RunProgress};
 use windlass_store::Store;
-use windlass_store::lock::{Lock, LockGuard};
+use windlass_store::lock::{LockGuard, LockScope};
 use windlass_store::model::{DataFilter, WorkflowRow};
 use windlass_types::{JobId, JobStatus, RunId, WorkflowId};
 
 /// Has `choose` say which jobs go back, and starts the next run with them. `None` if there are none.
 ///
 /// What a dead process left running is first made sure to be dead, so that what is decided on stands still.
-pub(crate) fn begin<T>(
-    ctx: &Context,
+pub(crate) fn start_next_run<T>(
+    ctx: &CliContext,
     store: &dyn Store,
     workflow: WorkflowId,
     choose: impl FnOnce(&WorkflowRow) -> Result<(Vec<JobId>, T), CliError>,
 ) -> Result<(Option<RunId>, T), CliError> {
-    begin_from(ctx, store, workflow, &MachineArgs::default(), choose)
+    start_next_run_from(ctx, store, workflow, &MachineArgs::default(), choose)
 }
 
 /// The same; what was said of this machine also says what is done about workers of earlier processes.
-fn begin_from<T>(
-    ctx: &Context,
+fn start_next_run_from<T>(
+    ctx: &CliContext,
     store: &dyn Store,
     workflow: WorkflowId,
     machine: &MachineArgs,
@@ -40,10 +40,10 @@ fn begin_from<T>(
 ) -> Result<(Option<RunId>, T), CliError> {
     // A server refuses while a worker holds a job, and sees to dead ones itself.
     let served = ctx.server()?.is_some();
-    let lock = if served { None } else { Some(store.lock(Lock::Workflow(workflow), ctx.clock.now())?) };
+    let lock = if served { None } else { Some(store.lock(LockScope::Workflow(workflow), ctx.clock.now())?) };
     let row = match &lock {
-        Some(lock) => clear_up(ctx, store, lock, workflow, machine)?,
-        None => row(store, workflow)?,
+        Some(lock) => ensure_nothing_runs(ctx, store, lock, workflow, machine)?,
+        None => load_workflow_row(store, workflow)?,
     };
     let (again, found) = choose(&row)?;
     if again.is_empty() {
@@ -53,30 +53,37 @@ fn begin_from<T>(
 }
 
 /// Makes sure that nothing of a workflow runs whose lock we hold. How it stands then.
-pub(crate) fn clear_up(
-    ctx: &Context,
+pub(crate) fn ensure_nothing_runs(
+    ctx: &CliContext,
     store: &dyn Store,
     _held: &LockGuard,
     workflow: WorkflowId,
     machine: &MachineArgs,
 ) -> Result<WorkflowRow, CliError> {
-    strays::refuse(store, workflow, machine.take_over)?;
-    let mut host = LocalHost::new(machine, &database(store)?);
-    let classifier = rules::of_settings(ctx)?;
-    take_over(store, &mut host, &mut Notices(ctx), &row(store, workflow)?, classifier, ctx.clock.now())?;
-    row(store, workflow)
+    orphaned_workers::refuse_orphaned_workers(store, workflow, machine.take_over)?;
+    let mut host = LocalHost::new(machine, &worker_database(store)?);
+    let classifier = classification_rules::configured_classifier(ctx)?;
+    recover_workflow(
+        store,
+        &mut host,
+        &mut NoticePrinter(ctx),
+        &load_workflow_row(store, workflow)?,
+        classifier,
+        ctx.clock.now(),
+    )?;
+    load_workflow_row(store, workflow)
 }
 
 /// Starts the next run of a workflow if what its completed jobs were made from has changed since: input files, data, or
 /// outputs that are gone. Says what; `None` if nothing has.
 ///
 /// Jobs that ended badly stay as they are unless they are to run again or stand behind what does.
-pub(crate) fn begin_changed(
-    ctx: &Context,
+pub(crate) fn start_next_run_if_changed(
+    ctx: &CliContext,
     store: &dyn Store,
     row: &WorkflowRow,
-    terms: Terms<'_>,
-    failed: Failed,
+    terms: ComparisonSettings<'_>,
+    failed: FailedJobsPolicy,
     machine: &MachineArgs,
 ) -> Result<Option<String>, CliError> {
     let any = DataFilter { limit: Some(1), ..DataFilter::default() };
@@ -84,60 +91,64 @@ pub(crate) fn begin_changed(
     if nothing_done || (row.file_count == 0 && store.user_data(row.id, &any)?.is_empty()) {
         return Ok(None);
     }
-    let books = Books::load(store, row)?;
-    if outdated(&books, &changes::of_workflow(&books, terms)?).is_empty() {
+    let books = StoredJobs::load(store, row)?;
+    if outdated_jobs(&books, &changes::compare_workflow(&books, terms)?).is_empty() {
         return Ok(None);
     }
     // Once more, now that nobody else can change anything.
-    let (run, news) = begin_from(ctx, store, row.id, machine, |row| {
-        let books = Books::load(store, row)?;
-        let changes = changes::of_workflow(&books, terms)?;
-        let again = going_back(&books, &changes, failed)?;
+    let (run, news) = start_next_run_from(ctx, store, row.id, machine, |row| {
+        let books = StoredJobs::load(store, row)?;
+        let changes = changes::compare_workflow(&books, terms)?;
+        let again = jobs_to_reset(&books, &changes, failed)?;
         if !machine.force {
-            inputs::refuse(&inputs::missing(store, row, &again)?)?;
+            missing_inputs::refuse_missing(&missing_inputs::find_missing(store, row, &again)?)?;
         }
-        let news = changes::headline(&changes, |number| books.name(number));
-        books.trouble()?;
+        let news = changes::render_headline(&changes, |number| books.name(number));
+        books.check_read_error()?;
         Ok((again, news))
     })?;
     Ok(run.map(|_| news))
 }
 
 /// Completed jobs whose work does not hold any more, by number.
-fn outdated(books: &Books<'_>, changes: &Changes) -> Vec<u32> {
-    let numbers = changes.runs().map(|(number, _)| number);
+fn outdated_jobs(books: &StoredJobs<'_>, changes: &WorkflowChanges) -> Vec<u32> {
+    let numbers = changes.jobs_to_run().map(|(number, _)| number);
     numbers.filter(|number| books.status(*number) == JobStatus::Completed).collect()
 }
 
-fn going_back(books: &Books<'_>, changes: &Changes, failed: Failed) -> Result<Vec<JobId>, CliError> {
-    let jobs = outdated(books, changes);
+fn jobs_to_reset(
+    books: &StoredJobs<'_>,
+    changes: &WorkflowChanges,
+    failed: FailedJobsPolicy,
+) -> Result<Vec<JobId>, CliError> {
+    let jobs = outdated_jobs(books, changes);
     if jobs.is_empty() {
         return Ok(Vec::new());
     }
-    if failed == Failed::RunAgain {
-        return Ok(changes::going_back(books, changes));
+    if failed == FailedJobsPolicy::RunAgain {
+        return Ok(changes::jobs_to_reset(books, changes));
     }
-    let table = books.table();
-    let standing = |&status: &JobStatus| Standing { status, return_code: None };
-    let standings: Vec<Standing> = table.status.iter().map(standing).collect();
-    let reset = plan_reset(&standings, &table.edges, &Choice { jobs, ..Choice::default() });
-    let reset = reset.map_err(|refused| CliError::new(Kind::Refused, refused.to_string()))?;
-    Ok(reset.all().into_iter().map(|number| books.id(number)).collect())
+    let table = books.loaded_jobs();
+    let standing = |&status: &JobStatus| JobResetState { status, return_code: None };
+    let standings: Vec<JobResetState> = table.status.iter().map(standing).collect();
+    let reset = plan_reset(&standings, &table.edges, &ResetSelection { jobs, ..ResetSelection::default() });
+    let reset = reset.map_err(|refused| CliError::new(CliErrorKind::Refused, refused.to_string()))?;
+    Ok(reset.all_jobs().into_iter().map(|number| books.id(number)).collect())
 }
 
-pub(crate) fn row(store: &dyn Store, workflow: WorkflowId) -> Result<WorkflowRow, CliError> {
-    store.workflow(workflow)?.ok_or(CliError::from(windlass_store::Error::NoSuchWorkflow(workflow)))
+pub(crate) fn load_workflow_row(store: &dyn Store, workflow: WorkflowId) -> Result<WorkflowRow, CliError> {
+    store.workflow(workflow)?.ok_or(CliError::from(windlass_store::StoreError::NoSuchWorkflow(workflow)))
 }
 
 /// Passes on what is found out about earlier processes.
-struct Notices<'a>(&'a Context);
+struct NoticePrinter<'a>(&'a CliContext);
 
-impl Observer for Notices<'_> {
-    fn progress(&mut self, _progress: &Progress) {}
+impl RunObserver for NoticePrinter<'_> {
+    fn on_progress(&mut self, _progress: &RunProgress) {}
 
-    fn attempt_ended(&mut self, _end: &AttemptEnd<'_>) {}
+    fn on_attempt_ended(&mut self, _end: &AttemptEndNotice<'_>) {}
 
-    fn notice(&mut self, text: &str) {
-        self.0.ui.note(text);
+    fn on_notice(&mut self, text: &str) {
+        self.0.ui.print_note(text);
     }
 }

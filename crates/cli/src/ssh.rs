@@ -11,13 +11,13 @@ use std::str::FromStr;
 
 /// `[USER@]HOST[:PORT]`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Remote {
+pub(crate) struct RemoteHost {
     user: Option<String>,
     host: String,
     port: Option<u16>,
 }
 
-impl FromStr for Remote {
+impl FromStr for RemoteHost {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -32,7 +32,7 @@ impl FromStr for Remote {
             }
             None => (rest, None),
         };
-        if !is_plain(host) || !user.is_none_or(is_plain) {
+        if !is_safe_word(host) || !user.is_none_or(is_safe_word) {
             return Err(wrong());
         }
         Ok(Self { user: user.map(str::to_owned), host: host.to_owned(), port })
@@ -40,12 +40,12 @@ impl FromStr for Remote {
 }
 
 /// Nothing that a shell, or ssh, could take for something else.
-fn is_plain(word: &str) -> bool {
+fn is_safe_word(word: &str) -> bool {
     let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
     !word.is_empty() && !word.starts_with(['-', '.']) && word.chars().all(is_part)
 }
 
-impl fmt::Display for Remote {
+impl fmt::Display for RemoteHost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(user) = &self.user {
             write!(f, "{user}@")?;
@@ -55,17 +55,17 @@ impl fmt::Display for Remote {
     }
 }
 
-impl Remote {
+impl RemoteHost {
     /// Runs a script there; what it prints is in the output.
-    pub(crate) fn run(&self, script: &str, options: &[String]) -> io::Result<Output> {
-        self.begin(script, options)?.wait_with_output()
+    pub(crate) fn run_script(&self, script: &str, options: &[String]) -> io::Result<Output> {
+        self.start_script(script, options)?.wait_with_output()
     }
 
     /// Begins to run a script there, with what it prints coming through a pipe.
-    pub(crate) fn begin(&self, script: &str, options: &[String]) -> io::Result<Child> {
+    pub(crate) fn start_script(&self, script: &str, options: &[String]) -> io::Result<Child> {
         let mut command = Command::new("ssh");
         command
-            .args(self.arguments(options))
+            .args(self.ssh_arguments(options))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
@@ -77,7 +77,7 @@ impl Remote {
         Ok(child)
     }
 
-    fn arguments(&self, options: &[String]) -> Vec<String> {
+    fn ssh_arguments(&self, options: &[String]) -> Vec<String> {
         let mut words: Vec<String> =
             ["-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15"].map(str::to_owned).into();
         for option in options {
@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn machines_are_named_plainly() {
         for name in ["node1", "alice@node1", "node-1.example.org:2222", "a_b@10.0.0.1:22"] {
-            assert_eq!(name.parse::<Remote>().unwrap().to_string(), name);
+            assert_eq!(name.parse::<RemoteHost>().unwrap().to_string(), name);
         }
         for name in [
             "",
@@ -115,14 +115,14 @@ mod tests {
             "a@b@c",
             "../x",
         ] {
-            assert!(name.parse::<Remote>().is_err(), "{name}");
+            assert!(name.parse::<RemoteHost>().is_err(), "{name}");
         }
     }
 
     #[test]
     fn the_machine_comes_after_all_options() {
-        let remote: Remote = "alice@node1:2222".parse().unwrap();
-        let words = remote.arguments(&["A=b".to_owned()]);
+        let remote: RemoteHost = "alice@node1:2222".parse().unwrap();
+        let words = remote.ssh_arguments(&["A=b".to_owned()]);
         assert_eq!(words[words.len() - 3..], ["--", "alice@node1", "/bin/sh -s"]);
         assert!(
             words.windows(2).any(|pair| pair == ["-o", "A=b"])

@@ -1,15 +1,15 @@
 //! Reading what is added to a file.
 
-use crate::job_logs::Stream;
+use crate::job_logs::LogStream;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::PathBuf;
-use windlass_insight::tail::skip_to_last_lines;
+use windlass_insight::log_tail::skip_to_last_lines;
 
 /// A file that grows, and how much of it was read.
 #[derive(Debug)]
-pub(crate) struct Cursor {
-    pub(crate) stream: Stream,
+pub(crate) struct LogCursor {
+    pub(crate) stream: LogStream,
     pub(crate) path: PathBuf,
     /// Begin with the last lines that are there when the file is first seen.
     tail: Option<usize>,
@@ -18,13 +18,13 @@ pub(crate) struct Cursor {
     unfinished: Vec<u8>,
 }
 
-impl Cursor {
-    pub(crate) fn new(stream: Stream, path: PathBuf, tail: Option<usize>) -> Self {
+impl LogCursor {
+    pub(crate) fn new(stream: LogStream, path: PathBuf, tail: Option<usize>) -> Self {
         Self { stream, path, tail, file: None, unfinished: Vec::new() }
     }
 
     /// What was added since the last time. A file that is not there yet has nothing in it.
-    pub(crate) fn read_news(&mut self) -> io::Result<Vec<u8>> {
+    pub(crate) fn read_new(&mut self) -> io::Result<Vec<u8>> {
         let file = match &mut self.file {
             Some(file) => file,
             None => match File::open(&self.path) {
@@ -67,19 +67,19 @@ mod tests {
     fn news_of_a_growing_file_and_of_one_that_is_not_there() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("job.o");
-        let mut cursor = Cursor::new(Stream::Stdout, path.clone(), Some(1));
-        assert_eq!(cursor.read_news().unwrap(), b"");
+        let mut cursor = LogCursor::new(LogStream::Stdout, path.clone(), Some(1));
+        assert_eq!(cursor.read_new().unwrap(), b"");
         let mut file = File::create(&path).unwrap();
         file.write_all(b"one\ntwo\n").unwrap();
-        assert_eq!(cursor.read_news().unwrap(), b"two\n");
-        assert_eq!(cursor.read_news().unwrap(), b"");
+        assert_eq!(cursor.read_new().unwrap(), b"two\n");
+        assert_eq!(cursor.read_new().unwrap(), b"");
         file.write_all(b"three").unwrap();
-        assert_eq!(cursor.read_news().unwrap(), b"three");
+        assert_eq!(cursor.read_new().unwrap(), b"three");
     }
 
     #[test]
     fn lines_are_given_when_they_are_complete() {
-        let mut cursor = Cursor::new(Stream::Stdout, PathBuf::new(), None);
+        let mut cursor = LogCursor::new(LogStream::Stdout, PathBuf::new(), None);
         assert_eq!(cursor.complete_lines("a\nb\u{e9}".as_bytes(), false), ["a"]);
         assert_eq!(cursor.complete_lines(b"", false), [""; 0]);
         assert_eq!(cursor.complete_lines(b"c\nd", true), ["b\u{e9}c", "d"]);

@@ -2,43 +2,43 @@
 
 use std::io::{self, Read, Write};
 
-const BLOCK: usize = 512;
+const BLOCK_SIZE: usize = 512;
 /// Longer names would need an extension of the format.
-const LONGEST_NAME: usize = 100;
+const MAX_NAME_LENGTH: usize = 100;
 
-pub(crate) struct Archive<W> {
+pub(crate) struct TarArchive<W> {
     out: W,
     /// Seconds since 1970, the same for every member.
     modified: u64,
 }
 
-impl<W: Write> Archive<W> {
+impl<W: Write> TarArchive<W> {
     pub(crate) fn new(out: W, modified: u64) -> Self {
         Self { out, modified }
     }
 
     /// Adds a member of exactly `size` bytes: a file that grows meanwhile is cut, one that shrank is filled up.
-    pub(crate) fn add(&mut self, name: &str, size: u64, content: impl Read) -> io::Result<()> {
-        self.out.write_all(&header(name, size, self.modified)?)?;
+    pub(crate) fn add_member(&mut self, name: &str, size: u64, content: impl Read) -> io::Result<()> {
+        self.out.write_all(&render_header(name, size, self.modified)?)?;
         let copied = io::copy(&mut content.take(size), &mut self.out)?;
         io::copy(&mut io::repeat(0).take(size - copied), &mut self.out)?;
-        let rest = size % BLOCK as u64;
+        let rest = size % BLOCK_SIZE as u64;
         if rest > 0 {
-            self.out.write_all(&vec![0; BLOCK - rest as usize])?;
+            self.out.write_all(&vec![0; BLOCK_SIZE - rest as usize])?;
         }
         Ok(())
     }
 
     /// Two empty blocks are the end.
     pub(crate) fn finish(mut self) -> io::Result<W> {
-        self.out.write_all(&[0; 2 * BLOCK])?;
+        self.out.write_all(&[0; 2 * BLOCK_SIZE])?;
         Ok(self.out)
     }
 }
 
-fn header(name: &str, size: u64, modified: u64) -> io::Result<[u8; BLOCK]> {
-    let mut header = [0; BLOCK];
-    if name.len() > LONGEST_NAME {
+fn render_header(name: &str, size: u64, modified: u64) -> io::Result<[u8; BLOCK_SIZE]> {
+    let mut header = [0; BLOCK_SIZE];
+    if name.len() > MAX_NAME_LENGTH {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("the name {name} is too long")));
     }
     let mut put = |at: usize, text: &[u8]| header[at..at + text.len()].copy_from_slice(text);
@@ -46,7 +46,7 @@ fn header(name: &str, size: u64, modified: u64) -> io::Result<[u8; BLOCK]> {
     put(100, b"0000644\0");
     put(108, b"0000000\0");
     put(116, b"0000000\0");
-    put(124, size_field(size).as_slice());
+    put(124, render_size(size).as_slice());
     put(136, format!("{modified:011o}\0").as_bytes());
     // The checksum is computed with blanks in its own place.
     put(148, b"        ");
@@ -58,7 +58,7 @@ fn header(name: &str, size: u64, modified: u64) -> io::Result<[u8; BLOCK]> {
 }
 
 /// Octal up to 8 GiB; beyond that binary with the highest bit set, which every tar of today reads.
-fn size_field(size: u64) -> [u8; 12] {
+fn render_size(size: u64) -> [u8; 12] {
     let mut field = [0; 12];
     if size < 1 << 33 {
         field.copy_from_slice(format!("{size:011o}\0").as_bytes());
@@ -75,21 +75,21 @@ mod tests {
 
     #[test]
     fn members_are_padded_to_blocks() {
-        let mut archive = Archive::new(Vec::new(), 0);
-        archive.add("a", 3, &b"abcdef"[..]).unwrap();
-        archive.add("b", 4, &b"x"[..]).unwrap();
-        archive.add("c", 512, io::repeat(b'c')).unwrap();
+        let mut archive = TarArchive::new(Vec::new(), 0);
+        archive.add_member("a", 3, &b"abcdef"[..]).unwrap();
+        archive.add_member("b", 4, &b"x"[..]).unwrap();
+        archive.add_member("c", 512, io::repeat(b'c')).unwrap();
         let bytes = archive.finish().unwrap();
-        assert_eq!(bytes.len(), 8 * BLOCK);
+        assert_eq!(bytes.len(), 8 * BLOCK_SIZE);
         assert_eq!(&bytes[512..516], b"abc\0");
         assert_eq!(&bytes[1536..1540], b"x\0\0\0");
-        assert!(Archive::new(Vec::new(), 0).add(&"n".repeat(101), 0, io::empty()).is_err());
+        assert!(TarArchive::new(Vec::new(), 0).add_member(&"n".repeat(101), 0, io::empty()).is_err());
     }
 
     #[test]
     fn very_large_sizes_are_written_in_binary() {
-        assert_eq!(&size_field(8), b"00000000010\0");
-        let large = size_field(1 << 40);
+        assert_eq!(&render_size(8), b"00000000010\0");
+        let large = render_size(1 << 40);
         assert_eq!(large[0], 0x80);
         assert_eq!(u64::from_be_bytes(large[4..].try_into().unwrap()), 1 << 40);
     }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum ClientError {
     #[error("{url} is no address of a server: {why}")]
     BadUrl { url: String, why: String },
     #[error("cannot read {}: {source}", path.display())]
@@ -16,7 +16,7 @@ pub enum Error {
     Pem { path: PathBuf, why: String },
     #[error("cannot set up the connection: {source}")]
     Setup { source: reqwest::Error },
-    #[error("cannot reach the server at {url}: {}", innermost(source))]
+    #[error("cannot reach the server at {url}: {}", innermost_cause(source))]
     Unreachable { url: String, source: reqwest::Error },
     #[error("{} is readable by others, so it is not used", path.display())]
     NotPrivate { path: PathBuf },
@@ -26,22 +26,22 @@ pub enum Error {
     PlainHttp { url: String },
     /// The server said no, and why.
     #[error("{0}")]
-    Refused(Box<Problem>),
+    Rejected(Box<ProblemDetails>),
     #[error("the answer of {url} is not understood, it may be another version: {source}")]
-    Answer { url: String, source: serde_json::Error },
+    Response { url: String, source: serde_json::Error },
 }
 
 /// A refusal, as the server words it (`application/problem+json`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct Problem {
+pub struct ProblemDetails {
     pub status: u16,
     /// Stable: programs go by it.
     pub code: String,
     pub detail: String,
     pub hint: Option<String>,
     /// Field by field, where a document is refused.
-    pub errors: Vec<FieldFault>,
+    pub errors: Vec<RejectedField>,
     #[serde(skip)]
     pub retry_after: Option<Duration>,
 }
@@ -49,24 +49,24 @@ pub struct Problem {
 /// What is wrong with a field of what was sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct FieldFault {
+pub struct RejectedField {
     pub field: String,
     pub reason: String,
     pub remedy: Option<String>,
 }
 
-impl std::fmt::Display for Problem {
+impl std::fmt::Display for ProblemDetails {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.detail)
     }
 }
 
-impl Error {
+impl ClientError {
     /// Worth trying again, unchanged: the server is away, busy, or in trouble.
-    pub fn is_passing(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         match self {
             Self::Unreachable { .. } => true,
-            Self::Refused(problem) => matches!(problem.status, 408 | 425 | 429 | 500 | 502..),
+            Self::Rejected(problem) => matches!(problem.status, 408 | 425 | 429 | 500 | 502..),
             Self::BadUrl { .. }
             | Self::File { .. }
             | Self::Pem { .. }
@@ -74,7 +74,7 @@ impl Error {
             | Self::NotPrivate { .. }
             | Self::Keyring { .. }
             | Self::PlainHttp { .. }
-            | Self::Answer { .. } => false,
+            | Self::Response { .. } => false,
         }
     }
 
@@ -88,9 +88,11 @@ impl Error {
             Self::PlainHttp { .. } => {
                 Some("use https://, or say --insecure-http if nobody else is on the way".to_owned())
             }
-            Self::Refused(problem) => problem.hint.clone(),
-            Self::Unreachable { url, source } => Some(remedy(url, &innermost(source)).to_owned()),
-            Self::Answer { .. } => Some(
+            Self::Rejected(problem) => problem.hint.clone(),
+            Self::Unreachable { url, source } => {
+                Some(suggest_remedy(url, &innermost_cause(source)).to_owned())
+            }
+            Self::Response { .. } => Some(
                 "is this the address of a windlass server? It is given without a path: http://HOST:PORT"
                     .to_owned(),
             ),
@@ -99,7 +101,7 @@ impl Error {
     }
 
     /// Nobody listens at the address: there is no server.
-    pub fn is_nobody_there(&self) -> bool {
+    pub fn is_server_absent(&self) -> bool {
         let Self::Unreachable { source, .. } = self else { return false };
         let causes = std::iter::successors(std::error::Error::source(source), |cause| cause.source());
         let kinds = causes.filter_map(|cause| cause.downcast_ref::<io::Error>().map(io::Error::kind));
@@ -114,9 +116,9 @@ impl Error {
         self.problem().is_some_and(|problem| problem.status == 401 && problem.code == "bad_credentials")
     }
 
-    pub fn problem(&self) -> Option<&Problem> {
+    pub fn problem(&self) -> Option<&ProblemDetails> {
         match self {
-            Self::Refused(problem) => Some(problem),
+            Self::Rejected(problem) => Some(problem),
             _ => None,
         }
     }
@@ -133,12 +135,12 @@ impl Error {
 }
 
 /// The cause of causes, which says most: `Connection refused` rather than `error sending request`.
-fn innermost(error: &reqwest::Error) -> String {
-    if error.is_timeout() { "it does not answer in time".to_owned() } else { trust::innermost(error) }
+fn innermost_cause(error: &reqwest::Error) -> String {
+    if error.is_timeout() { "it does not answer in time".to_owned() } else { trust::innermost_source(error) }
 }
 
 /// What to do, by what went wrong with the connection. Those who make it say it in words only.
-fn remedy(url: &str, cause: &str) -> &'static str {
+fn suggest_remedy(url: &str, cause: &str) -> &'static str {
     let is_any = |words: &[&str]| words.iter().any(|word| cause.contains(word));
     if is_any(&["InvalidContentType"]) {
         "this server speaks no TLS: the address begins with http://"
@@ -168,17 +170,18 @@ mod tests {
             ("https://a", "received fatal alert: CertificateRequired", "--cert"),
             ("https://a", "Connection refused", "running"),
         ] {
-            assert!(remedy(url, cause).contains(word), "{cause}");
+            assert!(suggest_remedy(url, cause).contains(word), "{cause}");
         }
     }
 
     #[test]
     fn what_passes_and_what_does_not() {
-        let refused = |status| Error::Refused(Box::new(Problem { status, ..Problem::default() }));
+        let refused =
+            |status| ClientError::Rejected(Box::new(ProblemDetails { status, ..ProblemDetails::default() }));
         for (status, passes) in
             [(401, false), (404, false), (409, false), (429, true), (500, true), (501, false), (503, true)]
         {
-            assert_eq!(refused(status).is_passing(), passes, "{status}");
+            assert_eq!(refused(status).is_transient(), passes, "{status}");
         }
     }
 }

@@ -1,35 +1,35 @@
 //! Events as they happen: server-sent events, resumed by the id of the last one.
 
-use crate::{Client, Error, Problem};
+use crate::{Client, ClientError, ProblemDetails};
 use reqwest::blocking::Response;
 use std::io::{BufRead, BufReader};
 use std::time::{Duration, Instant};
-use windlass_store::model::{EventRow, Severity};
+use windlass_store::model::{EventRow, EventSeverity};
 use windlass_types::{EventId, WorkflowId};
 
 /// Which events.
 #[derive(Clone, Debug, Default)]
-pub struct Follow {
+pub struct EventStreamOptions {
     /// `None`: of all that one may see.
     pub workflow: Option<WorkflowId>,
     /// Only what came after this one; `None`: what happens from now on.
     pub after: Option<EventId>,
     /// This severe or more.
-    pub severity: Option<Severity>,
+    pub severity: Option<EventSeverity>,
     pub category: Option<String>,
 }
 
 /// Finds the server anew, where another one may have taken over.
-pub type Relocate = Box<dyn Fn() -> Option<Client> + Send>;
+pub type RelocateServer = Box<dyn Fn() -> Option<Client> + Send>;
 
 /// A stream that goes on where it broke off.
 pub struct EventStream {
     client: Client,
-    follow: Follow,
+    options: EventStreamOptions,
     lines: Option<BufReader<Response>>,
-    frame: Frame,
+    frame: SseFrame,
     pause: Duration,
-    relocate: Option<Relocate>,
+    relocate: Option<RelocateServer>,
 }
 
 impl std::fmt::Debug for EventStream {
@@ -39,41 +39,41 @@ impl std::fmt::Debug for EventStream {
 }
 
 /// A server that is away so long is not waited for.
-const PATIENCE: Duration = Duration::from_mins(2);
-const PAUSE: Duration = Duration::from_secs(1);
+const MAX_SERVER_ABSENCE: Duration = Duration::from_mins(2);
+const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
 
 impl Client {
-    pub fn follow(&self, follow: Follow) -> EventStream {
-        let (client, frame) = (self.clone(), Frame::default());
-        EventStream { client, follow, lines: None, frame, pause: PAUSE, relocate: None }
+    pub fn follow_events(&self, follow: EventStreamOptions) -> EventStream {
+        let (client, frame) = (self.clone(), SseFrame::default());
+        EventStream { client, options: follow, lines: None, frame, pause: RECONNECT_PAUSE, relocate: None }
     }
 }
 
 impl EventStream {
     /// Where to look for the server when it does not answer.
     #[must_use]
-    pub fn relocated_by(mut self, relocate: Option<Relocate>) -> Self {
+    pub fn relocated_by(mut self, relocate: Option<RelocateServer>) -> Self {
         self.relocate = relocate;
         self
     }
 
     /// Makes sure of the connection: what happens from here on is not missed.
-    pub fn connect(&mut self) -> Result<(), Error> {
+    pub fn connect(&mut self) -> Result<(), ClientError> {
         if self.lines.is_none() {
-            self.lines = Some(BufReader::new(self.open()?));
+            self.lines = Some(BufReader::new(self.open_stream()?));
         }
         Ok(())
     }
 
     /// Waits for the next event.
-    pub fn next_event(&mut self) -> Result<EventRow, Error> {
+    pub fn next_event(&mut self) -> Result<EventRow, ClientError> {
         let mut away_since = None;
         loop {
             if let Err(error) = self.connect() {
                 let since = *away_since.get_or_insert_with(Instant::now);
                 // A server that was started anew has a new token for its owner.
                 let may_be_known = error.is_unknown_token() && self.relocate.is_some();
-                if !(error.is_passing() || may_be_known) || since.elapsed() > PATIENCE {
+                if !(error.is_transient() || may_be_known) || since.elapsed() > MAX_SERVER_ABSENCE {
                     return Err(error);
                 }
                 let before = self.client.clone();
@@ -81,21 +81,23 @@ impl EventStream {
                 if let Some(client) = self.relocate.as_ref().and_then(|find| find()) {
                     self.client = client;
                 }
-                if may_be_known && self.client.is_same_way(&before) {
+                if may_be_known && self.client.is_same_server(&before) {
                     return Err(error);
                 }
                 continue;
             }
             away_since = None;
-            match self.read() {
+            match self.read_event() {
                 Some(Ok(event)) => {
-                    self.follow.after = Some(event.id);
+                    self.options.after = Some(event.id);
                     return Ok(event);
                 }
-                Some(Err(source)) => return Err(Error::Answer { url: self.client.url().to_owned(), source }),
+                Some(Err(source)) => {
+                    return Err(ClientError::Response { url: self.client.url().to_owned(), source });
+                }
                 // Cut off, or the server stopped.
                 None => {
-                    (self.lines, self.frame) = (None, Frame::default());
+                    (self.lines, self.frame) = (None, SseFrame::default());
                     std::thread::sleep(self.pause);
                 }
             }
@@ -103,7 +105,7 @@ impl EventStream {
     }
 
     /// The next event of this connection; `None` when it is over.
-    fn read(&mut self) -> Option<Result<EventRow, serde_json::Error>> {
+    fn read_event(&mut self) -> Option<Result<EventRow, serde_json::Error>> {
         let lines = self.lines.as_mut()?;
         let mut line = String::new();
         loop {
@@ -111,7 +113,7 @@ impl EventStream {
             if lines.read_line(&mut line).ok()? == 0 {
                 return None;
             }
-            if let Some(data) = self.frame.take(line.trim_end_matches(['\n', '\r'])) {
+            if let Some(data) = self.frame.take_line(line.trim_end_matches(['\n', '\r'])) {
                 return Some(serde_json::from_str(&data));
             }
             if let Some(pause) = self.frame.retry.take() {
@@ -120,15 +122,15 @@ impl EventStream {
         }
     }
 
-    fn open(&self) -> Result<Response, Error> {
-        let Follow { workflow, after, severity, category } = &self.follow;
+    fn open_stream(&self) -> Result<Response, ClientError> {
+        let EventStreamOptions { workflow, after, severity, category } = &self.options;
         let asked = [
             ("workflow", workflow.map(|id| id.to_string())),
             ("severity", severity.map(|severity| severity.to_string())),
             ("category", category.clone()),
         ];
         let asked = asked.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?)));
-        let mut get = self.client.http.get(self.client.address_with("/api/v1/events/stream", asked)?);
+        let mut get = self.client.http.get(self.client.url_with_query("/api/v1/events/stream", asked)?);
         if let Some(after) = after {
             get = get.header("last-event-id", after.0.to_string());
         }
@@ -139,20 +141,20 @@ impl EventStream {
         if kind.starts_with("text/event-stream") {
             return Ok(answer);
         }
-        Err(Error::Refused(Box::new(Problem { status: 404, ..Problem::default() })))
+        Err(ClientError::Rejected(Box::new(ProblemDetails { status: 404, ..ProblemDetails::default() })))
     }
 }
 
 /// Puts an event together from its lines.
 #[derive(Debug, Default)]
-struct Frame {
+struct SseFrame {
     data: Option<String>,
     retry: Option<Duration>,
 }
 
-impl Frame {
+impl SseFrame {
     /// The data of an event, when this line ended it.
-    fn take(&mut self, line: &str) -> Option<String> {
+    fn take_line(&mut self, line: &str) -> Option<String> {
         if line.is_empty() {
             return self.data.take();
         }
@@ -180,9 +182,9 @@ mod tests {
 
     #[test]
     fn events_are_put_together_from_their_lines() {
-        let mut frame = Frame::default();
+        let mut frame = SseFrame::default();
         let text = ": following\nretry: 250\n\nid: 3\nevent: job\ndata: {\"a\":1,\ndata:\"b\":2}\n\n:\n\ndata: x\n\n";
-        let told: Vec<String> = text.lines().filter_map(|line| frame.take(line)).collect();
+        let told: Vec<String> = text.lines().filter_map(|line| frame.take_line(line)).collect();
         assert_eq!(told, ["{\"a\":1,\n\"b\":2}", "x"]);
         assert_eq!(frame.retry, Some(Duration::from_millis(250)));
     }

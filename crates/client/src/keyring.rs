@@ -3,7 +3,7 @@
 //! A token is sent to the server it was kept for and to no other: the same scheme, host and port. Over plain `http` it is
 //! sent to this machine only, unless somebody insists.
 
-use crate::{Error, Trust};
+use crate::{ClientError, ServerTrust};
 use serde::Deserialize;
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::{self, Write as _};
@@ -14,22 +14,22 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug)]
 pub struct Keyring {
     path: PathBuf,
-    servers: Vec<Kept>,
+    servers: Vec<SavedServer>,
 }
 
 /// What is kept for a server.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
-pub struct Kept {
+pub struct SavedServer {
     /// Scheme, host and port.
     pub url: String,
     /// Empty where only the place is kept.
     pub token: String,
     /// By what it is known to be the right one, and we to it.
     #[serde(flatten)]
-    pub trust: Trust,
+    pub trust: ServerTrust,
 }
 
-impl std::fmt::Debug for Kept {
+impl std::fmt::Debug for SavedServer {
     /// Without the token.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Kept").field("url", &self.url).finish_non_exhaustive()
@@ -38,67 +38,67 @@ impl std::fmt::Debug for Kept {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct KeyringFile {
     #[serde(default)]
-    server: Vec<Kept>,
+    server: Vec<SavedServer>,
 }
 
 impl Keyring {
     /// The one in this directory of settings; empty if there is none. One that others can read is refused: whoever could
     /// read it may have.
-    pub fn open(config_dir: &Path) -> Result<Self, Error> {
+    pub fn open(config_dir: &Path) -> Result<Self, ClientError> {
         let path = config_dir.join("tokens.toml");
         let text = match std::fs::read_to_string(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-            Err(source) => return Err(Error::File { path, source }),
+            Err(source) => return Err(ClientError::File { path, source }),
         };
         if !text.is_empty() {
-            let about = path.metadata().map_err(|source| Error::File { path: path.clone(), source })?;
+            let about = path.metadata().map_err(|source| ClientError::File { path: path.clone(), source })?;
             if about.mode() & 0o077 != 0 {
-                return Err(Error::NotPrivate { path });
+                return Err(ClientError::NotPrivate { path });
             }
         }
-        match toml::from_str::<Written>(&text) {
+        match toml::from_str::<KeyringFile>(&text) {
             Ok(written) => Ok(Self { path, servers: written.server }),
-            Err(error) => Err(Error::Keyring { path, why: error.to_string() }),
+            Err(error) => Err(ClientError::Keyring { path, why: error.to_string() }),
         }
     }
 
     /// What is kept for the server at this address.
-    pub fn find(&self, url: &str) -> Option<&Kept> {
+    pub fn find(&self, url: &str) -> Option<&SavedServer> {
         let wanted = origin(url).ok()?;
         self.servers.iter().find(|kept| origin(&kept.url).is_ok_and(|origin| origin == wanted))
     }
 
-    pub fn servers(&self) -> &[Kept] {
+    pub fn servers(&self) -> &[SavedServer] {
         &self.servers
     }
 
     /// Keeps a token, in place of an earlier one for the same server.
-    pub fn keep(&mut self, kept: Kept) -> Result<(), Error> {
+    pub fn save(&mut self, kept: SavedServer) -> Result<(), ClientError> {
         let url = origin(&kept.url)?;
-        self.forget(&url);
-        self.servers.push(Kept { url, ..kept });
+        self.remove_entry(&url);
+        self.servers.push(SavedServer { url, ..kept });
         self.write()
     }
 
     /// Whether there was one.
-    pub fn remove(&mut self, url: &str) -> Result<bool, Error> {
-        let there = self.forget(&origin(url)?);
+    pub fn remove(&mut self, url: &str) -> Result<bool, ClientError> {
+        let there = self.remove_entry(&origin(url)?);
         if there {
             self.write()?;
         }
         Ok(there)
     }
 
-    fn forget(&mut self, wanted: &str) -> bool {
+    fn remove_entry(&mut self, wanted: &str) -> bool {
         let before = self.servers.len();
         self.servers.retain(|kept| origin(&kept.url).is_ok_and(|origin| origin != wanted));
         self.servers.len() < before
     }
 
-    fn write(&self) -> Result<(), Error> {
+    fn write(&self) -> Result<(), ClientError> {
         let write = || -> io::Result<()> {
             let dir = self.path.parent().unwrap_or(Path::new("."));
             DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
@@ -106,18 +106,18 @@ impl Keyring {
             // What a process of the same number may have left.
             drop(std::fs::remove_file(&draft));
             let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
-            file.write_all(self.text().as_bytes())?;
+            file.write_all(self.render().as_bytes())?;
             file.sync_all()?;
             std::fs::rename(&draft, &self.path)
         };
-        write().map_err(|source| Error::File { path: self.path.clone(), source })
+        write().map_err(|source| ClientError::File { path: self.path.clone(), source })
     }
 
-    fn text(&self) -> String {
+    fn render(&self) -> String {
         // Of what a URL, a token or a path may contain, JSON and TOML quote all in the same way.
         let quoted = |text: &str| serde_json::Value::from(text).to_string();
         let servers = self.servers.iter().map(|kept| {
-            let Trust { ca_file, pin_file, socket, cert, key } = &kept.trust;
+            let ServerTrust { ca_file, pin_file, socket, cert, key } = &kept.trust;
             let files = [
                 ("ca_file", ca_file),
                 ("pin_file", pin_file),
@@ -138,13 +138,13 @@ impl Keyring {
 }
 
 /// Scheme, host and port of an address, in the one way of writing them.
-pub fn origin(url: &str) -> Result<String, Error> {
-    Ok(parse(url)?.origin().ascii_serialization())
+pub fn origin(url: &str) -> Result<String, ClientError> {
+    Ok(parse_url(url)?.origin().ascii_serialization())
 }
 
 /// Whether a token may be sent there: encrypted, or not leaving this machine.
 pub(crate) fn is_private(url: &str) -> bool {
-    let Ok(url) = parse(url) else { return false };
+    let Ok(url) = parse_url(url) else { return false };
     url.scheme() == "https"
         || match url.host_str() {
             Some("localhost") => true,
@@ -156,8 +156,8 @@ pub(crate) fn is_private(url: &str) -> bool {
         }
 }
 
-fn parse(url: &str) -> Result<reqwest::Url, Error> {
-    let bad = |why: &str| Error::BadUrl { url: url.to_owned(), why: why.to_owned() };
+fn parse_url(url: &str) -> Result<reqwest::Url, ClientError> {
+    let bad = |why: &str| ClientError::BadUrl { url: url.to_owned(), why: why.to_owned() };
     let parsed = reqwest::Url::parse(url).map_err(|error| bad(&error.to_string()))?;
     if matches!(parsed.scheme(), "http" | "https") && parsed.has_host() {
         Ok(parsed)
@@ -171,8 +171,8 @@ mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
 
-    fn kept(url: &str, token: &str) -> Kept {
-        Kept { url: url.to_owned(), token: token.to_owned(), trust: Trust::default() }
+    fn kept(url: &str, token: &str) -> SavedServer {
+        SavedServer { url: url.to_owned(), token: token.to_owned(), trust: ServerTrust::default() }
     }
 
     #[test]
@@ -180,15 +180,15 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let config = dir.path().join("windlass");
         let mut keyring = Keyring::open(&config).unwrap();
-        keyring.keep(kept("https://Host.example:443/some/path", "wl_one")).unwrap();
-        keyring.keep(kept("http://127.0.0.1:8080", "wl_two")).unwrap();
-        let trust = Trust {
+        keyring.save(kept("https://Host.example:443/some/path", "wl_one")).unwrap();
+        keyring.save(kept("http://127.0.0.1:8080", "wl_two")).unwrap();
+        let trust = ServerTrust {
             ca_file: Some("/a \"b\"/ca.pem".into()),
             cert: Some("/c.pem".into()),
             key: Some("/k.pem".into()),
-            ..Trust::default()
+            ..ServerTrust::default()
         };
-        keyring.keep(Kept { trust: trust.clone(), ..kept("https://c:1", "wl_three") }).unwrap();
+        keyring.save(SavedServer { trust: trust.clone(), ..kept("https://c:1", "wl_three") }).unwrap();
         let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&config), mode(&config.join("tokens.toml"))), (0o700, 0o600));
 
@@ -215,8 +215,8 @@ mod tests {
     fn a_new_token_takes_the_place_of_the_old_one() {
         let dir = tempfile::tempdir().unwrap();
         let mut keyring = Keyring::open(dir.path()).unwrap();
-        keyring.keep(kept("https://a", "wl_old")).unwrap();
-        keyring.keep(kept("https://a/", "wl_new")).unwrap();
+        keyring.save(kept("https://a", "wl_old")).unwrap();
+        keyring.save(kept("https://a/", "wl_new")).unwrap();
         assert_eq!(Keyring::open(dir.path()).unwrap().servers(), [kept("https://a", "wl_new")]);
         assert!(keyring.remove("https://a").unwrap() && !keyring.remove("https://a").unwrap());
         assert!(Keyring::open(dir.path()).unwrap().servers().is_empty());
@@ -228,7 +228,7 @@ mod tests {
         let path = dir.path().join("tokens.toml");
         std::fs::write(&path, "[[server]]\nurl = 'https://a'\ntoken = 'wl_x'\n").unwrap();
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o640)).unwrap();
-        assert!(matches!(Keyring::open(dir.path()), Err(Error::NotPrivate { .. })));
+        assert!(matches!(Keyring::open(dir.path()), Err(ClientError::NotPrivate { .. })));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Nodes that get no jobs for a while.
 
-use crate::{Client, Error, TIMEOUT};
+use crate::{CALL_TIMEOUT, Client, ClientError};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use windlass_types::Timestamp;
 
 /// A node that is set aside, or on probation after that, as a server tells of it.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
-pub struct Node {
+pub struct NodeQuarantineInfo {
     pub host: String,
     /// Whose workers get no jobs there; `None`: everyone's.
     #[serde(default)]
@@ -25,16 +25,21 @@ pub struct Node {
 
 impl Client {
     /// Those that are not trusted, by name.
-    pub fn nodes(&self) -> Result<Vec<Node>, Error> {
+    pub fn quarantined_nodes(&self) -> Result<Vec<NodeQuarantineInfo>, ClientError> {
         #[derive(Deserialize)]
-        struct Nodes {
-            items: Vec<Node>,
+        struct QuarantinedNodesPage {
+            items: Vec<NodeQuarantineInfo>,
         }
-        Ok(self.get::<Nodes>("/api/v1/nodes")?.items)
+        Ok(self.get::<QuarantinedNodesPage>("/api/v1/nodes")?.items)
     }
 
     /// The node gets no jobs for so long.
-    pub fn set_node_aside(&self, host: &str, spell: Duration, reason: &str) -> Result<Node, Error> {
+    pub fn quarantine_node(
+        &self,
+        host: &str,
+        spell: Duration,
+        reason: &str,
+    ) -> Result<NodeQuarantineInfo, ClientError> {
         #[derive(Serialize)]
         struct NewAside<'a> {
             host: &'a str,
@@ -45,8 +50,8 @@ impl Client {
     }
 
     /// The node is trusted again.
-    pub fn release_node(&self, host: &str) -> Result<(), Error> {
-        let url = self.address_of("/api/v1/nodes", host)?;
-        self.call::<serde::de::IgnoredAny>(self.http.delete(url), TIMEOUT).map(|_| ())
+    pub fn release_node(&self, host: &str) -> Result<(), ClientError> {
+        let url = self.url_for_name("/api/v1/nodes", host)?;
+        self.call::<serde::de::IgnoredAny>(self.http.delete(url), CALL_TIMEOUT).map(|_| ())
     }
 }

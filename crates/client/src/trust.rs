@@ -1,6 +1,6 @@
 //! By what a server is known to be the right one, and by which certificate we are known to it.
 
-use crate::Error;
+use crate::ClientError;
 use reqwest::blocking::ClientBuilder;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{
@@ -23,7 +23,7 @@ type ChainAndKey = (Vec<u8>, Vec<u8>);
 /// Files, read when a client is made.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct Trust {
+pub struct ServerTrust {
     /// Certificates, in PEM, of authorities that are trusted beside those of the system.
     pub ca_file: Option<PathBuf>,
     /// The very certificate of the server, in PEM: it is believed, whatever names stand in it, and no other.
@@ -37,84 +37,88 @@ pub struct Trust {
     pub key: Option<PathBuf>,
 }
 
-impl Trust {
-    pub(crate) fn apply(&self, builder: ClientBuilder) -> Result<ClientBuilder, Error> {
+impl ServerTrust {
+    pub(crate) fn apply(&self, builder: ClientBuilder) -> Result<ClientBuilder, ClientError> {
         if let Some(socket) = &self.socket {
             return Ok(builder.unix_socket(private_path(socket)?));
         }
         if let Some(pin) = &self.pin_file {
-            return Ok(builder.tls_backend_preconfigured(self.pinned(pin)?));
+            return Ok(builder.tls_backend_preconfigured(self.pinned_config(pin)?));
         }
         let mut builder = builder;
         if let Some(path) = &self.ca_file {
-            let pem = read(path)?;
-            certificates(&pem, path)?;
+            let pem = read_file(path)?;
+            parse_certificates(&pem, path)?;
             let bundle = reqwest::Certificate::from_pem_bundle(&pem);
-            let bundle = bundle.map_err(|e| Error::Pem { path: path.clone(), why: innermost(&e) })?;
+            let bundle =
+                bundle.map_err(|e| ClientError::Pem { path: path.clone(), why: innermost_source(&e) })?;
             builder = builder.tls_certs_merge(bundle);
         }
-        if let Some((chain, key)) = self.identity()? {
+        if let Some((chain, key)) = self.read_identity()? {
             let mut pem = Vec::new();
             pem.extend(chain);
             pem.push(b'\n');
             pem.extend(key);
             let path = self.cert.clone().unwrap_or_default();
             let identity = reqwest::Identity::from_pem(&pem);
-            builder = builder.identity(identity.map_err(|e| Error::Pem { path, why: innermost(&e) })?);
+            builder =
+                builder.identity(identity.map_err(|e| ClientError::Pem { path, why: innermost_source(&e) })?);
         }
         Ok(builder)
     }
 
     /// The texts of our certificate and of its key.
-    fn identity(&self) -> Result<Option<ChainAndKey>, Error> {
+    fn read_identity(&self) -> Result<Option<ChainAndKey>, ClientError> {
         let Some(cert) = &self.cert else { return Ok(None) };
         let key = self.key.as_ref().unwrap_or(cert);
-        let (chain, secret) = (read(cert)?, read(key)?);
-        certificates(&chain, cert)?;
-        PrivateKeyDer::from_pem_slice(&secret).map_err(|_| holds_none(key, "private key"))?;
+        let (chain, secret) = (read_file(cert)?, read_file(key)?);
+        parse_certificates(&chain, cert)?;
+        PrivateKeyDer::from_pem_slice(&secret).map_err(|_| missing_pem_error(key, "private key"))?;
         Ok(Some((chain, secret)))
     }
 
-    fn pinned(&self, pin: &Path) -> Result<ClientConfig, Error> {
-        let wrong = |path: &Path, e: rustls::Error| Error::Pem { path: path.to_owned(), why: e.to_string() };
+    fn pinned_config(&self, pin: &Path) -> Result<ClientConfig, ClientError> {
+        let wrong =
+            |path: &Path, e: rustls::Error| ClientError::Pem { path: path.to_owned(), why: e.to_string() };
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let known = certificates(&read(pin)?, pin)?.swap_remove(0);
-        let verifier = Pinned { known, algorithms: algorithms(&provider) };
+        let known = parse_certificates(&read_file(pin)?, pin)?.swap_remove(0);
+        let verifier = PinnedCertVerifier { certificate: known, algorithms: algorithms(&provider) };
         let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|e| wrong(pin, e))?
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(verifier));
-        let Some((chain, secret)) = self.identity()? else { return Ok(builder.with_no_client_auth()) };
+        let Some((chain, secret)) = self.read_identity()? else { return Ok(builder.with_no_client_auth()) };
         let cert = self.cert.as_deref().unwrap_or(pin);
-        let key = PrivateKeyDer::from_pem_slice(&secret).map_err(|_| holds_none(cert, "private key"))?;
-        builder.with_client_auth_cert(certificates(&chain, cert)?, key).map_err(|e| wrong(cert, e))
+        let key =
+            PrivateKeyDer::from_pem_slice(&secret).map_err(|_| missing_pem_error(cert, "private key"))?;
+        builder.with_client_auth_cert(parse_certificates(&chain, cert)?, key).map_err(|e| wrong(cert, e))
     }
 }
 
 /// The path of a socket in a directory that no other user can change, short enough to connect to.
-fn private_path(socket: &Path) -> Result<PathBuf, Error> {
+fn private_path(socket: &Path) -> Result<PathBuf, ClientError> {
     let dir = socket.parent().unwrap_or(Path::new("/"));
-    let failed = |source| Error::File { path: dir.to_owned(), source };
+    let failed = |source| ClientError::File { path: dir.to_owned(), source };
     let open = File::open(dir).map_err(failed)?;
     let about = open.metadata().map_err(failed)?;
     if about.uid() != rustix::process::geteuid().as_raw() || about.mode() & 0o022 != 0 {
-        return Err(Error::NotPrivate { path: dir.to_owned() });
+        return Err(ClientError::NotPrivate { path: dir.to_owned() });
     }
-    if socket.as_os_str().len() < LONGEST_PATH {
+    if socket.as_os_str().len() < MAX_SOCKET_PATH {
         return Ok(socket.to_owned());
     }
-    let mut kept = KEPT_OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut kept = OPEN_SOCKET_DIRECTORIES.lock().unwrap_or_else(PoisonError::into_inner);
     let open = kept.entry((about.dev(), about.ino())).or_insert(open);
     let short = PathBuf::from(format!("/proc/self/fd/{}", open.as_raw_fd()));
     Ok(short.join(socket.file_name().unwrap_or_default()))
 }
 
 /// Of a socket; the kernel takes 107 bytes.
-const LONGEST_PATH: usize = 100;
+const MAX_SOCKET_PATH: usize = 100;
 
 /// Directories of sockets, by device and inode. Connections are made at any time, so they stay open as long as this process lives.
-static KEPT_OPEN: Mutex<BTreeMap<(u64, u64), File>> = Mutex::new(BTreeMap::new());
+static OPEN_SOCKET_DIRECTORIES: Mutex<BTreeMap<(u64, u64), File>> = Mutex::new(BTreeMap::new());
 
 fn algorithms(provider: &CryptoProvider) -> WebPkiSupportedAlgorithms {
     provider.signature_verification_algorithms
@@ -122,12 +126,12 @@ fn algorithms(provider: &CryptoProvider) -> WebPkiSupportedAlgorithms {
 
 /// Believes one certificate. Whoever shows it must also have its key, which the handshake proves.
 #[derive(Debug)]
-struct Pinned {
-    known: CertificateDer<'static>,
+struct PinnedCertVerifier {
+    certificate: CertificateDer<'static>,
     algorithms: WebPkiSupportedAlgorithms,
 }
 
-impl ServerCertVerifier for Pinned {
+impl ServerCertVerifier for PinnedCertVerifier {
     fn verify_server_cert(
         &self,
         shown: &CertificateDer<'_>,
@@ -136,7 +140,7 @@ impl ServerCertVerifier for Pinned {
         _ocsp: &[u8],
         _now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        if *shown == self.known {
+        if *shown == self.certificate {
             return Ok(ServerCertVerified::assertion());
         }
         Err(CertificateError::ApplicationVerificationFailure.into())
@@ -166,20 +170,20 @@ impl ServerCertVerifier for Pinned {
 }
 
 /// At least one.
-fn certificates(pem: &[u8], path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
+fn parse_certificates(pem: &[u8], path: &Path) -> Result<Vec<CertificateDer<'static>>, ClientError> {
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-    found.ok().filter(|found| !found.is_empty()).ok_or_else(|| holds_none(path, "certificate"))
+    found.ok().filter(|found| !found.is_empty()).ok_or_else(|| missing_pem_error(path, "certificate"))
 }
 
-fn holds_none(path: &Path, what: &str) -> Error {
-    Error::Pem { path: path.to_owned(), why: format!("it holds no {what} in PEM") }
+fn missing_pem_error(path: &Path, what: &str) -> ClientError {
+    ClientError::Pem { path: path.to_owned(), why: format!("it holds no {what} in PEM") }
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, Error> {
-    std::fs::read(path).map_err(|source| Error::File { path: path.to_owned(), source })
+fn read_file(path: &Path) -> Result<Vec<u8>, ClientError> {
+    std::fs::read(path).map_err(|source| ClientError::File { path: path.to_owned(), source })
 }
 
-pub(crate) fn innermost(error: &dyn std::error::Error) -> String {
+pub(crate) fn innermost_source(error: &dyn std::error::Error) -> String {
     let mut cause = error;
     while let Some(deeper) = cause.source() {
         cause = deeper;
@@ -197,14 +201,14 @@ mod tests {
         let path = dir.path().join("x.pem");
         std::fs::write(&path, "-----BEGIN X-----\n").unwrap();
         for trust in [
-            Trust { ca_file: Some(path.clone()), ..Trust::default() },
-            Trust { pin_file: Some(path.clone()), ..Trust::default() },
-            Trust { cert: Some(path.clone()), ..Trust::default() },
+            ServerTrust { ca_file: Some(path.clone()), ..ServerTrust::default() },
+            ServerTrust { pin_file: Some(path.clone()), ..ServerTrust::default() },
+            ServerTrust { cert: Some(path.clone()), ..ServerTrust::default() },
         ] {
             let error = trust.apply(reqwest::blocking::Client::builder()).unwrap_err();
             assert!(error.to_string().contains("holds no certificate"), "{error}");
         }
-        let gone = Trust { cert: Some(dir.path().join("gone")), ..Trust::default() };
-        assert!(matches!(gone.apply(reqwest::blocking::Client::builder()), Err(Error::File { .. })));
+        let gone = ServerTrust { cert: Some(dir.path().join("gone")), ..ServerTrust::default() };
+        assert!(matches!(gone.apply(reqwest::blocking::Client::builder()), Err(ClientError::File { .. })));
     }
 }

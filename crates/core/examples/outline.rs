@@ -4,8 +4,8 @@
 
 use std::io::Write as _;
 use std::time::{Duration, Instant};
-use windlass_core::edges::Edges;
-use windlass_core::outline::{Facts, Grain, Request, outline};
+use windlass_core::edges::DependencyEdges;
+use windlass_core::workflow_outline::{JobFacts, OutlineGrain, OutlineRequest, outline_workflow};
 use windlass_types::{Bytes, Capacity, Resources};
 
 fn main() -> std::io::Result<()> {
@@ -13,23 +13,30 @@ fn main() -> std::io::Result<()> {
     let half = jobs / 2;
     let names: Vec<String> =
         (0..jobs).map(|n| if n < half { format!("solve_{n}") } else { format!("plot_{n}") }).collect();
-    let edges = Edges {
+    let edges = DependencyEdges {
         direct: Vec::new(),
         gates: vec![(0..half).collect()],
         waits: (half..jobs).map(|job| (job, 0)).collect(),
     };
-    let facts = |job: u32| Facts {
+    let facts = |job: u32| JobFacts {
         name: &names[job as usize],
-        kind: None,
+        entry: None,
         resources: Resources { runtime: Some(Duration::from_mins(1)), ..Resources::DEFAULT },
         priority: 0,
-        measured: None,
+        measured_runtime: None,
         is_reused: false,
     };
     let capacity = Some(Capacity { cpus: 64, memory: Bytes(1 << 40), gpus: 0, nodes: 1, max_jobs: None });
-    let request = Request { jobs, edges: &edges, kinds: &[], facts: &facts, grain: Grain::Kinds, capacity };
+    let request = OutlineRequest {
+        jobs,
+        edges: &edges,
+        entries: &[],
+        facts: &facts,
+        grain: OutlineGrain::Entries,
+        capacity,
+    };
     let start = Instant::now();
-    let outline = outline(&request).map_err(std::io::Error::other)?;
+    let outline = outline_workflow(&request).map_err(std::io::Error::other)?;
     let took = start.elapsed();
     let (stages, pairs) = (outline.stages.len(), outline.dependencies);
     writeln!(

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Error, Write as _};
 use std::time::Instant;
-use windlass_core::plan::{PlanInput, PlanSettings, Start, plan};
+use windlass_core::round_plan::{PlanInput, PlanSettings, RoundStart, plan_round};
 use windlass_types::catalog::{CatalogFile, FileLumi};
 use windlass_types::requests::{Request, SplittingAlgo};
 
@@ -29,10 +29,10 @@ fn main() -> std::io::Result<()> {
         request: &request,
         files: &files,
         attempted: &BTreeSet::new(),
-        left: &BTreeMap::new(),
+        remaining: &BTreeMap::new(),
         sites: &sites,
         settings: &PlanSettings::default(),
-        start: Start::default(),
+        start: RoundStart::default(),
         events_wanted: None,
         memory_mb: None,
         time_per_event: None,
@@ -43,7 +43,7 @@ fn main() -> std::io::Result<()> {
     };
     let before = resident("VmRSS:")?;
     let start = Instant::now();
-    let plan = plan(&input).map_err(|faults| Error::other(faults[0].clone()))?;
+    let plan = plan_round(&input).map_err(|faults| Error::other(faults[0].clone()))?;
     let seconds = start.elapsed().as_secs_f64();
     let peak = resident("VmHWM:")?;
     let summary = plan.summary();

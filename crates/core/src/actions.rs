@@ -4,145 +4,152 @@
 //! due: once, or, if it is persistent, once for each worker. That an execution begins is on disk before it does, so one
 //! that was under way when its process died is known; it may have done its work, and is not repeated by itself.
 
-use crate::change::{ActionChange, Change};
+use crate::change::{ActionChange, WorkflowChange};
 use std::collections::{BTreeMap, HashMap, HashSet};
-use windlass_types::settings::Trigger;
+use windlass_types::settings::ActionTrigger;
 use windlass_types::{Attempt, JobId, JobStatus, Timestamp, WorkerId};
 
 /// An action as the books have it.
 #[derive(Clone, Debug)]
-pub struct Known {
+pub struct ActionRecord {
     pub id: i64,
-    pub trigger: Trigger,
+    pub trigger: ActionTrigger,
     pub persistent: bool,
     /// Our own workers can carry it out.
-    pub is_ours: bool,
+    pub runs_on_workers: bool,
     /// It asks for nodes.
-    pub is_for_nodes: bool,
+    pub requests_nodes: bool,
     pub jobs: Vec<JobId>,
     pub trigger_count: u32,
     /// Executions up to this one do not count any more.
     pub armed_after: u32,
-    pub runs: Vec<Run>,
+    pub runs: Vec<ActionRun>,
 }
 
 /// One execution of an action.
 #[derive(Clone, Copy, Debug)]
-pub struct Run {
+pub struct ActionRun {
     pub attempt: Attempt,
     pub worker: Option<WorkerId>,
-    pub is_over: bool,
+    pub has_ended: bool,
 }
 
 /// Which execution of which action.
-pub type Key = (i64, Attempt);
+pub type ActionRunKey = (i64, Attempt);
 
 /// How far a worker is with a workflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub enum WorkerStage {
     Working,
     /// There is nothing left for it to do here.
     Leaving,
 }
 
 /// How often what an action waits for must happen.
-pub fn required_triggers(trigger: Trigger, jobs: usize) -> u32 {
+pub fn required_triggers(trigger: ActionTrigger, jobs: usize) -> u32 {
     if trigger.is_about_jobs() { u32::try_from(jobs).unwrap_or(u32::MAX).max(1) } else { 1 }
 }
 
 /// Whether an action begins anew with a new run. `everything`: no job keeps what it did. `gates_settled`: all the jobs that
 /// it waits for do.
-pub const fn is_rearmed(trigger: Trigger, everything: bool, gates_settled: bool) -> bool {
+pub const fn is_rearmed(trigger: ActionTrigger, everything: bool, gates_settled: bool) -> bool {
     match trigger {
         _ if everything => true,
-        Trigger::OnWorkflowStart => false,
-        Trigger::OnJobsReady | Trigger::OnJobsComplete => !gates_settled,
-        Trigger::OnWorkflowComplete | Trigger::OnWorkerStart | Trigger::OnWorkerComplete => true,
+        ActionTrigger::OnWorkflowStart => false,
+        ActionTrigger::OnJobsReady | ActionTrigger::OnJobsComplete => !gates_settled,
+        ActionTrigger::OnWorkflowComplete
+        | ActionTrigger::OnWorkerStart
+        | ActionTrigger::OnWorkerComplete => true,
     }
 }
 
 /// Whether a job in this state is one that the trigger has waited for. A job that was canceled before it was its turn was
 /// never ready; but whoever asks for nodes need not wait for it any longer.
-const fn counts(trigger: Trigger, is_for_nodes: bool, status: JobStatus) -> bool {
+const fn counts_toward_trigger(trigger: ActionTrigger, is_for_nodes: bool, status: JobStatus) -> bool {
     match trigger {
-        Trigger::OnJobsReady if is_for_nodes && status.is_settled() => true,
-        Trigger::OnJobsReady => !matches!(
+        ActionTrigger::OnJobsReady if is_for_nodes && status.is_settled() => true,
+        ActionTrigger::OnJobsReady => !matches!(
             status,
             JobStatus::Uninitialized | JobStatus::Blocked | JobStatus::Canceled | JobStatus::Disabled
         ),
-        Trigger::OnJobsComplete => status.is_settled(),
+        ActionTrigger::OnJobsComplete => status.is_settled(),
         _ => false,
     }
 }
 
 /// All actions of a workflow.
 #[derive(Clone, Debug, Default)]
-pub struct Actions {
-    all: Vec<One>,
+pub struct WorkflowActions {
+    actions: Vec<ActionState>,
     /// Which of them wait for a job.
-    watched: HashMap<JobId, Vec<usize>>,
+    actions_by_job: HashMap<JobId, Vec<usize>>,
 }
 
 #[derive(Clone, Debug)]
-struct One {
+struct ActionState {
     id: i64,
-    trigger: Trigger,
+    trigger: ActionTrigger,
     persistent: bool,
-    is_ours: bool,
-    is_for_nodes: bool,
+    runs_on_workers: bool,
+    requests_nodes: bool,
     required: u32,
     count: u32,
     waits_for: HashSet<JobId>,
     /// Those of its jobs that are ready and not over.
     ready: HashSet<JobId>,
     /// For whom it was carried out since it was armed.
-    done_for: HashSet<Option<WorkerId>>,
+    executed_for: HashSet<Option<WorkerId>>,
     last_attempt: u32,
     /// Who is at it.
     running: BTreeMap<Attempt, Option<WorkerId>>,
 }
 
-impl One {
-    fn is_set_off(&self) -> bool {
+impl ActionState {
+    fn is_triggered(&self) -> bool {
         self.count >= self.required
     }
 
-    fn is_done(&self, worker: Option<WorkerId>) -> bool {
-        if self.persistent { self.done_for.contains(&worker) } else { !self.done_for.is_empty() }
+    fn is_done_for(&self, worker: Option<WorkerId>) -> bool {
+        if self.persistent { self.executed_for.contains(&worker) } else { !self.executed_for.is_empty() }
     }
 
     fn is_due(&self, worker: Option<WorkerId>) -> bool {
-        self.is_ours && self.is_set_off() && !self.is_done(worker)
+        self.runs_on_workers && self.is_triggered() && !self.is_done_for(worker)
     }
 
-    fn is_running_at(&self, worker: Option<WorkerId>) -> bool {
+    fn is_running_on(&self, worker: Option<WorkerId>) -> bool {
         self.running.values().any(|at| *at == worker)
     }
 
     /// Whether the first job of this worker has to wait for it.
-    fn holds_jobs(&self, worker: Option<WorkerId>) -> bool {
+    fn blocks_jobs(&self, worker: Option<WorkerId>) -> bool {
         match self.trigger {
-            Trigger::OnWorkflowStart => self.is_due(worker) || !self.running.is_empty(),
-            Trigger::OnWorkerStart => self.is_due(worker) || self.is_running_at(worker),
+            ActionTrigger::OnWorkflowStart => self.is_due(worker) || !self.running.is_empty(),
+            ActionTrigger::OnWorkerStart => self.is_due(worker) || self.is_running_on(worker),
             _ => false,
         }
     }
 
     /// It has happened so often by now.
-    fn count(&mut self, reached: u32, out: &mut Vec<Change>) {
-        let (from, was_set_off) = (self.count, self.is_set_off());
+    fn update_count(&mut self, reached: u32, out: &mut Vec<WorkflowChange>) {
+        let (from, was_set_off) = (self.count, self.is_triggered());
         if reached <= from {
             return;
         }
         self.count = reached;
-        let is_due = !was_set_off && self.is_set_off();
-        out.push(Change::Action(ActionChange::Triggered { action: self.id, from, to: reached, is_due }));
+        let is_due = !was_set_off && self.is_triggered();
+        out.push(WorkflowChange::Action(ActionChange::Triggered {
+            action: self.id,
+            from,
+            to: reached,
+            is_due,
+        }));
     }
 
     /// One of its jobs is in this state by now. Whether that says something.
-    fn see(&mut self, job: JobId, status: JobStatus) -> bool {
-        let is_counted = counts(self.trigger, self.is_for_nodes, status);
-        if !(self.is_for_nodes && self.trigger == Trigger::OnJobsReady) {
+    fn update_job_status(&mut self, job: JobId, status: JobStatus) -> bool {
+        let is_counted = counts_toward_trigger(self.trigger, self.requests_nodes, status);
+        if !(self.requests_nodes && self.trigger == ActionTrigger::OnJobsReady) {
             return is_counted && self.waits_for.remove(&job);
         }
         let has_changed =
@@ -152,53 +159,57 @@ impl One {
 
     /// What it waits for is told by the jobs themselves, so nothing is ever counted twice. Nodes for jobs that are all over, because
     /// others have failed, are not asked for: the last of them counts when there is one to be run.
-    fn count_jobs(&mut self, out: &mut Vec<Change>) {
+    fn count_jobs(&mut self, out: &mut Vec<WorkflowChange>) {
         if self.trigger.is_about_jobs() {
             let is_for_nobody =
-                self.is_for_nodes && self.trigger == Trigger::OnJobsReady && self.ready.is_empty();
+                self.requests_nodes && self.trigger == ActionTrigger::OnJobsReady && self.ready.is_empty();
             let missing = self.waits_for.len().max(usize::from(is_for_nobody));
             let missing = u32::try_from(missing).unwrap_or(u32::MAX);
-            self.count(self.required.saturating_sub(missing), out);
+            self.update_count(self.required.saturating_sub(missing), out);
         }
     }
 
     fn next_attempt(&mut self, worker: Option<WorkerId>) -> Attempt {
         self.last_attempt += 1;
-        self.done_for.insert(worker);
+        self.executed_for.insert(worker);
         Attempt(self.last_attempt)
     }
 }
 
-impl Actions {
-    pub fn new(known: Vec<Known>) -> Self {
-        let mut all: Vec<One> = known.into_iter().map(read).collect();
+impl WorkflowActions {
+    pub fn new(known: Vec<ActionRecord>) -> Self {
+        let mut actions: Vec<ActionState> = known.into_iter().map(build_action_state).collect();
         // Those that come earlier in the life of a workflow go first.
-        all.sort_by_key(|one| (one.trigger as u8, one.id));
-        let mut watched: HashMap<JobId, Vec<usize>> = HashMap::new();
-        for (number, one) in all.iter().enumerate() {
+        actions.sort_by_key(|one| (one.trigger as u8, one.id));
+        let mut actions_by_job: HashMap<JobId, Vec<usize>> = HashMap::new();
+        for (number, one) in actions.iter().enumerate() {
             for job in &one.waits_for {
-                watched.entry(*job).or_default().push(number);
+                actions_by_job.entry(*job).or_default().push(number);
             }
         }
-        Self { all, watched }
+        Self { actions, actions_by_job }
     }
 
     pub fn is_empty(&self) -> bool {
-        self.all.is_empty()
+        self.actions.is_empty()
     }
 
     /// Whether any of them waits for this.
-    pub fn has(&self, trigger: Trigger) -> bool {
-        self.all.iter().any(|one| one.trigger == trigger)
+    pub fn has_trigger(&self, trigger: ActionTrigger) -> bool {
+        self.actions.iter().any(|one| one.trigger == trigger)
     }
 
     /// Counts how the jobs stand, for those that wait for jobs: whatever became of them while nobody looked.
-    pub fn look_at(&mut self, status: impl Fn(JobId) -> Option<JobStatus>, out: &mut Vec<Change>) {
-        for one in self.all.iter_mut().filter(|one| one.trigger.is_about_jobs()) {
+    pub fn count_job_statuses(
+        &mut self,
+        status: impl Fn(JobId) -> Option<JobStatus>,
+        out: &mut Vec<WorkflowChange>,
+    ) {
+        for one in self.actions.iter_mut().filter(|one| one.trigger.is_about_jobs()) {
             let jobs: Vec<JobId> = one.waits_for.iter().copied().collect();
             for job in jobs {
                 if let Some(status) = status(job) {
-                    one.see(job, status);
+                    one.update_job_status(job, status);
                 }
             }
             one.count_jobs(out);
@@ -206,14 +217,14 @@ impl Actions {
     }
 
     /// Counts what changes mean for those that wait for jobs, and adds that to them.
-    pub fn observe(&mut self, changes: &mut Vec<Change>) {
-        if self.watched.is_empty() {
+    pub fn count_changes(&mut self, changes: &mut Vec<WorkflowChange>) {
+        if self.actions_by_job.is_empty() {
             return;
         }
         let mut touched: Vec<usize> = Vec::new();
-        for (job, to) in changes.iter().filter_map(reached) {
-            for number in self.watched.get(&job).into_iter().flatten() {
-                if self.all[*number].see(job, to) {
+        for (job, to) in changes.iter().filter_map(resulting_status) {
+            for number in self.actions_by_job.get(&job).into_iter().flatten() {
+                if self.actions[*number].update_job_status(job, to) {
                     touched.push(*number);
                 }
             }
@@ -221,191 +232,215 @@ impl Actions {
         touched.sort_unstable();
         touched.dedup();
         for number in touched {
-            self.all[number].count_jobs(changes);
+            self.actions[number].count_jobs(changes);
         }
     }
 
     /// A moment that is not about jobs has come.
-    pub fn happened(&mut self, moment: Trigger, out: &mut Vec<Change>) {
-        for one in self.all.iter_mut().filter(|one| one.trigger == moment) {
-            one.count(one.required, out);
+    pub fn on_trigger(&mut self, moment: ActionTrigger, out: &mut Vec<WorkflowChange>) {
+        for one in self.actions.iter_mut().filter(|one| one.trigger == moment) {
+            one.update_count(one.required, out);
         }
     }
 
     /// The next one that this worker is to carry out: one at a time. What is for the end of a worker waits until it leaves.
-    pub fn next_due(&self, worker: Option<WorkerId>, stage: Stage) -> Option<i64> {
-        self.due(worker, stage).next().map(|one| one.id)
+    pub fn next_due(&self, worker: Option<WorkerId>, stage: WorkerStage) -> Option<i64> {
+        self.due_actions(worker, stage).next().map(|one| one.id)
     }
 
     /// Something is due now that nobody has carried out since it was armed: somebody has to come for it.
-    pub fn is_wanted(&self, worker: WorkerId, stage: Stage) -> bool {
-        self.due(Some(worker), stage).any(|one| one.done_for.is_empty())
+    pub fn needs_worker(&self, worker: WorkerId, stage: WorkerStage) -> bool {
+        self.due_actions(Some(worker), stage).any(|one| one.executed_for.is_empty())
     }
 
-    fn due(&self, worker: Option<WorkerId>, stage: Stage) -> impl Iterator<Item = &One> {
-        let is_busy = |one: &One| {
-            one.is_running_at(worker) || (one.trigger == Trigger::OnWorkflowStart && !one.running.is_empty())
+    fn due_actions(
+        &self,
+        worker: Option<WorkerId>,
+        stage: WorkerStage,
+    ) -> impl Iterator<Item = &ActionState> {
+        let is_busy = |one: &ActionState| {
+            one.is_running_on(worker)
+                || (one.trigger == ActionTrigger::OnWorkflowStart && !one.running.is_empty())
         };
-        let (is_free, is_running) = (!self.all.iter().any(is_busy), self.is_running());
-        let is_its_time = move |one: &&One| match one.trigger {
-            Trigger::OnWorkerComplete => stage == Stage::Leaving,
-            Trigger::OnWorkflowComplete => !is_running,
+        let (is_free, is_running) = (!self.actions.iter().any(is_busy), self.is_running());
+        let is_its_time = move |one: &&ActionState| match one.trigger {
+            ActionTrigger::OnWorkerComplete => stage == WorkerStage::Leaving,
+            ActionTrigger::OnWorkflowComplete => !is_running,
             _ => true,
         };
-        self.all.iter().filter(move |_| is_free).filter(is_its_time).filter(move |one| one.is_due(worker))
+        self.actions.iter().filter(move |_| is_free).filter(is_its_time).filter(move |one| one.is_due(worker))
     }
 
     /// Something is due that nobody at all has carried out.
-    pub fn is_owed(&self) -> bool {
-        self.all.iter().any(|one| one.is_ours && one.is_set_off() && one.done_for.is_empty())
+    pub fn has_unexecuted_action(&self) -> bool {
+        self.actions
+            .iter()
+            .any(|one| one.runs_on_workers && one.is_triggered() && one.executed_for.is_empty())
     }
 
     /// Something is due, be it for one who has not had it.
-    pub fn is_any_due(&self) -> bool {
-        let is_open = |one: &One| one.persistent || one.done_for.is_empty();
-        self.all.iter().any(|one| one.is_ours && one.is_set_off() && is_open(one))
+    pub fn has_due_action(&self) -> bool {
+        let is_open = |one: &ActionState| one.persistent || one.executed_for.is_empty();
+        self.actions.iter().any(|one| one.runs_on_workers && one.is_triggered() && is_open(one))
     }
 
     /// Nothing is left to do but what is for the end of workers.
-    pub fn is_wound_up(&self) -> bool {
-        let is_left = |one: &One| {
-            !one.running.is_empty() || (one.is_ours && one.is_set_off() && one.done_for.is_empty())
+    pub fn has_only_worker_end_actions(&self) -> bool {
+        let is_left = |one: &ActionState| {
+            !one.running.is_empty()
+                || (one.runs_on_workers && one.is_triggered() && one.executed_for.is_empty())
         };
-        !self.all.iter().any(|one| one.trigger != Trigger::OnWorkerComplete && is_left(one))
+        !self.actions.iter().any(|one| one.trigger != ActionTrigger::OnWorkerComplete && is_left(one))
     }
 
     /// Those who have carried out something since it was armed.
-    pub fn hands(&self) -> impl Iterator<Item = WorkerId> {
-        self.all.iter().flat_map(|one| one.done_for.iter().copied().flatten())
+    pub fn executing_workers(&self) -> impl Iterator<Item = WorkerId> {
+        self.actions.iter().flat_map(|one| one.executed_for.iter().copied().flatten())
     }
 
     /// Somebody carries it out from here on, for the so-manieth time.
-    pub fn start(
+    pub fn start_run(
         &mut self,
         action: i64,
         worker: Option<WorkerId>,
         at: Timestamp,
-        out: &mut Vec<Change>,
+        out: &mut Vec<WorkflowChange>,
     ) -> Option<Attempt> {
-        let one = self.find(action)?;
+        let one = self.find_action(action)?;
         let attempt = one.next_attempt(worker);
         one.running.insert(attempt, worker);
         let trigger = one.trigger;
-        out.push(Change::Action(ActionChange::Started { action, attempt, worker, trigger, at }));
+        out.push(WorkflowChange::Action(ActionChange::Started { action, attempt, worker, trigger, at }));
         Some(attempt)
     }
 
     /// It is over; told twice, or of one that nobody knows, it changes nothing.
-    pub fn end(
+    pub fn end_run(
         &mut self,
-        (action, attempt): Key,
+        (action, attempt): ActionRunKey,
         at: Timestamp,
         return_code: Option<i32>,
         message: Option<String>,
-        out: &mut Vec<Change>,
+        out: &mut Vec<WorkflowChange>,
     ) {
-        let Some(one) = self.find(action) else { return };
+        let Some(one) = self.find_action(action) else { return };
         if one.running.remove(&attempt).is_some() {
-            out.push(Change::Action(ActionChange::Ended { action, attempt, at, return_code, message }));
+            out.push(WorkflowChange::Action(ActionChange::Ended {
+                action,
+                attempt,
+                at,
+                return_code,
+                message,
+            }));
         }
     }
 
     /// Whoever was to carry it out never heard of it: it is as if it had not been given to anybody.
-    pub fn withdraw(&mut self, (action, attempt): Key, out: &mut Vec<Change>) {
-        let Some(one) = self.find(action) else { return };
+    pub fn withdraw_run(&mut self, (action, attempt): ActionRunKey, out: &mut Vec<WorkflowChange>) {
+        let Some(one) = self.find_action(action) else { return };
         if let Some(worker) = one.running.remove(&attempt) {
-            one.done_for.remove(&worker);
-            out.push(Change::Action(ActionChange::Withdrawn { action, attempt }));
+            one.executed_for.remove(&worker);
+            out.push(WorkflowChange::Action(ActionChange::Withdrawn { action, attempt }));
         }
     }
 
     /// Whoever carried out what is under way is dead, if `is_dead` says so: nobody knows how far it came. How many.
-    pub fn interrupt(
+    pub fn interrupt_runs(
         &mut self,
         is_dead: impl Fn(Option<WorkerId>) -> bool,
         at: Timestamp,
-        out: &mut Vec<Change>,
+        out: &mut Vec<WorkflowChange>,
     ) -> usize {
-        let dead: Vec<Key> =
-            self.under_way().filter(|(_, worker)| is_dead(*worker)).map(|(key, _)| key).collect();
+        let dead: Vec<ActionRunKey> =
+            self.running_actions().filter(|(_, worker)| is_dead(*worker)).map(|(key, _)| key).collect();
         for key in &dead {
-            self.interrupt_one(*key, at, out);
+            self.interrupt_run(*key, at, out);
         }
         dead.len()
     }
 
-    pub fn interrupt_one(&mut self, key: Key, at: Timestamp, out: &mut Vec<Change>) {
+    pub fn interrupt_run(&mut self, key: ActionRunKey, at: Timestamp, out: &mut Vec<WorkflowChange>) {
         let message = "interrupted: whoever carried it out died; it may have done its work".to_owned();
-        self.end(key, at, None, Some(message), out);
+        self.end_run(key, at, None, Some(message), out);
     }
 
     /// What is carried out now, and by whom.
-    pub fn under_way(&self) -> impl Iterator<Item = (Key, Option<WorkerId>)> {
-        let each = |one: &One| {
+    pub fn running_actions(&self) -> impl Iterator<Item = (ActionRunKey, Option<WorkerId>)> {
+        let each = |one: &ActionState| {
             let id = one.id;
             one.running.iter().map(move |(attempt, worker)| ((id, *attempt), *worker)).collect::<Vec<_>>()
         };
-        self.all.iter().flat_map(each)
+        self.actions.iter().flat_map(each)
     }
 
     pub fn is_running(&self) -> bool {
-        self.all.iter().any(|one| !one.running.is_empty())
+        self.actions.iter().any(|one| !one.running.is_empty())
     }
 
     /// Something that comes before the worker's first job is not done yet.
-    pub fn hold_jobs(&self, worker: Option<WorkerId>) -> bool {
-        self.all.iter().any(|one| one.holds_jobs(worker))
+    pub fn blocks_jobs(&self, worker: Option<WorkerId>) -> bool {
+        self.actions.iter().any(|one| one.blocks_jobs(worker))
     }
 
     /// Those that a client which carries out actions itself may have: what is about workers it decides on its own.
-    pub fn claimable(&self) -> impl Iterator<Item = i64> {
-        let is_open = |one: &&One| {
-            (one.is_set_off() || one.trigger.is_about_workers())
-                && (one.persistent || one.done_for.is_empty())
+    pub fn claimable_actions(&self) -> impl Iterator<Item = i64> {
+        let is_open = |one: &&ActionState| {
+            (one.is_triggered() || one.trigger.is_about_workers())
+                && (one.persistent || one.executed_for.is_empty())
         };
-        self.all.iter().filter(is_open).map(|one| one.id)
+        self.actions.iter().filter(is_open).map(|one| one.id)
     }
 
     /// A client carries it out and will not say how that went. `false`: it is not to be had.
-    pub fn claim(
+    pub fn claim_action(
         &mut self,
         action: i64,
         worker: Option<WorkerId>,
         at: Timestamp,
-        out: &mut Vec<Change>,
+        out: &mut Vec<WorkflowChange>,
     ) -> bool {
-        if !self.claimable().any(|id| id == action) {
+        if !self.claimable_actions().any(|id| id == action) {
             return false;
         }
-        let Some(one) = self.find(action).filter(|one| worker.is_none() || !one.is_done(worker)) else {
+        let Some(one) = self.find_action(action).filter(|one| worker.is_none() || !one.is_done_for(worker))
+        else {
             return false;
         };
-        one.count(one.required, out);
+        one.update_count(one.required, out);
         let attempt = one.next_attempt(worker);
-        out.push(Change::Action(ActionChange::Claimed { action, attempt, worker, at }));
+        out.push(WorkflowChange::Action(ActionChange::Claimed { action, attempt, worker, at }));
         true
     }
 
-    fn find(&mut self, action: i64) -> Option<&mut One> {
-        self.all.iter_mut().find(|one| one.id == action)
+    fn find_action(&mut self, action: i64) -> Option<&mut ActionState> {
+        self.actions.iter_mut().find(|one| one.id == action)
     }
 }
 
-fn read(known: Known) -> One {
-    let Known { id, trigger, persistent, is_ours, is_for_nodes, jobs, trigger_count, armed_after, runs } =
-        known;
-    let valid = runs.iter().filter(|run| run.attempt.0 > armed_after);
-    let running = runs.iter().filter(|run| !run.is_over).map(|run| (run.attempt, run.worker));
-    One {
+fn build_action_state(known: ActionRecord) -> ActionState {
+    let ActionRecord {
         id,
         trigger,
         persistent,
-        is_ours,
-        is_for_nodes,
+        runs_on_workers: is_ours,
+        requests_nodes: is_for_nodes,
+        jobs,
+        trigger_count,
+        armed_after,
+        runs,
+    } = known;
+    let valid = runs.iter().filter(|run| run.attempt.0 > armed_after);
+    let running = runs.iter().filter(|run| !run.has_ended).map(|run| (run.attempt, run.worker));
+    ActionState {
+        id,
+        trigger,
+        persistent,
+        runs_on_workers: is_ours,
+        requests_nodes: is_for_nodes,
         ready: HashSet::new(),
         required: required_triggers(trigger, jobs.len()),
         count: trigger_count,
-        done_for: valid.map(|run| run.worker).collect(),
+        executed_for: valid.map(|run| run.worker).collect(),
         last_attempt: runs.iter().map(|run| run.attempt.0).max().unwrap_or(0),
         running: running.collect(),
         waits_for: jobs.into_iter().collect(),
@@ -413,11 +448,11 @@ fn read(known: Known) -> One {
 }
 
 /// The state that a change brings a job to.
-fn reached(change: &Change) -> Option<(JobId, JobStatus)> {
+fn resulting_status(change: &WorkflowChange) -> Option<(JobId, JobStatus)> {
     match *change {
-        Change::Status { job, to, .. } => Some((job, to)),
-        Change::End { to, ref result, .. } => Some((result.key.job, to)),
-        Change::Retry { job, .. } => Some((job, JobStatus::Ready)),
+        WorkflowChange::Status { job, to, .. } => Some((job, to)),
+        WorkflowChange::End { to, ref result, .. } => Some((result.key.job, to)),
+        WorkflowChange::Retry { job, .. } => Some((job, JobStatus::Ready)),
         _ => None,
     }
 }
@@ -425,22 +460,22 @@ fn reached(change: &Change) -> Option<(JobId, JobStatus)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Stage::{Leaving, Working};
-    use Trigger::{
+    use ActionTrigger::{
         OnJobsComplete, OnJobsReady, OnWorkerComplete, OnWorkerStart, OnWorkflowComplete, OnWorkflowStart,
     };
+    use WorkerStage::{Leaving, Working};
 
     const NOW: Timestamp = Timestamp(7);
     const FIRST: Option<WorkerId> = Some(WorkerId(1));
     const SECOND: Option<WorkerId> = Some(WorkerId(2));
 
-    fn known(id: i64, trigger: Trigger, jobs: &[i64]) -> Known {
-        Known {
+    fn known(id: i64, trigger: ActionTrigger, jobs: &[i64]) -> ActionRecord {
+        ActionRecord {
             id,
             trigger,
             persistent: false,
-            is_ours: true,
-            is_for_nodes: false,
+            runs_on_workers: true,
+            requests_nodes: false,
             jobs: jobs.iter().map(|job| JobId(*job)).collect(),
             trigger_count: 0,
             armed_after: 0,
@@ -448,19 +483,19 @@ mod tests {
         }
     }
 
-    fn actions(known: Vec<Known>, statuses: &[JobStatus]) -> (Actions, Vec<Change>) {
+    fn actions(known: Vec<ActionRecord>, statuses: &[JobStatus]) -> (WorkflowActions, Vec<WorkflowChange>) {
         let mut out = Vec::new();
-        let mut actions = Actions::new(known);
-        actions.look_at(|job| statuses.get(job.0 as usize).copied(), &mut out);
+        let mut actions = WorkflowActions::new(known);
+        actions.count_job_statuses(|job| statuses.get(job.0 as usize).copied(), &mut out);
         (actions, out)
     }
 
-    fn moved(job: i64, to: JobStatus) -> Change {
-        Change::Status { job: JobId(job), from: JobStatus::Blocked, to }
+    fn moved(job: i64, to: JobStatus) -> WorkflowChange {
+        WorkflowChange::Status { job: JobId(job), from: JobStatus::Blocked, to }
     }
 
-    fn triggered(action: i64, (from, to): (u32, u32), is_due: bool) -> Change {
-        Change::Action(ActionChange::Triggered { action, from, to, is_due })
+    fn triggered(action: i64, (from, to): (u32, u32), is_due: bool) -> WorkflowChange {
+        WorkflowChange::Action(ActionChange::Triggered { action, from, to, is_due })
     }
 
     #[test]
@@ -501,9 +536,9 @@ mod tests {
             (Failed, true, true),
             (Canceled, false, true),
         ] {
-            let counts_for = |trigger| counts(trigger, false, status);
+            let counts_for = |trigger| counts_toward_trigger(trigger, false, status);
             assert_eq!((counts_for(OnJobsReady), counts_for(OnJobsComplete)), (ready, complete), "{status}");
-            assert_eq!(counts(OnJobsReady, true, status), ready || complete, "{status}");
+            assert_eq!(counts_toward_trigger(OnJobsReady, true, status), ready || complete, "{status}");
             assert!(!counts_for(OnWorkflowStart));
         }
     }
@@ -520,29 +555,34 @@ mod tests {
             ([Canceled, Canceled, Canceled], false),
             ([Completed, Canceled, Failed], false),
         ] {
-            let nodes = Known { is_ours: false, is_for_nodes: true, ..known(1, OnJobsReady, &[0, 1, 2]) };
+            let nodes = ActionRecord {
+                runs_on_workers: false,
+                requests_nodes: true,
+                ..known(1, OnJobsReady, &[0, 1, 2])
+            };
             // From how they stand, and from how they came there.
             let (at_once, _) = actions(vec![nodes.clone()], &statuses);
             let (mut one_by_one, _) = actions(vec![nodes], &[Blocked; 3]);
-            let mut changes: Vec<Change> = (0..)
+            let mut changes: Vec<WorkflowChange> = (0..)
                 .zip(statuses)
                 .filter(|(_, to)| *to != Blocked)
                 .map(|(job, to)| moved(job, to))
                 .collect();
-            one_by_one.observe(&mut changes);
+            one_by_one.count_changes(&mut changes);
             for actions in [at_once, one_by_one] {
-                assert_eq!(actions.claimable().count(), usize::from(is_due), "{statuses:?}");
+                assert_eq!(actions.claimable_actions().count(), usize::from(is_due), "{statuses:?}");
             }
         }
     }
 
     #[test]
     fn nodes_for_jobs_that_were_given_up_are_asked_for_when_one_of_them_is_ready_after_all() {
-        let nodes = Known { is_ours: false, is_for_nodes: true, ..known(1, OnJobsReady, &[0, 1]) };
+        let nodes =
+            ActionRecord { runs_on_workers: false, requests_nodes: true, ..known(1, OnJobsReady, &[0, 1]) };
         let (mut actions, out) = actions(vec![nodes], &[JobStatus::Canceled, JobStatus::Canceled]);
         assert_eq!(out, [triggered(1, (0, 1), false)]);
         let mut changes = vec![moved(1, JobStatus::Ready)];
-        actions.observe(&mut changes);
+        actions.count_changes(&mut changes);
         assert_eq!(changes[1..], [triggered(1, (1, 2), true)]);
     }
 
@@ -552,14 +592,14 @@ mod tests {
         let (mut actions, out) = actions(vec![known(1, OnJobsReady, &[0, 1])], &blocked);
         assert_eq!(out, []);
         let mut changes = vec![moved(0, JobStatus::Ready), moved(2, JobStatus::Ready)];
-        actions.observe(&mut changes);
+        actions.count_changes(&mut changes);
         assert_eq!(changes[2..], [triggered(1, (0, 1), false)]);
         assert_eq!(actions.next_due(FIRST, Leaving), None);
         let mut again = vec![moved(0, JobStatus::Ready)];
-        actions.observe(&mut again);
+        actions.count_changes(&mut again);
         assert_eq!(again.len(), 1, "a second attempt is no second job");
         let mut last = vec![moved(1, JobStatus::Ready)];
-        actions.observe(&mut last);
+        actions.count_changes(&mut last);
         assert_eq!(last[1..], [triggered(1, (1, 2), true)]);
         assert_eq!(actions.next_due(FIRST, Working), Some(1));
     }
@@ -568,7 +608,7 @@ mod tests {
     fn what_happened_while_nobody_looked_is_counted_from_how_the_jobs_stand() {
         let statuses = [JobStatus::Completed, JobStatus::Failed, JobStatus::Ready];
         let both = known(1, OnJobsComplete, &[0, 1]);
-        let counted = Known { trigger_count: 2, ..known(2, OnJobsComplete, &[0, 1]) };
+        let counted = ActionRecord { trigger_count: 2, ..known(2, OnJobsComplete, &[0, 1]) };
         let one = known(3, OnJobsComplete, &[0, 2]);
         let (actions, out) = actions(vec![both, counted, one], &statuses);
         assert_eq!(out, [triggered(1, (0, 2), true), triggered(3, (0, 1), false)]);
@@ -577,37 +617,38 @@ mod tests {
 
     #[test]
     fn once_or_once_for_each_worker() {
-        let every = Known { persistent: true, ..known(2, OnWorkerStart, &[]) };
+        let every = ActionRecord { persistent: true, ..known(2, OnWorkerStart, &[]) };
         let (mut actions, _) = actions(vec![every, known(1, OnWorkerStart, &[])], &[]);
         let mut out = Vec::new();
-        actions.happened(OnWorkerStart, &mut out);
-        actions.happened(OnWorkerStart, &mut out);
+        actions.on_trigger(OnWorkerStart, &mut out);
+        actions.on_trigger(OnWorkerStart, &mut out);
         assert_eq!(out, [triggered(1, (0, 1), true), triggered(2, (0, 1), true)]);
-        assert!(actions.hold_jobs(FIRST));
+        assert!(actions.blocks_jobs(FIRST));
         for expected in [1, 2] {
             let next = actions.next_due(FIRST, Working).unwrap();
             assert_eq!(next, expected);
-            let attempt = actions.start(next, FIRST, NOW, &mut out).unwrap();
-            assert!(actions.hold_jobs(FIRST), "it is under way");
-            actions.end((next, attempt), NOW, Some(0), None, &mut out);
+            let attempt = actions.start_run(next, FIRST, NOW, &mut out).unwrap();
+            assert!(actions.blocks_jobs(FIRST), "it is under way");
+            actions.end_run((next, attempt), NOW, Some(0), None, &mut out);
         }
-        assert!(!actions.hold_jobs(FIRST));
+        assert!(!actions.blocks_jobs(FIRST));
         assert_eq!((actions.next_due(FIRST, Leaving), actions.next_due(SECOND, Working)), (None, Some(2)));
-        let attempt = actions.start(2, SECOND, NOW, &mut out);
+        let attempt = actions.start_run(2, SECOND, NOW, &mut out);
         assert_eq!(attempt, Some(Attempt(2)));
     }
 
     #[test]
     fn the_end_of_a_worker_is_its_own() {
-        let every = Known { persistent: true, trigger_count: 1, ..known(1, OnWorkerComplete, &[]) };
+        let every = ActionRecord { persistent: true, trigger_count: 1, ..known(1, OnWorkerComplete, &[]) };
         let (actions, _) = actions(vec![every], &[]);
         assert_eq!((actions.next_due(SECOND, Working), actions.next_due(SECOND, Leaving)), (None, Some(1)));
     }
 
     #[test]
     fn one_that_was_interrupted_is_not_repeated_until_it_is_armed_again() {
-        let run = |attempt, is_over| Run { attempt: Attempt(attempt), worker: FIRST, is_over };
-        let died = Known {
+        let run =
+            |attempt, is_over| ActionRun { attempt: Attempt(attempt), worker: FIRST, has_ended: is_over };
+        let died = ActionRecord {
             trigger_count: 1,
             armed_after: 1,
             runs: vec![run(1, true), run(2, false)],
@@ -616,113 +657,125 @@ mod tests {
         let (mut actions_now, _) = actions(vec![died.clone()], &[]);
         let mut out = Vec::new();
         assert!(actions_now.is_running());
-        assert_eq!(actions_now.interrupt(|worker| worker == FIRST, NOW, &mut out), 1);
+        assert_eq!(actions_now.interrupt_runs(|worker| worker == FIRST, NOW, &mut out), 1);
         assert!(matches!(
             &out[..],
-            [Change::Action(ActionChange::Ended { attempt: Attempt(2), return_code: None, .. })]
+            [WorkflowChange::Action(ActionChange::Ended { attempt: Attempt(2), return_code: None, .. })]
         ));
         assert_eq!((actions_now.is_running(), actions_now.next_due(FIRST, Leaving)), (false, None));
 
-        let rearmed = Known { armed_after: 2, runs: vec![run(1, true), run(2, true)], ..died };
+        let rearmed = ActionRecord { armed_after: 2, runs: vec![run(1, true), run(2, true)], ..died };
         let (mut again, _) = actions(vec![rearmed], &[]);
         assert_eq!(again.next_due(FIRST, Working), Some(1));
-        assert_eq!(again.start(1, FIRST, NOW, &mut Vec::new()), Some(Attempt(3)));
+        assert_eq!(again.start_run(1, FIRST, NOW, &mut Vec::new()), Some(Attempt(3)));
     }
 
     #[test]
     fn what_nobody_here_can_do_is_counted_and_left() {
-        let theirs = Known { is_ours: false, ..known(1, OnWorkflowStart, &[]) };
+        let theirs = ActionRecord { runs_on_workers: false, ..known(1, OnWorkflowStart, &[]) };
         let (mut actions, _) = actions(vec![theirs], &[]);
         let mut out = Vec::new();
-        actions.happened(OnWorkflowStart, &mut out);
+        actions.on_trigger(OnWorkflowStart, &mut out);
         assert_eq!(out, [triggered(1, (0, 1), true)]);
-        assert!(actions.next_due(FIRST, Leaving).is_none() && !actions.hold_jobs(FIRST));
+        assert!(actions.next_due(FIRST, Leaving).is_none() && !actions.blocks_jobs(FIRST));
     }
 
     #[test]
     fn what_begins_a_workflow_holds_everybody_and_what_begins_a_worker_only_that_one() {
-        let first = Known { trigger_count: 1, ..known(1, OnWorkflowStart, &[]) };
-        let every = Known { persistent: true, trigger_count: 1, ..known(2, OnWorkerStart, &[]) };
+        let first = ActionRecord { trigger_count: 1, ..known(1, OnWorkflowStart, &[]) };
+        let every = ActionRecord { persistent: true, trigger_count: 1, ..known(2, OnWorkerStart, &[]) };
         let (mut actions, mut out) = actions(vec![first, every], &[]);
-        let attempt = actions.start(1, FIRST, NOW, &mut out).unwrap();
-        assert_eq!((actions.next_due(SECOND, Working), actions.hold_jobs(SECOND)), (None, true));
-        actions.end((1, attempt), NOW, Some(1), None, &mut out);
+        let attempt = actions.start_run(1, FIRST, NOW, &mut out).unwrap();
+        assert_eq!((actions.next_due(SECOND, Working), actions.blocks_jobs(SECOND)), (None, true));
+        actions.end_run((1, attempt), NOW, Some(1), None, &mut out);
         for worker in [FIRST, SECOND] {
             assert_eq!(actions.next_due(worker, Working), Some(2), "one that failed holds nobody");
-            let attempt = actions.start(2, worker, NOW, &mut out).unwrap();
-            assert!(actions.hold_jobs(worker));
+            let attempt = actions.start_run(2, worker, NOW, &mut out).unwrap();
+            assert!(actions.blocks_jobs(worker));
             if worker == FIRST {
-                actions.end((2, attempt), NOW, Some(0), None, &mut out);
-                assert!(!actions.hold_jobs(FIRST));
+                actions.end_run((2, attempt), NOW, Some(0), None, &mut out);
+                assert!(!actions.blocks_jobs(FIRST));
             }
         }
-        assert_eq!((actions.hold_jobs(FIRST), actions.hold_jobs(SECOND)), (false, true));
+        assert_eq!((actions.blocks_jobs(FIRST), actions.blocks_jobs(SECOND)), (false, true));
     }
 
     #[test]
     fn the_end_of_the_workflow_comes_after_what_is_under_way() {
-        let last = Known { trigger_count: 1, ..known(1, OnWorkflowComplete, &[]) };
-        let part = Known { trigger_count: 1, ..known(2, OnJobsComplete, &[0]) };
+        let last = ActionRecord { trigger_count: 1, ..known(1, OnWorkflowComplete, &[]) };
+        let part = ActionRecord { trigger_count: 1, ..known(2, OnJobsComplete, &[0]) };
         let (mut actions, mut out) = actions(vec![last, part], &[JobStatus::Completed]);
         assert_eq!(actions.next_due(FIRST, Working), Some(2));
-        let attempt = actions.start(2, FIRST, NOW, &mut out).unwrap();
-        assert_eq!((actions.next_due(SECOND, Leaving), actions.is_owed()), (None, true));
-        actions.end((2, attempt), NOW, Some(0), None, &mut out);
+        let attempt = actions.start_run(2, FIRST, NOW, &mut out).unwrap();
+        assert_eq!((actions.next_due(SECOND, Leaving), actions.has_unexecuted_action()), (None, true));
+        actions.end_run((2, attempt), NOW, Some(0), None, &mut out);
         assert_eq!(actions.next_due(SECOND, Leaving), Some(1));
-        actions.start(1, SECOND, NOW, &mut out);
-        assert!(!actions.is_owed());
+        actions.start_run(1, SECOND, NOW, &mut out);
+        assert!(!actions.has_unexecuted_action());
     }
 
     #[test]
     fn somebody_new_is_wanted_for_what_nobody_has_done() {
-        let run = Run { attempt: Attempt(1), worker: FIRST, is_over: true };
-        let every =
-            Known { persistent: true, trigger_count: 1, runs: vec![run], ..known(1, OnWorkerStart, &[]) };
+        let run = ActionRun { attempt: Attempt(1), worker: FIRST, has_ended: true };
+        let every = ActionRecord {
+            persistent: true,
+            trigger_count: 1,
+            runs: vec![run],
+            ..known(1, OnWorkerStart, &[])
+        };
         let (actions_now, _) = actions(vec![every.clone()], &[]);
         assert_eq!(actions_now.next_due(SECOND, Working), Some(1), "as soon as it works here");
-        assert!(!actions_now.is_wanted(WorkerId(2), Working));
-        let last = Known { trigger_count: 1, ..known(2, OnWorkflowComplete, &[]) };
+        assert!(!actions_now.needs_worker(WorkerId(2), Working));
+        let last = ActionRecord { trigger_count: 1, ..known(2, OnWorkflowComplete, &[]) };
         let (actions_now, _) = actions(vec![every, last], &[]);
-        assert!(actions_now.is_wanted(WorkerId(2), Working));
+        assert!(actions_now.needs_worker(WorkerId(2), Working));
     }
 
     #[test]
     fn what_its_worker_never_heard_of_goes_to_another() {
         let (mut actions, mut out) =
-            actions(vec![Known { trigger_count: 1, ..known(1, OnWorkflowStart, &[]) }], &[]);
-        let attempt = actions.start(1, FIRST, NOW, &mut out).unwrap();
-        assert_eq!(actions.under_way().collect::<Vec<_>>(), [((1, attempt), FIRST)]);
-        assert_eq!(actions.interrupt(|worker| worker == SECOND, NOW, &mut out), 0, "its worker lives");
+            actions(vec![ActionRecord { trigger_count: 1, ..known(1, OnWorkflowStart, &[]) }], &[]);
+        let attempt = actions.start_run(1, FIRST, NOW, &mut out).unwrap();
+        assert_eq!(actions.running_actions().collect::<Vec<_>>(), [((1, attempt), FIRST)]);
+        assert_eq!(actions.interrupt_runs(|worker| worker == SECOND, NOW, &mut out), 0, "its worker lives");
         out.clear();
-        actions.withdraw((1, attempt), &mut out);
-        actions.withdraw((1, attempt), &mut out);
-        assert_eq!(out, [Change::Action(ActionChange::Withdrawn { action: 1, attempt })]);
+        actions.withdraw_run((1, attempt), &mut out);
+        actions.withdraw_run((1, attempt), &mut out);
+        assert_eq!(out, [WorkflowChange::Action(ActionChange::Withdrawn { action: 1, attempt })]);
         assert_eq!((actions.is_running(), actions.next_due(SECOND, Working)), (false, Some(1)));
     }
 
     #[test]
     fn clients_that_carry_out_actions_themselves_have_each_once_or_once_each() {
-        let every = Known { persistent: true, ..known(2, OnWorkerStart, &[]) };
-        let theirs = Known { is_ours: false, trigger_count: 1, ..known(3, OnWorkflowStart, &[]) };
+        let every = ActionRecord { persistent: true, ..known(2, OnWorkerStart, &[]) };
+        let theirs =
+            ActionRecord { runs_on_workers: false, trigger_count: 1, ..known(3, OnWorkflowStart, &[]) };
         let all = vec![known(1, OnJobsReady, &[0]), every, theirs];
         let (mut actions, mut out) = actions(all, &[JobStatus::Blocked]);
         assert_eq!(
-            actions.claimable().collect::<Vec<_>>(),
+            actions.claimable_actions().collect::<Vec<_>>(),
             [3, 2],
             "what is about workers is theirs to judge"
         );
-        assert!(!actions.claim(1, FIRST, NOW, &mut out), "its time has not come");
-        assert!(actions.claim(3, FIRST, NOW, &mut out));
-        assert!(!actions.claim(3, SECOND, NOW, &mut out));
-        assert!(actions.claim(2, FIRST, NOW, &mut out));
-        assert!(!actions.claim(2, FIRST, NOW, &mut out), "once each");
-        assert!(actions.claim(2, SECOND, NOW, &mut out) && actions.claim(2, None, NOW, &mut out));
+        assert!(!actions.claim_action(1, FIRST, NOW, &mut out), "its time has not come");
+        assert!(actions.claim_action(3, FIRST, NOW, &mut out));
+        assert!(!actions.claim_action(3, SECOND, NOW, &mut out));
+        assert!(actions.claim_action(2, FIRST, NOW, &mut out));
+        assert!(!actions.claim_action(2, FIRST, NOW, &mut out), "once each");
+        assert!(
+            actions.claim_action(2, SECOND, NOW, &mut out) && actions.claim_action(2, None, NOW, &mut out)
+        );
         let claimed = |action, attempt, worker| {
-            Change::Action(ActionChange::Claimed { action, attempt: Attempt(attempt), worker, at: NOW })
+            WorkflowChange::Action(ActionChange::Claimed {
+                action,
+                attempt: Attempt(attempt),
+                worker,
+                at: NOW,
+            })
         };
         let expected =
             [claimed(3, 1, FIRST), triggered(2, (0, 1), true), claimed(2, 1, FIRST), claimed(2, 2, SECOND)];
         assert_eq!(out[..4], expected);
-        assert_eq!((actions.is_running(), actions.claimable().collect::<Vec<_>>()), (false, vec![2]));
+        assert_eq!((actions.is_running(), actions.claimable_actions().collect::<Vec<_>>()), (false, vec![2]));
     }
 }

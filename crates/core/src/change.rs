@@ -1,16 +1,18 @@
 //! What a decision changes, as values. The store applies a list of changes in one transaction, in order.
 
-use crate::board::{Carried, Failure};
-use windlass_types::settings::Trigger;
-use windlass_types::work::{AttemptKey, Exit, FilesSeen, Recovered, Usage};
-use windlass_types::{Attempt, JobId, JobStatus, Timestamp, UnitStatus, WorkerId};
+use crate::workflow_state::{AttemptFailure, NextAttempt};
+use windlass_types::settings::ActionTrigger;
+use windlass_types::worker_messages::{
+    AttemptFiles, AttemptKey, AttemptUsage, ProcessExit, RecoveryScriptResult,
+};
+use windlass_types::{Attempt, JobId, JobStatus, Timestamp, WorkUnitStatus, WorkerId};
 
 /// One change to the rows of one job, of one action or of one unit; or a word about the workflow.
 ///
 /// Every variant names the state it starts from, so that the store can refuse a change that does not fit what is
 /// on disk: memory and database then disagree, which is a bug and never papered over.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Change {
+pub enum WorkflowChange {
     /// A transition that leaves no other trace: unblocked, canceled by a failed dependency, reset.
     Status { job: JobId, from: JobStatus, to: JobStatus },
     /// `ready` → `pending`: from here on it may have started.
@@ -25,13 +27,13 @@ pub enum Change {
         result: AttemptResult,
         next_attempt: Attempt,
         orphaned: bool,
-        failure: Option<Box<Failure>>,
-        carried: Option<Box<Carried>>,
+        failure: Option<Box<AttemptFailure>>,
+        inherited: Option<Box<NextAttempt>>,
     },
     /// A claim that certainly never started: `pending` → `ready` with the same attempt number.
-    GiveBack { job: JobId, worker: WorkerId },
+    ReturnClaim { job: JobId, worker: WorkerId },
     /// A claim that one worker made for another: `pending` stays `pending`, and the other one holds it.
-    HandOver { job: JobId, from: WorkerId, to: WorkerId },
+    ReassignClaim { job: JobId, from: WorkerId, to: WorkerId },
     /// An attempt that had ended is followed by another: `from` → `ready` at `attempt` + 1.
     Retry { job: JobId, from: JobStatus, attempt: Attempt },
     /// Nobody holds it and it is to begin anew: `from` → `uninitialized`, with this attempt next.
@@ -41,17 +43,17 @@ pub enum Change {
     /// Those that wait for the job go on as if this attempt had not failed.
     Ignore { job: JobId, attempt: Attempt },
     /// What follows for a unit, in the same commit as what decides it.
-    Unit(UnitChange),
+    Unit(WorkUnitChange),
     /// So many of the attempts that end in this commit were at a site, of jobs whose failures this handler sees to (none:
     /// an empty name); for workflows with units.
-    EndedAt { site: String, handler: String, attempts: u32 },
+    CountSiteAttempts { site: String, handler: String, attempts: u32 },
     /// Somebody has to know of it, in the same commit as what led to it.
-    Alarm(Box<Alarm>),
+    RaiseAlarm(Box<WorkflowAlarm>),
 }
 
 /// An event that tells of something which only a person can put right.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Alarm {
+pub struct WorkflowAlarm {
     pub category: String,
     pub message: String,
     pub data: serde_json::Value,
@@ -59,10 +61,10 @@ pub struct Alarm {
 
 /// One change to the row of one unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnitChange {
+pub struct WorkUnitChange {
     pub number: u32,
-    pub from: UnitStatus,
-    pub to: UnitStatus,
+    pub from: WorkUnitStatus,
+    pub to: WorkUnitStatus,
     /// Where it is from now on; `None`: nobody knows (any more).
     pub site: Option<String>,
 }
@@ -73,7 +75,7 @@ pub enum ActionChange {
     /// What it waits for has happened `to` times by now; with that it is due, or was so before or is not yet.
     Triggered { action: i64, from: u32, to: u32, is_due: bool },
     /// Somebody carries it out: from here on it may have begun.
-    Started { action: i64, attempt: Attempt, worker: Option<WorkerId>, trigger: Trigger, at: Timestamp },
+    Started { action: i64, attempt: Attempt, worker: Option<WorkerId>, trigger: ActionTrigger, at: Timestamp },
     /// It is over; without a return code where nobody knows how it went.
     Ended { action: i64, attempt: Attempt, at: Timestamp, return_code: Option<i32>, message: Option<String> },
     /// Whoever was to carry it out never heard of it.
@@ -91,16 +93,16 @@ pub struct AttemptResult {
     /// job goes back to `ready`.
     pub status: JobStatus,
     pub return_code: i32,
-    pub exit: Option<Exit>,
+    pub exit: Option<ProcessExit>,
     pub out_of_memory: bool,
     /// Why it ended and what happens next, in words, where that is not plain from the code.
     pub reason: Option<String>,
     pub started_at: Option<Timestamp>,
     pub ended_at: Timestamp,
     pub wall: std::time::Duration,
-    pub usage: Usage,
+    pub usage: AttemptUsage,
     /// Its files, as it found and left them; `None` where it has none.
-    pub files: Option<Box<FilesSeen>>,
+    pub files: Option<Box<AttemptFiles>>,
     /// How the script went that an earlier failure owed; `None` where none did.
-    pub recovered: Option<Box<Recovered>>,
+    pub recovered: Option<Box<RecoveryScriptResult>>,
 }

@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 /// A list of two or more jobs that several jobs wait for is kept once, as a *gate*: its members on one side, its
 /// waiters on the other. A thousand jobs that each wait for the same thousand cost two thousand entries, not a million.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Edges {
+pub struct DependencyEdges {
     /// `(job, the one it waits for)`.
     pub direct: Vec<(u32, u32)>,
     /// The jobs that each gate waits for; sorted, without repetition, at least two.
@@ -20,35 +20,35 @@ pub struct Edges {
 
 /// Collects dependencies job by job and keeps equal lists once.
 #[derive(Debug, Default)]
-pub struct EdgesBuilder<'a> {
-    edges: Edges,
-    known: FxHashMap<Vec<u32>, u32>,
+pub struct DependencyEdgesBuilder<'a> {
+    edges: DependencyEdges,
+    known_groups: FxHashMap<Vec<u32>, u32>,
     /// The gates of lists that were seen at their place in memory, which they keep as long as this borrows them.
-    seen: FxHashMap<(*const u32, usize), u32>,
+    seen_slices: FxHashMap<(*const u32, usize), u32>,
     lists: PhantomData<&'a [u32]>,
     scratch: Vec<u32>,
 }
 
-impl<'a> EdgesBuilder<'a> {
+impl<'a> DependencyEdgesBuilder<'a> {
     /// As [`Self::depend`], for a list that several jobs may share as one slice: it is read once, not once for each.
-    pub fn depend_on_shared(&mut self, job: u32, on: &'a [u32]) {
+    pub fn add_shared_dependencies(&mut self, job: u32, on: &'a [u32]) {
         if on.len() < 2 {
-            return self.depend(job, on);
+            return self.add_dependencies(job, on);
         }
         let place = (on.as_ptr(), on.len());
-        if let Some(&gate) = self.seen.get(&place) {
+        if let Some(&gate) = self.seen_slices.get(&place) {
             self.edges.waits.push((job, gate));
             return;
         }
         let before = self.edges.waits.len();
-        self.depend(job, on);
+        self.add_dependencies(job, on);
         if let [(_, gate)] = self.edges.waits[before..] {
-            self.seen.insert(place, gate);
+            self.seen_slices.insert(place, gate);
         }
     }
 
     /// Adds that `job` waits for all of `on`. Repetitions in `on` count once.
-    pub fn depend(&mut self, job: u32, on: &[u32]) {
+    pub fn add_dependencies(&mut self, job: u32, on: &[u32]) {
         if let &[only] = on {
             self.edges.direct.push((job, only));
             return;
@@ -61,25 +61,25 @@ impl<'a> EdgesBuilder<'a> {
             [] => {}
             [only] => self.edges.direct.push((job, only)),
             _ => {
-                let gate = self.gate();
+                let gate = self.find_or_add_group();
                 self.edges.waits.push((job, gate));
             }
         }
     }
 
     /// The gate for the list in `scratch`, made if there is none yet.
-    fn gate(&mut self) -> u32 {
-        if let Some(&gate) = self.known.get(&self.scratch) {
+    fn find_or_add_group(&mut self) -> u32 {
+        if let Some(&gate) = self.known_groups.get(&self.scratch) {
             return gate;
         }
         let gate = self.edges.gates.len() as u32;
         self.edges.gates.push(self.scratch.clone());
-        self.known.insert(self.scratch.clone(), gate);
+        self.known_groups.insert(self.scratch.clone(), gate);
         gate
     }
 
     /// The edges; each pair once even if it was named twice.
-    pub fn finish(self) -> Edges {
+    pub fn finish(self) -> DependencyEdges {
         let mut edges = self.edges;
         edges.direct.sort_unstable();
         edges.direct.dedup();
@@ -96,9 +96,9 @@ mod tests {
     #[test]
     fn a_stage_behind_a_stage_costs_the_sum_not_the_product() {
         let before: Vec<u32> = (0..1000).collect();
-        let mut builder = EdgesBuilder::default();
+        let mut builder = DependencyEdgesBuilder::default();
         for job in 1000..2000 {
-            builder.depend(job, &before);
+            builder.add_dependencies(job, &before);
         }
         let edges = builder.finish();
         assert_eq!((edges.direct.len(), edges.gates.len(), edges.waits.len()), (0, 1, 1000));
@@ -108,12 +108,12 @@ mod tests {
     #[test]
     fn a_shared_list_is_the_same_gate_as_its_copy() {
         let (list, twice) = ([1, 2], [3, 3]);
-        let mut builder = EdgesBuilder::default();
+        let mut builder = DependencyEdgesBuilder::default();
         for job in [5, 6] {
-            builder.depend_on_shared(job, &list);
-            builder.depend_on_shared(job, &twice);
+            builder.add_shared_dependencies(job, &list);
+            builder.add_shared_dependencies(job, &twice);
         }
-        builder.depend(7, &[2, 1]);
+        builder.add_dependencies(7, &[2, 1]);
         let edges = builder.finish();
         assert_eq!(edges.gates, [vec![1, 2]]);
         assert_eq!(edges.waits, [(5, 0), (6, 0), (7, 0)]);
@@ -122,12 +122,12 @@ mod tests {
 
     #[test]
     fn order_and_repetition_in_a_list_do_not_matter() {
-        let mut builder = EdgesBuilder::default();
-        builder.depend(5, &[1, 2, 2]);
-        builder.depend(6, &[2, 1]);
-        builder.depend(7, &[3, 3]);
-        builder.depend(7, &[3]);
-        builder.depend(8, &[]);
+        let mut builder = DependencyEdgesBuilder::default();
+        builder.add_dependencies(5, &[1, 2, 2]);
+        builder.add_dependencies(6, &[2, 1]);
+        builder.add_dependencies(7, &[3, 3]);
+        builder.add_dependencies(7, &[3]);
+        builder.add_dependencies(8, &[]);
         let edges = builder.finish();
         assert_eq!(edges.gates, [vec![1, 2]]);
         assert_eq!(edges.waits, [(5, 0), (6, 0)]);

@@ -1,6 +1,6 @@
 //! Who waits for whom, as counts: a million jobs, and a gate for "all of these before all of those".
 
-use crate::edges::Edges;
+use crate::edges::DependencyEdges;
 use rustc_hash::FxHashMap;
 
 /// The dependency graph of one workflow over jobs `0..n`.
@@ -9,19 +9,19 @@ use rustc_hash::FxHashMap;
 /// to zero. Finishing a job costs its own out-edges, never a scan. The nodes are the jobs that the graph was made with,
 /// then the gates, then the jobs that were added later.
 #[derive(Clone, Debug)]
-pub struct Graph {
+pub struct JobDependencyGraph {
     /// That the graph was made with.
     jobs: u32,
-    gates: u32,
+    groups: u32,
     /// CSR: successors of node `i`, if it is not a later one, are `targets[starts[i]..starts[i + 1]]`.
     starts: Vec<u32>,
     targets: Vec<u32>,
     /// Later jobs, by the node that they wait for.
-    later: FxHashMap<u32, Vec<u32>>,
+    added_successors: FxHashMap<u32, Vec<u32>>,
     /// How many predecessors of each node are not over yet.
-    waiting: Vec<u32>,
+    pending_dependencies: Vec<u32>,
     /// Something it depends on, directly or through a gate, did not end well.
-    tainted: Vec<bool>,
+    failed_upstream: Vec<bool>,
     /// Scratch for [`Graph::settle`], kept to save the allocation.
     stack: Vec<u32>,
 }
@@ -29,11 +29,11 @@ pub struct Graph {
 /// Jobs that wait for each other, in order; the last waits for the first.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{} jobs wait for each other in a circle", .0.len())]
-pub struct Cycle(pub Vec<u32>);
+pub struct DependencyCycle(pub Vec<u32>);
 
-impl Graph {
+impl JobDependencyGraph {
     /// Builds the graph with nothing finished.
-    pub fn new(jobs: u32, edges: &Edges) -> Result<Self, Cycle> {
+    pub fn new(jobs: u32, edges: &DependencyEdges) -> Result<Self, DependencyCycle> {
         let nodes = jobs as usize + edges.gates.len();
         let pairs = || {
             let direct = edges.direct.iter().map(|&(job, on)| (on, job));
@@ -62,113 +62,113 @@ impl Graph {
         }
         let graph = Self {
             jobs,
-            gates: edges.gates.len() as u32,
+            groups: edges.gates.len() as u32,
             starts,
             targets,
-            later: FxHashMap::default(),
-            waiting,
-            tainted: vec![false; nodes],
+            added_successors: FxHashMap::default(),
+            pending_dependencies: waiting,
+            failed_upstream: vec![false; nodes],
             stack: Vec::new(),
         };
         match graph.find_cycle() {
             None => Ok(graph),
-            Some(cycle) => Err(Cycle(cycle)),
+            Some(cycle) => Err(DependencyCycle(cycle)),
         }
     }
 
     /// One more job, which waits for nothing yet. Returns its number.
     pub fn add_job(&mut self) -> u32 {
-        let node = self.waiting.len() as u32;
-        self.waiting.push(0);
-        self.tainted.push(false);
-        node - self.gates
+        let node = self.pending_dependencies.len() as u32;
+        self.pending_dependencies.push(0);
+        self.failed_upstream.push(false);
+        node - self.groups
     }
 
     /// A job that was added waits for another one, too. `over`: whether that one ended well, if it is over already.
-    pub fn wait_for(&mut self, job: u32, on: u32, over: Option<bool>) {
-        let (node, on) = (self.node(job), self.node(on));
+    pub fn add_dependency(&mut self, job: u32, on: u32, over: Option<bool>) {
+        let (node, on) = (self.node_of_job(job), self.node_of_job(on));
         match over {
-            Some(well) => self.tainted[node as usize] |= !well,
-            None => self.waiting[node as usize] += 1,
+            Some(well) => self.failed_upstream[node as usize] |= !well,
+            None => self.pending_dependencies[node as usize] += 1,
         }
-        self.later.entry(on).or_default().push(node);
+        self.added_successors.entry(on).or_default().push(node);
     }
 
     /// All that `job` waited for is over.
-    pub fn is_free(&self, job: u32) -> bool {
-        self.waiting[self.node(job) as usize] == 0
+    pub fn is_unblocked(&self, job: u32) -> bool {
+        self.pending_dependencies[self.node_of_job(job) as usize] == 0
     }
 
     /// Something that `job` waited for is over and did not end well.
-    pub fn is_tainted(&self, job: u32) -> bool {
-        self.tainted[self.node(job) as usize]
+    pub fn has_failed_dependency(&self, job: u32) -> bool {
+        self.failed_upstream[self.node_of_job(job) as usize]
     }
 
-    const fn node(&self, job: u32) -> u32 {
-        if job < self.jobs { job } else { job + self.gates }
+    const fn node_of_job(&self, job: u32) -> u32 {
+        if job < self.jobs { job } else { job + self.groups }
     }
 
     /// `None` for a gate.
-    const fn job(&self, node: u32) -> Option<u32> {
+    const fn job_of_node(&self, node: u32) -> Option<u32> {
         match node {
             _ if node < self.jobs => Some(node),
-            _ if node < self.jobs + self.gates => None,
-            _ => Some(node - self.gates),
+            _ if node < self.jobs + self.groups => None,
+            _ => Some(node - self.groups),
         }
     }
 
     /// `job` is over. Calls `freed(dependent, tainted)` for each job that waits for nothing more because of it.
-    pub fn settle(&mut self, job: u32, well: bool, mut freed: impl FnMut(u32, bool)) {
-        let ended = self.node(job);
+    pub fn finish_job(&mut self, job: u32, well: bool, mut freed: impl FnMut(u32, bool)) {
+        let ended = self.node_of_job(job);
         if !well {
-            self.tainted[ended as usize] = true;
+            self.failed_upstream[ended as usize] = true;
         }
         // What a job is tainted by matters to itself; what it passes on is how it ended. A gate passes its taint on.
         debug_assert!(self.stack.is_empty());
         self.stack.push(ended);
         while let Some(node) = self.stack.pop() {
-            let ill = if node == ended { !well } else { self.tainted[node as usize] };
-            for i in self.range(node) {
-                self.pass_on(self.targets[i], ill, &mut freed);
+            let ill = if node == ended { !well } else { self.failed_upstream[node as usize] };
+            for i in self.target_range(node) {
+                self.release_node(self.targets[i], ill, &mut freed);
             }
-            if let Some(later) = self.later.remove(&node) {
+            if let Some(later) = self.added_successors.remove(&node) {
                 for &next in &later {
-                    self.pass_on(next, ill, &mut freed);
+                    self.release_node(next, ill, &mut freed);
                 }
-                self.later.insert(node, later);
+                self.added_successors.insert(node, later);
             }
         }
     }
 
     /// One thing fewer that `next` waits for.
-    fn pass_on(&mut self, next: u32, ill: bool, freed: &mut impl FnMut(u32, bool)) {
-        self.tainted[next as usize] |= ill;
-        self.waiting[next as usize] -= 1;
-        if self.waiting[next as usize] == 0 {
-            match self.job(next) {
+    fn release_node(&mut self, next: u32, ill: bool, freed: &mut impl FnMut(u32, bool)) {
+        self.failed_upstream[next as usize] |= ill;
+        self.pending_dependencies[next as usize] -= 1;
+        if self.pending_dependencies[next as usize] == 0 {
+            match self.job_of_node(next) {
                 None => self.stack.push(next),
-                Some(job) => freed(job, self.tainted[next as usize]),
+                Some(job) => freed(job, self.failed_upstream[next as usize]),
             }
         }
     }
 
     /// The jobs that wait for `job`, directly or through one gate.
     pub fn dependents(&self, job: u32) -> impl Iterator<Item = u32> + '_ {
-        let node = self.node(job);
-        let later = self.later.get(&node).map_or(&[][..], Vec::as_slice);
+        let node = self.node_of_job(job);
+        let later = self.added_successors.get(&node).map_or(&[][..], Vec::as_slice);
         self.successors(node).iter().chain(later).flat_map(move |&next| {
-            let through_gate = if self.job(next).is_none() { self.successors(next) } else { &[] };
-            self.job(next).into_iter().chain(through_gate.iter().copied())
+            let through_gate = if self.job_of_node(next).is_none() { self.successors(next) } else { &[] };
+            self.job_of_node(next).into_iter().chain(through_gate.iter().copied())
         })
     }
 
     /// Of those that the graph was made with.
     fn successors(&self, node: u32) -> &[u32] {
-        &self.targets[self.range(node)]
+        &self.targets[self.target_range(node)]
     }
 
     /// Where its successors are in `targets`.
-    fn range(&self, node: u32) -> std::ops::Range<usize> {
+    fn target_range(&self, node: u32) -> std::ops::Range<usize> {
         match self.starts.get(node as usize..node as usize + 2) {
             Some(&[start, end]) => start as usize..end as usize,
             _ => 0..0,
@@ -177,7 +177,7 @@ impl Graph {
 
     /// Peels off what is free, as a run would; what is left holds a cycle, which is then walked.
     fn find_cycle(&self) -> Option<Vec<u32>> {
-        let mut waiting = self.waiting.clone();
+        let mut waiting = self.pending_dependencies.clone();
         let mut free: Vec<u32> = (0..waiting.len() as u32).filter(|&n| waiting[n as usize] == 0).collect();
         let mut peeled = 0;
         while let Some(node) = free.pop() {
@@ -218,26 +218,26 @@ impl Graph {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::edges::EdgesBuilder;
+    use crate::edges::DependencyEdgesBuilder;
 
-    fn graph(jobs: u32, depends: &[(u32, &[u32])]) -> Result<Graph, Cycle> {
-        let mut builder = EdgesBuilder::default();
+    fn graph(jobs: u32, depends: &[(u32, &[u32])]) -> Result<JobDependencyGraph, DependencyCycle> {
+        let mut builder = DependencyEdgesBuilder::default();
         for (job, on) in depends {
-            builder.depend(*job, on);
+            builder.add_dependencies(*job, on);
         }
-        Graph::new(jobs, &builder.finish())
+        JobDependencyGraph::new(jobs, &builder.finish())
     }
 
-    fn settle(graph: &mut Graph, job: u32, well: bool) -> Vec<(u32, bool)> {
+    fn settle(graph: &mut JobDependencyGraph, job: u32, well: bool) -> Vec<(u32, bool)> {
         let mut freed = Vec::new();
-        graph.settle(job, well, |j, tainted| freed.push((j, tainted)));
+        graph.finish_job(job, well, |j, tainted| freed.push((j, tainted)));
         freed
     }
 
     #[test]
     fn a_diamond_opens_in_order() {
         let mut g = graph(4, &[(1, &[0]), (2, &[0]), (3, &[1, 2])]).unwrap();
-        assert!(g.is_free(0) && !g.is_free(3));
+        assert!(g.is_unblocked(0) && !g.is_unblocked(3));
         assert_eq!(settle(&mut g, 0, true), [(1, false), (2, false)]);
         assert_eq!(settle(&mut g, 1, true), []);
         assert_eq!(settle(&mut g, 2, true), [(3, false)]);
@@ -263,7 +263,7 @@ mod tests {
         let mut sorted = cycle.clone();
         sorted.sort_unstable();
         assert_eq!(sorted, [1, 2, 3], "{cycle:?}");
-        assert_eq!(graph(1, &[(0, &[0])]).unwrap_err(), Cycle(vec![0]));
+        assert_eq!(graph(1, &[(0, &[0])]).unwrap_err(), DependencyCycle(vec![0]));
     }
 
     #[test]
@@ -273,30 +273,35 @@ mod tests {
         settle(&mut g, 0, false);
         let (a, b) = (g.add_job(), g.add_job());
         assert_eq!((a, b), (4, 5));
-        g.wait_for(a, 0, Some(false));
-        g.wait_for(b, a, None);
-        g.wait_for(b, 1, None);
-        assert!(g.is_free(a) && g.is_tainted(a) && !g.is_free(b) && !g.is_tainted(b));
+        g.add_dependency(a, 0, Some(false));
+        g.add_dependency(b, a, None);
+        g.add_dependency(b, 1, None);
+        assert!(
+            g.is_unblocked(a)
+                && g.has_failed_dependency(a)
+                && !g.is_unblocked(b)
+                && !g.has_failed_dependency(b)
+        );
         assert_eq!(
             (g.dependents(a).collect::<Vec<_>>(), g.dependents(1).collect::<Vec<_>>()),
             (vec![5], vec![2, 3, 5])
         );
         assert_eq!(settle(&mut g, a, true), []);
         assert_eq!(settle(&mut g, 1, true), [(5, false), (2, true), (3, true)]);
-        assert!(g.is_free(b));
+        assert!(g.is_unblocked(b));
         assert_eq!(settle(&mut g, b, true), []);
     }
 
     #[test]
     fn a_thousand_behind_a_thousand_takes_thousands_of_steps() {
         let first: Vec<u32> = (0..1000).collect();
-        let mut builder = EdgesBuilder::default();
-        (1000..2000).for_each(|job| builder.depend(job, &first));
-        let mut g = Graph::new(2000, &builder.finish()).unwrap();
+        let mut builder = DependencyEdgesBuilder::default();
+        (1000..2000).for_each(|job| builder.add_dependencies(job, &first));
+        let mut g = JobDependencyGraph::new(2000, &builder.finish()).unwrap();
         assert_eq!(g.targets.len(), 2000, "edges, not pairs");
         let mut freed = 0;
         for job in 0..1000 {
-            g.settle(job, true, |_, _| freed += 1);
+            g.finish_job(job, true, |_, _| freed += 1);
         }
         assert_eq!(freed, 1000);
         assert_eq!(g.dependents(0).count(), 1000);
@@ -304,13 +309,13 @@ mod tests {
 
     #[test]
     fn a_chain_of_a_million_needs_no_deep_stack() {
-        let mut builder = EdgesBuilder::default();
-        (1..1_000_000).for_each(|job| builder.depend(job, &[job - 1]));
-        let mut g = Graph::new(1_000_000, &builder.finish()).unwrap();
+        let mut builder = DependencyEdgesBuilder::default();
+        (1..1_000_000).for_each(|job| builder.add_dependencies(job, &[job - 1]));
+        let mut g = JobDependencyGraph::new(1_000_000, &builder.finish()).unwrap();
         let mut at = 0;
         while at < 999_999 {
             let mut freed = None;
-            g.settle(at, true, |job, _| freed = Some(job));
+            g.finish_job(at, true, |job, _| freed = Some(job));
             at = freed.unwrap();
         }
     }

@@ -3,15 +3,15 @@
 //! Nothing is forgotten by a reset: results of earlier runs stay. The jobs found here run again in the next run
 //! (`Store::begin_next_run`).
 
-use crate::edges::Edges;
-use crate::graph::Cycle;
-use crate::order::Order;
+use crate::edges::DependencyEdges;
+use crate::graph::DependencyCycle;
+use crate::topological_order::TopologicalOrder;
 use serde::Serialize;
 use windlass_types::{JobStatus, StatusCounts};
 
 /// Where a job stands, as far as a reset asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct JobResetState {
     pub status: JobStatus,
     /// Of its newest attempt.
     pub return_code: Option<i32>,
@@ -20,7 +20,7 @@ pub struct Standing {
 /// Which jobs are meant. Several values of one kind widen the choice, several kinds narrow it; nothing at all means
 /// all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Choice {
+pub struct ResetSelection {
     /// Numbers of jobs.
     pub jobs: Vec<u32>,
     pub statuses: Vec<JobStatus>,
@@ -29,16 +29,16 @@ pub struct Choice {
     pub failed_only: bool,
 }
 
-impl Choice {
+impl ResetSelection {
     /// Whether nothing narrows it, so that it means every job.
-    pub fn is_everything(&self) -> bool {
+    pub fn selects_all(&self) -> bool {
         *self == Self::default()
     }
 }
 
 /// What a reset would do.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Reset {
+pub struct ResetPlan {
     /// Chosen jobs that go back, ascending.
     pub chosen: Vec<u32>,
     /// Others that go back because they depend on those, ascending.
@@ -50,9 +50,9 @@ pub struct Reset {
     pub from: StatusCounts,
 }
 
-impl Reset {
+impl ResetPlan {
     /// All that goes back, ascending.
-    pub fn all(&self) -> Vec<u32> {
+    pub fn all_jobs(&self) -> Vec<u32> {
         let mut all = [self.chosen.as_slice(), self.downstream.as_slice()].concat();
         all.sort_unstable();
         all
@@ -64,26 +64,30 @@ impl Reset {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum ResetError {
     /// Jobs that would go back are being worked on.
     #[error("{} of the jobs that would go back are running; cancel the workflow or wait for them", .0.len())]
     Active(Vec<u32>),
     #[error(transparent)]
-    Cycle(#[from] Cycle),
+    Cycle(#[from] DependencyCycle),
 }
 
 /// Decides what goes back. `standings` are all jobs of the workflow, by number.
-pub fn plan_reset(standings: &[Standing], edges: &Edges, choice: &Choice) -> Result<Reset, Refused> {
-    let order = Order::new(standings.len() as u32, edges)?;
+pub fn plan_reset(
+    standings: &[JobResetState],
+    edges: &DependencyEdges,
+    choice: &ResetSelection,
+) -> Result<ResetPlan, ResetError> {
+    let order = TopologicalOrder::new(standings.len() as u32, edges)?;
     let mut is_named = vec![choice.jobs.is_empty(); standings.len()];
     choice.jobs.iter().for_each(|&job| is_named[job as usize] = true);
-    let is_chosen = |job: usize| is_named[job] && is_meant(choice, &standings[job]);
-    let mut reset = Reset::default();
+    let is_chosen = |job: usize| is_named[job] && is_selected(choice, &standings[job]);
+    let mut reset = ResetPlan::default();
     let mut active = Vec::new();
     // Whether something before a node goes back.
     let mut reached = vec![false; order.len()];
     for &node in order.sorted() {
-        let behind = order.before(node).iter().any(|&before| reached[before as usize]);
+        let behind = order.predecessors(node).iter().any(|&before| reached[before as usize]);
         if order.is_gate(node) {
             reached[node as usize] = behind;
             continue;
@@ -94,17 +98,17 @@ pub fn plan_reset(standings: &[Standing], edges: &Edges, choice: &Choice) -> Res
         match () {
             () if !chosen && !behind => {}
             () if status.is_active() => active.push(node),
-            () if chosen && goes_back(status) => reset.chosen.push(node),
+            () if chosen && needs_reset(status) => reset.chosen.push(node),
             () if chosen => reset.untouched.push(node),
             // Left out on purpose, and nobody asked for it by name.
             () if status == JobStatus::Disabled => {}
-            () if goes_back(status) => reset.downstream.push(node),
+            () if needs_reset(status) => reset.downstream.push(node),
             () => {}
         }
     }
     if !active.is_empty() {
         active.sort_unstable();
-        return Err(Refused::Active(active));
+        return Err(ResetError::Active(active));
     }
     for list in [&mut reset.chosen, &mut reset.downstream, &mut reset.untouched] {
         list.sort_unstable();
@@ -115,7 +119,7 @@ pub fn plan_reset(standings: &[Standing], edges: &Edges, choice: &Choice) -> Res
     Ok(reset)
 }
 
-fn is_meant(choice: &Choice, standing: &Standing) -> bool {
+fn is_selected(choice: &ResetSelection, standing: &JobResetState) -> bool {
     let status = standing.status;
     let unsuccessful = status.is_unsuccessful() || status == JobStatus::PendingFailed;
     (choice.statuses.is_empty() || choice.statuses.contains(&status))
@@ -125,33 +129,33 @@ fn is_meant(choice: &Choice, standing: &Standing) -> bool {
 }
 
 /// Something happened to it that a reset undoes.
-fn goes_back(status: JobStatus) -> bool {
+fn needs_reset(status: JobStatus) -> bool {
     status.is_settled() || status == JobStatus::PendingFailed
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::edges::EdgesBuilder;
+    use crate::edges::DependencyEdgesBuilder;
     use JobStatus as S;
     use proptest::prelude::*;
 
     /// 0 ─▶ 1 ─▶ 2, and 3 on its own.
-    fn plan(statuses: [S; 4], choice: &Choice) -> Result<Reset, Refused> {
-        let mut builder = EdgesBuilder::default();
-        builder.depend(1, &[0]);
-        builder.depend(2, &[1]);
+    fn plan(statuses: [S; 4], choice: &ResetSelection) -> Result<ResetPlan, ResetError> {
+        let mut builder = DependencyEdgesBuilder::default();
+        builder.add_dependencies(1, &[0]);
+        builder.add_dependencies(2, &[1]);
         let code = |status| match status {
             S::Completed => Some(0),
             S::Failed => Some(3),
             S::Terminated => Some(152),
             _ => None,
         };
-        let standings = statuses.map(|status| Standing { status, return_code: code(status) });
+        let standings = statuses.map(|status| JobResetState { status, return_code: code(status) });
         plan_reset(&standings, &builder.finish(), choice)
     }
 
-    fn lists(statuses: [S; 4], choice: &Choice) -> (Vec<u32>, Vec<u32>, Vec<u32>) {
+    fn lists(statuses: [S; 4], choice: &ResetSelection) -> (Vec<u32>, Vec<u32>, Vec<u32>) {
         let reset = plan(statuses, choice).unwrap();
         (reset.chosen, reset.downstream, reset.untouched)
     }
@@ -159,18 +163,19 @@ mod tests {
     #[test]
     fn the_choice_and_what_was_built_on_it() {
         let ended = [S::Completed, S::Failed, S::Canceled, S::Terminated];
-        let by_job = Choice { jobs: vec![0], ..Choice::default() };
-        let by_status = Choice { statuses: vec![S::Terminated], ..Choice::default() };
-        let by_code = Choice { return_codes: vec![3], ..Choice::default() };
-        let failed = Choice { failed_only: true, ..Choice::default() };
-        let failed_of_two = Choice { jobs: vec![0, 1], failed_only: true, ..Choice::default() };
+        let by_job = ResetSelection { jobs: vec![0], ..ResetSelection::default() };
+        let by_status = ResetSelection { statuses: vec![S::Terminated], ..ResetSelection::default() };
+        let by_code = ResetSelection { return_codes: vec![3], ..ResetSelection::default() };
+        let failed = ResetSelection { failed_only: true, ..ResetSelection::default() };
+        let failed_of_two =
+            ResetSelection { jobs: vec![0, 1], failed_only: true, ..ResetSelection::default() };
         for (choice, expected) in [
             (by_job, (vec![0], vec![1, 2], vec![])),
             (by_status, (vec![3], vec![], vec![])),
             (by_code, (vec![1], vec![2], vec![])),
             (failed, (vec![1, 2, 3], vec![], vec![])),
             (failed_of_two, (vec![1], vec![2], vec![])),
-            (Choice::default(), (vec![0, 1, 2, 3], vec![], vec![])),
+            (ResetSelection::default(), (vec![0, 1, 2, 3], vec![], vec![])),
         ] {
             assert_eq!(lists(ended, &choice), expected, "{choice:?}");
         }
@@ -178,32 +183,33 @@ mod tests {
 
     #[test]
     fn pending_failures_count_as_failed() {
-        let choice = Choice { failed_only: true, ..Choice::default() };
+        let choice = ResetSelection { failed_only: true, ..ResetSelection::default() };
         let statuses = [S::PendingFailed, S::Blocked, S::Blocked, S::Completed];
         assert_eq!(lists(statuses, &choice), (vec![0], vec![], vec![]));
     }
 
     #[test]
     fn what_never_ran_and_what_was_left_out_stay_as_they_are() {
-        let choice = Choice { jobs: vec![0, 3], ..Choice::default() };
+        let choice = ResetSelection { jobs: vec![0, 3], ..ResetSelection::default() };
         let statuses = [S::Completed, S::Disabled, S::Completed, S::Ready];
         assert_eq!(lists(statuses, &choice), (vec![0], vec![2], vec![3]));
-        let by_name = Choice { jobs: vec![1], ..Choice::default() };
+        let by_name = ResetSelection { jobs: vec![1], ..ResetSelection::default() };
         assert_eq!(lists(statuses, &by_name), (vec![1], vec![2], vec![]));
     }
 
     #[test]
     fn what_runs_is_not_pulled_from_under_anybody() {
-        let choice = Choice { jobs: vec![0], ..Choice::default() };
+        let choice = ResetSelection { jobs: vec![0], ..ResetSelection::default() };
         let running = [S::Completed, S::Completed, S::Running, S::Running];
-        assert_eq!(plan(running, &choice), Err(Refused::Active(vec![2])));
+        assert_eq!(plan(running, &choice), Err(ResetError::Active(vec![2])));
     }
 
     #[test]
     fn counts_say_where_they_stood() {
-        let reset = plan([S::Completed, S::Failed, S::Canceled, S::Ready], &Choice::default()).unwrap();
+        let reset =
+            plan([S::Completed, S::Failed, S::Canceled, S::Ready], &ResetSelection::default()).unwrap();
         assert_eq!((reset.from.total(), reset.from.get(S::Canceled)), (3, 1));
-        assert_eq!(reset.all(), [0, 1, 2]);
+        assert_eq!(reset.all_jobs(), [0, 1, 2]);
     }
 
     proptest! {
@@ -216,17 +222,17 @@ mod tests {
         ) {
             let count = ended.len();
             let mut pairs = Vec::new();
-            let mut builder = EdgesBuilder::default();
+            let mut builder = DependencyEdgesBuilder::default();
             for (job, on) in raw.iter().map(|(job, on)| (job % count, on)).filter(|(job, _)| *job > 0) {
                 let on: Vec<u32> = on.iter().map(|on| (on % job) as u32).collect();
-                builder.depend(job as u32, &on);
+                builder.add_dependencies(job as u32, &on);
                 pairs.extend(on.iter().map(|&on| (job, on as usize)));
             }
             let statuses = [S::Completed, S::Failed, S::Ready, S::Blocked];
-            let standings: Vec<Standing> =
-                ended.iter().map(|&n| Standing { status: statuses[n], return_code: None }).collect();
+            let standings: Vec<JobResetState> =
+                ended.iter().map(|&n| JobResetState { status: statuses[n], return_code: None }).collect();
             let jobs: Vec<u32> = chosen.iter().map(|job| (job % count) as u32).collect();
-            let choice = Choice { jobs: jobs.clone(), ..Choice::default() };
+            let choice = ResetSelection { jobs: jobs.clone(), ..ResetSelection::default() };
             let reset = plan_reset(&standings, &builder.finish(), &choice).unwrap();
             let mut reached: Vec<bool> = (0..count).map(|job| jobs.contains(&(job as u32))).collect();
             for job in 0..count {
@@ -236,7 +242,7 @@ mod tests {
                 .filter(|&job| reached[job] && standings[job].status.is_complete())
                 .map(|job| job as u32)
                 .collect();
-            prop_assert_eq!(reset.all(), expected);
+            prop_assert_eq!(reset.all_jobs(), expected);
         }
     }
 }

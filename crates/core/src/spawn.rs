@@ -3,14 +3,14 @@
 //! Only what the batch itself says is checked here. Whether a name is taken in the workflow, whether the caller still
 //! runs and how often it may do this, the store knows when it writes.
 
-use crate::edges::EdgesBuilder;
-use crate::graph::Graph;
+use crate::edges::DependencyEdgesBuilder;
+use crate::graph::JobDependencyGraph;
 use rustc_hash::FxHashMap;
-use windlass_types::work::is_reserved_name;
+use windlass_types::worker_messages::is_reserved_variable;
 
 /// One job of the batch, as far as it matters here.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Spawned<'a> {
+pub struct SpawnedJob<'a> {
     pub name: &'a str,
     pub command: &'a str,
     pub invocation_script: Option<&'a str>,
@@ -22,14 +22,14 @@ pub struct Spawned<'a> {
 
 /// A batch that makes sense. Every job of it also waits for the job that spawned it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Batch {
+pub struct SpawnBatch {
     /// Per job of the batch, in its order: the jobs of the batch that it waits for, ascending and without repetition.
     pub depends_on: Vec<Vec<u32>>,
 }
 
 /// One thing that is wrong with a batch.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
+pub enum SpawnProblem {
     #[error("the batch is empty; name at least one job")]
     Empty,
     #[error("job {} of the batch has no name", .0 + 1)]
@@ -48,70 +48,72 @@ pub enum Fault {
     NoLineage,
     #[error("two jobs of the batch are named `{0}`; names must be unique in the workflow")]
     Duplicate(String),
-    #[error("job `{job}` depends on `{on}`, which is not in the batch; a spawned job can only wait for its batch{}", hint(.nearest.as_deref()))]
-    Unknown { job: String, on: String, nearest: Option<String> },
-    #[error("these jobs of the batch wait for each other in a circle: {}", circle(.0))]
+    #[error("job `{job}` depends on `{on}`, which is not in the batch; a spawned job can only wait for its batch{}", nearest_hint(.nearest.as_deref()))]
+    UnknownDependency { job: String, on: String, nearest: Option<String> },
+    #[error("these jobs of the batch wait for each other in a circle: {}", format_cycle(.0))]
     Cycle(Vec<String>),
 }
 
-fn hint(nearest: Option<&str>) -> String {
+fn nearest_hint(nearest: Option<&str>) -> String {
     nearest.map(|name| format!(". Did you mean `{name}`?")).unwrap_or_default()
 }
 
-fn circle(names: &[String]) -> String {
+fn format_cycle(names: &[String]) -> String {
     let first = names.first().map(String::as_str);
     names.iter().map(String::as_str).chain(first).collect::<Vec<_>>().join(" → ")
 }
 
 /// Checks a batch that speaks for a lineage; all that is wrong with it at once.
-pub fn check(jobs: &[Spawned<'_>], lineage: Option<&str>) -> Result<Batch, Vec<Fault>> {
+pub fn check(jobs: &[SpawnedJob<'_>], lineage: Option<&str>) -> Result<SpawnBatch, Vec<SpawnProblem>> {
     let mut faults = Vec::new();
     if jobs.is_empty() {
-        faults.push(Fault::Empty);
+        faults.push(SpawnProblem::Empty);
     }
     if lineage.is_some_and(|lineage| lineage.trim().is_empty()) {
-        faults.push(Fault::NoLineage);
+        faults.push(SpawnProblem::NoLineage);
     }
     let mut numbers: FxHashMap<&str, u32> = FxHashMap::default();
     for (number, job) in jobs.iter().enumerate() {
         if job.name.is_empty() {
-            faults.push(Fault::NoName(number));
+            faults.push(SpawnProblem::NoName(number));
         } else if numbers.insert(job.name, number as u32).is_some() {
-            faults.push(Fault::Duplicate(job.name.to_owned()));
+            faults.push(SpawnProblem::Duplicate(job.name.to_owned()));
         }
     }
     for job in jobs {
-        check_texts(job, &mut faults);
+        check_job_texts(job, &mut faults);
     }
-    let depends_on: Vec<Vec<u32>> = jobs.iter().map(|job| resolve(job, &numbers, &mut faults)).collect();
+    let depends_on: Vec<Vec<u32>> =
+        jobs.iter().map(|job| resolve_dependencies(job, &numbers, &mut faults)).collect();
     if faults.is_empty()
         && let Some(cycle) = find_cycle(&depends_on)
     {
-        faults.push(Fault::Cycle(cycle.iter().map(|&job| jobs[job as usize].name.to_owned()).collect()));
+        faults
+            .push(SpawnProblem::Cycle(cycle.iter().map(|&job| jobs[job as usize].name.to_owned()).collect()));
     }
-    if faults.is_empty() { Ok(Batch { depends_on }) } else { Err(faults) }
+    if faults.is_empty() { Ok(SpawnBatch { depends_on }) } else { Err(faults) }
 }
 
 /// What a spec would refuse as well, because no process could be started with it.
-fn check_texts(job: &Spawned<'_>, faults: &mut Vec<Fault>) {
+fn check_job_texts(job: &SpawnedJob<'_>, faults: &mut Vec<SpawnProblem>) {
     // A name with a NUL byte in it is shown without.
     let shown = || job.name.replace('\0', "␀");
     if job.command.trim().is_empty() {
-        faults.push(Fault::NoCommand(shown()));
+        faults.push(SpawnProblem::NoCommand(shown()));
     }
     let script = job.invocation_script.unwrap_or_default();
     for (what, text) in [("the name", job.name), ("the command", job.command), ("the script", script)] {
         if text.contains('\0') {
-            faults.push(Fault::Nul { job: shown(), what: what.to_owned() });
+            faults.push(SpawnProblem::Nul { job: shown(), what: what.to_owned() });
         }
     }
     for &(name, value) in job.env {
         if !is_variable_name(name) {
-            faults.push(Fault::VariableName { job: shown(), name: name.replace('\0', "␀") });
-        } else if is_reserved_name(name) {
-            faults.push(Fault::Reserved { job: shown(), name: name.to_owned() });
+            faults.push(SpawnProblem::VariableName { job: shown(), name: name.replace('\0', "␀") });
+        } else if is_reserved_variable(name) {
+            faults.push(SpawnProblem::Reserved { job: shown(), name: name.to_owned() });
         } else if value.contains('\0') {
-            faults.push(Fault::Nul { job: shown(), what: format!("variable `{name}`") });
+            faults.push(SpawnProblem::Nul { job: shown(), what: format!("variable `{name}`") });
         }
     }
 }
@@ -121,15 +123,19 @@ fn is_variable_name(name: &str) -> bool {
     is_word && name.bytes().next().is_some_and(|first| !first.is_ascii_digit())
 }
 
-fn resolve(job: &Spawned<'_>, numbers: &FxHashMap<&str, u32>, faults: &mut Vec<Fault>) -> Vec<u32> {
+fn resolve_dependencies(
+    job: &SpawnedJob<'_>,
+    numbers: &FxHashMap<&str, u32>,
+    faults: &mut Vec<SpawnProblem>,
+) -> Vec<u32> {
     let mut on = Vec::with_capacity(job.depends_on.len());
     for &name in job.depends_on {
         match numbers.get(name) {
             Some(&number) => on.push(number),
-            None => faults.push(Fault::Unknown {
+            None => faults.push(SpawnProblem::UnknownDependency {
                 job: job.name.to_owned(),
                 on: name.to_owned(),
-                nearest: nearest(name, numbers),
+                nearest: nearest_name(name, numbers),
             }),
         }
     }
@@ -139,7 +145,7 @@ fn resolve(job: &Spawned<'_>, numbers: &FxHashMap<&str, u32>, faults: &mut Vec<F
 }
 
 /// A name that differs only in case or in what separates its words: the slips that need no edit distance.
-fn nearest(name: &str, numbers: &FxHashMap<&str, u32>) -> Option<String> {
+fn nearest_name(name: &str, numbers: &FxHashMap<&str, u32>) -> Option<String> {
     let plain = |name: &str| name.to_lowercase().replace(['-', '_', ' ', '.'], "");
     let wanted = plain(name);
     let alike = numbers.iter().filter(|(known, _)| plain(known) == wanted);
@@ -147,11 +153,11 @@ fn nearest(name: &str, numbers: &FxHashMap<&str, u32>) -> Option<String> {
 }
 
 fn find_cycle(depends_on: &[Vec<u32>]) -> Option<Vec<u32>> {
-    let mut builder = EdgesBuilder::default();
+    let mut builder = DependencyEdgesBuilder::default();
     for (job, on) in (0u32..).zip(depends_on) {
-        builder.depend(job, on);
+        builder.add_dependencies(job, on);
     }
-    Graph::new(depends_on.len() as u32, &builder.finish()).err().map(|cycle| cycle.0)
+    JobDependencyGraph::new(depends_on.len() as u32, &builder.finish()).err().map(|cycle| cycle.0)
 }
 
 #[cfg(test)]
@@ -159,16 +165,16 @@ mod tests {
     use super::*;
 
     fn checked(jobs: &[(&str, &[&str])]) -> Result<Vec<Vec<u32>>, Vec<String>> {
-        let jobs: Vec<Spawned<'_>> =
-            jobs.iter().map(|&(name, depends_on)| Spawned { name, depends_on, ..good("") }).collect();
+        let jobs: Vec<SpawnedJob<'_>> =
+            jobs.iter().map(|&(name, depends_on)| SpawnedJob { name, depends_on, ..good("") }).collect();
         Ok(check(&jobs, None).map_err(|faults| told(&faults))?.depends_on)
     }
 
-    fn good(name: &str) -> Spawned<'_> {
-        Spawned { name, command: "true", ..Spawned::default() }
+    fn good(name: &str) -> SpawnedJob<'_> {
+        SpawnedJob { name, command: "true", ..SpawnedJob::default() }
     }
 
-    fn told(faults: &[Fault]) -> Vec<String> {
+    fn told(faults: &[SpawnProblem]) -> Vec<String> {
         faults.iter().map(ToString::to_string).collect()
     }
 
@@ -177,11 +183,11 @@ mod tests {
         let name = "such a name has letters, digits and _, and begins with no digit";
         let no_variable = |shown: &str| format!("job `j` sets a variable `{shown}`; {name}");
         let nul = |what: &str| format!("{what} of job `j` holds a NUL byte, which no program can be given");
-        let env = |env| Spawned { env, ..good("j") };
+        let env = |env| SpawnedJob { env, ..good("j") };
         for (job, fault) in [
-            (Spawned { command: " \n", ..good("j") }, "job `j` has no command".to_owned()),
-            (Spawned { command: "a\0b", ..good("j") }, nul("the command")),
-            (Spawned { invocation_script: Some("\0"), ..good("j") }, nul("the script")),
+            (SpawnedJob { command: " \n", ..good("j") }, "job `j` has no command".to_owned()),
+            (SpawnedJob { command: "a\0b", ..good("j") }, nul("the command")),
+            (SpawnedJob { invocation_script: Some("\0"), ..good("j") }, nul("the script")),
             (env(&[("A=B", "1")]), no_variable("A=B")),
             (env(&[("", "1")]), no_variable("")),
             (env(&[("1A", "1")]), no_variable("1A")),
@@ -199,7 +205,7 @@ mod tests {
         assert_eq!(hidden, ["the name of job `a␀` holds a NUL byte, which no program can be given"]);
         let empty = told(&check(&[good("a")], Some(" ")).unwrap_err());
         assert_eq!(empty, ["the lineage is empty; leave it out, or give it a name"]);
-        assert!(check(&[Spawned { env: &[("_A1", "")], ..good("a") }], None).is_ok());
+        assert!(check(&[SpawnedJob { env: &[("_A1", "")], ..good("a") }], None).is_ok());
     }
 
     #[test]

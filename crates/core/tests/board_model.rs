@@ -4,17 +4,22 @@ use proptest::prelude::*;
 use rustc_hash::FxBuildHasher;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
-use windlass_core::board::{Board, Carried, Failed, JobTable, Orphan, Retrial, Sequel, TableUnit};
-use windlass_core::change::{Change, UnitChange};
-use windlass_core::dispatch::{Mirror, Place, Taste};
-use windlass_core::edges::{Edges, EdgesBuilder};
-use windlass_core::orders::{Held, Impossible, plan};
-use windlass_core::suspects::Evidence;
-use windlass_types::orders::Verdict;
-use windlass_types::work::{AttemptKey, EndCause, Ended, Exit, Recovery, StopReason, Usage};
+use windlass_core::change::{WorkUnitChange, WorkflowChange};
+use windlass_core::crash_suspects::CrashEvidence;
+use windlass_core::dispatch::{LocationConstraint, WorkerSelector, WorkerUsage};
+use windlass_core::edges::{DependencyEdges, DependencyEdgesBuilder};
+use windlass_core::failure_commands::{CommandPlanError, HeldDependents, plan_commands};
+use windlass_core::workflow_state::{
+    FailedAttemptContext, JobTable, NextAttempt, OrphanDecision, RetryDecision, RetryPlan, WorkUnitRow,
+    WorkflowState,
+};
+use windlass_types::failure_commands::FailureCommandKind;
+use windlass_types::worker_messages::{
+    AttemptEndCause, AttemptEndReport, AttemptKey, AttemptUsage, ProcessExit, RecoveryScript, StopReason,
+};
 use windlass_types::{
-    Attempt, Bytes, Capacity, JobId, JobStatus as S, Resources, RunId, StatusCounts, Timestamp, UnitStatus,
-    WorkerId, WorkflowId,
+    Attempt, Bytes, Capacity, JobId, JobStatus as S, Resources, RunId, StatusCounts, Timestamp,
+    WorkUnitStatus, WorkerId, WorkflowId,
 };
 
 const FIRST_ID: i64 = 101;
@@ -29,41 +34,44 @@ struct Rows {
     status: Vec<S>,
     attempt: Vec<u32>,
     /// What attempts left to the next one.
-    carried: Vec<Carried>,
+    carried: Vec<NextAttempt>,
     /// (job, attempt) of every result row; no attempt may have two.
     results: Vec<(usize, u32)>,
     /// The attempt of each job whose failure is to count for nothing.
     ignored: Vec<Option<u32>>,
     /// How each unit stands, and where it is.
-    units: Vec<(UnitStatus, Option<String>)>,
+    units: Vec<(WorkUnitStatus, Option<String>)>,
 }
 
 impl Rows {
-    fn apply(&mut self, changes: &[Change]) {
+    fn apply(&mut self, changes: &[WorkflowChange]) {
         let ids = self.ids.clone();
         let index = |id: JobId| ids.binary_search(&id).expect("a job that is there");
         for change in changes {
             match change {
-                Change::Status { job, from, to } => {
+                WorkflowChange::Status { job, from, to } => {
                     assert!(!from.is_active() && !to.is_active(), "what a worker holds has its own changes");
                     self.step(index(*job), *from, *to);
                 }
-                Change::Claim { job, attempt, worker } => {
+                WorkflowChange::Claim { job, attempt, worker } => {
                     assert_eq!((*worker, attempt.0), (WORKER, self.attempt[index(*job)]));
                     self.step(index(*job), S::Ready, S::Pending);
                 }
-                Change::Start { job, attempt, .. } => {
+                WorkflowChange::Start { job, attempt, .. } => {
                     assert_eq!(attempt.0, self.attempt[index(*job)]);
                     self.step(index(*job), S::Pending, S::Running);
                 }
-                Change::GiveBack { job, worker } => {
+                WorkflowChange::ReturnClaim { job, worker } => {
                     assert_eq!(*worker, WORKER);
                     self.step(index(*job), S::Pending, S::Ready);
                 }
-                Change::HandOver { .. } | Change::Action(_) | Change::EndedAt { .. } | Change::Alarm(_) => {
+                WorkflowChange::ReassignClaim { .. }
+                | WorkflowChange::Action(_)
+                | WorkflowChange::CountSiteAttempts { .. }
+                | WorkflowChange::RaiseAlarm(_) => {
                     panic!("only others ask for this: {change:?}");
                 }
-                Change::Retry { job, from, attempt } => {
+                WorkflowChange::Retry { job, from, attempt } => {
                     let job = index(*job);
                     assert_eq!(attempt.0, self.attempt[job]);
                     assert!(self.results.contains(&(job, attempt.0)), "what never ran is not tried again");
@@ -71,19 +79,19 @@ impl Rows {
                     self.step(job, *from, S::Ready);
                     self.begin_anew(job, attempt.0 + 1);
                 }
-                Change::Reset { job, from, attempt } => {
+                WorkflowChange::Reset { job, from, attempt } => {
                     let job = index(*job);
                     assert!(!from.is_active(), "nobody holds what goes back");
                     self.step(job, *from, S::Uninitialized);
                     self.begin_anew(job, attempt.0);
                 }
-                Change::Unit(UnitChange { number, from, to, site }) => {
+                WorkflowChange::Unit(WorkUnitChange { number, from, to, site }) => {
                     let row = &mut self.units[*number as usize];
                     assert_eq!(row.0, *from, "unit {number}");
                     *row = (*to, site.clone());
                 }
-                Change::Ignore { job, attempt } => self.ignored[index(*job)] = Some(attempt.0),
-                Change::End { from, to, result, next_attempt, carried, .. } => {
+                WorkflowChange::Ignore { job, attempt } => self.ignored[index(*job)] = Some(attempt.0),
+                WorkflowChange::End { from, to, result, next_attempt, inherited: carried, .. } => {
                     let job = index(result.key.job);
                     self.step(job, *from, *to);
                     assert_eq!(result.key.attempt.0, self.attempt[job]);
@@ -103,7 +111,7 @@ impl Rows {
     fn begin_anew(&mut self, job: usize, next: u32) {
         assert!(next >= self.attempt[job], "attempts rise");
         self.attempt[job] = next;
-        self.carried[job] = Carried { excused: next - 1, ..Carried::default() };
+        self.carried[job] = NextAttempt { excused: next - 1, ..NextAttempt::default() };
     }
 
     fn is_ignored(&self, job: usize) -> bool {
@@ -128,27 +136,27 @@ impl Rows {
 }
 
 /// A board as a process would build it that starts now, after a crash.
-fn rebuilt(rows: &Rows, world: &World) -> Board {
-    limited(Board::new(WorkflowId(1), RunId(1), as_read(rows, world)).expect("no cycle"))
+fn rebuilt(rows: &Rows, world: &World) -> WorkflowState {
+    limited(WorkflowState::new(WorkflowId(1), RunId(1), as_read(rows, world)).expect("no cycle"))
 }
 
-fn limited(mut board: Board) -> Board {
-    board.use_limits(&BTreeMap::from([("few".to_owned(), LIMIT)]), None);
+fn limited(mut board: WorkflowState) -> WorkflowState {
+    board.set_limits(&BTreeMap::from([("few".to_owned(), LIMIT)]), None);
     board
 }
 
 /// What jobs of units, and those that count for a limit, have of their kinds.
-fn places() -> Vec<Place> {
+fn places() -> Vec<LocationConstraint> {
     let few = || Some("few".to_owned());
-    let elects = |elects, limit| Place { elects, limit, ..Place::default() };
-    vec![Place::default(), elects(false, few()), elects(true, None), elects(true, few())]
+    let elects = |elects, limit| LocationConstraint { elects, limit, ..LocationConstraint::default() };
+    vec![LocationConstraint::default(), elects(false, few()), elects(true, None), elects(true, few())]
 }
 
 /// The units of a world with their jobs in rows of one; as far as they have any.
-fn units(world: &World, rows: &[(UnitStatus, Option<String>)]) -> Vec<TableUnit> {
+fn units(world: &World, rows: &[(WorkUnitStatus, Option<String>)]) -> Vec<WorkUnitRow> {
     let jobs =
         |unit| (0..).zip(&world.unit).filter(move |(_, of)| **of == Some(unit)).map(|(job, _)| (job, 1));
-    let unit = |(number, (status, site)): (u32, &(UnitStatus, Option<String>))| TableUnit {
+    let unit = |(number, (status, site)): (u32, &(WorkUnitStatus, Option<String>))| WorkUnitRow {
         number,
         status: *status,
         site: site.clone(),
@@ -168,7 +176,7 @@ fn as_read(rows: &Rows, world: &World) -> JobTable {
         requirements: vec![Resources::DEFAULT],
         carried: (0..)
             .zip(rows.carried.clone())
-            .filter(|(_, carried)| *carried != Carried::default())
+            .filter(|(_, carried)| *carried != NextAttempt::default())
             .collect(),
         ignored: (0..rows.ids.len() as u32).filter(|job| rows.is_ignored(*job as usize)).collect(),
         place: world.place.clone(),
@@ -180,28 +188,34 @@ fn as_read(rows: &Rows, world: &World) -> JobTable {
 }
 
 /// What somebody may order about each job that has failed; `how` are the dice.
-fn orders(rows: &Rows, how: u8, which: u16) -> Vec<(u32, Verdict)> {
+fn orders(rows: &Rows, how: u8, which: u16) -> Vec<(u32, FailureCommandKind)> {
     let failed =
         |job: &u32| matches!(rows.status[*job as usize], S::Failed | S::Terminated | S::PendingFailed);
     let chosen = (0..rows.ids.len() as u32).filter(failed).filter(|job| which >> (job % 16) & 1 == 1);
     let verdict = |job: u32| match (u32::from(how) + job) % 3 {
-        0 => Verdict::Retry,
-        1 if rows.status[job as usize] == S::PendingFailed => Verdict::Fail,
-        _ => Verdict::Ignore,
+        0 => FailureCommandKind::Retry,
+        1 if rows.status[job as usize] == S::PendingFailed => FailureCommandKind::Fail,
+        _ => FailureCommandKind::Ignore,
     };
     chosen.map(|job| (job, verdict(job))).collect()
 }
 
-fn edges(depends: &[Vec<u32>]) -> Edges {
-    let mut edges = EdgesBuilder::default();
+fn edges(depends: &[Vec<u32>]) -> DependencyEdges {
+    let mut edges = DependencyEdgesBuilder::default();
     for (job, on) in (0..).zip(depends) {
-        edges.depend(job, on);
+        edges.add_dependencies(job, on);
     }
     edges.finish()
 }
 
 /// Adds jobs as a running job does: they wait for it, for others that are there, and for each other.
-fn add_jobs(board: &mut Board, rows: &mut Rows, world: &mut World, caller: u32, how: u8) -> Vec<Change> {
+fn add_jobs(
+    board: &mut WorkflowState,
+    rows: &mut Rows,
+    world: &mut World,
+    caller: u32,
+    how: u8,
+) -> Vec<WorkflowChange> {
     let old = rows.ids.len() as u32;
     // Other workflows have got the ids between.
     let first = rows.ids[old as usize - 1].0 + 1 + i64::from(how % 3);
@@ -232,10 +246,10 @@ fn add_jobs(board: &mut Board, rows: &mut Rows, world: &mut World, caller: u32, 
     rows.ids.extend(&added.ids);
     rows.status.extend(&added.status);
     rows.attempt.extend(added.attempt.iter().map(|attempt| attempt.0));
-    rows.carried.extend(added.ids.iter().map(|_| Carried::default()));
+    rows.carried.extend(added.ids.iter().map(|_| NextAttempt::default()));
     rows.ignored.extend(added.ids.iter().map(|_| None));
     let mut changes = Vec::new();
-    assert_eq!(board.on_added(&added, &mut changes), old..old + count);
+    assert_eq!(board.on_jobs_added(&added, &mut changes), old..old + count);
     changes
 }
 
@@ -251,7 +265,7 @@ fn expected(job: usize, depends: &[Vec<u32>], cancel: &[bool], rows: &Rows) -> S
     }
 }
 
-fn check(board: &Board, rows: &Rows, depends: &[Vec<u32>], cancel: &[bool]) {
+fn check(board: &WorkflowState, rows: &Rows, depends: &[Vec<u32>], cancel: &[bool]) {
     let mut counts = StatusCounts::default();
     for (job, &status) in rows.status.iter().enumerate() {
         assert_eq!(board.status(job as u32), status, "memory and rows agree on job {job}");
@@ -266,10 +280,10 @@ fn check(board: &Board, rows: &Rows, depends: &[Vec<u32>], cancel: &[bool]) {
     // Who could be given something yet is known without looking at jobs.
     for cpus in 1..=3 {
         let capacity = Capacity { cpus, memory: Bytes(1 << 40), gpus: 0, nodes: 1, max_jobs: None };
-        let worker: Mirror = Mirror::new(capacity);
+        let worker: WorkerUsage = WorkerUsage::new(capacity);
         let open = (0..rows.ids.len() as u32).filter(|job| !rows.status[*job as usize].is_settled());
         let has_use = open.clone().any(|job| worker.could_ever_take(board.demand(job)));
-        assert_eq!(board.has_use_for(&worker), has_use, "a worker with {cpus} CPUs");
+        assert_eq!(board.has_work_for(&worker), has_use, "a worker with {cpus} CPUs");
     }
 }
 
@@ -284,12 +298,12 @@ fn check_units(rows: &Rows, world: &World) {
         let any = |of: &[S]| jobs.iter().any(|job| of.contains(&stands(job)));
         let begun = [S::Pending, S::Running, S::Completed, S::Failed, S::Terminated, S::PendingFailed];
         let expected = match () {
-            () if any(&[S::Pending, S::Running, S::PendingFailed]) => UnitStatus::Active,
-            () if any(&[S::Uninitialized, S::Blocked, S::Ready]) && any(&begun) => UnitStatus::Active,
-            () if any(&[S::Uninitialized, S::Blocked, S::Ready]) => UnitStatus::Waiting,
-            () if any(&[S::Failed, S::Terminated]) => UnitStatus::Failed,
-            () if any(&[S::Canceled]) => UnitStatus::Canceled,
-            () => UnitStatus::Completed,
+            () if any(&[S::Pending, S::Running, S::PendingFailed]) => WorkUnitStatus::Active,
+            () if any(&[S::Uninitialized, S::Blocked, S::Ready]) && any(&begun) => WorkUnitStatus::Active,
+            () if any(&[S::Uninitialized, S::Blocked, S::Ready]) => WorkUnitStatus::Waiting,
+            () if any(&[S::Failed, S::Terminated]) => WorkUnitStatus::Failed,
+            () if any(&[S::Canceled]) => WorkUnitStatus::Canceled,
+            () => WorkUnitStatus::Completed,
         };
         assert_eq!(*status, expected, "unit {number}: {:?}", jobs.iter().map(stands).collect::<Vec<_>>());
         let elector = jobs.iter().find(|job| places()[world.place[**job] as usize].elects);
@@ -301,23 +315,23 @@ fn check_units(rows: &Rows, world: &World) {
     assert!((0..rows.ids.len()).filter(|job| few(*job)).count() <= LIMIT as usize);
 }
 
-fn ended(key: AttemptKey, how: u8) -> Ended {
+fn ended(key: AttemptKey, how: u8) -> AttemptEndReport {
     let (exit, cause) = match how % 6 {
-        0 | 1 => (Exit::Code(0), EndCause::Itself),
-        2 => (Exit::Code(3), EndCause::Itself),
-        3 => (Exit::Signal(15), EndCause::Timeout),
-        4 => (Exit::Signal(9), EndCause::OutOfMemory),
-        _ => (Exit::Signal(15), EndCause::Stopped(StopReason::Interrupted)),
+        0 | 1 => (ProcessExit::Code(0), AttemptEndCause::Itself),
+        2 => (ProcessExit::Code(3), AttemptEndCause::Itself),
+        3 => (ProcessExit::Signal(15), AttemptEndCause::Timeout),
+        4 => (ProcessExit::Signal(9), AttemptEndCause::OutOfMemory),
+        _ => (ProcessExit::Signal(15), AttemptEndCause::Stopped(StopReason::Interrupted)),
     };
     let at = Timestamp(1);
-    Ended {
+    AttemptEndReport {
         key,
         started_at: at,
         ended_at: at,
         wall: Duration::ZERO,
         exit,
         cause,
-        usage: Usage::default(),
+        usage: AttemptUsage::default(),
         files: None,
         last_words: None,
         recovered: None,
@@ -325,22 +339,22 @@ fn ended(key: AttemptKey, how: u8) -> Ended {
 }
 
 /// What may follow a failure at `now`.
-fn sequel(failed: Failed<'_>, how: u8, now: i64) -> Sequel {
-    let recovery = Recovery {
+fn sequel(failed: FailedAttemptContext<'_>, how: u8, now: i64) -> RetryDecision {
+    let recovery = RecoveryScript {
         script: "fix".into(),
         failed: failed.ended.key.attempt,
         return_code: failed.return_code,
         limit: Duration::from_secs(1),
     };
     match how / 6 % 7 {
-        0 => Sequel::Final(None),
-        1 => Sequel::Ask(None),
-        2 => Sequel::Again(Box::default()),
-        3 => Sequel::Again(Box::new(Retrial { recovery: Some(recovery), ..Retrial::default() })),
+        0 => RetryDecision::Final(None),
+        1 => RetryDecision::AskOperator(None),
+        2 => RetryDecision::Retry(Box::default()),
+        3 => RetryDecision::Retry(Box::new(RetryPlan { recovery: Some(recovery), ..RetryPlan::default() })),
         _ => {
             let not_before = Some(Timestamp(now + i64::from(how % 16)));
             let resources = failed.asked.map(|asked| Resources { cpus: (asked.cpus + 1).min(3), ..asked });
-            Sequel::Again(Box::new(Retrial { not_before, resources, ..Retrial::default() }))
+            RetryDecision::Retry(Box::new(RetryPlan { not_before, resources, ..RetryPlan::default() }))
         }
     }
 }
@@ -399,7 +413,7 @@ proptest! {
             requirements: vec![Resources::DEFAULT],
             place: world.place.clone(),
             places: places(),
-            units: units(&world, &vec![(UnitStatus::Waiting, None); 3]),
+            units: units(&world, &vec![(WorkUnitStatus::Waiting, None); 3]),
             edges: edges(&world.depends),
             ..JobTable::default()
         };
@@ -407,16 +421,16 @@ proptest! {
             ids: table.ids.clone(),
             status: table.status.clone(),
             attempt: vec![1; n],
-            carried: vec![Carried::default(); n],
+            carried: vec![NextAttempt::default(); n],
             results: Vec::new(),
             ignored: vec![None; n],
-            units: vec![(UnitStatus::Waiting, None); 3],
+            units: vec![(WorkUnitStatus::Waiting, None); 3],
         };
         let mut now = 0;
-        let mut board = limited(Board::new(WorkflowId(1), RunId(1), table).unwrap());
+        let mut board = limited(WorkflowState::new(WorkflowId(1), RunId(1), table).unwrap());
         let capacity =
             Capacity { cpus: 3, memory: Bytes(1 << 30), gpus: 0, nodes: 1, max_jobs: None };
-        let mut mirror = Mirror::with_taste(capacity, Taste::default().at_site(Some(SITE)));
+        let mut mirror = WorkerUsage::with_selector(capacity, WorkerSelector::default().at_site(Some(SITE)));
         let mut changes = Vec::new();
         board.on_initialize(&mut changes);
         rows.apply(&changes);
@@ -425,12 +439,12 @@ proptest! {
         for (what, which, how) in std::mem::take(&mut world.steps) {
             changes.clear();
             let job = u32::from(which) % rows.ids.len() as u32;
-            let key = board.key(job);
+            let key = board.attempt_key(job);
             let active = board.status(job).is_active();
             match what % 13 {
                 0 | 1 => {
                     let before = rows.status.clone();
-                    let taken = board.claim(WORKER, &mut mirror, usize::from(how % 3), &mut changes);
+                    let taken = board.claim_jobs(WORKER, &mut mirror, usize::from(how % 3), &mut changes);
                     for job in taken {
                         prop_assert_eq!(before[job as usize], S::Ready);
                         let not_before = rows.carried[job as usize].not_before;
@@ -442,13 +456,13 @@ proptest! {
                     prop_assert_eq!(fresh, active);
                 }
                 3..=5 => {
-                    let used = board.used(job);
-                    let then = |failed: Failed<'_>| sequel(failed, how, now).into();
-                    let verdict = board.on_ended_then(WORKER, &ended(key, how), then, &mut changes);
+                    let used = board.used_attempts(job);
+                    let then = |failed: FailedAttemptContext<'_>| sequel(failed, how, now).into();
+                    let verdict = board.on_attempt_ended_with(WORKER, &ended(key, how), then, &mut changes);
                     prop_assert_eq!(verdict.is_ok(), active, "only what a worker holds can end");
                     let interrupted = how % 6 == 5;
                     let counts = active && board.status(job) == S::Ready && !interrupted;
-                    prop_assert_eq!(board.used(job), used + u32::from(counts));
+                    prop_assert_eq!(board.used_attempts(job), used + u32::from(counts));
                     if active {
                         mirror.remove(job);
                     }
@@ -461,8 +475,8 @@ proptest! {
                     let elsewhere = AttemptKey { run: RunId(9), ..key };
                     for stale in (1..key.attempt.0).map(of).chain([unheard_of, elsewhere]) {
                         prop_assert!(board.on_started(WORKER, &stale, Timestamp(1), 42, &mut changes).is_err());
-                        prop_assert!(board.on_ended(WORKER, &ended(stale, how), &mut changes).is_err());
-                        prop_assert!(board.on_returned(WORKER, &stale, &mut changes).is_err());
+                        prop_assert!(board.on_attempt_ended(WORKER, &ended(stale, how), &mut changes).is_err());
+                        prop_assert!(board.on_claim_returned(WORKER, &stale, &mut changes).is_err());
                     }
                     prop_assert!(changes.is_empty());
                 }
@@ -474,54 +488,54 @@ proptest! {
                 }
                 8 => {
                     now += i64::from(how % 8);
-                    board.on_time(Timestamp(now));
+                    board.release_due(Timestamp(now));
                     prop_assert!(board.next_due().is_none_or(|at| at.0 > now));
                 }
                 // People and agents decide, and some are told too late.
                 9 | 10 => {
                     let chosen = orders(&rows, how, which);
                     let table = as_read(&rows, &world);
-                    let held = Held::new(&table.edges, &table.status).unwrap();
-                    let is_held = chosen.iter().any(|(job, verdict)| held.in_the_way(*job, *verdict).is_some());
-                    match plan(WorkflowId(1), RunId(1), &table, &chosen, &rows.done()) {
+                    let held = HeldDependents::new(&table.edges, &table.status).unwrap();
+                    let is_held = chosen.iter().any(|(job, verdict)| held.blocking_job(*job, *verdict).is_some());
+                    match plan_commands(WorkflowId(1), RunId(1), &table, &chosen, &rows.done()) {
                         Ok(planned) => {
                             prop_assert!(!is_held);
                             changes = planned;
                         }
-                        Err(Impossible::Held(job)) => prop_assert!(is_held && board.status(job).is_active()),
-                        Err(Impossible::Cycle(cycle)) => panic!("{cycle}"),
+                        Err(CommandPlanError::Held(job)) => prop_assert!(is_held && board.status(job).is_active()),
+                        Err(CommandPlanError::Cycle(cycle)) => panic!("{cycle}"),
                     }
                 }
                 // Somebody resets a job, and with it what was built on it.
                 11 => {
-                    let again = board.plan_again(&[job], false, true, &rows.done());
+                    let again = board.plan_rerun(&[job], false, true, &rows.done());
                     if let Ok(again) = again {
                         changes = again.changes;
-                        changes.extend(board.units_after(&changes));
+                        changes.extend(board.unit_changes_after(&changes));
                     }
                 }
                 12 if how < 32 => {
                     // The workflow is canceled; somebody has it go on later.
                     board.on_cancel();
-                    for job in board.held().collect::<Vec<_>>() {
-                        let cause = EndCause::Stopped(StopReason::Canceled);
-                        let stopped = Ended { cause, ..ended(board.key(job), 5) };
-                        board.on_ended(WORKER, &stopped, &mut changes).unwrap();
+                    for job in board.held_jobs().collect::<Vec<_>>() {
+                        let cause = AttemptEndCause::Stopped(StopReason::Canceled);
+                        let stopped = AttemptEndReport { cause, ..ended(board.attempt_key(job), 5) };
+                        board.on_attempt_ended(WORKER, &stopped, &mut changes).unwrap();
                         mirror.remove(job);
                     }
-                    prop_assert!(board.claim(WORKER, &mut mirror, 1, &mut changes).is_empty());
+                    prop_assert!(board.claim_jobs(WORKER, &mut mirror, 1, &mut changes).is_empty());
                 }
                 _ => {
                     if active {
                         let fate = match (board.status(job), how % 4) {
-                            (S::Pending, 0) => Orphan::NeverStarted,
-                            (_, 1) => Orphan::RunAlone(Evidence::Witnessed),
-                            (_, 2) => Orphan::GiveUp,
-                            _ => Orphan::RunAgain(None),
+                            (S::Pending, 0) => OrphanDecision::NeverStarted,
+                            (_, 1) => OrphanDecision::RunIsolated(CrashEvidence::Observed),
+                            (_, 2) => OrphanDecision::GiveUp,
+                            _ => OrphanDecision::RunAgain(None),
                         };
                         board.on_orphaned(job, WORKER, fate, None, Timestamp(2), &mut changes);
                         mirror.remove(job);
-                        let expected = if fate == Orphan::GiveUp { S::Failed } else { S::Ready };
+                        let expected = if fate == OrphanDecision::GiveUp { S::Failed } else { S::Ready };
                         prop_assert_eq!(board.status(job), expected);
                     }
                 }
@@ -530,13 +544,13 @@ proptest! {
             if matches!(what % 13, 9..=12) {
                 // The board cannot be wound back: it is made anew from the rows.
                 board = rebuilt(&rows, &world);
-                for job in board.held().collect::<Vec<_>>() {
-                    board.note_site_of(job, Some(SITE));
+                for job in board.held_jobs().collect::<Vec<_>>() {
+                    board.set_job_site(job, Some(SITE));
                 }
                 changes.clear();
                 board.on_initialize(&mut changes);
                 rows.apply(&changes);
-                board.on_time(Timestamp(now));
+                board.release_due(Timestamp(now));
             }
             check(&board, &rows, &world.depends, &world.cancel);
             check_units(&rows, &world);
@@ -544,23 +558,23 @@ proptest! {
             let mut again = rebuilt(&rows, &world);
             let mut late = Vec::new();
             again.on_initialize(&mut late);
-            again.on_going_on(&mut late);
+            again.reconcile_units(&mut late);
             prop_assert!(late.is_empty(), "{late:?}");
             prop_assert_eq!(again.counts(), board.counts());
-            board.on_time(Timestamp(now));
-            again.on_time(Timestamp(now));
+            board.release_due(Timestamp(now));
+            again.release_due(Timestamp(now));
             prop_assert_eq!(again.next_due(), board.next_due());
-            prop_assert_eq!(again.waiting(), board.waiting());
-            prop_assert_eq!(again.ready(), board.ready());
+            prop_assert_eq!(again.delayed_count(), board.delayed_count());
+            prop_assert_eq!(again.ready_count(), board.ready_count());
             for job in (0..rows.ids.len() as u32).filter(|job| !board.status(*job).is_settled()) {
-                prop_assert_eq!((again.used(job), again.recovery(job)), (board.used(job), board.recovery(job)));
+                prop_assert_eq!((again.used_attempts(job), again.recovery_script(job)), (board.used_attempts(job), board.recovery_script(job)));
             }
         }
 
         // Whatever happened, the rest can be brought to an end, once somebody has decided on what waits for that.
         changes.clear();
-        for job in board.jobs_that(|status| status == S::PendingFailed) {
-            prop_assert!(board.on_decided(job, S::Failed, &mut changes));
+        for job in board.jobs_with_status(|status| status == S::PendingFailed) {
+            prop_assert!(board.on_failure_decision(job, S::Failed, &mut changes));
         }
         rows.apply(&changes);
         let mut rounds = 0;
@@ -568,11 +582,11 @@ proptest! {
             prop_assert!(!board.is_stuck());
             changes.clear();
             now += 100;
-            board.on_time(Timestamp(now));
-            board.claim(WORKER, &mut mirror, 0, &mut changes);
-            let held: Vec<u32> = board.held().collect();
+            board.release_due(Timestamp(now));
+            board.claim_jobs(WORKER, &mut mirror, 0, &mut changes);
+            let held: Vec<u32> = board.held_jobs().collect();
             for job in held {
-                board.on_ended(WORKER, &ended(board.key(job), 0), &mut changes).unwrap();
+                board.on_attempt_ended(WORKER, &ended(board.attempt_key(job), 0), &mut changes).unwrap();
                 mirror.remove(job);
             }
             rows.apply(&changes);
@@ -596,30 +610,33 @@ fn canceling_stops_what_is_held_and_leaves_the_rest() {
         class: vec![0; 4],
         requirements: vec![Resources::DEFAULT],
         edges: {
-            let mut edges = EdgesBuilder::default();
-            edges.depend(3, &[0]);
+            let mut edges = DependencyEdgesBuilder::default();
+            edges.add_dependencies(3, &[0]);
             edges.finish()
         },
         ..JobTable::default()
     };
     let before = table.status.clone();
-    let mut board = Board::new(WorkflowId(1), RunId(1), table).unwrap();
+    let mut board = WorkflowState::new(WorkflowId(1), RunId(1), table).unwrap();
     let capacity = Capacity { cpus: 1, memory: Bytes(1 << 30), gpus: 0, nodes: 1, max_jobs: None };
-    let mut mirror = Mirror::new(capacity);
+    let mut mirror = WorkerUsage::new(capacity);
     let mut changes = Vec::new();
     board.on_initialize(&mut changes);
     assert_eq!(
-        board.claim(WORKER, &mut mirror, 1, &mut changes),
+        board.claim_jobs(WORKER, &mut mirror, 1, &mut changes),
         [0, 1],
         "one runs, one waits at the worker"
     );
     board.on_cancel();
-    assert!(board.claim(WORKER, &mut mirror, 9, &mut changes).is_empty());
-    board.on_returned(WORKER, &board.key(1), &mut changes).unwrap();
-    let stopped = Ended { cause: EndCause::Stopped(StopReason::Canceled), ..ended(board.key(0), 5) };
-    let verdict = board.on_ended(WORKER, &stopped, &mut changes).unwrap();
+    assert!(board.claim_jobs(WORKER, &mut mirror, 9, &mut changes).is_empty());
+    board.on_claim_returned(WORKER, &board.attempt_key(1), &mut changes).unwrap();
+    let stopped = AttemptEndReport {
+        cause: AttemptEndCause::Stopped(StopReason::Canceled),
+        ..ended(board.attempt_key(0), 5)
+    };
+    let verdict = board.on_attempt_ended(WORKER, &stopped, &mut changes).unwrap();
     let ids = (0..4).map(|i| JobId(FIRST_ID + i)).collect();
-    let carried = vec![Carried::default(); 4];
+    let carried = vec![NextAttempt::default(); 4];
     let (attempt, ignored) = (vec![1; 4], vec![None; 4]);
     let (results, units) = (Vec::new(), Vec::new());
     let mut rows = Rows { ids, status: before, attempt, carried, results, ignored, units };
@@ -632,10 +649,10 @@ fn canceling_stops_what_is_held_and_leaves_the_rest() {
 #[test]
 fn a_new_run_repeats_what_failed_and_what_was_built_on_it() {
     // 0 failed; 1 ran all the same; 2 was built on 1; 3 was canceled; 4 stands apart.
-    let mut edges = EdgesBuilder::default();
-    edges.depend(1, &[0]);
-    edges.depend(2, &[1]);
-    edges.depend(3, &[0, 4]);
+    let mut edges = DependencyEdgesBuilder::default();
+    edges.add_dependencies(1, &[0]);
+    edges.add_dependencies(2, &[1]);
+    edges.add_dependencies(3, &[0, 4]);
     let table = JobTable {
         ids: (0..5).map(|i| JobId(FIRST_ID + i)).collect(),
         status: vec![S::Failed, S::Completed, S::Completed, S::Canceled, S::Completed],
@@ -647,15 +664,15 @@ fn a_new_run_repeats_what_failed_and_what_was_built_on_it() {
         edges: edges.finish(),
         ..JobTable::default()
     };
-    let board = Board::new(WorkflowId(1), RunId(1), table).unwrap();
-    let again: Vec<i64> = board.to_run_again().into_iter().map(|id| id.0 - FIRST_ID).collect();
+    let board = WorkflowState::new(WorkflowId(1), RunId(1), table).unwrap();
+    let again: Vec<i64> = board.jobs_to_rerun().into_iter().map(|id| id.0 - FIRST_ID).collect();
     assert_eq!(again, [0, 1, 2, 3]);
 }
 
 #[test]
 fn a_job_that_was_ready_waits_again_when_what_it_depends_on_was_reset() {
-    let mut edges = EdgesBuilder::default();
-    edges.depend(1, &[0]);
+    let mut edges = DependencyEdgesBuilder::default();
+    edges.add_dependencies(1, &[0]);
     let table = JobTable {
         ids: (0..2).map(|i| JobId(FIRST_ID + i)).collect(),
         status: vec![S::Uninitialized, S::Ready],
@@ -667,7 +684,7 @@ fn a_job_that_was_ready_waits_again_when_what_it_depends_on_was_reset() {
         edges: edges.finish(),
         ..JobTable::default()
     };
-    let mut board = Board::new(WorkflowId(1), RunId(1), table).unwrap();
+    let mut board = WorkflowState::new(WorkflowId(1), RunId(1), table).unwrap();
     board.on_initialize(&mut Vec::new());
     assert_eq!((board.status(0), board.status(1)), (S::Ready, S::Blocked));
 }
@@ -682,10 +699,10 @@ fn a_job_that_no_worker_will_ever_hold_is_given_up_with_what_waits_for_it() {
         cancel_on_blocking_job_failure: vec![true],
         class: vec![0],
         requirements: vec![Resources::DEFAULT],
-        edges: Edges::default(),
+        edges: DependencyEdges::default(),
         ..JobTable::default()
     };
-    let mut board = Board::new(WorkflowId(1), RunId(1), table).unwrap();
+    let mut board = WorkflowState::new(WorkflowId(1), RunId(1), table).unwrap();
     let mut changes = Vec::new();
     let asks = |cpus| Resources { cpus, ..Resources::DEFAULT };
     let added = JobTable {
@@ -696,16 +713,16 @@ fn a_job_that_no_worker_will_ever_hold_is_given_up_with_what_waits_for_it() {
         cancel_on_blocking_job_failure: vec![true; 3],
         class: vec![1, 2, 2],
         requirements: vec![Resources::DEFAULT, asks(64), asks(1)],
-        edges: Edges { direct: vec![(1, 0), (2, 1), (3, 0)], ..Edges::default() },
+        edges: DependencyEdges { direct: vec![(1, 0), (2, 1), (3, 0)], ..DependencyEdges::default() },
         ..JobTable::default()
     };
-    assert_eq!(board.on_added(&added, &mut changes), 1..4);
+    assert_eq!(board.on_jobs_added(&added, &mut changes), 1..4);
     let capacity = Capacity { cpus: 2, memory: Bytes(1 << 30), gpus: 0, nodes: 1, max_jobs: None };
-    let mut mirror = Mirror::new(capacity);
-    assert_eq!(board.keep_back(&mirror), [1]);
-    board.on_hopeless(1, &mut changes);
+    let mut mirror = WorkerUsage::new(capacity);
+    assert_eq!(board.withhold_unrunnable(&mirror), [1]);
+    board.on_unrunnable(1, &mut changes);
     assert_eq!([1, 2, 3].map(|job| board.status(job)), [S::Canceled, S::Canceled, S::Ready]);
-    assert_eq!(board.claim(WORKER, &mut mirror, 9, &mut changes), [3]);
-    board.on_hopeless(3, &mut changes);
+    assert_eq!(board.claim_jobs(WORKER, &mut mirror, 9, &mut changes), [3]);
+    board.on_unrunnable(3, &mut changes);
     assert_eq!(board.status(3), S::Pending, "what a worker holds is not given up");
 }

@@ -1,15 +1,19 @@
 //! Jobs that are tried again: when, with what, how often, and what a board that is built anew knows of it.
 
 use std::time::Duration;
-use windlass_core::board::{
-    Board, Carried, Diagnosis, Followed, JobTable, Next, Orphan, Retrial, Sequel, Stated,
+use windlass_core::change::{AttemptResult, WorkflowChange};
+use windlass_core::dispatch::WorkerUsage;
+use windlass_core::edges::{DependencyEdges, DependencyEdgesBuilder};
+use windlass_core::failure_handlers::{CompiledHandler, RetryBudgetUsage, RetryContext, decide_retry};
+use windlass_core::workflow_state::{
+    DiagnosedRetryDecision, FailureDiagnosis, FailureDisposition, JobTable, NextAttempt, OrphanDecision,
+    RetryDecision, RetryPlan, StatedAttemptEnd, WorkflowState,
 };
-use windlass_core::change::{AttemptResult, Change};
-use windlass_core::dispatch::Mirror;
-use windlass_core::edges::{Edges, EdgesBuilder};
-use windlass_core::handlers::{Budget, Handler, Situation, decide};
 use windlass_types::settings::{FailureCause, FailureHandler, FailureRule};
-use windlass_types::work::{EndCause, Ended, Exit, Recovered, Recovery, StopReason, Usage};
+use windlass_types::worker_messages::{
+    AttemptEndCause, AttemptEndReport, AttemptUsage, ProcessExit, RecoveryScript, RecoveryScriptResult,
+    StopReason,
+};
 use windlass_types::{
     Attempt, Bytes, Capacity, FailureClass, JobId, JobStatus as S, Resources, RunId, Timestamp, WorkerId,
     WorkflowId,
@@ -29,40 +33,40 @@ fn table(jobs: usize) -> JobTable {
         cancel_on_blocking_job_failure: vec![true; jobs],
         class: vec![1; jobs],
         requirements: vec![Resources::DEFAULT, asks],
-        edges: Edges::default(),
+        edges: DependencyEdges::default(),
         ..JobTable::default()
     }
 }
 
 /// A board and a worker of 8 CPUs and 8 GiB.
 struct Site {
-    board: Board,
-    mirror: Mirror,
-    changes: Vec<Change>,
+    board: WorkflowState,
+    mirror: WorkerUsage,
+    changes: Vec<WorkflowChange>,
 }
 
 impl Site {
     fn new(table: JobTable) -> Self {
-        let mut board = Board::new(WorkflowId(1), RunId(1), table).expect("no cycle");
+        let mut board = WorkflowState::new(WorkflowId(1), RunId(1), table).expect("no cycle");
         let mut changes = Vec::new();
         board.on_initialize(&mut changes);
         let capacity = Capacity { cpus: 8, memory: Bytes(8 * GIB), gpus: 0, nodes: 1, max_jobs: None };
-        Self { board, mirror: Mirror::new(capacity), changes }
+        Self { board, mirror: WorkerUsage::new(capacity), changes }
     }
 
     fn claim(&mut self) -> Vec<u32> {
-        self.board.claim(WORKER, &mut self.mirror, 0, &mut self.changes)
+        self.board.claim_jobs(WORKER, &mut self.mirror, 0, &mut self.changes)
     }
 
-    fn ended(&self, job: u32, exit: Exit, cause: EndCause) -> Ended {
-        Ended {
-            key: self.board.key(job),
+    fn ended(&self, job: u32, exit: ProcessExit, cause: AttemptEndCause) -> AttemptEndReport {
+        AttemptEndReport {
+            key: self.board.attempt_key(job),
             started_at: Timestamp(0),
             ended_at: Timestamp(1),
             wall: Duration::ZERO,
             exit,
             cause,
-            usage: Usage::default(),
+            usage: AttemptUsage::default(),
             files: None,
             last_words: Some("curl: Connection refused".to_owned()),
             recovered: None,
@@ -71,39 +75,39 @@ impl Site {
 
     /// The attempt of a held job fails, and this follows. The result and what is carried over.
     #[track_caller]
-    fn fails(&mut self, job: u32, sequel: Sequel) -> (AttemptResult, Option<Box<Carried>>) {
-        let ended = self.ended(job, Exit::Code(75), EndCause::Itself);
-        let ended = self.board.on_ended_then(WORKER, &ended, |_| sequel.into(), &mut self.changes);
+    fn fails(&mut self, job: u32, sequel: RetryDecision) -> (AttemptResult, Option<Box<NextAttempt>>) {
+        let ended = self.ended(job, ProcessExit::Code(75), AttemptEndCause::Itself);
+        let ended = self.board.on_attempt_ended_with(WORKER, &ended, |_| sequel.into(), &mut self.changes);
         ended.expect("it is held");
         self.mirror.remove(job);
         self.last_end()
     }
 
     #[track_caller]
-    fn last_end(&self) -> (AttemptResult, Option<Box<Carried>>) {
+    fn last_end(&self) -> (AttemptResult, Option<Box<NextAttempt>>) {
         let ends = self.changes.iter().rev();
         let mut ends = ends.filter_map(|change| match change {
-            Change::End { result, carried, .. } => Some((result.clone(), carried.clone())),
+            WorkflowChange::End { result, inherited: carried, .. } => Some((result.clone(), carried.clone())),
             _ => None,
         });
         ends.next().expect("an attempt ended")
     }
 }
 
-fn again(retrial: Retrial) -> Sequel {
-    Sequel::Again(Box::new(retrial))
+fn again(retrial: RetryPlan) -> RetryDecision {
+    RetryDecision::Retry(Box::new(retrial))
 }
 
-fn in_seconds(seconds: i64) -> Sequel {
-    again(Retrial {
+fn in_seconds(seconds: i64) -> RetryDecision {
+    again(RetryPlan {
         not_before: Some(Timestamp(seconds * SECOND)),
-        words: "later".into(),
-        ..Retrial::default()
+        message: "later".into(),
+        ..RetryPlan::default()
     })
 }
 
-fn script(failed: u32) -> Recovery {
-    Recovery {
+fn script(failed: u32) -> RecoveryScript {
+    RecoveryScript {
         script: "fix".into(),
         failed: Attempt(failed),
         return_code: 75,
@@ -120,24 +124,28 @@ fn a_job_that_waits_is_ready_and_nobody_gets_it() {
     assert_eq!(carried.unwrap().not_before, Some(Timestamp(40 * SECOND)));
     site.fails(1, in_seconds(20));
     assert_eq!([0, 1].map(|job| site.board.status(job)), [S::Ready, S::Ready]);
-    assert_eq!(site.board.key(0).attempt, Attempt(2));
+    assert_eq!(site.board.attempt_key(0).attempt, Attempt(2));
     assert!(!site.board.has_ready() && site.claim().is_empty());
 
     let due = |site: &Site| site.board.next_due().map(|at| at.0 / SECOND);
-    assert_eq!((due(&site), site.board.waiting()), (Some(20), 2));
-    assert_eq!(site.board.on_time(Timestamp(20 * SECOND - 1)), 0);
-    assert_eq!(site.board.on_time(Timestamp(20 * SECOND)), 1);
+    assert_eq!((due(&site), site.board.delayed_count()), (Some(20), 2));
+    assert_eq!(site.board.release_due(Timestamp(20 * SECOND - 1)), 0);
+    assert_eq!(site.board.release_due(Timestamp(20 * SECOND)), 1);
     assert_eq!(site.claim(), [1]);
     assert_eq!(due(&site), Some(40));
     // The others end; the one that waits keeps the run going.
     for job in [1, 2] {
         site.board
-            .on_ended(WORKER, &site.ended(job, Exit::Code(0), EndCause::Itself), &mut site.changes)
+            .on_attempt_ended(
+                WORKER,
+                &site.ended(job, ProcessExit::Code(0), AttemptEndCause::Itself),
+                &mut site.changes,
+            )
             .unwrap();
         site.mirror.remove(job);
     }
     assert!(!site.board.is_finished() && !site.board.is_stuck());
-    assert_eq!(site.board.on_time(Timestamp(99 * SECOND)), 1);
+    assert_eq!(site.board.release_due(Timestamp(99 * SECOND)), 1);
     assert_eq!((site.claim(), due(&site)), (vec![0], None));
 }
 
@@ -145,19 +153,19 @@ fn a_job_that_waits_is_ready_and_nobody_gets_it() {
 fn a_clock_that_is_set_back_prolongs_no_wait() {
     let mut site = Site::new(table(1));
     site.claim();
-    site.board.on_time(Timestamp(1000 * SECOND));
+    site.board.release_due(Timestamp(1000 * SECOND));
     site.fails(0, in_seconds(1010));
-    assert_eq!(site.board.on_time(Timestamp(1004 * SECOND)), 0);
+    assert_eq!(site.board.release_due(Timestamp(1004 * SECOND)), 0);
     // An hour back; six seconds are left, as before.
-    assert_eq!(site.board.on_time(Timestamp(-2600 * SECOND)), 0);
+    assert_eq!(site.board.release_due(Timestamp(-2600 * SECOND)), 0);
     assert_eq!(site.board.next_due(), Some(Timestamp(-2594 * SECOND)));
-    assert_eq!(site.board.on_time(Timestamp(-2594 * SECOND)), 1);
+    assert_eq!(site.board.release_due(Timestamp(-2594 * SECOND)), 1);
     assert_eq!(site.claim(), [0]);
 }
 
 #[test]
 fn a_board_that_is_built_anew_goes_on_waiting() {
-    let carried = Carried {
+    let carried = NextAttempt {
         not_before: Some(Timestamp(30 * SECOND)),
         delay: Some(Duration::from_secs(30)),
         recovery: Some(script(3)),
@@ -169,10 +177,10 @@ fn a_board_that_is_built_anew_goes_on_waiting() {
     rows.carried = vec![(1, carried.clone())];
     let mut site = Site::new(rows);
     assert_eq!(site.claim(), [0]);
-    assert_eq!((site.board.next_due(), site.board.used(1)), (carried.not_before, 2));
-    site.board.on_time(Timestamp(30 * SECOND));
+    assert_eq!((site.board.next_due(), site.board.used_attempts(1)), (carried.not_before, 2));
+    site.board.release_due(Timestamp(30 * SECOND));
     assert_eq!(site.claim(), [1]);
-    assert_eq!(site.board.recovery(1), Some(&script(3)));
+    assert_eq!(site.board.recovery_script(1), Some(&script(3)));
 }
 
 /// The wall clock was a day ahead when the delay began, was set right, and everything was started again.
@@ -180,34 +188,38 @@ fn a_board_that_is_built_anew_goes_on_waiting() {
 fn a_job_waits_no_longer_than_its_delay_whatever_the_clock_says_after_a_restart() {
     let day = 86_400 * SECOND;
     let delay = Some(Duration::from_secs(5));
-    let waits = |at| Carried { not_before: Some(Timestamp(at)), delay, ..Carried::default() };
+    let waits = |at| NextAttempt { not_before: Some(Timestamp(at)), delay, ..NextAttempt::default() };
     let mut rows = table(3);
     rows.carried = vec![(0, waits(day + 5 * SECOND)), (1, waits(2 * SECOND))];
     let mut site = Site::new(rows);
-    site.board.try_alone(0);
-    assert_eq!(site.board.on_time(Timestamp(SECOND)), 0);
+    site.board.isolate_job(0);
+    assert_eq!(site.board.release_due(Timestamp(SECOND)), 0);
     assert_eq!(
         site.board.next_due(),
         Some(Timestamp(2 * SECOND)),
         "what is left of a delay is not prolonged"
     );
-    assert_eq!(site.board.on_time(Timestamp(6 * SECOND - 1)), 1);
-    assert_eq!(site.board.on_time(Timestamp(6 * SECOND)), 1);
+    assert_eq!(site.board.release_due(Timestamp(6 * SECOND - 1)), 1);
+    assert_eq!(site.board.release_due(Timestamp(6 * SECOND)), 1);
     assert_eq!(site.board.next_due(), None);
 }
 
 #[test]
 fn who_held_a_job_had_waited_for_it() {
-    let carried = Carried { not_before: Some(Timestamp(30 * SECOND)), excused: 1, ..Carried::default() };
+    let carried =
+        NextAttempt { not_before: Some(Timestamp(30 * SECOND)), excused: 1, ..NextAttempt::default() };
     let mut site = Site::new(JobTable {
         status: vec![S::Running, S::Pending],
         attempt: vec![Attempt(3); 2],
         carried: vec![(0, carried.clone()), (1, carried)],
         ..table(2)
     });
-    site.board.on_orphaned(0, WORKER, Orphan::RunAgain(None), None, Timestamp(9), &mut site.changes);
-    site.board.on_orphaned(1, WORKER, Orphan::NeverStarted, None, Timestamp(9), &mut site.changes);
-    assert_eq!((site.board.next_due(), site.board.used(0), site.board.used(1)), (None, 2, 2));
+    site.board.on_orphaned(0, WORKER, OrphanDecision::RunAgain(None), None, Timestamp(9), &mut site.changes);
+    site.board.on_orphaned(1, WORKER, OrphanDecision::NeverStarted, None, Timestamp(9), &mut site.changes);
+    assert_eq!(
+        (site.board.next_due(), site.board.used_attempts(0), site.board.used_attempts(1)),
+        (None, 2, 2)
+    );
     assert_eq!(site.claim(), [0, 1]);
 }
 
@@ -215,35 +227,37 @@ fn who_held_a_job_had_waited_for_it() {
 fn lost_and_interrupted_attempts_count_for_nothing_and_still_owe_the_script() {
     let mut site = Site::new(table(1));
     site.claim();
-    let owes = Retrial { recovery: Some(script(1)), words: "again".into(), ..Retrial::default() };
+    let owes = RetryPlan { recovery: Some(script(1)), message: "again".into(), ..RetryPlan::default() };
     site.fails(0, again(owes));
-    assert_eq!((site.board.used(0), site.board.recovery(0)), (2, Some(&script(1))));
+    assert_eq!((site.board.used_attempts(0), site.board.recovery_script(0)), (2, Some(&script(1))));
 
     site.claim();
-    site.board.on_orphaned(0, WORKER, Orphan::RunAgain(None), None, Timestamp(2), &mut site.changes);
+    site.board.on_orphaned(0, WORKER, OrphanDecision::RunAgain(None), None, Timestamp(2), &mut site.changes);
     site.mirror.remove(0);
     let lost = site.last_end().1.unwrap();
     assert_eq!((lost.excused, lost.recovery), (1, Some(script(1))));
 
     site.claim();
-    let stopped = site.ended(0, Exit::Signal(15), EndCause::Stopped(StopReason::Interrupted));
-    site.board.on_ended_then(WORKER, &stopped, |_| panic!("nothing failed"), &mut site.changes).unwrap();
+    let stopped = site.ended(0, ProcessExit::Signal(15), AttemptEndCause::Stopped(StopReason::Interrupted));
+    site.board
+        .on_attempt_ended_with(WORKER, &stopped, |_| panic!("nothing failed"), &mut site.changes)
+        .unwrap();
     site.mirror.remove(0);
-    assert_eq!((site.board.key(0).attempt, site.board.used(0)), (Attempt(4), 2));
-    assert_eq!(site.board.recovery(0), Some(&script(1)));
+    assert_eq!((site.board.attempt_key(0).attempt, site.board.used_attempts(0)), (Attempt(4), 2));
+    assert_eq!(site.board.recovery_script(0), Some(&script(1)));
 
     // A claim that was given back changes nothing of it.
     site.claim();
-    let key = site.board.key(0);
-    site.board.on_returned(WORKER, &key, &mut site.changes).unwrap();
+    let key = site.board.attempt_key(0);
+    site.board.on_claim_returned(WORKER, &key, &mut site.changes).unwrap();
     site.mirror.remove(0);
-    assert_eq!((site.board.used(0), site.board.recovery(0)), (2, Some(&script(1))));
+    assert_eq!((site.board.used_attempts(0), site.board.recovery_script(0)), (2, Some(&script(1))));
 
     // The next failure counts, and a rule without a script owes none.
     site.claim();
-    let (_, carried) = site.fails(0, again(Retrial::default()));
-    assert_eq!(*carried.unwrap(), Carried { excused: 2, ..Carried::default() });
-    assert_eq!((site.board.used(0), site.board.recovery(0)), (3, None));
+    let (_, carried) = site.fails(0, again(RetryPlan::default()));
+    assert_eq!(*carried.unwrap(), NextAttempt { excused: 2, ..NextAttempt::default() });
+    assert_eq!((site.board.used_attempts(0), site.board.recovery_script(0)), (3, None));
 }
 
 #[test]
@@ -251,28 +265,29 @@ fn one_job_asks_for_more_and_the_others_do_not() {
     let mut site = Site::new(table(2));
     site.claim();
     let more = Resources { memory: Bytes(5 * GIB), ..*site.board.resources(0) };
-    let (_, carried) = site.fails(0, again(Retrial { resources: Some(more), ..Retrial::default() }));
+    let (_, carried) = site.fails(0, again(RetryPlan { resources: Some(more), ..RetryPlan::default() }));
     assert_eq!(carried.unwrap().resources, Some(more));
     assert_eq!(
         (site.board.resources(0).memory, site.board.resources(1).memory),
         (Bytes(5 * GIB), Bytes(GIB))
     );
-    site.fails(1, again(Retrial { resources: Some(more), ..Retrial::default() }));
+    site.fails(1, again(RetryPlan { resources: Some(more), ..RetryPlan::default() }));
     assert_eq!(site.claim(), [0], "two of them do not fit at once");
 }
 
 #[test]
 fn a_failure_that_nobody_foresaw_may_wait_for_a_verdict() {
-    let mut edges = EdgesBuilder::default();
-    edges.depend(1, &[0]);
+    let mut edges = DependencyEdgesBuilder::default();
+    edges.add_dependencies(1, &[0]);
     let mut site =
         Site::new(JobTable { status: vec![S::Ready, S::Blocked], edges: edges.finish(), ..table(2) });
     site.claim();
-    let (result, carried) = site.fails(0, Sequel::Ask(Some("no rule of handler net is for it".into())));
+    let (result, carried) =
+        site.fails(0, RetryDecision::AskOperator(Some("no rule of handler net is for it".into())));
     assert_eq!((result.status, carried), (S::Failed, None));
     assert_eq!([0, 1].map(|job| site.board.status(job)), [S::PendingFailed, S::Blocked]);
     assert!(site.board.is_stuck(), "somebody has to decide");
-    assert!(site.board.on_decided(0, S::Failed, &mut site.changes));
+    assert!(site.board.on_failure_decision(0, S::Failed, &mut site.changes));
     assert_eq!([0, 1].map(|job| site.board.status(job)), [S::Failed, S::Canceled]);
 }
 
@@ -283,14 +298,14 @@ fn a_job_that_waits_can_be_left_out_canceled_or_suspected() {
     for job in 0..4 {
         site.fails(job, in_seconds(10 + i64::from(job)));
     }
-    assert!(site.board.on_decided(0, S::Canceled, &mut site.changes));
-    site.board.on_left_out(&[JobId(102)], &mut site.changes);
-    site.board.try_alone(2);
-    site.board.try_alone(3);
-    site.board.try_beside_others(3);
-    assert_eq!((site.board.waiting(), site.board.has_alone()), (2, false));
-    assert_eq!(site.board.on_time(Timestamp(60 * SECOND)), 2);
-    assert_eq!((site.board.ready(), site.board.has_alone()), (2, true));
+    assert!(site.board.on_failure_decision(0, S::Canceled, &mut site.changes));
+    site.board.on_jobs_dropped(&[JobId(102)], &mut site.changes);
+    site.board.isolate_job(2);
+    site.board.isolate_job(3);
+    site.board.clear_isolation(3);
+    assert_eq!((site.board.delayed_count(), site.board.has_isolated_waiting()), (2, false));
+    assert_eq!(site.board.release_due(Timestamp(60 * SECOND)), 2);
+    assert_eq!((site.board.ready_count(), site.board.has_isolated_waiting()), (2, true));
     assert_eq!(site.claim(), [2], "alone, and first");
 }
 
@@ -301,12 +316,16 @@ fn what_is_halted_begins_nothing_more() {
     assert_eq!(held.len(), 8);
     site.fails(0, in_seconds(5));
     site.board.on_halt();
-    site.board.on_time(Timestamp(60 * SECOND));
+    site.board.release_due(Timestamp(60 * SECOND));
     assert!(site.board.is_halted() && !site.board.has_ready() && !site.board.is_stuck());
     assert!(site.claim().is_empty());
     for &job in &held[1..] {
         site.board
-            .on_ended(WORKER, &site.ended(job, Exit::Code(1), EndCause::Itself), &mut site.changes)
+            .on_attempt_ended(
+                WORKER,
+                &site.ended(job, ProcessExit::Code(1), AttemptEndCause::Itself),
+                &mut site.changes,
+            )
             .unwrap();
     }
     assert!(site.board.is_stuck(), "nothing runs, and nothing will");
@@ -318,9 +337,11 @@ fn who_cancels_is_asked_nothing() {
     let mut site = Site::new(table(1));
     site.claim();
     site.board.on_cancel();
-    let ended = site.ended(0, Exit::Code(1), EndCause::Itself);
-    let verdict =
-        site.board.on_ended_then(WORKER, &ended, |_| panic!("nobody retries"), &mut site.changes).unwrap();
+    let ended = site.ended(0, ProcessExit::Code(1), AttemptEndCause::Itself);
+    let verdict = site
+        .board
+        .on_attempt_ended_with(WORKER, &ended, |_| panic!("nobody retries"), &mut site.changes)
+        .unwrap();
     assert_eq!(verdict.job_status, S::Failed);
 }
 
@@ -328,7 +349,7 @@ fn who_cancels_is_asked_nothing() {
 fn a_client_that_asks_for_another_attempt_uses_one_up() {
     let mut site = Site::new(table(1));
     site.claim();
-    let stated = Stated {
+    let stated = StatedAttemptEnd {
         worker: WORKER,
         status: S::Failed,
         return_code: 3,
@@ -336,12 +357,12 @@ fn a_client_that_asks_for_another_attempt_uses_one_up() {
         started_at: None,
         ended_at: Timestamp(1),
         wall: Duration::ZERO,
-        usage: Usage::default(),
-        again: true,
+        usage: AttemptUsage::default(),
+        run_again: true,
     };
-    let key = site.board.key(0);
-    assert_eq!(site.board.on_stated(&key, stated, &mut site.changes), Ok(S::Ready));
-    assert_eq!((site.board.used(0), site.last_end().1), (2, None));
+    let key = site.board.attempt_key(0);
+    assert_eq!(site.board.on_stated_end(&key, stated, &mut site.changes), Ok(S::Ready));
+    assert_eq!((site.board.used_attempts(0), site.last_end().1), (2, None));
 }
 
 /// The whole way: the end of an attempt, the rules, the board.
@@ -354,27 +375,29 @@ fn from_a_failure_to_the_next_attempt() {
         max_retries: 2,
         ..FailureRule::default()
     };
-    let handler = Handler::compile(&FailureHandler { name: "oom".into(), rules: vec![rule] }).unwrap();
+    let handler =
+        CompiledHandler::compile(&FailureHandler { name: "oom".into(), rules: vec![rule] }).unwrap();
     let mut site = Site::new(table(1));
     let now = Timestamp(100 * SECOND);
     let mut attempts = 0;
     while site.claim() == [0] {
         attempts += 1;
-        let ended = site.ended(0, Exit::Signal(9), EndCause::OutOfMemory);
-        let sequel = |failed: windlass_core::board::Failed<'_>| {
-            let situation = Situation {
+        let ended = site.ended(0, ProcessExit::Signal(9), AttemptEndCause::OutOfMemory);
+        let sequel = |failed: windlass_core::workflow_state::FailedAttemptContext<'_>| {
+            let situation = RetryContext {
                 attempt: failed.ended.key.attempt,
-                used: failed.used,
+                used_attempts: failed.used_attempts,
                 asked: failed.asked,
                 workers: &[],
-                longest: None,
-                budget: Budget { granted: 0, limit: 10 },
-                dice: 0,
+                max_worker_lifetime: None,
+                budget: RetryBudgetUsage { granted: 0, limit: 10 },
+                random: 0,
             };
-            let decision = decide(Some(&handler), &failed.failure(FailureClass::Memory), &situation);
-            Sequel::of(decision, true, now).into()
+            let decision =
+                decide_retry(Some(&handler), &failed.as_failed_attempt(FailureClass::Memory), &situation);
+            RetryDecision::from_handler_decision(decision, true, now).into()
         };
-        site.board.on_ended_then(WORKER, &ended, sequel, &mut site.changes).unwrap();
+        site.board.on_attempt_ended_with(WORKER, &ended, sequel, &mut site.changes).unwrap();
         site.mirror.remove(0);
         if attempts == 1 {
             assert_eq!(site.board.next_due(), Some(Timestamp(110 * SECOND)));
@@ -385,7 +408,7 @@ fn from_a_failure_to_the_next_attempt() {
                  memory 1 GiB → 1.5 GiB"
             );
         }
-        site.board.on_time(Timestamp(200 * SECOND));
+        site.board.release_due(Timestamp(200 * SECOND));
     }
     assert_eq!((attempts, site.board.status(0)), (2, S::Failed));
     let reason = site.last_end().0.reason.unwrap();
@@ -399,33 +422,43 @@ fn from_a_failure_to_the_next_attempt() {
 /// What was found about a failure goes with its end, and so does the script that came before the attempt.
 #[test]
 fn an_end_tells_what_the_failure_was_and_why_what_is_next() {
-    let diagnosis = Diagnosis::of_orphan();
+    let diagnosis = FailureDiagnosis::for_orphan();
     let mut site = Site::new(table(1));
     let mut told = Vec::new();
-    for sequel in [again(Retrial::default()), Sequel::Ask(Some("no rule".into()))] {
+    for sequel in [again(RetryPlan::default()), RetryDecision::AskOperator(Some("no rule".into()))] {
         site.claim();
-        let mut ended = site.ended(0, Exit::Code(75), EndCause::Itself);
-        ended.recovered = Some(Box::new(Recovered::CannotStart("no shell".into())));
-        let followed = Followed { sequel, diagnosis: Some(diagnosis.clone()) };
-        site.board.on_ended_then(WORKER, &ended, |_| followed, &mut site.changes).unwrap();
+        let mut ended = site.ended(0, ProcessExit::Code(75), AttemptEndCause::Itself);
+        ended.recovered = Some(Box::new(RecoveryScriptResult::CannotStart("no shell".into())));
+        let followed = DiagnosedRetryDecision { decision: sequel, diagnosis: Some(diagnosis.clone()) };
+        site.board.on_attempt_ended_with(WORKER, &ended, |_| followed, &mut site.changes).unwrap();
         site.mirror.remove(0);
-        let Some(Change::End { result, failure, .. }) = site.changes.pop() else { panic!("it ended") };
+        let Some(WorkflowChange::End { result, failure, .. }) = site.changes.pop() else {
+            panic!("it ended")
+        };
         assert_eq!(result.recovered, ended.recovered);
         let failure = failure.expect("it failed");
         assert_eq!(failure.diagnosis, diagnosis);
-        told.push((failure.next, failure.why));
+        told.push((failure.next, failure.reason));
     }
-    assert_eq!(told, [(Next::Retry, Some(String::new())), (Next::PendingFailed, Some("no rule".into()))]);
+    assert_eq!(
+        told,
+        [
+            (FailureDisposition::Retry, Some(String::new())),
+            (FailureDisposition::PendingFailed, Some("no rule".into()))
+        ]
+    );
 
     let mut site = Site::new(table(2));
     site.claim();
-    let well = site.ended(0, Exit::Code(0), EndCause::Itself);
-    site.board.on_ended_then(WORKER, &well, |_| panic!("nothing failed"), &mut site.changes).unwrap();
-    assert!(matches!(site.changes.pop(), Some(Change::End { failure: None, .. })));
-    site.board.on_orphaned(1, WORKER, Orphan::RunAgain(None), None, Timestamp(1), &mut site.changes);
-    let Some(Change::End { failure: Some(failure), .. }) = site.changes.pop() else { panic!("it is lost") };
-    assert_eq!((failure.next, failure.diagnosis), (Next::Excused, diagnosis));
-    assert_eq!(failure.why.as_deref(), Some("orphaned: worker 7 ended while it ran"));
+    let well = site.ended(0, ProcessExit::Code(0), AttemptEndCause::Itself);
+    site.board.on_attempt_ended_with(WORKER, &well, |_| panic!("nothing failed"), &mut site.changes).unwrap();
+    assert!(matches!(site.changes.pop(), Some(WorkflowChange::End { failure: None, .. })));
+    site.board.on_orphaned(1, WORKER, OrphanDecision::RunAgain(None), None, Timestamp(1), &mut site.changes);
+    let Some(WorkflowChange::End { failure: Some(failure), .. }) = site.changes.pop() else {
+        panic!("it is lost")
+    };
+    assert_eq!((failure.next, failure.diagnosis), (FailureDisposition::Excused, diagnosis));
+    assert_eq!(failure.reason.as_deref(), Some("orphaned: worker 7 ended while it ran"));
 }
 
 /// Clients that run jobs themselves say how they ended, and nothing of what they said.
@@ -433,7 +466,7 @@ fn an_end_tells_what_the_failure_was_and_why_what_is_next() {
 fn what_is_stated_of_a_failure_has_a_class_as_well() {
     let mut site = Site::new(table(3));
     site.claim();
-    let stated = Stated {
+    let stated = StatedAttemptEnd {
         worker: WORKER,
         status: S::Failed,
         return_code: 137,
@@ -441,21 +474,24 @@ fn what_is_stated_of_a_failure_has_a_class_as_well() {
         started_at: None,
         ended_at: Timestamp(1),
         wall: Duration::ZERO,
-        usage: Usage::default(),
-        again: false,
+        usage: AttemptUsage::default(),
+        run_again: false,
     };
     let cases = [
-        (Stated { status: S::Completed, return_code: 0, ..stated.clone() }, None),
+        (StatedAttemptEnd { status: S::Completed, return_code: 0, ..stated.clone() }, None),
         (
-            Stated { status: S::Terminated, return_code: 152, ..stated.clone() },
-            Some((FailureClass::Timeout, Next::Final)),
+            StatedAttemptEnd { status: S::Terminated, return_code: 152, ..stated.clone() },
+            Some((FailureClass::Timeout, FailureDisposition::Final)),
         ),
-        (Stated { return_code: 127, again: true, ..stated }, Some((FailureClass::Permanent, Next::Retry))),
+        (
+            StatedAttemptEnd { return_code: 127, run_again: true, ..stated },
+            Some((FailureClass::Permanent, FailureDisposition::Retry)),
+        ),
     ];
     for (job, (stated, told)) in (0..).zip(cases) {
-        let key = site.board.key(job);
-        site.board.on_stated(&key, stated, &mut site.changes).unwrap();
-        let Some(Change::End { failure, .. }) = site.changes.pop() else { panic!("it ended") };
+        let key = site.board.attempt_key(job);
+        site.board.on_stated_end(&key, stated, &mut site.changes).unwrap();
+        let Some(WorkflowChange::End { failure, .. }) = site.changes.pop() else { panic!("it ended") };
         assert_eq!(failure.map(|failure| (failure.diagnosis.class, failure.next)), told);
     }
 }

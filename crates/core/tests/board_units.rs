@@ -4,13 +4,17 @@
 use proptest::prelude::*;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
-use windlass_core::board::{Board, Failed, JobTable, Orphan, Sequel, TableUnit};
-use windlass_core::change::{Change, UnitChange};
-use windlass_core::dispatch::{Mirror, Place, Taste, Want};
-use windlass_core::edges::EdgesBuilder;
-use windlass_types::work::{AttemptKey, EndCause, Ended, Exit, Usage};
+use windlass_core::change::{WorkUnitChange, WorkflowChange};
+use windlass_core::dispatch::{ClaimLimits, LocationConstraint, WorkerSelector, WorkerUsage};
+use windlass_core::edges::DependencyEdgesBuilder;
+use windlass_core::workflow_state::{
+    FailedAttemptContext, JobTable, OrphanDecision, RetryDecision, WorkUnitRow, WorkflowState,
+};
+use windlass_types::worker_messages::{
+    AttemptEndCause, AttemptEndReport, AttemptKey, AttemptUsage, ProcessExit,
+};
 use windlass_types::{
-    Attempt, Bytes, Capacity, JobId, JobStatus as S, Resources, RunId, Timestamp, UnitStatus, WorkerId,
+    Attempt, Bytes, Capacity, JobId, JobStatus as S, Resources, RunId, Timestamp, WorkUnitStatus, WorkerId,
     WorkflowId,
 };
 
@@ -21,28 +25,39 @@ const PROCESSING: u32 = 2;
 const MERGE: u32 = 1;
 
 /// What kinds of jobs a unit has. The landing of every other one may run at two of the sites only.
-fn places() -> Vec<Place> {
+fn places() -> Vec<LocationConstraint> {
     let sites = |sites: &[&str]| sites.iter().map(|site| (*site).to_owned()).collect();
-    let landing = |places: &[&str]| Place { sites: sites(places), elects: true, ..Place::default() };
-    let limited = |limit: &str| Place { limit: Some(limit.to_owned()), ..Place::default() };
-    vec![Place::default(), landing(&[]), landing(&SITES[..2]), limited("processing"), limited("merge")]
+    let landing = |places: &[&str]| LocationConstraint {
+        sites: sites(places),
+        elects: true,
+        ..LocationConstraint::default()
+    };
+    let limited =
+        |limit: &str| LocationConstraint { limit: Some(limit.to_owned()), ..LocationConstraint::default() };
+    vec![
+        LocationConstraint::default(),
+        landing(&[]),
+        landing(&SITES[..2]),
+        limited("processing"),
+        limited("merge"),
+    ]
 }
 
 fn table(units: u32) -> JobTable {
     let n = (units * JOBS) as usize;
-    let mut edges = EdgesBuilder::default();
+    let mut edges = DependencyEdgesBuilder::default();
     let mut place = Vec::new();
     for unit in 0..units {
         let first = unit * JOBS;
         let processing = [first + 1, first + 2, first + 3];
         for job in processing {
-            edges.depend(job, &[first]);
+            edges.add_dependencies(job, &[first]);
         }
-        edges.depend(first + 4, &processing);
-        edges.depend(first + 5, &[first + 4]);
+        edges.add_dependencies(first + 4, &processing);
+        edges.add_dependencies(first + 5, &[first + 4]);
         place.extend([1 + unit % 2, 3, 3, 3, 4, 0]);
     }
-    let unit = |number| TableUnit { number, jobs: vec![(number * JOBS, JOBS)], ..TableUnit::default() };
+    let unit = |number| WorkUnitRow { number, jobs: vec![(number * JOBS, JOBS)], ..WorkUnitRow::default() };
     JobTable {
         ids: (1..=n as i64).map(JobId).collect(),
         status: vec![S::Uninitialized; n],
@@ -59,29 +74,29 @@ fn table(units: u32) -> JobTable {
     }
 }
 
-fn board(table: JobTable, max_units: Option<u32>) -> Board {
-    let mut board = Board::new(WorkflowId(1), RunId(1), table).expect("no cycle");
+fn board(table: JobTable, max_units: Option<u32>) -> WorkflowState {
+    let mut board = WorkflowState::new(WorkflowId(1), RunId(1), table).expect("no cycle");
     let limits = BTreeMap::from([("processing".to_owned(), PROCESSING), ("merge".to_owned(), MERGE)]);
-    board.use_limits(&limits, max_units);
+    board.set_limits(&limits, max_units);
     board
 }
 
-fn worker(number: usize) -> (WorkerId, Mirror) {
+fn worker(number: usize) -> (WorkerId, WorkerUsage) {
     let capacity = Capacity { cpus: 4, memory: Bytes(1 << 40), gpus: 0, nodes: 1, max_jobs: None };
-    let taste = Taste::default().with_labels(Vec::new()).at_site(Some(SITES[number]));
-    (WorkerId(number as i64 + 1), Mirror::with_taste(capacity, taste))
+    let taste = WorkerSelector::default().with_labels(Vec::new()).at_site(Some(SITES[number]));
+    (WorkerId(number as i64 + 1), WorkerUsage::with_selector(capacity, taste))
 }
 
-fn ended(key: AttemptKey, exit: Exit) -> Ended {
+fn ended(key: AttemptKey, exit: ProcessExit) -> AttemptEndReport {
     let at = Timestamp(1);
-    Ended {
+    AttemptEndReport {
         key,
         started_at: at,
         ended_at: at,
         wall: Duration::ZERO,
         exit,
-        cause: EndCause::Itself,
-        usage: Usage::default(),
+        cause: AttemptEndCause::Itself,
+        usage: AttemptUsage::default(),
         files: None,
         last_words: None,
         recovered: None,
@@ -90,11 +105,11 @@ fn ended(key: AttemptKey, exit: Exit) -> Ended {
 
 /// What was seen from outside: who holds what, and what the rows of units say.
 struct World {
-    board: Board,
-    workers: Vec<(WorkerId, Mirror)>,
+    board: WorkflowState,
+    workers: Vec<(WorkerId, WorkerUsage)>,
     /// The worker of each job that is held, by his number.
     held: BTreeMap<u32, usize>,
-    units: Vec<(UnitStatus, Option<String>)>,
+    units: Vec<(WorkUnitStatus, Option<String>)>,
     max_units: u32,
 }
 
@@ -104,7 +119,7 @@ impl World {
             board: board(table(units), Some(max_units)),
             workers: (0..SITES.len()).map(worker).collect(),
             held: BTreeMap::new(),
-            units: vec![(UnitStatus::Waiting, None); units as usize],
+            units: vec![(WorkUnitStatus::Waiting, None); units as usize],
             max_units,
         };
         let mut changes = Vec::new();
@@ -113,9 +128,9 @@ impl World {
         world
     }
 
-    fn note(&mut self, changes: &[Change]) {
+    fn note(&mut self, changes: &[WorkflowChange]) {
         for change in changes {
-            if let Change::Unit(UnitChange { number, from, to, site }) = change {
+            if let WorkflowChange::Unit(WorkUnitChange { number, from, to, site }) = change {
                 let row = &mut self.units[*number as usize];
                 assert_eq!(row.0, *from, "unit {number}");
                 *row = (*to, site.clone());
@@ -126,7 +141,12 @@ impl World {
     fn claim(&mut self, number: usize, most: usize, ahead: usize) -> usize {
         let mut changes = Vec::new();
         let (id, mirror) = &mut self.workers[number];
-        let taken = self.board.claim_ready(*id, mirror, Want { most, ahead }, &mut changes);
+        let taken = self.board.claim_ready(
+            *id,
+            mirror,
+            ClaimLimits { max_jobs: most, queue_ahead: ahead },
+            &mut changes,
+        );
         for &job in &taken {
             let (unit, part) = ((job / JOBS) as usize, job % JOBS);
             if part > 0 {
@@ -140,20 +160,21 @@ impl World {
         taken.len()
     }
 
-    fn end(&mut self, job: u32, exit: Exit, again: bool) {
+    fn end(&mut self, job: u32, exit: ProcessExit, again: bool) {
         let Some(number) = self.held.remove(&job) else { return };
         let mut changes = Vec::new();
         let (id, mirror) = &mut self.workers[number];
         mirror.remove(job);
-        let sequel =
-            |_: Failed<'_>| if again { Sequel::Again(Box::default()) } else { Sequel::Final(None) }.into();
+        let sequel = |_: FailedAttemptContext<'_>| {
+            if again { RetryDecision::Retry(Box::default()) } else { RetryDecision::Final(None) }.into()
+        };
         self.board
-            .on_ended_then(*id, &ended(self.board.key(job), exit), sequel, &mut changes)
+            .on_attempt_ended_with(*id, &ended(self.board.attempt_key(job), exit), sequel, &mut changes)
             .expect("it is held");
         self.note(&changes);
     }
 
-    fn lose(&mut self, job: u32, fate: Orphan) {
+    fn lose(&mut self, job: u32, fate: OrphanDecision) {
         let Some(number) = self.held.remove(&job) else { return };
         let mut changes = Vec::new();
         self.workers[number].1.remove(job);
@@ -178,11 +199,13 @@ impl World {
             let jobs: Vec<S> = (unit * JOBS..(unit + 1) * JOBS).map(|job| self.board.status(job)).collect();
             let all = |is: fn(S) -> bool| jobs.iter().all(|status| is(*status));
             match status {
-                UnitStatus::Completed => assert!(all(|s| s == S::Completed), "{jobs:?}"),
-                UnitStatus::Failed => assert!(all(S::is_settled) && jobs.contains(&S::Failed), "{jobs:?}"),
-                UnitStatus::Waiting => assert!(all(|s| matches!(s, S::Ready | S::Blocked)), "{jobs:?}"),
-                UnitStatus::Active => assert!(!all(S::is_settled), "{jobs:?}"),
-                UnitStatus::Canceled => panic!("nobody canceled anything: {jobs:?}"),
+                WorkUnitStatus::Completed => assert!(all(|s| s == S::Completed), "{jobs:?}"),
+                WorkUnitStatus::Failed => {
+                    assert!(all(S::is_settled) && jobs.contains(&S::Failed), "{jobs:?}")
+                }
+                WorkUnitStatus::Waiting => assert!(all(|s| matches!(s, S::Ready | S::Blocked)), "{jobs:?}"),
+                WorkUnitStatus::Active => assert!(!all(S::is_settled), "{jobs:?}"),
+                WorkUnitStatus::Canceled => panic!("nobody canceled anything: {jobs:?}"),
             }
         }
     }
@@ -191,7 +214,7 @@ impl World {
     fn remake(&mut self) {
         let mut table = table(self.units.len() as u32);
         table.status = (0..table.ids.len() as u32).map(|job| self.board.status(job)).collect();
-        table.attempt = (0..table.ids.len() as u32).map(|job| self.board.key(job).attempt).collect();
+        table.attempt = (0..table.ids.len() as u32).map(|job| self.board.attempt_key(job).attempt).collect();
         for (unit, (status, site)) in table.units.iter_mut().zip(&self.units) {
             (unit.status, unit.site) = (*status, site.clone());
         }
@@ -199,9 +222,9 @@ impl World {
         let mut changes = Vec::new();
         self.board.on_initialize(&mut changes);
         for (job, number) in &self.held {
-            self.board.note_site_of(*job, Some(SITES[*number]));
+            self.board.set_job_site(*job, Some(SITES[*number]));
         }
-        self.board.on_going_on(&mut changes);
+        self.board.reconcile_units(&mut changes);
         assert!(changes.is_empty(), "nothing is to be decided anew: {changes:?}");
     }
 }
@@ -223,11 +246,11 @@ proptest! {
             let job = chosen(&world.held);
             match what {
                 0..=4 => _ = world.claim(usize::from(how) % SITES.len(), 1 + usize::from(which % 5), usize::from(how % 2)),
-                5..=8 => world.end(job, Exit::Code(0), false),
-                9 => world.end(job, Exit::Code(1), how % 4 > 0),
+                5..=8 => world.end(job, ProcessExit::Code(0), false),
+                9 => world.end(job, ProcessExit::Code(1), how % 4 > 0),
                 10 => {
                     let pending = world.board.status(job) == S::Pending;
-                    let fate = if pending && how % 2 == 0 { Orphan::NeverStarted } else { Orphan::RunAgain(None) };
+                    let fate = if pending && how % 2 == 0 { OrphanDecision::NeverStarted } else { OrphanDecision::RunAgain(None) };
                     world.lose(job, fate);
                 }
                 _ => world.remake(),
@@ -243,7 +266,7 @@ proptest! {
             }
             prop_assert!(!world.held.is_empty(), "nobody has anything, and nobody gets anything");
             for job in world.held.keys().copied().collect::<Vec<_>>() {
-                world.end(job, Exit::Code(0), false);
+                world.end(job, ProcessExit::Code(0), false);
                 world.check();
             }
             rounds += 1;
@@ -258,11 +281,11 @@ fn what_is_under_way_is_finished_before_anything_new_is_begun() {
     let mut world = World::new(4, 2);
     assert_eq!(world.claim(0, 9, 0), 2, "two landings, and no third");
     assert_eq!(world.held.keys().copied().collect::<Vec<_>>(), [0, JOBS], "the lower numbers first");
-    assert_eq!(world.units[0].0, UnitStatus::Active);
-    assert!(world.board.is_kept_by_limit(2 * JOBS));
-    world.end(0, Exit::Code(0), false);
-    world.end(JOBS, Exit::Code(1), true);
-    assert_eq!(world.units[1], (UnitStatus::Waiting, None), "its landing is to be tried again");
+    assert_eq!(world.units[0].0, WorkUnitStatus::Active);
+    assert!(world.board.is_held_by_limit(2 * JOBS));
+    world.end(0, ProcessExit::Code(0), false);
+    world.end(JOBS, ProcessExit::Code(1), true);
+    assert_eq!(world.units[1], (WorkUnitStatus::Waiting, None), "its landing is to be tried again");
     assert_eq!(world.claim(0, 2, 0), 2);
     assert_eq!(world.held.keys().copied().collect::<Vec<_>>(), [1, 2], "no landing before these");
 }
@@ -271,18 +294,19 @@ fn what_is_under_way_is_finished_before_anything_new_is_begun() {
 fn a_unit_whose_landing_is_reset_is_nowhere_again() {
     let mut world = World::new(1, 1);
     world.claim(2, 1, 0);
-    world.end(0, Exit::Code(0), false);
-    assert_eq!(world.units[0], (UnitStatus::Active, Some("west".into())));
-    let again = world.board.plan_again(&[0], false, true, &HashMap::default()).unwrap();
-    let opened = world.board.units_after(&again.changes);
-    let expected = UnitChange { number: 0, from: UnitStatus::Active, to: UnitStatus::Waiting, site: None };
-    assert_eq!(opened, [Change::Unit(expected)]);
+    world.end(0, ProcessExit::Code(0), false);
+    assert_eq!(world.units[0], (WorkUnitStatus::Active, Some("west".into())));
+    let again = world.board.plan_rerun(&[0], false, true, &HashMap::default()).unwrap();
+    let opened = world.board.unit_changes_after(&again.changes);
+    let expected =
+        WorkUnitChange { number: 0, from: WorkUnitStatus::Active, to: WorkUnitStatus::Waiting, site: None };
+    assert_eq!(opened, [WorkflowChange::Unit(expected)]);
 }
 
 #[test]
 fn who_is_at_no_site_gets_nothing_that_has_to_do_with_sites() {
     let mut world = World::new(2, 2);
-    let nowhere = Taste::default().at_site(None);
+    let nowhere = WorkerSelector::default().at_site(None);
     let mut changes = Vec::new();
     assert!(world.board.claim_oldest(WorkerId(9), &nowhere, 9, &mut changes).is_empty());
     assert!(changes.is_empty());

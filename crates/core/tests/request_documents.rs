@@ -2,11 +2,11 @@
 //!
 
 use serde_json::{Value, json};
-use windlass_core::requests::document::{Context, Fault, read};
+use windlass_core::requests::document::{DocumentContext, DocumentProblem, parse_request};
 use windlass_types::requests::{CleanupPolicy, Request, SplittingAlgo};
 
-const CONTEXT: Context<'_> =
-    Context { requestor: "ana", name_suffix: "261116_010000_1", max_memory_per_core_mb: 3000 };
+const CONTEXT: DocumentContext<'_> =
+    DocumentContext { requestor: "ana", name_suffix: "261116_010000_1", max_memory_per_core_mb: 3000 };
 
 fn good() -> Value {
     json!({
@@ -52,12 +52,12 @@ fn with(mut document: Value, path: &str, value: Value) -> Value {
     document
 }
 
-fn faults(document: &Value) -> Vec<Fault> {
-    read(document, &CONTEXT).expect_err(&document.to_string())
+fn faults(document: &Value) -> Vec<DocumentProblem> {
+    parse_request(document, &CONTEXT).expect_err(&document.to_string())
 }
 
 fn request(document: &Value) -> Request {
-    read(document, &CONTEXT).unwrap_or_else(|faults| panic!("{faults:#?}"))
+    parse_request(document, &CONTEXT).unwrap_or_else(|faults| panic!("{faults:#?}"))
 }
 
 #[test]
@@ -281,7 +281,7 @@ fn bad_documents_are_refused_with_field_and_reason() {
     assert!(table.len() >= 40);
     let mut wrong = Vec::new();
     for (document, field, part) in table {
-        let told = read(&document, &CONTEXT).err().unwrap_or_default();
+        let told = parse_request(&document, &CONTEXT).err().unwrap_or_default();
         // Nothing else is wrong with it.
         let is_told =
             matches!(&told[..], [fault] if fault.field == field && fault.to_string().contains(part));
@@ -464,7 +464,7 @@ mod any {
             let keys: Vec<String> = document.as_object().unwrap().keys().cloned().collect();
             let mut changed = document.clone();
             changed[at.get(&keys)] = value;
-            if let Err(faults) = read(&changed, &CONTEXT) {
+            if let Err(faults) = parse_request(&changed, &CONTEXT) {
                 prop_assert!(!faults.is_empty());
             }
         }

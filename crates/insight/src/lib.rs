@@ -5,15 +5,15 @@
 //!
 //! [`windlass_mcp`]: ../windlass_mcp/index.html
 
-pub mod allocating;
-pub mod classes;
+pub mod allocation_planning;
+pub mod explain;
+pub mod failure_commands;
+pub mod job_groups;
+pub mod log_tail;
 pub mod logs;
-pub mod making;
-pub mod orders;
-pub mod packing;
 pub mod recovery;
-mod standing;
-pub mod tail;
-pub mod why;
+pub mod slurm_planning;
+pub mod workflow_creation;
+mod workflow_phase;
 
-pub use standing::{State, is_elsewhere, is_run_by_somebody, needs_verdict};
+pub use workflow_phase::{WorkflowPhase, has_active_process, is_remote_store, needs_decision};

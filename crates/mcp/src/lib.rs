@@ -7,21 +7,21 @@
 //!
 //! The SDK (`rmcp`) moves fast, so only [`handler`] and [`speak`] know it.
 
-mod desk;
+mod agent_session;
+mod embedded_docs;
 mod handler;
-mod library;
-mod made;
+mod output_redaction;
 mod prompts;
 mod requests;
-mod shown;
-mod speak;
 mod tools;
+mod transport;
+mod workflow_creation;
 
-pub use desk::{
-    Desk, Environment, Hands, NoHands, Skill, SpecText, Trouble, Undelivered, UndeliveredAttempt,
-    environments,
+pub use agent_session::{
+    AgentActions, AgentCapability, AgentSession, JobVariables, ReadOnlyActions, SpecText, ToolError,
+    UndeliveredAttempt, WorkerJournal, load_job_variables,
 };
-pub use made::make_workflow;
-pub use requests::AboutRequests;
-pub use speak::{respond, serve_stdio};
-pub use tools::{describe as describe_tools, names as tool_names};
+pub use requests::RequestToolCall;
+pub use tools::{describe_tools, tool_names};
+pub use transport::{respond_http, serve_stdio};
+pub use workflow_creation::create_workflow;

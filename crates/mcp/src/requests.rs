@@ -5,7 +5,7 @@ use serde_json::Value;
 
 /// A question, or something to be done. What is done needs a word of the agent's user, which is looked for before.
 #[derive(Clone, Debug, PartialEq)]
-pub enum AboutRequests {
+pub enum RequestToolCall {
     /// Answered with a list of them, by name.
     List {
         status: Option<String>,

@@ -1,46 +1,51 @@
 //! Removes the unmerged files of a unit, and of no other.
 
 use crate::codes;
-use crate::failure::Failure;
-use crate::place::Place;
+use crate::failure::PayloadFailure;
+use crate::workspace::UnitWorkspace;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::Path;
 
 /// How many files went. Only after the merge, unless somebody insists: they are all there is of the unit's work.
-pub fn cleanup(place: &Place, insist: bool) -> Result<usize, Failure> {
+pub fn cleanup_unit(place: &UnitWorkspace, insist: bool) -> Result<usize, PayloadFailure> {
     let unit = &place.manifest.unit;
     if !insist {
         let merged = place.merge_output().map_err(|error| {
-            Failure::io(codes::STORAGE, "read what was merged", &place.merge_output_path(), &error)
+            PayloadFailure::from_io(
+                codes::STORAGE,
+                "read what was merged",
+                &place.merge_output_path(),
+                &error,
+            )
         })?;
         if merged.is_none() {
             let said = format!("{unit} is not merged: its files are still needed");
-            return Err(Failure::new(codes::CONFIGURATION, said));
+            return Err(PayloadFailure::new(codes::CONFIGURATION, said));
         }
     }
     let mut removed = 0;
-    for site in sites(place) {
+    for site in used_sites(place) {
         for output in &place.manifest.outputs {
             let lfn = place.manifest.unmerged_directory(output);
             let Some(directory) = place.path_at(&site, &lfn) else { continue };
-            removed += remove(&directory)
-                .map_err(|error| Failure::io(codes::STORAGE, "remove", &directory, &error))?;
+            removed += remove_files(&directory)
+                .map_err(|error| PayloadFailure::from_io(codes::STORAGE, "remove", &directory, &error))?;
         }
     }
     Ok(removed)
 }
 
 /// Here, and wherever a node of the unit left something.
-fn sites(place: &Place) -> BTreeSet<String> {
+fn used_sites(place: &UnitWorkspace) -> BTreeSet<String> {
     let nodes = place.manifest.nodes.iter();
     let reported = nodes.filter_map(|node| place.report(node.index).ok().flatten()).map(|report| report.site);
     reported.chain([place.site.clone()]).collect()
 }
 
 /// Drafts of attempts that were killed go with the files.
-fn remove(directory: &Path) -> io::Result<usize> {
+fn remove_files(directory: &Path) -> io::Result<usize> {
     let files = match fs::read_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
         listed => listed?.count(),

@@ -5,7 +5,7 @@
 
 use windlass_types::FailureClass;
 
-pub use windlass_core::classify::cms::class_of;
+pub use windlass_core::classify::cms_exit_codes::classify_exit_code;
 
 /// A file was read with errors.
 pub const FILE_READ: i32 = 8021;
@@ -51,19 +51,20 @@ pub fn process_code(code: i32, class: Option<FailureClass>) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use windlass_core::classify::{Classifier, Evidence};
+    use windlass_core::classify::{FailureClassifier, FailureEvidence};
 
     /// A process that only its code is known of is taken for the same class as by its report.
     #[test]
     fn the_process_code_alone_leads_to_the_class() {
         for code in [8021, 8028, 60311, 60321, 7002, 10032, 9000, 50664, 60302, 71101] {
-            let class = class_of(code, "");
+            let class = classify_exit_code(code, "");
             let evidence_code = i32::from(process_code(code, class));
-            let found = Classifier::standard().classify(&Evidence::of_exit(evidence_code, ""));
+            let found =
+                FailureClassifier::standard().classify(&FailureEvidence::from_exit(evidence_code, ""));
             assert_eq!(Some(found.class), class, "{code} as {evidence_code}");
         }
         assert_eq!(process_code(3, None), 3);
         assert_eq!(process_code(0, None), 1, "never success");
-        assert_eq!(process_code(8004, class_of(8004, "")), 1);
+        assert_eq!(process_code(8004, classify_exit_code(8004, "")), 1);
     }
 }

@@ -1,6 +1,6 @@
 //! Event files: text, one event per line, `run lumi event`, then anything.
 
-use crate::files::read_pieces;
+use crate::files::read_chunks;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
@@ -8,24 +8,24 @@ use windlass_types::LumiMask;
 use windlass_types::payload::EventWindow;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Event<'a> {
+pub struct EventLine<'a> {
     pub run: u64,
     pub lumi: u64,
     pub number: u64,
     pub rest: &'a str,
 }
 
-impl<'a> Event<'a> {
+impl<'a> EventLine<'a> {
     pub fn parse(line: &'a str) -> Option<Self> {
-        let (run, line) = number(line)?;
-        let (lumi, line) = number(line)?;
-        let (event, rest) = number(line)?;
+        let (run, line) = parse_number(line)?;
+        let (lumi, line) = parse_number(line)?;
+        let (event, rest) = parse_number(line)?;
         Some(Self { run, lumi, number: event, rest })
     }
 }
 
 /// The number at the beginning, and what comes after the blank behind it.
-fn number(text: &str) -> Option<(u64, &str)> {
+fn parse_number(text: &str) -> Option<(u64, &str)> {
     let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
     // `parse` would take a sign.
     if !word.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -36,7 +36,7 @@ fn number(text: &str) -> Option<(u64, &str)> {
 
 /// What is in an event file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Contents {
+pub struct EventFileContents {
     pub events: u64,
     pub lumis: LumiMask,
 }
@@ -44,8 +44,8 @@ pub struct Contents {
 /// Counts as bytes come, without keeping them. A line that is no event is not counted, and does not end the counting: a
 /// file is an event file if it is text and has events, or is empty.
 #[derive(Debug, Default)]
-pub struct Counter {
-    contents: Contents,
+pub struct EventCounter {
+    contents: EventFileContents,
     /// The beginning of a line whose end has not come yet; of a long one the first [`HEAD`] bytes.
     line: Vec<u8>,
     last: Option<(u64, u64)>,
@@ -55,24 +55,24 @@ pub struct Counter {
 }
 
 /// Three numbers and their blanks fit into this.
-const HEAD: usize = 64;
+const MAX_LINE_HEAD: usize = 64;
 
-impl Counter {
+impl EventCounter {
     pub fn add(&mut self, bytes: &[u8]) {
         self.is_binary |= bytes.contains(&0);
         if self.is_binary {
             return;
         }
         let mut pieces = bytes.split(|byte| *byte == b'\n');
-        self.keep(pieces.next().unwrap_or_default());
+        self.buffer_line(pieces.next().unwrap_or_default());
         for piece in pieces {
             self.end_line();
-            self.keep(piece);
+            self.buffer_line(piece);
         }
     }
 
     /// `None` if it is not an event file. An empty file is one, without events.
-    pub fn finish(mut self) -> Option<Contents> {
+    pub fn finish(mut self) -> Option<EventFileContents> {
         if !self.line.is_empty() {
             self.end_line();
         }
@@ -80,15 +80,15 @@ impl Counter {
         (!self.is_binary && !has_only_others).then_some(self.contents)
     }
 
-    fn keep(&mut self, bytes: &[u8]) {
-        let room = HEAD.saturating_sub(self.line.len());
+    fn buffer_line(&mut self, bytes: &[u8]) {
+        let room = MAX_LINE_HEAD.saturating_sub(self.line.len());
         self.line.extend_from_slice(&bytes[..bytes.len().min(room)]);
     }
 
     fn end_line(&mut self) {
         // A long line is cut within what is behind its numbers, perhaps in the middle of a character.
         let text = String::from_utf8_lossy(&self.line);
-        let Some(Event { run, lumi, .. }) = Event::parse(&text) else {
+        let Some(EventLine { run, lumi, .. }) = EventLine::parse(&text) else {
             self.has_other_lines = true;
             self.line.clear();
             return;
@@ -103,9 +103,9 @@ impl Counter {
 }
 
 /// What is in a file, if it is an event file.
-pub fn contents_of(path: &Path) -> io::Result<Option<Contents>> {
-    let mut counter = Counter::default();
-    read_pieces(path, |piece| {
+pub fn read_contents(path: &Path) -> io::Result<Option<EventFileContents>> {
+    let mut counter = EventCounter::default();
+    read_chunks(path, |piece| {
         counter.add(piece);
         Ok(())
     })?;
@@ -114,12 +114,12 @@ pub fn contents_of(path: &Path) -> io::Result<Option<Contents>> {
 
 /// Which events of a file are wanted.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Wanted<'a> {
+pub struct EventSelection<'a> {
     pub events: Option<EventWindow>,
     pub lumis: Option<&'a LumiMask>,
 }
 
-impl Wanted<'_> {
+impl EventSelection<'_> {
     /// `position` counts from 1.
     pub fn includes(&self, position: u64, run: u64, lumi: u64) -> bool {
         self.events.is_none_or(|window| (window.first..=window.last).contains(&position))
@@ -129,7 +129,7 @@ impl Wanted<'_> {
 
 /// Why an event file could not be read.
 #[derive(Debug, thiserror::Error)]
-pub enum ReadError {
+pub enum EventReadError {
     #[error(transparent)]
     Io(#[from] io::Error),
     #[error("line {0} is no event")]
@@ -137,11 +137,11 @@ pub enum ReadError {
 }
 
 /// Hands over the wanted events of a file, in their order.
-pub fn read(
+pub fn read_events(
     path: &Path,
-    wanted: Wanted<'_>,
-    mut each: impl FnMut(Event<'_>) -> io::Result<()>,
-) -> Result<(), ReadError> {
+    wanted: EventSelection<'_>,
+    mut each: impl FnMut(EventLine<'_>) -> io::Result<()>,
+) -> Result<(), EventReadError> {
     let mut reader = BufReader::with_capacity(64 * 1024, File::open(path)?);
     let mut line = String::new();
     for position in 1u64.. {
@@ -152,7 +152,7 @@ pub fn read(
         if reader.read_line(&mut line)? == 0 {
             break;
         }
-        let event = Event::parse(line.trim_end_matches('\n')).ok_or(ReadError::NoEvent(position))?;
+        let event = EventLine::parse(line.trim_end_matches('\n')).ok_or(EventReadError::NoEvent(position))?;
         if wanted.includes(position, event.run, event.lumi) {
             each(event)?;
         }
@@ -166,11 +166,11 @@ mod tests {
 
     const TEXT: &str = "1 1 1 a\n1 1 2\n1 2 3 b c\n2 7 18446744073709551615 x\n";
 
-    fn numbers(wanted: Wanted<'_>) -> Vec<u64> {
+    fn numbers(wanted: EventSelection<'_>) -> Vec<u64> {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), TEXT).unwrap();
         let mut found = Vec::new();
-        read(file.path(), wanted, |event| {
+        read_events(file.path(), wanted, |event| {
             found.push(event.number);
             Ok(())
         })
@@ -180,32 +180,32 @@ mod tests {
 
     #[test]
     fn windows_and_masks_choose_events() {
-        assert_eq!(numbers(Wanted::default()), [1, 2, 3, u64::MAX]);
+        assert_eq!(numbers(EventSelection::default()), [1, 2, 3, u64::MAX]);
         let events = Some(EventWindow { first: 2, last: 3 });
-        assert_eq!(numbers(Wanted { events, lumis: None }), [2, 3]);
+        assert_eq!(numbers(EventSelection { events, lumis: None }), [2, 3]);
         let mask = LumiMask::from([(1, vec![(2, 9)]), (2, vec![(7, 7)])]);
-        assert_eq!(numbers(Wanted { events: None, lumis: Some(&mask) }), [3, u64::MAX]);
-        assert_eq!(numbers(Wanted { events, lumis: Some(&mask) }), [3]);
+        assert_eq!(numbers(EventSelection { events: None, lumis: Some(&mask) }), [3, u64::MAX]);
+        assert_eq!(numbers(EventSelection { events, lumis: Some(&mask) }), [3]);
     }
 
     #[test]
     fn contents_are_counted_in_pieces_of_any_size() {
         let long = format!("{TEXT}2 8 5 {}\n2 8 6", "y".repeat(1000));
         for size in [1, 2, 7, 64, 5000] {
-            let mut counter = Counter::default();
+            let mut counter = EventCounter::default();
             long.as_bytes().chunks(size).for_each(|piece| counter.add(piece));
             let contents = counter.finish().unwrap();
             assert_eq!(contents.events, 6, "pieces of {size}");
             assert_eq!(contents.lumis, LumiMask::from([(1, vec![(1, 2)]), (2, vec![(7, 8)])]));
         }
-        assert_eq!(Counter::default().finish(), Some(Contents::default()));
+        assert_eq!(EventCounter::default().finish(), Some(EventFileContents::default()));
     }
 
     #[test]
     fn other_files_are_not_event_files() {
         for text in ["root\0\0\n1 1 1\n", "1 1\n", "1 1 x\n", "\n", "+1 1 1\n", "1 1 18446744073709551616\n"]
         {
-            let mut counter = Counter::default();
+            let mut counter = EventCounter::default();
             counter.add(text.as_bytes());
             assert_eq!(counter.finish(), None, "{text:?}");
         }
@@ -215,7 +215,7 @@ mod tests {
     fn a_line_that_is_no_event_does_not_end_the_counting() {
         for (text, events) in [("1 1 1\n\n1 1 2\n", 2), ("# header\n1 1 1\n", 1), ("1 1 1\n1 1\n1 2 3", 2)] {
             for size in [1, 3, 100] {
-                let mut counter = Counter::default();
+                let mut counter = EventCounter::default();
                 text.as_bytes().chunks(size).for_each(|piece| counter.add(piece));
                 assert_eq!(counter.finish().map(|contents| contents.events), Some(events), "{text:?}");
             }

@@ -9,7 +9,7 @@ use windlass_types::payload::NodeFailure;
 
 /// A failure of a payload job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub struct PayloadFailure {
     /// Of the job report if there is one, else of the process; 128 + n for a signal.
     pub code: i32,
     pub signal: Option<i32>,
@@ -20,15 +20,15 @@ pub struct Failure {
     pub bad_inputs: Vec<String>,
 }
 
-impl Failure {
+impl PayloadFailure {
     pub fn new(code: i32, message: impl Into<String>) -> Self {
         let message = message.into();
-        let class = codes::class_of(code, &message);
+        let class = codes::classify_exit_code(code, &message);
         Self { code, signal: None, step: None, message, class, bad_inputs: Vec::new() }
     }
 
     /// Something of the file system failed while this was done to that file.
-    pub fn io(code: i32, doing: &str, path: &Path, error: &io::Error) -> Self {
+    pub fn from_io(code: i32, doing: &str, path: &Path, error: &io::Error) -> Self {
         Self::new(code, format!("cannot {doing} {}: {error}", path.display()))
     }
 
@@ -58,12 +58,12 @@ impl Failure {
 }
 
 /// What the last line of a failed job begins with.
-const SAYS: &str = "windlass payload: ";
+const LOG_LINE_PREFIX: &str = "windlass payload: ";
 
 /// The last line on stderr. Its class, where there is one, is what the default rules of classification look for.
-impl fmt::Display for Failure {
+impl fmt::Display for PayloadFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(SAYS)?;
+        f.write_str(LOG_LINE_PREFIX)?;
         if let Some(class) = self.class {
             write!(f, "{class} failure {}: ", self.code)?;
         }
@@ -75,20 +75,20 @@ impl fmt::Display for Failure {
     }
 }
 
-impl std::error::Error for Failure {}
+impl std::error::Error for PayloadFailure {}
 
 /// What the last line of a job of ours tells of its failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct LoggedFailure {
     pub class: FailureClass,
     pub code: i32,
     pub message: String,
 }
 
-impl Told {
+impl LoggedFailure {
     /// Looks for the line at the end of a log: what [`Failure`] says, read back.
-    pub fn at_end(log: &str) -> Option<Self> {
-        let line = log.trim_end().lines().last()?.strip_prefix(SAYS)?;
+    pub fn from_log_tail(log: &str) -> Option<Self> {
+        let line = log.trim_end().lines().last()?.strip_prefix(LOG_LINE_PREFIX)?;
         let (head, message) = line.split_once(": ")?;
         let (class, code) = head.split_once(" failure ")?;
         let class = FailureClass::ALL.into_iter().find(|known| known.as_str() == class)?;
@@ -99,23 +99,25 @@ impl Told {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use windlass_core::classify::{Classifier, Evidence};
+    use windlass_core::classify::{FailureClassifier, FailureEvidence};
 
     fn class_of_line(line: &str) -> FailureClass {
         let tail = format!("step 17 of 200\ncurl: (7) Connection refused\n{line}\n");
-        Classifier::standard().classify(&Evidence::of_exit(1, &tail)).class
+        FailureClassifier::standard().classify(&FailureEvidence::from_exit(1, &tail)).class
     }
 
     #[test]
     fn the_last_line_tells_the_class_whatever_else_it_says() {
         for class in FailureClass::ALL.into_iter().filter(|class| *class != FailureClass::Unknown) {
             let said = "cannot read /store/a\nConnection refused, No space left on device";
-            let failure =
-                Failure { step: Some("RECO".to_owned()), ..Failure::new(8021, said).with_class(class) };
+            let failure = PayloadFailure {
+                step: Some("RECO".to_owned()),
+                ..PayloadFailure::new(8021, said).with_class(class)
+            };
             let line = failure.to_string();
             assert_eq!(line.lines().count(), 1);
             assert_eq!(class_of_line(&line), class, "{line}");
-            let told = Told::at_end(&format!("step 17 of 200\n{line}\n\n")).unwrap();
+            let told = LoggedFailure::from_log_tail(&format!("step 17 of 200\n{line}\n\n")).unwrap();
             assert_eq!((told.class, told.code), (class, 8021));
             assert!(told.message.starts_with("step RECO: cannot read /store/a"), "{}", told.message);
         }
@@ -123,12 +125,15 @@ mod tests {
 
     #[test]
     fn where_the_class_is_not_known_what_the_step_said_decides() {
-        let failure = Failure { step: Some("RECO".to_owned()), ..Failure::new(7, "ended with exit code 7") };
+        let failure = PayloadFailure {
+            step: Some("RECO".to_owned()),
+            ..PayloadFailure::new(7, "ended with exit code 7")
+        };
         assert_eq!(failure.to_string(), "windlass payload: step RECO: ended with exit code 7");
         assert_eq!(class_of_line(&failure.to_string()), FailureClass::Transient);
         for other in [&failure.to_string(), "", "windlass payload: odd failure 1: x", "data failure 8021: x"]
         {
-            assert_eq!(Told::at_end(other), None, "{other}");
+            assert_eq!(LoggedFailure::from_log_tail(other), None, "{other}");
         }
     }
 }

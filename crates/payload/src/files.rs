@@ -7,22 +7,22 @@ use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 /// Pieces in which files are read.
-const PIECE: usize = 256 * 1024;
+const CHUNK_BYTES: usize = 256 * 1024;
 
 /// Counts bytes and takes their checksum.
 #[derive(Clone, Copy, Debug)]
-pub struct Sum {
+pub struct FileChecksum {
     adler: Adler32,
     pub size: u64,
 }
 
-impl Default for Sum {
+impl Default for FileChecksum {
     fn default() -> Self {
         Self { adler: Adler32::new(), size: 0 }
     }
 }
 
-impl Sum {
+impl FileChecksum {
     pub fn add(&mut self, bytes: &[u8]) {
         self.adler.write_slice(bytes);
         self.size += bytes.len() as u64;
@@ -35,9 +35,9 @@ impl Sum {
 }
 
 /// Reads a file piece by piece.
-pub fn read_pieces(path: &Path, mut each: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+pub fn read_chunks(path: &Path, mut each: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
     let mut file = File::open(path)?;
-    let mut piece = vec![0; PIECE];
+    let mut piece = vec![0; CHUNK_BYTES];
     loop {
         match file.read(&mut piece) {
             Ok(0) => return Ok(()),
@@ -48,9 +48,9 @@ pub fn read_pieces(path: &Path, mut each: impl FnMut(&[u8]) -> io::Result<()>) -
     }
 }
 
-pub fn sum_of(path: &Path) -> io::Result<Sum> {
-    let mut sum = Sum::default();
-    read_pieces(path, |piece| {
+pub fn compute_checksum(path: &Path) -> io::Result<FileChecksum> {
+    let mut sum = FileChecksum::default();
+    read_chunks(path, |piece| {
         sum.add(piece);
         Ok(())
     })?;
@@ -60,26 +60,26 @@ pub fn sum_of(path: &Path) -> io::Result<Sum> {
 /// A file on its way. Dropped before [`Draft::publish`], it is gone; killed before, it has a name that nobody reads, and
 /// the next attempt overwrites it.
 #[derive(Debug)]
-pub struct Draft {
+pub struct DraftFile {
     file: Option<BufWriter<File>>,
     path: PathBuf,
-    place: PathBuf,
-    sum: Sum,
+    target: PathBuf,
+    checksum: FileChecksum,
 }
 
-impl Draft {
+impl DraftFile {
     /// Makes the directory, if need be.
     pub fn new(place: &Path) -> io::Result<Self> {
-        let path = draft_of(place)?;
+        let path = draft_path(place)?;
         if let Some(directory) = place.parent() {
             fs::create_dir_all(directory)?;
         }
         let file = File::create(&path)?;
         Ok(Self {
-            file: Some(BufWriter::with_capacity(PIECE, file)),
+            file: Some(BufWriter::with_capacity(CHUNK_BYTES, file)),
             path,
-            place: place.to_owned(),
-            sum: Sum::default(),
+            target: place.to_owned(),
+            checksum: FileChecksum::default(),
         })
     }
 
@@ -88,30 +88,30 @@ impl Draft {
         &self.path
     }
 
-    pub fn sum(&self) -> &Sum {
-        &self.sum
+    pub fn checksum(&self) -> &FileChecksum {
+        &self.checksum
     }
 
     pub fn copy_from(&mut self, path: &Path) -> io::Result<()> {
-        read_pieces(path, |piece| self.write_all(piece))
+        read_chunks(path, |piece| self.write_all(piece))
     }
 
     /// On disk with all that was written, then under its name, and the name on disk as well.
-    pub fn publish(mut self) -> io::Result<Sum> {
-        let Some(mut writer) = self.file.take() else { return Ok(self.sum) };
+    pub fn publish(mut self) -> io::Result<FileChecksum> {
+        let Some(mut writer) = self.file.take() else { return Ok(self.checksum) };
         writer.flush()?;
         writer.get_ref().sync_all()?;
-        fs::rename(&self.path, &self.place)?;
-        sync_directory(&self.place)?;
-        Ok(self.sum)
+        fs::rename(&self.path, &self.target)?;
+        sync_directory(&self.target)?;
+        Ok(self.checksum)
     }
 }
 
-impl Write for Draft {
+impl Write for DraftFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let Some(file) = &mut self.file else { return Err(io::Error::other("it is published already")) };
         file.write_all(bytes)?;
-        self.sum.add(bytes);
+        self.checksum.add(bytes);
         Ok(bytes.len())
     }
 
@@ -120,7 +120,7 @@ impl Write for Draft {
     }
 }
 
-impl Drop for Draft {
+impl Drop for DraftFile {
     fn drop(&mut self) {
         if self.file.take().is_some() {
             // A draft that stays behind harms nobody.
@@ -130,7 +130,7 @@ impl Drop for Draft {
 }
 
 /// `.name.part` beside it: hidden, and the same for each attempt.
-pub fn draft_of(place: &Path) -> io::Result<PathBuf> {
+pub fn draft_path(place: &Path) -> io::Result<PathBuf> {
     let name = place.file_name().ok_or_else(|| io::Error::other("it has no file name"))?;
     Ok(place.with_file_name(format!(".{}.part", name.to_string_lossy())))
 }
@@ -144,7 +144,7 @@ fn sync_directory(place: &Path) -> io::Result<()> {
 
 /// Writes a value as JSON, whole or not at all.
 pub fn write_json(place: &Path, value: &impl Serialize) -> io::Result<()> {
-    let mut draft = Draft::new(place)?;
+    let mut draft = DraftFile::new(place)?;
     serde_json::to_writer_pretty(&mut draft, value)?;
     draft.write_all(b"\n")?;
     draft.publish().map(drop)
@@ -158,12 +158,12 @@ mod tests {
     fn a_file_appears_whole_with_its_checksum() {
         let dir = tempfile::tempdir().unwrap();
         let place = dir.path().join("store/a/x.txt");
-        let mut draft = Draft::new(&place).unwrap();
+        let mut draft = DraftFile::new(&place).unwrap();
         draft.write_all(b"Wikipedia").unwrap();
         assert!(!place.exists());
         let sum = draft.publish().unwrap();
         assert_eq!((sum.size, sum.adler32().as_str()), (9, "11e60398"), "the example that everybody knows");
-        assert_eq!(sum_of(&place).unwrap().adler32(), "11e60398");
+        assert_eq!(compute_checksum(&place).unwrap().adler32(), "11e60398");
         assert_eq!(fs::read_dir(place.parent().unwrap()).unwrap().count(), 1, "no draft is left");
     }
 
@@ -172,7 +172,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let place = dir.path().join("x");
         write_json(&place, &1).unwrap();
-        Draft::new(&place).unwrap().write_all(b"half").unwrap();
+        DraftFile::new(&place).unwrap().write_all(b"half").unwrap();
         assert_eq!(fs::read_to_string(&place).unwrap(), "1\n");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
@@ -180,9 +180,9 @@ mod tests {
     #[test]
     fn checksums_do_not_depend_on_pieces() {
         let dir = tempfile::tempdir().unwrap();
-        let bytes: Vec<u8> = (0..=250u8).cycle().take(PIECE * 2 + 17).collect();
+        let bytes: Vec<u8> = (0..=250u8).cycle().take(CHUNK_BYTES * 2 + 17).collect();
         fs::write(dir.path().join("x"), &bytes).unwrap();
-        let sum = sum_of(&dir.path().join("x")).unwrap();
+        let sum = compute_checksum(&dir.path().join("x")).unwrap();
         assert_eq!(sum.adler32(), format!("{:08x}", adler2::adler32_slice(&bytes)));
         assert_eq!(sum.size, bytes.len() as u64);
     }

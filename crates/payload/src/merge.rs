@@ -4,27 +4,31 @@
 //! last, so whoever sees it may rely on all that it names.
 
 use crate::codes;
-use crate::events::Counter;
-use crate::failure::Failure;
-use crate::files::{self, Draft, Sum, read_pieces, write_json};
+use crate::events::EventCounter;
+use crate::failure::PayloadFailure;
+use crate::files::{self, DraftFile, FileChecksum, read_chunks, write_json};
 use crate::metrics;
-use crate::place::Place;
-use crate::step::{self, Control};
+use crate::step_process::{self, StepControl};
+use crate::workspace::UnitWorkspace;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use windlass_proc::shell;
+use windlass_process::shell;
 use windlass_types::LumiMask;
 use windlass_types::payload::{
-    EventsFrom, MergeCounts, MergeOutput, MergedFile, NodeReport, Output, ProducedFile,
+    EventCountSource, MergeCounts, MergeOutput, MergedFile, NodeReport, ProducedFile, WorkUnitOutput,
 };
-use windlass_types::work::Exit;
+use windlass_types::worker_messages::ProcessExit;
 
 /// Merges a unit. One that is merged already is left as it is: what it was made of may be gone.
-pub fn merge(place: &Place, work_dir: &Path, control: &Control) -> Result<MergeOutput, Failure> {
-    if let Some(done) = merged_before(place) {
+pub fn merge_unit(
+    place: &UnitWorkspace,
+    work_dir: &Path,
+    control: &StepControl,
+) -> Result<MergeOutput, PayloadFailure> {
+    if let Some(done) = find_earlier_merge(place) {
         return Ok(done);
     }
     let reports = read_reports(place)?;
@@ -37,10 +41,12 @@ pub fn merge(place: &Place, work_dir: &Path, control: &Control) -> Result<MergeO
         ..MergeOutput::default()
     };
     for wanted in &place.manifest.outputs {
-        let sources = sources(place, wanted, &reports)?;
+        let sources = collect_sources(place, wanted, &reports)?;
         let files = output.datasets.entry(wanted.dataset.clone()).or_default();
-        for (number, sources) in parts(sources, place.manifest.merge.max_bytes).iter().enumerate() {
-            let merged = Part { place, output: wanted, number, sources }.merge(work_dir, control)?;
+        for (number, sources) in split_into_parts(sources, place.manifest.merge.max_bytes).iter().enumerate()
+        {
+            let merged = MergePart { workspace: place, output: wanted, number, sources }
+                .write_merged_file(work_dir, control)?;
             output.counts.files += 1;
             output.counts.bytes += merged.size;
             output.counts.events += merged.events;
@@ -48,14 +54,14 @@ pub fn merge(place: &Place, work_dir: &Path, control: &Control) -> Result<MergeO
         }
     }
     let manifest = &place.manifest;
-    let used = metrics::of_unit(&manifest.request, &manifest.unit, &place.site, &reports);
-    write(&place.metrics_path(), &used)?;
-    write(&place.merge_output_path(), &output)?;
+    let used = metrics::unit_metrics(&manifest.request, &manifest.unit, &place.site, &reports);
+    write_json_file(&place.metrics_path(), &used)?;
+    write_json_file(&place.merge_output_path(), &output)?;
     Ok(output)
 }
 
 /// What an earlier attempt merged here, if all of it is there.
-fn merged_before(place: &Place) -> Option<MergeOutput> {
+fn find_earlier_merge(place: &UnitWorkspace) -> Option<MergeOutput> {
     let output = place.merge_output().ok().flatten().filter(|output| output.site == place.site)?;
     place.metrics().ok().flatten()?;
     let is_there = |file: &MergedFile| {
@@ -64,29 +70,30 @@ fn merged_before(place: &Place) -> Option<MergeOutput> {
     output.datasets.values().flatten().all(is_there).then_some(output)
 }
 
-fn write(path: &Path, value: &impl serde::Serialize) -> Result<(), Failure> {
-    write_json(path, value).map_err(|error| Failure::io(codes::STORAGE, "write", path, &error))
+fn write_json_file(path: &Path, value: &impl serde::Serialize) -> Result<(), PayloadFailure> {
+    write_json(path, value).map_err(|error| PayloadFailure::from_io(codes::STORAGE, "write", path, &error))
 }
 
 /// In the order of the nodes. All of them must have gone well.
-fn read_reports(place: &Place) -> Result<Vec<NodeReport>, Failure> {
+fn read_reports(place: &UnitWorkspace) -> Result<Vec<NodeReport>, PayloadFailure> {
     let mut nodes: Vec<u32> = place.manifest.nodes.iter().map(|node| node.index).collect();
     nodes.sort_unstable();
     let mut reports = Vec::with_capacity(nodes.len());
     for node in nodes {
         let path = place.report_path(node);
-        let report =
-            place.report(node).map_err(|error| Failure::io(codes::MERGE_INPUT, "read", &path, &error))?;
+        let report = place
+            .report(node)
+            .map_err(|error| PayloadFailure::from_io(codes::MERGE_INPUT, "read", &path, &error))?;
         match report {
             Some(report) if report.failure.is_none() => reports.push(report),
             Some(_) => {
-                return Err(Failure::new(
+                return Err(PayloadFailure::new(
                     codes::MERGE_INPUT,
                     format!("node {node} failed: {}", path.display()),
                 ));
             }
             None => {
-                return Err(Failure::new(
+                return Err(PayloadFailure::new(
                     codes::MERGE_INPUT,
                     format!("node {node} left no {}", path.display()),
                 ));
@@ -97,32 +104,32 @@ fn read_reports(place: &Place) -> Result<Vec<NodeReport>, Failure> {
 }
 
 /// An unmerged file with where it is.
-struct Source<'a> {
+struct MergeSource<'a> {
     node: u32,
     file: &'a ProducedFile,
     path: PathBuf,
 }
 
-fn sources<'a>(
-    place: &Place,
-    output: &Output,
+fn collect_sources<'a>(
+    place: &UnitWorkspace,
+    output: &WorkUnitOutput,
     reports: &'a [NodeReport],
-) -> Result<Vec<Source<'a>>, Failure> {
+) -> Result<Vec<MergeSource<'a>>, PayloadFailure> {
     let mut sources = Vec::with_capacity(reports.len());
     for report in reports {
         let lfn = place.manifest.unmerged_lfn(output, report.node);
         let file = report.outputs.iter().find(|file| file.lfn == lfn).ok_or_else(|| {
-            Failure::new(codes::MERGE_INPUT, format!("node {} does not tell of {lfn}", report.node))
+            PayloadFailure::new(codes::MERGE_INPUT, format!("node {} does not tell of {lfn}", report.node))
         })?;
         let path = place.path_at(&report.site, &lfn).unwrap_or_else(|| place.path_of(&lfn));
-        sources.push(Source { node: report.node, file, path });
+        sources.push(MergeSource { node: report.node, file, path });
     }
     Ok(sources)
 }
 
 /// Neighbours together, as many as fit. A file that is too large by itself is a part by itself.
-fn parts(sources: Vec<Source<'_>>, max_bytes: Option<u64>) -> Vec<Vec<Source<'_>>> {
-    let mut parts: Vec<Vec<Source<'_>>> = Vec::new();
+fn split_into_parts(sources: Vec<MergeSource<'_>>, max_bytes: Option<u64>) -> Vec<Vec<MergeSource<'_>>> {
+    let mut parts: Vec<Vec<MergeSource<'_>>> = Vec::new();
     let mut size = 0u64;
     for source in sources {
         size = size.saturating_add(source.file.size);
@@ -138,20 +145,24 @@ fn parts(sources: Vec<Source<'_>>, max_bytes: Option<u64>) -> Vec<Vec<Source<'_>
 }
 
 /// One merged file.
-struct Part<'a> {
-    place: &'a Place,
-    output: &'a Output,
+struct MergePart<'a> {
+    workspace: &'a UnitWorkspace,
+    output: &'a WorkUnitOutput,
     number: usize,
-    sources: &'a [Source<'a>],
+    sources: &'a [MergeSource<'a>],
 }
 
-impl Part<'_> {
-    fn merge(&self, work_dir: &Path, control: &Control) -> Result<MergedFile, Failure> {
-        let lfn = self.place.manifest.merged_lfn(self.output, self.number);
-        let target = self.place.path_of(&lfn);
-        let sum = match &self.place.manifest.merge.command {
+impl MergePart<'_> {
+    fn write_merged_file(
+        &self,
+        work_dir: &Path,
+        control: &StepControl,
+    ) -> Result<MergedFile, PayloadFailure> {
+        let lfn = self.workspace.manifest.merged_lfn(self.output, self.number);
+        let target = self.workspace.path_of(&lfn);
+        let sum = match &self.workspace.manifest.merge.command {
             None => self.concatenate(&target)?,
-            Some(command) => self.by_command(command, &target, work_dir, control)?,
+            Some(command) => self.run_merge_command(command, &target, work_dir, control)?,
         };
         let mut lumis = LumiMask::default();
         for (run, ranges) in self.sources.iter().flat_map(|source| &source.file.lumis) {
@@ -163,29 +174,30 @@ impl Part<'_> {
             lfn,
             size: sum.size,
             adler32: sum.adler32(),
-            events: self.events(),
+            events: self.event_count(),
             lumis,
             parents: self.parents(),
         })
     }
 
-    fn events(&self) -> u64 {
+    fn event_count(&self) -> u64 {
         self.sources.iter().map(|source| source.file.events).sum()
     }
 
     fn parents(&self) -> Vec<String> {
-        let nodes = self.sources.iter().filter_map(|source| self.place.manifest.node(source.node));
+        let nodes = self.sources.iter().filter_map(|source| self.workspace.manifest.node(source.node));
         let lfns: BTreeSet<&String> = nodes.flat_map(|node| &node.inputs).map(|input| &input.lfn).collect();
         lfns.into_iter().cloned().collect()
     }
 
     /// One after another, checked while they are copied.
-    fn concatenate(&self, target: &Path) -> Result<Sum, Failure> {
-        let trouble = |error: &std::io::Error| Failure::io(codes::STAGE_OUT, "write", target, error);
-        let mut draft = Draft::new(target).map_err(|error| trouble(&error))?;
+    fn concatenate(&self, target: &Path) -> Result<FileChecksum, PayloadFailure> {
+        let trouble =
+            |error: &std::io::Error| PayloadFailure::from_io(codes::STAGE_OUT, "write", target, error);
+        let mut draft = DraftFile::new(target).map_err(|error| trouble(&error))?;
         for source in self.sources {
             let mut write_error = None;
-            check(source, |piece| {
+            verify_source(source, |piece| {
                 draft.write_all(piece).inspect_err(|error| write_error = Some(trouble(error)))
             })
             .map_err(|failure| write_error.take().unwrap_or(failure))?;
@@ -194,26 +206,27 @@ impl Part<'_> {
     }
 
     /// The command writes where it is told; what it wrote gets its name when it ended well and is there.
-    fn by_command(
+    fn run_merge_command(
         &self,
         command: &str,
         target: &Path,
         work_dir: &Path,
-        control: &Control,
-    ) -> Result<Sum, Failure> {
+        control: &StepControl,
+    ) -> Result<FileChecksum, PayloadFailure> {
         for source in self.sources {
-            check(source, |_| Ok(()))?;
+            verify_source(source, |_| Ok(()))?;
         }
-        let trouble = |error: &std::io::Error| Failure::io(codes::STAGE_OUT, "write", target, error);
-        let draft = Draft::new(target).map_err(|error| trouble(&error))?;
+        let trouble =
+            |error: &std::io::Error| PayloadFailure::from_io(codes::STAGE_OUT, "write", target, error);
+        let draft = DraftFile::new(target).map_err(|error| trouble(&error))?;
         let list = self.write_list(work_dir)?;
-        let ended = step::run(
+        let ended = step_process::run_process(
             control,
-            shell::command(command)
-                .env("WINDLASS_REQUEST", &self.place.manifest.request)
-                .env("WINDLASS_UNIT", &self.place.manifest.unit)
-                .env("WINDLASS_SITE", &self.place.site)
-                .env("WINDLASS_MANIFEST_DIR", self.place.directory())
+            shell::shell_command(command)
+                .env("WINDLASS_REQUEST", &self.workspace.manifest.request)
+                .env("WINDLASS_UNIT", &self.workspace.manifest.unit)
+                .env("WINDLASS_SITE", &self.workspace.site)
+                .env("WINDLASS_MANIFEST_DIR", self.workspace.directory())
                 .env("WINDLASS_DATASET", &self.output.dataset)
                 .env("WINDLASS_INPUTS", &list)
                 .env("WINDLASS_OUTPUT", draft.path())
@@ -223,26 +236,30 @@ impl Part<'_> {
         // It was of use to the command alone.
         fs::remove_file(&list).ok();
         match ended.map(|ended| ended.exit) {
-            Ok(Exit::Code(0)) => {}
+            Ok(ProcessExit::Code(0)) => {}
             Ok(exit) => {
                 let code = exit.return_code();
-                return Err(Failure::new(code, format!("the merge command ended with exit code {code}")));
+                return Err(PayloadFailure::new(
+                    code,
+                    format!("the merge command ended with exit code {code}"),
+                ));
             }
             Err(error) => {
-                return Err(Failure::new(
+                return Err(PayloadFailure::new(
                     codes::EXCEPTION,
                     format!("the merge command cannot be started: {error}"),
                 ));
             }
         }
-        let (sum, contents) = read_whole(draft.path()).map_err(|error| trouble(&error))?;
-        if sum.size == 0 && self.events() > 0 {
+        let (sum, contents) = read_and_count(draft.path()).map_err(|error| trouble(&error))?;
+        if sum.size == 0 && self.event_count() > 0 {
             let said = format!("the merge command ended well and wrote nothing to {}", target.display());
-            return Err(Failure::new(codes::NO_OUTPUT, said));
+            return Err(PayloadFailure::new(codes::NO_OUTPUT, said));
         }
-        if let Some(contents) = contents.filter(|contents| contents.events != self.events()) {
-            let said = format!("the merge command wrote {} events out of {}", contents.events, self.events());
-            return Err(Failure::new(codes::MERGE_INPUT, said));
+        if let Some(contents) = contents.filter(|contents| contents.events != self.event_count()) {
+            let said =
+                format!("the merge command wrote {} events out of {}", contents.events, self.event_count());
+            return Err(PayloadFailure::new(codes::MERGE_INPUT, said));
         }
         // It may have put another file in the place of ours: that one must be on disk.
         let sync = || fs::File::open(draft.path())?.sync_all();
@@ -250,8 +267,8 @@ impl Part<'_> {
         Ok(sum)
     }
 
-    fn write_list(&self, work_dir: &Path) -> Result<PathBuf, Failure> {
-        let manifest = &self.place.manifest;
+    fn write_list(&self, work_dir: &Path) -> Result<PathBuf, PayloadFailure> {
+        let manifest = &self.workspace.manifest;
         let name = format!(
             "windlass-merge-{}-{}-{}-{}.txt",
             manifest.tag, manifest.unit, self.output.tier, self.number
@@ -260,25 +277,28 @@ impl Part<'_> {
         let paths = self.sources.iter().map(|source| source.path.to_string_lossy());
         let text = paths.fold(String::new(), |text, path| text + &path + "\n");
         let written = fs::create_dir_all(work_dir).and_then(|()| fs::write(&path, text));
-        written.map_err(|error| Failure::io(codes::STORAGE, "write", &path, &error))?;
+        written.map_err(|error| PayloadFailure::from_io(codes::STORAGE, "write", &path, &error))?;
         Ok(path)
     }
 }
 
 /// Reads a file, hands on its pieces, and holds it to its report. Events can be counted only in event files.
-fn check(source: &Source<'_>, mut each: impl FnMut(&[u8]) -> std::io::Result<()>) -> Result<(), Failure> {
-    let Source { node, file, path } = source;
-    let (mut sum, mut counter) = (Sum::default(), Counter::default());
-    read_pieces(path, |piece| {
+fn verify_source(
+    source: &MergeSource<'_>,
+    mut each: impl FnMut(&[u8]) -> std::io::Result<()>,
+) -> Result<(), PayloadFailure> {
+    let MergeSource { node, file, path } = source;
+    let (mut sum, mut counter) = (FileChecksum::default(), EventCounter::default());
+    read_chunks(path, |piece| {
         sum.add(piece);
         counter.add(piece);
         each(piece)
     })
-    .map_err(|error| Failure::io(codes::MERGE_INPUT, "read", path, &error))?;
+    .map_err(|error| PayloadFailure::from_io(codes::MERGE_INPUT, "read", path, &error))?;
     let wrong = |what: &str, found: &dyn std::fmt::Display, told: &dyn std::fmt::Display| {
         let said =
             format!("{} of node {node} is not what it wrote: {what} {found}, told {told}", path.display());
-        Failure::new(codes::MERGE_INPUT, said)
+        PayloadFailure::new(codes::MERGE_INPUT, said)
     };
     if sum.size != file.size {
         return Err(wrong("size", &sum.size, &file.size));
@@ -287,16 +307,18 @@ fn check(source: &Source<'_>, mut each: impl FnMut(&[u8]) -> std::io::Result<()>
         return Err(wrong("adler32", &sum.adler32(), &file.adler32));
     }
     match counter.finish() {
-        Some(contents) if file.events_from != EventsFrom::Expected && contents.events != file.events => {
+        Some(contents)
+            if file.events_from != EventCountSource::Expected && contents.events != file.events =>
+        {
             Err(wrong("events", &contents.events, &file.events))
         }
         _ => Ok(()),
     }
 }
 
-fn read_whole(path: &Path) -> std::io::Result<(Sum, Option<crate::events::Contents>)> {
-    let (mut sum, mut counter) = (files::Sum::default(), Counter::default());
-    read_pieces(path, |piece| {
+fn read_and_count(path: &Path) -> std::io::Result<(FileChecksum, Option<crate::events::EventFileContents>)> {
+    let (mut sum, mut counter) = (files::FileChecksum::default(), EventCounter::default());
+    read_chunks(path, |piece| {
         sum.add(piece);
         counter.add(piece);
         Ok(())

@@ -1,12 +1,14 @@
 //! The metrics of a unit from those of its nodes. Pure.
 
 use std::collections::BTreeMap;
-use windlass_types::payload::{NodeReport, Spread, StepMetrics, StepSummary, Totals, UnitMetrics};
+use windlass_types::payload::{
+    NodeReport, SampleStatistics, StepMetrics, StepSummary, StepTotals, WorkUnitMetrics,
+};
 
 /// Summaries by the names of the steps: numbers mean one thing to whoever counts from 0 and another to whoever counts
 /// from 1.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Summaries {
+pub struct StepSummaries {
     /// As most jobs ran them.
     pub usual: BTreeMap<String, StepSummary>,
     /// Those that ran with other threads, or another number side by side: what they used is not to be mixed in.
@@ -14,11 +16,11 @@ pub struct Summaries {
 }
 
 /// What the nodes of a unit used.
-pub fn of_unit(request: &str, unit: &str, site: &str, reports: &[NodeReport]) -> UnitMetrics {
-    let Summaries { usual, others } = summarize(reports);
+pub fn unit_metrics(request: &str, unit: &str, site: &str, reports: &[NodeReport]) -> WorkUnitMetrics {
+    let StepSummaries { usual, others } = summarize_steps(reports);
     // The first step reads all that goes in, whatever is filtered out behind it.
     let first = reports.iter().filter_map(|report| report.steps.first());
-    UnitMetrics {
+    WorkUnitMetrics {
         request: request.to_owned(),
         unit: unit.to_owned(),
         site: site.to_owned(),
@@ -30,15 +32,15 @@ pub fn of_unit(request: &str, unit: &str, site: &str, reports: &[NodeReport]) ->
     }
 }
 
-pub fn summarize<'a>(reports: impl IntoIterator<Item = &'a NodeReport>) -> Summaries {
+pub fn summarize_steps<'a>(reports: impl IntoIterator<Item = &'a NodeReport>) -> StepSummaries {
     let mut by_step: BTreeMap<&str, BTreeMap<(u32, u32), Vec<&StepMetrics>>> = BTreeMap::new();
     for metrics in reports.into_iter().flat_map(|report| &report.steps) {
         let way = (metrics.threads, metrics.instances.max(1));
         by_step.entry(&metrics.step).or_default().entry(way).or_default().push(metrics);
     }
-    let mut summaries = Summaries::default();
+    let mut summaries = StepSummaries::default();
     for (step, ways) in by_step {
-        let mut ways: Vec<StepSummary> = ways.values().map(|samples| summary(samples)).collect();
+        let mut ways: Vec<StepSummary> = ways.values().map(|samples| summarize_samples(samples)).collect();
         // Of as many jobs, the one with more threads: probes try out fewer.
         ways.sort_by_key(|way| (way.samples, way.threads));
         if let Some(usual) = ways.pop() {
@@ -51,9 +53,9 @@ pub fn summarize<'a>(reports: impl IntoIterator<Item = &'a NodeReport>) -> Summa
     summaries
 }
 
-fn summary(samples: &[&StepMetrics]) -> StepSummary {
+fn summarize_samples(samples: &[&StepMetrics]) -> StepSummary {
     let spread = |value: fn(&StepMetrics) -> f64| {
-        Spread::of(samples.iter().map(|sample| value(sample))).unwrap_or_default()
+        SampleStatistics::from_values(samples.iter().map(|sample| value(sample))).unwrap_or_default()
     };
     let sum = |value: fn(&StepMetrics) -> f64| samples.iter().map(|sample| value(sample)).sum();
     StepSummary {
@@ -65,13 +67,15 @@ fn summary(samples: &[&StepMetrics]) -> StepSummary {
         cpu_sec: spread(|s| s.cpu_sec),
         cpu_efficiency: spread(|s| s.cpu_efficiency),
         peak_rss_mb: spread(|s| s.peak_rss_mb),
-        cgroup_memory_mb: Spread::of(samples.iter().filter_map(|sample| sample.cgroup_memory_mb)),
+        cgroup_memory_mb: SampleStatistics::from_values(
+            samples.iter().filter_map(|sample| sample.cgroup_memory_mb),
+        ),
         time_per_event_sec: spread(|s| s.time_per_event_sec),
         read_mb: spread(|s| s.read_mb),
         write_mb: spread(|s| s.write_mb),
         events_read: spread(|s| s.events_read as f64),
         events_written: spread(|s| s.events_written as f64),
-        totals: Totals {
+        totals: StepTotals {
             wall_sec: sum(|s| s.wall_sec),
             cpu_sec: sum(|s| s.cpu_sec),
             events_read: samples.iter().map(|sample| sample.events_read).sum(),
@@ -100,8 +104,8 @@ mod tests {
                 .into(),
             ..NodeReport::default()
         };
-        let Summaries { usual: steps, others } =
-            summarize(&[report(1.0, 10), report(3.0, 20), report(8.0, 30)]);
+        let StepSummaries { usual: steps, others } =
+            summarize_steps(&[report(1.0, 10), report(3.0, 20), report(8.0, 30)]);
         assert!(others.is_empty());
         assert_eq!(steps.keys().collect::<Vec<_>>(), ["GEN", "RECO"]);
         let reco = &steps["RECO"];
@@ -122,13 +126,13 @@ mod tests {
             }],
             ..NodeReport::default()
         };
-        let found = summarize(&[report(8, 1, 1.0), report(8, 0, 3.0), report(4, 2, 9.0)]);
+        let found = summarize_steps(&[report(8, 1, 1.0), report(8, 0, 3.0), report(4, 2, 9.0)]);
         let usual = &found.usual["RECO"];
         assert_eq!((usual.threads, usual.samples, usual.wall_sec.max), (8, 2, 3.0));
         let probe = &found.others["RECO"][0];
         assert_eq!((probe.threads, probe.instances, probe.samples), (4, 2, 1));
         // Alone in its unit, what the probe did is not the usual way.
-        let found = summarize(&[report(4, 2, 9.0), report(8, 1, 1.0)]);
+        let found = summarize_steps(&[report(4, 2, 9.0), report(8, 1, 1.0)]);
         assert_eq!(found.usual["RECO"].threads, 8);
     }
 }

@@ -7,14 +7,14 @@ use std::io::{self, Write as _};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
-use windlass_core::requests::book::AlertRow;
+use windlass_core::requests::rows::AlertRow;
 
 /// How often a program is looked at that should end soon.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Who is told.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Bell {
+pub struct AlertNotifier {
     /// A program and its arguments; empty: only the log.
     pub command: Vec<String>,
     /// It is ended then. Zero: after [`Bell::TIMEOUT`].
@@ -22,20 +22,20 @@ pub struct Bell {
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum BellError {
+pub enum AlertError {
     #[error("the alert program `{program}` cannot be run: {source}")]
     Run { program: String, source: io::Error },
     #[error("the alert program `{program}` ended with {status}")]
     Failed { program: String, status: ExitStatus },
     #[error("the alert program `{program}` was ended after {timeout:?}")]
-    TooLong { program: String, timeout: Duration },
+    TimedOut { program: String, timeout: Duration },
 }
 
-impl Bell {
+impl AlertNotifier {
     pub const TIMEOUT: Duration = Duration::from_secs(30);
 
     /// Tells all; with a program, it gets each of them in a run of its own.
-    pub fn ring(&self, alert: &AlertRow) -> Result<(), BellError> {
+    pub fn send_alert(&self, alert: &AlertRow) -> Result<(), AlertError> {
         let text = serde_json::to_string(alert).unwrap_or_default();
         tracing::warn!(
             kind = alert.alert.kind,
@@ -45,11 +45,11 @@ impl Bell {
             alert.alert.message
         );
         let Some((program, arguments)) = self.command.split_first() else { return Ok(()) };
-        self.run(program, arguments, text)
+        self.run_program(program, arguments, text)
     }
 
-    fn run(&self, program: &str, arguments: &[String], text: String) -> Result<(), BellError> {
-        let wrong = |source| BellError::Run { program: program.to_owned(), source };
+    fn run_program(&self, program: &str, arguments: &[String], text: String) -> Result<(), AlertError> {
+        let wrong = |source| AlertError::Run { program: program.to_owned(), source };
         let timeout = if self.timeout.is_zero() { Self::TIMEOUT } else { self.timeout };
         let mut child = Command::new(program)
             .args(arguments)
@@ -62,16 +62,16 @@ impl Bell {
             // A program that does not read must not keep us from ending it. One that has ended wanted no more of it.
             thread::spawn(move || stdin.write_all(text.as_bytes()).unwrap_or_default());
         }
-        match wait(&mut child, timeout).map_err(wrong)? {
+        match wait_with_timeout(&mut child, timeout).map_err(wrong)? {
             Some(status) if status.success() => Ok(()),
-            Some(status) => Err(BellError::Failed { program: program.to_owned(), status }),
-            None => Err(BellError::TooLong { program: program.to_owned(), timeout }),
+            Some(status) => Err(AlertError::Failed { program: program.to_owned(), status }),
+            None => Err(AlertError::TimedOut { program: program.to_owned(), timeout }),
         }
     }
 }
 
 /// `None`: it took too long, and is ended.
-fn wait(child: &mut Child, timeout: Duration) -> io::Result<Option<ExitStatus>> {
+fn wait_with_timeout(child: &mut Child, timeout: Duration) -> io::Result<Option<ExitStatus>> {
     let until = Instant::now() + timeout;
     loop {
         if let Some(status) = child.try_wait()? {
@@ -82,7 +82,7 @@ fn wait(child: &mut Child, timeout: Duration) -> io::Result<Option<ExitStatus>> 
             child.wait()?;
             return Ok(None);
         }
-        thread::sleep(LOOK_EVERY);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -90,7 +90,7 @@ fn wait(child: &mut Child, timeout: Duration) -> io::Result<Option<ExitStatus>> 
 mod tests {
     use super::*;
     use serde_json::{Value, json};
-    use windlass_core::requests::book::NewAlert;
+    use windlass_core::requests::rows::NewAlert;
     use windlass_types::Timestamp;
 
     fn alert() -> AlertRow {
@@ -103,25 +103,28 @@ mod tests {
         AlertRow { id: 3, alert, at: Timestamp(0), told_at: None }
     }
 
-    fn bell(command: &[&str]) -> Bell {
-        Bell { command: command.iter().map(|&word| word.to_owned()).collect(), timeout: Duration::ZERO }
+    fn bell(command: &[&str]) -> AlertNotifier {
+        AlertNotifier {
+            command: command.iter().map(|&word| word.to_owned()).collect(),
+            timeout: Duration::ZERO,
+        }
     }
 
     #[test]
     fn the_program_gets_the_alert_and_no_shell_reads_its_arguments() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("$(id) said");
-        bell(&["tee", file.to_str().unwrap()]).ring(&alert()).unwrap();
+        bell(&["tee", file.to_str().unwrap()]).send_alert(&alert()).unwrap();
         let told: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
         assert_eq!((&told["kind"], &told["request"]), (&json!("stuck_in_queue"), &json!("r1")));
     }
 
     #[test]
     fn what_goes_wrong_is_told() {
-        bell(&[]).ring(&alert()).unwrap();
-        assert!(matches!(bell(&["false"]).ring(&alert()), Err(BellError::Failed { .. })));
-        assert!(matches!(bell(&["/no/such/program"]).ring(&alert()), Err(BellError::Run { .. })));
-        let slow = Bell { timeout: Duration::from_millis(50), ..bell(&["sleep", "600"]) };
-        assert!(matches!(slow.ring(&alert()), Err(BellError::TooLong { .. })));
+        bell(&[]).send_alert(&alert()).unwrap();
+        assert!(matches!(bell(&["false"]).send_alert(&alert()), Err(AlertError::Failed { .. })));
+        assert!(matches!(bell(&["/no/such/program"]).send_alert(&alert()), Err(AlertError::Run { .. })));
+        let slow = AlertNotifier { timeout: Duration::from_millis(50), ..bell(&["sleep", "600"]) };
+        assert!(matches!(slow.send_alert(&alert()), Err(AlertError::TimedOut { .. })));
     }
 }

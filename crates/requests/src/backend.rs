@@ -4,117 +4,117 @@
 mod attempts;
 mod condor;
 mod engine;
-mod jobs;
-mod roles;
+mod engine_jobs;
+mod role_retries;
 
-pub(crate) use attempts::MOST as MOST_ATTEMPTS;
+pub(crate) use attempts::MAX_ATTEMPTS_PER_READ as MOST_ATTEMPTS;
 pub use condor::CondorOptions;
-pub(crate) use condor::{Condor, Paper};
-pub(crate) use engine::Engine;
-pub(crate) use jobs::{JobSize, Submission};
-pub(crate) use roles::Retries;
+pub(crate) use condor::{CondorBackend, DagFiles};
+pub(crate) use engine::EngineBackend;
+pub(crate) use engine_jobs::{JobSize, RunSubmission};
+pub(crate) use role_retries::RoleRetrySettings;
 
 use std::collections::BTreeMap;
-use windlass_core::requests::book::{self, NodeCounts, RunRow};
-use windlass_core::requests::failures::{AttemptNews, ByRole};
-use windlass_core::requests::lifecycle::{Effect, RunState, Trouble};
-use windlass_types::requests::UnitStatus;
+use windlass_core::requests::failures::{FailedAttemptReport, RoleCounts};
+use windlass_core::requests::lifecycle::{EffectFailure, LifecycleEffect, RunState};
+use windlass_core::requests::rows::{self, NodeCounts, RunRow};
+use windlass_types::requests::RequestUnitStatus;
 
 /// Each call may be made twice, and by somebody who remembers nothing: what is there says what was done.
-pub(crate) trait Backend: Send + Sync + std::fmt::Debug {
+pub(crate) trait RunBackend: Send + Sync + std::fmt::Debug {
     /// Sees to it that a run is there, as the first of its round or going on with the one before it; and says what it is
     /// called there.
-    fn hand_over(&self, order: &Order<'_>) -> Result<book::Backend, Trouble>;
+    fn submit_run(&self, order: &RunContext<'_>) -> Result<rows::BackendRunRef, EffectFailure>;
 
     /// What is there of a run is told to end; that it did is seen by looking.
-    fn stop(&self, order: &Order<'_>, reason: &str) -> Result<Stop, Trouble>;
+    fn stop_run(&self, order: &RunContext<'_>, reason: &str) -> Result<StopResult, EffectFailure>;
 
     /// How a run stands that was handed over; of failed attempts those after `read`. `None`: it was not.
-    fn look(&self, run: &RunRow, read: i64) -> Option<Look>;
+    fn inspect_run(&self, run: &RunRow, read: i64) -> Option<RunSnapshot>;
 
     /// Nothing new of a run begins, or it goes on.
-    fn pause(&self, run: &RunRow, is_paused: bool) -> Result<(), Trouble>;
+    fn set_paused(&self, run: &RunRow, is_paused: bool) -> Result<(), EffectFailure>;
 
     /// What of a run has not begun yet begins at none of the banned sites.
-    fn avoid(&self, order: &Order<'_>) -> Result<(), Trouble>;
+    fn apply_site_bans(&self, order: &RunContext<'_>) -> Result<(), EffectFailure>;
 
     /// Jobs of a run that are not over, those that wait for others included, get the priority of the order.
-    fn prioritize(&self, order: &Order<'_>) -> Result<(), Trouble>;
+    fn update_priority(&self, order: &RunContext<'_>) -> Result<(), EffectFailure>;
 }
 
 /// A run, with all that a backend may need to know of it.
 #[derive(Debug)]
-pub(crate) struct Order<'a> {
+pub(crate) struct RunContext<'a> {
     pub(crate) run: &'a RunRow,
-    pub(crate) submission: Submission,
+    pub(crate) submission: RunSubmission,
     /// Of the same process.
-    pub(crate) others: Vec<RunRow>,
+    pub(crate) process_runs: Vec<RunRow>,
     /// Sites where nothing of it may land now.
-    pub(crate) banned: Vec<String>,
+    pub(crate) banned_sites: Vec<String>,
 }
 
 /// What came of [`Backend::stop`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Stop {
+pub(crate) enum StopResult {
     /// It is there, under this name, and was told.
-    Told(book::Backend),
+    Requested(rows::BackendRunRef),
     /// It certainly does not run and will not.
-    NotThere,
+    NotRunning,
 }
 
 /// How a run stands. Its state was read before its units: what is over has no more news than these.
 #[derive(Clone, Debug)]
-pub(crate) struct Look {
+pub(crate) struct RunSnapshot {
     /// What it is called there.
-    pub(crate) backend: book::Backend,
+    pub(crate) backend: rows::BackendRunRef,
     pub(crate) state: RunState,
     pub(crate) counts: NodeCounts,
     pub(crate) units_completed: u32,
     pub(crate) units_failed: u32,
     /// What happened to units after `units_read` of the run, ascending.
-    pub(crate) news: Vec<UnitChange>,
+    pub(crate) unit_changes: Vec<RunUnitChange>,
     /// Attempts that failed, ascending.
-    pub(crate) attempts: Vec<AttemptNews>,
+    pub(crate) failed_attempts: Vec<FailedAttemptReport>,
     /// How many attempts have ended at each site.
-    pub(crate) site_totals: BTreeMap<String, ByRole>,
+    pub(crate) site_totals: BTreeMap<String, RoleCounts>,
     /// What waits there for a person, and why.
-    pub(crate) held: Vec<String>,
+    pub(crate) held_reasons: Vec<String>,
     /// Why it ended, where the units do not say it.
     pub(crate) reason: Option<String>,
 }
 
-impl Look {
+impl RunSnapshot {
     /// The backend does not answer.
-    pub(crate) fn unknown(backend: book::Backend) -> Self {
+    pub(crate) fn unknown(backend: rows::BackendRunRef) -> Self {
         Self {
             backend,
             state: RunState::Unknown,
             counts: NodeCounts::default(),
             units_completed: 0,
             units_failed: 0,
-            news: Vec::new(),
-            attempts: Vec::new(),
+            unit_changes: Vec::new(),
+            failed_attempts: Vec::new(),
             site_totals: BTreeMap::new(),
-            held: Vec::new(),
+            held_reasons: Vec::new(),
             reason: None,
         }
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct UnitChange {
+pub(crate) struct RunUnitChange {
     pub(crate) seq: i64,
     pub(crate) unit: u32,
-    pub(crate) status: UnitStatus,
+    pub(crate) status: RequestUnitStatus,
 }
 
 /// All there are.
 #[derive(Debug)]
-pub(crate) struct Backends {
-    pub(crate) engine: Engine,
-    pub(crate) condor: Condor,
+pub(crate) struct RunBackends {
+    pub(crate) engine: EngineBackend,
+    pub(crate) condor: CondorBackend,
     /// What becomes of new runs.
-    pub(crate) for_new: BackendKind,
+    pub(crate) new_run_backend: BackendKind,
 }
 
 /// A backend, by its name.
@@ -126,40 +126,44 @@ pub enum BackendKind {
     Htcondor,
 }
 
-impl Backends {
+impl RunBackends {
     /// The one that a run is for. Nothing else about a run depends on which it is.
-    pub(crate) fn of(&self, run: &RunRow) -> &dyn Backend {
+    pub(crate) fn backend_for(&self, run: &RunRow) -> &dyn RunBackend {
         match &run.backend {
-            book::Backend::Engine { .. } => &self.engine,
-            book::Backend::Htcondor { .. } => &self.condor,
+            rows::BackendRunRef::Engine { .. } => &self.engine,
+            rows::BackendRunRef::Htcondor { .. } => &self.condor,
         }
     }
 
     /// Where a new run goes, given those that are not over. One that exists stays where it is.
-    pub(crate) fn place(
+    pub(crate) fn choose_backend(
         &self,
-        active: impl FnOnce() -> Result<Vec<RunRow>, Trouble>,
-    ) -> Result<book::Backend, Trouble> {
-        match self.for_new {
-            BackendKind::Engine => Ok(book::Backend::Engine { workflow: None, run: None }),
-            BackendKind::Htcondor => Ok(self.condor.place(&active()?)),
+        active: impl FnOnce() -> Result<Vec<RunRow>, EffectFailure>,
+    ) -> Result<rows::BackendRunRef, EffectFailure> {
+        match self.new_run_backend {
+            BackendKind::Engine => Ok(rows::BackendRunRef::Engine { workflow: None, run: None }),
+            BackendKind::Htcondor => Ok(self.condor.choose_schedd(&active()?)),
         }
     }
 }
 
 /// Whom an effect may have to wait for, for as long as that one likes, where new runs go there. Nothing else waits behind
 /// it.
-pub(crate) fn lane(for_new: BackendKind, run: Option<&RunRow>, effect: &Effect) -> Option<String> {
+pub(crate) fn work_lane(
+    for_new: BackendKind,
+    run: Option<&RunRow>,
+    effect: &LifecycleEffect,
+) -> Option<String> {
     match (effect, run.map(|run| &run.backend)) {
         // All schedds are asked, until one answers.
-        (Effect::Plan { .. }, _) if for_new == BackendKind::Htcondor => Some("any".to_owned()),
+        (LifecycleEffect::Plan { .. }, _) if for_new == BackendKind::Htcondor => Some("any".to_owned()),
         (
-            Effect::Submit { .. }
-            | Effect::Resume { .. }
-            | Effect::Stop { .. }
-            | Effect::Unpause { .. }
-            | Effect::Prioritize { .. },
-            Some(book::Backend::Htcondor { schedd, .. }),
+            LifecycleEffect::Submit { .. }
+            | LifecycleEffect::Resume { .. }
+            | LifecycleEffect::Stop { .. }
+            | LifecycleEffect::Unpause { .. }
+            | LifecycleEffect::Prioritize { .. },
+            Some(rows::BackendRunRef::Htcondor { schedd, .. }),
         ) => Some(format!("at {}", schedd.as_deref().unwrap_or_default())),
         _ => None,
     }

@@ -22,60 +22,60 @@ pub use local::LocalCatalog;
 use windlass_types::catalog::CatalogFile;
 
 /// A catalog. Calls block; each ends by itself in reasonable time.
-pub trait Catalog: Send + Sync + std::fmt::Debug {
+pub trait DatasetCatalog: Send + Sync + std::fmt::Debug {
     /// Whether anybody has heard of this dataset.
-    fn has(&self, dataset: &str) -> Result<bool, CatalogError>;
+    fn has_dataset(&self, dataset: &str) -> Result<bool, CatalogError>;
 
     /// The valid files of a dataset with their luminosity sections and where they are. A dataset that nobody knows is
     /// [`Fault::Never`]: an empty answer would be planned as nothing to do.
-    fn files(&self, dataset: &str) -> Result<Vec<CatalogFile>, CatalogError>;
+    fn list_files(&self, dataset: &str) -> Result<Vec<CatalogFile>, CatalogError>;
 
     /// A block of the dataset, open for files.
     fn open_block(&self, dataset: &str, block: &str) -> Result<(), CatalogError>;
 
     /// The files of a work unit, which are at this site. Refused for a closed block, but for files that are in it.
-    fn register(&self, block: &str, site: &str, files: &[CatalogFile]) -> Result<(), CatalogError>;
+    fn register_files(&self, block: &str, site: &str, files: &[CatalogFile]) -> Result<(), CatalogError>;
 
     /// What is in the block stays at this site. The id of the rule.
-    fn protect(&self, block: &str, site: &str) -> Result<String, CatalogError>;
+    fn protect_block(&self, block: &str, site: &str) -> Result<String, CatalogError>;
 
     /// Nothing more comes into it.
     fn close_block(&self, block: &str) -> Result<(), CatalogError>;
 
     /// It is to go where it stays for good. The id of the rule.
-    fn archive(&self, block: &str) -> Result<String, CatalogError>;
+    fn archive_block(&self, block: &str) -> Result<String, CatalogError>;
 
     /// A rule that is not there any more is success.
     fn remove_rule(&self, rule: &str) -> Result<(), CatalogError>;
 
     /// Its files are not to be used any more, and rules of ours that are left on it go. A block that is not there is
     /// success.
-    fn invalidate(&self, block: &str) -> Result<(), CatalogError>;
+    fn invalidate_block(&self, block: &str) -> Result<(), CatalogError>;
 }
 
 /// Whether it makes sense to ask again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum CatalogErrorKind {
     /// The service is down, or busy, or something there has to end first.
-    Later,
+    Transient,
     /// It will answer the same until a person changes something: no such dataset, a bad expression.
-    Never,
+    Permanent,
 }
 
 /// Why a catalog did not do it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{detail}")]
 pub struct CatalogError {
-    pub fault: Fault,
+    pub fault: CatalogErrorKind,
     pub detail: String,
 }
 
 impl CatalogError {
-    pub fn later(detail: impl std::fmt::Display) -> Self {
-        Self { fault: Fault::Later, detail: detail.to_string() }
+    pub fn transient(detail: impl std::fmt::Display) -> Self {
+        Self { fault: CatalogErrorKind::Transient, detail: detail.to_string() }
     }
 
-    pub fn never(detail: impl std::fmt::Display) -> Self {
-        Self { fault: Fault::Never, detail: detail.to_string() }
+    pub fn permanent(detail: impl std::fmt::Display) -> Self {
+        Self { fault: CatalogErrorKind::Permanent, detail: detail.to_string() }
     }
 }

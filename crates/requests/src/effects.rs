@@ -1,41 +1,44 @@
 //! What decisions have done outside. Each may be done twice; its outcome is news for the next decision.
 
-mod input;
+mod input_accounting;
 mod invalidation;
 mod outputs;
-mod settle;
+mod round_input;
 
-use crate::backend::{Order, Paper, Retries, Stop, Submission};
-use crate::catalog::{CatalogError, Fault};
-use crate::learnt;
-use crate::manifests::{self, Common, WriteError};
-use crate::names;
-use crate::outline::Outline;
-use crate::world::World;
-use input::Input;
+use crate::backend::{DagFiles, RoleRetrySettings, RunContext, RunSubmission, StopResult};
+use crate::catalog::{CatalogError, CatalogErrorKind};
+use crate::context::ReconcilerContext;
+use crate::derived_names;
+use crate::experience;
+use crate::manifests::{self, ManifestTemplate, ManifestWriteError};
+use crate::run_outline::RunOutline;
+use round_input::RoundInput;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use windlass_core::adaptive::{self, RoundRecord};
-use windlass_core::plan::{self, Cause, PlanBlock, PlanFault, PlanInput, Start, plan};
-use windlass_core::requests::book::{
-    Backend, BlockRow, Extent, FileCounts, Overrides, Process, RequestRow, RunRow,
+use windlass_core::requests::lifecycle::{
+    EffectFailure, LifecycleEffect, LifecycleEvent, PlannedRound, PlannedRun,
 };
-use windlass_core::requests::lifecycle::{Effect, News, Place, Planned, Trouble};
-use windlass_core::requests::{View, rounds};
-use windlass_store::model::RunFilter;
-use windlass_types::Clock;
+use windlass_core::requests::rows::{
+    BackendRunRef, BlockRow, RequestFileCounts, RequestOverrides, RequestProcess, RequestRow, RoundExtent,
+    RunRow,
+};
+use windlass_core::requests::{RequestView, rounds};
+use windlass_core::round_plan::{self, PlanBlock, PlanInput, PlanProblem, PlanProblemCause, RoundStart};
+use windlass_store::model::RequestRunFilter;
+use windlass_types::SystemClock;
 use windlass_types::payload::check_name;
-use windlass_types::requests::{Request, RunStatus};
+use windlass_types::requests::{Request, RequestRunStatus};
 
 /// Those with the same one are done one after the other.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct EffectKey {
     pub(crate) request: String,
-    pub(crate) about: About,
+    pub(crate) subject: EffectSubject,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum About {
+pub(crate) enum EffectSubject {
     Plan,
     Run,
     Block(String),
@@ -44,40 +47,42 @@ pub(crate) enum About {
 }
 
 impl EffectKey {
-    pub(crate) fn of(request: &str, effect: &Effect) -> Self {
-        let about = match effect {
-            Effect::Import | Effect::Plan { .. } | Effect::Manifest => About::Plan,
-            Effect::Submit { .. }
-            | Effect::Resume { .. }
-            | Effect::Stop { .. }
-            | Effect::Settle { .. }
-            | Effect::Pause { .. }
-            | Effect::Unpause { .. }
-            | Effect::Avoid { .. }
-            | Effect::Prioritize { .. } => About::Run,
-            Effect::Step(step) => About::Block(step.block.clone()),
+    pub(crate) fn for_effect(request: &str, effect: &LifecycleEffect) -> Self {
+        let subject = match effect {
+            LifecycleEffect::Import | LifecycleEffect::Plan { .. } | LifecycleEffect::WriteManifest => {
+                EffectSubject::Plan
+            }
+            LifecycleEffect::Submit { .. }
+            | LifecycleEffect::Resume { .. }
+            | LifecycleEffect::Stop { .. }
+            | LifecycleEffect::Settle { .. }
+            | LifecycleEffect::Pause { .. }
+            | LifecycleEffect::Unpause { .. }
+            | LifecycleEffect::AvoidSites { .. }
+            | LifecycleEffect::Prioritize { .. } => EffectSubject::Run,
+            LifecycleEffect::Step(step) => EffectSubject::Block(step.block.clone()),
         };
-        Self { request: request.to_owned(), about }
+        Self { request: request.to_owned(), subject }
     }
 }
 
 /// The rows that an effect needs, as they were when it was decided.
 #[derive(Clone, Debug)]
-pub(crate) struct Rows {
+pub(crate) struct EffectRows {
     pub(crate) name: String,
     /// What people have changed about how it is carried out.
-    pub(crate) overrides: Overrides,
+    pub(crate) overrides: RequestOverrides,
     pub(crate) priority: i64,
-    pub(crate) process: Option<Process>,
+    pub(crate) process: Option<RequestProcess>,
     pub(crate) run: Option<RunRow>,
     /// Of a step.
     pub(crate) block: Option<BlockRow>,
 }
 
-impl Rows {
-    pub(crate) fn of(view: &View, effect: &Effect) -> Self {
+impl EffectRows {
+    pub(crate) fn from_view(view: &RequestView, effect: &LifecycleEffect) -> Self {
         let block = match effect {
-            Effect::Step(step) => view.block(&step.block).cloned(),
+            LifecycleEffect::Step(step) => view.find_block(&step.block).cloned(),
             _ => None,
         };
         Self {
@@ -93,116 +98,131 @@ impl Rows {
 
 /// What came of an effect.
 #[derive(Debug)]
-pub(crate) struct Done {
+pub(crate) struct EffectOutcome {
     pub(crate) tag: String,
-    pub(crate) news: Vec<News>,
+    pub(crate) news: Vec<LifecycleEvent>,
     /// It is not done again before so long, even if it is still due.
-    pub(crate) pause: Duration,
+    pub(crate) min_delay: Duration,
 }
 
 /// Nothing is done again at once, whatever happens: that would be a circle without an end.
-const SHORT: Duration = Duration::from_millis(50);
+const MIN_REPEAT_DELAY: Duration = Duration::from_millis(50);
 /// What was told to stop is given time to do so, and told again then.
-const STOP_AGAIN: Duration = Duration::from_secs(30);
+const STOP_REPEAT_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Does it, and says what came of it.
-pub(crate) fn perform(world: &World, effect: &Effect, rows: &Rows) -> Done {
-    let retry_after = world.options.decisions.retry_after;
-    let done = |news, pause| Done { tag: effect.tag(), news, pause };
-    let or_trouble = |outcome: Result<News, Trouble>, trouble: &dyn Fn(Trouble) -> News| match outcome {
-        Ok(news) => done(vec![news], SHORT),
+pub(crate) fn perform_effect(
+    world: &ReconcilerContext,
+    effect: &LifecycleEffect,
+    rows: &EffectRows,
+) -> EffectOutcome {
+    let retry_after = world.options.decision_settings.retry_after;
+    let done = |news, pause| EffectOutcome { tag: effect.effect_key(), news, min_delay: pause };
+    let or_trouble = |outcome: Result<LifecycleEvent, EffectFailure>,
+                      trouble: &dyn Fn(EffectFailure) -> LifecycleEvent| match outcome {
+        Ok(news) => done(vec![news], MIN_REPEAT_DELAY),
         Err(why) => done(vec![trouble(why)], retry_after),
     };
     match effect {
-        Effect::Import => {
-            or_trouble(import(world, rows).map(|made| News::Imported(Box::new(made))), &News::ImportFailed)
-        }
-        Effect::Plan { round } => {
-            let planned = plan_round(world, rows, *round).map(|planned| {
-                planned.map_or(News::NothingToPlan, |planned| News::Planned(Box::new(planned)))
+        LifecycleEffect::Import => or_trouble(
+            import_request(world, rows).map(|made| LifecycleEvent::Imported(Box::new(made))),
+            &LifecycleEvent::ImportFailed,
+        ),
+        LifecycleEffect::Plan { round } => {
+            let planned = plan_next_round(world, rows, *round).map(|planned| {
+                planned.map_or(LifecycleEvent::NothingToPlan, |planned| {
+                    LifecycleEvent::Planned(Box::new(planned))
+                })
             });
-            or_trouble(planned, &News::PlanFailed)
+            or_trouble(planned, &LifecycleEvent::PlanFailed)
         }
-        Effect::Submit { run } | Effect::Resume { run } => {
-            or_trouble(hand_over(world, rows, run), &|trouble| News::SubmitFailed {
+        LifecycleEffect::Submit { run } | LifecycleEffect::Resume { run } => {
+            or_trouble(submit_run(world, rows, run), &|trouble| LifecycleEvent::SubmitFailed {
                 run: run.clone(),
-                trouble,
+                failure: trouble,
             })
         }
-        Effect::Stop { run, reason } => match try_stop(world, rows, run, reason) {
-            Ok(news) => done(news, STOP_AGAIN),
+        LifecycleEffect::Stop { run, reason } => match stop_run(world, rows, run, reason) {
+            Ok(news) => done(news, STOP_REPEAT_INTERVAL),
             Err(trouble) => {
                 tracing::warn!(request = rows.name, run, reason = trouble.reason, "cannot stop a run yet");
-                done(vec![News::StopFailed { run: run.clone(), trouble }], retry_after)
+                done(vec![LifecycleEvent::StopFailed { run: run.clone(), failure: trouble }], retry_after)
             }
         },
-        Effect::Pause { run } => match restrain(world, rows, run, Restraint::Pause) {
+        LifecycleEffect::Pause { run } => match apply_restraint(world, rows, run, RunRestraint::Pause) {
             // Whoever forgot it is told again.
-            Ok(()) => done(Vec::new(), STOP_AGAIN),
-            Err(trouble) => put_off(done(Vec::new(), retry_after), rows, &trouble),
+            Ok(()) => done(Vec::new(), STOP_REPEAT_INTERVAL),
+            Err(trouble) => postpone_effect(done(Vec::new(), retry_after), rows, &trouble),
         },
-        Effect::Unpause { run } => match restrain(world, rows, run, Restraint::None) {
-            Ok(()) => done(vec![News::Unpaused { run: run.clone() }], SHORT),
-            Err(trouble) => put_off(done(Vec::new(), retry_after), rows, &trouble),
+        LifecycleEffect::Unpause { run } => match apply_restraint(world, rows, run, RunRestraint::None) {
+            Ok(()) => done(vec![LifecycleEvent::Unpaused { run: run.clone() }], MIN_REPEAT_DELAY),
+            Err(trouble) => postpone_effect(done(Vec::new(), retry_after), rows, &trouble),
         },
-        Effect::Avoid { run } => match restrain(world, rows, run, Restraint::Sites) {
-            Ok(()) => done(Vec::new(), SHORT),
-            Err(trouble) => put_off(done(Vec::new(), retry_after), rows, &trouble),
+        LifecycleEffect::AvoidSites { run } => match apply_restraint(world, rows, run, RunRestraint::Sites) {
+            Ok(()) => done(Vec::new(), MIN_REPEAT_DELAY),
+            Err(trouble) => postpone_effect(done(Vec::new(), retry_after), rows, &trouble),
         },
-        Effect::Prioritize { run, priority } => match prioritize(world, rows, run) {
-            Ok(()) => done(vec![News::Prioritized { run: run.clone(), priority: *priority }], SHORT),
-            Err(trouble) => put_off(done(Vec::new(), retry_after), rows, &trouble),
+        LifecycleEffect::Prioritize { run, priority } => match update_priority(world, rows, run) {
+            Ok(()) => done(
+                vec![LifecycleEvent::Prioritized { run: run.clone(), priority: *priority }],
+                MIN_REPEAT_DELAY,
+            ),
+            Err(trouble) => postpone_effect(done(Vec::new(), retry_after), rows, &trouble),
         },
-        Effect::Settle { round, run } => {
-            let settled = settle::perform(world, rows, *round);
-            let settled = settled.map(|files| News::Settled { round: *round, run: run.clone(), files });
-            or_trouble(settled, &|trouble| News::SettleFailed { round: *round, trouble })
+        LifecycleEffect::Settle { round, run } => {
+            let settled = input_accounting::perform_input_accounting(world, rows, *round);
+            let settled =
+                settled.map(|files| LifecycleEvent::Settled { round: *round, run: run.clone(), files });
+            or_trouble(settled, &|trouble| LifecycleEvent::SettleFailed { round: *round, failure: trouble })
         }
-        Effect::Manifest => {
-            let written = invalidation::perform(world, rows);
-            let written = written.map(|path| News::ManifestWritten { path: path.display().to_string() });
-            or_trouble(written, &|trouble| News::ManifestFailed { reason: trouble.reason })
+        LifecycleEffect::WriteManifest => {
+            let written = invalidation::write_invalidation_manifest(world, rows);
+            let written =
+                written.map(|path| LifecycleEvent::ManifestWritten { path: path.display().to_string() });
+            or_trouble(written, &|trouble| LifecycleEvent::ManifestFailed { reason: trouble.reason })
         }
-        Effect::Step(step) => done(vec![outputs::perform(world, step, rows)], SHORT),
+        LifecycleEffect::Step(step) => {
+            done(vec![outputs::perform_output_step(world, step, rows)], MIN_REPEAT_DELAY)
+        }
     }
 }
 
-fn passing(error: impl std::fmt::Display) -> Trouble {
-    Trouble { reason: error.to_string(), again: true }
+fn transient_trouble(error: impl std::fmt::Display) -> EffectFailure {
+    EffectFailure { reason: error.to_string(), is_retryable: true }
 }
 
-fn lasting(error: impl std::fmt::Display) -> Trouble {
-    Trouble { reason: error.to_string(), again: false }
+fn permanent_trouble(error: impl std::fmt::Display) -> EffectFailure {
+    EffectFailure { reason: error.to_string(), is_retryable: false }
 }
 
-fn of_store(error: &windlass_store::Error) -> Trouble {
-    Trouble { reason: format!("the database could not be used: {error}"), again: true }
+fn store_trouble(error: &windlass_store::StoreError) -> EffectFailure {
+    EffectFailure { reason: format!("the database could not be used: {error}"), is_retryable: true }
 }
 
-fn of_catalog(error: CatalogError) -> Trouble {
-    Trouble { again: error.fault == Fault::Later, reason: error.detail }
+fn catalog_trouble(error: CatalogError) -> EffectFailure {
+    EffectFailure { is_retryable: error.fault == CatalogErrorKind::Transient, reason: error.detail }
 }
 
 /// The request as it was wished for, with all that is in it.
-fn row(world: &World, name: &str) -> Result<RequestRow, Trouble> {
-    let row = world.books.request(name).map_err(|error| of_store(&error))?;
-    row.ok_or_else(|| lasting("the request is gone"))
+fn load_request(world: &ReconcilerContext, name: &str) -> Result<RequestRow, EffectFailure> {
+    let row = world.database.request(name).map_err(|error| store_trouble(&error))?;
+    row.ok_or_else(|| permanent_trouble("the request is gone"))
 }
 
 /// What can be known at once is: that its input exists, and that what it runs can be understood.
-fn import(world: &World, rows: &Rows) -> Result<Process, Trouble> {
-    let row = row(world, &rows.name)?;
+fn import_request(world: &ReconcilerContext, rows: &EffectRows) -> Result<RequestProcess, EffectFailure> {
+    let row = load_request(world, &rows.name)?;
     let (request, created_at) = (row.request, row.created_at);
-    check_name(&request.request_name).map_err(lasting)?;
+    check_name(&request.request_name).map_err(permanent_trouble)?;
     if let Some(dataset) = &request.input_dataset
-        && !world.catalog.has(dataset).map_err(of_catalog)?
+        && !world.catalog.has_dataset(dataset).map_err(catalog_trouble)?
     {
-        return Err(lasting(format!("input_dataset: the catalog knows no dataset {dataset}")));
+        return Err(permanent_trouble(format!("input_dataset: the catalog knows no dataset {dataset}")));
     }
-    Common::new(&request, "0", &std::collections::BTreeMap::new()).map_err(lasting)?;
-    let now = Clock.now();
-    Ok(Process {
-        uuid: windlass_core::requests::names::process(&request.request_name, created_at),
+    ManifestTemplate::new(&request, "0", &std::collections::BTreeMap::new()).map_err(permanent_trouble)?;
+    let now = SystemClock.now();
+    Ok(RequestProcess {
+        uuid: windlass_core::requests::uuids::process_uuid(&request.request_name, created_at),
         request_name: request.request_name.clone(),
         round: 0,
         next_first_event: request.generation.map_or(1, |generation| generation.first_event),
@@ -211,12 +231,12 @@ fn import(world: &World, rows: &Rows) -> Result<Process, Trouble> {
         more_input: false,
         excluded: 0,
         settled: 0,
-        files: FileCounts::default(),
-        extent: Extent::default(),
+        files: RequestFileCounts::default(),
+        extent: RoundExtent::default(),
         events_produced: 0,
         events_of_round: 0,
         empty_rounds: 0,
-        category_throttles: world.options.plan.throttles.clone(),
+        category_throttles: world.options.plan_settings.throttles.clone(),
         step_metrics: None,
         created_at: now,
         updated_at: now,
@@ -224,32 +244,40 @@ fn import(world: &World, rows: &Rows) -> Result<Process, Trouble> {
 }
 
 /// Plans a round and writes its directory. `None`: there is nothing left to do.
-fn plan_round(world: &World, rows: &Rows, round: u32) -> Result<Option<Planned>, Trouble> {
-    let row = row(world, &rows.name)?;
+fn plan_next_round(
+    world: &ReconcilerContext,
+    rows: &EffectRows,
+    round: u32,
+) -> Result<Option<PlannedRound>, EffectFailure> {
+    let row = load_request(world, &rows.name)?;
     let request = row.request;
-    check_name(&request.request_name).map_err(lasting)?;
-    let process = rows.process.as_ref().ok_or_else(|| lasting("the request has no process"))?;
-    let places = world.places(&request.request_name).map_err(|error| of_store(&error))?;
-    let input = Input::of(world, &request, &row.overrides, process, round)?;
-    if input.is_under_way() && input.remaining.files.is_empty() {
+    check_name(&request.request_name).map_err(permanent_trouble)?;
+    let process = rows.process.as_ref().ok_or_else(|| permanent_trouble("the request has no process"))?;
+    let places = world.usable_sites(&request.request_name).map_err(|error| store_trouble(&error))?;
+    let input = RoundInput::load(world, &request, &row.overrides, process, round)?;
+    if input.is_partly_processed() && input.remaining.files.is_empty() {
         return Ok(None);
     }
     let wanted = request.generation.map(|all| all.events.saturating_sub(process.events_produced));
     if wanted == Some(0) {
         return Ok(None);
     }
-    let mut experience = learnt::before(process, rows.run.as_ref(), round);
+    let mut experience = experience::experience_before(process, rows.run.as_ref(), round);
     let done = if wanted.is_some() { process.events_produced } else { input.counts.processed };
     let left = input.remaining.files.len() as u64;
-    let size = adaptive::round_size(&world.options.plan.adaptive, request.adaptive, Some(&experience));
-    let plan = match plan(&PlanInput {
+    let size = adaptive::decide_round_size(
+        &world.options.plan_settings.adaptive,
+        request.adaptive,
+        Some(&experience),
+    );
+    let plan = match round_plan::plan_round(&PlanInput {
         request: &request,
         files: &input.remaining.files,
         attempted: &input.remaining.attempted,
-        left: &input.remaining.left,
+        remaining: &input.remaining.left,
         sites: &places.usable,
-        settings: &world.options.plan,
-        start: Start {
+        settings: &world.options.plan_settings,
+        start: RoundStart {
             first_event: process.next_first_event,
             first_lumi: process.next_first_lumi,
             first_block: process.next_block,
@@ -260,163 +288,197 @@ fn plan_round(world: &World, rows: &Rows, round: u32) -> Result<Option<Planned>,
         metrics: Some(&experience),
         max_units: size.map(|size| size.units),
         max_jobs: size.and_then(|size| size.jobs),
-        until_step: size.and_then(|_| rounds::until_next_step(&request, done, left)),
+        until_step: size.and_then(|_| rounds::amount_until_next_step(&request, done, left)),
     }) {
         Ok(plan) => plan,
-        Err(faults) if input.is_under_way() && is_over(&faults) => return Ok(None),
-        Err(faults) => return Err(Trouble::of_plan(&faults)),
+        Err(faults) if input.is_partly_processed() && is_input_exhausted(&faults) => return Ok(None),
+        Err(faults) => return Err(EffectFailure::from_plan_problems(&faults)),
     };
     if plan.units().len() == 0 {
         return Ok(None);
     }
-    let uuid = names::run(&process.uuid, round);
-    let common = Common::new(&request, &uuid, &places.storage).map_err(lasting)?;
-    let directory = directory(world, &request.request_name, &uuid)?;
-    let outline = manifests::write(&directory, &plan, &common).map_err(of_write)?;
-    let backend = world.backends.place(|| active_runs(world))?;
-    let place = Place {
+    let uuid = derived_names::run_uuid(&process.uuid, round);
+    let common = ManifestTemplate::new(&request, &uuid, &places.storage_paths).map_err(permanent_trouble)?;
+    let directory = run_directory(world, &request.request_name, &uuid)?;
+    let outline = manifests::write_manifests(&directory, &plan, &common).map_err(write_trouble)?;
+    let backend = world.backends.choose_backend(|| list_active_runs(world))?;
+    let place = PlannedRun {
         uuid,
         submit_dir: directory.to_string_lossy().into_owned(),
         backend,
         totals: outline.totals(),
     };
-    let name_block = |block: &PlanBlock<'_>| names::block(&process.uuid, block.dataset, block.index);
-    let mut planned = Planned::new(process, round, &plan, place, name_block, Clock.now());
+    let name_block =
+        |block: &PlanBlock<'_>| derived_names::block_uuid(&process.uuid, block.dataset, block.index);
+    let mut planned = PlannedRound::new(process, round, &plan, place, name_block, SystemClock.now());
     planned.process.files = input.counts;
     planned.process.excluded = row.overrides.excluded_files.len() as u64;
-    planned.process.extent = rounds::extent(&request, &planned.process, &plan);
-    experience.record(RoundRecord { round, asked: plan.asked, measured: None });
-    planned.process.step_metrics = Some(serde_json::to_value(experience).map_err(lasting)?);
-    write_for_backend(world, rows, &request, &planned.run, &outline)?;
-    manifests::seal(&directory, &outline).map_err(of_write)?;
+    planned.process.extent = rounds::round_extent(&request, &planned.process, &plan);
+    experience.record_round(RoundRecord { round, asked: plan.asked, measured: None });
+    planned.process.step_metrics = Some(serde_json::to_value(experience).map_err(permanent_trouble)?);
+    write_backend_files(world, rows, &request, &planned.run, &outline)?;
+    manifests::write_outline(&directory, &outline).map_err(write_trouble)?;
     Ok(Some(planned))
 }
 
-fn active_runs(world: &World) -> Result<Vec<RunRow>, Trouble> {
-    let status = vec![RunStatus::Ready, RunStatus::Submitted, RunStatus::Running, RunStatus::Halted];
-    let filter = RunFilter { status, ..RunFilter::default() };
-    world.books.request_runs(&filter).map_err(|error| of_store(&error))
+fn list_active_runs(world: &ReconcilerContext) -> Result<Vec<RunRow>, EffectFailure> {
+    let status = vec![
+        RequestRunStatus::Ready,
+        RequestRunStatus::Submitted,
+        RequestRunStatus::Running,
+        RequestRunStatus::Halted,
+    ];
+    let filter = RequestRunFilter { status, ..RequestRunFilter::default() };
+    world.database.request_runs(&filter).map_err(|error| store_trouble(&error))
 }
 
 /// What else its backend wants in the directory of a run. The engine takes its jobs when they are submitted.
-fn write_for_backend(
-    world: &World,
-    rows: &Rows,
+fn write_backend_files(
+    world: &ReconcilerContext,
+    rows: &EffectRows,
     request: &Request,
     run: &RunRow,
-    outline: &Outline,
-) -> Result<(), Trouble> {
+    outline: &RunOutline,
+) -> Result<(), EffectFailure> {
     match run.backend {
-        Backend::Engine { .. } => Ok(()),
-        Backend::Htcondor { .. } => {
-            let paper = Paper {
+        BackendRunRef::Engine { .. } => Ok(()),
+        BackendRunRef::Htcondor { .. } => {
+            let paper = DagFiles {
                 directory: Path::new(&run.submit_dir),
                 run: &run.uuid,
                 workflow: &run.process,
-                submission: &submission(world, rows, run),
-                banned: &world.closed(&request.request_name).map_err(|error| of_store(&error))?,
+                submission: &run_submission(world, rows, run),
+                banned_sites: &world
+                    .closed_sites(&request.request_name)
+                    .map_err(|error| store_trouble(&error))?,
             };
-            world.backends.condor.write(&paper, outline)
+            world.backends.condor.write_dag_files(&paper, outline)
         }
     }
 }
 
-fn of_write(error: WriteError) -> Trouble {
+fn write_trouble(error: ManifestWriteError) -> EffectFailure {
     match error {
-        WriteError::Io { .. } => passing(error),
-        WriteError::Faulty { .. } => lasting(error),
+        ManifestWriteError::Io { .. } => transient_trouble(error),
+        ManifestWriteError::InvalidManifest { .. } => permanent_trouble(error),
     }
 }
 
 /// There is nothing wrong but that nothing is left of the input.
-fn is_over(faults: &[PlanFault]) -> bool {
-    faults.iter().all(|fault| fault.cause == Cause::Nothing)
+fn is_input_exhausted(faults: &[PlanProblem]) -> bool {
+    faults.iter().all(|fault| fault.cause == PlanProblemCause::Nothing)
 }
 
-fn directory(world: &World, request: &str, run: &str) -> Result<PathBuf, Trouble> {
+fn run_directory(world: &ReconcilerContext, request: &str, run: &str) -> Result<PathBuf, EffectFailure> {
     // Jobs elsewhere are told this path.
-    let root = std::path::absolute(&world.options.submit_root).map_err(passing)?;
+    let root = std::path::absolute(&world.options.submit_root).map_err(transient_trouble)?;
     Ok(root.join(request).join(run))
 }
 
 /// Hands a run to its backend.
-fn hand_over(world: &World, rows: &Rows, run: &str) -> Result<News, Trouble> {
-    let order = order(world, rows, row_of(rows, run)?)?;
-    let backend = world.backends.of(order.run).hand_over(&order)?;
-    Ok(News::Submitted { run: run.to_owned(), backend, priority: Some(rows.priority) })
+fn submit_run(
+    world: &ReconcilerContext,
+    rows: &EffectRows,
+    run: &str,
+) -> Result<LifecycleEvent, EffectFailure> {
+    let order = run_context(world, rows, find_run(rows, run)?)?;
+    let backend = world.backends.backend_for(order.run).submit_run(&order)?;
+    Ok(LifecycleEvent::Submitted { run: run.to_owned(), backend, priority: Some(rows.priority) })
 }
 
-fn order<'r>(world: &World, rows: &Rows, run: &'r RunRow) -> Result<Order<'r>, Trouble> {
-    let filter = RunFilter { process: Some(run.process.clone()), ..RunFilter::default() };
-    let mut others = world.books.request_runs(&filter).map_err(|error| of_store(&error))?;
+fn run_context<'r>(
+    world: &ReconcilerContext,
+    rows: &EffectRows,
+    run: &'r RunRow,
+) -> Result<RunContext<'r>, EffectFailure> {
+    let filter = RequestRunFilter { process: Some(run.process.clone()), ..RequestRunFilter::default() };
+    let mut others = world.database.request_runs(&filter).map_err(|error| store_trouble(&error))?;
     others.retain(|other| other.uuid != run.uuid);
-    let banned = world.closed_to(&rows.name, run).map_err(|error| of_store(&error))?;
-    Ok(Order { run, submission: submission(world, rows, run), others, banned })
+    let banned = world.closed_to(&rows.name, run).map_err(|error| store_trouble(&error))?;
+    Ok(RunContext {
+        run,
+        submission: run_submission(world, rows, run),
+        process_runs: others,
+        banned_sites: banned,
+    })
 }
 
-fn row_of<'r>(rows: &'r Rows, run: &str) -> Result<&'r RunRow, Trouble> {
-    rows.run.as_ref().filter(|row| row.uuid == run).ok_or_else(|| lasting("its run is gone"))
+fn find_run<'r>(rows: &'r EffectRows, run: &str) -> Result<&'r RunRow, EffectFailure> {
+    rows.run.as_ref().filter(|row| row.uuid == run).ok_or_else(|| permanent_trouble("its run is gone"))
 }
 
-fn submission(world: &World, rows: &Rows, run: &RunRow) -> Submission {
+fn run_submission(world: &ReconcilerContext, rows: &EffectRows, run: &RunRow) -> RunSubmission {
     let options = &world.options;
-    let usual = options.plan.retries;
+    let usual = options.plan_settings.retries;
     let processing = rows.overrides.retry_count.unwrap_or(usual.processing);
-    let retries = Retries { counts: plan::Retries { processing, ..usual }, cool_off: options.cool_off };
+    let retries = RoleRetrySettings {
+        counts: round_plan::RetriesByRole { processing, ..usual },
+        cool_off: options.cool_off,
+    };
     let throttles = rows.process.as_ref().map(|process| process.category_throttles.clone());
     // All runs of a round have the directory of its first one, and are runs of one workflow.
     let digest = Path::new(&run.submit_dir).file_name().map(|name| name.to_string_lossy().into_owned());
-    Submission {
+    RunSubmission {
         name: rows.name.clone(),
         user: options.user.clone(),
         digest: digest.unwrap_or_else(|| run.uuid.clone()),
         directory: run.submit_dir.clone(),
         throttles: throttles.unwrap_or_default(),
         retries,
-        max_memory_per_core: options.plan.max_memory_per_core,
+        max_memory_per_core: options.plan_settings.max_memory_per_core,
         memory_mb: rows.overrides.memory_mb,
         priority: rows.priority,
     }
 }
 
 /// Whatever of the run is at its backend is told to end. One that came there unnoticed is first told of.
-fn try_stop(world: &World, rows: &Rows, run: &str, reason: &str) -> Result<Vec<News>, Trouble> {
-    let order = order(world, rows, row_of(rows, run)?)?;
-    let stopped = |there| News::Stopped { run: run.to_owned(), there };
-    Ok(match world.backends.of(order.run).stop(&order, reason)? {
-        Stop::Told(backend) => {
-            vec![News::Submitted { run: run.to_owned(), backend, priority: None }, stopped(true)]
+fn stop_run(
+    world: &ReconcilerContext,
+    rows: &EffectRows,
+    run: &str,
+    reason: &str,
+) -> Result<Vec<LifecycleEvent>, EffectFailure> {
+    let order = run_context(world, rows, find_run(rows, run)?)?;
+    let stopped = |there| LifecycleEvent::Stopped { run: run.to_owned(), was_running: there };
+    Ok(match world.backends.backend_for(order.run).stop_run(&order, reason)? {
+        StopResult::Requested(backend) => {
+            vec![LifecycleEvent::Submitted { run: run.to_owned(), backend, priority: None }, stopped(true)]
         }
-        Stop::NotThere => vec![stopped(false)],
+        StopResult::NotRunning => vec![stopped(false)],
     })
 }
 
 /// What a run is kept from.
 #[derive(Clone, Copy)]
-enum Restraint {
+enum RunRestraint {
     None,
     Pause,
     Sites,
 }
 
-fn restrain(world: &World, rows: &Rows, run: &str, restraint: Restraint) -> Result<(), Trouble> {
-    let run = row_of(rows, run)?;
-    let backend = world.backends.of(run);
+fn apply_restraint(
+    world: &ReconcilerContext,
+    rows: &EffectRows,
+    run: &str,
+    restraint: RunRestraint,
+) -> Result<(), EffectFailure> {
+    let run = find_run(rows, run)?;
+    let backend = world.backends.backend_for(run);
     match restraint {
-        Restraint::None => backend.pause(run, false),
-        Restraint::Pause => backend.pause(run, true),
-        Restraint::Sites => backend.avoid(&order(world, rows, run)?),
+        RunRestraint::None => backend.set_paused(run, false),
+        RunRestraint::Pause => backend.set_paused(run, true),
+        RunRestraint::Sites => backend.apply_site_bans(&run_context(world, rows, run)?),
     }
 }
 
 /// The jobs of the run that are not over get the priority of the rows.
-fn prioritize(world: &World, rows: &Rows, run: &str) -> Result<(), Trouble> {
-    let run = row_of(rows, run)?;
-    world.backends.of(run).prioritize(&order(world, rows, run)?)
+fn update_priority(world: &ReconcilerContext, rows: &EffectRows, run: &str) -> Result<(), EffectFailure> {
+    let run = find_run(rows, run)?;
+    world.backends.backend_for(run).update_priority(&run_context(world, rows, run)?)
 }
 
 /// It is tried again, and only whoever reads the log hears of it.
-fn put_off(done: Done, rows: &Rows, trouble: &Trouble) -> Done {
+fn postpone_effect(done: EffectOutcome, rows: &EffectRows, trouble: &EffectFailure) -> EffectOutcome {
     tracing::warn!(request = rows.name, effect = done.tag, reason = trouble.reason, "not done yet");
     done
 }

@@ -4,28 +4,28 @@
 //! Passes follow each other at a distance of at least what the last one took. So a thousand nudges cost one pass, and the
 //! reconciler never takes more than half of one processor.
 
-use crate::backend::{Backends, Condor, Engine};
-use crate::catalog::Catalog;
-use crate::figures::Figures;
-use crate::mailbox::{Heard, Mailbox, Nudge};
-use crate::reconciler::Reconciler;
-use crate::world::{LifecycleOptions, World};
+use crate::backend::{CondorBackend, EngineBackend, RunBackends};
+use crate::catalog::DatasetCatalog;
+use crate::context::{LifecycleOptions, ReconcilerContext};
+use crate::mailbox::{ReconcilerMailbox, ReconcilerWaker, WakeEvents};
+use crate::metrics::LifecycleMetrics;
+use crate::reconciler::RequestReconciler;
 use serde::Serialize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use windlass_engine::service::Service;
-use windlass_store::Database;
-use windlass_types::{Clock, Timestamp, WorkflowId};
+use windlass_scheduler::service::SchedulerHandle;
+use windlass_store::StoreDatabase;
+use windlass_types::{SystemClock, Timestamp, WorkflowId};
 
 /// Shortest pause between two passes: what comes at once is seen to at once, together.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(5);
+const MIN_PAUSE: Duration = Duration::from_millis(5);
 
 /// What makes the passes.
-pub(crate) trait Rounds: Send {
+pub(crate) trait ReconcilePasses: Send {
     /// Looks at what was heard of, or at everything, and does what follows.
-    fn pass(&mut self, heard: &Heard) -> PassReport;
+    fn run_pass(&mut self, heard: &WakeEvents) -> PassReport;
 }
 
 /// What one pass came to.
@@ -36,7 +36,7 @@ pub struct PassReport {
     /// Those among them that something was decided about.
     pub changed: u64,
     /// What went wrong; of each request what went wrong last.
-    pub errors: Vec<Trouble>,
+    pub errors: Vec<PassTrouble>,
     /// Something is due then. The interval is a pass anyway.
     pub look_again: Option<Timestamp>,
     /// What is being done outside: planning, submitting, calls to the catalog.
@@ -44,16 +44,16 @@ pub struct PassReport {
 }
 
 impl PassReport {
-    pub(crate) fn trouble(&mut self, request: Option<&str>, error: &dyn std::fmt::Display) {
+    pub(crate) fn add_error(&mut self, request: Option<&str>, error: &dyn std::fmt::Display) {
         let request = request.map(str::to_owned);
         self.errors.retain(|known| known.request != request);
-        self.errors.push(Trouble { request, error: error.to_string() });
+        self.errors.push(PassTrouble { request, error: error.to_string() });
     }
 }
 
 /// Something went wrong and will be tried again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Trouble {
+pub struct PassTrouble {
     /// `None`: it was the pass as a whole.
     pub request: Option<String>,
     pub error: String,
@@ -75,13 +75,13 @@ pub struct LifecycleStatus {
 
 /// What the reconciler works with.
 #[derive(Clone)]
-pub struct Parts {
-    pub books: Arc<dyn Database>,
-    pub service: Service,
-    pub catalog: Arc<dyn Catalog>,
+pub struct LifecycleParts {
+    pub database: Arc<dyn StoreDatabase>,
+    pub service: SchedulerHandle,
+    pub catalog: Arc<dyn DatasetCatalog>,
 }
 
-impl std::fmt::Debug for Parts {
+impl std::fmt::Debug for LifecycleParts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Parts").field("catalog", &self.catalog).finish_non_exhaustive()
     }
@@ -89,36 +89,40 @@ impl std::fmt::Debug for Parts {
 
 /// The handle; cheap to clone. When the last one is dropped the reconciler ends, after its pass.
 #[derive(Clone, Debug)]
-pub struct Lifecycle(Arc<Handle>);
+pub struct RequestLifecycle(Arc<LifecycleHandle>);
 
 #[derive(Debug)]
-struct Handle {
-    nudge: Nudge,
+struct LifecycleHandle {
+    waker: ReconcilerWaker,
     status: Arc<Mutex<LifecycleStatus>>,
-    figures: Arc<Mutex<Figures>>,
+    metrics: Arc<Mutex<LifecycleMetrics>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-impl Lifecycle {
+impl RequestLifecycle {
     /// Takes up all requests that are under way. `nudge` is what others tell it by; the caller is the only one who does
     /// this with these books.
-    pub fn open(parts: Parts, nudge: Nudge, options: LifecycleOptions) -> std::io::Result<Self> {
+    pub fn open(
+        parts: LifecycleParts,
+        nudge: ReconcilerWaker,
+        options: LifecycleOptions,
+    ) -> std::io::Result<Self> {
         let interval = options.interval;
-        let figures = Arc::new(Mutex::new(Figures::default()));
-        let engine = Engine { service: parts.service, store: Arc::clone(&parts.books) };
-        let condor = Condor::new(options.condor.clone(), nudge.clone());
-        let backends = Backends { engine, condor, for_new: options.backend };
-        let world = World { books: parts.books, backends, catalog: parts.catalog, options };
-        let reconciler = Reconciler::new(world, nudge.clone(), Arc::clone(&figures))?;
-        Self::start(interval, nudge, figures, reconciler)
+        let figures = Arc::new(Mutex::new(LifecycleMetrics::default()));
+        let engine = EngineBackend { service: parts.service, store: Arc::clone(&parts.database) };
+        let condor = CondorBackend::new(options.condor.clone(), nudge.clone());
+        let backends = RunBackends { engine, condor, new_run_backend: options.backend };
+        let world = ReconcilerContext { database: parts.database, backends, catalog: parts.catalog, options };
+        let reconciler = RequestReconciler::new(world, nudge.clone(), Arc::clone(&figures))?;
+        Self::start_loop(interval, nudge, figures, reconciler)
     }
 
     /// Starts the loop on a thread of its own, with a pass over everything.
-    fn start(
+    fn start_loop(
         interval: Duration,
-        nudge: Nudge,
-        figures: Arc<Mutex<Figures>>,
-        mut rounds: impl Rounds + 'static,
+        nudge: ReconcilerWaker,
+        figures: Arc<Mutex<LifecycleMetrics>>,
+        mut rounds: impl ReconcilePasses + 'static,
     ) -> std::io::Result<Self> {
         let status = LifecycleStatus {
             running: true,
@@ -126,32 +130,37 @@ impl Lifecycle {
             ..LifecycleStatus::default()
         };
         let status = Arc::new(Mutex::new(status));
-        nudge.all();
+        nudge.wake_all();
         let (mailbox, told) = (Arc::clone(&nudge.0), Arc::clone(&status));
         let thread = thread::Builder::new()
             .name("windlass-requests".into())
-            .spawn(move || run(&mailbox, &told, interval, &mut rounds))?;
-        Ok(Self(Arc::new(Handle { nudge, status, figures, thread: Mutex::new(Some(thread)) })))
+            .spawn(move || run_loop(&mailbox, &told, interval, &mut rounds))?;
+        Ok(Self(Arc::new(LifecycleHandle {
+            waker: nudge,
+            status,
+            metrics: figures,
+            thread: Mutex::new(Some(thread)),
+        })))
     }
 
     /// Something happened to this request: somebody wants something of it, or it is new.
-    pub fn nudge(&self, request: &str) {
-        self.0.nudge.request(request);
+    pub fn wake_request(&self, request: &str) {
+        self.0.waker.wake_request(request);
     }
 
     /// Something changed that may concern any request: a limit, a site, a setting.
-    pub fn nudge_all(&self) {
-        self.0.nudge.all();
+    pub fn wake_all(&self) {
+        self.0.waker.wake_all();
     }
 
     /// Something happened to a workflow of the engine, which may be the run of a request.
-    pub fn nudge_workflow(&self, workflow: WorkflowId) {
-        self.0.nudge.workflow(workflow);
+    pub fn wake_workflow(&self, workflow: WorkflowId) {
+        self.0.waker.wake_workflow(workflow);
     }
 
     /// What is counted, for metrics.
-    pub fn figures(&self) -> Figures {
-        self.0.figures.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub fn metrics(&self) -> LifecycleMetrics {
+        self.0.metrics.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub fn status(&self) -> LifecycleStatus {
@@ -164,9 +173,9 @@ impl Lifecycle {
     }
 }
 
-impl Handle {
+impl LifecycleHandle {
     fn stop(&self) {
-        self.nudge.0.stop();
+        self.waker.0.stop();
         // From within a pass there is nothing to wait for; and whoever waits must not keep the lock from it.
         let is_other = |thread: &mut JoinHandle<()>| thread.thread().id() != thread::current().id();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take_if(is_other);
@@ -177,33 +186,38 @@ impl Handle {
     }
 }
 
-impl Drop for Handle {
+impl Drop for LifecycleHandle {
     fn drop(&mut self) {
         self.stop();
     }
 }
 
-fn run(mailbox: &Mailbox, status: &Mutex<LifecycleStatus>, interval: Duration, rounds: &mut dyn Rounds) {
+fn run_loop(
+    mailbox: &ReconcilerMailbox,
+    status: &Mutex<LifecycleStatus>,
+    interval: Duration,
+    rounds: &mut dyn ReconcilePasses,
+) {
     let set = |change: &dyn Fn(&mut LifecycleStatus)| {
         change(&mut status.lock().unwrap_or_else(PoisonError::into_inner));
     };
     let mut wait_until = Instant::now();
-    while let Some(mut heard) = mailbox.wait(wait_until) {
+    while let Some(mut heard) = mailbox.wait_for_events(wait_until) {
         // Nobody told anything: then it was the interval, or something is due. Either way all are looked at.
         heard.all |= heard.is_empty();
-        let (began, began_at) = (Instant::now(), Clock.now());
-        let report = guarded(rounds, &heard);
+        let (began, began_at) = (Instant::now(), SystemClock.now());
+        let report = run_pass_guarded(rounds, &heard);
         let took = began.elapsed();
-        let pause = interval_until(&report, interval);
+        let pause = next_interval(&report, interval);
         set(&|status| {
             status.passes += 1;
             status.last_pass_at = Some(began_at);
             status.last_duration_sec = Some(took.as_secs_f64());
             status.last = report.clone();
-            status.next_pass_at = Some(Clock.now().after(pause));
+            status.next_pass_at = Some(SystemClock.now().after(pause));
         });
         wait_until = Instant::now() + pause;
-        if !mailbox.rest(Instant::now() + took.max(SHORTEST_PAUSE)) {
+        if !mailbox.sleep_until(Instant::now() + took.max(MIN_PAUSE)) {
             break;
         }
     }
@@ -214,17 +228,17 @@ fn run(mailbox: &Mailbox, status: &Mutex<LifecycleStatus>, interval: Duration, r
 }
 
 /// A panic in a pass is told like any other error, and the next pass begins anew from the rows.
-fn guarded(rounds: &mut dyn Rounds, heard: &Heard) -> PassReport {
-    catch_unwind(AssertUnwindSafe(|| rounds.pass(heard))).unwrap_or_else(|_| {
+fn run_pass_guarded(rounds: &mut dyn ReconcilePasses, heard: &WakeEvents) -> PassReport {
+    catch_unwind(AssertUnwindSafe(|| rounds.run_pass(heard))).unwrap_or_else(|_| {
         tracing::error!("a pass over the requests has failed; the next one begins anew");
         let error = "the pass has failed; the log of the server says where".to_owned();
-        PassReport { errors: vec![Trouble { request: None, error }], ..PassReport::default() }
+        PassReport { errors: vec![PassTrouble { request: None, error }], ..PassReport::default() }
     })
 }
 
 /// How long to wait for the next pass if nobody says anything.
-fn interval_until(report: &PassReport, interval: Duration) -> Duration {
-    report.look_again.map_or(interval, |due| due.since(Clock.now()).min(interval))
+fn next_interval(report: &PassReport, interval: Duration) -> Duration {
+    report.look_again.map_or(interval, |due| due.since(SystemClock.now()).min(interval))
 }
 
 #[cfg(test)]
@@ -234,22 +248,27 @@ mod tests {
 
     /// Tells what each pass heard, and does as it is told.
     struct Scripted {
-        heard: Sender<Heard>,
+        heard: Sender<WakeEvents>,
         go_on: Receiver<PassReport>,
     }
 
-    impl Rounds for Scripted {
-        fn pass(&mut self, heard: &Heard) -> PassReport {
+    impl ReconcilePasses for Scripted {
+        fn run_pass(&mut self, heard: &WakeEvents) -> PassReport {
             self.heard.send(heard.clone()).unwrap();
             self.go_on.recv().expect("told to fail")
         }
     }
 
-    fn scripted(interval: Duration) -> (Lifecycle, Receiver<Heard>, Sender<PassReport>) {
+    fn scripted(interval: Duration) -> (RequestLifecycle, Receiver<WakeEvents>, Sender<PassReport>) {
         let (heard, seen) = mpsc::channel();
         let (go, go_on) = mpsc::channel();
         let scripted = Scripted { heard, go_on };
-        (Lifecycle::start(interval, Nudge::default(), Arc::default(), scripted).unwrap(), seen, go)
+        (
+            RequestLifecycle::start_loop(interval, ReconcilerWaker::default(), Arc::default(), scripted)
+                .unwrap(),
+            seen,
+            go,
+        )
     }
 
     #[test]
@@ -257,9 +276,9 @@ mod tests {
         let (lifecycle, seen, go) = scripted(Duration::from_hours(1));
         assert!(seen.recv().unwrap().all, "the first pass is over everything");
         for _ in 0..100 {
-            lifecycle.nudge("b");
-            lifecycle.nudge("a");
-            lifecycle.nudge_workflow(WorkflowId(7));
+            lifecycle.wake_request("b");
+            lifecycle.wake_request("a");
+            lifecycle.wake_workflow(WorkflowId(7));
         }
         go.send(PassReport { evaluated: 3, ..PassReport::default() }).unwrap();
         let second = seen.recv().unwrap();
@@ -277,7 +296,7 @@ mod tests {
     fn what_is_due_is_looked_at_without_a_nudge() {
         let (lifecycle, seen, go) = scripted(Duration::from_hours(1));
         seen.recv().unwrap();
-        go.send(PassReport { look_again: Some(Clock.now()), ..PassReport::default() }).unwrap();
+        go.send(PassReport { look_again: Some(SystemClock.now()), ..PassReport::default() }).unwrap();
         assert!(seen.recv().unwrap().all);
         go.send(PassReport::default()).unwrap();
         lifecycle.stop();

@@ -9,7 +9,7 @@ use windlass_types::WorkflowId;
 
 /// What was told since the last pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Heard {
+pub(crate) struct WakeEvents {
     /// Look at everything.
     pub(crate) all: bool,
     /// Requests that something happened to.
@@ -20,7 +20,7 @@ pub(crate) struct Heard {
     pub(crate) runs: BTreeSet<String>,
 }
 
-impl Heard {
+impl WakeEvents {
     pub(crate) fn is_empty(&self) -> bool {
         !self.all && self.requests.is_empty() && self.workflows.is_empty() && self.runs.is_empty()
     }
@@ -28,82 +28,82 @@ impl Heard {
 
 /// Tells the reconciler that something happened; cheap to clone, and there before the reconciler is.
 #[derive(Clone, Debug, Default)]
-pub struct Nudge(pub(crate) Arc<Mailbox>);
+pub struct ReconcilerWaker(pub(crate) Arc<ReconcilerMailbox>);
 
-impl Nudge {
+impl ReconcilerWaker {
     /// Something happened to this request.
-    pub fn request(&self, name: &str) {
-        self.0.tell(|heard| heard.requests.extend([name.to_owned()]));
+    pub fn wake_request(&self, name: &str) {
+        self.0.post_events(|heard| heard.requests.extend([name.to_owned()]));
     }
 
     /// Something changed that may concern any request.
-    pub fn all(&self) {
-        self.0.tell(|heard| heard.all = true);
+    pub fn wake_all(&self) {
+        self.0.post_events(|heard| heard.all = true);
     }
 
     /// Something happened to a run that is watched.
-    pub(crate) fn run(&self, uuid: &str) {
-        self.0.tell(|heard| heard.runs.extend([uuid.to_owned()]));
+    pub(crate) fn wake_run(&self, uuid: &str) {
+        self.0.post_events(|heard| heard.runs.extend([uuid.to_owned()]));
     }
 
     /// Something happened to a workflow of the engine, which may be the run of a request.
-    pub fn workflow(&self, workflow: WorkflowId) {
-        self.0.tell(|heard| heard.workflows.extend([workflow]));
+    pub fn wake_workflow(&self, workflow: WorkflowId) {
+        self.0.post_events(|heard| heard.workflows.extend([workflow]));
     }
 }
 
 #[derive(Debug, Default)]
-struct Inside {
-    heard: Heard,
+struct MailboxState {
+    events: WakeEvents,
     is_stopped: bool,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Mailbox {
-    inside: Mutex<Inside>,
-    told: Condvar,
+pub(crate) struct ReconcilerMailbox {
+    state: Mutex<MailboxState>,
+    changed: Condvar,
 }
 
-impl Mailbox {
+impl ReconcilerMailbox {
     /// Nothing in here can be left half done by a panic.
-    fn open(&self) -> MutexGuard<'_, Inside> {
-        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_state(&self) -> MutexGuard<'_, MailboxState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn tell(&self, what: impl FnOnce(&mut Heard)) {
-        what(&mut self.open().heard);
-        self.told.notify_all();
+    pub(crate) fn post_events(&self, what: impl FnOnce(&mut WakeEvents)) {
+        what(&mut self.lock_state().events);
+        self.changed.notify_all();
     }
 
     pub(crate) fn stop(&self) {
-        self.open().is_stopped = true;
-        self.told.notify_all();
+        self.lock_state().is_stopped = true;
+        self.changed.notify_all();
     }
 
     /// Waits until something was told, but not longer than `until`, and takes it. `None`: it is over.
-    pub(crate) fn wait(&self, until: Instant) -> Option<Heard> {
-        let mut inside = self.open();
+    pub(crate) fn wait_for_events(&self, until: Instant) -> Option<WakeEvents> {
+        let mut inside = self.lock_state();
         loop {
             if inside.is_stopped {
                 return None;
             }
             let left = until.saturating_duration_since(Instant::now());
-            if !inside.heard.is_empty() || left.is_zero() {
-                return Some(mem::take(&mut inside.heard));
+            if !inside.events.is_empty() || left.is_zero() {
+                return Some(mem::take(&mut inside.events));
             }
-            (inside, _) = self.told.wait_timeout(inside, left).unwrap_or_else(PoisonError::into_inner);
+            (inside, _) = self.changed.wait_timeout(inside, left).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
     /// Waits, whatever is told meanwhile. `false`: it is over.
-    pub(crate) fn rest(&self, until: Instant) -> bool {
-        let mut inside = self.open();
+    pub(crate) fn sleep_until(&self, until: Instant) -> bool {
+        let mut inside = self.lock_state();
         while !inside.is_stopped {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return true;
             }
-            (inside, _) = self.told.wait_timeout(inside, left).unwrap_or_else(PoisonError::into_inner);
+            (inside, _) = self.changed.wait_timeout(inside, left).unwrap_or_else(PoisonError::into_inner);
         }
         false
     }

@@ -1,47 +1,49 @@
 //! A plan on paper: a manifest for each work unit, in the directory of the run, and the outline of all of them.
 
-mod layout;
+mod payload_config;
 
 use crate::backend::JobSize;
-use crate::outline::{Outline, UnitOutline, make_empty, manifest_path};
-use crate::{names, outline};
+use crate::run_outline::{RunOutline, UnitOutline, make_empty_directory, manifest_path};
+use crate::{derived_names, run_outline};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::Path;
-use windlass_core::plan::{InputView, NodeView, Plan, UnitView};
+use windlass_core::round_plan::{NodeInput, PlanNode, PlanUnit, RoundPlan};
 use windlass_types::LumiMask;
 use windlass_types::payload::{
-    Estimates, EventWindow, Generation, Input, Merge, Node, Output, Site, Step, UnitManifest,
+    EventGeneration, EventWindow, ManifestInput, ManifestSite, ManifestStep, MergeSettings, NodeEstimates,
+    ProcessingNode, WorkUnitManifest, WorkUnitOutput,
 };
 use windlass_types::requests::Request;
 
-pub use layout::{LayoutFault, faults as payload_faults, steps as payload_steps};
+pub use payload_config::{PayloadConfigError, find_faults as payload_faults, read_steps as payload_steps};
 
 /// What all manifests of a run have in common.
 #[derive(Debug)]
-pub(crate) struct Common {
+pub(crate) struct ManifestTemplate {
     request: String,
     tag: String,
     run: String,
     /// What the request says.
     multicore: u32,
-    steps: Vec<Step>,
-    outputs: Vec<Output>,
-    merge: Merge,
-    sites: BTreeMap<String, Site>,
+    steps: Vec<ManifestStep>,
+    outputs: Vec<WorkUnitOutput>,
+    merge: MergeSettings,
+    sites: BTreeMap<String, ManifestSite>,
 }
 
-impl Common {
+impl ManifestTemplate {
     /// `storage` says where sites keep their files.
     pub(crate) fn new(
         request: &Request,
         run: &str,
         storage: &BTreeMap<String, String>,
-    ) -> Result<Self, LayoutFault> {
-        let steps = layout::steps(request)?;
-        let outputs = layout::outputs(request, &steps)?;
-        let site = |(name, path): (&String, &String)| (name.clone(), Site { storage_path: path.clone() });
+    ) -> Result<Self, PayloadConfigError> {
+        let steps = payload_config::read_steps(request)?;
+        let outputs = payload_config::read_outputs(request, &steps)?;
+        let site =
+            |(name, path): (&String, &String)| (name.clone(), ManifestSite { storage_path: path.clone() });
         Ok(Self {
             request: request.request_name.clone(),
             // Enough of it to be unlike all others, and short enough for a name of a file.
@@ -50,39 +52,42 @@ impl Common {
             multicore: request.multicore,
             steps,
             outputs,
-            merge: layout::merge(request)?,
+            merge: payload_config::read_merge(request)?,
             sites: storage.iter().map(site).collect(),
         })
     }
 
     /// Where a job has fewer cores than the request says, no step has more threads than that (W-11).
-    fn steps_with(&self, cores: u32) -> Vec<Step> {
+    fn steps_with(&self, cores: u32) -> Vec<ManifestStep> {
         let most = if cores < self.multicore { cores } else { u32::MAX };
-        self.steps.iter().map(|step| Step { threads: step.threads.min(most), ..step.clone() }).collect()
+        self.steps
+            .iter()
+            .map(|step| ManifestStep { threads: step.threads.min(most), ..step.clone() })
+            .collect()
     }
 
-    fn manifest(&self, plan: &Plan, unit: &UnitView<'_>) -> UnitManifest {
+    fn build_manifest(&self, plan: &RoundPlan, unit: &PlanUnit<'_>) -> WorkUnitManifest {
         let sites = unit.sites().filter_map(|name| Some((name.to_owned(), self.sites.get(name)?.clone())));
-        UnitManifest {
+        WorkUnitManifest {
             request: self.request.clone(),
             tag: self.tag.clone(),
             unit: unit.name().to_string(),
             number: unit.number(),
             steps: self.steps_with(plan.resources.cores),
-            nodes: unit.nodes().map(|node| one_node(plan, &node)).collect(),
+            nodes: unit.nodes().map(|node| manifest_node(plan, &node)).collect(),
             outputs: self.outputs.clone(),
             merge: self.merge.clone(),
             sites: sites.collect(),
-            seed: names::seed(&self.run, unit.number()),
+            seed: derived_names::random_seed(&self.run, unit.number()),
         }
     }
 }
 
-fn one_node(plan: &Plan, node: &NodeView<'_>) -> Node {
-    Node {
+fn manifest_node(plan: &RoundPlan, node: &PlanNode<'_>) -> ProcessingNode {
+    ProcessingNode {
         index: node.index(),
-        inputs: node.inputs().map(|input| one_input(&input)).collect(),
-        generate: node.generated().map(|made| Generation {
+        inputs: node.inputs().map(|input| manifest_input(&input)).collect(),
+        generate: node.generated().map(|made| EventGeneration {
             first_event: made.first_event,
             last_event: made.last_event,
             run: 1,
@@ -90,7 +95,7 @@ fn one_node(plan: &Plan, node: &NodeView<'_>) -> Node {
             events_per_lumi: plan.events_per_lumi,
         }),
         expected_events: node.output_events(),
-        estimates: Estimates {
+        estimates: NodeEstimates {
             memory_mb: node.memory_mb(),
             time_sec: node.time_sec(),
             disk_kb: node.disk_kb(),
@@ -99,18 +104,18 @@ fn one_node(plan: &Plan, node: &NodeView<'_>) -> Node {
     }
 }
 
-fn one_input(input: &InputView<'_>) -> Input {
+fn manifest_input(input: &NodeInput<'_>) -> ManifestInput {
     let replica = |(site, path): (&str, &str)| (site.to_owned(), path.to_owned());
     let file = input.file();
-    Input {
+    ManifestInput {
         lfn: file.lfn.clone(),
         // Catalogs that do not know the size of a file say 0.
         size: Some(file.size).filter(|size| *size > 0),
         adler32: file.adler32.as_deref().map(str::to_owned),
         // A site that is not named has it at its storage path.
         replicas: input.replicas().filter(|(_, path)| !path.is_empty()).map(replica).collect(),
-        events: input.window().map(|(first, last)| EventWindow { first, last }),
-        lumis: input.lumis().map(|ranges| {
+        events: input.event_window().map(|(first, last)| EventWindow { first, last }),
+        lumis: input.lumi_ranges().map(|ranges| {
             let mut mask = LumiMask::default();
             for range in ranges {
                 mask.insert_range(range.run.into(), (range.first.into(), range.last.into()));
@@ -121,15 +126,15 @@ fn one_input(input: &InputView<'_>) -> Input {
 }
 
 /// The plan, as the backend sees it.
-pub(crate) fn outline_of(plan: &Plan) -> Outline {
-    let mut outline = Outline::default();
+pub(crate) fn build_outline(plan: &RoundPlan) -> RunOutline {
+    let mut outline = RunOutline::default();
     for unit in plan.units() {
         let mut sites: Vec<String> = unit.sites().map(str::to_owned).collect();
         sites.sort_unstable();
-        let mut row = UnitOutline { sites: outline.site_set(&sites), nodes: Vec::new() };
+        let mut row = UnitOutline { sites: outline.intern_site_set(&sites), nodes: Vec::new() };
         for node in unit.nodes() {
-            let size = JobSize::of_estimate(plan.resources.cores, node.memory_mb(), node.time_sec());
-            row.push(outline.size(size));
+            let size = JobSize::from_estimate(plan.resources.cores, node.memory_mb(), node.time_sec());
+            row.push(outline.intern_size(size));
             outline.disk_kb = outline.disk_kb.max(node.disk_kb());
         }
         outline.units.push(row);
@@ -138,25 +143,32 @@ pub(crate) fn outline_of(plan: &Plan) -> Outline {
 }
 
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum WriteError {
+pub(crate) enum ManifestWriteError {
     #[error("cannot write {path}: {source}")]
     Io { path: String, source: io::Error },
     /// A mistake of ours or of what the request is made of: nothing of it is submitted.
     #[error("the manifest of {unit} makes no sense: {faults}")]
-    Faulty { unit: String, faults: String },
+    InvalidManifest { unit: String, faults: String },
 }
 
 /// Writes the manifests of a run into its directory. It is whole once [`seal`] has put the outline there.
-pub(crate) fn write(directory: &Path, plan: &Plan, common: &Common) -> Result<Outline, WriteError> {
-    let wrong = |path: &Path, source| WriteError::Io { path: path.display().to_string(), source };
-    make_empty(directory).map_err(|source| wrong(directory, source))?;
+pub(crate) fn write_manifests(
+    directory: &Path,
+    plan: &RoundPlan,
+    common: &ManifestTemplate,
+) -> Result<RunOutline, ManifestWriteError> {
+    let wrong = |path: &Path, source| ManifestWriteError::Io { path: path.display().to_string(), source };
+    make_empty_directory(directory).map_err(|source| wrong(directory, source))?;
     let mut text = Vec::new();
     for unit in plan.units() {
-        let manifest = common.manifest(plan, &unit);
+        let manifest = common.build_manifest(plan, &unit);
         // All are made alike; checking the first one checks what they have in common.
-        let faults = if unit.number() == 0 { manifest.faults() } else { Vec::new() };
+        let faults = if unit.number() == 0 { manifest.find_problems() } else { Vec::new() };
         if !faults.is_empty() {
-            return Err(WriteError::Faulty { unit: manifest.unit, faults: faults.join("; ") });
+            return Err(ManifestWriteError::InvalidManifest {
+                unit: manifest.unit,
+                faults: faults.join("; "),
+            });
         }
         text.clear();
         let path = manifest_path(directory, unit.number());
@@ -168,11 +180,13 @@ pub(crate) fn write(directory: &Path, plan: &Plan, common: &Common) -> Result<Ou
         let text = serde_json::to_vec_pretty(profile).map_err(io::Error::from);
         text.and_then(|text| fs::write(&path, text)).map_err(|source| wrong(&path, source))?;
     }
-    Ok(outline_of(plan))
+    Ok(build_outline(plan))
 }
 
 /// Says that the directory of a run is whole: its outline comes last, and is on disk when this returns.
-pub(crate) fn seal(directory: &Path, outline: &Outline) -> Result<(), WriteError> {
-    let path = directory.join(outline::FILE);
-    outline.write(directory).map_err(|source| WriteError::Io { path: path.display().to_string(), source })
+pub(crate) fn write_outline(directory: &Path, outline: &RunOutline) -> Result<(), ManifestWriteError> {
+    let path = directory.join(run_outline::OUTLINE_FILE);
+    outline
+        .write(directory)
+        .map_err(|source| ManifestWriteError::Io { path: path.display().to_string(), source })
 }

@@ -12,17 +12,17 @@ use serde_json::Value;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use windlass_core::requests::document::{self, Fault};
-use windlass_core::requests::reqmgr2::{self, Refusal, Reply};
+use windlass_core::requests::document::{self, DocumentProblem};
+use windlass_core::requests::reqmgr2::{self, ReqmgrRefusal, ReqmgrReply};
 
 /// How long a connection may take to be made.
-const CONNECT: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Documents with long lists of luminosity sections have a few megabytes.
-const LARGEST: u64 = 64 << 20;
+const MAX_DOCUMENT_BYTES: u64 = 64 << 20;
 
 /// Where it is, and who we are to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reqmgr2 {
+pub struct Reqmgr2Client {
     /// In front of `/data/request`: `https://cmsweb.cern.ch:8443/reqmgr2`.
     pub url: String,
     /// The certificate, its chain behind it, by which we are known; a proxy, too. PEM.
@@ -34,43 +34,43 @@ pub struct Reqmgr2 {
     /// A file with a token.
     pub token: Option<PathBuf>,
     /// All that asking for one request may take, with everything that is tried again.
-    pub limit: Duration,
+    pub timeout: Duration,
 }
 
-impl Reqmgr2 {
+impl Reqmgr2Client {
     /// As long as a person waits for a command.
-    pub const USUAL_LIMIT: Duration = Duration::from_secs(30);
+    pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 
-    pub fn at(url: impl Into<String>) -> Self {
-        let limit = Self::USUAL_LIMIT;
-        Self { url: url.into(), cert: None, key: None, authorities: None, token: None, limit }
+    pub fn from_url(url: impl Into<String>) -> Self {
+        let timeout = Self::DEFAULT_TIMEOUT;
+        Self { url: url.into(), cert: None, key: None, authorities: None, token: None, timeout }
     }
 
     /// Whether it could be asked: the address is one, and the files are there and hold what they should.
     pub fn check(&self) -> Result<(), Reqmgr2Error> {
-        self.address("x")?;
-        self.token()?;
-        self.client().map(|_| ())
+        self.request_url("x")?;
+        self.read_token()?;
+        self.build_client().map(|_| ())
     }
 
     /// The document of a request, as ReqMgr2 has it. Blocks; what is passing is tried again until the limit.
-    pub fn fetch(&self, name: &str) -> Result<Value, Reqmgr2Error> {
-        if let Some(fault) = document::wrong_with_name("request_name", name) {
+    pub fn fetch_request(&self, name: &str) -> Result<Value, Reqmgr2Error> {
+        if let Some(fault) = document::check_request_name("request_name", name) {
             return Err(Reqmgr2Error::Name(fault));
         }
-        let (url, token, client) = (self.address(name)?, self.token()?, self.client()?);
+        let (url, token, client) = (self.request_url(name)?, self.read_token()?, self.build_client()?);
         let begun = Instant::now();
         let mut asked = 0;
         loop {
-            let left = self.limit.saturating_sub(begun.elapsed());
+            let left = self.timeout.saturating_sub(begun.elapsed());
             asked += 1;
-            let failed = match self.ask(&client, &url, token.as_deref(), name, left) {
+            let failed = match self.try_fetch(&client, &url, token.as_deref(), name, left) {
                 Ok(document) => return Ok(document),
                 Err(failed) => failed,
             };
-            let again = failed.is_passing.then(|| {
+            let again = failed.is_transient.then(|| {
                 let spent = begun.elapsed();
-                reqmgr2::pause(asked, spent, self.limit, failed.wished)
+                reqmgr2::retry_delay(asked, spent, self.timeout, failed.retry_after)
             });
             let Some(pause) = again.flatten() else { return Err(failed.error) };
             tracing::debug!(request = name, error = %failed.error, "ReqMgr2 is asked again");
@@ -78,56 +78,56 @@ impl Reqmgr2 {
         }
     }
 
-    fn ask(
+    fn try_fetch(
         &self,
         client: &Client,
         url: &Url,
         token: Option<&str>,
         name: &str,
         time: Duration,
-    ) -> Result<Value, Failed> {
+    ) -> Result<Value, FetchFailure> {
         let mut request = client.get(url.clone()).header(ACCEPT, "application/json").timeout(time);
         if let Some(token) = token {
             request = request.bearer_auth(token);
         }
-        let answer = request.send().map_err(|error| self.unreachable(&error))?;
+        let answer = request.send().map_err(|error| self.unreachable_error(&error))?;
         let (status, headers) = (answer.status(), answer.headers().clone());
-        let body = self.body(answer)?;
+        let body = self.read_body(answer)?;
         let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
-        let reply = Reply {
+        let reply = ReqmgrReply {
             status: status.as_u16(),
             detail: text("x-error-detail"),
             location: text(LOCATION.as_str()),
             body: &body,
         };
-        reqmgr2::document(name, &reply).map_err(|refusal| Failed {
-            is_passing: refusal.is_passing(),
-            wished: wished(status, &headers),
+        reqmgr2::parse_document(name, &reply).map_err(|refusal| FetchFailure {
+            is_transient: refusal.is_transient(),
+            retry_after: parse_retry_after(status, &headers),
             error: Reqmgr2Error::Refusal { url: self.url.clone(), name: name.to_owned(), refusal },
         })
     }
 
-    fn body(&self, answer: Response) -> Result<Vec<u8>, Failed> {
+    fn read_body(&self, answer: Response) -> Result<Vec<u8>, FetchFailure> {
         let mut body = Vec::new();
-        match answer.take(LARGEST + 1).read_to_end(&mut body) {
-            Ok(_) if body.len() as u64 > LARGEST => {
-                Err(Failed::for_good(Reqmgr2Error::TooLarge { url: self.url.clone() }))
+        match answer.take(MAX_DOCUMENT_BYTES + 1).read_to_end(&mut body) {
+            Ok(_) if body.len() as u64 > MAX_DOCUMENT_BYTES => {
+                Err(FetchFailure::permanent(Reqmgr2Error::TooLarge { url: self.url.clone() }))
             }
             Ok(_) => Ok(body),
-            Err(error) => Err(self.unreachable(&error)),
+            Err(error) => Err(self.unreachable_error(&error)),
         }
     }
 
-    fn unreachable(&self, error: &(dyn std::error::Error + 'static)) -> Failed {
-        let (url, why) = (self.url.clone(), innermost(error));
+    fn unreachable_error(&self, error: &(dyn std::error::Error + 'static)) -> FetchFailure {
+        let (url, why) = (self.url.clone(), root_cause(error));
         // What certificates are worth does not change by asking again.
-        if tls::is_about_trust(error) {
-            return Failed::for_good(Reqmgr2Error::Distrust { url, why });
+        if tls::is_trust_error(error) {
+            return FetchFailure::permanent(Reqmgr2Error::UntrustedServer { url, why });
         }
-        Failed { is_passing: true, wished: None, error: Reqmgr2Error::Unreachable { url, why } }
+        FetchFailure { is_transient: true, retry_after: None, error: Reqmgr2Error::Unreachable { url, why } }
     }
 
-    fn address(&self, name: &str) -> Result<Url, Reqmgr2Error> {
+    fn request_url(&self, name: &str) -> Result<Url, Reqmgr2Error> {
         let bad = |why: &str| Reqmgr2Error::Address { url: self.url.clone(), why: why.to_owned() };
         let mut url = Url::parse(&self.url).map_err(|error| bad(&error.to_string()))?;
         if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
@@ -143,13 +143,13 @@ impl Reqmgr2 {
         Ok(url)
     }
 
-    fn token(&self) -> Result<Option<String>, Reqmgr2Error> {
+    fn read_token(&self) -> Result<Option<String>, Reqmgr2Error> {
         let Some(path) = &self.token else { return Ok(None) };
-        let url = self.address("x")?;
+        let url = self.request_url("x")?;
         if url.scheme() != "https" && !is_loopback(&url) {
-            return Err(Reqmgr2Error::InTheClear { url: self.url.clone() });
+            return Err(Reqmgr2Error::Unencrypted { url: self.url.clone() });
         }
-        let text = read(path)?;
+        let text = read_file(path)?;
         let text = String::from_utf8_lossy(&text).trim().to_owned();
         let is_token = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
         if !is_token {
@@ -158,31 +158,31 @@ impl Reqmgr2 {
         Ok(Some(text))
     }
 
-    fn client(&self) -> Result<Client, Reqmgr2Error> {
-        let config = tls::config(self)?;
+    fn build_client(&self) -> Result<Client, Reqmgr2Error> {
+        let config = tls::build_tls_config(self)?;
         let builder = Client::builder()
             .tls_backend_preconfigured(config)
-            .connect_timeout(CONNECT)
+            .connect_timeout(CONNECT_TIMEOUT)
             // A token is for nobody else, and where it sends those whom it does not know there is no document.
             .redirect(reqwest::redirect::Policy::none())
             .user_agent(concat!("windlass/", env!("CARGO_PKG_VERSION")));
         let setup =
-            |error: reqwest::Error| Reqmgr2Error::Address { url: self.url.clone(), why: innermost(&error) };
+            |error: reqwest::Error| Reqmgr2Error::Address { url: self.url.clone(), why: root_cause(&error) };
         builder.build().map_err(setup)
     }
 }
 
 /// What came of asking once.
-struct Failed {
-    is_passing: bool,
+struct FetchFailure {
+    is_transient: bool,
     /// How long it wants to be left alone.
-    wished: Option<Duration>,
+    retry_after: Option<Duration>,
     error: Reqmgr2Error,
 }
 
-impl Failed {
-    const fn for_good(error: Reqmgr2Error) -> Self {
-        Self { is_passing: false, wished: None, error }
+impl FetchFailure {
+    const fn permanent(error: Reqmgr2Error) -> Self {
+        Self { is_transient: false, retry_after: None, error }
     }
 }
 
@@ -190,19 +190,19 @@ impl Failed {
 #[derive(Debug, thiserror::Error)]
 pub enum Reqmgr2Error {
     #[error("{0}")]
-    Name(Fault),
+    Name(DocumentProblem),
     #[error("{url} is not the address of a ReqMgr2: {why}")]
     Address { url: String, why: String },
     #[error("{}: {why}", path.display())]
     File { path: PathBuf, why: String },
     #[error("a token is not sent to {url} in the clear, where others can read it")]
-    InTheClear { url: String },
+    Unencrypted { url: String },
     #[error("ReqMgr2 at {url} cannot be reached: {why}")]
     Unreachable { url: String, why: String },
     #[error("ReqMgr2 at {url} and we do not trust each other: {why}")]
-    Distrust { url: String, why: String },
+    UntrustedServer { url: String, why: String },
     #[error("ReqMgr2 at {url} {refusal}: `{name}`")]
-    Refusal { url: String, name: String, refusal: Refusal },
+    Refusal { url: String, name: String, refusal: ReqmgrRefusal },
     #[error("ReqMgr2 at {url} answers with more than 64 MiB, which is no document of a request")]
     TooLarge { url: String },
 }
@@ -211,29 +211,29 @@ impl Reqmgr2Error {
     /// What to do about it.
     pub const fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::Unreachable { .. } | Self::Refusal { refusal: Refusal::Busy(_), .. } => {
+            Self::Unreachable { .. } | Self::Refusal { refusal: ReqmgrRefusal::Busy(_), .. } => {
                 Some("nothing was imported; try again when it answers")
             }
-            Self::Distrust { .. } => Some(
+            Self::UntrustedServer { .. } => Some(
                 "its certificate must be of an authority that is trusted (--reqmgr2-ca), ours of one that it trusts and not \
                  expired (--reqmgr2-cert)",
             ),
-            Self::Refusal { refusal: Refusal::Denied(_), .. } => {
+            Self::Refusal { refusal: ReqmgrRefusal::Denied(_), .. } => {
                 Some("it knows us by --reqmgr2-cert or --reqmgr2-token-file, which may be missing or expired")
             }
-            Self::Refusal { refusal: Refusal::Unknown, .. } => {
+            Self::Refusal { refusal: ReqmgrRefusal::Unknown, .. } => {
                 Some("names are as ReqMgr2 gives them: USER_STRING_DATE_TIME_NUMBER")
             }
-            Self::Refusal { refusal: Refusal::Nowhere | Refusal::Odd(_), .. } => {
+            Self::Refusal { refusal: ReqmgrRefusal::WrongAddress | ReqmgrRefusal::Unexpected(_), .. } => {
                 Some("its address is what stands in front of `/data/request`: https://HOST/reqmgr2")
             }
-            Self::InTheClear { .. } => Some("use https://"),
+            Self::Unencrypted { .. } => Some("use https://"),
             _ => None,
         }
     }
 }
 
-fn wished(status: StatusCode, headers: &HeaderMap) -> Option<Duration> {
+fn parse_retry_after(status: StatusCode, headers: &HeaderMap) -> Option<Duration> {
     let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
     (!status.is_success()).then(|| Duration::from_secs(seconds))
 }
@@ -243,16 +243,16 @@ fn is_loopback(url: &Url) -> bool {
     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, Reqmgr2Error> {
-    std::fs::read(path).map_err(|error| cannot_read(path, &error))
+fn read_file(path: &Path) -> Result<Vec<u8>, Reqmgr2Error> {
+    std::fs::read(path).map_err(|error| file_error(path, &error))
 }
 
-fn cannot_read(path: &Path, error: &io::Error) -> Reqmgr2Error {
+fn file_error(path: &Path, error: &io::Error) -> Reqmgr2Error {
     Reqmgr2Error::File { path: path.to_owned(), why: format!("cannot be read: {error}") }
 }
 
-fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
-    tls::causes(error).last().map_or_else(|| error.to_string(), ToString::to_string)
+fn root_cause(error: &(dyn std::error::Error + 'static)) -> String {
+    tls::error_causes(error).last().map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 #[cfg(test)]
@@ -267,18 +267,22 @@ mod tests {
             "https://h:8443/reqmgr2/data",
             "https://h:8443/reqmgr2/data/",
         ] {
-            let address = Reqmgr2::at(url).address("a_b-1.2").unwrap();
+            let address = Reqmgr2Client::from_url(url).request_url("a_b-1.2").unwrap();
             assert_eq!(address.as_str(), "https://h:8443/reqmgr2/data/request?name=a_b-1.2");
         }
         for wrong in ["", "h", "ftp://h/x", "https://u:p@h/reqmgr2", "https://h/reqmgr2?x=1", "file:///etc"] {
-            assert!(matches!(Reqmgr2::at(wrong).check(), Err(Reqmgr2Error::Address { .. })), "{wrong}");
+            assert!(
+                matches!(Reqmgr2Client::from_url(wrong).check(), Err(Reqmgr2Error::Address { .. })),
+                "{wrong}"
+            );
         }
     }
 
     #[test]
     fn only_names_of_requests_are_asked_for() {
         for wrong in ["", "a b", "a&status=new", "../x", "a/b"] {
-            let error = Reqmgr2::at("http://127.0.0.1:1/reqmgr2").fetch(wrong).unwrap_err();
+            let error =
+                Reqmgr2Client::from_url("http://127.0.0.1:1/reqmgr2").fetch_request(wrong).unwrap_err();
             assert!(matches!(error, Reqmgr2Error::Name(_)), "{wrong}: {error}");
         }
     }
@@ -287,17 +291,17 @@ mod tests {
     fn tokens_go_to_nobody_else() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("token");
-        let with = |url: &str| Reqmgr2 { token: Some(path.clone()), ..Reqmgr2::at(url) };
-        assert!(matches!(with("https://h/reqmgr2").token(), Err(Reqmgr2Error::File { .. })));
+        let with = |url: &str| Reqmgr2Client { token: Some(path.clone()), ..Reqmgr2Client::from_url(url) };
+        assert!(matches!(with("https://h/reqmgr2").read_token(), Err(Reqmgr2Error::File { .. })));
         for (text, token) in [("abc.d-e\n", Some("abc.d-e")), ("", None), ("a b", None), ("a\nb", None)] {
             std::fs::write(&path, text).unwrap();
-            assert_eq!(with("https://h/reqmgr2").token().ok().flatten().as_deref(), token, "{text:?}");
+            assert_eq!(with("https://h/reqmgr2").read_token().ok().flatten().as_deref(), token, "{text:?}");
         }
         std::fs::write(&path, "abc").unwrap();
-        assert!(matches!(with("http://h/reqmgr2").token(), Err(Reqmgr2Error::InTheClear { .. })));
+        assert!(matches!(with("http://h/reqmgr2").read_token(), Err(Reqmgr2Error::Unencrypted { .. })));
         for here in ["http://127.0.0.1:8246/reqmgr2", "http://[::1]:8246/reqmgr2", "http://localhost/reqmgr2"]
         {
-            assert!(with(here).token().is_ok(), "{here}");
+            assert!(with(here).read_token().is_ok(), "{here}");
         }
     }
 }

@@ -4,73 +4,81 @@
 //! most of them. Idle connections of one host therefore cannot lock others out. Connections of authenticated users stay, and
 //! one user has at most three quarters of all.
 
-use crate::error::{Answer, ApiError};
+use crate::error::{ApiError, ApiResult};
 use axum::http::StatusCode;
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
-use windlass_auth::network;
+use windlass_auth::client_network;
 
 /// All connections of a server.
 #[derive(Clone, Debug)]
-pub(crate) struct Connections(Arc<Shared>);
+pub(crate) struct ConnectionLimiter(Arc<ConnectionLimiterState>);
 
 #[derive(Debug)]
-struct Shared {
-    most: usize,
-    table: Mutex<Table>,
+struct ConnectionLimiterState {
+    max_connections: usize,
+    table: Mutex<ConnectionTable>,
 }
 
 #[derive(Debug, Default)]
-struct Table {
-    open: usize,
-    next: u64,
+struct ConnectionTable {
+    open_count: usize,
+    next_number: u64,
     /// Connections without an authenticated request, by age.
-    pending: BTreeMap<u64, Pending>,
+    pending: BTreeMap<u64, PendingConnection>,
     /// Connections of authenticated users.
     users: HashMap<Arc<str>, usize>,
 }
 
 #[derive(Debug)]
-struct Pending {
+struct PendingConnection {
     network: IpAddr,
-    close: CancellationToken,
+    close_token: CancellationToken,
 }
 
 /// One open connection; dropped when it is closed.
 #[derive(Debug)]
-pub(crate) struct Connection {
-    shared: Arc<Shared>,
+pub(crate) struct ClientConnection {
+    shared: Arc<ConnectionLimiterState>,
     number: u64,
     /// The user of its first authenticated request.
     user: Mutex<Option<Arc<str>>>,
-    close: CancellationToken,
+    close_token: CancellationToken,
 }
 
-impl Connections {
+impl ConnectionLimiter {
     pub(crate) fn new(most: usize) -> Self {
-        Self(Arc::new(Shared { most, table: Mutex::default() }))
+        Self(Arc::new(ConnectionLimiterState { max_connections: most, table: Mutex::default() }))
     }
 
     /// A place for a new connection; `None` if all places belong to authenticated users.
-    pub(crate) fn open(&self, address: IpAddr) -> Option<Arc<Connection>> {
+    pub(crate) fn open(&self, address: IpAddr) -> Option<Arc<ClientConnection>> {
         let mut table = lock(&self.0.table);
-        if table.open >= self.0.most && !table.close_one_pending() {
+        if table.open_count >= self.0.max_connections && !table.evict_pending() {
             return None;
         }
-        table.open += 1;
-        table.next += 1;
-        let (number, close) = (table.next, CancellationToken::new());
-        table.pending.insert(number, Pending { network: network(address), close: close.clone() });
+        table.open_count += 1;
+        table.next_number += 1;
+        let (number, close) = (table.next_number, CancellationToken::new());
+        table.pending.insert(
+            number,
+            PendingConnection { network: client_network(address), close_token: close.clone() },
+        );
         drop(table);
-        Some(Arc::new(Connection { shared: Arc::clone(&self.0), number, user: Mutex::default(), close }))
+        Some(Arc::new(ClientConnection {
+            shared: Arc::clone(&self.0),
+            number,
+            user: Mutex::default(),
+            close_token: close,
+        }))
     }
 }
 
-impl Table {
-    fn close_one_pending(&mut self) -> bool {
+impl ConnectionTable {
+    fn evict_pending(&mut self) -> bool {
         let mut counts: HashMap<IpAddr, usize> = HashMap::new();
         for pending in self.pending.values() {
             *counts.entry(pending.network).or_default() += 1;
@@ -79,31 +87,31 @@ impl Table {
         let oldest = self.pending.iter().find(|(_, pending)| counts[&pending.network] == most);
         let Some(number) = oldest.map(|(number, _)| *number) else { return false };
         if let Some(pending) = self.pending.remove(&number) {
-            pending.close.cancel();
+            pending.close_token.cancel();
         }
         true
     }
 }
 
-impl Connection {
+impl ClientConnection {
     /// Resolves when the connection has to give way.
     pub(crate) async fn closed(&self) {
-        self.close.cancelled().await;
+        self.close_token.cancelled().await;
     }
 
     /// To be called for each authenticated request.
-    pub(crate) fn authenticated(&self, user: &Arc<str>) -> Answer<()> {
+    pub(crate) fn assign_user(&self, user: &Arc<str>) -> ApiResult<()> {
         let mut known = lock(&self.user);
         if known.is_some() {
             return Ok(());
         }
         let mut table = lock(&self.shared.table);
-        let most = (self.shared.most * 3 / 4).max(1);
+        let most = (self.shared.max_connections * 3 / 4).max(1);
         let count = table.users.entry(Arc::clone(user)).or_default();
         if *count >= most {
             let detail = format!("user {user} has {most} connections, which is the most for one user");
             let error = ApiError::new(StatusCode::TOO_MANY_REQUESTS, "too_many_connections", detail);
-            return Err(error.retry_after(Duration::from_secs(1)));
+            return Err(error.with_retry_after(Duration::from_secs(1)));
         }
         *count += 1;
         table.pending.remove(&self.number);
@@ -112,11 +120,11 @@ impl Connection {
     }
 }
 
-impl Drop for Connection {
+impl Drop for ClientConnection {
     fn drop(&mut self) {
         let user = lock(&self.user).take();
         let mut table = lock(&self.shared.table);
-        table.open -= 1;
+        table.open_count -= 1;
         table.pending.remove(&self.number);
         if let Some(user) = user
             && let Some(count) = table.users.get_mut(&user)
@@ -141,13 +149,13 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn is_closed(connection: &Connection) -> bool {
-        connection.close.is_cancelled()
+    fn is_closed(connection: &ClientConnection) -> bool {
+        connection.close_token.is_cancelled()
     }
 
     #[test]
     fn idle_connections_of_one_network_give_way_to_others() {
-        let connections = Connections::new(4);
+        let connections = ConnectionLimiter::new(4);
         let open = |from: &str| connections.open(address(from)).unwrap();
         let (ana, eve) = (open("192.0.2.1"), [open("192.0.2.9"), open("192.0.2.9"), open("192.0.2.9")]);
         let bob = open("192.0.2.2");
@@ -156,12 +164,12 @@ mod tests {
 
     #[test]
     fn authenticated_connections_stay() {
-        let connections = Connections::new(2);
+        let connections = ConnectionLimiter::new(2);
         let held: Vec<_> = ["ana", "bob"]
             .into_iter()
             .map(|user| {
                 let connection = connections.open(address("192.0.2.1")).unwrap();
-                connection.authenticated(&Arc::from(user)).unwrap();
+                connection.assign_user(&Arc::from(user)).unwrap();
                 connection
             })
             .collect();
@@ -173,18 +181,18 @@ mod tests {
 
     #[test]
     fn one_user_does_not_take_all_places() {
-        let connections = Connections::new(4);
+        let connections = ConnectionLimiter::new(4);
         let user: Arc<str> = Arc::from("eve");
         let open = || connections.open(address("192.0.2.1")).unwrap();
         let held = [open(), open(), open()];
         for connection in &held {
-            connection.authenticated(&user).unwrap();
+            connection.assign_user(&user).unwrap();
         }
         let more = open();
-        more.authenticated(&user).unwrap_err();
-        more.authenticated(&Arc::from("ana")).unwrap();
-        held[0].authenticated(&user).unwrap();
+        more.assign_user(&user).unwrap_err();
+        more.assign_user(&Arc::from("ana")).unwrap();
+        held[0].assign_user(&user).unwrap();
         drop(held);
-        open().authenticated(&user).unwrap();
+        open().assign_user(&user).unwrap();
     }
 }

@@ -8,7 +8,7 @@
 //! - with `--no-auth` the `Host` is this machine by a loopback name and our port, also for reads. Else a page whose own
 //!   name is made to resolve to 127.0.0.1 (DNS rebinding) would be of the same origin as this server.
 
-use crate::error::{API_PREFIX, Answer, ApiError, TORC_PREFIX};
+use crate::error::{API_PREFIX, ApiError, ApiResult, TORC_PREFIX};
 use axum::body::HttpBody as _;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderName, ORIGIN};
@@ -19,42 +19,46 @@ use axum::response::{IntoResponse as _, Response};
 use std::net::IpAddr;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-const JSON: &str = "application/json";
+const JSON_MEDIA_TYPE: &str = "application/json";
 /// Bare paths of routes whose bodies are of another media type. A test compares it with the OpenAPI document.
-const OTHER_TYPES: &[(&str, &str)] = &[("/books/create", "application/x-ndjson")];
+const NON_JSON_ROUTES: &[(&str, &str)] = &[("/books/create", "application/x-ndjson")];
 
 /// What the checks have to know of the server.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct CrossSite {
+pub(crate) struct CrossSiteRules {
     /// The port that the server listens at, if the `Host` of every request is to be checked.
     pub(crate) loopback_port: Option<u16>,
 }
 
 /// The layer around every route.
-pub(crate) async fn check(State(rules): State<CrossSite>, request: Request, next: Next) -> Response {
+pub(crate) async fn check_cross_site(
+    State(rules): State<CrossSiteRules>,
+    request: Request,
+    next: Next,
+) -> Response {
     let route = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
-    let has_body = !request.body().is_end_stream() && !says_empty(request.headers());
-    let checked = rules.check(request.method(), request.uri(), request.headers(), route, has_body);
+    let has_body = !request.body().is_end_stream() && !declares_empty_body(request.headers());
+    let checked = rules.check_request(request.method(), request.uri(), request.headers(), route, has_body);
     match checked {
         Ok(()) => next.run(request).await,
         Err(error) => error.into_response(),
     }
 }
 
-fn says_empty(headers: &HeaderMap) -> bool {
+fn declares_empty_body(headers: &HeaderMap) -> bool {
     headers.get(CONTENT_LENGTH).is_some_and(|length| length == "0")
 }
 
-impl CrossSite {
-    fn check(
+impl CrossSiteRules {
+    fn check_request(
         self,
         method: &Method,
         uri: &Uri,
         headers: &HeaderMap,
         route: Option<&str>,
         has_body: bool,
-    ) -> Answer<()> {
-        let host = host(uri, headers);
+    ) -> ApiResult<()> {
+        let host = request_host(uri, headers);
         if let Some(port) = self.loopback_port {
             check_host(host.as_ref(), port)?;
         }
@@ -67,18 +71,18 @@ impl CrossSite {
 }
 
 /// What the request was addressed to; `None` if it says nothing, nothing readable, or two things.
-fn host(uri: &Uri, headers: &HeaderMap) -> Option<Authority> {
+fn request_host(uri: &Uri, headers: &HeaderMap) -> Option<Authority> {
     let mut all = headers.get_all(HOST).iter();
     let first = all.next()?.to_str().ok()?.parse::<Authority>().ok()?;
-    let is_one = all.next().is_none() && uri.authority().is_none_or(|named| is_same(named, &first));
+    let is_one = all.next().is_none() && uri.authority().is_none_or(|named| is_same_authority(named, &first));
     is_one.then_some(first)
 }
 
-fn is_same(one: &Authority, other: &Authority) -> bool {
+fn is_same_authority(one: &Authority, other: &Authority) -> bool {
     one.as_str().eq_ignore_ascii_case(other.as_str())
 }
 
-fn check_host(host: Option<&Authority>, port: u16) -> Answer<()> {
+fn check_host(host: Option<&Authority>, port: u16) -> ApiResult<()> {
     let is_ours = host.is_some_and(|host| {
         let is_port = host.port_u16().map_or(matches!(port, 80 | 443), |named| named == port);
         is_port && is_loopback(host.host()) && !host.as_str().contains('@')
@@ -99,10 +103,10 @@ fn is_loopback(host: &str) -> bool {
 }
 
 /// Clients that are no browsers send neither header.
-fn check_origin(headers: &HeaderMap, host: Option<&Authority>) -> Answer<()> {
+fn check_origin(headers: &HeaderMap, host: Option<&Authority>) -> ApiResult<()> {
     let is_ours = |origin: &str| {
         let authority = origin.split_once("://").and_then(|(_, rest)| rest.parse::<Authority>().ok());
-        authority.as_ref().zip(host).is_some_and(|(origin, host)| is_same(origin, host))
+        authority.as_ref().zip(host).is_some_and(|(origin, host)| is_same_authority(origin, host))
     };
     let mut origins = headers.get_all(ORIGIN).iter();
     let mut sites = headers.get_all(SEC_FETCH_SITE).iter();
@@ -116,8 +120,8 @@ fn check_origin(headers: &HeaderMap, host: Option<&Authority>) -> Answer<()> {
         .with_hint("only pages of this server may; programs leave out the headers Origin and Sec-Fetch-Site"))
 }
 
-fn check_media_type(headers: &HeaderMap, route: Option<&str>) -> Answer<()> {
-    let expected = media_type(route.unwrap_or_default());
+fn check_media_type(headers: &HeaderMap, route: Option<&str>) -> ApiResult<()> {
+    let expected = route_media_type(route.unwrap_or_default());
     let mut types = headers.get_all(CONTENT_TYPE).iter();
     let (first, second) = (types.next(), types.next());
     let essence = first.and_then(|kind| kind.to_str().ok()?.split(';').next()).unwrap_or_default().trim();
@@ -129,10 +133,10 @@ fn check_media_type(headers: &HeaderMap, route: Option<&str>) -> Answer<()> {
 }
 
 /// The media type of what is sent to a route.
-fn media_type(route: &str) -> &'static str {
+fn route_media_type(route: &str) -> &'static str {
     let bare =
         [API_PREFIX, TORC_PREFIX].iter().find_map(|prefix| route.strip_prefix(prefix)).unwrap_or(route);
-    OTHER_TYPES.iter().find(|(path, _)| *path == bare).map_or(JSON, |(_, kind)| kind)
+    NON_JSON_ROUTES.iter().find(|(path, _)| *path == bare).map_or(JSON_MEDIA_TYPE, |(_, kind)| kind)
 }
 
 #[cfg(test)]
@@ -140,8 +144,8 @@ mod tests {
     use super::*;
     use axum::http::HeaderValue;
 
-    const OPEN: CrossSite = CrossSite { loopback_port: Some(8080) };
-    const SECURED: CrossSite = CrossSite { loopback_port: None };
+    const OPEN: CrossSiteRules = CrossSiteRules { loopback_port: Some(8080) };
+    const SECURED: CrossSiteRules = CrossSiteRules { loopback_port: None };
 
     fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
         let pair = |(name, value): &(&'static str, &'static str)| {
@@ -155,13 +159,13 @@ mod tests {
     }
 
     fn code(
-        rules: CrossSite,
+        rules: CrossSiteRules,
         method: &Method,
         pairs: &[(&'static str, &'static str)],
         has_body: bool,
     ) -> u16 {
         let uri = Uri::from_static("/api/v1/jobs");
-        let checked = rules.check(method, &uri, &headers(pairs), Some("/api/v1/jobs"), has_body);
+        let checked = rules.check_request(method, &uri, &headers(pairs), Some("/api/v1/jobs"), has_body);
         checked.map_or_else(|error| error.status.as_u16(), |()| 200)
     }
 
@@ -198,7 +202,7 @@ mod tests {
     fn the_target_of_a_request_does_not_contradict_its_host() {
         let uri = Uri::from_static("http://evil.example:8080/api/v1/jobs");
         let host = headers(&[("host", "localhost:8080")]);
-        assert!(OPEN.check(&Method::GET, &uri, &host, None, false).is_err());
+        assert!(OPEN.check_request(&Method::GET, &uri, &host, None, false).is_err());
     }
 
     #[test]
@@ -247,16 +251,16 @@ mod tests {
     /// As the document says, so it is checked: a route with a body of another media type is not forgotten.
     #[test]
     fn media_types_are_those_of_the_document() {
-        let document = serde_json::to_value(crate::openapi()).unwrap();
+        let document = serde_json::to_value(crate::build_openapi()).unwrap();
         let mut others = 0;
         for (path, item) in document["paths"].as_object().unwrap() {
             for (method, operation) in item.as_object().unwrap() {
                 let Some(content) = operation["requestBody"]["content"].as_object() else { continue };
-                let expected = media_type(path);
+                let expected = route_media_type(path);
                 assert_eq!(content.keys().collect::<Vec<_>>(), [expected], "{method} {path}");
-                others += usize::from(expected != JSON);
+                others += usize::from(expected != JSON_MEDIA_TYPE);
             }
         }
-        assert_eq!(others, OTHER_TYPES.len());
+        assert_eq!(others, NON_JSON_ROUTES.len());
     }
 }

@@ -21,7 +21,7 @@ const SOCKET_FILE: &str = "server.sock";
 
 /// What stands in `server.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Discovery {
+pub struct ServerDiscovery {
     /// `http://127.0.0.1:8080`: without a prefix.
     pub url: String,
     pub pid: u32,
@@ -51,12 +51,12 @@ pub enum DiscoveryError {
 
 /// `server.json` and the socket, for as long as the server runs.
 #[derive(Debug)]
-pub(crate) struct Announced {
+pub(crate) struct DiscoveryFiles {
     path: PathBuf,
     socket: Option<PathBuf>,
 }
 
-impl Drop for Announced {
+impl Drop for DiscoveryFiles {
     fn drop(&mut self) {
         // Whoever reads it afterwards finds nobody there, and is told so.
         drop(std::fs::remove_file(&self.path));
@@ -67,15 +67,15 @@ impl Drop for Announced {
 }
 
 /// Keeps the token of the owner that this server accepts. That of the server before is accepted no more.
-pub(crate) fn keep_owner_token(dir: &Path, token: &str) -> Result<(), DiscoveryError> {
-    make_private(dir)?;
-    write_private(dir, TOKEN_FILE, token.as_bytes()).map(drop)
+pub(crate) fn store_owner_token(dir: &Path, token: &str) -> Result<(), DiscoveryError> {
+    make_directory_private(dir)?;
+    write_private_file(dir, TOKEN_FILE, token.as_bytes()).map(drop)
 }
 
 /// A file in a directory, both the owner's alone.
-pub(crate) fn keep_private(dir: &Path, name: &str, text: &str) -> Result<PathBuf, DiscoveryError> {
-    make_private(dir)?;
-    write_private(dir, name, text.as_bytes())
+pub(crate) fn store_private_file(dir: &Path, name: &str, text: &str) -> Result<PathBuf, DiscoveryError> {
+    make_directory_private(dir)?;
+    write_private_file(dir, name, text.as_bytes())
 }
 
 /// A socket that only its owner can connect to, and that listens, but is not at its place yet: clients that know only an earlier
@@ -84,24 +84,25 @@ pub(crate) fn keep_private(dir: &Path, name: &str, text: &str) -> Result<PathBuf
 pub(crate) struct PrivateSocket {
     listener: UnixListener,
     /// Where it was made, in a directory that others cannot enter.
-    inside: PathBuf,
+    draft_path: PathBuf,
     pub(crate) path: PathBuf,
 }
 
 impl PrivateSocket {
     /// Puts it at its place.
-    pub(crate) fn show(self) -> Result<UnixListener, DiscoveryError> {
-        std::fs::rename(self.inside.join(DRAFT), &self.path).map_err(|e| wrong(&self.path, e))?;
-        drop(std::fs::remove_dir_all(&self.inside));
+    pub(crate) fn publish(self) -> Result<UnixListener, DiscoveryError> {
+        std::fs::rename(self.draft_path.join(DRAFT_SOCKET_NAME), &self.path)
+            .map_err(|e| file_error(&self.path, e))?;
+        drop(std::fs::remove_dir_all(&self.draft_path));
         Ok(self.listener)
     }
 }
 
 /// Listens at a socket that only its owner can connect to. Where the directory takes no sockets (some network file systems), in
 /// one of this machine.
-pub(crate) fn listen_privately(dir: &Path) -> Result<PrivateSocket, DiscoveryError> {
-    make_private(dir)?;
-    match bind_privately(dir, SOCKET_FILE) {
+pub(crate) fn listen_private_socket(dir: &Path) -> Result<PrivateSocket, DiscoveryError> {
+    make_directory_private(dir)?;
+    match bind_private_socket(dir, SOCKET_FILE) {
         Ok(socket) => return Ok(socket),
         Err(error) => {
             tracing::debug!(%error, path = %dir.join(SOCKET_FILE).display(), "no socket can be made here");
@@ -110,29 +111,29 @@ pub(crate) fn listen_privately(dir: &Path) -> Result<PrivateSocket, DiscoveryErr
     let base = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
     let own = format!("windlass-{}", rustix::process::geteuid().as_raw());
     let dir = base.unwrap_or_else(std::env::temp_dir).join(own);
-    make_private(&dir)?;
+    make_directory_private(&dir)?;
     let name = format!("{}.sock", std::process::id());
-    bind_privately(&dir, &name).map_err(|source| wrong(&dir.join(&name), source))
+    bind_private_socket(&dir, &name).map_err(|source| file_error(&dir.join(&name), source))
 }
 
 /// The name of a socket that is not at its place yet.
-const DRAFT: &str = "s";
+const DRAFT_SOCKET_NAME: &str = "s";
 
 /// Made where others cannot enter, to be moved when it is the owner's alone.
-fn bind_privately(dir: &Path, name: &str) -> io::Result<PrivateSocket> {
+fn bind_private_socket(dir: &Path, name: &str) -> io::Result<PrivateSocket> {
     let inside = dir.join(format!(".socket.{}", std::process::id()));
     drop(std::fs::remove_dir_all(&inside));
     DirBuilder::new().mode(0o700).create(&inside)?;
     let bound = (|| {
         // The path of a socket is limited to about a hundred bytes; that of an open directory is short.
         let open = File::open(&inside)?;
-        let listener = UnixListener::bind(format!("/proc/self/fd/{}/{DRAFT}", open.as_raw_fd()))?;
-        std::fs::set_permissions(inside.join(DRAFT), Permissions::from_mode(0o600))?;
+        let listener = UnixListener::bind(format!("/proc/self/fd/{}/{DRAFT_SOCKET_NAME}", open.as_raw_fd()))?;
+        std::fs::set_permissions(inside.join(DRAFT_SOCKET_NAME), Permissions::from_mode(0o600))?;
         listener.set_nonblocking(true)?;
         Ok(listener)
     })();
     match bound {
-        Ok(listener) => Ok(PrivateSocket { listener, inside, path: dir.join(name) }),
+        Ok(listener) => Ok(PrivateSocket { listener, draft_path: inside, path: dir.join(name) }),
         Err(error) => {
             drop(std::fs::remove_dir_all(&inside));
             Err(error)
@@ -146,31 +147,34 @@ pub(crate) fn boot_id() -> Option<String> {
 }
 
 /// Says where the server is, until what it returns is dropped.
-pub(crate) fn announce(dir: &Path, discovery: &Discovery) -> Result<Announced, DiscoveryError> {
-    make_private(dir)?;
-    let text = serde_json::to_vec_pretty(discovery).map_err(|e| wrong(dir, io::Error::other(e)))?;
-    let path = write_private(dir, SERVER_FILE, &text)?;
-    Ok(Announced { path, socket: discovery.socket.clone() })
+pub(crate) fn announce_server(
+    dir: &Path,
+    discovery: &ServerDiscovery,
+) -> Result<DiscoveryFiles, DiscoveryError> {
+    make_directory_private(dir)?;
+    let text = serde_json::to_vec_pretty(discovery).map_err(|e| file_error(dir, io::Error::other(e)))?;
+    let path = write_private_file(dir, SERVER_FILE, &text)?;
+    Ok(DiscoveryFiles { path, socket: discovery.socket.clone() })
 }
 
 /// Keeps the certificate that the server shows now. Where.
-pub(crate) fn pin(dir: &Path, certificate: &str) -> Result<PathBuf, DiscoveryError> {
-    make_private(dir)?;
-    write_private(dir, PIN_FILE, certificate.as_bytes())
+pub(crate) fn store_pinned_certificate(dir: &Path, certificate: &str) -> Result<PathBuf, DiscoveryError> {
+    make_directory_private(dir)?;
+    write_private_file(dir, PIN_FILE, certificate.as_bytes())
 }
 
-fn make_private(dir: &Path) -> Result<(), DiscoveryError> {
+fn make_directory_private(dir: &Path) -> Result<(), DiscoveryError> {
     match DirBuilder::new().recursive(true).mode(0o700).create(dir) {
-        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(wrong(dir, e)),
+        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(file_error(dir, e)),
         _ => {}
     }
-    let meta = dir.symlink_metadata().map_err(|e| wrong(dir, e))?;
+    let meta = dir.symlink_metadata().map_err(|e| file_error(dir, e))?;
     let own = meta.is_dir() && meta.uid() == rustix::process::geteuid().as_raw() && meta.mode() & 0o022 == 0;
     if own { Ok(()) } else { Err(DiscoveryError::NotPrivate { path: dir.to_owned() }) }
 }
 
 /// Whole or not at all, whoever looks meanwhile.
-fn write_private(dir: &Path, name: &str, text: &[u8]) -> Result<PathBuf, DiscoveryError> {
+fn write_private_file(dir: &Path, name: &str, text: &[u8]) -> Result<PathBuf, DiscoveryError> {
     let (path, draft) = (dir.join(name), dir.join(format!(".{name}.{}", std::process::id())));
     let written = (|| {
         // Of an earlier process with this pid, if anything.
@@ -179,21 +183,21 @@ fn write_private(dir: &Path, name: &str, text: &[u8]) -> Result<PathBuf, Discove
             .write(true)
             .create_new(true)
             .mode(0o600)
-            .custom_flags(no_follow())
+            .custom_flags(no_follow_flag())
             .open(&draft)?;
         file.write_all(text)?;
         file.sync_all()?;
         std::fs::rename(&draft, &path)
     })();
-    written.map_err(|e| wrong(&path, e))?;
+    written.map_err(|e| file_error(&path, e))?;
     Ok(path)
 }
 
-fn no_follow() -> i32 {
+fn no_follow_flag() -> i32 {
     rustix::fs::OFlags::NOFOLLOW.bits().cast_signed()
 }
 
-fn wrong(path: &Path, source: io::Error) -> DiscoveryError {
+fn file_error(path: &Path, source: io::Error) -> DiscoveryError {
     DiscoveryError::File { path: path.to_owned(), source }
 }
 
@@ -207,19 +211,19 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         // Longer than the path of a socket may be.
         let dir = root.path().join("d".repeat(120)).join("db.run");
-        keep_owner_token(&dir, "one").unwrap();
-        keep_owner_token(&dir, "two").unwrap();
+        store_owner_token(&dir, "one").unwrap();
+        store_owner_token(&dir, "two").unwrap();
         assert_eq!(std::fs::read_to_string(dir.join(TOKEN_FILE)).unwrap(), "two");
         let connect = || {
             let open = File::open(&dir).unwrap();
             UnixStream::connect(format!("/proc/self/fd/{}/{SOCKET_FILE}", open.as_raw_fd()))
         };
-        drop(listen_privately(&dir).unwrap().show().unwrap());
-        let next = listen_privately(&dir).unwrap();
+        drop(listen_private_socket(&dir).unwrap().publish().unwrap());
+        let next = listen_private_socket(&dir).unwrap();
         assert!(connect().is_err(), "it is not at its place before it is shown");
         let socket = next.path.clone();
         assert_eq!(socket, dir.join(SOCKET_FILE), "in the place of the one that an earlier server left");
-        let _listener = next.show().unwrap();
+        let _listener = next.publish().unwrap();
         assert!(connect().is_ok());
         let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&dir), mode(&dir.join(TOKEN_FILE)), mode(&socket)), (0o700, 0o600, 0o600));
@@ -230,16 +234,16 @@ mod tests {
     fn a_directory_that_others_can_write_to_is_not_used() {
         let root = tempfile::tempdir().unwrap();
         std::fs::set_permissions(root.path(), Permissions::from_mode(0o777)).unwrap();
-        let error = keep_owner_token(root.path(), "new").unwrap_err();
+        let error = store_owner_token(root.path(), "new").unwrap_err();
         assert!(matches!(error, DiscoveryError::NotPrivate { .. }), "{error}");
-        assert!(listen_privately(root.path()).is_err());
+        assert!(listen_private_socket(root.path()).is_err());
     }
 
     #[test]
     fn the_announcement_lasts_as_long_as_the_server() {
         let root = tempfile::tempdir().unwrap();
         std::fs::set_permissions(root.path(), Permissions::from_mode(0o700)).unwrap();
-        let told = Discovery {
+        let told = ServerDiscovery {
             url: "http://127.0.0.1:1".to_owned(),
             pid: 7,
             version: "0".to_owned(),
@@ -248,9 +252,9 @@ mod tests {
             boot_id: None,
             pin: None,
         };
-        let announced = announce(root.path(), &told).unwrap();
+        let announced = announce_server(root.path(), &told).unwrap();
         let text = std::fs::read(root.path().join(SERVER_FILE)).unwrap();
-        assert_eq!(serde_json::from_slice::<Discovery>(&text).unwrap(), told);
+        assert_eq!(serde_json::from_slice::<ServerDiscovery>(&text).unwrap(), told);
         drop(announced);
         assert!(!root.path().join(SERVER_FILE).exists());
     }

@@ -14,13 +14,13 @@ use serde_json::json;
 use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
-use windlass_engine::service::Refused;
+use windlass_scheduler::service::CallError;
 
 /// What every handler gives.
-pub type Answer<T> = Result<T, ApiError>;
+pub type ApiResult<T> = Result<T, ApiError>;
 
 /// Where clients of Torc call.
-pub use windlass_types::work::TORC_PREFIX;
+pub use windlass_types::worker_messages::TORC_PREFIX;
 /// Where ours do.
 pub const API_PREFIX: &str = "/api/v1";
 
@@ -35,12 +35,12 @@ pub struct ApiError {
     /// When it is worth trying again.
     pub retry_after: Option<Duration>,
     /// Field by field, where a document is refused.
-    pub errors: Vec<FieldFault>,
+    pub errors: Vec<FieldError>,
 }
 
 /// What is wrong with a field of what was sent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct FieldFault {
+pub struct FieldError {
     /// Its path; empty for all of it.
     pub field: String,
     pub reason: String,
@@ -48,13 +48,13 @@ pub struct FieldFault {
     pub remedy: Option<String>,
 }
 
-impl FieldFault {
+impl FieldError {
     pub fn new(field: impl Into<String>, reason: impl Into<String>) -> Self {
         Self { field: field.into(), reason: reason.into(), remedy: None }
     }
 }
 
-impl fmt::Display for FieldFault {
+impl fmt::Display for FieldError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.field.as_str() {
             "" => f.write_str(&self.reason)?,
@@ -83,13 +83,13 @@ impl ApiError {
     }
 
     #[must_use]
-    pub fn with_errors(mut self, errors: Vec<FieldFault>) -> Self {
+    pub fn with_errors(mut self, errors: Vec<FieldError>) -> Self {
         self.errors = errors;
         self
     }
 
     #[must_use]
-    pub fn retry_after(mut self, wait: Duration) -> Self {
+    pub fn with_retry_after(mut self, wait: Duration) -> Self {
         self.retry_after = Some(wait);
         self
     }
@@ -117,7 +117,7 @@ impl ApiError {
     }
 
     pub fn unavailable(detail: impl Into<String>, retry_after: Duration) -> Self {
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", detail).retry_after(retry_after)
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", detail).with_retry_after(retry_after)
     }
 
     /// Our own fault. The log has the details, the caller has the id of the request.
@@ -127,7 +127,7 @@ impl ApiError {
             .with_hint("its log says more; the request id is in the header x-request-id")
     }
 
-    fn problem(&self, instance: &str) -> serde_json::Value {
+    fn problem_json(&self, instance: &str) -> serde_json::Value {
         let mut problem = json!({
             "type": format!("urn:windlass:problem:{}", self.code),
             "title": self.status.canonical_reason().unwrap_or("Error"),
@@ -146,7 +146,7 @@ impl ApiError {
     }
 
     /// As Torc's clients read it: the kind in one word, and the message.
-    fn torc(&self) -> serde_json::Value {
+    fn torc_error_json(&self) -> serde_json::Value {
         let kind = self.status.canonical_reason().unwrap_or("Error").replace(' ', "");
         let message = match &self.hint {
             Some(hint) => format!("{}; {hint}", self.detail),
@@ -159,11 +159,11 @@ impl ApiError {
         })
     }
 
-    fn render(&self, path: &str) -> Response {
+    fn render_for_path(&self, path: &str) -> Response {
         let (kind, body) = if path.starts_with(TORC_PREFIX) {
-            ("application/json", self.torc())
+            ("application/json", self.torc_error_json())
         } else {
-            ("application/problem+json", self.problem(path))
+            ("application/problem+json", self.problem_json(path))
         };
         let mut response = Response::new(Body::from(body.to_string()));
         *response.status_mut() = self.status;
@@ -192,19 +192,19 @@ impl IntoResponse for ApiError {
 }
 
 /// The outermost layer but one: writes what went wrong, also what axum and its layers found wrong by themselves.
-pub async fn render(request: Request, next: Next) -> Response {
+pub async fn render_errors(request: Request, next: Next) -> Response {
     let path = request.uri().path().to_owned();
     let response = next.run(request).await;
     let status = response.status();
     if let Some(error) = response.extensions().get::<ApiError>() {
-        let mut rendered = error.render(&path);
+        let mut rendered = error.render_for_path(&path);
         rendered.extensions_mut().extend(response.extensions().clone());
         return rendered;
     }
     if !(status.is_client_error() || status.is_server_error()) || is_json(&response) {
         return response;
     }
-    foreign(status).render(&path)
+    error_from_status(status).render_for_path(&path)
 }
 
 fn is_json(response: &Response) -> bool {
@@ -213,7 +213,7 @@ fn is_json(response: &Response) -> bool {
 }
 
 /// An error of a library on the way, in our words.
-fn foreign(status: StatusCode) -> ApiError {
+fn error_from_status(status: StatusCode) -> ApiError {
     let (code, detail) = match status {
         StatusCode::PAYLOAD_TOO_LARGE => ("too_large", "the request is larger than this server takes"),
         StatusCode::METHOD_NOT_ALLOWED => {
@@ -227,9 +227,9 @@ fn foreign(status: StatusCode) -> ApiError {
     ApiError::new(status, code, detail)
 }
 
-impl From<windlass_store::Error> for ApiError {
-    fn from(error: windlass_store::Error) -> Self {
-        use windlass_store::Error as E;
+impl From<windlass_store::StoreError> for ApiError {
+    fn from(error: windlass_store::StoreError) -> Self {
+        use windlass_store::StoreError as E;
         let detail = error.to_string();
         let answer = match &error {
             error if error.is_missing() => Self::new(StatusCode::NOT_FOUND, "not_found", detail),
@@ -258,14 +258,14 @@ impl From<windlass_store::Error> for ApiError {
     }
 }
 
-impl From<Refused> for ApiError {
-    fn from(refused: Refused) -> Self {
+impl From<CallError> for ApiError {
+    fn from(refused: CallError) -> Self {
         match refused {
-            Refused::NotFound(detail) => Self::new(StatusCode::NOT_FOUND, "not_found", detail),
-            Refused::Conflict { code, detail } => Self::conflict(code, detail),
-            Refused::Invalid { code, detail } => Self::new(StatusCode::UNPROCESSABLE_ENTITY, code, detail),
-            Refused::Unavailable { detail, retry_after } => Self::unavailable(detail, retry_after),
-            Refused::Internal(detail) => Self::internal(detail),
+            CallError::NotFound(detail) => Self::new(StatusCode::NOT_FOUND, "not_found", detail),
+            CallError::Conflict { code, detail } => Self::conflict(code, detail),
+            CallError::Invalid { code, detail } => Self::new(StatusCode::UNPROCESSABLE_ENTITY, code, detail),
+            CallError::Unavailable { detail, retry_after } => Self::unavailable(detail, retry_after),
+            CallError::Internal(detail) => Self::internal(detail),
         }
     }
 }
@@ -282,13 +282,13 @@ mod tests {
     #[tokio::test]
     async fn each_path_has_its_manner() {
         let error = ApiError::not_found("workflow 7").with_hint("look again");
-        let ours = error.render("/api/v1/workflows/7");
+        let ours = error.render_for_path("/api/v1/workflows/7");
         assert_eq!(ours.headers()[CONTENT_TYPE], "application/problem+json");
         let ours = body(ours).await;
         assert_eq!(ours["code"], "not_found");
         assert_eq!(ours["status"], 404);
         assert_eq!(ours["instance"], "/api/v1/workflows/7");
-        let torc = error.render("/torc-service/v1/workflows/7");
+        let torc = error.render_for_path("/torc-service/v1/workflows/7");
         assert_eq!(torc.headers()[CONTENT_TYPE], "application/json");
         let torc = body(torc).await;
         assert_eq!(torc["error"]["error"], "NotFound");
@@ -299,7 +299,7 @@ mod tests {
     fn waiting_is_told_in_whole_seconds() {
         for (wait, told) in [(0, "1"), (1, "1"), (1000, "1"), (1001, "2")] {
             let error = ApiError::unavailable("busy", Duration::from_millis(wait));
-            assert_eq!(error.render("/api/v1/x").headers()[RETRY_AFTER], told, "{wait} ms");
+            assert_eq!(error.render_for_path("/api/v1/x").headers()[RETRY_AFTER], told, "{wait} ms");
         }
     }
 }

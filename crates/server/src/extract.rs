@@ -27,21 +27,21 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Json<T> {
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
         let body = axum::Json::<T>::from_request(request, state).await;
-        body.map(|axum::Json(body)| Self(body)).map_err(|rejection| wrong_body(&rejection))
+        body.map(|axum::Json(body)| Self(body)).map_err(|rejection| invalid_body_error(&rejection))
     }
 }
 
 /// A body of JSON that may be left away: then nothing is said.
 #[derive(Clone, Copy, Debug)]
-pub struct JsonOr<T>(pub T);
+pub struct OptionalJson<T>(pub T);
 
-impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequest<S> for JsonOr<T> {
+impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequest<S> for OptionalJson<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
         let (parts, body) = request.into_parts();
         let bytes = Bytes::from_request(Request::from_parts(parts.clone(), body), state).await;
-        let bytes = bytes.map_err(|rejection| wrong_body(&rejection.into()))?;
+        let bytes = bytes.map_err(|rejection| invalid_body_error(&rejection.into()))?;
         if bytes.is_empty() {
             return Ok(Self(T::default()));
         }
@@ -50,7 +50,7 @@ impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequest<S> for JsonOr<T>
     }
 }
 
-fn wrong_body(rejection: &JsonRejection) -> ApiError {
+fn invalid_body_error(rejection: &JsonRejection) -> ApiError {
     match rejection {
         JsonRejection::MissingJsonContentType(_) => ApiError::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -78,7 +78,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Query<T> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        refuse_negative(parts.uri.query().unwrap_or_default())?;
+        reject_negative(parts.uri.query().unwrap_or_default())?;
         let query = axum::extract::Query::<T>::from_request_parts(parts, state).await;
         query
             .map(|axum::extract::Query(query)| Self(query))
@@ -87,7 +87,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Query<T> {
 }
 
 /// A page that ends before it begins is a mistake of the caller, who would ask for the next one for ever.
-fn refuse_negative(query: &str) -> Result<(), ApiError> {
+fn reject_negative(query: &str) -> Result<(), ApiError> {
     let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
     let is_page = |name: &str| matches!(name, "limit" | "offset");
     let mut wrong = pairs.filter(|(name, value)| is_page(name) && value.starts_with('-'));
@@ -120,10 +120,10 @@ mod tests {
     #[test]
     fn pages_begin_somewhere_and_have_a_length() {
         for wrong in ["limit=-1", "a=b&offset=-5"] {
-            assert!(refuse_negative(wrong).is_err(), "{wrong}");
+            assert!(reject_negative(wrong).is_err(), "{wrong}");
         }
         for right in ["", "limit=0", "limit=5&offset=0", "name=-1"] {
-            assert!(refuse_negative(right).is_ok(), "{right}");
+            assert!(reject_negative(right).is_ok(), "{right}");
         }
     }
 }

@@ -11,38 +11,38 @@
 //!   ([`state::ask`]).
 //! - Every error is an [`error::ApiError`] and is written in the manner of the path it was asked at.
 
+mod auth_backend;
 pub mod caller;
-mod certificate;
+mod connection_server;
 mod connections;
 mod cross_site;
 pub mod discovery;
 pub mod error;
+pub mod event_publisher;
+pub mod exchange_waiters;
 pub mod extract;
-mod front;
-mod gate;
-mod guard;
-mod lifecycle;
-mod listen;
-pub mod listeners;
 pub mod logging;
 pub mod metrics;
-mod notify;
+mod openapi_page;
 pub mod options;
-mod page;
-pub mod policy;
-pub mod publisher;
-mod rates;
+mod peer_certificate;
+mod rate_limiter;
+mod request_guard;
+mod request_lifecycle;
 pub mod requests;
+pub mod route_policy;
 mod router;
 mod routes;
 mod serve;
 mod signals;
-mod slurm;
+mod slurm_allocations;
 pub mod state;
+mod swappable_router;
+mod systemd_notify;
 pub mod tls;
 
-pub use error::{Answer, ApiError, FieldFault};
+pub use error::{ApiError, ApiResult, FieldError};
 pub use options::ServeOptions;
-pub use router::openapi;
-pub use serve::{Role, Running, ServeError, Server, serve};
+pub use router::build_openapi;
+pub use serve::{ApiServer, RunningServer, ServeError, ServerRole, serve};
 pub use state::AppState;

@@ -5,7 +5,7 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum LogFormat {
+pub enum ServerLogFormat {
     #[default]
     Text,
     Json,
@@ -22,10 +22,10 @@ pub struct LogLevelError {
 /// What is wrong with a level, if anything. A word alone must be a level: the filter would take it for the name of a part,
 /// and log nothing of all others.
 pub fn check(level: &str) -> Result<(), LogLevelError> {
-    filter(level).map(drop)
+    parse_log_filter(level).map(drop)
 }
 
-fn filter(level: &str) -> Result<EnvFilter, LogLevelError> {
+fn parse_log_filter(level: &str) -> Result<EnvFilter, LogLevelError> {
     let wrong = |detail: String| LogLevelError { level: level.to_owned(), detail };
     let words = level.split(',').map(str::trim).filter(|word| !word.contains(['=', '[']));
     if let Some(word) = words.into_iter().find(|word| LevelFilter::from_str(word).is_err() || word.is_empty())
@@ -38,13 +38,13 @@ fn filter(level: &str) -> Result<EnvFilter, LogLevelError> {
 }
 
 /// Begins to log, for the whole process. `level` is `info`, or more: `info,windlass_server=debug`.
-pub fn start(format: LogFormat, level: &str) -> Result<(), LogLevelError> {
+pub fn start_logging(format: ServerLogFormat, level: &str) -> Result<(), LogLevelError> {
     let wrong = |detail: String| LogLevelError { level: level.to_owned(), detail };
-    let filter = filter(level)?;
+    let filter = parse_log_filter(level)?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     let started = match format {
-        LogFormat::Text => builder.with_ansi(false).with_target(false).try_init(),
-        LogFormat::Json => builder.json().flatten_event(true).try_init(),
+        ServerLogFormat::Text => builder.with_ansi(false).with_target(false).try_init(),
+        ServerLogFormat::Json => builder.json().flatten_event(true).try_init(),
     };
     started.map_err(|e| wrong(e.to_string()))
 }

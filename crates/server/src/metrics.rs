@@ -13,21 +13,21 @@ use prometheus_client::registry::Registry;
 use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
-use windlass_engine::service::Service;
-use windlass_requests::Lifecycle;
-use windlass_slurm::steward::Steward;
-use windlass_types::Clock;
+use windlass_requests::RequestLifecycle;
+use windlass_scheduler::service::SchedulerHandle;
+use windlass_slurm::allocation_reconciler::AllocationReconciler;
+use windlass_types::SystemClock;
 use windlass_types::slurm::AllocationState;
 
 #[derive(Debug)]
-pub struct Metrics {
+pub struct ServerMetrics {
     registry: RwLock<Registry>,
     /// Their names begin otherwise.
-    of_requests: RwLock<Registry>,
-    requests: Family<Request, Counter>,
-    duration: Family<Route, Histogram>,
+    request_registry: RwLock<Registry>,
+    requests: Family<RequestLabels, Counter>,
+    duration: Family<RouteLabels, Histogram>,
     pub(crate) in_flight: Gauge,
-    turned_away: Family<TurnedAway, Counter>,
+    rejections: Family<RejectionLabels, Counter>,
     pub(crate) connections: Gauge,
     pub(crate) streams: Gauge,
     pub(crate) streams_cut: Counter,
@@ -35,37 +35,37 @@ pub struct Metrics {
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Request {
+struct RequestLabels {
     method: String,
     route: String,
     code: u16,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Route {
+struct RouteLabels {
     route: String,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct TurnedAway {
-    reason: Reason,
+struct RejectionLabels {
+    reason: RejectionReason,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Version {
+struct VersionLabels {
     version: String,
 }
 
 /// Why a request was not even tried, or given up.
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, EncodeLabelValue)]
-pub(crate) enum Reason {
+pub(crate) enum RejectionReason {
     Rate,
     Busy,
     Timeout,
     Connections,
 }
 
-impl Default for Metrics {
+impl Default for ServerMetrics {
     fn default() -> Self {
         let mut registry = Registry::with_prefix("windlass");
         let registered = Self {
@@ -73,13 +73,13 @@ impl Default for Metrics {
             // From 0.5 ms to 16 s.
             duration: Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.0005, 2.0, 16))),
             in_flight: Gauge::default(),
-            turned_away: Family::default(),
+            rejections: Family::default(),
             connections: Gauge::default(),
             streams: Gauge::default(),
             streams_cut: Counter::default(),
             published: Counter::default(),
             registry: RwLock::default(),
-            of_requests: RwLock::new(Registry::with_prefix("wms2")),
+            request_registry: RwLock::new(Registry::with_prefix("wms2")),
         };
         registry.register("http_requests", "Requests by route and status code", registered.requests.clone());
         registry.register(
@@ -95,7 +95,7 @@ impl Default for Metrics {
         registry.register(
             "http_turned_away",
             "Requests told to come again, by reason",
-            registered.turned_away.clone(),
+            registered.rejections.clone(),
         );
         registry.register("http_connections", "Open connections", registered.connections.clone());
         registry.register("event_streams", "Readers of event streams", registered.streams.clone());
@@ -109,8 +109,8 @@ impl Default for Metrics {
             "Events handed to readers of streams",
             registered.published.clone(),
         );
-        let version: Family<Version, Gauge> = Family::default();
-        version.get_or_create(&Version { version: env!("CARGO_PKG_VERSION").to_owned() }).set(1);
+        let version: Family<VersionLabels, Gauge> = Family::default();
+        version.get_or_create(&VersionLabels { version: env!("CARGO_PKG_VERSION").to_owned() }).set(1);
         registry.register("build_info", "Always 1; the version is in the label", version);
         Self { registry: RwLock::new(registry), ..registered }
     }
@@ -118,26 +118,26 @@ impl Default for Metrics {
 
 /// The figures of the service, read when somebody asks for them.
 #[derive(Debug)]
-struct Work(Service);
+struct ServiceCollector(SchedulerHandle);
 
-impl Collector for Work {
+impl Collector for ServiceCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let figures = self.0.figures();
+        let figures = self.0.metrics();
         let gauges = [
             ("workers", "Workers with a lease", figures.workers),
             ("workflows_active", "Workflows in memory", figures.workflows),
-            ("jobs_ready", "Jobs that may be claimed", figures.ready),
-            ("jobs_held", "Jobs that some worker has", figures.held),
-            ("waits", "Exchanges of workers that wait for something to do", figures.waits),
+            ("jobs_ready", "Jobs that may be claimed", figures.ready_jobs),
+            ("jobs_held", "Jobs that some worker has", figures.held_jobs),
+            ("waits", "Exchanges of workers that wait for something to do", figures.waiting_exchanges),
         ];
         for (name, help, value) in gauges {
             let gauge = ConstGauge::new(value as i64);
             gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;
         }
         let counters = [
-            ("jobs_assigned", "Jobs handed out", figures.assigned),
-            ("jobs_ended", "Attempts that were reported as ended", figures.ended),
-            ("jobs_orphaned", "Attempts lost with their workers", figures.orphaned),
+            ("jobs_assigned", "Jobs handed out", figures.assigned_jobs),
+            ("jobs_ended", "Attempts that were reported as ended", figures.ended_attempts),
+            ("jobs_orphaned", "Attempts lost with their workers", figures.orphaned_attempts),
             ("stale_reports", "Reports that came after their attempt was given up", figures.stale_reports),
             ("workers_lost", "Workers given up because nothing was heard of them", figures.lost_workers),
             ("commits", "Transactions of the service", figures.commits),
@@ -147,7 +147,7 @@ impl Collector for Work {
             let counter = ConstCounter::new(value);
             counter.encode(encoder.encode_descriptor(name, help, None, counter.metric_type())?)?;
         }
-        let age = (Clock.now().micros() - figures.last_loop).max(0) as f64 / 1e6;
+        let age = (SystemClock.now().micros() - figures.last_loop_at).max(0) as f64 / 1e6;
         let gauge = ConstGauge::new(age);
         let help = "Time since the service last looked around";
         gauge.encode(encoder.encode_descriptor("loop_age_seconds", help, None, gauge.metric_type())?)
@@ -156,11 +156,11 @@ impl Collector for Work {
 
 /// What is counted about requests, under the names that their specification gives.
 #[derive(Debug)]
-struct Requests(Lifecycle);
+struct RequestCollector(RequestLifecycle);
 
-impl Collector for Requests {
+impl Collector for RequestCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let figures = self.0.figures();
+        let figures = self.0.metrics();
         let status = |status: &dyn std::fmt::Display| vec![("status", status.to_string())];
         let of =
             |requests: &BTreeMap<_, u64>| requests.iter().map(|(of, n)| (status(of), *n as f64)).collect();
@@ -168,39 +168,44 @@ impl Collector for Requests {
         let progress =
             figures.progress.iter().map(|(run, done)| (vec![("dag_id", run.clone())], *done)).collect();
         let depth = vec![(Vec::new(), figures.queue_depth as f64)];
-        gauges(&mut encoder, "workflows", "Requests by status", of(&figures.requests))?;
-        gauges(&mut encoder, "admission_queue_depth", "Requests that wait for their turn", depth)?;
-        gauges(
+        encode_gauges(&mut encoder, "workflows", "Requests by status", of(&figures.requests))?;
+        encode_gauges(&mut encoder, "admission_queue_depth", "Requests that wait for their turn", depth)?;
+        encode_gauges(
             &mut encoder,
             "dag_progress",
             "Share of the work units of a run that are completed",
             progress,
         )?;
-        gauges(&mut encoder, "blocks", "Processing blocks by status", blocks)?;
+        encode_gauges(&mut encoder, "blocks", "Processing blocks by status", blocks)?;
         let stuck = figures.stuck.iter().map(|(of, n)| (status(of), *n)).collect();
-        counters(&mut encoder, "request_stuck", "Requests that were found stuck, by status", stuck)?;
+        encode_counters(&mut encoder, "request_stuck", "Requests that were found stuck, by status", stuck)?;
         let alerts =
             figures.alerts.iter().map(|(kind, n)| (vec![("type", (*kind).to_owned())], *n)).collect();
-        counters(&mut encoder, "alerts", "Things that a person was told of, by type", alerts)
+        encode_counters(&mut encoder, "alerts", "Things that a person was told of, by type", alerts)
     }
 }
 
 /// What is asked of Slurm, and the allocations that are open.
 #[derive(Debug)]
-struct Allocations(Steward);
+struct AllocationCollector(AllocationReconciler);
 
-impl Collector for Allocations {
+impl Collector for AllocationCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
-        let open = self.0.status().open;
+        let open = self.0.status().open_allocations;
         let states = AllocationState::ALL.into_iter().filter(|state| !state.is_over());
         let of = |state: AllocationState| open.get(&state).copied().unwrap_or(0) as f64;
         let open = states.map(|state| (vec![("state", state.name().to_owned())], of(state))).collect();
-        gauges(&mut encoder, "slurm_allocations", "Open allocations of Slurm by state", open)?;
-        let left = self.0.left();
+        encode_gauges(&mut encoder, "slurm_allocations", "Open allocations of Slurm by state", open)?;
+        let left = self.0.remaining_budget();
         let calls = vec![(Vec::new(), f64::from(left.calls))];
-        gauges(&mut encoder, "slurm_budget_left", "Calls of Slurm's commands that may be made now", calls)?;
+        encode_gauges(
+            &mut encoder,
+            "slurm_budget_left",
+            "Calls of Slurm's commands that may be made now",
+            calls,
+        )?;
         let mut calls = Vec::new();
-        for (command, tally) in self.0.totals() {
+        for (command, tally) in self.0.total_statistics() {
             let answered = tally.calls - tally.failures();
             let outcomes = [
                 ("answered", answered),
@@ -212,17 +217,17 @@ impl Collector for Allocations {
                 (vec![("command", command.to_owned()), ("outcome", outcome.to_owned())], n)
             }));
         }
-        counters(&mut encoder, "slurm_calls", "Calls of Slurm's commands by what came of them", calls)
+        encode_counters(&mut encoder, "slurm_calls", "Calls of Slurm's commands by what came of them", calls)
     }
 }
 
-type Labels = Vec<(&'static str, String)>;
+type LabelPairs = Vec<(&'static str, String)>;
 
-fn gauges(
+fn encode_gauges(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,
     help: &str,
-    values: Vec<(Labels, f64)>,
+    values: Vec<(LabelPairs, f64)>,
 ) -> Result<(), std::fmt::Error> {
     let mut described = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
     for (labels, value) in values {
@@ -235,11 +240,11 @@ fn gauges(
     Ok(())
 }
 
-fn counters(
+fn encode_counters(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,
     help: &str,
-    values: Vec<(Labels, u64)>,
+    values: Vec<(LabelPairs, u64)>,
 ) -> Result<(), std::fmt::Error> {
     let mut described = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
     for (labels, value) in values {
@@ -248,36 +253,36 @@ fn counters(
     Ok(())
 }
 
-impl Metrics {
+impl ServerMetrics {
     /// From now on those of requests are too.
-    pub(crate) fn include_requests(&self, lifecycle: Lifecycle) {
-        let mut registry = self.of_requests.write().unwrap_or_else(PoisonError::into_inner);
-        registry.register_collector(Box::new(Requests(lifecycle)));
+    pub(crate) fn register_requests(&self, lifecycle: RequestLifecycle) {
+        let mut registry = self.request_registry.write().unwrap_or_else(PoisonError::into_inner);
+        registry.register_collector(Box::new(RequestCollector(lifecycle)));
     }
 
     /// From now on those of allocations are too.
-    pub(crate) fn include_slurm(&self, steward: Steward) {
+    pub(crate) fn register_slurm(&self, steward: AllocationReconciler) {
         let mut registry = self.registry.write().unwrap_or_else(PoisonError::into_inner);
-        registry.register_collector(Box::new(Allocations(steward)));
+        registry.register_collector(Box::new(AllocationCollector(steward)));
     }
 
     /// From now on the figures of the service are among the others.
-    pub(crate) fn include(&self, service: Service) {
+    pub(crate) fn register_service(&self, service: SchedulerHandle) {
         let mut registry = self.registry.write().unwrap_or_else(PoisonError::into_inner);
-        registry.register_collector(Box::new(Work(service)));
+        registry.register_collector(Box::new(ServiceCollector(service)));
     }
 
-    pub(crate) fn requested(&self, method: &str, route: &str, code: u16) {
-        let labels = Request { method: method.to_owned(), route: route.to_owned(), code };
+    pub(crate) fn record_request(&self, method: &str, route: &str, code: u16) {
+        let labels = RequestLabels { method: method.to_owned(), route: route.to_owned(), code };
         self.requests.get_or_create(&labels).inc();
     }
 
-    pub(crate) fn took(&self, route: &str, time: Duration) {
-        self.duration.get_or_create(&Route { route: route.to_owned() }).observe(time.as_secs_f64());
+    pub(crate) fn record_duration(&self, route: &str, time: Duration) {
+        self.duration.get_or_create(&RouteLabels { route: route.to_owned() }).observe(time.as_secs_f64());
     }
 
-    pub(crate) fn turned_away(&self, reason: Reason) {
-        self.turned_away.get_or_create(&TurnedAway { reason }).inc();
+    pub(crate) fn record_rejection(&self, reason: RejectionReason) {
+        self.rejections.get_or_create(&RejectionLabels { reason }).inc();
     }
 
     /// In the text format of OpenMetrics, which Prometheus reads.
@@ -285,7 +290,7 @@ impl Metrics {
         let mut text = String::new();
         let registry = self.registry.read().unwrap_or_else(PoisonError::into_inner);
         text::encode_registry(&mut text, &registry)?;
-        let registry = self.of_requests.read().unwrap_or_else(PoisonError::into_inner);
+        let registry = self.request_registry.read().unwrap_or_else(PoisonError::into_inner);
         text::encode_registry(&mut text, &registry)?;
         text::encode_eof(&mut text)?;
         Ok(text)
@@ -294,16 +299,16 @@ impl Metrics {
 
 /// Counts something that lasts, until it is dropped, whatever the way.
 #[derive(Debug)]
-pub(crate) struct Counted(Gauge);
+pub(crate) struct GaugeGuard(Gauge);
 
-impl Counted {
+impl GaugeGuard {
     pub(crate) fn new(gauge: &Gauge) -> Self {
         gauge.inc();
         Self(gauge.clone())
     }
 }
 
-impl Drop for Counted {
+impl Drop for GaugeGuard {
     fn drop(&mut self) {
         self.0.dec();
     }

@@ -6,21 +6,21 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use windlass_core::adaptive::{AdaptiveSettings, Window};
-use windlass_core::classify::Classifier;
-use windlass_core::plan::Retries;
-use windlass_core::requests::lifecycle::{self, Blame};
+use windlass_core::adaptive::{AdaptiveSettings, MemoryWindow};
+use windlass_core::classify::FailureClassifier;
+use windlass_core::requests::lifecycle::{self, FailureResponseSettings};
 use windlass_core::requests::{outputs, rounds};
-use windlass_engine::service::Bury;
-use windlass_requests::{BackendKind, Bell, CondorOptions, Reqmgr2};
-use windlass_types::fleet::JobsOf;
+use windlass_core::round_plan::RetriesByRole;
+use windlass_requests::{AlertNotifier, BackendKind, CondorOptions, Reqmgr2Client};
+use windlass_scheduler::service::EnsureWorkerDead;
 use windlass_types::requests::RequestStatus;
+use windlass_types::worker_protocol::AcceptedJobOwners;
 
 /// Where Torc's clients look when nobody tells them where.
 pub const DEFAULT_PORT: u16 = 8080;
 
 /// The RSE expression that outputs are archived with unless another is set.
-pub const DEFAULT_TAPE: &str = "tier=1&type=TAPE";
+pub const DEFAULT_TAPE_RSE: &str = "tier=1&type=TAPE";
 
 #[derive(Clone)]
 pub struct ServeOptions {
@@ -31,11 +31,11 @@ pub struct ServeOptions {
     /// How long a worker may be silent before its jobs are given to others.
     pub lease: Duration,
     /// What jobs get to end by themselves when they are stopped.
-    pub grace: Duration,
+    pub stop_grace: Duration,
     /// Failures of any user's workers on a host are held against all workers there.
     pub share_node_blame: bool,
-    pub limits: Limits,
-    pub tls: Option<TlsOptions>,
+    pub limits: RequestLimits,
+    pub tls: Option<ServerTlsOptions>,
     /// Everybody who can connect may do everything. Only on loopback.
     pub no_auth: bool,
     /// Who may do what: the auth file.
@@ -50,20 +50,20 @@ pub struct ServeOptions {
     pub shutdown_grace: Duration,
     /// Makes sure that workers of an earlier `windlass run` on this machine are dead. Without it their jobs stay theirs
     /// until somebody retires them.
-    pub bury: Option<Bury>,
+    pub ensure_dead: Option<EnsureWorkerDead>,
     /// Says of what class failures are; `None`: the rules that are built in, and no others.
-    pub classifier: Option<Arc<Classifier>>,
+    pub classifier: Option<Arc<FailureClassifier>>,
     /// So often whoever follows events is looked at again: a right that was taken away ends what it was good for.
-    pub check_rights: Duration,
+    pub permission_check_interval: Duration,
     /// What agents may do at `/mcp`, each with the rights of whoever sent it. `None`: they are not spoken to.
-    pub mcp: Option<AgentRights>,
+    pub mcp: Option<AgentPermission>,
     /// Events that this server writes are told at once; how often to look for those that somebody else wrote.
-    pub look_for_events: Duration,
+    pub event_poll_interval: Duration,
     /// Requests are looked at when something happens to them; how often to look at all of them, in case that was missed.
-    pub look_for_requests: Duration,
-    pub requests: RequestsOptions,
+    pub request_poll_interval: Duration,
+    pub requests: RequestServiceOptions,
     /// Allocations of Slurm are looked after. `None`: they are not, and stay as they are.
-    pub slurm: Option<SlurmOptions>,
+    pub slurm: Option<SlurmServiceOptions>,
 }
 
 impl fmt::Debug for ServeOptions {
@@ -78,67 +78,68 @@ impl fmt::Debug for ServeOptions {
 
 /// How requests are carried out.
 #[derive(Clone, Debug, PartialEq)]
-pub struct RequestsOptions {
+pub struct RequestServiceOptions {
     /// Runs and, of sites that say nothing else, files are kept in here; workers must see it under the same path. `None`:
     /// beside the database.
     pub directory: Option<PathBuf>,
     /// Before a failed job is tried again, and before a round is rescued; longer each time.
     pub cool_off: Duration,
     /// What is done about sites and runs where too much fails.
-    pub blame: Blame,
+    pub blame: FailureResponseSettings,
     /// When the failures of a round are a matter for a person.
-    pub recovery: rounds::Policy,
+    pub recovery: rounds::RecoveryPolicy,
     /// A request that is longer than that in a status is told of; one that is not here may last for ever.
     pub timeouts: BTreeMap<RequestStatus, Duration>,
     /// A backend that has not answered for so long about a run is told of.
-    pub silence: Duration,
+    pub backend_silence_limit: Duration,
     /// How long recording outputs is tried.
-    pub outputs: outputs::Patience,
+    pub output_patience: outputs::OutputRetryPolicy,
     /// How often jobs are tried again.
-    pub retries: Retries,
+    pub retries: RetriesByRole,
     /// What rounds learn from those before them, and how they grow.
     pub adaptive: AdaptiveSettings,
     /// The memory that jobs may ask for.
-    pub memory: Window,
+    pub memory_window: MemoryWindow,
     /// Before something that had trouble is tried again: planning, submitting.
     pub retry_after: Duration,
     /// Where new runs go.
     pub backend: BackendKind,
     pub condor: CondorOptions,
     /// Who is told when a person should know something.
-    pub bell: Bell,
+    pub alert_command: AlertNotifier,
     /// When a request for generated events has all that it asks for.
     pub mc_completion: rounds::McCompletion,
     /// How many nodes of a category run at once in each unit; `MergeGroup`: how many units of a run. A category that is not
     /// here keeps its default.
     pub throttles: BTreeMap<String, u64>,
     /// Where outputs go for good, as the catalog writes it.
-    pub tape: String,
+    pub tape_rse: String,
     /// Who is asked for requests that are submitted by their names alone.
-    pub reqmgr2: Option<Reqmgr2>,
+    pub reqmgr2: Option<Reqmgr2Client>,
 }
 
-impl Default for RequestsOptions {
+impl Default for RequestServiceOptions {
     fn default() -> Self {
-        let lifecycle::Settings { timeouts, silence, outputs, .. } = lifecycle::Settings::default();
+        let lifecycle::LifecycleSettings { timeouts, unresponsive_after: silence, outputs, .. } =
+            lifecycle::LifecycleSettings::default();
         Self {
             directory: None,
             timeouts,
-            silence,
-            outputs,
-            retries: Retries::default(),
+            backend_silence_limit: silence,
+            output_patience: outputs,
+            retries: RetriesByRole::default(),
             cool_off: Duration::from_mins(1),
-            blame: Blame::default(),
-            recovery: rounds::Policy::default(),
+            blame: FailureResponseSettings::default(),
+            recovery: rounds::RecoveryPolicy::default(),
             adaptive: AdaptiveSettings::default(),
-            memory: Window::default(),
+            memory_window: MemoryWindow::default(),
             retry_after: Duration::from_mins(1),
             backend: BackendKind::default(),
             condor: CondorOptions::default(),
-            bell: Bell::default(),
+            alert_command: AlertNotifier::default(),
             mc_completion: rounds::McCompletion::default(),
             throttles: BTreeMap::new(),
-            tape: DEFAULT_TAPE.to_owned(),
+            tape_rse: DEFAULT_TAPE_RSE.to_owned(),
             reqmgr2: None,
         }
     }
@@ -146,43 +147,43 @@ impl Default for RequestsOptions {
 
 /// How allocations of Slurm are looked after.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SlurmOptions {
+pub struct SlurmServiceOptions {
     /// Where workers find this server; `None`: where it listens.
     pub worker_url: Option<String>,
     /// The program of workers as nodes see it; `None`: this one.
-    pub windlass: Option<PathBuf>,
+    pub worker_program: Option<PathBuf>,
     /// How often Slurm is asked while something happens, and while nothing does.
-    pub poll: Duration,
-    pub slowest_poll: Duration,
+    pub min_poll_interval: Duration,
+    pub max_poll_interval: Duration,
     /// Calls of Slurm's commands, all together.
     pub calls_per_minute: u32,
     /// Whose workflows get allocations. Their jobs run with the account of the server.
-    pub jobs_of: JobsOf,
+    pub jobs_of: AcceptedJobOwners,
 }
 
-impl Default for SlurmOptions {
+impl Default for SlurmServiceOptions {
     fn default() -> Self {
         Self {
             worker_url: None,
-            windlass: None,
-            poll: Duration::from_secs(3),
-            slowest_poll: Duration::from_mins(1),
+            worker_program: None,
+            min_poll_interval: Duration::from_secs(3),
+            max_poll_interval: Duration::from_mins(1),
             calls_per_minute: 60,
-            jobs_of: JobsOf::Own,
+            jobs_of: AcceptedJobOwners::Own,
         }
     }
 }
 
 /// What agents may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AgentRights {
+pub enum AgentPermission {
     Read,
     Write,
 }
 
 /// What one caller, or all of them, may ask of the server at a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct RequestLimits {
     /// Bytes of a request; what creates workflows may be larger.
     pub max_body: usize,
     /// Bytes of all requests that are being read, but for small ones and workflows that are created.
@@ -203,7 +204,7 @@ pub struct Limits {
     pub max_wait: Duration,
 }
 
-impl Default for Limits {
+impl Default for RequestLimits {
     fn default() -> Self {
         Self {
             max_body: 16 << 20,
@@ -221,7 +222,7 @@ impl Default for Limits {
 
 /// Certificates are files, read again on SIGHUP.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TlsOptions {
+pub struct ServerTlsOptions {
     /// The chain, ours first; PEM.
     pub cert: PathBuf,
     pub key: PathBuf,
@@ -241,8 +242,8 @@ impl Default for ServeOptions {
             any_port: false,
             share_node_blame: false,
             lease: Duration::from_mins(1),
-            grace: Duration::from_secs(10),
-            limits: Limits::default(),
+            stop_grace: Duration::from_secs(10),
+            limits: RequestLimits::default(),
             tls: None,
             no_auth: false,
             auth_config: None,
@@ -250,13 +251,13 @@ impl Default for ServeOptions {
             owner: "owner".to_owned(),
             run_dir: None,
             shutdown_grace: Duration::from_secs(10),
-            bury: None,
+            ensure_dead: None,
             classifier: None,
-            check_rights: Duration::from_secs(10),
+            permission_check_interval: Duration::from_secs(10),
             mcp: None,
-            look_for_events: Duration::from_secs(1),
-            look_for_requests: Duration::from_mins(1),
-            requests: RequestsOptions::default(),
+            event_poll_interval: Duration::from_secs(1),
+            request_poll_interval: Duration::from_mins(1),
+            requests: RequestServiceOptions::default(),
             slurm: None,
         }
     }

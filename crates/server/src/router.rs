@@ -1,10 +1,10 @@
 //! All routes in one place, and what every request passes on its way to them.
 
-use crate::cross_site::{self, CrossSite};
+use crate::cross_site::{self, CrossSiteRules};
 use crate::error::{self, API_PREFIX, ApiError, TORC_PREFIX};
-use crate::guard::{self, Guard};
-use crate::options::Limits;
-use crate::policy;
+use crate::options::RequestLimits;
+use crate::request_guard::{self, RequestGuard};
+use crate::route_policy;
 use crate::routes;
 use crate::state::AppState;
 use axum::Router;
@@ -23,71 +23,78 @@ use utoipa::openapi::{
 use utoipa_axum::router::OpenApiRouter;
 
 /// Whoever sends nothing for so long in the middle of a request is gone.
-const SILENCE: Duration = Duration::from_secs(30);
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The service, ready to be called at this port.
-pub(crate) fn router(state: AppState, port: u16) -> Router {
+pub(crate) fn build_router(state: AppState, port: u16) -> Router {
     let options = state.options.clone();
-    let cross_site = CrossSite { loopback_port: options.no_auth.then_some(port) };
-    let guard = Guard::new(state.metrics.clone(), options.limits.clone(), options.tls.is_some());
-    let brief = documented(routes::plain(), routes::brief(), routes::torc());
+    let cross_site = CrossSiteRules { loopback_port: options.no_auth.then_some(port) };
+    let guard = RequestGuard::new(state.metrics.clone(), options.limits.clone(), options.tls.is_some());
+    let brief =
+        add_documented_routes(routes::unprefixed_routes(), routes::brief_routes(), routes::torc_routes());
     let brief: Router<AppState> = brief.into();
-    let lasting: Router<AppState> = at_both(routes::lasting(), routes::torc_lasting()).into();
-    let uploads: Router<AppState> = at_both(routes::uploads(), OpenApiRouter::new()).into();
-    let Limits { max_body, max_upload, .. } = options.limits;
-    let enforce = from_fn_with_state(state.clone(), policy::enforce);
+    let lasting: Router<AppState> =
+        nest_at_both_prefixes(routes::long_running_routes(), routes::torc_long_running_routes()).into();
+    let uploads: Router<AppState> =
+        nest_at_both_prefixes(routes::upload_routes(), OpenApiRouter::new()).into();
+    let RequestLimits { max_body, max_upload, .. } = options.limits;
+    let enforce = from_fn_with_state(state.clone(), route_policy::enforce_access);
     brief
         .layer(enforce.clone())
         .layer(DefaultBodyLimit::max(max_body))
-        .layer(from_fn_with_state(guard.clone(), guard::bodies))
-        .layer(from_fn_with_state(guard.clone(), guard::brief))
+        .layer(from_fn_with_state(guard.clone(), request_guard::limit_body_memory))
+        .layer(from_fn_with_state(guard.clone(), request_guard::limit_brief_requests))
         .merge(
             lasting
                 .layer(enforce.clone())
                 .layer(DefaultBodyLimit::max(max_body))
-                .layer(from_fn_with_state(guard.clone(), guard::bodies))
-                .layer(RequestBodyTimeoutLayer::new(SILENCE))
-                .layer(from_fn(guard::lasting)),
+                .layer(from_fn_with_state(guard.clone(), request_guard::limit_body_memory))
+                .layer(RequestBodyTimeoutLayer::new(BODY_TIMEOUT))
+                .layer(from_fn(request_guard::mark_long_running)),
         )
         .merge(
             uploads
-                .layer(from_fn_with_state(guard.clone(), guard::uploads))
+                .layer(from_fn_with_state(guard.clone(), request_guard::limit_uploads))
                 .layer(enforce)
                 .layer(DefaultBodyLimit::max(max_upload))
-                .layer(RequestBodyTimeoutLayer::new(SILENCE))
-                .layer(from_fn(guard::lasting)),
+                .layer(RequestBodyTimeoutLayer::new(BODY_TIMEOUT))
+                .layer(from_fn(request_guard::mark_long_running)),
         )
         .fallback(|| async { StatusCode::NOT_FOUND })
         .method_not_allowed_fallback(|| async { StatusCode::METHOD_NOT_ALLOWED })
         .with_state(state)
-        .layer(CatchPanicLayer::custom(panicked))
-        .layer(from_fn_with_state(cross_site, cross_site::check))
-        .layer(from_fn(error::render))
-        .layer(from_fn_with_state(guard, guard::observe))
+        .layer(CatchPanicLayer::custom(panic_response))
+        .layer(from_fn_with_state(cross_site, cross_site::check_cross_site))
+        .layer(from_fn(error::render_errors))
+        .layer(from_fn_with_state(guard, request_guard::observe_request))
 }
 
 /// What the server offers, as OpenAPI 3.1.
-pub fn openapi() -> OpenApi {
-    let brief = documented(routes::plain(), routes::brief(), routes::torc());
+pub fn build_openapi() -> OpenApi {
+    let brief =
+        add_documented_routes(routes::unprefixed_routes(), routes::brief_routes(), routes::torc_routes());
     let mut document = brief
-        .merge(at_both(routes::lasting().merge(routes::uploads()), routes::torc_lasting()))
+        .merge(nest_at_both_prefixes(
+            routes::long_running_routes().merge(routes::upload_routes()),
+            routes::torc_long_running_routes(),
+        ))
         .into_openapi();
     for (path, item) in &mut document.paths.paths {
         let is_torc = path.starts_with(TORC_PREFIX);
-        for operation in operations(item) {
-            complete(operation, is_torc);
+        for operation in path_operations(item) {
+            complete_operation(operation, is_torc);
         }
     }
     document
 }
 
-fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
+fn path_operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
     let all = [&mut item.get, &mut item.put, &mut item.post, &mut item.patch, &mut item.delete];
     all.into_iter().filter_map(Option::as_mut)
 }
 
 /// What holds for every operation: its id is its own though it stands at two prefixes, and errors have one shape.
-fn complete(operation: &mut Operation, is_torc: bool) {
+fn complete_operation(operation: &mut Operation, is_torc: bool) {
     if is_torc && let Some(id) = &mut operation.operation_id {
         id.insert_str(0, "torc_");
     }
@@ -118,7 +125,7 @@ fn error_schema(is_torc: bool) -> Schema {
         .into()
 }
 
-fn documented(
+fn add_documented_routes(
     plain: OpenApiRouter<AppState>,
     ours: OpenApiRouter<AppState>,
     torc: OpenApiRouter<AppState>,
@@ -126,15 +133,18 @@ fn documented(
     let info = Info::new("Windlass", env!("CARGO_PKG_VERSION"));
     OpenApiRouter::with_openapi(OpenApiBuilder::new().info(info).build())
         .merge(plain)
-        .merge(at_both(ours, torc))
+        .merge(nest_at_both_prefixes(ours, torc))
 }
 
 /// Ours at our prefix, Torc's at both.
-fn at_both(ours: OpenApiRouter<AppState>, torc: OpenApiRouter<AppState>) -> OpenApiRouter<AppState> {
+fn nest_at_both_prefixes(
+    ours: OpenApiRouter<AppState>,
+    torc: OpenApiRouter<AppState>,
+) -> OpenApiRouter<AppState> {
     OpenApiRouter::default().nest(API_PREFIX, ours.merge(torc.clone())).nest(TORC_PREFIX, torc)
 }
 
 /// A bug costs one request. The panic itself has been told on standard error.
-fn panicked(_: Box<dyn Any + Send>) -> Response {
+fn panic_response(_: Box<dyn Any + Send>) -> Response {
     ApiError::internal("a handler panicked").into_response()
 }

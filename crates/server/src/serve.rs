@@ -4,22 +4,22 @@
 //! nothing new is let in, waits and streams end, what is under way is answered, everything is committed, and only then
 //! is the database let go.
 
-use crate::discovery::{self, Announced, Discovery, DiscoveryError, PrivateSocket};
-use crate::front::{Front, standby};
-use crate::gate::{self, Books, Network};
-use crate::lifecycle;
-use crate::listen::{ListenSocket, Listening};
-use crate::listeners::Listeners;
-use crate::metrics::Metrics;
-use crate::notify;
-use crate::options::{ServeOptions, TlsOptions};
-use crate::publisher::Publisher;
-use crate::rates::Rates;
-use crate::router::router;
-use crate::signals::Signals;
-use crate::slurm;
+use crate::auth_backend::{self, HttpFetcher, SqlTokenStore};
+use crate::connection_server::{ConnectionServer, ListenSocket};
+use crate::discovery::{self, DiscoveryError, DiscoveryFiles, PrivateSocket, ServerDiscovery};
+use crate::event_publisher::EventPublisher;
+use crate::exchange_waiters::ExchangeWaiters;
+use crate::metrics::ServerMetrics;
+use crate::options::{ServeOptions, ServerTlsOptions};
+use crate::rate_limiter::RateLimiter;
+use crate::request_lifecycle;
+use crate::router::build_router;
+use crate::signals::ServerSignals;
+use crate::slurm_allocations;
 use crate::state::AppState;
-use crate::tls::{self, Tls, TlsError};
+use crate::swappable_router::{SwappableRouter, standby_router};
+use crate::systemd_notify;
+use crate::tls::{self, ServerTls, TlsError};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -29,18 +29,18 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use windlass_auth::{Gate, GateOptions, Secret};
-use windlass_engine::service::{Bury, OnSilent, Service, ServiceOptions};
-use windlass_requests::Nudge;
-use windlass_slurm::steward::Nudge as SlurmNudge;
-use windlass_store::lock::{self, Lock, LockGuard};
-use windlass_store::{Database, Location, Pulse, Store};
-use windlass_types::Clock;
+use windlass_auth::{Authenticator, AuthenticatorOptions, TokenSecret};
+use windlass_requests::ReconcilerWaker;
+use windlass_scheduler::service::{EnsureWorkerDead, OnSilentWorker, SchedulerHandle, SchedulerOptions};
+use windlass_slurm::allocation_reconciler::ReconcilerMailbox as SlurmNudge;
+use windlass_store::lock::{self, LockGuard, LockScope};
+use windlass_store::{LeaderLease, Store, StoreDatabase, StoreLocation};
+use windlass_types::SystemClock;
 
 /// Store calls that may be under way at once; more wait for their turn.
-const BLOCKING_THREADS: usize = 64;
+const MAX_BLOCKING_THREADS: usize = 64;
 /// How often a server looks whether it still has its database.
-const CHECK_LOCK: Duration = Duration::from_secs(1);
+const LOCK_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
@@ -55,13 +55,13 @@ pub enum ServeError {
     #[error(transparent)]
     Discovery(#[from] DiscoveryError),
     #[error(transparent)]
-    Auth(#[from] windlass_auth::ConfigError),
+    Auth(#[from] windlass_auth::AuthConfigError),
     #[error("the system gives no random numbers: {0}")]
     Random(String),
     #[error(transparent)]
-    Store(#[from] windlass_store::Error),
+    Store(#[from] windlass_store::StoreError),
     #[error("cannot take up the workflows")]
-    Engine(#[from] windlass_engine::Error),
+    Engine(#[from] windlass_scheduler::SchedulerError),
     #[error("the part of the server that decides has failed, and without it nothing is done")]
     Failed,
 }
@@ -101,57 +101,60 @@ impl ServeError {
 
 /// Starts servers.
 #[derive(Clone, Copy, Debug)]
-pub struct Server;
+pub struct ApiServer;
 
 /// A server that runs. Dropped, it stops as it would on SIGTERM; not to be dropped inside of async code.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningServer {
     /// `http://127.0.0.1:8080`: without a prefix.
     pub url: String,
     /// Of the owner; may do everything.
     pub token: String,
-    site: Option<Site>,
-    active: Option<Active>,
+    frontend: Option<ServerFrontend>,
+    active: Option<ActiveServer>,
 }
 
 /// What listens.
 #[derive(Debug)]
-struct Site {
+struct ServerFrontend {
     runtime: Runtime,
-    front: Front,
-    tls: Option<Arc<Tls>>,
-    metrics: Arc<Metrics>,
+    router: SwappableRouter,
+    tls: Option<Arc<ServerTls>>,
+    metrics: Arc<ServerMetrics>,
     stop: CancellationToken,
-    served: JoinHandle<()>,
+    serve_task: JoinHandle<()>,
     /// The same, for the socket of the owner.
-    listening: Listening,
+    listening: ConnectionServer,
     url: String,
     /// The same, for this machine.
-    near_url: String,
+    local_url: String,
     port: u16,
 }
 
 /// What serves.
 #[derive(Debug)]
-struct Active {
+struct ActiveServer {
     state: AppState,
     token: String,
-    _announced: Option<Announced>,
+    _announced: Option<DiscoveryFiles>,
     /// The last to go.
     lock: LockGuard,
 }
 
-impl Server {
+impl ApiServer {
     /// Starts one on threads of its own and comes back when it serves.
-    pub fn start(options: ServeOptions, database: Arc<dyn Database>) -> Result<Running, ServeError> {
+    pub fn start(
+        options: ServeOptions,
+        database: Arc<dyn StoreDatabase>,
+    ) -> Result<RunningServer, ServeError> {
         let options = Arc::new(options);
-        let site = Site::open(&options)?;
-        let lock = database.lock(Lock::Server, Clock.now())?;
+        let site = ServerFrontend::open(&options)?;
+        let lock = database.lock(LockScope::Server, SystemClock.now())?;
         let active = site.activate(&options, database, lock)?;
-        Ok(Running {
+        Ok(RunningServer {
             url: site.url.clone(),
             token: active.token.clone(),
-            site: Some(site),
+            frontend: Some(site),
             active: Some(active),
         })
     }
@@ -159,7 +162,7 @@ impl Server {
 
 /// What becomes of a server that was started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum ServerRole {
     /// Another one has the database; it takes over when that one is gone.
     Standby,
     Active,
@@ -169,27 +172,27 @@ pub enum Role {
 /// to stand by.
 pub fn serve(
     options: ServeOptions,
-    database: Arc<dyn Database>,
-    mut tell: impl FnMut(Role, &str),
+    database: Arc<dyn StoreDatabase>,
+    mut tell: impl FnMut(ServerRole, &str),
 ) -> Result<(), ServeError> {
     let options = Arc::new(options);
-    let site = Site::open(&options)?;
-    let signals = site.runtime.block_on(async { Signals::listen() }).map_err(ServeError::Runtime)?;
-    let stands_by = || tell(Role::Standby, &site.url);
+    let site = ServerFrontend::open(&options)?;
+    let signals = site.runtime.block_on(async { ServerSignals::listen() }).map_err(ServeError::Runtime)?;
+    let stands_by = || tell(ServerRole::Standby, &site.url);
     let Some(lock) = wait_for_database(&*database, &signals, stands_by)? else {
-        site.end(None);
+        site.shut_down(None);
         return Ok(());
     };
     let active = site.activate(&options, database, lock)?;
-    notify::tell("READY=1\nSTATUS=active");
-    tell(Role::Active, &site.url);
+    systemd_notify::notify_systemd("READY=1\nSTATUS=active");
+    tell(ServerRole::Active, &site.url);
     tracing::info!(url = %site.url, "serving");
-    let ended = site.runtime.block_on(until_stopped(&signals, site.tls.as_deref(), &active));
-    notify::tell("STOPPING=1");
+    let ended = site.runtime.block_on(wait_until_stopped(&signals, site.tls.as_deref(), &active));
+    systemd_notify::notify_systemd("STOPPING=1");
     match ended {
         Ok(()) => {
             tracing::info!("stopping");
-            site.end(Some(active));
+            site.shut_down(Some(active));
             tracing::info!("stopped; everything is on disk");
             Ok(())
         }
@@ -206,22 +209,22 @@ pub fn serve(
 /// somebody who has it is an error; of a PostgreSQL database there may be several, and all but one stand by.
 fn wait_for_database(
     store: &dyn Store,
-    signals: &Signals,
+    signals: &ServerSignals,
     mut stands_by: impl FnMut(),
 ) -> Result<Option<LockGuard>, ServeError> {
-    let may_stand_by = matches!(store.location(), Location::Postgres { .. });
+    let may_stand_by = matches!(store.location(), StoreLocation::Postgres { .. });
     let mut told = false;
-    let waited = lock::wait(
+    let waited = lock::wait_for_lock(
         store,
-        Lock::Server,
-        || Clock.now(),
+        LockScope::Server,
+        || SystemClock.now(),
         |holder| {
             if may_stand_by && !told {
                 told = true;
                 let holder = holder.map_or_else(|| "another server".to_owned(), ToString::to_string);
                 tracing::info!(%holder, "standing by");
                 stands_by();
-                notify::tell("READY=1\nSTATUS=standing by");
+                systemd_notify::notify_systemd("READY=1\nSTATUS=standing by");
             }
             may_stand_by && !signals.stop.is_cancelled()
         },
@@ -233,22 +236,22 @@ fn wait_for_database(
     }
 }
 
-impl Site {
+impl ServerFrontend {
     fn open(options: &Arc<ServeOptions>) -> Result<Self, ServeError> {
         options.check()?;
-        let tls = options.tls.clone().map(Tls::load).transpose()?.map(Arc::new);
+        let tls = options.tls.clone().map(ServerTls::load).transpose()?.map(Arc::new);
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .thread_name("windlass-http")
-            .max_blocking_threads(BLOCKING_THREADS)
+            .max_blocking_threads(MAX_BLOCKING_THREADS)
             .build()
             .map_err(ServeError::Runtime)?;
-        let (listener, address) = runtime.block_on(bind(options))?;
-        let metrics = Arc::new(Metrics::default());
-        let front = Front::new(standby(Arc::clone(&metrics), options));
+        let (listener, address) = runtime.block_on(bind_listener(options))?;
+        let metrics = Arc::new(ServerMetrics::default());
+        let front = SwappableRouter::new(standby_router(Arc::clone(&metrics), options));
         let stop = CancellationToken::new();
-        let listening = Listening {
-            front: front.clone(),
+        let listening = ConnectionServer {
+            router: front.clone(),
             tls: tls.clone(),
             metrics: Arc::clone(&metrics),
             max_connections: options.limits.max_connections,
@@ -258,83 +261,97 @@ impl Site {
             runtime.spawn(listening.clone().run(ListenSocket::Tcp(listener), options.shutdown_grace));
         let scheme = if tls.is_some() { "https" } else { "http" };
         let url = format!("{scheme}://{address}");
-        let near_url = format!("{scheme}://{}", from_here(address));
+        let near_url = format!("{scheme}://{}", local_address(address));
         let port = address.port();
-        Ok(Self { runtime, front, tls, metrics, stop, served, listening, url, near_url, port })
+        Ok(Self {
+            runtime,
+            router: front,
+            tls,
+            metrics,
+            stop,
+            serve_task: served,
+            listening,
+            url,
+            local_url: near_url,
+            port,
+        })
     }
 
     /// Takes up the workflows and lets callers in.
     fn activate(
         &self,
         options: &Arc<ServeOptions>,
-        database: Arc<dyn Database>,
+        database: Arc<dyn StoreDatabase>,
         lock: LockGuard,
-    ) -> Result<Active, ServeError> {
+    ) -> Result<ActiveServer, ServeError> {
         let store: Arc<dyn Store> = database.clone();
         let inside = self.runtime.enter();
-        let events = Publisher::start(
+        let events = EventPublisher::start(
             Arc::clone(&store),
             Arc::clone(&self.metrics),
-            options.look_for_events,
+            options.event_poll_interval,
             self.stop.clone(),
         );
         drop(inside);
-        let fresh = Secret::random().map_err(|e| ServeError::Random(e.to_string()))?;
+        let fresh = TokenSecret::random().map_err(|e| ServeError::Random(e.to_string()))?;
         let token = fresh.reveal().to_owned();
         if let Some(dir) = &options.run_dir {
-            discovery::keep_owner_token(dir, &token)?;
+            discovery::store_owner_token(dir, &token)?;
         }
-        let gate = GateOptions {
+        let gate = AuthenticatorOptions {
             owner: options.owner.clone(),
-            owner_token: Some(Secret::kept(token.clone())),
+            owner_token: Some(TokenSecret::from_text(token.clone())),
             no_auth: options.no_auth,
             config: options.auth_config.clone(),
             password_file: options.password_file.clone(),
             client_authorities: self
                 .tls
                 .clone()
-                .map(|tls| Arc::new(move || tls.authorities()) as Arc<dyn Fn() -> usize + Send + Sync>),
-            fetch: Some(Arc::new(Network)),
-            tokens: Some(Arc::new(Books(Arc::clone(&store)))),
+                .map(|tls| Arc::new(move || tls.authority_count()) as Arc<dyn Fn() -> usize + Send + Sync>),
+            fetch: Some(Arc::new(HttpFetcher)),
+            tokens: Some(Arc::new(SqlTokenStore(Arc::clone(&store)))),
         };
-        let auth = Arc::new(Gate::open(gate)?);
-        let pulse = lock.pulse();
-        let nudge = Nudge::default();
+        let auth = Arc::new(Authenticator::open(gate)?);
+        let pulse = lock.leader_lease();
+        let nudge = ReconcilerWaker::default();
         let of_slurm = SlurmNudge::default();
         let service_options = self.service_options(options, &events, &pulse, nudge.clone(), of_slurm.clone());
-        let service = Service::start(Arc::clone(&store), service_options)?;
-        self.metrics.include(service.clone());
-        let lifecycle = lifecycle::open(options, &database, &service, nudge).map_err(ServeError::Runtime)?;
-        self.metrics.include_requests(lifecycle.clone());
-        let steward = slurm::open(options, &database, &service, &auth, of_slurm, &self.url);
+        let service = SchedulerHandle::start(Arc::clone(&store), service_options)?;
+        self.metrics.register_service(service.clone());
+        let lifecycle = request_lifecycle::open_lifecycle(options, &database, &service, nudge)
+            .map_err(ServeError::Runtime)?;
+        self.metrics.register_requests(lifecycle.clone());
+        let steward = slurm_allocations::open_allocation_reconciler(
+            options, &database, &service, &auth, of_slurm, &self.url,
+        );
         let steward = steward.map_err(ServeError::Runtime)?;
         if let Some(steward) = &steward {
-            self.metrics.include_slurm(steward.clone());
+            self.metrics.register_slurm(steward.clone());
         }
         let state = AppState {
             store,
             database,
             service,
             lifecycle,
-            steward,
-            auth,
+            allocation_reconciler: steward,
+            authenticator: auth,
             events,
             metrics: Arc::clone(&self.metrics),
-            listeners: Listeners::default(),
-            rates: Rates::new(options.limits.clone(), Arc::clone(&self.metrics)),
+            exchange_waiters: ExchangeWaiters::default(),
+            rate_limiter: RateLimiter::new(options.limits.clone(), Arc::clone(&self.metrics)),
             pulse,
             options: Arc::clone(options),
         };
-        self.runtime.spawn(gate::note_token_use(state.clone(), self.stop.clone()));
-        let router = router(state.clone(), self.port);
+        self.runtime.spawn(auth_backend::record_token_use(state.clone(), self.stop.clone()));
+        let router = build_router(state.clone(), self.port);
         // A client that is let in and has the token of the server before finds the new one, so that is said first.
         let announced = options.run_dir.as_deref().map(|dir| {
-            let pin = options.tls.as_ref().map(|tls| pin(dir, tls)).transpose()?;
+            let pin = options.tls.as_ref().map(|tls| pin_certificate(dir, tls)).transpose()?;
             // With TLS the certificate proves who listens.
-            let private = if pin.is_none() { Some(discovery::listen_privately(dir)?) } else { None };
+            let private = if pin.is_none() { Some(discovery::listen_private_socket(dir)?) } else { None };
             let socket = private.as_ref().map(|private| private.path.clone());
-            let told = Discovery {
-                url: self.near_url.clone(),
+            let told = ServerDiscovery {
+                url: self.local_url.clone(),
                 pid: std::process::id(),
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 token: (!options.no_auth).then(|| token.clone()),
@@ -342,20 +359,20 @@ impl Site {
                 socket,
                 pin,
             };
-            Ok::<_, ServeError>((discovery::announce(dir, &told)?, private))
+            Ok::<_, ServeError>((discovery::announce_server(dir, &told)?, private))
         });
         let (announced, private) = announced.transpose()?.unzip();
-        self.front.replace(router);
+        self.router.replace(router);
         private.flatten().map_or(Ok(()), |private| self.open_socket(private, options))?;
-        Ok(Active { state, token, _announced: announced, lock })
+        Ok(ActiveServer { state, token, _announced: announced, lock })
     }
 
     /// For clients of the owner on this machine.
     fn open_socket(&self, socket: PrivateSocket, options: &ServeOptions) -> Result<(), ServeError> {
-        let listener = socket.show()?;
+        let listener = socket.publish()?;
         let _inside = self.runtime.enter();
         let listener = tokio::net::UnixListener::from_std(listener).map_err(ServeError::Runtime)?;
-        let listening = Listening { tls: None, ..self.listening.clone() };
+        let listening = ConnectionServer { tls: None, ..self.listening.clone() };
         self.runtime.spawn(listening.run(ListenSocket::Unix(listener), options.shutdown_grace));
         Ok(())
     }
@@ -363,56 +380,57 @@ impl Site {
     fn service_options(
         &self,
         options: &ServeOptions,
-        events: &Publisher,
-        pulse: &Pulse,
-        nudge: Nudge,
+        events: &EventPublisher,
+        pulse: &LeaderLease,
+        nudge: ReconcilerWaker,
         of_slurm: SlurmNudge,
-    ) -> ServiceOptions {
-        let (events, overlap, pulse) = (events.clone(), pulse.overlap(), pulse.clone());
+    ) -> SchedulerOptions {
+        let (events, overlap, pulse) = (events.clone(), pulse.remaining_overlap(), pulse.clone());
         // Where nobody talks to Slurm nobody would answer.
         let fences = options.slurm.as_ref().map(|_| of_slurm.clone());
-        let on_silent = fences.map(|fences| Arc::new(move |silent| fences.silent(silent)) as OnSilent);
-        ServiceOptions {
+        let on_silent = fences
+            .map(|fences| Arc::new(move |silent| fences.notify_silent_worker(silent)) as OnSilentWorker);
+        SchedulerOptions {
             lease: options.lease,
-            grace: options.grace,
+            grace: options.stop_grace,
             api_url: Some(self.url.clone()),
-            bury: options.bury.clone().map(telling),
-            on_commit: Some(Arc::new(move || events.nudge())),
-            on_silent,
+            ensure_dead: options.ensure_dead.clone().map(warn_if_alive),
+            on_commit: Some(Arc::new(move || events.wake())),
+            on_silent_worker: on_silent,
             on_change: Some(Arc::new(move |workflow| {
-                nudge.workflow(workflow);
-                of_slurm.workflow(workflow);
+                nudge.wake_workflow(workflow);
+                of_slurm.notify_workflow(workflow);
             })),
-            is_certain: Some(Arc::new(move || pulse.is_certain())),
-            overlap,
+            is_leadership_certain: Some(Arc::new(move || pulse.is_valid())),
+            leadership_overlap: overlap,
             shares_node_blame: options.share_node_blame,
             classifier: options.classifier.clone(),
-            ..ServiceOptions::default()
+            ..SchedulerOptions::default()
         }
     }
 
     /// All is on disk when it returns.
-    fn end(self, active: Option<Active>) {
+    fn shut_down(self, active: Option<ActiveServer>) {
         self.stop.cancel();
         if let Some(active) = &active {
             active.state.lifecycle.stop();
-            if let Some(steward) = &active.state.steward {
+            if let Some(steward) = &active.state.allocation_reconciler {
                 steward.stop();
             }
             // Waits are answered by this, so it comes before waiting for the answers.
             active.state.service.stop();
         }
         // It only ends early by a panic, which has been told.
-        drop(self.runtime.block_on(self.served));
+        drop(self.runtime.block_on(self.serve_task));
         drop(active);
         self.runtime.shutdown_timeout(Duration::from_secs(5));
     }
 }
 
-impl Running {
+impl RunningServer {
     /// Stops listening, ends waits and streams, answers what is under way, and comes back when all is on disk.
     pub fn stop(mut self) {
-        self.end();
+        self.shut_down();
     }
 
     /// Fails if the database is not its own any more: it was removed, or another server has taken over.
@@ -422,7 +440,7 @@ impl Running {
 
     /// Reads the certificates again, as on SIGHUP.
     pub fn reload(&self) -> Result<(), TlsError> {
-        self.site.as_ref().and_then(|site| site.tls.as_ref()).map_or(Ok(()), |tls| tls.reload())
+        self.frontend.as_ref().and_then(|site| site.tls.as_ref()).map_or(Ok(()), |tls| tls.reload())
     }
 
     /// What its handlers have at hand.
@@ -430,21 +448,21 @@ impl Running {
         self.active.as_ref().map(|active| &active.state)
     }
 
-    fn end(&mut self) {
-        if let Some(site) = self.site.take() {
-            site.end(self.active.take());
+    fn shut_down(&mut self) {
+        if let Some(site) = self.frontend.take() {
+            site.shut_down(self.active.take());
         }
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningServer {
     fn drop(&mut self) {
-        self.end();
+        self.shut_down();
     }
 }
 
 /// Says so where a worker of an earlier run may still be at it.
-fn telling(bury: Bury) -> Bury {
+fn warn_if_alive(bury: EnsureWorkerDead) -> EnsureWorkerDead {
     Arc::new(move |worker| {
         let is_dead = bury(worker);
         if !is_dead {
@@ -456,7 +474,7 @@ fn telling(bury: Bury) -> Bury {
 }
 
 /// Where somebody on this machine finds what listens there: one that listens everywhere, on loopback.
-fn from_here(address: SocketAddr) -> SocketAddr {
+fn local_address(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
@@ -466,11 +484,11 @@ fn from_here(address: SocketAddr) -> SocketAddr {
 }
 
 /// Keeps the certificate that is shown now, for the owner's own commands and workers.
-fn pin(dir: &Path, tls: &TlsOptions) -> Result<PathBuf, ServeError> {
-    Ok(discovery::pin(dir, &tls::leaf(tls)?)?)
+fn pin_certificate(dir: &Path, tls: &ServerTlsOptions) -> Result<PathBuf, ServeError> {
+    Ok(discovery::store_pinned_certificate(dir, &tls::leaf_certificate(tls)?)?)
 }
 
-async fn bind(options: &ServeOptions) -> Result<(TcpListener, SocketAddr), ServeError> {
+async fn bind_listener(options: &ServeOptions) -> Result<(TcpListener, SocketAddr), ServeError> {
     let address = options.listen;
     let wrong = |source| ServeError::Listen { address, source };
     let listener = match TcpListener::bind(address).await {
@@ -486,16 +504,20 @@ async fn bind(options: &ServeOptions) -> Result<(TcpListener, SocketAddr), Serve
 
 /// Until somebody wants the server to stop, or it can do nothing more: it has lost its database, or a part of itself. On
 /// SIGHUP it reads its files again.
-async fn until_stopped(signals: &Signals, tls: Option<&Tls>, active: &Active) -> Result<(), ServeError> {
-    let mut look = tokio::time::interval(CHECK_LOCK);
+async fn wait_until_stopped(
+    signals: &ServerSignals,
+    tls: Option<&ServerTls>,
+    active: &ActiveServer,
+) -> Result<(), ServeError> {
+    let mut look = tokio::time::interval(LOCK_CHECK_INTERVAL);
     let mut told = None;
     loop {
         tokio::select! {
             () = signals.stop.cancelled() => return Ok(()),
-            () = signals.reload.notified() => reload(tls, &active.state),
+            () = signals.reload.notified() => reload_files(tls, &active.state),
             _ = look.tick() => {
                 active.lock.check()?;
-                told = tell_trouble(&*active.state.store, told);
+                told = log_database_problem(&*active.state.store, told);
                 if !active.state.service.is_alive() {
                     return Err(ServeError::Failed);
                 }
@@ -505,9 +527,9 @@ async fn until_stopped(signals: &Signals, tls: Option<&Tls>, active: &Active) ->
 }
 
 /// Logs once what is wrong with the database, and once that it is over.
-fn tell_trouble(store: &dyn Store, told: Option<String>) -> Option<String> {
-    let trouble = store.trouble();
-    let words = trouble.as_ref().and_then(windlass_store::Error::public_words);
+fn log_database_problem(store: &dyn Store, told: Option<String>) -> Option<String> {
+    let trouble = store.write_failure();
+    let words = trouble.as_ref().and_then(windlass_store::StoreError::public_message);
     let sort = |words: &str| words.split('(').next().map(str::to_owned);
     match (&trouble, &words, &told) {
         // The figures in brackets change all the time.
@@ -515,31 +537,31 @@ fn tell_trouble(store: &dyn Store, told: Option<String>) -> Option<String> {
         (Some(error), Some(now), _) => {
             let hint = error.hint().unwrap_or_default();
             tracing::error!(error = &*error.to_string(), hint, "the database takes no changes");
-            notify::tell(&format!("STATUS={now}"));
+            systemd_notify::notify_systemd(&format!("STATUS={now}"));
         }
         (_, _, Some(_)) => {
             tracing::info!("the database takes changes again");
-            notify::tell("STATUS=");
+            systemd_notify::notify_systemd("STATUS=");
         }
         _ => {}
     }
     words
 }
 
-fn reload(tls: Option<&Tls>, state: &AppState) {
-    notify::tell("RELOADING=1");
+fn reload_files(tls: Option<&ServerTls>, state: &AppState) {
+    systemd_notify::notify_systemd("RELOADING=1");
     let options = &state.options;
-    let fresh = tls.map_or(Ok(()), Tls::reload).map_err(ServeError::from).and_then(|()| {
+    let fresh = tls.map_or(Ok(()), ServerTls::reload).map_err(ServeError::from).and_then(|()| {
         let files = options.run_dir.as_deref().zip(options.tls.as_ref());
-        files.map_or(Ok(()), |(dir, tls)| pin(dir, tls).map(drop))
+        files.map_or(Ok(()), |(dir, tls)| pin_certificate(dir, tls).map(drop))
     });
     match fresh {
         Ok(()) => tracing::info!("read the certificates again"),
         Err(error) => tracing::error!(%error, "the old certificates stay in use"),
     }
-    match state.auth.reload() {
+    match state.authenticator.reload() {
         Ok(_) => tracing::info!("read again who may do what"),
         Err(error) => tracing::error!(%error, "who may do what stays as it was"),
     }
-    notify::tell("READY=1");
+    systemd_notify::notify_systemd("READY=1");
 }

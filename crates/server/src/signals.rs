@@ -8,23 +8,23 @@ use tokio_util::sync::CancellationToken;
 
 /// Heard from the first moment on, also while the server stands by.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Signals {
+pub(crate) struct ServerSignals {
     pub(crate) stop: CancellationToken,
     pub(crate) reload: Arc<Notify>,
 }
 
-impl Signals {
+impl ServerSignals {
     /// To be called inside of a runtime.
     pub(crate) fn listen() -> io::Result<Self> {
         let this = Self::default();
         let terminate = signal(SignalKind::terminate())?;
         let interrupt = signal(SignalKind::interrupt())?;
         let hang_up = signal(SignalKind::hangup())?;
-        tokio::spawn(this.clone().hear(terminate, interrupt, hang_up));
+        tokio::spawn(this.clone().handle_signals(terminate, interrupt, hang_up));
         Ok(this)
     }
 
-    async fn hear(self, mut terminate: Signal, mut interrupt: Signal, mut hang_up: Signal) {
+    async fn handle_signals(self, mut terminate: Signal, mut interrupt: Signal, mut hang_up: Signal) {
         loop {
             tokio::select! {
                 _ = terminate.recv() => self.stop.cancel(),

@@ -1,19 +1,19 @@
 //! What every handler has at hand, and how it asks those who block or answer later.
 
-use crate::error::{Answer, ApiError};
-use crate::listeners::Listeners;
-use crate::metrics::Metrics;
+use crate::error::{ApiError, ApiResult};
+use crate::event_publisher::EventPublisher;
+use crate::exchange_waiters::ExchangeWaiters;
+use crate::metrics::ServerMetrics;
 use crate::options::ServeOptions;
-use crate::publisher::Publisher;
-use crate::rates::Rates;
+use crate::rate_limiter::RateLimiter;
 use std::sync::Arc;
 use tokio::sync::oneshot;
-use windlass_auth::Gate;
-use windlass_engine::service::Service;
-use windlass_requests::Lifecycle;
-use windlass_slurm::steward::Steward;
-use windlass_store::{Database, Pulse, Store};
-use windlass_types::{Clock, Timestamp};
+use windlass_auth::Authenticator;
+use windlass_requests::RequestLifecycle;
+use windlass_scheduler::service::SchedulerHandle;
+use windlass_slurm::allocation_reconciler::AllocationReconciler;
+use windlass_store::{LeaderLease, Store, StoreDatabase};
+use windlass_types::{SystemClock, Timestamp};
 
 /// Cheap to clone: axum does so for every request.
 #[derive(Clone)]
@@ -21,46 +21,46 @@ pub struct AppState {
     /// The books of workflows.
     pub store: Arc<dyn Store>,
     /// The same with those of requests and datasets.
-    pub database: Arc<dyn Database>,
-    pub service: Service,
+    pub database: Arc<dyn StoreDatabase>,
+    pub service: SchedulerHandle,
     /// Owns the states of requests: whoever changes something about one nudges it.
-    pub lifecycle: Lifecycle,
+    pub lifecycle: RequestLifecycle,
     /// Looks after allocations of Slurm, where it is to.
-    pub steward: Option<Steward>,
-    pub auth: Arc<Gate>,
-    pub events: Publisher,
-    pub metrics: Arc<Metrics>,
-    pub listeners: Listeners,
-    pub rates: Rates,
+    pub allocation_reconciler: Option<AllocationReconciler>,
+    pub authenticator: Arc<Authenticator>,
+    pub events: EventPublisher,
+    pub metrics: Arc<ServerMetrics>,
+    pub exchange_waiters: ExchangeWaiters,
+    pub rate_limiter: RateLimiter,
     /// Whether this is certainly still the server.
-    pub pulse: Pulse,
+    pub pulse: LeaderLease,
     pub options: Arc<ServeOptions>,
 }
 
 impl AppState {
     pub fn now(&self) -> Timestamp {
-        Clock.now()
+        SystemClock.now()
     }
 
     /// A use case of the books, on the blocking pool.
-    pub async fn books<T, E, W>(&self, work: W) -> Answer<T>
+    pub async fn with_store<T, E, W>(&self, work: W) -> ApiResult<T>
     where
         T: Send + 'static,
         E: Into<ApiError> + Send + 'static,
         W: FnOnce(&dyn Store) -> Result<T, E> + Send + 'static,
     {
         let store = Arc::clone(&self.store);
-        blocking(move || work(&*store)).await?.map_err(Into::into)
+        run_blocking(move || work(&*store)).await?.map_err(Into::into)
     }
 
     /// The same with all that the database keeps.
-    pub async fn database<T, W>(&self, work: W) -> Answer<T>
+    pub async fn with_database<T, W>(&self, work: W) -> ApiResult<T>
     where
         T: Send + 'static,
-        W: FnOnce(&dyn Database) -> Answer<T> + Send + 'static,
+        W: FnOnce(&dyn StoreDatabase) -> ApiResult<T> + Send + 'static,
     {
         let database = Arc::clone(&self.database);
-        blocking(move || work(&*database)).await?
+        run_blocking(move || work(&*database)).await?
     }
 }
 
@@ -71,14 +71,14 @@ impl std::fmt::Debug for AppState {
 }
 
 /// Runs what blocks where it blocks nobody. It runs to its end also when the caller hangs up meanwhile.
-pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Answer<T> {
+pub async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> ApiResult<T> {
     let span = tracing::Span::current();
     let task = tokio::task::spawn_blocking(move || span.in_scope(work));
     task.await.map_err(ApiError::internal)
 }
 
 /// Makes one call that answers by a closure, and waits for the answer.
-pub async fn ask<T, E>(call: impl FnOnce(Box<dyn FnOnce(Result<T, E>) + Send>)) -> Answer<T>
+pub async fn call_service<T, E>(call: impl FnOnce(Box<dyn FnOnce(Result<T, E>) + Send>)) -> ApiResult<T>
 where
     T: Send + 'static,
     E: Into<ApiError> + Send + 'static,

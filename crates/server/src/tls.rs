@@ -1,6 +1,6 @@
 //! Certificates: ours, and those that clients show.
 
-use crate::options::TlsOptions;
+use crate::options::ServerTlsOptions;
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::{RootCertStore, ServerConfig};
@@ -27,35 +27,35 @@ pub enum TlsError {
 
 /// What connections are secured with. Read again while the server runs, for those that come after.
 #[derive(Debug)]
-pub(crate) struct Tls {
-    options: TlsOptions,
-    current: RwLock<Current>,
+pub(crate) struct ServerTls {
+    options: ServerTlsOptions,
+    current: RwLock<LoadedTls>,
 }
 
 /// What was read last.
 #[derive(Clone, Debug)]
-struct Current {
+struct LoadedTls {
     config: Arc<ServerConfig>,
-    authorities: Arc<Vec<Authority>>,
+    authorities: Arc<Vec<ClientAuthority>>,
 }
 
 /// One of the authorities whose client certificates are accepted.
 #[derive(Debug)]
-struct Authority {
+struct ClientAuthority {
     id: AuthorityId,
     /// Accepts what this one has issued, and nothing else.
     verifier: Arc<dyn ClientCertVerifier>,
 }
 
-impl Tls {
-    pub(crate) fn load(options: TlsOptions) -> Result<Self, TlsError> {
-        let current = RwLock::new(read(&options)?);
+impl ServerTls {
+    pub(crate) fn load(options: ServerTlsOptions) -> Result<Self, TlsError> {
+        let current = RwLock::new(load_tls_files(&options)?);
         Ok(Self { options, current })
     }
 
     /// If the files are no good, all stays as it was.
     pub(crate) fn reload(&self) -> Result<(), TlsError> {
-        let fresh = read(&self.options)?;
+        let fresh = load_tls_files(&self.options)?;
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = fresh;
         Ok(())
     }
@@ -65,12 +65,12 @@ impl Tls {
     }
 
     /// How many authorities issue certificates that are accepted.
-    pub(crate) fn authorities(&self) -> usize {
+    pub(crate) fn authority_count(&self) -> usize {
         self.current().authorities.len()
     }
 
     /// Which of the authorities issued a chain that was accepted, the certificate of the client first.
-    pub(crate) fn issuers(&self, chain: &[CertificateDer<'_>]) -> Vec<AuthorityId> {
+    pub(crate) fn accepted_issuers(&self, chain: &[CertificateDer<'_>]) -> Vec<AuthorityId> {
         let Some((leaf, between)) = chain.split_first() else { return Vec::new() };
         let current = self.current();
         let issued = current.authorities.iter().filter(|authority| {
@@ -79,30 +79,30 @@ impl Tls {
         issued.map(|authority| authority.id).collect()
     }
 
-    fn current(&self) -> Current {
+    fn current(&self) -> LoadedTls {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
 /// The first certificate of the chain, by itself: the one that says who we are.
-pub(crate) fn leaf(options: &TlsOptions) -> Result<String, TlsError> {
+pub(crate) fn leaf_certificate(options: &ServerTlsOptions) -> Result<String, TlsError> {
     let wrong = |detail: String| TlsError::File { what: "a certificate", path: options.cert.clone(), detail };
     let text = std::fs::read_to_string(&options.cert).map_err(|e| wrong(e.to_string()))?;
     let empty = || TlsError::Empty { path: options.cert.clone() };
-    let begin = text.find(BEGIN).ok_or_else(empty)?;
-    let length = text[begin..].find(END).ok_or_else(empty)? + END.len();
+    let begin = text.find(PEM_BEGIN).ok_or_else(empty)?;
+    let length = text[begin..].find(PEM_END).ok_or_else(empty)? + PEM_END.len();
     Ok(format!("{}\n", &text[begin..begin + length]))
 }
 
-const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
-const END: &str = "-----END CERTIFICATE-----";
+const PEM_BEGIN: &str = "-----BEGIN CERTIFICATE-----";
+const PEM_END: &str = "-----END CERTIFICATE-----";
 
 /// Whether a server could be started with these.
-pub fn check(options: &TlsOptions) -> Result<(), TlsError> {
-    read(options).map(drop)
+pub fn check(options: &ServerTlsOptions) -> Result<(), TlsError> {
+    load_tls_files(options).map(drop)
 }
 
-fn read(options: &TlsOptions) -> Result<Current, TlsError> {
+fn load_tls_files(options: &ServerTlsOptions) -> Result<LoadedTls, TlsError> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
@@ -111,15 +111,16 @@ fn read(options: &TlsOptions) -> Result<Current, TlsError> {
     let builder = match &options.client_ca {
         None => builder.with_no_client_auth(),
         Some(path) => {
-            let roots = certificates(path)?;
-            let lists = revocations(options)?;
+            let roots = read_certificates(path)?;
+            let lists = read_revocation_lists(options)?;
             let verifier = |roots: &[CertificateDer<'static>], is_optional| {
                 client_verifier(path, roots, &lists, is_optional, &provider)
             };
             // Which of several issued a certificate is found out by asking each.
             for root in &roots {
-                let id = AuthorityId::of(root);
-                authorities.push(Authority { id, verifier: verifier(std::slice::from_ref(root), false)? });
+                let id = AuthorityId::from_der(root);
+                authorities
+                    .push(ClientAuthority { id, verifier: verifier(std::slice::from_ref(root), false)? });
             }
             builder.with_client_cert_verifier(verifier(&roots, !options.require_client_cert)?)
         }
@@ -130,10 +131,10 @@ fn read(options: &TlsOptions) -> Result<Current, TlsError> {
         detail: e.to_string(),
     })?;
     let mut config = builder
-        .with_single_cert(certificates(&options.cert)?, key)
+        .with_single_cert(read_certificates(&options.cert)?, key)
         .map_err(|e| TlsError::Key { path: options.key.clone(), detail: e.to_string() })?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(Current { config: Arc::new(config), authorities: Arc::new(authorities) })
+    Ok(LoadedTls { config: Arc::new(config), authorities: Arc::new(authorities) })
 }
 
 /// Accepts certificates of these authorities that are not on their lists of revoked ones. Where there are lists, each authority of
@@ -160,7 +161,9 @@ fn client_verifier(
     builder.build().map_err(|e| wrong(e.to_string()))
 }
 
-fn revocations(options: &TlsOptions) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsError> {
+fn read_revocation_lists(
+    options: &ServerTlsOptions,
+) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsError> {
     let mut all = Vec::new();
     for path in &options.client_crl {
         let wrong = |e: rustls_pki_types::pem::Error| TlsError::File {
@@ -180,7 +183,7 @@ fn revocations(options: &TlsOptions) -> Result<Vec<CertificateRevocationListDer<
     Ok(all)
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let wrong = |e: rustls_pki_types::pem::Error| TlsError::File {
         what: "certificates",
         path: path.to_owned(),

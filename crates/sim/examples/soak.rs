@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use windlass_sim::{Outcome, Setup, run};
+use windlass_sim::{SimulationOutcome, SimulationSetup, run_simulation};
 
 const USAGE: &str = "soak [--seeds N] [--from N] [--seed N] [--request NAME] [--requests N] [--sites N] [--days N] [--jobs N]";
 
@@ -16,7 +16,7 @@ struct Options {
     from: u64,
     seeds: u64,
     jobs: u64,
-    world: Setup,
+    world: SimulationSetup,
 }
 
 fn main() -> ExitCode {
@@ -30,11 +30,11 @@ fn main() -> ExitCode {
 }
 
 fn options(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
-    let mut options = Options { from: 1, seeds: 20, jobs: 2, world: Setup::large(0) };
+    let mut options = Options { from: 1, seeds: 20, jobs: 2, world: SimulationSetup::large(0) };
     while let Some(word) = words.next() {
         let value = words.next().ok_or_else(|| format!("`{word}` needs a value"))?;
         if word == "--request" {
-            options.world.story_of = Some(value);
+            options.world.history_of = Some(value);
             continue;
         }
         let number: u64 = value.parse().map_err(|_| format!("`{word} {value}`: not a number"))?;
@@ -57,7 +57,7 @@ fn options(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
 fn soak(options: &Options) -> ExitCode {
     let next = AtomicU64::new(options.from);
     let end = options.from.saturating_add(options.seeds);
-    let outcomes: Mutex<Vec<(Outcome, Duration)>> = Mutex::default();
+    let outcomes: Mutex<Vec<(SimulationOutcome, Duration)>> = Mutex::default();
     let panicked = AtomicU64::new(0);
     std::thread::scope(|scope| {
         for _ in 0..options.jobs {
@@ -68,8 +68,8 @@ fn soak(options: &Options) -> ExitCode {
                         return;
                     }
                     let begin = Instant::now();
-                    let world = Setup { seed, ..options.world.clone() };
-                    let Ok(outcome) = catch_unwind(|| run(&world)) else {
+                    let world = SimulationSetup { seed, ..options.world.clone() };
+                    let Ok(outcome) = catch_unwind(|| run_simulation(&world)) else {
                         println!("seed {seed}: a decision panicked; the message is above");
                         panicked.fetch_add(1, Ordering::Relaxed);
                         continue;
@@ -85,9 +85,10 @@ fn soak(options: &Options) -> ExitCode {
     sum_up(&outcomes, panicked.into_inner())
 }
 
-fn tell(outcome: &Outcome, took: Duration) {
-    let figures = &outcome.figures;
-    let ends: Vec<String> = outcome.ends.iter().map(|(status, count)| format!("{count} {status}")).collect();
+fn tell(outcome: &SimulationOutcome, took: Duration) {
+    let figures = &outcome.statistics;
+    let ends: Vec<String> =
+        outcome.final_statuses.iter().map(|(status, count)| format!("{count} {status}")).collect();
     println!(
         "seed {}: {}; {} rounds, {} rescues, {} stops, {} holds, {} bans, {} promotions, {} crashes, \
          {} attempts, {} decisions; {:.1} days in {:.1} s{}",
@@ -106,7 +107,7 @@ fn tell(outcome: &Outcome, took: Duration) {
         took.as_secs_f64(),
         if outcome.violations.is_empty() { "" } else { "  BROKEN" },
     );
-    for line in &outcome.story {
+    for line in &outcome.history {
         println!("    {line}");
     }
     for violation in &outcome.violations {
@@ -114,11 +115,11 @@ fn tell(outcome: &Outcome, took: Duration) {
     }
 }
 
-fn sum_up(outcomes: &[(Outcome, Duration)], panicked: u64) -> ExitCode {
+fn sum_up(outcomes: &[(SimulationOutcome, Duration)], panicked: u64) -> ExitCode {
     let broken: Vec<u64> =
         outcomes.iter().filter(|(one, _)| !one.violations.is_empty()).map(|(one, _)| one.seed).collect();
-    let requests: u64 = outcomes.iter().flat_map(|(one, _)| one.ends.values()).sum();
-    let attempts: u64 = outcomes.iter().map(|(one, _)| one.figures.attempts).sum();
+    let requests: u64 = outcomes.iter().flat_map(|(one, _)| one.final_statuses.values()).sum();
+    let attempts: u64 = outcomes.iter().map(|(one, _)| one.statistics.attempts).sum();
     let longest = outcomes.iter().map(|(_, took)| *took).max().unwrap_or_default();
     println!(
         "{} worlds, {requests} requests, {attempts} attempts, the slowest in {:.1} s; {} broken{}, {panicked} panicked",

@@ -16,21 +16,21 @@
 //! | `watch/` | what must always hold |
 //! | `dice.rs`, `agenda.rs`, `story.rs`, `figures.rs` | chance, time, what is told and counted |
 
-mod agenda;
-mod books;
-mod dice;
-mod figures;
-mod grid;
-mod land;
+mod backends;
+mod event_queue;
+mod history;
+mod invariants;
+mod memory_store;
 mod people;
-mod server;
+mod request_generator;
+mod seeded_random;
 mod setup;
-mod sim;
-mod story;
-mod watch;
-mod wishes;
+mod simulated_server;
+mod simulation;
+mod sites;
+mod statistics;
 
-pub use figures::{Figures, Outcome};
-pub use setup::{Mistake, Setup};
-pub use sim::run;
-pub use watch::Violation;
+pub use invariants::InvariantViolation;
+pub use setup::{InjectedFault, SimulationSetup};
+pub use simulation::run_simulation;
+pub use statistics::{SimulationOutcome, SimulationStatistics};

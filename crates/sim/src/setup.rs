@@ -2,22 +2,22 @@
 
 /// One world. The same one has the same history, every time.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Setup {
+pub struct SimulationSetup {
     pub seed: u64,
     pub requests: u32,
     pub sites: u32,
     /// So long things go wrong. Then they do not any more, and whatever is left has to come to its end.
     pub days: u32,
     /// Of this request everything is told.
-    pub story_of: Option<String>,
+    pub history_of: Option<String>,
     /// Something is done wrongly on purpose, to see that it is noticed.
-    pub mistake: Option<Mistake>,
+    pub fault: Option<InjectedFault>,
 }
 
-impl Setup {
+impl SimulationSetup {
     /// The world that must hold: 300 requests at 100 sites for 30 days.
     pub const fn large(seed: u64) -> Self {
-        Self { seed, requests: 300, sites: 100, days: 30, story_of: None, mistake: None }
+        Self { seed, requests: 300, sites: 100, days: 30, history_of: None, fault: None }
     }
 
     /// One that a debug build gets through in a second or two.
@@ -28,9 +28,9 @@ impl Setup {
 
 /// Something that must not happen, and that the simulation makes happen to see whether anybody notices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mistake {
+pub enum InjectedFault {
     /// A unit that failed is told of as completed.
-    TellOfFailedUnit,
+    ReportFailedUnitCompleted,
     /// The input of a unit that failed is taken for processed.
     CreditFailedUnit,
     /// What earlier rounds have processed is planned once more.
@@ -44,13 +44,13 @@ pub enum Mistake {
     /// Generated events begin at the same number in each round.
     RepeatNumbers,
     /// Alerts are lost.
-    SwallowAlerts,
+    LoseAlerts,
     /// A round is rescued as often as it fails.
     RescueForEver,
     /// That a unit is completed is not told.
     LoseUnit,
     /// What people want is forgotten.
-    LoseWishes,
+    LoseOperatorRequests,
 }
 
 /// How often things go wrong. Not a setting: a world in which less goes wrong shows less.
@@ -85,11 +85,11 @@ pub(crate) mod weather {
     pub(crate) const EFFECT_FAILS: f64 = 0.01;
     pub(crate) const ANSWER_LOST: f64 = 0.01;
     /// How soon a person looks at a request that is held.
-    pub(crate) const PERSON_AFTER: (f64, f64) = (1.0, 30.0);
+    pub(crate) const OPERATOR_DELAY_HOURS: (f64, f64) = (1.0, 30.0);
     /// So many runs may be active for each hundred requests.
-    pub(crate) const PLACES: f64 = 0.35;
+    pub(crate) const ACTIVE_RUNS_PER_REQUEST: f64 = 0.35;
     /// All requests are looked at so often, whether something was heard of them or not.
-    pub(crate) const LOOK_AT_ALL: Duration = Duration::from_hours(6);
+    pub(crate) const FULL_SCAN_INTERVAL: Duration = Duration::from_hours(6);
     /// Afterwards, for whatever is left to come to its end.
     pub(crate) const DRAIN: Duration = HOUR.saturating_mul(24 * 40);
 }

@@ -5,7 +5,7 @@
 #![expect(clippy::print_stdout, reason = "printing is what it is for")]
 
 use std::time::Instant;
-use windlass_spec::{NoAttachments, Source};
+use windlass_spec::{NoAttachments, SpecSource};
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
@@ -18,10 +18,11 @@ fn main() {
     };
     println!("{shape}, {jobs} jobs from {} bytes, peak {}", text.len(), peak_memory());
     let start = Instant::now();
-    let workflow = match windlass_spec::load(Source::new("sweep.yaml", text.as_bytes()), &NoAttachments) {
-        Ok(workflow) => workflow,
-        Err(diagnostics) => return println!("{diagnostics}"),
-    };
+    let workflow =
+        match windlass_spec::load_spec(SpecSource::new("sweep.yaml", text.as_bytes()), &NoAttachments) {
+            Ok(workflow) => workflow,
+            Err(diagnostics) => return println!("{diagnostics}"),
+        };
     println!("expanded in {:.3?}, peak {}", start.elapsed(), peak_memory());
     let start = Instant::now();
     let bytes: usize = workflow.jobs().map(|job| job.command(1).len()).sum();

@@ -7,8 +7,8 @@
 #![expect(clippy::print_stdout, reason = "printing is what it is for")]
 
 use std::time::{Duration, Instant};
-use windlass_spec::patch::{Edit, NewValue, set_values};
-use windlass_spec::{Format, NoAttachments, Source, Style};
+use windlass_spec::patch::{NewFieldValue, SpecEdit, set_values};
+use windlass_spec::{DiagnosticStyle, NoAttachments, SpecFormat, SpecSource};
 
 /// Separated by spaces; those that hold one follow.
 const PIECES: &str = "[ { ( \" ' \"\"\" ''' # /* // /- - a. a= a{ [a. {\"a\": {a: {a= 0 9 1e 0x \\ \\u ? &a *a ! = , ; r#\" #\" \
@@ -60,13 +60,13 @@ fn main() {
         for (start, piece, end) in MANY.iter().filter(|(_, piece, _)| is_wanted(piece)) {
             let make = |size: usize| numbered(start, piece, end, size);
             for work in ["load", "convert", "reformat"] {
-                measure(work, piece, Format::Yaml, only.is_some(), make);
+                measure(work, piece, SpecFormat::Yaml, only.is_some(), make);
             }
         }
         return;
     }
     for piece in PIECES.split_whitespace().chain(SPACED).filter(is_wanted) {
-        for format in Format::ALL {
+        for format in SpecFormat::ALL {
             for before in BEFORE {
                 let make = |size: usize| format!("{before}{}", piece.repeat(size / piece.len()));
                 measure(&work, piece, format, only.is_some(), make);
@@ -82,12 +82,12 @@ fn numbered(start: &str, piece: &str, end: &str, size: usize) -> String {
 }
 
 /// Larger sizes are left out once it is slow.
-fn measure(work: &str, piece: &str, format: Format, always: bool, make: impl Fn(usize) -> String) {
+fn measure(work: &str, piece: &str, format: SpecFormat, always: bool, make: impl Fn(usize) -> String) {
     let mut times = Vec::new();
     for size in [1 << 16, 1 << 18, 1 << 20] {
         let text = make(size);
         let start = Instant::now();
-        run(work, Source { name: "evil", text: text.as_bytes(), format: Some(format) });
+        run(work, SpecSource { name: "evil", text: text.as_bytes(), format: Some(format) });
         times.push(start.elapsed());
         if start.elapsed() > SLOW {
             break;
@@ -98,17 +98,19 @@ fn measure(work: &str, piece: &str, format: Format, always: bool, make: impl Fn(
     }
 }
 
-fn run(work: &str, source: Source<'_>) {
+fn run(work: &str, source: SpecSource<'_>) {
     match work {
-        "convert" => Format::ALL.into_iter().for_each(|to| drop(windlass_spec::convert(source, to))),
-        "reformat" => drop(windlass_spec::reformat(source)),
+        "convert" => SpecFormat::ALL.into_iter().for_each(|to| drop(windlass_spec::convert_spec(source, to))),
+        "reformat" => drop(windlass_spec::reformat_spec(source)),
         "patch" => {
-            let edit = Edit { list: "jobs", name: "a", field: "priority", value: NewValue::Integer(1) };
+            let edit =
+                SpecEdit { list: "jobs", name: "a", field: "priority", value: NewFieldValue::Integer(1) };
             drop(set_values(source, &[edit]));
         }
         _ => {
             drop(
-                windlass_spec::load(source, &NoAttachments).map_err(|problems| problems.render(Style::Ansi)),
+                windlass_spec::load_spec(source, &NoAttachments)
+                    .map_err(|problems| problems.render(DiagnosticStyle::Ansi)),
             );
         }
     }

@@ -20,13 +20,13 @@ fn main() {
     };
     println!("{shape}, {jobs} jobs, {} MB of text, peak {}", text.len() >> 20, peak_memory());
     let start = Instant::now();
-    let spec = match windlass_spec::parse("generated.yaml", text.as_bytes()) {
+    let spec = match windlass_spec::parse_spec("generated.yaml", text.as_bytes()) {
         Ok(spec) => spec,
         Err(diagnostics) => return println!("{diagnostics}\nfound in {:.3?}", start.elapsed()),
     };
     let parsed = start.elapsed();
     let start = Instant::now();
-    match windlass_spec::resolve("generated.yaml", spec, &NoAttachments) {
+    match windlass_spec::resolve_spec("generated.yaml", spec, &NoAttachments) {
         Ok(workflow) => {
             let resolved = start.elapsed();
             let entries: usize = workflow.jobs().map(|job| job.depends_on().flatten().count()).sum();

@@ -1,37 +1,37 @@
 //! Documents that are no specs, in the formats that specs are written in: read as JSON values, with the place of every
 //! field at hand, so that whoever judges them can point at what is wrong.
 
-use crate::convert::{json_value, read_any};
-use crate::diagnostic::{Diagnostic, Diagnostics, Sink};
-use crate::format::Source;
-use crate::source::Span;
-use crate::tree::Tree;
+use crate::convert::{read_unchecked_tree, tree_to_json};
+use crate::diagnostic::{DiagnosticSink, SpecDiagnostic, SpecDiagnostics};
+use crate::format::SpecSource;
+use crate::source::SourceSpan;
+use crate::tree::DocumentTree;
 
 /// A document as it stands.
 #[derive(Debug)]
-pub struct Document<'s> {
+pub struct SpecDocument<'s> {
     name: &'s str,
     text: &'s str,
-    tree: Tree<'s>,
+    tree: DocumentTree<'s>,
     value: serde_json::Value,
 }
 
 /// Something that is wrong with a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Complaint {
+pub struct FieldProblem {
     /// `splitting_params.lumi_mask`, `production_steps[1].fraction` or `production_steps.1.fraction`; empty: the document as a whole.
     pub field: String,
     pub message: String,
     pub help: Option<String>,
 }
 
-impl<'s> Document<'s> {
+impl<'s> SpecDocument<'s> {
     /// All mistakes of the format at once.
-    pub fn read(source: Source<'s>) -> Result<Self, Diagnostics> {
+    pub fn parse(source: SpecSource<'s>) -> Result<Self, SpecDiagnostics> {
         let (text, format) = source.open()?;
-        let tree = read_any(source.name, text, format)?;
-        let mut sink = Sink::default();
-        let value = json_value(&tree, &mut sink);
+        let tree = read_unchecked_tree(source.name, text, format)?;
+        let mut sink = DiagnosticSink::default();
+        let value = tree_to_json(&tree, &mut sink);
         if sink.is_empty() {
             Ok(Self { name: source.name, text, tree, value })
         } else {
@@ -49,12 +49,12 @@ impl<'s> Document<'s> {
 
     /// What somebody has to say about it, at the places that it is about. A field that is missing is told at what it
     /// should be in.
-    pub fn complain(&self, complaints: impl IntoIterator<Item = Complaint>) -> Diagnostics {
-        let mut sink = Sink::default();
-        for Complaint { field, message, help } in complaints {
+    pub fn report_problems(&self, complaints: impl IntoIterator<Item = FieldProblem>) -> SpecDiagnostics {
+        let mut sink = DiagnosticSink::default();
+        for FieldProblem { field, message, help } in complaints {
             let message = if field.is_empty() { message } else { format!("{field}: {message}") };
-            let mut diagnostic = Diagnostic::new("request", message);
-            diagnostic.span = self.place(&field);
+            let mut diagnostic = SpecDiagnostic::new("request", message);
+            diagnostic.span = self.find_span(&field);
             diagnostic.help = help;
             sink.push(diagnostic);
         }
@@ -62,24 +62,24 @@ impl<'s> Document<'s> {
     }
 
     /// Of the field, or of the innermost map or list on the way to it that is there. `None`: not even the first step.
-    fn place(&self, field: &str) -> Option<Span> {
+    fn find_span(&self, field: &str) -> Option<SourceSpan> {
         let (mut tree, mut found) = (&self.tree, None);
-        for step in steps(field) {
+        for step in split_field_path(field) {
             let (next, span) = match step {
                 // A number is a place in a list, however it is written.
-                Step::Key(key) if !tree.items().is_empty() => {
+                FieldPathStep::Key(key) if !tree.items().is_empty() => {
                     match key.parse().ok().and_then(|index: usize| tree.items().get(index)) {
                         Some(item) => (item, item.span),
                         None => break,
                     }
                 }
-                Step::Key(key) => {
+                FieldPathStep::Key(key) => {
                     let entry = tree.entries().iter().find(|entry| entry.key == key);
                     let Some(entry) = entry else { break };
                     let is_scalar = entry.value.text().is_some();
                     (&entry.value, if is_scalar { entry.value.span } else { entry.key_span })
                 }
-                Step::Index(index) => match tree.items().get(index) {
+                FieldPathStep::Index(index) => match tree.items().get(index) {
                     Some(item) => (item, item.span),
                     None => break,
                 },
@@ -91,18 +91,18 @@ impl<'s> Document<'s> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step<'f> {
+enum FieldPathStep<'f> {
     Key(&'f str),
     Index(usize),
 }
 
 /// `a.b[2].c` → a, b, 2, c
-fn steps(field: &str) -> impl Iterator<Item = Step<'_>> {
+fn split_field_path(field: &str) -> impl Iterator<Item = FieldPathStep<'_>> {
     field.split('.').flat_map(|part| {
         let (key, indices) = part.split_once('[').unwrap_or((part, ""));
         let indices = indices.split(['[', ']']).filter_map(|text| text.parse().ok());
-        let key = Some(key).filter(|key| !key.is_empty()).map(Step::Key);
-        key.into_iter().chain(indices.map(Step::Index))
+        let key = Some(key).filter(|key| !key.is_empty()).map(FieldPathStep::Key);
+        key.into_iter().chain(indices.map(FieldPathStep::Index))
     })
 }
 
@@ -113,11 +113,12 @@ mod tests {
     const TEXT: &str = "request_name: a\nproduction_steps:\n  - {fraction: 0.1, priority: 5}\n  - fraction: 2\n    priority: 1\n";
 
     fn places(text: &str, fields: &[&str]) -> Vec<Option<(usize, usize)>> {
-        let document = Document::read(Source::new("r.yaml", text.as_bytes())).unwrap();
-        let complaint = |field: &&str| Complaint { field: (*field).into(), message: "x".into(), help: None };
+        let document = SpecDocument::parse(SpecSource::new("r.yaml", text.as_bytes())).unwrap();
+        let complaint =
+            |field: &&str| FieldProblem { field: (*field).into(), message: "x".into(), help: None };
         let mut told = Vec::new();
         for field in fields {
-            let diagnostics = document.complain([complaint(field)]);
+            let diagnostics = document.report_problems([complaint(field)]);
             let report = &diagnostics.reports()[0];
             told.push(report.line.zip(report.column));
         }
@@ -149,15 +150,15 @@ mod tests {
             ("r.toml", "name = \"a\"\n[[steps]]\nfraction = 0.5\n"),
         ];
         for (name, text) in texts {
-            let document = Document::read(Source::new(name, text.as_bytes())).unwrap();
+            let document = SpecDocument::parse(SpecSource::new(name, text.as_bytes())).unwrap();
             assert_eq!(
                 *document.value(),
                 serde_json::json!({"name": "a", "steps": [{"fraction": 0.5}]}),
                 "{name}"
             );
             let complaint =
-                Complaint { field: "steps[0].fraction".into(), message: "too much".into(), help: None };
-            assert!(document.complain([complaint]).reports()[0].line.is_some(), "{name}");
+                FieldProblem { field: "steps[0].fraction".into(), message: "too much".into(), help: None };
+            assert!(document.report_problems([complaint]).reports()[0].line.is_some(), "{name}");
         }
     }
 }

@@ -3,26 +3,26 @@
 //! A front end ([`crate::format::Front`] is any of them) yields well-formed nesting whatever its input: within a map, `Key` and then
 //! exactly one value, again and again. What it cannot turn into that it reports itself.
 
-use crate::diagnostic::Sink;
-use crate::source::Span;
+use crate::diagnostic::DiagnosticSink;
+use crate::source::SourceSpan;
 use std::borrow::Cow;
 
 /// The document cannot be read further; why has been reported.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Stop;
+pub(crate) struct StopReading;
 
 /// Identity of a map or list that may come again (through an alias).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct NodeId(pub(crate) u32);
 
 #[derive(Clone, Debug)]
-pub(crate) struct Event<'s> {
-    pub(crate) kind: Kind<'s>,
-    pub(crate) span: Span,
+pub(crate) struct DocumentEvent<'s> {
+    pub(crate) kind: DocumentEventKind<'s>,
+    pub(crate) span: SourceSpan,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Kind<'s> {
+pub(crate) enum DocumentEventKind<'s> {
     MapStart(Option<NodeId>),
     MapEnd,
     SeqStart(Option<NodeId>),
@@ -32,7 +32,7 @@ pub(crate) enum Kind<'s> {
         /// Comes from elsewhere (a YAML merge key): gives way to a key of the same name that came before.
         merged: bool,
     },
-    Scalar(Scalar<'s>),
+    Scalar(ScalarText<'s>),
     /// A value that was reported already.
     Bad,
     /// Nothing follows.
@@ -40,16 +40,16 @@ pub(crate) enum Kind<'s> {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Scalar<'s> {
+pub(crate) struct ScalarText<'s> {
     /// As written, after the escapes of the format.
     pub(crate) text: Cow<'s, str>,
     /// Written without quotes, so it may mean a number, a truth value or nothing.
-    pub(crate) plain: bool,
+    pub(crate) is_plain: bool,
 }
 
 /// What a scalar stands for where any value may stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Meaning {
+pub(crate) enum ScalarMeaning {
     Null,
     Boolean(bool),
     /// A number as JSON writes them. Anything else that looks like one (`0755`, `1_000`, `.5`) is a text, because
@@ -58,27 +58,27 @@ pub(crate) enum Meaning {
     Text,
 }
 
-impl Scalar<'_> {
+impl ScalarText<'_> {
     /// Stands for "no value".
     pub(crate) fn is_null(&self) -> bool {
-        self.plain && matches!(&*self.text, "" | "~" | "null" | "Null" | "NULL")
+        self.is_plain && matches!(&*self.text, "" | "~" | "null" | "Null" | "NULL")
     }
 
-    pub(crate) fn meaning(&self) -> Meaning {
+    pub(crate) fn meaning(&self) -> ScalarMeaning {
         match &*self.text {
-            _ if !self.plain => Meaning::Text,
-            _ if self.is_null() => Meaning::Null,
-            "true" => Meaning::Boolean(true),
-            "false" => Meaning::Boolean(false),
-            text if is_json_number(text) => Meaning::Number,
-            _ => Meaning::Text,
+            _ if !self.is_plain => ScalarMeaning::Text,
+            _ if self.is_null() => ScalarMeaning::Null,
+            "true" => ScalarMeaning::Boolean(true),
+            "false" => ScalarMeaning::Boolean(false),
+            text if is_json_number(text) => ScalarMeaning::Number,
+            _ => ScalarMeaning::Text,
         }
     }
 
     /// No reader of the one would understand the other differently.
-    pub(crate) fn means_the_same(&self, other: &Self) -> bool {
+    pub(crate) fn is_equivalent(&self, other: &Self) -> bool {
         match (self.meaning(), other.meaning()) {
-            (Meaning::Null, Meaning::Null) => true,
+            (ScalarMeaning::Null, ScalarMeaning::Null) => true,
             (ours, theirs) => ours == theirs && self.text == other.text,
         }
     }
@@ -104,11 +104,11 @@ pub(crate) fn is_json_number(text: &str) -> bool {
 }
 
 /// A pull stream of events.
-pub(crate) trait Events<'s> {
-    fn next(&mut self, sink: &mut Sink) -> Result<Event<'s>, Stop>;
+pub(crate) trait EventStream<'s> {
+    fn next_event(&mut self, sink: &mut DiagnosticSink) -> Result<DocumentEvent<'s>, StopReading>;
 
     /// Goes past the end of the innermost open map or list.
-    fn leave(&mut self, sink: &mut Sink) -> Result<(), Stop>;
+    fn leave_collection(&mut self, sink: &mut DiagnosticSink) -> Result<(), StopReading>;
 }
 
 #[cfg(test)]

@@ -3,49 +3,51 @@
 //! Nothing is written out that can be worked out: a name is (others look it up), a command is a [`Template`] and the
 //! number of the job. Entries come in file order; within one the last parameter changes fastest.
 
-mod compile;
 mod constants;
 mod sweep;
+mod template_compiler;
 
-pub(crate) use compile::{Compiler, Part, Place, ReferenceTo, render};
-pub(crate) use constants::Constants;
-pub(crate) use sweep::Bindings;
+pub(crate) use constants::WorkflowConstants;
+pub(crate) use sweep::ParameterBindings;
+pub(crate) use template_compiler::{
+    CommandReference, ReferenceKind, TemplateCompiler, TextPosition, render_template,
+};
 
-use crate::Attachments;
-use crate::decode::NamesRead;
-use crate::diagnostic::{Diagnostic, Sink};
-use crate::index::NameIndex;
-use crate::model::{Named, Spec, Sweep};
-use crate::source::Span;
+use crate::SpecAttachments;
+use crate::decode::NameCompleteness;
+use crate::diagnostic::{DiagnosticSink, SpecDiagnostic};
+use crate::model::{NamedText, ParameterSweep, WorkflowSpec};
+use crate::name_index::NameIndex;
+use crate::source::SourceSpan;
 use std::sync::Arc;
-use sweep::Sweeps;
+use sweep::SweepReader;
 
 /// More jobs (or files, or user data) than this from one spec is a mistake, not a wish.
-const MOST: u64 = 50_000_000;
+const MAX_INSTANCES: u64 = 50_000_000;
 
 /// What entries of one sort (jobs, files, user data) became.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Series {
-    names: Names,
+pub(crate) struct ExpandedSeries {
+    names: NameBuffer,
     /// The number of the first that each entry made.
-    first: Vec<u32>,
+    first_numbers: Vec<u32>,
     /// By entry; `None` for those without parameters.
-    bindings: Vec<Option<Arc<Bindings>>>,
+    bindings: Vec<Option<Arc<ParameterBindings>>>,
     /// Every entry made exactly one.
     is_one_each: bool,
     /// Entries that did not make what they should have: a name that is not found may be one of theirs.
-    pub(crate) unmade: Vec<u32>,
+    pub(crate) unexpanded_entries: Vec<u32>,
 }
 
 /// One of a [`Series`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Member {
+pub(crate) struct SeriesMember {
     pub(crate) entry: u32,
     /// Which of those that the entry made.
     pub(crate) index: u32,
 }
 
-impl Series {
+impl ExpandedSeries {
     pub(crate) fn len(&self) -> usize {
         self.names.len()
     }
@@ -54,31 +56,32 @@ impl Series {
         self.names.get(number)
     }
 
-    pub(crate) fn locate(&self, number: u32) -> Member {
+    pub(crate) fn locate(&self, number: u32) -> SeriesMember {
         if self.is_one_each {
-            return Member { entry: number, index: 0 };
+            return SeriesMember { entry: number, index: 0 };
         }
-        let entry = self.first.partition_point(|first| *first <= number) - 1;
-        Member { entry: entry as u32, index: number - self.first[entry] }
+        let entry = self.first_numbers.partition_point(|first| *first <= number) - 1;
+        SeriesMember { entry: entry as u32, index: number - self.first_numbers[entry] }
     }
 
     /// The numbers of what an entry made.
     pub(crate) fn range(&self, entry: u32) -> std::ops::Range<u32> {
-        let next = self.first.get(entry as usize + 1).copied();
-        self.first[entry as usize]..next.unwrap_or(self.len() as u32)
+        let next = self.first_numbers.get(entry as usize + 1).copied();
+        self.first_numbers[entry as usize]..next.unwrap_or(self.len() as u32)
     }
 
-    pub(crate) fn bindings(&self, entry: u32) -> Option<&Bindings> {
+    pub(crate) fn bindings(&self, entry: u32) -> Option<&ParameterBindings> {
         self.bindings[entry as usize].as_deref()
     }
 
     /// `with i=3, x=0.1`, or nothing for an entry without parameters.
-    pub(crate) fn values_of(&self, number: u32) -> String {
+    pub(crate) fn describe_values(&self, number: u32) -> String {
         let member = self.locate(number);
-        self.bindings(member.entry).map_or_else(String::new, |bindings| bindings.describe(member.index))
+        self.bindings(member.entry)
+            .map_or_else(String::new, |bindings| bindings.describe_values(member.index))
     }
 
-    pub(crate) fn index(&self) -> NameIndex {
+    pub(crate) fn build_name_index(&self) -> NameIndex {
         let mut index = NameIndex::with_capacity(self.len());
         for number in 0..self.len() as u32 {
             index.insert(self.name(number), number, |known| self.name(known));
@@ -88,16 +91,16 @@ impl Series {
 }
 
 /// So many bytes may all names of one sort have.
-const LONGEST_NAMES: usize = 1 << 30;
+const MAX_NAME_BYTES: usize = 1 << 30;
 
 /// Names one after the other in one buffer.
 #[derive(Clone, Debug, Default)]
-struct Names {
+struct NameBuffer {
     text: String,
     ends: Vec<u32>,
 }
 
-impl Names {
+impl NameBuffer {
     fn len(&self) -> usize {
         self.ends.len()
     }
@@ -111,8 +114,8 @@ impl Names {
     }
 
     /// Ends the name that was written to `text`. `false`: there is no more room.
-    fn end(&mut self) -> bool {
-        let is_room = self.text.len() <= LONGEST_NAMES;
+    fn finish_name(&mut self) -> bool {
+        let is_room = self.text.len() <= MAX_NAME_BYTES;
         self.ends.extend(is_room.then_some(self.text.len() as u32));
         is_room
     }
@@ -120,68 +123,68 @@ impl Names {
 
 /// What a spec makes, by name.
 #[derive(Debug)]
-pub(crate) struct Expanded {
-    pub(crate) jobs: Series,
-    pub(crate) files: Series,
-    pub(crate) user_data: Series,
-    pub(crate) constants: Constants,
+pub(crate) struct ExpandedSpec {
+    pub(crate) jobs: ExpandedSeries,
+    pub(crate) files: ExpandedSeries,
+    pub(crate) user_data: ExpandedSeries,
+    pub(crate) constants: WorkflowConstants,
 }
 
 /// Where problems go.
 #[derive(Debug)]
-pub(crate) struct Sinks {
-    pub(crate) errors: Sink,
-    pub(crate) warnings: Sink,
+pub(crate) struct DiagnosticSinks {
+    pub(crate) errors: DiagnosticSink,
+    pub(crate) warnings: DiagnosticSink,
 }
 
-impl Default for Sinks {
+impl Default for DiagnosticSinks {
     fn default() -> Self {
-        Self { errors: Sink::default(), warnings: Sink::of_warnings() }
+        Self { errors: DiagnosticSink::default(), warnings: DiagnosticSink::for_warnings() }
     }
 }
 
 /// Numbers all that the spec makes and gives it names.
-pub(crate) fn expand(
-    spec: &Spec<'_>,
-    names: NamesRead,
-    attachments: &dyn Attachments,
-    sinks: &mut Sinks,
-) -> Expanded {
-    let constants = Constants::new(spec, names.all_variables, sinks);
-    let mut sweeps = Sweeps::new(spec, names.all_parameters, &constants, attachments);
-    let job = |entry: usize| (spec.jobs[entry].name, spec.jobs[entry].more.as_ref().map(|more| &more.sweep));
-    let jobs = series("job", spec.jobs.len(), job, &mut sweeps, sinks);
+pub(crate) fn expand_spec(
+    spec: &WorkflowSpec<'_>,
+    names: NameCompleteness,
+    attachments: &dyn SpecAttachments,
+    sinks: &mut DiagnosticSinks,
+) -> ExpandedSpec {
+    let constants = WorkflowConstants::new(spec, names.all_variables, sinks);
+    let mut sweeps = SweepReader::new(spec, names.all_parameters, &constants, attachments);
+    let job = |entry: usize| (spec.jobs[entry].name, spec.jobs[entry].rare.as_ref().map(|more| &more.sweep));
+    let jobs = expand_entries("job", spec.jobs.len(), job, &mut sweeps, sinks);
     let file = |entry: usize| (spec.files[entry].name, Some(&spec.files[entry].sweep));
-    let files = series("file", spec.files.len(), file, &mut sweeps, sinks);
+    let files = expand_entries("file", spec.files.len(), file, &mut sweeps, sinks);
     let data = |entry: usize| (spec.user_data[entry].name, Some(&spec.user_data[entry].sweep));
-    let user_data = series("user data", spec.user_data.len(), data, &mut sweeps, sinks);
-    sweeps.warn_of_unused(sinks);
-    Expanded { jobs, files, user_data, constants }
+    let user_data = expand_entries("user data", spec.user_data.len(), data, &mut sweeps, sinks);
+    sweeps.warn_unused(sinks);
+    ExpandedSpec { jobs, files, user_data, constants }
 }
 
 /// `entry` tells the name of an entry and how many it makes.
-fn series<'a>(
+fn expand_entries<'a>(
     what: &'static str,
     entries: usize,
-    entry: impl Fn(usize) -> (Named, Option<&'a Sweep>),
-    sweeps: &mut Sweeps<'a, '_>,
-    sinks: &mut Sinks,
-) -> Series {
-    let mut series = Series {
-        names: Names { text: String::new(), ends: Vec::with_capacity(entries) },
-        first: Vec::with_capacity(entries),
+    entry: impl Fn(usize) -> (NamedText, Option<&'a ParameterSweep>),
+    sweeps: &mut SweepReader<'a, '_>,
+    sinks: &mut DiagnosticSinks,
+) -> ExpandedSeries {
+    let mut series = ExpandedSeries {
+        names: NameBuffer { text: String::new(), ends: Vec::with_capacity(entries) },
+        first_numbers: Vec::with_capacity(entries),
         bindings: Vec::with_capacity(entries),
         is_one_each: true,
-        unmade: Vec::new(),
+        unexpanded_entries: Vec::new(),
     };
     for number in 0..entries {
         let (name, sweep) = entry(number);
-        let bindings = sweep.map_or(Ok(None), |sweep| sweeps.bindings(what, name, sweep, sinks));
-        series.first.push(series.len() as u32);
-        let is_made = bindings
-            .as_ref()
-            .is_ok_and(|bindings| add(&mut series, what, name, bindings.as_deref(), sweeps, sinks));
-        series.unmade.extend((!is_made).then_some(number as u32));
+        let bindings = sweep.map_or(Ok(None), |sweep| sweeps.read_bindings(what, name, sweep, sinks));
+        series.first_numbers.push(series.len() as u32);
+        let is_made = bindings.as_ref().is_ok_and(|bindings| {
+            add_entry_names(&mut series, what, name, bindings.as_deref(), sweeps, sinks)
+        });
+        series.unexpanded_entries.extend((!is_made).then_some(number as u32));
         series.bindings.push(bindings.unwrap_or_default());
         series.is_one_each &= series.len() == number + 1;
     }
@@ -190,42 +193,50 @@ fn series<'a>(
 }
 
 /// Adds the names that one entry makes. `false`: they could not be made.
-fn add(
-    series: &mut Series,
+fn add_entry_names(
+    series: &mut ExpandedSeries,
     what: &str,
-    name: Named,
-    bindings: Option<&Bindings>,
-    sweeps: &Sweeps<'_, '_>,
-    sinks: &mut Sinks,
+    name: NamedText,
+    bindings: Option<&ParameterBindings>,
+    sweeps: &SweepReader<'_, '_>,
+    sinks: &mut DiagnosticSinks,
 ) -> bool {
     let (texts, constants) = (&sweeps.spec.texts, sweeps.constants);
     let text = texts.get(name.text);
-    let count = bindings.map_or(1, Bindings::count);
-    if series.len() as u64 + count > MOST {
-        let message = format!("the spec makes more than {MOST} {what}s");
-        let diagnostic = Diagnostic::new("too-many", message).at(name.span);
-        sinks.errors.push(diagnostic.help(format!("this entry alone makes {count}")));
+    let count = bindings.map_or(1, ParameterBindings::count);
+    if series.len() as u64 + count > MAX_INSTANCES {
+        let message = format!("the spec makes more than {MAX_INSTANCES} {what}s");
+        let diagnostic = SpecDiagnostic::new("too-many", message).with_span(name.span);
+        sinks.errors.push(diagnostic.with_help(format!("this entry alone makes {count}")));
         return false;
     }
     let known_errors = sinks.errors.count();
-    let template = Compiler::new(constants, bindings, sinks).compile(text, Place::of(texts, name));
+    let template = TemplateCompiler::new(constants, bindings, sinks)
+        .compile(text, TextPosition::from_named(texts, name));
     let names = &mut series.names;
     names.ends.reserve(count as usize);
     for index in 0..count as u32 {
         match (&template, bindings) {
             (None, _) => names.text.push_str(text),
-            (Some(template), bindings) => compile::render(template, bindings, index, &mut names.text),
+            (Some(template), bindings) => {
+                template_compiler::render_template(template, bindings, index, &mut names.text)
+            }
         }
-        if !names.end() {
+        if !names.finish_name() {
             let message = format!("the names of all {what}s together are longer than 1 GB");
-            sinks.errors.push(Diagnostic::new("too-many", message).at(name.span));
+            sinks.errors.push(SpecDiagnostic::new("too-many", message).with_span(name.span));
             return false;
         }
     }
     sinks.errors.count() == known_errors
 }
 
-fn report_duplicates(what: &str, series: &Series, place: impl Fn(u32) -> Span, sinks: &mut Sinks) {
+fn report_duplicates(
+    what: &str,
+    series: &ExpandedSeries,
+    place: impl Fn(u32) -> SourceSpan,
+    sinks: &mut DiagnosticSinks,
+) {
     let mut index = NameIndex::with_capacity(series.len());
     let mut reported = None;
     for number in 0..series.len() as u32 {
@@ -239,36 +250,42 @@ fn report_duplicates(what: &str, series: &Series, place: impl Fn(u32) -> Span, s
         reported = Some(entry);
         let first_entry = series.locate(first).entry;
         let (span, first_span) = (place(entry), place(first_entry));
-        let again = spaced("again here", &series.values_of(number));
-        let before = spaced("first here", &series.values_of(first));
+        let again = join_with_space("again here", &series.describe_values(number));
+        let before = join_with_space("first here", &series.describe_values(first));
         let plural = if what == "user data" { "user data".to_owned() } else { format!("{what}s") };
         let diagnostic =
-            Diagnostic::new("duplicate-name", format!("two {plural} are named `{name}`")).at(span);
+            SpecDiagnostic::new("duplicate-name", format!("two {plural} are named `{name}`")).with_span(span);
         sinks.errors.push(if entry == first_entry {
-            clash_within(diagnostic, series, first, number)
+            explain_duplicate_in_entry(diagnostic, series, first, number)
         } else {
-            diagnostic.label(span, again).label(first_span, before)
+            diagnostic.with_label(span, again).with_label(first_span, before)
         });
     }
 }
 
 /// Why two of one entry have the same name.
-fn clash_within(diagnostic: Diagnostic, series: &Series, first: u32, second: u32) -> Diagnostic {
+fn explain_duplicate_in_entry(
+    diagnostic: SpecDiagnostic,
+    series: &ExpandedSeries,
+    first: u32,
+    second: u32,
+) -> SpecDiagnostic {
     let span = diagnostic.span.unwrap_or_default();
-    let [one, other] = [first, second].map(|number| series.values_of(number));
+    let [one, other] = [first, second].map(|number| series.describe_values(number));
     if one == other {
         let (first, second) = (series.locate(first), series.locate(second));
-        let repeated =
-            series.bindings(first.entry).map(|bindings| bindings.repeated(first.index, second.index));
-        let diagnostic = diagnostic.label(span, format!("both {one}"));
-        return diagnostic.help(repeated.unwrap_or_default());
+        let repeated = series
+            .bindings(first.entry)
+            .map(|bindings| bindings.describe_repeated_values(first.index, second.index));
+        let diagnostic = diagnostic.with_label(span, format!("both {one}"));
+        return diagnostic.with_help(repeated.unwrap_or_default());
     }
     diagnostic
-        .label(span, format!("both {one} and {other}"))
-        .help("the name must hold every parameter that has several values")
+        .with_label(span, format!("both {one} and {other}"))
+        .with_help("the name must hold every parameter that has several values")
 }
 
 /// Two words, or the one that there is.
-pub(crate) fn spaced(a: &str, b: &str) -> String {
+pub(crate) fn join_with_space(a: &str, b: &str) -> String {
     if b.is_empty() { a.to_owned() } else { format!("{a} {b}") }
 }

@@ -1,16 +1,16 @@
 //! The file formats of specs: which one a file is in, and the front end that reads it.
 
-use crate::diagnostic::{Diagnostics, Sink};
-use crate::event::{Event, Events, Kind, Stop};
-use crate::json::Json;
-use crate::tree::{Replay, Tree};
-use crate::yaml::Yaml;
+use crate::diagnostic::{DiagnosticSink, SpecDiagnostics};
+use crate::event::{DocumentEvent, DocumentEventKind, EventStream, StopReading};
+use crate::json::JsonReader;
+use crate::tree::{DocumentTree, TreeReplay};
+use crate::yaml::YamlReader;
 use crate::{kdl, source, toml};
 use std::path::Path;
 
 /// A format that specs are written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Format {
+pub enum SpecFormat {
     Yaml,
     Json,
     Json5,
@@ -18,7 +18,7 @@ pub enum Format {
     Kdl,
 }
 
-impl Format {
+impl SpecFormat {
     pub const ALL: [Self; 5] = [Self::Yaml, Self::Json, Self::Json5, Self::Toml, Self::Kdl];
 
     /// By the extension of a file name.
@@ -32,7 +32,7 @@ impl Format {
 
     /// By the look of the text. Always the same answer for the same text, and YAML if nothing speaks for another.
     pub fn detect(text: &[u8]) -> Self {
-        detect(&String::from_utf8_lossy(text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text)))
+        detect_format(&String::from_utf8_lossy(text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text)))
     }
 
     pub const fn name(self) -> &'static str {
@@ -59,110 +59,114 @@ impl Format {
 
 /// The text of a spec.
 #[derive(Clone, Copy, Debug)]
-pub struct Source<'s> {
+pub struct SpecSource<'s> {
     /// For messages, usually the path of the file.
     pub name: &'s str,
     pub text: &'s [u8],
     /// `None`: told by the extension of the name, or else by the text.
-    pub format: Option<Format>,
+    pub format: Option<SpecFormat>,
 }
 
-impl<'s> Source<'s> {
+impl<'s> SpecSource<'s> {
     pub const fn new(name: &'s str, text: &'s [u8]) -> Self {
         Self { name, text, format: None }
     }
 
-    pub fn format(&self) -> Format {
+    pub fn format(&self) -> SpecFormat {
         self.format
-            .or_else(|| Format::from_path(Path::new(self.name)))
-            .unwrap_or_else(|| Format::detect(self.text))
+            .or_else(|| SpecFormat::from_path(Path::new(self.name)))
+            .unwrap_or_else(|| SpecFormat::detect(self.text))
     }
 
     /// The text, if it is one, and its format.
-    pub(crate) fn open(&self) -> Result<(&'s str, Format), Diagnostics> {
-        Ok((source::read(self.name, self.text)?, self.format()))
+    pub(crate) fn open(&self) -> Result<(&'s str, SpecFormat), SpecDiagnostics> {
+        Ok((source::read_text(self.name, self.text)?, self.format()))
     }
 }
 
 /// Any front end.
-pub(crate) enum Front<'s> {
-    Yaml(Box<Yaml<'s>>),
-    Json(Json<'s>),
+pub(crate) enum FormatReader<'s> {
+    Yaml(Box<YamlReader<'s>>),
+    Json(JsonReader<'s>),
     /// Of a format whose documents are read as a whole, when the first event is asked for.
-    Unread(&'s str, fn(&'s str, &mut Sink) -> Result<Option<Tree<'s>>, Stop>),
-    Tree(Replay<'s>),
+    Unread(&'s str, fn(&'s str, &mut DiagnosticSink) -> Result<Option<DocumentTree<'s>>, StopReading>),
+    Tree(TreeReplay<'s>),
     /// The document could not be read to its end.
     Stopped,
 }
 
-impl<'s> Front<'s> {
-    pub(crate) fn new(text: &'s str, format: Format) -> Self {
+impl<'s> FormatReader<'s> {
+    pub(crate) fn new(text: &'s str, format: SpecFormat) -> Self {
         match format {
-            Format::Yaml => Self::Yaml(Box::new(Yaml::new(text))),
-            Format::Json => Self::Json(Json::strict(text)),
-            Format::Json5 => Self::Json(Json::json5(text)),
-            Format::Toml => Self::Unread(text, toml::read),
-            Format::Kdl => Self::Unread(text, kdl::read),
+            SpecFormat::Yaml => Self::Yaml(Box::new(YamlReader::new(text))),
+            SpecFormat::Json => Self::Json(JsonReader::new_strict(text)),
+            SpecFormat::Json5 => Self::Json(JsonReader::new_json5(text)),
+            SpecFormat::Toml => Self::Unread(text, toml::parse_toml),
+            SpecFormat::Kdl => Self::Unread(text, kdl::parse_kdl),
         }
     }
 }
 
-impl<'s> Events<'s> for Front<'s> {
-    fn next(&mut self, sink: &mut Sink) -> Result<Event<'s>, Stop> {
+impl<'s> EventStream<'s> for FormatReader<'s> {
+    fn next_event(&mut self, sink: &mut DiagnosticSink) -> Result<DocumentEvent<'s>, StopReading> {
         if let Self::Unread(text, read) = self {
-            *self = read(text, sink).map_or(Self::Stopped, |tree| Self::Tree(Replay::new(tree)));
+            *self = read(text, sink).map_or(Self::Stopped, |tree| Self::Tree(TreeReplay::new(tree)));
         }
         match self {
-            Self::Yaml(yaml) => yaml.next(sink),
-            Self::Json(json) => json.next(sink),
-            Self::Tree(tree) => tree.next(sink),
-            Self::Unread(..) | Self::Stopped => Err(Stop),
+            Self::Yaml(yaml) => yaml.next_event(sink),
+            Self::Json(json) => json.next_event(sink),
+            Self::Tree(tree) => tree.next_event(sink),
+            Self::Unread(..) | Self::Stopped => Err(StopReading),
         }
     }
 
-    fn leave(&mut self, sink: &mut Sink) -> Result<(), Stop> {
+    fn leave_collection(&mut self, sink: &mut DiagnosticSink) -> Result<(), StopReading> {
         match self {
-            Self::Yaml(yaml) => yaml.leave(sink),
-            Self::Json(json) => json.leave(sink),
-            Self::Tree(tree) => tree.leave(sink),
-            Self::Unread(..) | Self::Stopped => Err(Stop),
+            Self::Yaml(yaml) => yaml.leave_collection(sink),
+            Self::Json(json) => json.leave_collection(sink),
+            Self::Tree(tree) => tree.leave_collection(sink),
+            Self::Unread(..) | Self::Stopped => Err(StopReading),
         }
     }
 }
 
-fn detect(text: &str) -> Format {
-    let (rest, has_slash_comments) = past_comments(text);
+fn detect_format(text: &str) -> SpecFormat {
+    let (rest, has_slash_comments) = skip_comments(text);
     match rest.chars().next() {
-        Some('[') if !has_slash_comments && is_table_header(rest) => Format::Toml,
+        Some('[') if !has_slash_comments && is_table_header(rest) => SpecFormat::Toml,
         Some('{' | '[') => detect_braced(text, has_slash_comments),
-        Some(_) if has_slash_comments => Format::Kdl,
-        None | Some('%' | '-' | '?' | '&' | '*' | '!' | '|' | '>') => Format::Yaml,
+        Some(_) if has_slash_comments => SpecFormat::Kdl,
+        None | Some('%' | '-' | '?' | '&' | '*' | '!' | '|' | '>') => SpecFormat::Yaml,
         Some(_) => detect_by_first_word(rest),
     }
 }
 
 /// JSON is YAML too, and so is much of JSON5: the strictest format that has nothing to complain about.
-fn detect_braced(text: &str, has_slash_comments: bool) -> Format {
+fn detect_braced(text: &str, has_slash_comments: bool) -> SpecFormat {
     let is_clean = |format| {
-        let mut sink = Sink::default();
-        let mut front = Front::new(text, format);
-        while matches!(front.next(&mut sink), Ok(event) if !matches!(event.kind, Kind::End)) {}
+        let mut sink = DiagnosticSink::default();
+        let mut front = FormatReader::new(text, format);
+        while matches!(front.next_event(&mut sink), Ok(event) if !matches!(event.kind, DocumentEventKind::End))
+        {
+        }
         sink.is_empty()
     };
-    if let Some(format) = [Format::Json, Format::Json5, Format::Yaml].into_iter().find(|f| is_clean(*f)) {
+    if let Some(format) =
+        [SpecFormat::Json, SpecFormat::Json5, SpecFormat::Yaml].into_iter().find(|f| is_clean(*f))
+    {
         return format;
     }
     // Broken in each of them: the one that it most looks like has the best words for it.
     let inside = text.trim_start().trim_start_matches(['{', '[']).trim_start();
     match inside.starts_with('"') {
-        _ if has_slash_comments => Format::Json5,
-        true => Format::Json,
-        false => Format::Yaml,
+        _ if has_slash_comments => SpecFormat::Json5,
+        true => SpecFormat::Json,
+        false => SpecFormat::Yaml,
     }
 }
 
 /// The text behind blank lines and comments, and whether any of those began with a slash.
-fn past_comments(text: &str) -> (&str, bool) {
+fn skip_comments(text: &str) -> (&str, bool) {
     let mut rest = text.trim_start();
     let mut has_slash_comments = false;
     loop {
@@ -192,23 +196,23 @@ fn is_table_header(text: &str) -> bool {
 }
 
 /// `word:` is YAML, `word =` is TOML, and `word value` or `word {` is KDL.
-fn detect_by_first_word(text: &str) -> Format {
+fn detect_by_first_word(text: &str) -> SpecFormat {
     let behind = match text.chars().next() {
         Some(quote @ ('"' | '\'')) => text[1..].split_once(quote).map_or("", |(_, behind)| behind),
         _ => text.trim_start_matches(|c: char| c.is_alphanumeric() || "_-.".contains(c)),
     };
     if behind.len() == text.len() {
-        return Format::Yaml;
+        return SpecFormat::Yaml;
     }
     let after_space = behind.trim_start_matches([' ', '\t']);
     match after_space.chars().next() {
-        Some('=') => Format::Toml,
-        Some('"' | '{' | '#' | '(' | ';' | '0'..='9' | '-') => Format::Kdl,
+        Some('=') => SpecFormat::Toml,
+        Some('"' | '{' | '#' | '(' | ';' | '0'..='9' | '-') => SpecFormat::Kdl,
         // A bare word as a value, or a property of a node.
         Some(c) if c.is_alphabetic() && behind.len() > after_space.len() && !is_yaml_line(text) => {
-            Format::Kdl
+            SpecFormat::Kdl
         }
-        _ => Format::Yaml,
+        _ => SpecFormat::Yaml,
     }
 }
 
@@ -224,50 +228,50 @@ mod tests {
     #[test]
     fn formats_by_extension() {
         for (path, format) in [
-            ("a/sim.yaml", Some(Format::Yaml)),
-            ("sim.YML", Some(Format::Yaml)),
-            ("sim.json", Some(Format::Json)),
-            ("sim.json5", Some(Format::Json5)),
-            ("sim.windlass.toml", Some(Format::Toml)),
-            ("sim.kdl", Some(Format::Kdl)),
+            ("a/sim.yaml", Some(SpecFormat::Yaml)),
+            ("sim.YML", Some(SpecFormat::Yaml)),
+            ("sim.json", Some(SpecFormat::Json)),
+            ("sim.json5", Some(SpecFormat::Json5)),
+            ("sim.windlass.toml", Some(SpecFormat::Toml)),
+            ("sim.kdl", Some(SpecFormat::Kdl)),
             ("sim.txt", None),
             ("yaml", None),
             ("-", None),
         ] {
-            assert_eq!(Format::from_path(Path::new(path)), format, "{path}");
+            assert_eq!(SpecFormat::from_path(Path::new(path)), format, "{path}");
         }
     }
 
     #[test]
     fn formats_by_content() {
         for (text, format) in [
-            ("", Format::Yaml),
-            ("name: w\njobs: []\n", Format::Yaml),
-            ("# a = b\n\n---\nname: w\n", Format::Yaml),
-            ("{name: w, jobs: [{name: a, command: b c}]}", Format::Yaml),
-            ("\"name\": w\n", Format::Yaml),
-            ("- a\n- b\n", Format::Yaml),
-            ("jobs:\n- name: a\n", Format::Yaml),
-            ("\u{feff}{\"name\": \"w\"}", Format::Json),
-            ("\n{\"name\": \"w\", \"jobs\": [1]}\n", Format::Json),
-            ("{\"name\": \"w\", ", Format::Json),
-            ("{\"name\": \"w\",}", Format::Json5),
-            ("{name: 'w', jobs: []}", Format::Json5),
-            ("// remark\n{\"name\": \"w\"}", Format::Json5),
-            ("/* a\nb */ {name: ", Format::Json5),
-            ("name = \"w\"\n", Format::Toml),
-            ("# remark\nname=\"a: b\"\n", Format::Toml),
-            ("[env]\nA = 1\n", Format::Toml),
-            ("[[jobs]] # first\n", Format::Toml),
-            ("a.b = 1\n", Format::Toml),
-            ("name \"w\"\n", Format::Kdl),
-            ("name w\njob a command=b\n", Format::Kdl),
-            ("// remark\nname \"w\"\n", Format::Kdl),
-            ("/- kdl-version 2\nname \"w\"\n", Format::Kdl),
-            ("job \"a\" {\n  command \"x = y: z\"\n}\n", Format::Kdl),
-            ("parameters {\n}\n", Format::Kdl),
+            ("", SpecFormat::Yaml),
+            ("name: w\njobs: []\n", SpecFormat::Yaml),
+            ("# a = b\n\n---\nname: w\n", SpecFormat::Yaml),
+            ("{name: w, jobs: [{name: a, command: b c}]}", SpecFormat::Yaml),
+            ("\"name\": w\n", SpecFormat::Yaml),
+            ("- a\n- b\n", SpecFormat::Yaml),
+            ("jobs:\n- name: a\n", SpecFormat::Yaml),
+            ("\u{feff}{\"name\": \"w\"}", SpecFormat::Json),
+            ("\n{\"name\": \"w\", \"jobs\": [1]}\n", SpecFormat::Json),
+            ("{\"name\": \"w\", ", SpecFormat::Json),
+            ("{\"name\": \"w\",}", SpecFormat::Json5),
+            ("{name: 'w', jobs: []}", SpecFormat::Json5),
+            ("// remark\n{\"name\": \"w\"}", SpecFormat::Json5),
+            ("/* a\nb */ {name: ", SpecFormat::Json5),
+            ("name = \"w\"\n", SpecFormat::Toml),
+            ("# remark\nname=\"a: b\"\n", SpecFormat::Toml),
+            ("[env]\nA = 1\n", SpecFormat::Toml),
+            ("[[jobs]] # first\n", SpecFormat::Toml),
+            ("a.b = 1\n", SpecFormat::Toml),
+            ("name \"w\"\n", SpecFormat::Kdl),
+            ("name w\njob a command=b\n", SpecFormat::Kdl),
+            ("// remark\nname \"w\"\n", SpecFormat::Kdl),
+            ("/- kdl-version 2\nname \"w\"\n", SpecFormat::Kdl),
+            ("job \"a\" {\n  command \"x = y: z\"\n}\n", SpecFormat::Kdl),
+            ("parameters {\n}\n", SpecFormat::Kdl),
         ] {
-            assert_eq!(Format::detect(text.as_bytes()), format, "{text}");
+            assert_eq!(SpecFormat::detect(text.as_bytes()), format, "{text}");
         }
     }
 }

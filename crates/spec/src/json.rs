@@ -4,33 +4,33 @@
 mod number;
 mod string;
 
-use crate::diagnostic::{Diagnostic, Sink};
-use crate::event::{Event, Events, Kind, Scalar, Stop};
-use crate::source::Span;
-use crate::tree::{MAX_DEPTH, too_deep};
+use crate::diagnostic::{DiagnosticSink, SpecDiagnostic};
+use crate::event::{DocumentEvent, DocumentEventKind, EventStream, ScalarText, StopReading};
+use crate::source::SourceSpan;
+use crate::tree::{MAX_DEPTH, too_deep_error};
 use std::borrow::Cow;
 
 /// The events of a JSON or JSON5 text.
-pub(crate) struct Json<'s> {
+pub(crate) struct JsonReader<'s> {
     text: &'s str,
-    at: usize,
+    position: usize,
     is_json5: bool,
     /// The open objects and arrays, from the outside in.
-    levels: Vec<Level>,
+    levels: Vec<JsonLevel>,
     has_root: bool,
     /// Where the comments stand.
-    comments: Vec<Span>,
+    comments: Vec<SourceSpan>,
 }
 
-struct Level {
+struct JsonLevel {
     is_object: bool,
-    open: Span,
-    next: Next,
+    open: SourceSpan,
+    next: JsonExpectation,
 }
 
 /// What comes next in an object or array.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Next {
+enum JsonExpectation {
     /// A member or the end.
     First,
     /// The value of the key that was read.
@@ -39,26 +39,26 @@ enum Next {
     Comma,
 }
 
-impl<'s> Json<'s> {
-    pub(crate) fn strict(text: &'s str) -> Self {
+impl<'s> JsonReader<'s> {
+    pub(crate) fn new_strict(text: &'s str) -> Self {
         Self::new(text, false)
     }
 
-    pub(crate) fn json5(text: &'s str) -> Self {
+    pub(crate) fn new_json5(text: &'s str) -> Self {
         Self::new(text, true)
     }
 
     fn new(text: &'s str, is_json5: bool) -> Self {
-        Self { text, at: 0, is_json5, levels: Vec::new(), has_root: false, comments: Vec::new() }
+        Self { text, position: 0, is_json5, levels: Vec::new(), has_root: false, comments: Vec::new() }
     }
 
     /// The comments passed so far.
-    pub(crate) fn comments(&self) -> &[Span] {
+    pub(crate) fn comments(&self) -> &[SourceSpan] {
         &self.comments
     }
 
     fn rest(&self) -> &'s str {
-        &self.text[self.at..]
+        &self.text[self.position..]
     }
 
     fn peek(&self) -> Option<char> {
@@ -66,53 +66,55 @@ impl<'s> Json<'s> {
     }
 
     /// Takes note of something that JSON does not have.
-    fn only_json5(&self, what: &str, span: Span, sink: &mut Sink) {
+    fn report_json5_only(&self, what: &str, span: SourceSpan, sink: &mut DiagnosticSink) {
         if !self.is_json5 {
             sink.push(
-                Diagnostic::new("json5", format!("{what} in a JSON file"))
-                    .at(span)
-                    .help("that is JSON5: name the file .json5"),
+                SpecDiagnostic::new("json5", format!("{what} in a JSON file"))
+                    .with_span(span)
+                    .with_help("that is JSON5: name the file .json5"),
             );
         }
     }
 
-    fn fail<T>(diagnostic: Diagnostic, sink: &mut Sink) -> Result<T, Stop> {
+    fn fail<T>(diagnostic: SpecDiagnostic, sink: &mut DiagnosticSink) -> Result<T, StopReading> {
         sink.push(diagnostic);
-        Err(Stop)
+        Err(StopReading)
     }
 
-    fn unexpected<T>(&self, expected: &str, sink: &mut Sink) -> Result<T, Stop> {
+    fn fail_unexpected<T>(&self, expected: &str, sink: &mut DiagnosticSink) -> Result<T, StopReading> {
         let diagnostic = match (self.peek(), self.levels.last()) {
             (Some(found), _) => {
-                let span = Span::new(self.at, self.at + found.len_utf8());
-                Diagnostic::new("syntax", format!("expected {expected}, not `{}`", found.escape_default()))
-                    .at(span)
+                let span = SourceSpan::new(self.position, self.position + found.len_utf8());
+                SpecDiagnostic::new(
+                    "syntax",
+                    format!("expected {expected}, not `{}`", found.escape_default()),
+                )
+                .with_span(span)
             }
             (None, Some(level)) => {
                 let bracket = if level.is_object { '{' } else { '[' };
-                Diagnostic::new("syntax", format!("`{bracket}` is never closed")).at(level.open)
+                SpecDiagnostic::new("syntax", format!("`{bracket}` is never closed")).with_span(level.open)
             }
-            (None, None) => {
-                Diagnostic::new("syntax", format!("expected {expected} at the end")).at(Span::at(self.at))
-            }
+            (None, None) => SpecDiagnostic::new("syntax", format!("expected {expected} at the end"))
+                .with_span(SourceSpan::from_offset(self.position)),
         };
         Self::fail(diagnostic, sink)
     }
 
     /// Goes past white space and comments.
-    fn skip_space(&mut self, sink: &mut Sink) -> Result<(), Stop> {
+    fn skip_space(&mut self, sink: &mut DiagnosticSink) -> Result<(), StopReading> {
         loop {
             let is_space =
                 |c: char| matches!(c, ' ' | '\t' | '\n' | '\r') || (self.is_json5 && is_json5_space(c));
-            self.at += self.rest().len() - self.rest().trim_start_matches(is_space).len();
+            self.position += self.rest().len() - self.rest().trim_start_matches(is_space).len();
             let rest = self.rest();
             let length = if rest.starts_with("//") {
                 rest.find(['\n', '\r', '\u{2028}', '\u{2029}']).unwrap_or(rest.len())
             } else if let Some(inside) = rest.strip_prefix("/*") {
                 let Some(end) = inside.find("*/") else {
-                    let span = Span::new(self.at, self.at + 2);
+                    let span = SourceSpan::new(self.position, self.position + 2);
                     return Self::fail(
-                        Diagnostic::new("syntax", "this comment is never closed").at(span),
+                        SpecDiagnostic::new("syntax", "this comment is never closed").with_span(span),
                         sink,
                     );
                 };
@@ -120,17 +122,17 @@ impl<'s> Json<'s> {
             } else {
                 return Ok(());
             };
-            let span = Span::new(self.at, self.at + length);
-            self.only_json5("a comment", span, sink);
+            let span = SourceSpan::new(self.position, self.position + length);
+            self.report_json5_only("a comment", span, sink);
             self.comments.push(span);
-            self.at += length;
+            self.position += length;
         }
     }
 
     /// Takes a comma, or finds the closing bracket. True: a member follows.
-    fn separator(&mut self, is_object: bool, sink: &mut Sink) -> Result<bool, Stop> {
+    fn read_separator(&mut self, is_object: bool, sink: &mut DiagnosticSink) -> Result<bool, StopReading> {
         let close = if is_object { '}' } else { ']' };
-        let is_first = self.levels.last().is_some_and(|level| level.next == Next::First);
+        let is_first = self.levels.last().is_some_and(|level| level.next == JsonExpectation::First);
         if self.peek() == Some(close) {
             return Ok(false);
         }
@@ -138,94 +140,99 @@ impl<'s> Json<'s> {
             return Ok(true);
         }
         if self.peek() != Some(',') {
-            return self.unexpected(&format!("`,` or `{close}`"), sink);
+            return self.fail_unexpected(&format!("`,` or `{close}`"), sink);
         }
-        let comma = Span::new(self.at, self.at + 1);
-        self.at += 1;
+        let comma = SourceSpan::new(self.position, self.position + 1);
+        self.position += 1;
         self.skip_space(sink)?;
         if self.peek() != Some(close) {
             return Ok(true);
         }
-        self.only_json5("a comma behind the last item", comma, sink);
+        self.report_json5_only("a comma behind the last item", comma, sink);
         Ok(false)
     }
 
-    fn close(&mut self) -> Event<'s> {
-        let span = Span::new(self.at, self.at + 1);
-        self.at += 1;
+    fn close_level(&mut self) -> DocumentEvent<'s> {
+        let span = SourceSpan::new(self.position, self.position + 1);
+        self.position += 1;
         let is_object = self.levels.pop().is_some_and(|level| level.is_object);
-        Event { kind: if is_object { Kind::MapEnd } else { Kind::SeqEnd }, span }
+        DocumentEvent {
+            kind: if is_object { DocumentEventKind::MapEnd } else { DocumentEventKind::SeqEnd },
+            span,
+        }
     }
 
-    fn key(&mut self, sink: &mut Sink) -> Result<Event<'s>, Stop> {
-        let start = self.at;
+    fn read_key(&mut self, sink: &mut DiagnosticSink) -> Result<DocumentEvent<'s>, StopReading> {
+        let start = self.position;
         let text = match self.peek() {
-            Some('"' | '\'') => self.string(sink)?,
+            Some('"' | '\'') => self.read_string(sink)?,
             Some(c) if is_identifier_start(c) => {
                 let rest = self.rest();
                 let word = &rest[..rest.len() - rest.trim_start_matches(is_identifier_part).len()];
-                self.at += word.len();
-                self.only_json5("a key without quotes", Span::new(start, self.at), sink);
+                self.position += word.len();
+                self.report_json5_only("a key without quotes", SourceSpan::new(start, self.position), sink);
                 Cow::Borrowed(word)
             }
-            _ => return self.unexpected("a key in quotes", sink),
+            _ => return self.fail_unexpected("a key in quotes", sink),
         };
-        let span = Span::new(start, self.at);
+        let span = SourceSpan::new(start, self.position);
         self.skip_space(sink)?;
         if self.peek() != Some(':') {
-            return self.unexpected("`:` behind the key", sink);
+            return self.fail_unexpected("`:` behind the key", sink);
         }
-        self.at += 1;
+        self.position += 1;
         if let Some(level) = self.levels.last_mut() {
-            level.next = Next::Value;
+            level.next = JsonExpectation::Value;
         }
-        Ok(Event { kind: Kind::Key { text, merged: false }, span })
+        Ok(DocumentEvent { kind: DocumentEventKind::Key { text, merged: false }, span })
     }
 
-    fn value(&mut self, sink: &mut Sink) -> Result<Event<'s>, Stop> {
+    fn read_value(&mut self, sink: &mut DiagnosticSink) -> Result<DocumentEvent<'s>, StopReading> {
         self.skip_space(sink)?;
         if let Some(level) = self.levels.last_mut() {
-            level.next = Next::Comma;
+            level.next = JsonExpectation::Comma;
         }
-        let start = self.at;
+        let start = self.position;
         let kind = match self.peek() {
             Some(open @ ('{' | '[')) => {
-                self.at += 1;
-                let span = Span::new(start, self.at);
+                self.position += 1;
+                let span = SourceSpan::new(start, self.position);
                 if self.levels.len() >= MAX_DEPTH {
-                    return Self::fail(too_deep(span), sink);
+                    return Self::fail(too_deep_error(span), sink);
                 }
                 let is_object = open == '{';
-                self.levels.push(Level { is_object, open: span, next: Next::First });
-                if is_object { Kind::MapStart(None) } else { Kind::SeqStart(None) }
+                self.levels.push(JsonLevel { is_object, open: span, next: JsonExpectation::First });
+                if is_object { DocumentEventKind::MapStart(None) } else { DocumentEventKind::SeqStart(None) }
             }
-            Some('"' | '\'') => Kind::Scalar(Scalar { text: self.string(sink)?, plain: false }),
-            Some('0'..='9' | '+' | '-' | '.') => self.number(sink),
-            Some(c) if is_identifier_start(c) => self.word(sink)?,
-            _ => return self.unexpected("a value", sink),
+            Some('"' | '\'') => {
+                DocumentEventKind::Scalar(ScalarText { text: self.read_string(sink)?, is_plain: false })
+            }
+            Some('0'..='9' | '+' | '-' | '.') => self.read_number(sink),
+            Some(c) if is_identifier_start(c) => self.read_word(sink)?,
+            _ => return self.fail_unexpected("a value", sink),
         };
-        Ok(Event { kind, span: Span::new(start, self.at) })
+        Ok(DocumentEvent { kind, span: SourceSpan::new(start, self.position) })
     }
 
     /// A value that is a word: `true`, `null`, or a string that lacks its quotes.
-    fn word(&mut self, sink: &mut Sink) -> Result<Kind<'s>, Stop> {
+    fn read_word(&mut self, sink: &mut DiagnosticSink) -> Result<DocumentEventKind<'s>, StopReading> {
         let rest = self.rest();
         let word = &rest[..rest.len() - rest.trim_start_matches(is_identifier_part).len()];
-        let span = Span::new(self.at, self.at + word.len());
+        let span = SourceSpan::new(self.position, self.position + word.len());
         match word {
             "true" | "false" | "null" => {
-                self.at += word.len();
-                Ok(Kind::Scalar(Scalar { text: Cow::Borrowed(word), plain: true }))
+                self.position += word.len();
+                Ok(DocumentEventKind::Scalar(ScalarText { text: Cow::Borrowed(word), is_plain: true }))
             }
-            "Infinity" | "NaN" => Ok(self.number(sink)),
+            "Infinity" | "NaN" => Ok(self.read_number(sink)),
             _ => {
-                let diagnostic =
-                    Diagnostic::new("syntax", format!("a string needs quotes: \"{word}\"")).at(span);
-                self.at += word.len();
+                let diagnostic = SpecDiagnostic::new("syntax", format!("a string needs quotes: \"{word}\""))
+                    .with_span(span);
+                self.position += word.len();
                 if self.ends_value() {
                     // Only the quotes are missing: go on behind it.
                     sink.push(diagnostic);
-                    return Ok(Kind::Bad);
+                    return Ok(DocumentEventKind::Bad);
                 }
                 Self::fail(diagnostic, sink)
             }
@@ -237,45 +244,48 @@ impl<'s> Json<'s> {
     }
 
     /// Before and after the root value.
-    fn outside(&mut self, sink: &mut Sink) -> Result<Event<'s>, Stop> {
+    fn read_outside_root(&mut self, sink: &mut DiagnosticSink) -> Result<DocumentEvent<'s>, StopReading> {
         match self.peek() {
-            None => Ok(Event { kind: Kind::End, span: Span::at(self.at) }),
-            Some(_) if self.has_root => self.unexpected("nothing behind the end", sink),
+            None => Ok(DocumentEvent {
+                kind: DocumentEventKind::End,
+                span: SourceSpan::from_offset(self.position),
+            }),
+            Some(_) if self.has_root => self.fail_unexpected("nothing behind the end", sink),
             Some(_) => {
                 self.has_root = true;
-                self.value(sink)
+                self.read_value(sink)
             }
         }
     }
 }
 
-impl<'s> Events<'s> for Json<'s> {
-    fn next(&mut self, sink: &mut Sink) -> Result<Event<'s>, Stop> {
+impl<'s> EventStream<'s> for JsonReader<'s> {
+    fn next_event(&mut self, sink: &mut DiagnosticSink) -> Result<DocumentEvent<'s>, StopReading> {
         self.skip_space(sink)?;
         match self.levels.last() {
-            None => self.outside(sink),
-            Some(Level { next: Next::Value, .. }) => self.value(sink),
-            Some(Level { is_object: true, .. }) => {
-                if self.separator(true, sink)? {
-                    self.key(sink)
+            None => self.read_outside_root(sink),
+            Some(JsonLevel { next: JsonExpectation::Value, .. }) => self.read_value(sink),
+            Some(JsonLevel { is_object: true, .. }) => {
+                if self.read_separator(true, sink)? {
+                    self.read_key(sink)
                 } else {
-                    Ok(self.close())
+                    Ok(self.close_level())
                 }
             }
-            Some(Level { is_object: false, .. }) => {
-                if self.separator(false, sink)? {
-                    self.value(sink)
+            Some(JsonLevel { is_object: false, .. }) => {
+                if self.read_separator(false, sink)? {
+                    self.read_value(sink)
                 } else {
-                    Ok(self.close())
+                    Ok(self.close_level())
                 }
             }
         }
     }
 
-    fn leave(&mut self, sink: &mut Sink) -> Result<(), Stop> {
+    fn leave_collection(&mut self, sink: &mut DiagnosticSink) -> Result<(), StopReading> {
         let depth = self.levels.len();
         while self.levels.len() >= depth.max(1) {
-            self.next(sink)?;
+            self.next_event(sink)?;
         }
         Ok(())
     }

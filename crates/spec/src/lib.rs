@@ -11,82 +11,90 @@ mod convert;
 mod cycle;
 mod decode;
 mod diagnostic;
+mod diagnostic_renderer;
 mod document;
 mod event;
 mod expand;
+mod field_reference;
 mod format;
-mod index;
 mod json;
+mod json_schema;
 mod kdl;
 mod model;
-pub mod params;
+mod name_index;
+mod parameter_table;
+pub mod parameters;
 pub mod patch;
-mod reference;
 mod reformat;
-mod render;
 mod resolve;
-mod schema;
+mod resolved_workflow;
 mod source;
 mod suggest;
-mod table;
 pub mod template;
-mod text;
+mod text_store;
 mod toml;
 mod tree;
-mod workflow;
-mod write;
+mod writer;
 mod yaml;
 
-pub use convert::{convert, to_json};
-pub use diagnostic::{Diagnostic, Diagnostics, Report, Severity};
-pub use document::{Complaint, Document};
-pub use format::{Format, Source};
-pub use model::{RequirementsSpec, Spec};
-pub use params::ParameterValue;
-pub use reference::reference;
-pub use reformat::reformat;
-pub use render::Style;
+pub use convert::{convert_spec, document_to_json};
+pub use diagnostic::{DiagnosticReport, DiagnosticSeverity, SpecDiagnostic, SpecDiagnostics};
+pub use diagnostic_renderer::DiagnosticStyle;
+pub use document::{FieldProblem, SpecDocument};
+pub use field_reference::render_reference;
+pub use format::{SpecFormat, SpecSource};
+pub use json_schema::build_json_schema;
+pub use model::{RequirementsSpec, WorkflowSpec};
+pub use parameters::ParameterValue;
+pub use reformat::reformat_spec;
 pub use resolve::ResolvedAction;
-pub use schema::schema;
-pub use source::Span;
-pub use suggest::nearest;
-pub use workflow::{File, Job, JobKind, UserData, Workflow};
+pub use resolved_workflow::{
+    ResolvedFile, ResolvedJob, ResolvedJobGroup, ResolvedUserData, ResolvedWorkflow,
+};
+pub use source::SourceSpan;
+pub use suggest::nearest_name;
 
-use decode::{Decoded, NamesRead};
-use expand::Sinks;
-use format::Front;
+use decode::{DecodedSpec, NameCompleteness};
+use expand::DiagnosticSinks;
+use format::FormatReader;
 
 /// Files beside the spec that it names: lists of values, tables of parameters.
-pub trait Attachments {
+pub trait SpecAttachments {
     /// Reads a file; the path is relative to the directory of the spec.
-    fn read(&self, path: &str) -> std::io::Result<Vec<u8>>;
+    fn read_file(&self, path: &str) -> std::io::Result<Vec<u8>>;
 }
 
 /// For specs that come from nowhere, so that nothing can be beside them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoAttachments;
 
-impl Attachments for NoAttachments {
-    fn read(&self, _: &str) -> std::io::Result<Vec<u8>> {
+impl SpecAttachments for NoAttachments {
+    fn read_file(&self, _: &str) -> std::io::Result<Vec<u8>> {
         Err(std::io::Error::new(std::io::ErrorKind::Unsupported, "no other files can be read here"))
     }
 }
 
 /// Reads a whole spec: [`parse`] and [`resolve`] with all their problems together.
-pub fn load<'s>(source: Source<'s>, attachments: &dyn Attachments) -> Result<Workflow<'s>, Diagnostics> {
+pub fn load_spec<'s>(
+    source: SpecSource<'s>,
+    attachments: &dyn SpecAttachments,
+) -> Result<ResolvedWorkflow<'s>, SpecDiagnostics> {
     let (text, format) = source.open()?;
-    let Decoded { spec, sink, names, warnings } = decode::decode(text, Front::new(text, format));
+    let DecodedSpec { spec, sink, names, warnings } =
+        decode::decode_spec(text, FormatReader::new(text, format));
     match names {
-        Some(names) => make(source.name, spec, names, Sinks { errors: sink, warnings }, attachments),
+        Some(names) => {
+            build_workflow(source.name, spec, names, DiagnosticSinks { errors: sink, warnings }, attachments)
+        }
         None => Err(sink.into_diagnostics(source.name, text)),
     }
 }
 
 /// The first half of [`load`]: syntax, fields and values.
-pub fn parse<'s>(source_name: &'s str, text: &'s [u8]) -> Result<Spec<'s>, Diagnostics> {
-    let source = Source::new(source_name, text);
+pub fn parse_spec<'s>(source_name: &'s str, text: &'s [u8]) -> Result<WorkflowSpec<'s>, SpecDiagnostics> {
+    let source = SpecSource::new(source_name, text);
     let (text, format) = source.open()?;
-    let decoded = decode::decode(text, Front::new(text, format));
+    let decoded = decode::decode_spec(text, FormatReader::new(text, format));
     if decoded.sink.is_empty() {
         Ok(decoded.spec)
     } else {
@@ -95,27 +103,27 @@ pub fn parse<'s>(source_name: &'s str, text: &'s [u8]) -> Result<Spec<'s>, Diagn
 }
 
 /// The second half of [`load`]: parameters, names and the graph.
-pub fn resolve<'s>(
+pub fn resolve_spec<'s>(
     source_name: &str,
-    spec: Spec<'s>,
-    attachments: &dyn Attachments,
-) -> Result<Workflow<'s>, Diagnostics> {
-    make(source_name, spec, NamesRead::ALL, Sinks::default(), attachments)
+    spec: WorkflowSpec<'s>,
+    attachments: &dyn SpecAttachments,
+) -> Result<ResolvedWorkflow<'s>, SpecDiagnostics> {
+    build_workflow(source_name, spec, NameCompleteness::ALL, DiagnosticSinks::default(), attachments)
 }
 
-fn make<'s>(
+fn build_workflow<'s>(
     source_name: &str,
-    spec: Spec<'s>,
-    names: NamesRead,
-    mut sinks: Sinks,
-    attachments: &dyn Attachments,
-) -> Result<Workflow<'s>, Diagnostics> {
-    let expanded = expand::expand(&spec, names, attachments, &mut sinks);
-    let resolved = resolve::resolve(&spec, &expanded, names, &mut sinks);
+    spec: WorkflowSpec<'s>,
+    names: NameCompleteness,
+    mut sinks: DiagnosticSinks,
+    attachments: &dyn SpecAttachments,
+) -> Result<ResolvedWorkflow<'s>, SpecDiagnostics> {
+    let expanded = expand::expand_spec(&spec, names, attachments, &mut sinks);
+    let resolved = resolve::resolve_names(&spec, &expanded, names, &mut sinks);
     let source = spec.texts.source();
     if sinks.errors.is_empty() {
         let warnings = sinks.warnings.into_diagnostics(source_name, source);
-        Ok(Workflow::new(spec, expanded, resolved, warnings))
+        Ok(ResolvedWorkflow::new(spec, expanded, resolved, warnings))
     } else {
         Err(sinks.errors.into_diagnostics(source_name, source))
     }

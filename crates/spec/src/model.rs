@@ -1,63 +1,63 @@
 //! A spec as decoded: names not yet looked up. Compact, because there may be a million jobs; [`crate::Workflow`] is the
 //! comfortable view.
 
-use crate::source::Span;
-use crate::text::{Text, Texts};
+use crate::source::SourceSpan;
+use crate::text_store::{TextRef, TextStore};
 use serde::Deserialize;
 use windlass_types::Resources;
-use windlass_types::settings::{Action, FailureHandler, Settings, SlurmScheduler};
-use windlass_types::work::Stdio;
+use windlass_types::settings::{FailureHandler, SlurmScheduler, WorkflowAction, WorkflowSettings};
+use windlass_types::worker_messages::StdioSettings;
 
 /// A workflow spec, decoded but not expanded: templates as they are written, names not looked up.
 #[derive(Clone, Debug)]
-pub struct Spec<'s> {
-    pub(crate) texts: Texts<'s>,
-    pub(crate) name: Named,
-    pub(crate) user: Option<Named>,
-    pub(crate) description: Option<Named>,
-    pub(crate) project: Option<Named>,
-    pub(crate) access_groups: List,
-    pub(crate) stdio: Stdio,
-    pub(crate) env: List,
+pub struct WorkflowSpec<'s> {
+    pub(crate) texts: TextStore<'s>,
+    pub(crate) name: NamedText,
+    pub(crate) user: Option<NamedText>,
+    pub(crate) description: Option<NamedText>,
+    pub(crate) project: Option<NamedText>,
+    pub(crate) access_groups: ListRange,
+    pub(crate) stdio: StdioSettings,
+    pub(crate) env: ListRange,
     /// Constants that `{name}` stands for everywhere: `(name, value)`.
-    pub(crate) constants: Vec<(Named, Named)>,
+    pub(crate) constants: Vec<(NamedText, NamedText)>,
     /// Parameters of the workflow, which jobs, files and user data may opt in to.
-    pub(crate) shared: SharedParameters,
+    pub(crate) shared_parameters: SharedParameters,
     /// Without the project, the access groups and the limits, which have fields of their own here.
-    pub(crate) settings: Settings,
+    pub(crate) settings: WorkflowSettings,
     /// Where the strings of `metadata` and `slurm_defaults` are written that hold a brace.
-    pub(crate) settings_strings: Vec<Named>,
+    pub(crate) settings_strings: Vec<NamedText>,
     pub(crate) requirements: Vec<RequirementsSpec>,
     pub(crate) limits: Vec<LimitSpec>,
     pub(crate) jobs: Vec<JobSpec>,
     pub(crate) files: Vec<FileSpec>,
     pub(crate) user_data: Vec<UserDataSpec>,
-    pub(crate) failure_handlers: Vec<(FailureHandler, Span)>,
-    pub(crate) schedulers: Vec<(SlurmScheduler, Span)>,
+    pub(crate) failure_handlers: Vec<(FailureHandler, SourceSpan)>,
+    pub(crate) schedulers: Vec<(SlurmScheduler, SourceSpan)>,
     pub(crate) actions: Vec<ActionSpec>,
     /// What all `env` lists point into. A map that several jobs share through an alias stands here once.
-    pub(crate) variables: Vec<Variable>,
+    pub(crate) variables: Vec<EnvVariable>,
     /// What all lists of names and of regular expressions point into (`depends_on`, `input_files`, `labels` …).
     /// A list that several jobs share through an alias stands here once.
-    pub(crate) names: Vec<Named>,
+    pub(crate) names: Vec<NamedText>,
     /// Every requirement name that jobs use, once.
     pub(crate) requirement_names: Vec<Box<str>>,
 }
 
-impl<'s> Spec<'s> {
+impl<'s> WorkflowSpec<'s> {
     pub(crate) fn new(source: &'s str) -> Self {
         Self {
-            texts: Texts::new(source),
-            name: Named::default(),
+            texts: TextStore::new(source),
+            name: NamedText::default(),
             user: None,
             description: None,
             project: None,
-            access_groups: List::default(),
-            stdio: Stdio::default(),
-            env: List::default(),
+            access_groups: ListRange::default(),
+            stdio: StdioSettings::default(),
+            env: ListRange::default(),
             constants: Vec::new(),
-            shared: SharedParameters::default(),
-            settings: Settings::default(),
+            shared_parameters: SharedParameters::default(),
+            settings: WorkflowSettings::default(),
             settings_strings: Vec::new(),
             requirements: Vec::new(),
             limits: Vec::new(),
@@ -76,9 +76,9 @@ impl<'s> Spec<'s> {
 
 /// An environment variable.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Variable {
-    pub(crate) name: Text,
-    pub(crate) value: Named,
+pub(crate) struct EnvVariable {
+    pub(crate) name: TextRef,
+    pub(crate) value: NamedText,
 }
 
 /// A named set of requirements.
@@ -86,111 +86,111 @@ pub(crate) struct Variable {
 pub struct RequirementsSpec {
     pub name: String,
     pub resources: Resources,
-    pub(crate) span: Span,
+    pub(crate) span: SourceSpan,
 }
 
 /// How many jobs run at once of those that name it.
 #[derive(Clone, Debug)]
 pub(crate) struct LimitSpec {
     pub(crate) name: String,
-    pub(crate) most: u32,
-    pub(crate) span: Span,
+    pub(crate) max_running: u32,
+    pub(crate) span: SourceSpan,
 }
 
 /// An entry of `jobs`: one job, or as many as its parameters make.
 #[derive(Clone, Debug)]
 pub(crate) struct JobSpec {
-    pub(crate) name: Named,
-    pub(crate) command: Named,
-    pub(crate) depends_on: List,
-    pub(crate) env: List,
-    pub(crate) requirements: Option<RequirementsUse>,
+    pub(crate) name: NamedText,
+    pub(crate) command: NamedText,
+    pub(crate) depends_on: ListRange,
+    pub(crate) env: ListRange,
+    pub(crate) requirements: Option<RequirementsRef>,
     pub(crate) priority: i32,
     pub(crate) cancel_on_blocking_job_failure: bool,
-    pub(crate) input_files: List,
-    pub(crate) output_files: List,
+    pub(crate) input_files: ListRange,
+    pub(crate) output_files: ListRange,
     /// What few jobs have; a million plain ones need not carry it.
-    pub(crate) more: Option<Box<JobMore>>,
+    pub(crate) rare: Option<Box<RareJobFields>>,
 }
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct JobMore {
-    pub(crate) invocation_script: Option<Named>,
+pub(crate) struct RareJobFields {
+    pub(crate) invocation_script: Option<NamedText>,
     pub(crate) supports_termination: Option<bool>,
-    pub(crate) failure_handler: Option<Named>,
-    pub(crate) scheduler: Option<Named>,
-    pub(crate) stdio: Option<Stdio>,
-    pub(crate) labels: List,
-    pub(crate) sites: List,
-    pub(crate) limit: Option<Named>,
-    pub(crate) depends_on_regexes: List,
-    pub(crate) input_file_regexes: List,
-    pub(crate) output_file_regexes: List,
-    pub(crate) input_user_data: List,
-    pub(crate) input_user_data_regexes: List,
-    pub(crate) output_user_data: List,
-    pub(crate) output_user_data_regexes: List,
-    pub(crate) sweep: Sweep,
+    pub(crate) failure_handler: Option<NamedText>,
+    pub(crate) scheduler: Option<NamedText>,
+    pub(crate) stdio: Option<StdioSettings>,
+    pub(crate) labels: ListRange,
+    pub(crate) sites: ListRange,
+    pub(crate) limit: Option<NamedText>,
+    pub(crate) depends_on_regexes: ListRange,
+    pub(crate) input_file_regexes: ListRange,
+    pub(crate) output_file_regexes: ListRange,
+    pub(crate) input_user_data: ListRange,
+    pub(crate) input_user_data_regexes: ListRange,
+    pub(crate) output_user_data: ListRange,
+    pub(crate) output_user_data_regexes: ListRange,
+    pub(crate) sweep: ParameterSweep,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct FileSpec {
-    pub(crate) name: Named,
-    pub(crate) path: Named,
-    pub(crate) identifier: Option<Named>,
+    pub(crate) name: NamedText,
+    pub(crate) path: NamedText,
+    pub(crate) identifier: Option<NamedText>,
     /// Seconds since 1970, if the spec says when the file was last changed.
     pub(crate) st_mtime: Option<f64>,
-    pub(crate) sweep: Sweep,
+    pub(crate) sweep: ParameterSweep,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct UserDataSpec {
-    pub(crate) name: Named,
+    pub(crate) name: NamedText,
     /// Strings inside may hold `{name}`.
     pub(crate) data: Option<serde_json::Value>,
     /// Where `data` is written.
-    pub(crate) data_span: Span,
+    pub(crate) data_span: SourceSpan,
     /// Where those strings in it are written that hold a brace.
-    pub(crate) strings: List,
+    pub(crate) strings: ListRange,
     pub(crate) is_ephemeral: bool,
-    pub(crate) sweep: Sweep,
+    pub(crate) sweep: ParameterSweep,
 }
 
 /// How many of something one entry makes. Nothing said: one.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Sweep {
+pub(crate) struct ParameterSweep {
     /// In the order written.
-    pub(crate) parameters: Vec<Parameter>,
+    pub(crate) parameters: Vec<SweepParameter>,
     /// `None`: nothing said, which is a product.
-    pub(crate) mode: Option<(ParameterMode, Span)>,
+    pub(crate) mode: Option<(ParameterMode, SourceSpan)>,
     /// Names of shared parameters.
-    pub(crate) use_parameters: List,
+    pub(crate) use_parameters: ListRange,
     /// Path of a table.
-    pub(crate) parameters_file: Option<Named>,
+    pub(crate) parameters_file: Option<NamedText>,
     /// Uses the table of the workflow.
-    pub(crate) use_parameters_file: Option<(bool, Span)>,
+    pub(crate) use_parameters_file: Option<(bool, SourceSpan)>,
     /// Something of it could not be read, so nobody knows what the entry makes.
     pub(crate) is_broken: bool,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SharedParameters {
-    pub(crate) parameters: Vec<Parameter>,
-    pub(crate) parameters_file: Option<Named>,
+    pub(crate) parameters: Vec<SweepParameter>,
+    pub(crate) parameters_file: Option<NamedText>,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Parameter {
-    pub(crate) name: Named,
-    pub(crate) values: ParameterValues,
+pub(crate) struct SweepParameter {
+    pub(crate) name: NamedText,
+    pub(crate) values: WrittenParameterValues,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum ParameterValues {
+pub(crate) enum WrittenParameterValues {
     /// One scalar: a range, a list in brackets, `@file`, or a single value. `plain`: written without quotes.
-    Text { text: Named, plain: bool },
+    Text { text: NamedText, plain: bool },
     /// A list of the format itself, `(value, written without quotes)`.
-    List(Vec<(Named, bool)>),
+    List(Vec<(NamedText, bool)>),
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -203,31 +203,31 @@ pub(crate) enum ParameterMode {
 
 #[derive(Clone, Debug)]
 pub(crate) struct ActionSpec {
-    pub(crate) action: Action,
+    pub(crate) action: WorkflowAction,
     /// Where it begins.
-    pub(crate) span: Span,
-    pub(crate) jobs: List,
-    pub(crate) job_name_regexes: List,
-    pub(crate) scheduler: Option<Named>,
+    pub(crate) span: SourceSpan,
+    pub(crate) jobs: ListRange,
+    pub(crate) job_name_regexes: ListRange,
+    pub(crate) scheduler: Option<NamedText>,
     /// As [`Action::commands`], with their places.
-    pub(crate) commands: List,
+    pub(crate) commands: ListRange,
 }
 
 /// A name and where it is written.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Named {
-    pub(crate) text: Text,
-    pub(crate) span: Span,
+pub(crate) struct NamedText {
+    pub(crate) text: TextRef,
+    pub(crate) span: SourceSpan,
 }
 
 /// A stretch of one of the lists in [`Spec`]. Two lists are the same one, or share nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct List {
+pub(crate) struct ListRange {
     pub(crate) start: u32,
     pub(crate) end: u32,
 }
 
-impl List {
+impl ListRange {
     pub(crate) fn range(self) -> std::ops::Range<usize> {
         self.start as usize..self.end as usize
     }
@@ -238,10 +238,10 @@ impl List {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct RequirementsUse {
+pub(crate) struct RequirementsRef {
     /// Index into [`Spec::requirement_names`].
     pub(crate) name: u32,
-    pub(crate) span: Span,
+    pub(crate) span: SourceSpan,
 }
 
 #[cfg(test)]

@@ -4,76 +4,78 @@
 //! of its neighbours, and so is an entry. The result is read again and compared: an edit that would change anything else
 //! (a value that several jobs share through an alias) is refused.
 
-mod add;
-mod insert;
+mod additions;
+mod text_edits;
 
-pub use add::{Addition, NewEntry, NewField, add, without_schedule};
+pub use additions::{NewFieldContent, NewSpecEntry, SpecAddition, apply_addition, remove_schedule};
 
-use crate::convert::{normal, read_tree};
+use crate::convert::{normalize_tree, read_tree};
 use crate::decode::tables::WORKFLOW;
-use crate::diagnostic::Diagnostics;
-use crate::event::Scalar;
-use crate::format::{Format, Source};
-use crate::source::Span;
-use crate::tree::{Entry, Tree, Value};
-use crate::write;
-use insert::{Splice, Text, with_all};
+use crate::diagnostic::SpecDiagnostics;
+use crate::event::ScalarText;
+use crate::format::{SpecFormat, SpecSource};
+use crate::source::SourceSpan;
+use crate::tree::{DocumentTree, TreeEntry, TreeValue};
+use crate::writer;
 use std::borrow::Cow;
+use text_edits::{EditedText, TextSplice, apply_splices};
 
 /// A field of an entry of a list, and what it should be.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Edit<'a> {
+pub struct SpecEdit<'a> {
     /// A list of named maps at the top of the spec: `resource_requirements`, `jobs` …
     pub list: &'a str,
     /// The entry, as its `name` is written. It is added if there is none.
     pub name: &'a str,
     pub field: &'a str,
-    pub value: NewValue<'a>,
+    pub value: NewFieldValue<'a>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum NewValue<'a> {
+pub enum NewFieldValue<'a> {
     Text(Cow<'a, str>),
     Integer(i64),
     Flag(bool),
 }
 
-impl NewValue<'_> {
-    fn scalar(&self) -> Scalar<'_> {
+impl NewFieldValue<'_> {
+    fn to_scalar(&self) -> ScalarText<'_> {
         match self {
-            Self::Text(text) => Scalar { text: Cow::Borrowed(text), plain: false },
-            Self::Integer(number) => Scalar { text: Cow::Owned(number.to_string()), plain: true },
-            Self::Flag(is) => Scalar { text: Cow::Borrowed(if *is { "true" } else { "false" }), plain: true },
+            Self::Text(text) => ScalarText { text: Cow::Borrowed(text), is_plain: false },
+            Self::Integer(number) => ScalarText { text: Cow::Owned(number.to_string()), is_plain: true },
+            Self::Flag(is) => {
+                ScalarText { text: Cow::Borrowed(if *is { "true" } else { "false" }), is_plain: true }
+            }
         }
     }
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum PatchError {
+pub enum SpecPatchError {
     #[error("{0}")]
-    Unreadable(Diagnostics),
+    Unreadable(SpecDiagnostics),
     #[error("cannot set `{field}` of `{name}` in `{list}`: {why}; change it by hand")]
-    ByHand { list: String, name: String, field: String, why: &'static str },
+    ManualEditNeeded { list: String, name: String, field: String, why: &'static str },
 }
 
 /// The text of the spec with the values in it.
-pub fn set_values(source: Source<'_>, edits: &[Edit<'_>]) -> Result<String, PatchError> {
-    let (original, format) = source.open().map_err(PatchError::Unreadable)?;
-    let mut expected =
-        crate::convert::read_any(source.name, original, format).map_err(PatchError::Unreadable)?;
+pub fn set_values(source: SpecSource<'_>, edits: &[SpecEdit<'_>]) -> Result<String, SpecPatchError> {
+    let (original, format) = source.open().map_err(SpecPatchError::Unreadable)?;
+    let mut expected = crate::convert::read_unchecked_tree(source.name, original, format)
+        .map_err(SpecPatchError::Unreadable)?;
     let mut text = original.to_owned();
     for edit in edits {
-        let by_hand = |why| PatchError::ByHand {
+        let by_hand = |why| SpecPatchError::ManualEditNeeded {
             list: edit.list.to_owned(),
             name: edit.name.to_owned(),
             field: edit.field.to_owned(),
             why,
         };
-        let splice = apply(&text, format, edit).map_err(by_hand)?;
-        text = with_all(&text, vec![splice]);
-        set_in_tree(&mut expected, edit);
+        let splice = apply_edit(&text, format, edit).map_err(by_hand)?;
+        text = apply_splices(&text, vec![splice]);
+        apply_edit_to_tree(&mut expected, edit);
         let is_right = read_tree(&text, format)
-            .is_some_and(|tree| normal(tree).means_the_same(&normal(expected.clone())));
+            .is_some_and(|tree| normalize_tree(tree).is_equivalent(&normalize_tree(expected.clone())));
         if !is_right {
             return Err(by_hand("that would change something else as well"));
         }
@@ -82,80 +84,88 @@ pub fn set_values(source: Source<'_>, edits: &[Edit<'_>]) -> Result<String, Patc
 }
 
 /// The text with one edit in it. An `Err` says why it cannot be made.
-fn apply(source: &str, format: Format, edit: &Edit<'_>) -> Result<Splice, &'static str> {
+fn apply_edit(source: &str, format: SpecFormat, edit: &SpecEdit<'_>) -> Result<TextSplice, &'static str> {
     let tree = read_tree(source, format).ok_or("the spec cannot be read")?;
-    let text = Text { source, format };
-    let value = edit.value.scalar();
+    let text = EditedText { source, format };
+    let value = edit.value.to_scalar();
     let Some(list) = tree.get(edit.list) else {
-        return Ok(text.with_list(&tree, edit.list, edit.name, edit.field, &value));
+        return Ok(text.insert_list(&tree, edit.list, edit.name, edit.field, &value));
     };
-    let Value::List(items) = &list.value else { return Err("the list is none") };
-    let Some(item) = items.iter().find(|item| is_named(item, edit.name)) else {
-        return text.with_entry(list, edit.list, edit.name, edit.field, &value);
+    let TreeValue::List(items) = &list.value else { return Err("the list is none") };
+    let Some(item) = items.iter().find(|item| has_name(item, edit.name)) else {
+        return text.insert_entry(list, edit.list, edit.name, edit.field, &value);
     };
     set_field(&text, item, edit)
 }
 
 /// A field of an entry that is there.
-fn set_field(text: &Text<'_>, item: &Tree<'_>, edit: &Edit<'_>) -> Result<Splice, &'static str> {
-    let value = edit.value.scalar();
-    match item.entries().iter().find(|entry| is_field(entry, edit)) {
-        None => Ok(text.with_field(item, edit.field, &value)),
+fn set_field(
+    text: &EditedText<'_>,
+    item: &DocumentTree<'_>,
+    edit: &SpecEdit<'_>,
+) -> Result<TextSplice, &'static str> {
+    let value = edit.value.to_scalar();
+    match item.entries().iter().find(|entry| is_edited_field(entry, edit)) {
+        None => Ok(text.insert_field(item, edit.field, &value)),
         Some(entry) => match &entry.value.value {
-            Value::Scalar(old) => Ok(text.replaced(entry.value.span, old, &value)),
+            TreeValue::Scalar(old) => Ok(text.replace_value(entry.value.span, old, &value)),
             _ => Err("what stands there is no plain value"),
         },
     }
 }
 
-fn is_named(item: &Tree<'_>, name: &str) -> bool {
-    item.get("name").and_then(Tree::text) == Some(name)
+fn has_name(item: &DocumentTree<'_>, name: &str) -> bool {
+    item.get("name").and_then(DocumentTree::text) == Some(name)
 }
 
 /// Also under another name that is understood: `cpus` is `num_cpus`.
-fn is_field(entry: &Entry<'_>, edit: &Edit<'_>) -> bool {
-    let table = WORKFLOW.find(edit.list).and_then(|(index, _)| WORKFLOW.fields[index].is.map());
-    let place = |name: &str| table.and_then(|table| table.find(name)).map(|(index, _)| index);
+fn is_edited_field(entry: &TreeEntry<'_>, edit: &SpecEdit<'_>) -> bool {
+    let table =
+        WORKFLOW.find_field(edit.list).and_then(|(index, _)| WORKFLOW.fields[index].field_type.inner_table());
+    let place = |name: &str| table.and_then(|table| table.find_field(name)).map(|(index, _)| index);
     entry.key == edit.field || (place(&entry.key).is_some() && place(&entry.key) == place(edit.field))
 }
 
 /// What the edit should have done.
-fn set_in_tree(tree: &mut Tree<'_>, edit: &Edit<'_>) {
-    let scalar = edit.value.scalar();
-    let value = Tree::scalar(scalar.text.into_owned(), scalar.plain, Span::default());
-    let entry =
-        |key: &str, value| Entry { key: Cow::Owned(key.to_owned()), key_span: Span::default(), value };
-    let Value::Map(root) = &mut tree.value else { return };
+fn apply_edit_to_tree(tree: &mut DocumentTree<'_>, edit: &SpecEdit<'_>) {
+    let scalar = edit.value.to_scalar();
+    let value = DocumentTree::scalar(scalar.text.into_owned(), scalar.is_plain, SourceSpan::default());
+    let entry = |key: &str, value| TreeEntry {
+        key: Cow::Owned(key.to_owned()),
+        key_span: SourceSpan::default(),
+        value,
+    };
+    let TreeValue::Map(root) = &mut tree.value else { return };
     if root.iter().all(|entry| entry.key != edit.list) {
-        root.push(entry(edit.list, Tree::new(Value::List(Vec::new()), Span::default())));
+        root.push(entry(edit.list, DocumentTree::new(TreeValue::List(Vec::new()), SourceSpan::default())));
     }
     let list = root.iter_mut().find(|entry| entry.key == edit.list);
-    let Some(Value::List(items)) = list.map(|entry| &mut entry.value.value) else { return };
-    if !items.iter().any(|item| is_named(item, edit.name)) {
-        let name = Tree::scalar(edit.name.to_owned(), false, Span::default());
-        items.push(Tree::new(Value::Map(vec![entry("name", name)]), Span::default()));
+    let Some(TreeValue::List(items)) = list.map(|entry| &mut entry.value.value) else { return };
+    if !items.iter().any(|item| has_name(item, edit.name)) {
+        let name = DocumentTree::scalar(edit.name.to_owned(), false, SourceSpan::default());
+        items.push(DocumentTree::new(TreeValue::Map(vec![entry("name", name)]), SourceSpan::default()));
     }
-    let item = items.iter_mut().find(|item| is_named(item, edit.name));
-    let Some(Value::Map(fields)) = item.map(|item| &mut item.value) else { return };
-    match fields.iter_mut().find(|entry| is_field(entry, edit)) {
+    let item = items.iter_mut().find(|item| has_name(item, edit.name));
+    let Some(TreeValue::Map(fields)) = item.map(|item| &mut item.value) else { return };
+    match fields.iter_mut().find(|entry| is_edited_field(entry, edit)) {
         Some(entry) => entry.value = value,
         None => fields.push(entry(edit.field, value)),
     }
 }
 
-impl Text<'_> {
+impl EditedText<'_> {
     /// The value in place of another one, in quotes like those that were there.
-    fn replaced(&self, span: Span, old: &Scalar<'_>, new: &Scalar<'_>) -> Splice {
+    fn replace_value(&self, span: SourceSpan, old: &ScalarText<'_>, new: &ScalarText<'_>) -> TextSplice {
         let written = &self.source[span.start as usize..span.end as usize];
-        let quote = written.chars().next().filter(|c| !old.plain && matches!(c, '"' | '\''));
-        let mut value = write::scalar(new, self.format);
+        let quote = written.chars().next().filter(|c| !old.is_plain && matches!(c, '"' | '\''));
+        let mut value = writer::render_scalar(new, self.format);
         if let Some(quote) = quote
             && !value.starts_with(['"', '\''])
-            && !new.plain
+            && !new.is_plain
             && !new.text.contains(['"', '\'', '\\'])
         {
             value = format!("{quote}{value}{quote}");
         }
-        self.spliced(span.start as usize, span.end as usize, &value)
+        self.splice(span.start as usize, span.end as usize, &value)
     }
 }

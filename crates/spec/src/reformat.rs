@@ -5,60 +5,65 @@
 
 mod json;
 mod kdl;
-mod outline;
+mod layout_blocks;
 mod toml;
 mod yaml;
 
-use crate::convert::{read_any, read_tree};
-use crate::diagnostic::{Diagnostic, Diagnostics, Sink};
-use crate::format::{Format, Source};
-use crate::source::Span;
+use crate::convert::{read_tree, read_unchecked_tree};
+use crate::diagnostic::{DiagnosticSink, SpecDiagnostic, SpecDiagnostics};
+use crate::format::{SpecFormat, SpecSource};
+use crate::source::SourceSpan;
 
 /// Lays a spec out anew. It must be readable; whether its fields are right does not matter here.
-pub fn reformat(source: Source<'_>) -> Result<String, Diagnostics> {
+pub fn reformat_spec(source: SpecSource<'_>) -> Result<String, SpecDiagnostics> {
     let (text, format) = source.open()?;
-    let tree = read_any(source.name, text, format)?;
+    let tree = read_unchecked_tree(source.name, text, format)?;
     let laid_out = match format {
-        Format::Yaml => yaml::lay_out(text),
-        Format::Json | Format::Json5 => Ok(json::lay_out(text, &tree, format)),
-        Format::Toml => toml::lay_out(text),
-        Format::Kdl => kdl::lay_out(text),
+        SpecFormat::Yaml => yaml::render_layout(text),
+        SpecFormat::Json | SpecFormat::Json5 => Ok(json::render_layout(text, &tree, format)),
+        SpecFormat::Toml => toml::render_layout(text),
+        SpecFormat::Kdl => kdl::render_layout(text),
     };
-    let refuse = |reason: Unusual| {
-        let mut sink = Sink::default();
-        let diagnostic = Diagnostic::new("cannot-format", reason.why).help("lay this file out by hand");
-        sink.push(match reason.at {
-            Some(span) => diagnostic.at(span),
+    let refuse = |reason: UnsupportedLayout| {
+        let mut sink = DiagnosticSink::default();
+        let diagnostic =
+            SpecDiagnostic::new("cannot-format", reason.reason).with_help("lay this file out by hand");
+        sink.push(match reason.span {
+            Some(span) => diagnostic.with_span(span),
             None => diagnostic,
         });
         sink.into_diagnostics(source.name, text)
     };
     let laid_out = laid_out.map_err(refuse)?;
-    let is_same = read_tree(&laid_out, format).is_some_and(|again| again.means_the_same(&tree))
-        && comments(&laid_out, format) == comments(text, format);
+    let is_same = read_tree(&laid_out, format).is_some_and(|again| again.is_equivalent(&tree))
+        && collect_comments(&laid_out, format) == collect_comments(text, format);
     if is_same {
         return Ok(laid_out);
     }
-    Err(refuse(Unusual { why: "this file cannot be laid out without losing something", at: None }))
+    Err(refuse(UnsupportedLayout {
+        reason: "this file cannot be laid out without losing something",
+        span: None,
+    }))
 }
 
 /// Something that the layout has no place for.
 #[derive(Debug)]
-struct Unusual {
-    why: &'static str,
-    at: Option<Span>,
+struct UnsupportedLayout {
+    reason: &'static str,
+    span: Option<SourceSpan>,
 }
 
 /// The comments of a text in its order, line by line and without their indentation.
-fn comments(text: &str, format: Format) -> Vec<String> {
+fn collect_comments(text: &str, format: SpecFormat) -> Vec<String> {
     let spans = match format {
-        Format::Yaml => yaml::comments(text),
-        Format::Json | Format::Json5 => json::comments(text),
-        Format::Toml => toml::comments(text),
-        Format::Kdl => crate::kdl::comments(text).unwrap_or_default(),
+        SpecFormat::Yaml => yaml::find_comments(text),
+        SpecFormat::Json | SpecFormat::Json5 => json::find_comments(text),
+        SpecFormat::Toml => toml::find_comments(text),
+        SpecFormat::Kdl => crate::kdl::find_comments(text).unwrap_or_default(),
     };
-    let lines =
-        |span: Span| text[span.start as usize..span.end as usize].lines().map(|line| line.trim().to_owned());
+    let lines = |span: SourceSpan| {
+        text[span.start as usize..span.end as usize].lines().map(|line| line.trim().to_owned())
+    };
     spans.into_iter().flat_map(lines).collect()
 }
 

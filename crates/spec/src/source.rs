@@ -1,23 +1,23 @@
 //! The text of a spec file: places in it, and what has to hold before anybody tries to parse it.
 
-use crate::diagnostic::{Diagnostic, Diagnostics, Sink};
+use crate::diagnostic::{DiagnosticSink, SpecDiagnostic, SpecDiagnostics};
 
 /// Larger files are refused, so that every offset fits a `u32` with room to spare.
 const MAX_BYTES: usize = 1 << 30;
 
 /// A stretch of the source text, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Span {
+pub struct SourceSpan {
     pub start: u32,
     pub end: u32,
 }
 
-impl Span {
+impl SourceSpan {
     pub(crate) fn new(start: usize, end: usize) -> Self {
         Self { start: start as u32, end: end as u32 }
     }
 
-    pub(crate) fn at(offset: usize) -> Self {
+    pub(crate) fn from_offset(offset: usize) -> Self {
         Self::new(offset, offset)
     }
 
@@ -28,13 +28,13 @@ impl Span {
 
 /// Finds lines and columns. Built only when there is something to report.
 #[derive(Debug)]
-pub(crate) struct Lines<'s> {
+pub(crate) struct LineIndex<'s> {
     text: &'s str,
     /// Offset of the first byte of each line.
     starts: Vec<u32>,
 }
 
-impl<'s> Lines<'s> {
+impl<'s> LineIndex<'s> {
     pub(crate) fn new(text: &'s str) -> Self {
         let breaks = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
         let starts = std::iter::once(0).chain(breaks.map(|(at, _)| at as u32 + 1)).collect();
@@ -74,19 +74,19 @@ pub(crate) fn floor_char_boundary(text: &str, offset: usize) -> usize {
 }
 
 /// The file as text: UTF-8 without its byte order mark.
-pub(crate) fn read<'s>(name: &str, bytes: &'s [u8]) -> Result<&'s str, Diagnostics> {
-    let refuse = |text: &str, diagnostic: Diagnostic| {
-        let mut sink = Sink::default();
+pub(crate) fn read_text<'s>(name: &str, bytes: &'s [u8]) -> Result<&'s str, SpecDiagnostics> {
+    let refuse = |text: &str, diagnostic: SpecDiagnostic| {
+        let mut sink = DiagnosticSink::default();
         sink.push(diagnostic);
         Err(sink.into_diagnostics(name, text))
     };
     if bytes.len() > MAX_BYTES {
-        let diagnostic = Diagnostic::new("file-too-large", format!("the file has {} bytes", bytes.len()))
-            .help(format!("at most {MAX_BYTES} bytes are read"));
+        let diagnostic = SpecDiagnostic::new("file-too-large", format!("the file has {} bytes", bytes.len()))
+            .with_help(format!("at most {MAX_BYTES} bytes are read"));
         return refuse("", diagnostic);
     }
     if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
-        let diagnostic = Diagnostic::new("not-utf8", "the file is UTF-16").help("save it as UTF-8");
+        let diagnostic = SpecDiagnostic::new("not-utf8", "the file is UTF-16").with_help("save it as UTF-8");
         return refuse("", diagnostic);
     }
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
@@ -94,24 +94,25 @@ pub(crate) fn read<'s>(name: &str, bytes: &'s [u8]) -> Result<&'s str, Diagnosti
         Ok(text) => text,
         Err(error) => {
             let at = error.valid_up_to();
-            let diagnostic = Diagnostic::new("not-utf8", format!("byte 0x{:02x} is not UTF-8", bytes[at]))
-                .at(Span::at(at))
-                .help("save the file as UTF-8");
-            return refuse(&String::from_utf8_lossy(through_line_end(bytes, at)), diagnostic);
+            let diagnostic =
+                SpecDiagnostic::new("not-utf8", format!("byte 0x{:02x} is not UTF-8", bytes[at]))
+                    .with_span(SourceSpan::from_offset(at))
+                    .with_help("save the file as UTF-8");
+            return refuse(&String::from_utf8_lossy(prefix_through_line_end(bytes, at)), diagnostic);
         }
     };
     // YAML has no place for it, and parsers take it for the end of the file.
     if let Some(at) = text.find('\0') {
-        let diagnostic = Diagnostic::new("nul-byte", "the file contains a NUL byte")
-            .at(Span::new(at, at + 1))
-            .help("is it really a text file?");
+        let diagnostic = SpecDiagnostic::new("nul-byte", "the file contains a NUL byte")
+            .with_span(SourceSpan::new(at, at + 1))
+            .with_help("is it really a text file?");
         return refuse(text, diagnostic);
     }
     Ok(text)
 }
 
 /// All up to the end of the line that holds `at`: enough for a picture. Text before `at` keeps its offsets.
-fn through_line_end(bytes: &[u8], at: usize) -> &[u8] {
+fn prefix_through_line_end(bytes: &[u8], at: usize) -> &[u8] {
     let end = bytes[at..].iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |length| at + length);
     &bytes[..end]
 }
@@ -122,7 +123,7 @@ mod tests {
 
     #[test]
     fn lines_and_columns_count_from_one_and_in_characters() {
-        let lines = Lines::new("ab\r\nü: x\n");
+        let lines = LineIndex::new("ab\r\nü: x\n");
         for (offset, place) in [(0, (1, 1)), (1, (1, 2)), (4, (2, 1)), (6, (2, 2)), (5, (2, 1)), (10, (3, 1))]
         {
             assert_eq!(lines.line_column(offset), place, "{offset}");

@@ -1,26 +1,26 @@
 //! "Did you mean …?": the nearest of the known words.
 
 /// The candidate nearest to `word`, if one is near enough to be meant.
-pub fn nearest<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
-    Suggester::default().nearest(word, candidates)
+pub fn nearest_name<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
+    NameSuggester::default().nearest_name(word, candidates)
 }
 
 /// Finds near words, with a limit on the work so that a typo among a million names stays cheap.
 #[derive(Debug)]
-pub(crate) struct Suggester {
+pub(crate) struct NameSuggester {
     comparisons_left: usize,
     rows: [Vec<usize>; 3],
 }
 
-impl Default for Suggester {
+impl Default for NameSuggester {
     fn default() -> Self {
         Self { comparisons_left: 3_000_000, rows: Default::default() }
     }
 }
 
-impl Suggester {
+impl NameSuggester {
     /// The candidate nearest to `word`, if one is near enough to be meant. The first of equals.
-    pub(crate) fn nearest<'c>(
+    pub(crate) fn nearest_name<'c>(
         &mut self,
         word: &str,
         candidates: impl IntoIterator<Item = &'c str>,
@@ -36,7 +36,7 @@ impl Suggester {
             if candidate.len().abs_diff(word.len()) > 4 * limit {
                 continue;
             }
-            let distance = self.distance(word, candidate);
+            let distance = self.edit_distance(word, candidate);
             if distance <= limit && best.is_none_or(|(least, _)| distance < least) {
                 best = Some((distance, candidate));
             }
@@ -45,7 +45,7 @@ impl Suggester {
     }
 
     /// Insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`; case is nearly free.
-    fn distance(&mut self, a: &str, b: &str) -> usize {
+    fn edit_distance(&mut self, a: &str, b: &str) -> usize {
         if a.eq_ignore_ascii_case(b) {
             return usize::from(a != b);
         }
@@ -90,8 +90,8 @@ mod tests {
             ("NAME", "name", 1),
             ("größe", "grosse", 3),
         ] {
-            assert_eq!(Suggester::default().distance(a, b), distance, "{a} {b}");
-            assert_eq!(Suggester::default().distance(b, a), distance, "{b} {a}");
+            assert_eq!(NameSuggester::default().edit_distance(a, b), distance, "{a} {b}");
+            assert_eq!(NameSuggester::default().edit_distance(b, a), distance, "{b} {a}");
         }
     }
 
@@ -107,13 +107,13 @@ mod tests {
             ("x", None),
             ("", None),
         ] {
-            assert_eq!(Suggester::default().nearest(word, known), suggestion, "{word}");
+            assert_eq!(NameSuggester::default().nearest_name(word, known), suggestion, "{word}");
         }
     }
 
     #[test]
     fn work_is_limited() {
-        let mut suggester = Suggester { comparisons_left: 2, ..Suggester::default() };
-        assert_eq!(suggester.nearest("ab", ["xx", "yy", "ab"]), None);
+        let mut suggester = NameSuggester { comparisons_left: 2, ..NameSuggester::default() };
+        assert_eq!(suggester.nearest_name("ab", ["xx", "yy", "ab"]), None);
     }
 }

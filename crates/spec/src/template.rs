@@ -3,13 +3,13 @@
 //! A *hole* is a brace pair around exactly a name, or a name and a format: `{i}`, `{i:03d}`, `{x:.4f}`, `{x:q}`. All
 //! other braces are the shell's and stay. Where values exist, `{{name}}` of a name without a value is the text `{name}`. Shared by spec files and by `exec`.
 
-use crate::params::{ParameterValue, Value, number};
+use crate::parameters::{ParameterValue, StoredParameterValue, parse_number};
 use std::fmt::Write as _;
 use std::ops::Range;
 
 /// A place for a value in a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hole<'t> {
+pub struct TemplateHole<'t> {
     /// Braces included.
     pub range: Range<usize>,
     pub name: &'t str,
@@ -18,14 +18,14 @@ pub struct Hole<'t> {
     /// `${name}`: the shell's own.
     pub after_dollar: bool,
     /// `{{name}}`: the text `{name}`, or a template of something else.
-    pub doubled: bool,
+    pub is_doubled: bool,
 }
 
-impl Hole<'_> {
+impl TemplateHole<'_> {
     /// The braces of `{{name}}`, which stands for the text `{name}` where no value has that name. `${{name}}` is left alone.
-    pub fn escape(&self, text: &str) -> Option<Range<usize>> {
+    pub fn escape_range(&self, text: &str) -> Option<Range<usize>> {
         let outer = self.range.start.checked_sub(1)?..self.range.end + 1;
-        (self.doubled && !text[..outer.start].ends_with('$')).then_some(outer)
+        (self.is_doubled && !text[..outer.start].ends_with('$')).then_some(outer)
     }
 
     /// Whether somebody who writes this surely means a value: `{key:value}` may be anything, `{i:03d}` may not.
@@ -34,18 +34,18 @@ impl Hole<'_> {
             let end = format.trim_start_matches(|c: char| c.is_ascii_digit() || ".<>^+-# ".contains(c));
             end.len() <= 1 && end.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'%')
         };
-        !self.after_dollar && !self.doubled && self.format.is_none_or(is_format)
+        !self.after_dollar && !self.is_doubled && self.format.is_none_or(is_format)
     }
 }
 
 /// All holes of a text, in order.
-pub fn holes(text: &str) -> impl Iterator<Item = Hole<'_>> {
+pub fn find_holes(text: &str) -> impl Iterator<Item = TemplateHole<'_>> {
     let mut from = 0;
     std::iter::from_fn(move || {
         loop {
             let open = from + text[from..].find('{')?;
             from = open + 1;
-            if let Some(hole) = hole_at(text, open) {
+            if let Some(hole) = parse_hole(text, open) {
                 from = hole.range.end;
                 return Some(hole);
             }
@@ -53,22 +53,22 @@ pub fn holes(text: &str) -> impl Iterator<Item = Hole<'_>> {
     })
 }
 
-fn hole_at(text: &str, open: usize) -> Option<Hole<'_>> {
+fn parse_hole(text: &str, open: usize) -> Option<TemplateHole<'_>> {
     let length = text[open + 1..].find(['{', '}']).filter(|at| text.as_bytes()[open + 1 + at] == b'}')?;
     let inside = &text[open + 1..open + 1 + length];
     let (name, format) = inside.split_once(':').map_or((inside, None), |(name, format)| (name, Some(format)));
     let end = open + length + 2;
-    is_name(name).then(|| Hole {
+    is_valid_name(name).then(|| TemplateHole {
         range: open..end,
         name,
         format,
         after_dollar: text[..open].ends_with('$'),
-        doubled: text[..open].ends_with('{') && text[end..].starts_with('}'),
+        is_doubled: text[..open].ends_with('{') && text[end..].starts_with('}'),
     })
 }
 
 /// Letters, digits and `_`, not beginning with a digit.
-pub fn is_name(text: &str) -> bool {
+pub fn is_valid_name(text: &str) -> bool {
     let mut bytes = text.bytes();
     bytes.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
         && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
@@ -76,7 +76,7 @@ pub fn is_name(text: &str) -> bool {
 
 /// How a value is put in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Format {
+pub enum HoleFormat {
     #[default]
     Plain,
     /// `{i:03d}`: a whole number, filled with zeros to so many places.
@@ -87,15 +87,15 @@ pub enum Format {
     Quoted,
 }
 
-impl Format {
+impl HoleFormat {
     /// Wider than any number that makes sense, narrower than a mistake that fills the disk.
-    const WIDEST: usize = 100;
+    const MAX_WIDTH: usize = 100;
 
     /// `None`: no format that we know.
     pub fn parse(text: &str) -> Option<Self> {
         let digits = |text: &str| {
             let all_digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-            text.parse().ok().filter(|width| all_digits && *width <= Self::WIDEST)
+            text.parse().ok().filter(|width| all_digits && *width <= Self::MAX_WIDTH)
         };
         if text == "q" {
             return Some(Self::Quoted);
@@ -108,17 +108,21 @@ impl Format {
     }
 
     /// Appends the value. What is no number is put in as it is where a number is wanted.
-    pub fn put(self, value: ParameterValue<'_>, out: &mut String) {
+    pub fn write_value(self, value: ParameterValue<'_>, out: &mut String) {
         // Text that is a number counts as one here: it may come from a table, or stand in quotes.
         let number = match (self, value) {
             (Self::Padded(_) | Self::Precise(_), ParameterValue::Text(text)) => {
                 // `007` is text to keep its zeros, and the number 7 where one is asked for.
                 let significant = text.trim_start_matches('0');
-                if significant.is_empty() { number(&text[..text.len().min(1)]) } else { number(significant) }
+                if significant.is_empty() {
+                    parse_number(&text[..text.len().min(1)])
+                } else {
+                    parse_number(significant)
+                }
             }
             _ => None,
         };
-        let value = number.as_ref().map_or(value, Value::get);
+        let value = number.as_ref().map_or(value, StoredParameterValue::get);
         let written = match (self, value) {
             (Self::Padded(width), ParameterValue::Integer(number)) => write!(out, "{number:0width$}"),
             (Self::Precise(digits), ParameterValue::Float(number)) => write!(out, "{number:.digits$}"),
@@ -126,7 +130,7 @@ impl Format {
                 write!(out, "{:.digits$}", number as f64)
             }
             (Self::Quoted, ParameterValue::Text(text)) => {
-                quote(text, out);
+                quote_shell_word(text, out);
                 Ok(())
             }
             (Self::Quoted, value) => write!(out, "'{value}'"),
@@ -138,7 +142,7 @@ impl Format {
 }
 
 /// Appends `text` as one word for `/bin/sh`.
-pub fn quote(text: &str, out: &mut String) {
+pub fn quote_shell_word(text: &str, out: &mut String) {
     out.push('\'');
     for (index, part) in text.split('\'').enumerate() {
         if index > 0 {
@@ -151,14 +155,14 @@ pub fn quote(text: &str, out: &mut String) {
 
 /// A text whose holes are found: rendering allocates nothing but its output.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Template {
+pub(crate) struct TextTemplate {
     /// All that stays the same, one stretch after the other.
     text: Box<str>,
-    pieces: Box<[Piece]>,
+    pieces: Box<[TemplatePiece]>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Piece {
+enum TemplatePiece {
     Text {
         start: u32,
         end: u32,
@@ -166,17 +170,17 @@ enum Piece {
     /// The number of a parameter.
     Value {
         parameter: u32,
-        format: Format,
+        format: HoleFormat,
     },
     /// The number of something that the owner of the template puts in.
     Reference(u32),
 }
 
-impl Template {
+impl TextTemplate {
     /// Nothing to fill in.
-    pub(crate) fn of_text(text: &str) -> Self {
+    pub(crate) fn from_text(text: &str) -> Self {
         let mut builder = TemplateBuilder::default();
-        builder.text(text);
+        builder.push_text(text);
         builder.finish()
     }
 
@@ -189,32 +193,32 @@ impl Template {
     ) {
         for piece in &self.pieces {
             match *piece {
-                Piece::Text { start, end } => out.push_str(&self.text[start as usize..end as usize]),
-                Piece::Value { parameter, format } => format.put(value(parameter), out),
-                Piece::Reference(number) => reference(number, out),
+                TemplatePiece::Text { start, end } => out.push_str(&self.text[start as usize..end as usize]),
+                TemplatePiece::Value { parameter, format } => format.write_value(value(parameter), out),
+                TemplatePiece::Reference(number) => reference(number, out),
             }
         }
     }
 
     /// Whether two jobs of one entry may differ in it.
     pub(crate) fn has_values(&self) -> bool {
-        self.pieces.iter().any(|piece| matches!(piece, Piece::Value { .. }))
+        self.pieces.iter().any(|piece| matches!(piece, TemplatePiece::Value { .. }))
     }
 
     /// The parameters in it, a bit for each of the first 64.
     pub(crate) fn parameters(&self) -> u64 {
-        let bit = |piece: &Piece| match piece {
-            Piece::Value { parameter, .. } => 1u64.checked_shl(*parameter).unwrap_or(0),
+        let bit = |piece: &TemplatePiece| match piece {
+            TemplatePiece::Value { parameter, .. } => 1u64.checked_shl(*parameter).unwrap_or(0),
             _ => 0,
         };
         self.pieces.iter().map(bit).fold(0, |all, bit| all | bit)
     }
 
     /// The text, if nothing has to be filled in.
-    pub(crate) fn constant(&self) -> Option<&str> {
+    pub(crate) fn as_constant(&self) -> Option<&str> {
         match *self.pieces {
             [] => Some(""),
-            [Piece::Text { start, end }] => Some(&self.text[start as usize..end as usize]),
+            [TemplatePiece::Text { start, end }] => Some(&self.text[start as usize..end as usize]),
             _ => None,
         }
     }
@@ -224,32 +228,32 @@ impl Template {
 #[derive(Debug, Default)]
 pub(crate) struct TemplateBuilder {
     text: String,
-    pieces: Vec<Piece>,
+    pieces: Vec<TemplatePiece>,
 }
 
 impl TemplateBuilder {
-    pub(crate) fn text(&mut self, text: &str) {
+    pub(crate) fn push_text(&mut self, text: &str) {
         if text.is_empty() {
             return;
         }
         self.text.push_str(text);
         let now = self.text.len() as u32;
         match self.pieces.last_mut() {
-            Some(Piece::Text { end, .. }) => *end = now,
-            _ => self.pieces.push(Piece::Text { start: now - text.len() as u32, end: now }),
+            Some(TemplatePiece::Text { end, .. }) => *end = now,
+            _ => self.pieces.push(TemplatePiece::Text { start: now - text.len() as u32, end: now }),
         }
     }
 
-    pub(crate) fn value(&mut self, parameter: u32, format: Format) {
-        self.pieces.push(Piece::Value { parameter, format });
+    pub(crate) fn push_value(&mut self, parameter: u32, format: HoleFormat) {
+        self.pieces.push(TemplatePiece::Value { parameter, format });
     }
 
-    pub(crate) fn reference(&mut self, number: u32) {
-        self.pieces.push(Piece::Reference(number));
+    pub(crate) fn push_reference(&mut self, number: u32) {
+        self.pieces.push(TemplatePiece::Reference(number));
     }
 
-    pub(crate) fn finish(self) -> Template {
-        Template { text: self.text.into(), pieces: self.pieces.into() }
+    pub(crate) fn finish(self) -> TextTemplate {
+        TextTemplate { text: self.text.into(), pieces: self.pieces.into() }
     }
 }
 
@@ -258,7 +262,7 @@ mod tests {
     use super::*;
 
     fn found(text: &str) -> Vec<String> {
-        holes(text).map(|hole| text[hole.range].to_owned()).collect()
+        find_holes(text).map(|hole| text[hole.range].to_owned()).collect()
     }
 
     #[test]
@@ -275,7 +279,7 @@ mod tests {
 
     #[test]
     fn what_is_surely_meant() {
-        let sure = |text: &str| holes(text).next().is_some_and(|hole| hole.is_unmistakable());
+        let sure = |text: &str| find_holes(text).next().is_some_and(|hole| hole.is_unmistakable());
         for text in ["{i}", "{i:03d}", "{x:.4f}", "{x:q}", "{x:>8}", "{x:e}", "{x:}"] {
             assert!(sure(text), "{text}");
         }
@@ -288,7 +292,7 @@ mod tests {
     fn formats() {
         let put = |format: &str, value| {
             let mut out = String::new();
-            Format::parse(format).unwrap_or_default().put(value, &mut out);
+            HoleFormat::parse(format).unwrap_or_default().write_value(value, &mut out);
             out
         };
         let (integer, float, text) = (ParameterValue::Integer, ParameterValue::Float, ParameterValue::Text);
@@ -315,7 +319,7 @@ mod tests {
             assert_eq!(put(format, value), expected, "{format} {value}");
         }
         for unknown in ["x", "3d", "d", "0d", ".f", "f", "0999d", ".+2f", "", "qq"] {
-            assert_eq!(Format::parse(unknown), None, "{unknown}");
+            assert_eq!(HoleFormat::parse(unknown), None, "{unknown}");
         }
     }
 }

@@ -4,69 +4,72 @@
 
 mod tables;
 
-use crate::diagnostic::{Diagnostic, Sink};
-use crate::event::{Stop, is_json_number};
-use crate::source::Span;
-use crate::tree::{MAX_DEPTH, Tree, too_deep};
+use crate::diagnostic::{DiagnosticSink, SpecDiagnostic};
+use crate::event::{StopReading, is_json_number};
+use crate::source::SourceSpan;
+use crate::tree::{DocumentTree, MAX_DEPTH, too_deep_error};
 use std::borrow::Cow;
-use tables::{NodeId, Tables};
+use tables::{TomlNodeId, TomlTables};
 use toml_parser::decoder::{Encoding, ScalarKind};
 use toml_parser::parser::{EventReceiver, RecursionGuard, parse_document};
 use toml_parser::{ErrorSink, Expected, ParseError};
 
 /// The parser goes on after a mistake, and finds one at every other byte of what is no TOML at all.
-const MOST_ERRORS: usize = 1000;
+const MAX_ERRORS: usize = 1000;
 
 /// Reads a whole document; what is wrong with it goes to the sink. `None`: there is nothing in it.
-pub(crate) fn read<'s>(text: &'s str, sink: &mut Sink) -> Result<Option<Tree<'s>>, Stop> {
+pub(crate) fn parse_toml<'s>(
+    text: &'s str,
+    sink: &mut DiagnosticSink,
+) -> Result<Option<DocumentTree<'s>>, StopReading> {
     let source = toml_parser::Source::new(text);
     let tokens = source.lex().into_vec();
-    let mut errors = Errors::default();
-    let mut reader = Reader::new(source);
+    let mut errors = TomlErrors::default();
+    let mut reader = TomlReader::new(source);
     // The guard stops the parser's own recursion; the reader counts tables as well.
     let mut guard = RecursionGuard::new(&mut reader, MAX_DEPTH as u32);
     parse_document(&tokens, &mut guard, &mut errors);
     let is_too_deep = reader.too_deep.is_some();
     if let Some(span) = reader.too_deep {
-        sink.push(too_deep(span));
+        sink.push(too_deep_error(span));
     }
     for error in &errors.first {
         // The guard's own complaint was put in our words.
         if !(is_too_deep && error.description().contains("recurs")) {
-            sink.push(diagnostic(error));
+            sink.push(error_diagnostic(error));
         }
     }
     if !errors.first.is_empty() || is_too_deep {
-        return Err(Stop);
+        return Err(StopReading);
     }
     if reader.tables.is_empty() {
         return Ok(None);
     }
     reader.tables.into_tree().map(Some).map_err(|span| {
-        sink.push(too_deep(span));
-        Stop
+        sink.push(too_deep_error(span));
+        StopReading
     })
 }
 
 /// Takes the parser's complaints, as many as anybody wants to know of.
 #[derive(Default)]
-struct Errors {
+struct TomlErrors {
     first: Vec<ParseError>,
 }
 
-impl ErrorSink for Errors {
+impl ErrorSink for TomlErrors {
     fn report_error(&mut self, error: ParseError) {
-        if self.first.len() < MOST_ERRORS {
+        if self.first.len() < MAX_ERRORS {
             self.first.push(error);
         }
     }
 }
 
 /// The parser's complaint in our form.
-fn diagnostic(error: &ParseError) -> Diagnostic {
+fn error_diagnostic(error: &ParseError) -> SpecDiagnostic {
     let place = error.unexpected().or(error.context());
-    let span = place.map_or(Span::default(), |span| Span::new(span.start(), span.end()));
-    let diagnostic = Diagnostic::new("syntax", error.description().to_owned()).at(span);
+    let span = place.map_or(SourceSpan::default(), |span| SourceSpan::new(span.start(), span.end()));
+    let diagnostic = SpecDiagnostic::new("syntax", error.description().to_owned()).with_span(span);
     let expected: Vec<String> = error
         .expected()
         .unwrap_or_default()
@@ -80,27 +83,27 @@ fn diagnostic(error: &ParseError) -> Diagnostic {
     if expected.is_empty() {
         return diagnostic;
     }
-    diagnostic.help(format!("expected {}", expected.join(", ")))
+    diagnostic.with_help(format!("expected {}", expected.join(", ")))
 }
 
 /// Takes the parser's events.
-struct Reader<'s> {
+struct TomlReader<'s> {
     source: toml_parser::Source<'s>,
-    tables: Tables<'s>,
+    tables: TomlTables<'s>,
     /// The keys of the path that is being read: `a.b`.
-    path: Vec<(Cow<'s, str>, Span)>,
+    path: Vec<(Cow<'s, str>, SourceSpan)>,
     /// The table of the last header.
-    current: NodeId,
+    current: TomlNodeId,
     /// Where the header that is being read begins, and whether it is one of an array.
-    header: Option<(Span, bool)>,
+    header: Option<(SourceSpan, bool)>,
     /// The open arrays and inline tables, from the outside in.
-    open: Vec<NodeId>,
-    too_deep: Option<Span>,
+    open: Vec<TomlNodeId>,
+    too_deep: Option<SourceSpan>,
 }
 
-impl<'s> Reader<'s> {
+impl<'s> TomlReader<'s> {
     fn new(source: toml_parser::Source<'s>) -> Self {
-        let tables = Tables::default();
+        let tables = TomlTables::default();
         let current = tables.root();
         Self { source, tables, path: Vec::new(), current, header: None, open: Vec::new(), too_deep: None }
     }
@@ -109,19 +112,19 @@ impl<'s> Reader<'s> {
     fn enter_table(&mut self, end: toml_parser::Span) {
         let Some((start, is_array)) = self.header.take() else { return };
         let path = std::mem::take(&mut self.path);
-        let span = Span::new(start.start as usize, end.end());
-        match self.tables.header(&path, is_array, span) {
+        let span = SourceSpan::new(start.start as usize, end.end());
+        match self.tables.open_header(&path, is_array, span) {
             Ok(table) => self.current = table,
-            Err(Stop) => self.note_too_deep(span),
+            Err(StopReading) => self.record_too_deep(span),
         }
     }
 
-    fn note_too_deep(&mut self, span: Span) {
+    fn record_too_deep(&mut self, span: SourceSpan) {
         self.too_deep.get_or_insert(span);
     }
 
     /// Puts a finished or just opened value where it belongs: under the key that was read, or at the end of the array.
-    fn place(&mut self, value: NodeId, span: Span) {
+    fn attach_value(&mut self, value: TomlNodeId, span: SourceSpan) {
         let (target, is_array) = match self.open.last() {
             Some(open) => (*open, self.tables.is_array(*open)),
             None => (self.current, false),
@@ -132,33 +135,33 @@ impl<'s> Reader<'s> {
         }
         let path = std::mem::take(&mut self.path);
         if self.tables.insert(target, &path, value).is_err() {
-            self.note_too_deep(span);
+            self.record_too_deep(span);
         }
     }
 
-    fn enter(&mut self, node: NodeId, span: Span) -> bool {
-        self.place(node, span);
+    fn enter(&mut self, node: TomlNodeId, span: SourceSpan) -> bool {
+        self.attach_value(node, span);
         self.open.push(node);
         if self.open.len() >= MAX_DEPTH {
-            self.note_too_deep(span);
+            self.record_too_deep(span);
         }
         self.too_deep.is_none()
     }
 
     fn leave(&mut self, span: toml_parser::Span) {
         if let Some(open) = self.open.pop() {
-            self.tables.close(open, ours(span));
+            self.tables.close(open, to_span(span));
         }
     }
 }
 
-fn ours(span: toml_parser::Span) -> Span {
-    Span::new(span.start(), span.end())
+fn to_span(span: toml_parser::Span) -> SourceSpan {
+    SourceSpan::new(span.start(), span.end())
 }
 
-impl EventReceiver for Reader<'_> {
+impl EventReceiver for TomlReader<'_> {
     fn std_table_open(&mut self, span: toml_parser::Span, _: &mut dyn ErrorSink) {
-        self.header = Some((ours(span), false));
+        self.header = Some((to_span(span), false));
     }
 
     fn std_table_close(&mut self, span: toml_parser::Span, _: &mut dyn ErrorSink) {
@@ -166,7 +169,7 @@ impl EventReceiver for Reader<'_> {
     }
 
     fn array_table_open(&mut self, span: toml_parser::Span, _: &mut dyn ErrorSink) {
-        self.header = Some((ours(span), true));
+        self.header = Some((to_span(span), true));
     }
 
     fn array_table_close(&mut self, span: toml_parser::Span, _: &mut dyn ErrorSink) {
@@ -174,8 +177,8 @@ impl EventReceiver for Reader<'_> {
     }
 
     fn inline_table_open(&mut self, span: toml_parser::Span, _: &mut dyn ErrorSink) -> bool {
-        let table = self.tables.add_table(ours(span));
-        self.enter(table, ours(span))
+        let table = self.tables.add_table(to_span(span));
+        self.enter(table, to_span(span))
     }
 
     fn inline_table_close(&mut self, span: toml_parser::Span, _: &mut dyn ErrorSink) {
@@ -183,8 +186,8 @@ impl EventReceiver for Reader<'_> {
     }
 
     fn array_open(&mut self, span: toml_parser::Span, _: &mut dyn ErrorSink) -> bool {
-        let array = self.tables.add_array(ours(span));
-        self.enter(array, ours(span))
+        let array = self.tables.add_array(to_span(span));
+        self.enter(array, to_span(span))
     }
 
     fn array_close(&mut self, span: toml_parser::Span, _: &mut dyn ErrorSink) {
@@ -196,7 +199,7 @@ impl EventReceiver for Reader<'_> {
         let raw = toml_parser::Raw::new_unchecked(raw.as_str(), kind, span);
         let mut key = Cow::Borrowed("");
         raw.decode_key(&mut key, error);
-        self.path.push((key, ours(span)));
+        self.path.push((key, to_span(span)));
     }
 
     fn scalar(&mut self, span: toml_parser::Span, kind: Option<Encoding>, error: &mut dyn ErrorSink) {
@@ -207,11 +210,11 @@ impl EventReceiver for Reader<'_> {
             ScalarKind::String => false,
             ScalarKind::Boolean(_) | ScalarKind::DateTime => true,
             ScalarKind::Float => {
-                text = float(text);
+                text = to_json_float(text);
                 true
             }
             ScalarKind::Integer(radix) => {
-                if let Some(number) = integer(&text, radix.value()) {
+                if let Some(number) = to_json_integer(&text, radix.value()) {
                     text = number;
                 } else {
                     error.report_error(ParseError::new("the number is too large").with_unexpected(span));
@@ -219,13 +222,13 @@ impl EventReceiver for Reader<'_> {
                 true
             }
         };
-        let node = self.tables.add_leaf(Tree::scalar(text, plain, ours(span)));
-        self.place(node, ours(span));
+        let node = self.tables.add_leaf(DocumentTree::scalar(text, plain, to_span(span)));
+        self.attach_value(node, to_span(span));
     }
 }
 
 /// As JSON writes it, if it can: the parser has taken the `_` out.
-fn float(text: Cow<'_, str>) -> Cow<'_, str> {
+fn to_json_float(text: Cow<'_, str>) -> Cow<'_, str> {
     if is_json_number(&text) {
         return text;
     }
@@ -238,7 +241,7 @@ fn float(text: Cow<'_, str>) -> Cow<'_, str> {
     })
 }
 
-fn integer(text: &str, radix: u32) -> Option<Cow<'static, str>> {
+fn to_json_integer(text: &str, radix: u32) -> Option<Cow<'static, str>> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let sign = if text.starts_with('-') { "-" } else { "" };
     if radix == 10 {

@@ -1,9 +1,9 @@
 //! A document as a tree, in the order written. Most specs are decoded while they stream by; a tree is built where that
 //! cannot be: formats that scatter one list over the file (TOML, KDL), conversions, and edits.
 
-use crate::diagnostic::{Diagnostic, Sink};
-use crate::event::{Event, Events, Kind, Scalar, Stop};
-use crate::source::Span;
+use crate::diagnostic::{DiagnosticSink, SpecDiagnostic};
+use crate::event::{DocumentEvent, DocumentEventKind, EventStream, ScalarText, StopReading};
+use crate::source::SourceSpan;
 use rustc_hash::FxHashSet;
 use std::borrow::Cow;
 
@@ -12,67 +12,74 @@ pub(crate) const MAX_DEPTH: usize = 64;
 
 /// A value and where it stands.
 #[derive(Clone, Debug)]
-pub(crate) struct Tree<'s> {
-    pub(crate) value: Value<'s>,
+pub(crate) struct DocumentTree<'s> {
+    pub(crate) value: TreeValue<'s>,
     /// Of a scalar: all of it. Of a map or list: what opens it.
-    pub(crate) span: Span,
+    pub(crate) span: SourceSpan,
     /// What closes a map or list.
-    pub(crate) close: Span,
+    pub(crate) close: SourceSpan,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Value<'s> {
+pub(crate) enum TreeValue<'s> {
     /// Keys may come twice: whether that is a mistake is for the reader of the tree to say.
-    Map(Vec<Entry<'s>>),
-    List(Vec<Tree<'s>>),
-    Scalar(Scalar<'s>),
+    Map(Vec<TreeEntry<'s>>),
+    List(Vec<DocumentTree<'s>>),
+    Scalar(ScalarText<'s>),
     /// Was reported.
     Bad,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Entry<'s> {
+pub(crate) struct TreeEntry<'s> {
     pub(crate) key: Cow<'s, str>,
-    pub(crate) key_span: Span,
-    pub(crate) value: Tree<'s>,
+    pub(crate) key_span: SourceSpan,
+    pub(crate) value: DocumentTree<'s>,
 }
 
-impl<'s> Tree<'s> {
-    pub(crate) fn new(value: Value<'s>, span: Span) -> Self {
+impl<'s> DocumentTree<'s> {
+    pub(crate) fn new(value: TreeValue<'s>, span: SourceSpan) -> Self {
         Self { value, span, close: span }
     }
 
-    pub(crate) fn scalar(text: impl Into<Cow<'s, str>>, plain: bool, span: Span) -> Self {
-        Self::new(Value::Scalar(Scalar { text: text.into(), plain }), span)
+    pub(crate) fn scalar(text: impl Into<Cow<'s, str>>, plain: bool, span: SourceSpan) -> Self {
+        Self::new(TreeValue::Scalar(ScalarText { text: text.into(), is_plain: plain }), span)
     }
 
     /// Reads a whole document. `None`: there is nothing in it.
-    pub(crate) fn read(events: &mut impl Events<'s>, sink: &mut Sink) -> Result<Option<Self>, Stop> {
-        let first = events.next(sink)?;
-        if matches!(first.kind, Kind::End) {
+    pub(crate) fn from_events(
+        events: &mut impl EventStream<'s>,
+        sink: &mut DiagnosticSink,
+    ) -> Result<Option<Self>, StopReading> {
+        let first = events.next_event(sink)?;
+        if matches!(first.kind, DocumentEventKind::End) {
             return Ok(None);
         }
         let tree = Self::read_value(first, events, sink)?;
         // Whatever follows reports itself.
-        events.next(sink)?;
+        events.next_event(sink)?;
         Ok(Some(tree))
     }
 
-    fn read_value(event: Event<'s>, events: &mut impl Events<'s>, sink: &mut Sink) -> Result<Self, Stop> {
-        let mut tree = Self::new(Value::Bad, event.span);
+    fn read_value(
+        event: DocumentEvent<'s>,
+        events: &mut impl EventStream<'s>,
+        sink: &mut DiagnosticSink,
+    ) -> Result<Self, StopReading> {
+        let mut tree = Self::new(TreeValue::Bad, event.span);
         tree.value = match event.kind {
-            Kind::Scalar(scalar) => Value::Scalar(scalar),
-            Kind::MapStart(_) => {
-                let mut entries: Vec<Entry<'s>> = Vec::new();
+            DocumentEventKind::Scalar(scalar) => TreeValue::Scalar(scalar),
+            DocumentEventKind::MapStart(_) => {
+                let mut entries: Vec<TreeEntry<'s>> = Vec::new();
                 // Only a map with merged keys has to know all that came before.
                 let mut known: Option<FxHashSet<Cow<'s, str>>> = None;
                 loop {
-                    let event = events.next(sink)?;
-                    let Kind::Key { text, merged } = event.kind else {
+                    let event = events.next_event(sink)?;
+                    let DocumentEventKind::Key { text, merged } = event.kind else {
                         tree.close = event.span;
-                        break Value::Map(entries);
+                        break TreeValue::Map(entries);
                     };
-                    let value = events.next(sink)?;
+                    let value = events.next_event(sink)?;
                     let value = Self::read_value(value, events, sink)?;
                     if merged {
                         let known = known
@@ -81,35 +88,39 @@ impl<'s> Tree<'s> {
                             continue;
                         }
                     }
-                    entries.push(Entry { key: text, key_span: event.span, value });
+                    entries.push(TreeEntry { key: text, key_span: event.span, value });
                 }
             }
-            Kind::SeqStart(_) => {
+            DocumentEventKind::SeqStart(_) => {
                 let mut items = Vec::new();
                 loop {
-                    let event = events.next(sink)?;
-                    if matches!(event.kind, Kind::SeqEnd | Kind::End) {
+                    let event = events.next_event(sink)?;
+                    if matches!(event.kind, DocumentEventKind::SeqEnd | DocumentEventKind::End) {
                         tree.close = event.span;
-                        break Value::List(items);
+                        break TreeValue::List(items);
                     }
                     items.push(Self::read_value(event, events, sink)?);
                 }
             }
-            Kind::Bad | Kind::MapEnd | Kind::SeqEnd | Kind::Key { .. } | Kind::End => Value::Bad,
+            DocumentEventKind::Bad
+            | DocumentEventKind::MapEnd
+            | DocumentEventKind::SeqEnd
+            | DocumentEventKind::Key { .. }
+            | DocumentEventKind::End => TreeValue::Bad,
         };
         Ok(tree)
     }
 
-    pub(crate) fn entries(&self) -> &[Entry<'s>] {
+    pub(crate) fn entries(&self) -> &[TreeEntry<'s>] {
         match &self.value {
-            Value::Map(entries) => entries,
+            TreeValue::Map(entries) => entries,
             _ => &[],
         }
     }
 
     pub(crate) fn items(&self) -> &[Self] {
         match &self.value {
-            Value::List(items) => items,
+            TreeValue::List(items) => items,
             _ => &[],
         }
     }
@@ -121,108 +132,111 @@ impl<'s> Tree<'s> {
     /// The text of a scalar.
     pub(crate) fn text(&self) -> Option<&str> {
         match &self.value {
-            Value::Scalar(scalar) => Some(&scalar.text),
+            TreeValue::Scalar(scalar) => Some(&scalar.text),
             _ => None,
         }
     }
 
     /// The same document, wherever its parts stand and in whatever order its maps are.
-    pub(crate) fn means_the_same(&self, other: &Self) -> bool {
+    pub(crate) fn is_equivalent(&self, other: &Self) -> bool {
         match (&self.value, &other.value) {
-            (Value::Map(ours), Value::Map(theirs)) => {
-                let in_order = |entries: &[Entry<'s>]| {
+            (TreeValue::Map(ours), TreeValue::Map(theirs)) => {
+                let in_order = |entries: &[TreeEntry<'s>]| {
                     let mut places: Vec<usize> = (0..entries.len()).collect();
                     places.sort_by(|a, b| entries[*a].key.cmp(&entries[*b].key));
                     places
                 };
                 let same = |(a, b): (usize, usize)| {
-                    ours[a].key == theirs[b].key && ours[a].value.means_the_same(&theirs[b].value)
+                    ours[a].key == theirs[b].key && ours[a].value.is_equivalent(&theirs[b].value)
                 };
                 ours.len() == theirs.len() && in_order(ours).into_iter().zip(in_order(theirs)).all(same)
             }
-            (Value::List(ours), Value::List(theirs)) => {
-                ours.len() == theirs.len() && ours.iter().zip(theirs).all(|(a, b)| a.means_the_same(b))
+            (TreeValue::List(ours), TreeValue::List(theirs)) => {
+                ours.len() == theirs.len() && ours.iter().zip(theirs).all(|(a, b)| a.is_equivalent(b))
             }
-            (Value::Scalar(ours), Value::Scalar(theirs)) => ours.means_the_same(theirs),
-            (Value::Bad, Value::Bad) => true,
+            (TreeValue::Scalar(ours), TreeValue::Scalar(theirs)) => ours.is_equivalent(theirs),
+            (TreeValue::Bad, TreeValue::Bad) => true,
             _ => false,
         }
     }
 }
 
 /// The events of a tree that was built by a front end.
-pub(crate) struct Replay<'s> {
-    root: Option<Tree<'s>>,
+pub(crate) struct TreeReplay<'s> {
+    root: Option<DocumentTree<'s>>,
     /// The open maps and lists, from the outside in.
-    levels: Vec<Level<'s>>,
+    levels: Vec<ReplayLevel<'s>>,
 }
 
-struct Level<'s> {
-    rest: Rest<'s>,
-    close: Span,
+struct ReplayLevel<'s> {
+    rest: ReplayRest<'s>,
+    close: SourceSpan,
 }
 
-enum Rest<'s> {
+enum ReplayRest<'s> {
     /// The value whose key was told, then the entries behind it.
-    Map(Option<Tree<'s>>, std::vec::IntoIter<Entry<'s>>),
-    List(std::vec::IntoIter<Tree<'s>>),
+    Map(Option<DocumentTree<'s>>, std::vec::IntoIter<TreeEntry<'s>>),
+    List(std::vec::IntoIter<DocumentTree<'s>>),
 }
 
-impl<'s> Replay<'s> {
+impl<'s> TreeReplay<'s> {
     /// `None` is an empty document.
-    pub(crate) fn new(root: Option<Tree<'s>>) -> Self {
+    pub(crate) fn new(root: Option<DocumentTree<'s>>) -> Self {
         Self { root, levels: Vec::new() }
     }
 
-    fn value(&mut self, tree: Tree<'s>) -> Event<'s> {
-        let Tree { value, span, close } = tree;
+    fn enter_value(&mut self, tree: DocumentTree<'s>) -> DocumentEvent<'s> {
+        let DocumentTree { value, span, close } = tree;
         let kind = match value {
-            Value::Map(entries) => {
-                self.levels.push(Level { rest: Rest::Map(None, entries.into_iter()), close });
-                Kind::MapStart(None)
+            TreeValue::Map(entries) => {
+                self.levels.push(ReplayLevel { rest: ReplayRest::Map(None, entries.into_iter()), close });
+                DocumentEventKind::MapStart(None)
             }
-            Value::List(items) => {
-                self.levels.push(Level { rest: Rest::List(items.into_iter()), close });
-                Kind::SeqStart(None)
+            TreeValue::List(items) => {
+                self.levels.push(ReplayLevel { rest: ReplayRest::List(items.into_iter()), close });
+                DocumentEventKind::SeqStart(None)
             }
-            Value::Scalar(scalar) => Kind::Scalar(scalar),
-            Value::Bad => Kind::Bad,
+            TreeValue::Scalar(scalar) => DocumentEventKind::Scalar(scalar),
+            TreeValue::Bad => DocumentEventKind::Bad,
         };
-        Event { kind, span }
+        DocumentEvent { kind, span }
     }
 }
 
-impl<'s> Events<'s> for Replay<'s> {
-    fn next(&mut self, _: &mut Sink) -> Result<Event<'s>, Stop> {
+impl<'s> EventStream<'s> for TreeReplay<'s> {
+    fn next_event(&mut self, _: &mut DiagnosticSink) -> Result<DocumentEvent<'s>, StopReading> {
         let Some(level) = self.levels.last_mut() else {
-            let end = Event { kind: Kind::End, span: Span::default() };
-            return Ok(self.root.take().map_or(end, |root| self.value(root)));
+            let end = DocumentEvent { kind: DocumentEventKind::End, span: SourceSpan::default() };
+            return Ok(self.root.take().map_or(end, |root| self.enter_value(root)));
         };
         let close = level.close;
         let (value, end) = match &mut level.rest {
-            Rest::Map(value @ None, entries) => {
-                if let Some(Entry { key, key_span, value: told }) = entries.next() {
+            ReplayRest::Map(value @ None, entries) => {
+                if let Some(TreeEntry { key, key_span, value: told }) = entries.next() {
                     *value = Some(told);
-                    return Ok(Event { kind: Kind::Key { text: key, merged: false }, span: key_span });
+                    return Ok(DocumentEvent {
+                        kind: DocumentEventKind::Key { text: key, merged: false },
+                        span: key_span,
+                    });
                 }
-                (None, Kind::MapEnd)
+                (None, DocumentEventKind::MapEnd)
             }
-            Rest::Map(value, _) => (value.take(), Kind::MapEnd),
-            Rest::List(items) => (items.next(), Kind::SeqEnd),
+            ReplayRest::Map(value, _) => (value.take(), DocumentEventKind::MapEnd),
+            ReplayRest::List(items) => (items.next(), DocumentEventKind::SeqEnd),
         };
         if let Some(value) = value {
-            return Ok(self.value(value));
+            return Ok(self.enter_value(value));
         }
         self.levels.pop();
-        Ok(Event { kind: end, span: close })
+        Ok(DocumentEvent { kind: end, span: close })
     }
 
-    fn leave(&mut self, _: &mut Sink) -> Result<(), Stop> {
+    fn leave_collection(&mut self, _: &mut DiagnosticSink) -> Result<(), StopReading> {
         self.levels.pop();
         Ok(())
     }
 }
 
-pub(crate) fn too_deep(span: Span) -> Diagnostic {
-    Diagnostic::new("too-deep", format!("nested more than {MAX_DEPTH} deep")).at(span)
+pub(crate) fn too_deep_error(span: SourceSpan) -> SpecDiagnostic {
+    SpecDiagnostic::new("too-deep", format!("nested more than {MAX_DEPTH} deep")).with_span(span)
 }

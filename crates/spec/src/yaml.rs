@@ -3,30 +3,30 @@
 mod nodes;
 mod syntax;
 
-use crate::diagnostic::{Diagnostic, Sink};
-use crate::event::{Event, Events, Kind, NodeId, Stop};
-use crate::source::Span;
-use nodes::{Captured, Node, NodeKind, Nodes};
+use crate::diagnostic::{DiagnosticSink, SpecDiagnostic};
+use crate::event::{DocumentEvent, DocumentEventKind, EventStream, NodeId, StopReading};
+use crate::source::SourceSpan;
+use nodes::{CapturedNode, YamlNode, YamlNodeKind, YamlNodes};
 
 /// A spec needs four levels.
 const MAX_DEPTH: usize = 64;
 
 /// The events of a YAML text.
-pub(crate) struct Yaml<'s> {
-    nodes: Nodes<'s>,
+pub(crate) struct YamlReader<'s> {
+    nodes: YamlNodes<'s>,
     /// The open maps and lists, from the outside in.
-    levels: Vec<Level>,
-    stage: Stage,
+    levels: Vec<YamlLevel>,
+    stage: YamlStage,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum YamlStage {
     BeforeDocument,
     InDocument,
     AfterRoot,
 }
 
-struct Level {
+struct YamlLevel {
     is_map: bool,
     /// In a map: a key comes next (or the end).
     at_key: bool,
@@ -37,69 +37,87 @@ struct Level {
     /// Maps that are merged in once the map's own keys have been told, because those win.
     merges: Vec<NodeId>,
     /// The map's own keys have been told.
-    own_end: Option<Span>,
+    own_end: Option<SourceSpan>,
 }
 
-impl<'s> Yaml<'s> {
+impl<'s> YamlReader<'s> {
     pub(crate) fn new(text: &'s str) -> Self {
-        Self { nodes: Nodes::new(text), levels: Vec::new(), stage: Stage::BeforeDocument }
+        Self { nodes: YamlNodes::new(text), levels: Vec::new(), stage: YamlStage::BeforeDocument }
     }
 
     /// Before and after the root node.
-    fn next_outside(&mut self, sink: &mut Sink) -> Result<Event<'s>, Stop> {
+    fn next_outside(&mut self, sink: &mut DiagnosticSink) -> Result<DocumentEvent<'s>, StopReading> {
         loop {
-            let node = self.nodes.next(sink)?;
+            let node = self.nodes.next_node(sink)?;
             match (node.kind, self.stage) {
-                (NodeKind::DocumentStart, Stage::BeforeDocument) => self.stage = Stage::InDocument,
-                (NodeKind::DocumentStart, _) => {
-                    sink.push(
-                        Diagnostic::new("several-documents", "the file holds more than one document")
-                            .at(node.span)
-                            .help("put each workflow in a file of its own"),
-                    );
-                    return Err(Stop);
+                (YamlNodeKind::DocumentStart, YamlStage::BeforeDocument) => {
+                    self.stage = YamlStage::InDocument
                 }
-                (NodeKind::DocumentEnd, _) => {}
-                (NodeKind::StreamEnd, _) => return Ok(Event { kind: Kind::End, span: node.span }),
+                (YamlNodeKind::DocumentStart, _) => {
+                    sink.push(
+                        SpecDiagnostic::new("several-documents", "the file holds more than one document")
+                            .with_span(node.span)
+                            .with_help("put each workflow in a file of its own"),
+                    );
+                    return Err(StopReading);
+                }
+                (YamlNodeKind::DocumentEnd, _) => {}
+                (YamlNodeKind::StreamEnd, _) => {
+                    return Ok(DocumentEvent { kind: DocumentEventKind::End, span: node.span });
+                }
                 (kind, _) => {
-                    self.stage = Stage::AfterRoot;
-                    return self.value(Node { kind, span: node.span }, sink);
+                    self.stage = YamlStage::AfterRoot;
+                    return self.enter_value(YamlNode { kind, span: node.span }, sink);
                 }
             }
         }
     }
 
-    fn value(&mut self, node: Node<'s>, sink: &mut Sink) -> Result<Event<'s>, Stop> {
+    fn enter_value(
+        &mut self,
+        node: YamlNode<'s>,
+        sink: &mut DiagnosticSink,
+    ) -> Result<DocumentEvent<'s>, StopReading> {
         if let Some(level) = self.levels.last_mut() {
             level.at_key = level.is_map;
         }
         let kind = match node.kind {
-            NodeKind::MapStart(id) => {
-                self.enter(true, id, node.span, sink)?;
-                Kind::MapStart(id)
+            YamlNodeKind::MapStart(id) => {
+                self.enter_collection(true, id, node.span, sink)?;
+                DocumentEventKind::MapStart(id)
             }
-            NodeKind::SeqStart(id) => {
-                self.enter(false, id, node.span, sink)?;
-                Kind::SeqStart(id)
+            YamlNodeKind::SeqStart(id) => {
+                self.enter_collection(false, id, node.span, sink)?;
+                DocumentEventKind::SeqStart(id)
             }
-            NodeKind::Scalar(scalar) => Kind::Scalar(scalar),
-            NodeKind::End => {
+            YamlNodeKind::Scalar(scalar) => DocumentEventKind::Scalar(scalar),
+            YamlNodeKind::End => {
                 self.levels.pop();
-                Kind::SeqEnd
+                DocumentEventKind::SeqEnd
             }
-            NodeKind::Alias(_) | NodeKind::Bad => Kind::Bad,
-            NodeKind::DocumentStart | NodeKind::DocumentEnd | NodeKind::StreamEnd => Kind::End,
+            YamlNodeKind::Alias(_) | YamlNodeKind::Bad => DocumentEventKind::Bad,
+            YamlNodeKind::DocumentStart | YamlNodeKind::DocumentEnd | YamlNodeKind::StreamEnd => {
+                DocumentEventKind::End
+            }
         };
-        Ok(Event { kind, span: node.span })
+        Ok(DocumentEvent { kind, span: node.span })
     }
 
-    fn enter(&mut self, is_map: bool, id: Option<NodeId>, span: Span, sink: &mut Sink) -> Result<(), Stop> {
+    fn enter_collection(
+        &mut self,
+        is_map: bool,
+        id: Option<NodeId>,
+        span: SourceSpan,
+        sink: &mut DiagnosticSink,
+    ) -> Result<(), StopReading> {
         if self.levels.len() >= MAX_DEPTH {
-            sink.push(Diagnostic::new("too-deep", format!("nested more than {MAX_DEPTH} deep")).at(span));
-            return Err(Stop);
+            sink.push(
+                SpecDiagnostic::new("too-deep", format!("nested more than {MAX_DEPTH} deep")).with_span(span),
+            );
+            return Err(StopReading);
         }
         let replay_depth = self.nodes.replay_depth();
-        self.levels.push(Level {
+        self.levels.push(YamlLevel {
             is_map,
             at_key: is_map,
             id,
@@ -111,48 +129,55 @@ impl<'s> Yaml<'s> {
     }
 
     /// The next key of the innermost map, or its end.
-    fn key(&mut self, sink: &mut Sink) -> Result<Event<'s>, Stop> {
+    fn next_key(&mut self, sink: &mut DiagnosticSink) -> Result<DocumentEvent<'s>, StopReading> {
         loop {
-            let Some(level) = self.levels.last_mut() else { return Err(Stop) };
+            let Some(level) = self.levels.last_mut() else { return Err(StopReading) };
             if let Some(span) = level.own_end
                 && !self.nodes.has_replay_above(level.replay_depth)
             {
                 let Some(id) = level.merges.pop() else {
                     self.levels.pop();
-                    return Ok(Event { kind: Kind::MapEnd, span });
+                    return Ok(DocumentEvent { kind: DocumentEventKind::MapEnd, span });
                 };
                 self.nodes.replay_inside(id);
                 continue;
             }
             let merged = level.own_end.is_some();
-            let node = self.nodes.next(sink)?;
+            let node = self.nodes.next_node(sink)?;
             match node.kind {
-                NodeKind::End => level.own_end = Some(node.span),
-                NodeKind::Scalar(scalar) if scalar.plain && scalar.text == "<<" => {
-                    self.merge(node.span, sink)?;
+                YamlNodeKind::End => level.own_end = Some(node.span),
+                YamlNodeKind::Scalar(scalar) if scalar.is_plain && scalar.text == "<<" => {
+                    self.read_merge(node.span, sink)?;
                 }
-                NodeKind::Scalar(scalar) => {
+                YamlNodeKind::Scalar(scalar) => {
                     level.at_key = false;
-                    return Ok(Event { kind: Kind::Key { text: scalar.text, merged }, span: node.span });
+                    return Ok(DocumentEvent {
+                        kind: DocumentEventKind::Key { text: scalar.text, merged },
+                        span: node.span,
+                    });
                 }
-                NodeKind::MapStart(_) | NodeKind::SeqStart(_) => {
-                    sink.push(Diagnostic::new("complex-key", "a key must be a string").at(node.span));
+                YamlNodeKind::MapStart(_) | YamlNodeKind::SeqStart(_) => {
+                    sink.push(
+                        SpecDiagnostic::new("complex-key", "a key must be a string").with_span(node.span),
+                    );
                     self.nodes.skip_rest(sink)?;
                     self.nodes.skip_node(sink)?;
                 }
-                NodeKind::Alias(_) | NodeKind::Bad => self.nodes.skip_node(sink)?,
-                NodeKind::DocumentStart | NodeKind::DocumentEnd | NodeKind::StreamEnd => return Err(Stop),
+                YamlNodeKind::Alias(_) | YamlNodeKind::Bad => self.nodes.skip_node(sink)?,
+                YamlNodeKind::DocumentStart | YamlNodeKind::DocumentEnd | YamlNodeKind::StreamEnd => {
+                    return Err(StopReading);
+                }
             }
         }
     }
 
     /// Notes what stands behind a `<<`.
-    fn merge(&mut self, span: Span, sink: &mut Sink) -> Result<(), Stop> {
-        let id = match self.nodes.capture(sink)? {
-            Captured::Collection(id) => id,
-            Captured::Bad => return Ok(()),
-            Captured::Other => {
-                sink.push(not_a_map(span));
+    fn read_merge(&mut self, span: SourceSpan, sink: &mut DiagnosticSink) -> Result<(), StopReading> {
+        let id = match self.nodes.capture_node(sink)? {
+            CapturedNode::Collection(id) => id,
+            CapturedNode::Bad => return Ok(()),
+            CapturedNode::Other => {
+                sink.push(not_a_map_error(span));
                 return Ok(());
             }
         };
@@ -161,37 +186,37 @@ impl<'s> Yaml<'s> {
             match (member, self.levels.last_mut()) {
                 (Ok(map), Some(level)) => level.merges.push(map),
                 (Ok(_), None) => {}
-                (Err(span), _) => sink.push(not_a_map(span)),
+                (Err(span), _) => sink.push(not_a_map_error(span)),
             }
         }
         Ok(())
     }
 }
 
-impl<'s> Events<'s> for Yaml<'s> {
-    fn next(&mut self, sink: &mut Sink) -> Result<Event<'s>, Stop> {
+impl<'s> EventStream<'s> for YamlReader<'s> {
+    fn next_event(&mut self, sink: &mut DiagnosticSink) -> Result<DocumentEvent<'s>, StopReading> {
         match self.levels.last() {
             None => self.next_outside(sink),
-            Some(level) if level.at_key => self.key(sink),
+            Some(level) if level.at_key => self.next_key(sink),
             Some(_) => {
-                let node = self.nodes.next(sink)?;
-                self.value(node, sink)
+                let node = self.nodes.next_node(sink)?;
+                self.enter_value(node, sink)
             }
         }
     }
 
-    fn leave(&mut self, sink: &mut Sink) -> Result<(), Stop> {
+    fn leave_collection(&mut self, sink: &mut DiagnosticSink) -> Result<(), StopReading> {
         let depth = self.levels.len();
         while self.levels.len() >= depth {
             match self.levels.last() {
                 // Opened by a replay: its end is known, no need to look at what stands in between.
-                Some(Level { id: Some(id), replay_depth: replays @ 1.., own_end: None, .. }) => {
+                Some(YamlLevel { id: Some(id), replay_depth: replays @ 1.., own_end: None, .. }) => {
                     self.nodes.jump_to_end(*id, *replays);
-                    self.nodes.next(sink)?;
+                    self.nodes.next_node(sink)?;
                     self.levels.pop();
                 }
                 _ => {
-                    self.next(sink)?;
+                    self.next_event(sink)?;
                 }
             }
         }
@@ -199,8 +224,8 @@ impl<'s> Events<'s> for Yaml<'s> {
     }
 }
 
-fn not_a_map(span: Span) -> Diagnostic {
-    Diagnostic::new("merge-value", "`<<` merges maps, and this is none")
-        .at(span)
-        .help("write `<<: *anchor` or `<<: [*one, *two]`")
+fn not_a_map_error(span: SourceSpan) -> SpecDiagnostic {
+    SpecDiagnostic::new("merge-value", "`<<` merges maps, and this is none")
+        .with_span(span)
+        .with_help("write `<<: *anchor` or `<<: [*one, *two]`")
 }

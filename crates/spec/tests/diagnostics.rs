@@ -1,15 +1,17 @@
 //! What is said about mistakes, word for word.
 
-use windlass_spec::{Diagnostics, NoAttachments, Report, Source, Style, load};
+use windlass_spec::{
+    DiagnosticReport, DiagnosticStyle, NoAttachments, SpecDiagnostics, SpecSource, load_spec,
+};
 
-fn problems(text: &str) -> Diagnostics {
-    load(Source::new("sim.yaml", text.as_bytes()), &NoAttachments).expect_err(text)
+fn problems(text: &str) -> SpecDiagnostics {
+    load_spec(SpecSource::new("sim.yaml", text.as_bytes()), &NoAttachments).expect_err(text)
 }
 
 /// Compares the picture of all problems of `text`.
 #[track_caller]
 fn check(text: &str, expected: &str) {
-    let rendered = problems(text).render(Style::Plain);
+    let rendered = problems(text).render(DiagnosticStyle::Plain);
     assert_eq!(rendered.trim_end(), expected.trim_matches('\n'), "\n{rendered}");
 }
 
@@ -321,7 +323,8 @@ fn syntax_errors_say_what_helps() {
         ),
     ] {
         let reports = problems(text).reports();
-        let [Report { code: found, help: found_help, line: Some(_), .. }] = reports.as_slice() else {
+        let [DiagnosticReport { code: found, help: found_help, line: Some(_), .. }] = reports.as_slice()
+        else {
             panic!("{text}: {reports:?}");
         };
         assert_eq!((*found, found_help.as_deref()), (code, help), "{text}");
@@ -333,7 +336,7 @@ fn only_so_many_are_listed_and_the_rest_is_counted() {
     let mut jobs = String::new();
     jobs.extend((0..70).map(|job| format!("- {{name: j{job}, command: x, prio: 1}}\n")));
     let diagnostics = problems(&workflow(&jobs));
-    assert_eq!((diagnostics.list.len(), diagnostics.more, diagnostics.count()), (50, 20, 70));
+    assert_eq!((diagnostics.list.len(), diagnostics.omitted, diagnostics.count()), (50, 20, 70));
     assert!(diagnostics.to_string().ends_with("… and 20 more"));
 }
 
@@ -353,7 +356,7 @@ error[unknown-field]: unknown field `nme`
 #[test]
 fn what_would_move_the_cursor_is_not_printed() {
     let text = "name: w\njobs: [{name: \"a\u{202e}b\", \"x\\a\\x9b\": 1, command: c}]\n";
-    let rendered = problems(text).render(Style::Plain);
+    let rendered = problems(text).render(DiagnosticStyle::Plain);
     assert!(rendered.contains("unknown field `x\u{fffd}\u{fffd}`"), "{rendered}");
     assert!(!rendered.contains(['\u{202e}', '\u{7}', '\u{9b}']), "{rendered}");
 }
@@ -381,7 +384,7 @@ error[unknown-field]: unknown field `comand`
 fn two_places_far_apart_in_one_line_are_both_shown() {
     let filler = "x".repeat(400);
     let text = format!("name: w\njobs: [{{name: same, command: {filler}}}, {{name: same, command: c}}]\n");
-    let rendered = problems(&text).render(Style::Plain);
+    let rendered = problems(&text).render(DiagnosticStyle::Plain);
     assert!(rendered.contains("---- first here"), "{rendered}");
     assert!(rendered.contains("^^^^ again here"), "{rendered}");
 }
@@ -407,7 +410,8 @@ fn bytes_that_are_no_text() {
         (b"\xff\xfen\0a\0", "not-utf8", None),
         (b"name: a\0b\n", "nul-byte", Some((1, 8))),
     ] {
-        let diagnostics = load(Source::new("sim.yaml", bytes), &NoAttachments).expect_err("is no text");
+        let diagnostics =
+            load_spec(SpecSource::new("sim.yaml", bytes), &NoAttachments).expect_err("is no text");
         let report = &diagnostics.reports()[0];
         assert_eq!((report.code, report.line.zip(report.column)), (code, place));
         assert!(diagnostics.to_string().starts_with(&format!("error[{code}]")));
@@ -417,7 +421,7 @@ fn bytes_that_are_no_text() {
 #[test]
 fn colours_are_only_added() {
     let diagnostics = problems("name: w\njobs: [{name: a, command: b, depends_on: [aa]}]\n");
-    let coloured = diagnostics.render(Style::Ansi);
+    let coloured = diagnostics.render(DiagnosticStyle::Ansi);
     assert!(coloured.starts_with("\u{1b}[1;31merror[unknown-job]\u{1b}[0m"), "{coloured}");
     let mut plain = String::new();
     let mut rest = coloured.as_str();
@@ -427,7 +431,7 @@ fn colours_are_only_added() {
     }
     plain.push_str(rest);
     let trim = |text: &str| text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n");
-    assert_eq!(trim(&plain), trim(&diagnostics.render(Style::Plain)));
+    assert_eq!(trim(&plain), trim(&diagnostics.render(DiagnosticStyle::Plain)));
 }
 
 #[test]
@@ -458,8 +462,8 @@ error[reserved-name]: variable `WINDLASS_JOB_NAME` is set by Windlass itself
 fn what_torc_accepts_is_accepted_with_a_word_about_what_has_no_effect() {
     let warnings = |top: &str| {
         let text = format!("name: w\n{top}\njobs: [{{name: a, command: b}}]\n");
-        let workflow = load(Source::new("w.yaml", text.as_bytes()), &NoAttachments).unwrap();
-        workflow.all_warnings().reports().into_iter().map(|report| report.message).collect::<Vec<_>>()
+        let workflow = load_spec(SpecSource::new("w.yaml", text.as_bytes()), &NoAttachments).unwrap();
+        workflow.warning_diagnostics().reports().into_iter().map(|report| report.message).collect::<Vec<_>>()
     };
     assert_eq!(warnings("env: {TORC_EXAMPLE_DATA_ROOT: /data, TORC_API_URL: u}"), [""; 0]);
     assert_eq!(
@@ -489,10 +493,10 @@ fn names_of_variables_and_parameters_are_judged_once() {
 #[test]
 fn a_warning_is_drawn_like_an_error_and_says_that_it_is_none() {
     let text = "name: w\njobs:\n- {name: 'a_{i}', command: 'run {i:x}', parameters: {i: '1:2'}}\n";
-    let workflow = load(Source::new("sim.yaml", text.as_bytes()), &NoAttachments).expect(text);
-    let warnings = workflow.all_warnings();
+    let workflow = load_spec(SpecSource::new("sim.yaml", text.as_bytes()), &NoAttachments).expect(text);
+    let warnings = workflow.warning_diagnostics();
     assert_eq!(
-        warnings.render(Style::Plain).trim_end(),
+        warnings.render(DiagnosticStyle::Plain).trim_end(),
         "\
 warning[unknown-format]: `:x` is no format that is known; the value of `i` is put in plainly
  --> sim.yaml:3:33
@@ -502,7 +506,7 @@ warning[unknown-format]: `:x` is no format that is known; the value of `i` is pu
   |
   = help: known are `:03d` (zeros in front), `:.4f` (digits after the point) and `:q` (for a shell)"
     );
-    assert!(warnings.render(Style::Ansi).starts_with("\x1b[1;33mwarning[unknown-format]\x1b[0m"));
+    assert!(warnings.render(DiagnosticStyle::Ansi).starts_with("\x1b[1;33mwarning[unknown-format]\x1b[0m"));
     let report = serde_json::to_value(&warnings.reports()[0]).expect("plain data");
     assert_eq!((&report["severity"], &report["line"]), (&"warning".into(), &3.into()));
     let errors = serde_json::to_value(problems("name: w\n").reports()).expect("plain data");

@@ -3,27 +3,28 @@
 use std::collections::HashMap;
 use std::io;
 use windlass_spec::{
-    Attachments, Diagnostics, Job, NoAttachments, ParameterValue, Source, Style, Workflow, load,
+    DiagnosticStyle, NoAttachments, ParameterValue, ResolvedJob, ResolvedWorkflow, SpecAttachments,
+    SpecDiagnostics, SpecSource, load_spec,
 };
 
 /// Files beside the spec, from memory.
 struct Files(HashMap<&'static str, &'static str>);
 
-impl Attachments for Files {
-    fn read(&self, path: &str) -> io::Result<Vec<u8>> {
+impl SpecAttachments for Files {
+    fn read_file(&self, path: &str) -> io::Result<Vec<u8>> {
         let text = self.0.get(path).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
         Ok(text.as_bytes().to_vec())
     }
 }
 
 #[track_caller]
-fn good(text: &str) -> Workflow<'_> {
-    load(Source::new("sim.yaml", text.as_bytes()), &NoAttachments)
+fn good(text: &str) -> ResolvedWorkflow<'_> {
+    load_spec(SpecSource::new("sim.yaml", text.as_bytes()), &NoAttachments)
         .unwrap_or_else(|diagnostics| panic!("{diagnostics}"))
 }
 
-fn problems(text: &str) -> Diagnostics {
-    load(Source::new("sim.yaml", text.as_bytes()), &NoAttachments).expect_err(text)
+fn problems(text: &str) -> SpecDiagnostics {
+    load_spec(SpecSource::new("sim.yaml", text.as_bytes()), &NoAttachments).expect_err(text)
 }
 
 /// `code message` of all problems.
@@ -33,28 +34,28 @@ fn lines(text: &str) -> Vec<String> {
 
 #[track_caller]
 fn check(text: &str, expected: &str) {
-    let rendered = problems(text).render(Style::Plain);
+    let rendered = problems(text).render(DiagnosticStyle::Plain);
     assert_eq!(rendered.trim_end(), expected.trim_matches('\n'), "\n{rendered}");
 }
 
-fn warnings(workflow: &Workflow<'_>) -> Vec<String> {
+fn warnings(workflow: &ResolvedWorkflow<'_>) -> Vec<String> {
     workflow.warnings().iter().map(|warning| format!("{} {}", warning.code, warning.message)).collect()
 }
 
-fn names<'w>(workflow: &'w Workflow<'_>) -> Vec<&'w str> {
+fn names<'w>(workflow: &'w ResolvedWorkflow<'_>) -> Vec<&'w str> {
     workflow.jobs().map(|job| job.name).collect()
 }
 
-fn commands(workflow: &Workflow<'_>) -> Vec<String> {
+fn commands(workflow: &ResolvedWorkflow<'_>) -> Vec<String> {
     workflow.jobs().map(|job| job.command(100).into_owned()).collect()
 }
 
-fn job<'w>(workflow: &'w Workflow<'_>, name: &str) -> Job<'w> {
+fn job<'w>(workflow: &'w ResolvedWorkflow<'_>, name: &str) -> ResolvedJob<'w> {
     workflow.jobs().find(|job| job.name == name).unwrap_or_else(|| panic!("no job {name}"))
 }
 
 /// The names of the jobs that a job waits for, sorted, each once.
-fn waits<'w>(workflow: &'w Workflow<'_>, name: &str) -> Vec<&'w str> {
+fn waits<'w>(workflow: &'w ResolvedWorkflow<'_>, name: &str) -> Vec<&'w str> {
     let jobs = job(workflow, name).depends_on().flatten();
     let mut names: Vec<&str> = jobs.map(|number| workflow.job(*number as usize).name).collect();
     names.sort_unstable();
@@ -85,9 +86,9 @@ fn the_last_parameter_changes_fastest() {
         ("x", ParameterValue::Float(0.3)),
     ];
     assert_eq!(parameters, expected);
-    assert_eq!(workflow.kinds()[0].name, "j_{b}_{a:02d}_{x:.2f}");
-    assert_eq!(workflow.kinds()[0].parameters, ["b", "a", "x"]);
-    assert!(workflow.jobs().all(|job| job.kind == Some(0)));
+    assert_eq!(workflow.job_groups()[0].name, "j_{b}_{a:02d}_{x:.2f}");
+    assert_eq!(workflow.job_groups()[0].parameters, ["b", "a", "x"]);
+    assert!(workflow.jobs().all(|job| job.group == Some(0)));
 }
 
 #[test]
@@ -151,7 +152,7 @@ jobs:
   - {name: 'shared_{n}{s}', command: x, use_parameters_file: true}
   - {name: 'seed_{i}', command: x, parameters: {i: '@{dir}/seeds.txt'}}
 ";
-    let workflow = load(Source::new("sim.yaml", text.as_bytes()), &files).unwrap();
+    let workflow = load_spec(SpecSource::new("sim.yaml", text.as_bytes()), &files).unwrap();
     assert_eq!(
         names(&workflow),
         ["oslo_1", "oslo_2", "new york_1", "new york_2", "shared_1a", "shared_2b", "seed_11", "seed_12"]
@@ -160,11 +161,11 @@ jobs:
 
     let clash =
         spec("- {name: '{site}', command: '{lat}', parameters_file: t.csv, parameters: {site: [a]}}\n");
-    let problems = load(Source::new("sim.yaml", clash.as_bytes()), &files).unwrap_err();
+    let problems = load_spec(SpecSource::new("sim.yaml", clash.as_bytes()), &files).unwrap_err();
     assert_eq!(problems.list[0].message, "`site` is both a column of the table and a parameter");
     // A column that one entry has no use for is there for another.
     let some = spec("- {name: '{site}', command: x, parameters_file: t.csv}\n");
-    let workflow = load(Source::new("sim.yaml", some.as_bytes()), &files).unwrap();
+    let workflow = load_spec(SpecSource::new("sim.yaml", some.as_bytes()), &files).unwrap();
     assert_eq!(warnings(&workflow), [""; 0]);
     let missing = spec("- {name: '{site}', command: x, parameters_file: no.csv}\n");
     assert_eq!(lines(&missing), ["unreadable-file cannot read `no.csv`: no other files can be read here"]);
@@ -206,7 +207,7 @@ actions:
     let job = workflow.job(0);
     assert_eq!(job.command(0), "run runs/1.10 ${OUT} ${who} {print $1} {nobody} {a,b} {}");
     assert_eq!((job.name, job.requirements), ("job-ada", Some(0)));
-    let kind = &workflow.kinds()[0];
+    let kind = &workflow.job_groups()[0];
     assert_eq!(kind.invocation_script.as_deref(), Some("srun -A ada"));
     assert_eq!(job.env(), [("WHO".to_owned(), "ada".to_owned()), ("CONST".to_owned(), "c".to_owned())]);
     assert_eq!(kind.failure_handler, Some(0));
@@ -239,7 +240,7 @@ jobs:
     let shown: Vec<_> = workflow
         .jobs()
         .map(|job| {
-            let kind = &workflow.kinds()[job.kind.unwrap() as usize];
+            let kind = &workflow.job_groups()[job.group.unwrap() as usize];
             (
                 job.env()[0].1.clone(),
                 job.invocation_script(),
@@ -261,7 +262,7 @@ jobs:
             of("2", 1, "poolb all site2 of_b"),
         ]
     );
-    assert_eq!(workflow.kinds().len(), 4);
+    assert_eq!(workflow.job_groups().len(), 4);
     let limits: Vec<_> =
         workflow.settings().limits.iter().map(|(name, most)| (name.as_str(), *most)).collect();
     assert_eq!(limits, [("of_a", 1), ("of_b", 3)]);
@@ -278,7 +279,7 @@ jobs:
   - {name: a_3, command: y, limit: licence, sites: [north]}
 ";
     let workflow = good(text);
-    let kinds: Vec<_> = workflow.jobs().map(|job| job.kind).collect();
+    let kinds: Vec<_> = workflow.jobs().map(|job| job.group).collect();
     assert_eq!(kinds, [Some(0), Some(0), Some(1)]);
     assert_eq!(warnings(&workflow), ["unused-limit no job names the limit `spare`, so it limits nothing"]);
 }
@@ -666,11 +667,12 @@ jobs:
     assert_eq!(envs[1], [pair("A", "2"), pair("B", "/data")]);
     assert_eq!(envs[3], [pair("A", "2")]);
     assert_eq!(envs[8], [pair("I", "2")]);
-    let kinds: Vec<_> = workflow.jobs().map(|job| job.kind).collect();
+    let kinds: Vec<_> = workflow.jobs().map(|job| job.group).collect();
     assert_eq!(kinds[..2], [None, None]);
     assert_eq!(kinds[2..], [0, 0, 1, 2, 2, 3, 3].map(Some));
     // Kinds are known by their names: only one of them can be `c_#`.
-    let names: Vec<_> = workflow.kinds().iter().map(|kind| (kind.name.as_str(), kind.env.len())).collect();
+    let names: Vec<_> =
+        workflow.job_groups().iter().map(|kind| (kind.name.as_str(), kind.env.len())).collect();
     assert_eq!(names, [("c_#", 0), ("other", 0), ("c_3", 0), ("f{i}", 1)]);
 }
 

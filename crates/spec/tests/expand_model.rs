@@ -2,7 +2,7 @@
 //! workflow in every format.
 
 use proptest::prelude::*;
-use windlass_spec::{Format, NoAttachments, Source, Workflow, convert, load};
+use windlass_spec::{NoAttachments, ResolvedWorkflow, SpecFormat, SpecSource, convert_spec, load_spec};
 
 /// A parameter as written, and the values that it stands for.
 #[derive(Clone, Debug)]
@@ -166,7 +166,7 @@ fn model(entries: &[Entry]) -> Vec<(String, String, Vec<String>)> {
     jobs
 }
 
-fn found(workflow: &Workflow<'_>) -> Vec<(String, String, Vec<String>)> {
+fn found(workflow: &ResolvedWorkflow<'_>) -> Vec<(String, String, Vec<String>)> {
     let name = |number: &u32| workflow.job(*number as usize).name.to_owned();
     workflow
         .jobs()
@@ -182,7 +182,7 @@ proptest! {
     #[test]
     fn expansion_is_what_the_model_writes_out(entries in prop::collection::vec(entry(), 1..4)) {
         let text = spec(&entries);
-        let workflow = match load(Source::new("w.yaml", text.as_bytes()), &NoAttachments) {
+        let workflow = match load_spec(SpecSource::new("w.yaml", text.as_bytes()), &NoAttachments) {
             Ok(workflow) => workflow,
             Err(diagnostics) => return Err(TestCaseError::fail(format!("{text}\n{diagnostics}"))),
         };
@@ -196,13 +196,13 @@ proptest! {
     fn every_format_makes_the_same_jobs(entries in prop::collection::vec(entry(), 1..3)) {
         let text = spec(&entries);
         let expected = model(&entries);
-        for format in [Format::Json, Format::Json5, Format::Toml, Format::Kdl] {
-            let other = match convert(Source::new("w.yaml", text.as_bytes()), format) {
+        for format in [SpecFormat::Json, SpecFormat::Json5, SpecFormat::Toml, SpecFormat::Kdl] {
+            let other = match convert_spec(SpecSource::new("w.yaml", text.as_bytes()), format) {
                 Ok(other) => other,
                 Err(diagnostics) => return Err(TestCaseError::fail(format!("{text}\n{diagnostics}"))),
             };
-            let source = Source { name: "w", text: other.as_bytes(), format: Some(format) };
-            match load(source, &NoAttachments) {
+            let source = SpecSource { name: "w", text: other.as_bytes(), format: Some(format) };
+            match load_spec(source, &NoAttachments) {
                 Ok(workflow) => prop_assert_eq!(found(&workflow), expected.clone(), "{}", other),
                 Err(diagnostics) => return Err(TestCaseError::fail(format!("{other}\n{diagnostics}"))),
             }

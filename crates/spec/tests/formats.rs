@@ -3,16 +3,16 @@
 mod common;
 
 use common::plan;
-use windlass_spec::{Format, Source, Style, convert, reformat};
+use windlass_spec::{DiagnosticStyle, SpecFormat, SpecSource, convert_spec, reformat_spec};
 
 /// Every format that `text` converts to, with the text in it.
 #[track_caller]
-fn in_every_format(text: &str) -> Vec<(Format, String)> {
+fn in_every_format(text: &str) -> Vec<(SpecFormat, String)> {
     let written = |format| {
-        let source = Source::new("spec.yaml", text.as_bytes());
-        (format, convert(source, format).unwrap_or_else(|problems| panic!("{problems}")))
+        let source = SpecSource::new("spec.yaml", text.as_bytes());
+        (format, convert_spec(source, format).unwrap_or_else(|problems| panic!("{problems}")))
     };
-    Format::ALL.map(written).into()
+    SpecFormat::ALL.map(written).into()
 }
 
 const SPECS: [&str; 6] = [
@@ -128,22 +128,24 @@ jobs:
 fn every_format_is_told_by_its_content_and_says_the_same() {
     for spec in SPECS {
         for (format, text) in in_every_format(spec) {
-            assert_eq!(Format::detect(text.as_bytes()), format, "{text}");
+            assert_eq!(SpecFormat::detect(text.as_bytes()), format, "{text}");
             // There and back again: the same words as straight from the original.
             for (other, straight) in in_every_format(spec) {
-                let source = Source { name: "-", text: text.as_bytes(), format: None };
-                let around = convert(source, other).unwrap_or_else(|problems| panic!("{problems}"));
-                if format == Format::Toml || other == Format::Toml {
+                let source = SpecSource { name: "-", text: text.as_bytes(), format: None };
+                let around = convert_spec(source, other).unwrap_or_else(|problems| panic!("{problems}"));
+                if format == SpecFormat::Toml || other == SpecFormat::Toml {
                     // Which puts tables last, so the order of fields may be another.
                     assert_eq!(sorted(&around), sorted(&straight), "{} to {}", format.name(), other.name());
                 } else {
                     assert_eq!(around, straight, "{} to {}", format.name(), other.name());
                 }
             }
-            let laid_out =
-                reformat(Source::new("-", text.as_bytes())).unwrap_or_else(|problems| panic!("{problems}"));
-            let again =
-                convert(Source { name: "-", text: laid_out.as_bytes(), format: Some(format) }, format);
+            let laid_out = reformat_spec(SpecSource::new("-", text.as_bytes()))
+                .unwrap_or_else(|problems| panic!("{problems}"));
+            let again = convert_spec(
+                SpecSource { name: "-", text: laid_out.as_bytes(), format: Some(format) },
+                format,
+            );
             assert_eq!(again.as_deref(), Ok(text.as_str()), "laid out as {}", format.name());
         }
     }
@@ -199,7 +201,7 @@ job "b" command="true" {
 }
 /- job "gone" { }
 "#;
-    let yaml = convert(Source::new("spec.kdl", text.as_bytes()), Format::Yaml);
+    let yaml = convert_spec(SpecSource::new("spec.kdl", text.as_bytes()), SpecFormat::Yaml);
     let yaml = yaml.unwrap_or_else(|problems| panic!("{problems}"));
     let expected = "\
 name: w
@@ -255,8 +257,8 @@ jobs:
 #[track_caller]
 fn problems(name: &str, text: &str) -> Vec<String> {
     let problems = load_error(name, text);
-    assert!(problems.render(Style::Plain).contains(name));
-    let line = |report: windlass_spec::Report| {
+    assert!(problems.render(DiagnosticStyle::Plain).contains(name));
+    let line = |report: windlass_spec::DiagnosticReport| {
         let place = format!("{}:{}", report.line.unwrap_or(0), report.column.unwrap_or(0));
         format!("{} {place} {}", report.code, report.help.unwrap_or_default())
     };
@@ -264,8 +266,8 @@ fn problems(name: &str, text: &str) -> Vec<String> {
 }
 
 #[track_caller]
-fn load_error(name: &str, text: &str) -> windlass_spec::Diagnostics {
-    windlass_spec::parse(name, text.as_bytes()).map(|_| ()).expect_err("should be refused")
+fn load_error(name: &str, text: &str) -> windlass_spec::SpecDiagnostics {
+    windlass_spec::parse_spec(name, text.as_bytes()).map(|_| ()).expect_err("should be refused")
 }
 
 #[test]
@@ -310,7 +312,7 @@ fn what_only_json5_has() {
     let places: Vec<String> = problems("s.json", text);
     let json5 = |place: &str| format!("json5 {place} that is JSON5: name the file .json5");
     assert_eq!(places, ["2:1", "3:9", "4:1", "4:50", "4:53", "4:55"].map(json5));
-    assert!(windlass_spec::parse("s.json5", text.as_bytes()).is_ok());
+    assert!(windlass_spec::parse_spec("s.json5", text.as_bytes()).is_ok());
 }
 
 #[test]
@@ -343,7 +345,7 @@ fn mistakes_that_only_one_format_can_make() {
 #[test]
 fn the_same_plan_from_every_format() {
     for spec in SPECS {
-        let expected = plan(Format::Yaml, spec);
+        let expected = plan(SpecFormat::Yaml, spec);
         for (format, text) in in_every_format(spec) {
             assert_eq!(plan(format, &text), expected, "{}", format.name());
         }

@@ -1,7 +1,7 @@
 //! The graph against a small model: random jobs, some of which share their lists through aliases.
 
 use proptest::prelude::*;
-use windlass_spec::{NoAttachments, Source, load};
+use windlass_spec::{NoAttachments, SpecSource, load_spec};
 
 /// Which of the shared lists each job uses, if any, and what stands in the lists.
 #[derive(Clone, Debug)]
@@ -71,7 +71,7 @@ proptest! {
     #[test]
     fn circles_are_found_exactly_where_there_are_some(graph in graph()) {
         let text = graph.spec();
-        match load(Source::new("graph.yaml", text.as_bytes()), &NoAttachments) {
+        match load_spec(SpecSource::new("graph.yaml", text.as_bytes()), &NoAttachments) {
             Ok(workflow) => {
                 prop_assert!(!graph.has_circle(), "{text}");
                 for (job, found) in workflow.jobs().enumerate() {

@@ -1,15 +1,17 @@
 //! Input made to hurt, and input made by chance: always an answer, never a panic, never without bounds.
 
 use proptest::prelude::*;
-use windlass_spec::patch::{Edit, NewValue, PatchError, set_values};
-use windlass_spec::{Format, NoAttachments, Source, Style, convert, load, reformat};
+use windlass_spec::patch::{NewFieldValue, SpecEdit, SpecPatchError, set_values};
+use windlass_spec::{
+    DiagnosticStyle, NoAttachments, SpecFormat, SpecSource, convert_spec, load_spec, reformat_spec,
+};
 
 /// The code of the last problem in the file.
 #[track_caller]
 fn last_code(text: &str) -> &'static str {
-    let diagnostics =
-        load(Source::new("evil.yaml", text.as_bytes()), &NoAttachments).expect_err("should be refused");
-    assert!(!diagnostics.render(Style::Plain).is_empty());
+    let diagnostics = load_spec(SpecSource::new("evil.yaml", text.as_bytes()), &NoAttachments)
+        .expect_err("should be refused");
+    assert!(!diagnostics.render(DiagnosticStyle::Plain).is_empty());
     diagnostics.list.last().map_or("", |diagnostic| diagnostic.code)
 }
 
@@ -22,8 +24,8 @@ fn deep_nesting() {
     for depth in [300, 100_000] {
         // The parser itself has enough of these.
         let text = format!("name: {}{}", "[".repeat(depth), "]".repeat(depth));
-        let diagnostics =
-            load(Source::new("evil.yaml", text.as_bytes()), &NoAttachments).expect_err("should be refused");
+        let diagnostics = load_spec(SpecSource::new("evil.yaml", text.as_bytes()), &NoAttachments)
+            .expect_err("should be refused");
         assert_eq!(diagnostics.list.last().map(|last| last.message.as_str()), Some("nested too deeply"));
     }
     let mut block = String::new();
@@ -49,8 +51,8 @@ fn alias_bombs_that_nobody_reads_cost_nothing() {
         "{}? [*a29, *a29]\n: *a29\njobs:\n- name: a\n  command: *a29\n  depends_on: *a29\n",
         bomb(30, 10)
     );
-    let diagnostics =
-        load(Source::new("evil.yaml", text.as_bytes()), &NoAttachments).expect_err("should be refused");
+    let diagnostics = load_spec(SpecSource::new("evil.yaml", text.as_bytes()), &NoAttachments)
+        .expect_err("should be refused");
     let mut codes: Vec<_> = diagnostics.list.iter().map(|diagnostic| diagnostic.code).collect();
     codes.sort_unstable();
     codes.dedup();
@@ -65,8 +67,8 @@ fn a_merge_bomb() {
         text.extend([format!("m{level}: &m{level} {{<<: [*m{0}, *m{0}]}}\n", level - 1)]);
     }
     text.push_str("name: w\njobs:\n- {name: a, command: b, env: *m63}\n");
-    let diagnostics =
-        load(Source::new("evil.yaml", text.as_bytes()), &NoAttachments).expect_err("should be refused");
+    let diagnostics = load_spec(SpecSource::new("evil.yaml", text.as_bytes()), &NoAttachments)
+        .expect_err("should be refused");
     assert!(diagnostics.list.iter().any(|diagnostic| diagnostic.code == "too-many-aliases"), "{diagnostics}");
 }
 
@@ -90,8 +92,8 @@ fn aliases_that_hold_themselves() {
 #[test]
 fn keys_that_are_no_names() {
     let text = "? [a, b]\n: c\n? {d: e}\n: [f, g]\n? *h\n: i\nname: w\njobs: [{name: a, command: b}]\n";
-    let diagnostics =
-        load(Source::new("evil.yaml", text.as_bytes()), &NoAttachments).expect_err("should be refused");
+    let diagnostics = load_spec(SpecSource::new("evil.yaml", text.as_bytes()), &NoAttachments)
+        .expect_err("should be refused");
     let codes: Vec<_> = diagnostics.list.iter().map(|diagnostic| diagnostic.code).collect();
     assert_eq!(codes, ["complex-key", "complex-key", "unknown-alias"]);
 }
@@ -102,8 +104,8 @@ fn merges_of_what_is_no_map() {
         [("x", "merge-value"), ("[*m, y]", "merge-value"), ("*no", "unknown-alias"), ("", "merge-value")]
     {
         let text = format!("name: w\nenv: &m {{A: b}}\njobs:\n- name: a\n  command: b\n  <<: {value}\n");
-        let diagnostics =
-            load(Source::new("evil.yaml", text.as_bytes()), &NoAttachments).expect_err("should be refused");
+        let diagnostics = load_spec(SpecSource::new("evil.yaml", text.as_bytes()), &NoAttachments)
+            .expect_err("should be refused");
         assert!(diagnostics.list.iter().any(|diagnostic| diagnostic.code == code), "{value}: {diagnostics}");
     }
 }
@@ -112,12 +114,12 @@ fn merges_of_what_is_no_map() {
 fn a_good_file_cut_off_anywhere() {
     for end in 0..GOOD.len() {
         let bytes = &GOOD.as_bytes()[..end];
-        if let Err(diagnostics) = load(Source::new("cut.yaml", bytes), &NoAttachments) {
+        if let Err(diagnostics) = load_spec(SpecSource::new("cut.yaml", bytes), &NoAttachments) {
             assert!(!diagnostics.list.is_empty());
-            assert!(diagnostics.render(Style::Ansi).contains("cut.yaml"));
+            assert!(diagnostics.render(DiagnosticStyle::Ansi).contains("cut.yaml"));
         }
     }
-    assert!(load(Source::new("whole.yaml", GOOD.as_bytes()), &NoAttachments).is_ok());
+    assert!(load_spec(SpecSource::new("whole.yaml", GOOD.as_bytes()), &NoAttachments).is_ok());
 }
 
 const GOOD: &str = r#"name: simulation
@@ -145,7 +147,7 @@ jobs:
 
 /// Whatever comes in, an answer comes out that can be shown.
 fn answer(bytes: &[u8]) {
-    match load(Source::new("chance.yaml", bytes), &NoAttachments) {
+    match load_spec(SpecSource::new("chance.yaml", bytes), &NoAttachments) {
         Ok(workflow) => {
             let jobs = workflow.job_count() as u32;
             assert!(jobs > 0 && !workflow.name().is_empty());
@@ -160,7 +162,7 @@ fn answer(bytes: &[u8]) {
         Err(diagnostics) => {
             assert!(!diagnostics.list.is_empty());
             assert_eq!(diagnostics.reports().len(), diagnostics.list.len());
-            assert!(!diagnostics.render(Style::Ansi).is_empty());
+            assert!(!diagnostics.render(DiagnosticStyle::Ansi).is_empty());
         }
     }
 }
@@ -223,24 +225,24 @@ proptest! {
 }
 
 /// All that can be done with a text in some format gives an answer too.
-fn answer_as(format: Format, bytes: &[u8]) {
-    let source = Source { name: "chance", text: bytes, format: Some(format) };
-    let loaded = load(source, &NoAttachments).map(|_| ());
+fn answer_as(format: SpecFormat, bytes: &[u8]) {
+    let source = SpecSource { name: "chance", text: bytes, format: Some(format) };
+    let loaded = load_spec(source, &NoAttachments).map(|_| ());
     if let Err(diagnostics) = &loaded {
-        assert!(!diagnostics.list.is_empty() && !diagnostics.render(Style::Ansi).is_empty());
+        assert!(!diagnostics.list.is_empty() && !diagnostics.render(DiagnosticStyle::Ansi).is_empty());
     }
-    for to in Format::ALL {
-        match convert(source, to) {
+    for to in SpecFormat::ALL {
+        match convert_spec(source, to) {
             // What is written in another format is as good as what was read.
             Ok(text) => {
-                let again = Source { name: "again", text: text.as_bytes(), format: Some(to) };
-                assert_eq!(load(again, &NoAttachments).is_ok(), loaded.is_ok(), "{text}");
+                let again = SpecSource { name: "again", text: text.as_bytes(), format: Some(to) };
+                assert_eq!(load_spec(again, &NoAttachments).is_ok(), loaded.is_ok(), "{text}");
             }
             Err(diagnostics) => assert!(!diagnostics.list.is_empty()),
         }
     }
-    if let Ok(text) = reformat(source) {
-        let again = reformat(Source { text: text.as_bytes(), ..source });
+    if let Ok(text) = reformat_spec(source) {
+        let again = reformat_spec(SpecSource { text: text.as_bytes(), ..source });
         assert_eq!(again.as_deref(), Ok(text.as_str()));
     }
 }
@@ -255,20 +257,20 @@ fn much_of_anything() {
         "a=1\n", "a.b=1\n", "a: 1\n", "[a]\n", "/* */", "\u{feff}", "\u{2028}", "- a\n", "? a\n", "# a\n",
         "a: |\n", "<<: 1\n", "%a\n", "---\n",
     ];
-    let edits = [Edit { list: "jobs", name: "a", field: "priority", value: NewValue::Integer(1) }];
+    let edits = [SpecEdit { list: "jobs", name: "a", field: "priority", value: NewFieldValue::Integer(1) }];
     for piece in pieces.split(' ').chain(spaced) {
         let text = piece.repeat(SIZE / piece.len());
-        for format in Format::ALL {
-            let source = Source { name: "evil", text: text.as_bytes(), format: Some(format) };
-            let problems = load(source, &NoAttachments).map(|_| ()).expect_err("this is no spec");
+        for format in SpecFormat::ALL {
+            let source = SpecSource { name: "evil", text: text.as_bytes(), format: Some(format) };
+            let problems = load_spec(source, &NoAttachments).map(|_| ()).expect_err("this is no spec");
             assert!(!problems.list.is_empty() && problems.list.len() <= 50, "{piece:?} as {}", format.name());
-            assert!(convert(source, Format::Json).is_err(), "{piece:?} as {}", format.name());
+            assert!(convert_spec(source, SpecFormat::Json).is_err(), "{piece:?} as {}", format.name());
             let patched = set_values(source, &edits).ok();
-            for made in reformat(source).ok().into_iter().chain(patched) {
+            for made in reformat_spec(source).ok().into_iter().chain(patched) {
                 assert!(made.len() < 8 * SIZE, "{piece:?} as {}", format.name());
             }
         }
-        assert_eq!(Format::detect(text.as_bytes()), Format::detect(text.as_bytes()));
+        assert_eq!(SpecFormat::detect(text.as_bytes()), SpecFormat::detect(text.as_bytes()));
     }
 }
 
@@ -308,7 +310,7 @@ fn many_of_everything() {
         ("{variables: {v: w}, jobs: [{name: a, command: '", "{gone#} ", "'}]}", Some("undefined-name")),
     ] {
         let text = many(start, piece, end, COUNT);
-        let loaded = load(Source::new("many.yaml", text.as_bytes()), &NoAttachments);
+        let loaded = load_spec(SpecSource::new("many.yaml", text.as_bytes()), &NoAttachments);
         let found = loaded.map_or_else(|problems| problems.list.first().map(|first| first.code), |_| None);
         assert_eq!(found, code, "{piece}");
     }
@@ -324,7 +326,8 @@ fn circles_are_not_all_told() {
     );
     let all: Vec<String> = (0..COUNT).map(|job| format!("j{job}")).collect();
     text.extend([format!("- {{name: j{COUNT}, command: x, depends_on: [{}]}}\n", all.join(", "))]);
-    let problems = load(Source::new("circle.yaml", text.as_bytes()), &NoAttachments).expect_err("circles");
+    let problems =
+        load_spec(SpecSource::new("circle.yaml", text.as_bytes()), &NoAttachments).expect_err("circles");
     assert!(problems.list.iter().all(|problem| problem.code == "cycle") && problems.count() <= 50);
 }
 
@@ -344,28 +347,28 @@ fn variables_that_hold_each_other_many_times() {
 #[test]
 fn deep_nesting_in_every_format() {
     for (format, open, close) in [
-        (Format::Json, "[", "]"),
-        (Format::Json, "{\"a\":", "}"),
-        (Format::Json5, "{a:", "}"),
-        (Format::Toml, "[", "]"),
-        (Format::Toml, "{a=", "}"),
-        (Format::Kdl, "{ a", "}"),
+        (SpecFormat::Json, "[", "]"),
+        (SpecFormat::Json, "{\"a\":", "}"),
+        (SpecFormat::Json5, "{a:", "}"),
+        (SpecFormat::Toml, "[", "]"),
+        (SpecFormat::Toml, "{a=", "}"),
+        (SpecFormat::Kdl, "{ a", "}"),
     ] {
         for depth in [65, 1000, 50_000] {
             let inside = format!("{} 1{}", open.repeat(depth), close.repeat(depth));
             let text = match format {
-                Format::Toml => format!("metadata.x = {inside}\n"),
-                Format::Kdl => format!("metadata {inside}\n"),
+                SpecFormat::Toml => format!("metadata.x = {inside}\n"),
+                SpecFormat::Kdl => format!("metadata {inside}\n"),
                 _ => format!("{{\"metadata\": {{\"x\": {inside}}}}}"),
             };
-            let source = Source { name: "deep", text: text.as_bytes(), format: Some(format) };
-            let problems = load(source, &NoAttachments).map(|_| ()).expect_err("should be refused");
+            let source = SpecSource { name: "deep", text: text.as_bytes(), format: Some(format) };
+            let problems = load_spec(source, &NoAttachments).map(|_| ()).expect_err("should be refused");
             let codes: Vec<_> = problems.list.iter().map(|problem| problem.code).collect();
             assert!(codes.contains(&"too-deep"), "{} {depth}: {codes:?}", format.name());
         }
     }
     let header = format!("[{}a]\nb = 1\n", "a.".repeat(100));
-    let problems = load(Source::new("deep.toml", header.as_bytes()), &NoAttachments).map(|_| ());
+    let problems = load_spec(SpecSource::new("deep.toml", header.as_bytes()), &NoAttachments).map(|_| ());
     let problems = problems.expect_err("too deep");
     assert!(problems.list.iter().any(|problem| problem.code == "too-deep"), "{problems}");
 }
@@ -380,7 +383,7 @@ fn huge_numbers_stay_what_they_are_or_are_refused() {
         ("n.toml", format!("name='w'\n[[jobs]]\nname='a'\ncommand='b'\npriority={digits}\n")),
         ("n.kdl", format!("name w\njob a command=b priority={digits}\n")),
     ] {
-        let problems = load(Source::new(name, text.as_bytes()), &NoAttachments).map(|_| ());
+        let problems = load_spec(SpecSource::new(name, text.as_bytes()), &NoAttachments).map(|_| ());
         let problems = problems.expect_err("out of range");
         let codes: Vec<_> = problems.list.iter().map(|problem| problem.code).collect();
         assert_eq!(codes, ["out-of-range"], "{name}");
@@ -390,7 +393,7 @@ fn huge_numbers_stay_what_they_are_or_are_refused() {
         ("n.toml", format!("name = 0x{digits}")),
         ("n.kdl", format!("name 0x{digits}")),
     ] {
-        assert!(load(Source::new(name, text.as_bytes()), &NoAttachments).is_err(), "{name}");
+        assert!(load_spec(SpecSource::new(name, text.as_bytes()), &NoAttachments).is_err(), "{name}");
     }
 }
 
@@ -401,13 +404,13 @@ fn an_alias_bomb_is_not_converted_or_patched() {
     });
     let levels: String = levels.collect();
     let text = format!("name: w\nmetadata:\n  a0: &a0 [x]\n{levels}jobs: [{{name: a, command: b}}]\n");
-    let source = Source::new("evil.yaml", text.as_bytes());
-    let edit = Edit { list: "jobs", name: "a", field: "priority", value: NewValue::Integer(1) };
+    let source = SpecSource::new("evil.yaml", text.as_bytes());
+    let edit = SpecEdit { list: "jobs", name: "a", field: "priority", value: NewFieldValue::Integer(1) };
     let patched = set_values(source, &[edit]).map_err(|error| match error {
-        PatchError::Unreadable(problems) => problems,
-        PatchError::ByHand { .. } => panic!("{error}"),
+        SpecPatchError::Unreadable(problems) => problems,
+        SpecPatchError::ManualEditNeeded { .. } => panic!("{error}"),
     });
-    for result in [convert(source, Format::Json), reformat(source), patched] {
+    for result in [convert_spec(source, SpecFormat::Json), reformat_spec(source), patched] {
         let problems = result.expect_err("should be refused");
         assert!(problems.list.iter().any(|problem| problem.code == "too-many-aliases"), "{problems}");
     }
@@ -431,14 +434,14 @@ proptest! {
     #[test]
     fn any_pieces_in_every_format(pieces in prop::collection::vec(any_piece(), 0..40)) {
         let text = pieces.concat();
-        for format in Format::ALL {
+        for format in SpecFormat::ALL {
             answer_as(format, text.as_bytes());
         }
     }
 
     #[test]
     fn any_bytes_in_every_format(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
-        for format in Format::ALL {
+        for format in SpecFormat::ALL {
             answer_as(format, &bytes);
         }
     }
@@ -446,10 +449,10 @@ proptest! {
     /// A good file in some format with some stretches replaced.
     #[test]
     fn any_damage_in_every_format(
-        format in prop::sample::select(Format::ALL.to_vec()),
+        format in prop::sample::select(SpecFormat::ALL.to_vec()),
         damage in prop::collection::vec((any::<prop::sample::Index>(), 0usize..12, any_piece()), 1..4),
     ) {
-        let good = convert(Source::new("good.yaml", GOOD.as_bytes()), format);
+        let good = convert_spec(SpecSource::new("good.yaml", GOOD.as_bytes()), format);
         let mut bytes = good.unwrap_or_else(|problems| panic!("{problems}")).into_bytes();
         for (place, length, piece) in damage {
             let start = place.index(bytes.len());

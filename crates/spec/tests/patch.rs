@@ -1,21 +1,21 @@
 //! New values in a spec's text: what changes, and that nothing else does.
 
 use std::borrow::Cow;
-use windlass_spec::patch::{Edit, NewValue, PatchError, set_values};
-use windlass_spec::{Format, Source};
+use windlass_spec::patch::{NewFieldValue, SpecEdit, SpecPatchError, set_values};
+use windlass_spec::{SpecFormat, SpecSource};
 
-fn memory<'a>(name: &'a str, value: &'a str) -> Edit<'a> {
-    let value = NewValue::Text(Cow::Borrowed(value));
-    Edit { list: "resource_requirements", name, field: "memory", value }
+fn memory<'a>(name: &'a str, value: &'a str) -> SpecEdit<'a> {
+    let value = NewFieldValue::Text(Cow::Borrowed(value));
+    SpecEdit { list: "resource_requirements", name, field: "memory", value }
 }
 
-fn number<'a>(name: &'a str, field: &'a str, value: i64) -> Edit<'a> {
-    Edit { list: "resource_requirements", name, field, value: NewValue::Integer(value) }
+fn number<'a>(name: &'a str, field: &'a str, value: i64) -> SpecEdit<'a> {
+    SpecEdit { list: "resource_requirements", name, field, value: NewFieldValue::Integer(value) }
 }
 
 #[track_caller]
-fn patched(format: Format, text: &str, edits: &[Edit<'_>]) -> String {
-    let source = Source { name: "spec", text: text.as_bytes(), format: Some(format) };
+fn patched(format: SpecFormat, text: &str, edits: &[SpecEdit<'_>]) -> String {
+    let source = SpecSource { name: "spec", text: text.as_bytes(), format: Some(format) };
     set_values(source, edits).unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -23,32 +23,32 @@ fn patched(format: Format, text: &str, edits: &[Edit<'_>]) -> String {
 fn a_value_changes_and_nothing_else() {
     for (format, before, after) in [
         (
-            Format::Yaml,
+            SpecFormat::Yaml,
             "# head\nname: w\nresource_requirements:\n  - name:   small  # the usual\n    memory:  1g   # odd   spacing\n    num_cpus: 1\njobs: []\n",
             "# head\nname: w\nresource_requirements:\n  - name:   small  # the usual\n    memory:  640m   # odd   spacing\n    num_cpus: 3\njobs: []\n",
         ),
         (
-            Format::Yaml,
+            SpecFormat::Yaml,
             "resource_requirements: [{name: 'small', memory: \"1g\", cpus: 1}]\r\n",
             "resource_requirements: [{name: 'small', memory: \"640m\", cpus: 3}]\r\n",
         ),
         (
-            Format::Json,
+            SpecFormat::Json,
             "{\"resource_requirements\": [\n  {\"name\": \"small\", \"num_cpus\": 1,   \"memory\": \"1g\"}]}",
             "{\"resource_requirements\": [\n  {\"name\": \"small\", \"num_cpus\": 3,   \"memory\": \"640m\"}]}",
         ),
         (
-            Format::Json5,
+            SpecFormat::Json5,
             "// head\n{resource_requirements: [{name: 'small', memory: '1g', /* few */ num_cpus: 1,}],}",
             "// head\n{resource_requirements: [{name: 'small', memory: \"640m\", /* few */ num_cpus: 3,}],}",
         ),
         (
-            Format::Toml,
+            SpecFormat::Toml,
             "# head\n[[resource_requirements]]\nname = 'small'\nmemory = '1g' # ok\nnum_cpus   = 1\n",
             "# head\n[[resource_requirements]]\nname = 'small'\nmemory = \"640m\" # ok\nnum_cpus   = 3\n",
         ),
         (
-            Format::Kdl,
+            SpecFormat::Kdl,
             "// head\nresource_requirements \"small\" memory=\"1g\" num_cpus=1 // ok\njob \"a\"\n",
             "// head\nresource_requirements \"small\" memory=\"640m\" num_cpus=3 // ok\njob \"a\"\n",
         ),
@@ -62,47 +62,47 @@ fn a_value_changes_and_nothing_else() {
 fn a_field_is_added_in_the_style_of_its_neighbours() {
     for (format, before, after) in [
         (
-            Format::Yaml,
+            SpecFormat::Yaml,
             "resource_requirements:\n- name: small # it\n\n  num_cpus: 1   # few\n\n- name: large\n  num_cpus: 9\n",
             "resource_requirements:\n- name: small # it\n\n  num_cpus: 1   # few\n  memory: 640m\n\n- name: large\n  num_cpus: 9\n",
         ),
         (
-            Format::Yaml,
+            SpecFormat::Yaml,
             "resource_requirements:\n  - {name: small, num_cpus: 1} # it\n",
             "resource_requirements:\n  - {name: small, num_cpus: 1, memory: 640m} # it\n",
         ),
         (
-            Format::Json,
+            SpecFormat::Json,
             "{\n  \"resource_requirements\": [\n    {\n      \"name\": \"small\",\n      \"num_cpus\": 1\n    }\n  ]\n}\n",
             "{\n  \"resource_requirements\": [\n    {\n      \"name\": \"small\",\n      \"num_cpus\": 1,\n      \"memory\": \"640m\"\n    }\n  ]\n}\n",
         ),
         (
-            Format::Json5,
+            SpecFormat::Json5,
             "{\n  resource_requirements: [\n    {\n      name: 'small', // it\n      num_cpus: 1, // few\n    },\n  ],\n}\n",
             "{\n  resource_requirements: [\n    {\n      name: 'small', // it\n      num_cpus: 1, // few\n      memory: \"640m\",\n    },\n  ],\n}\n",
         ),
         (
-            Format::Toml,
+            SpecFormat::Toml,
             "[[resource_requirements]]\nname = 'small'\nnum_cpus = 1 # few\n\n[[jobs]]\nname = 'a'\n",
             "[[resource_requirements]]\nname = 'small'\nnum_cpus = 1 # few\nmemory = \"640m\"\n\n[[jobs]]\nname = 'a'\n",
         ),
         (
-            Format::Toml,
+            SpecFormat::Toml,
             "resource_requirements = [{ name = 'small', num_cpus = 1 }]\n",
             "resource_requirements = [{ name = 'small', num_cpus = 1, memory = \"640m\" }]\n",
         ),
         (
-            Format::Kdl,
+            SpecFormat::Kdl,
             "resource_requirements \"small\" {\n    num_cpus 1 // few\n}\n",
             "resource_requirements \"small\" {\n    num_cpus 1 // few\n    memory \"640m\"\n}\n",
         ),
         (
-            Format::Kdl,
+            SpecFormat::Kdl,
             "resource_requirements \"small\" num_cpus=1 // few\n",
             "resource_requirements \"small\" memory=\"640m\" num_cpus=1 // few\n",
         ),
         (
-            Format::Kdl,
+            SpecFormat::Kdl,
             "resource_requirements \"small\" { num_cpus 1; }\n",
             "resource_requirements \"small\" memory=\"640m\" { num_cpus 1; }\n",
         ),
@@ -115,47 +115,47 @@ fn a_field_is_added_in_the_style_of_its_neighbours() {
 fn an_entry_and_a_list_are_added() {
     for (format, before, after) in [
         (
-            Format::Yaml,
+            SpecFormat::Yaml,
             "resource_requirements:\n  - name: small\n    num_cpus: 1 # few\n# about jobs\njobs: []\n",
             "resource_requirements:\n  - name: small\n    num_cpus: 1 # few\n  - name: new\n    memory: 640m\n    num_cpus: 2\n# about jobs\njobs: []\n",
         ),
         (
-            Format::Yaml,
+            SpecFormat::Yaml,
             "resource_requirements:\n- {name: small, num_cpus: 1} # few\n",
             "resource_requirements:\n- {name: small, num_cpus: 1} # few\n- {name: new, memory: 640m, num_cpus: 2}\n",
         ),
         (
-            Format::Yaml,
+            SpecFormat::Yaml,
             "name: w",
             "name: w\nresource_requirements:\n  - name: new\n    memory: 640m\n    num_cpus: 2\n",
         ),
         (
-            Format::Json,
+            SpecFormat::Json,
             "{\"name\": \"w\"}\n",
             "{\"name\": \"w\", \"resource_requirements\": [{\"name\": \"new\", \"memory\": \"640m\", \"num_cpus\": 2}]}\n",
         ),
         (
-            Format::Json5,
+            SpecFormat::Json5,
             "{\n  name: 'w',\n  resource_requirements: [\n    {name: 'small'},\n  ],\n}\n",
             "{\n  name: 'w',\n  resource_requirements: [\n    {name: 'small'},\n    {name: \"new\", memory: \"640m\", num_cpus: 2},\n  ],\n}\n",
         ),
         (
-            Format::Toml,
+            SpecFormat::Toml,
             "name = 'w'\n[[jobs]]\nname = 'a'\n",
             "name = 'w'\n[[jobs]]\nname = 'a'\n\n[[resource_requirements]]\nname = \"new\"\nmemory = \"640m\"\nnum_cpus = 2\n",
         ),
         (
-            Format::Toml,
+            SpecFormat::Toml,
             "[[resource_requirements]]\nname = 'small'\n\n[[jobs]]\nname = 'a'\n",
             "[[resource_requirements]]\nname = 'small'\n\n[[resource_requirements]]\nname = \"new\"\nmemory = \"640m\"\nnum_cpus = 2\n\n[[jobs]]\nname = 'a'\n",
         ),
         (
-            Format::Kdl,
+            SpecFormat::Kdl,
             "resource_requirements \"small\" {\n    num_cpus 1\n}\njob \"a\"\n",
             "resource_requirements \"small\" {\n    num_cpus 1\n}\nresource_requirements \"new\" num_cpus=2 memory=\"640m\"\njob \"a\"\n",
         ),
         (
-            Format::Kdl,
+            SpecFormat::Kdl,
             "name \"w\"\n",
             "name \"w\"\nresource_requirements \"new\" num_cpus=2 memory=\"640m\"\n",
         ),
@@ -166,29 +166,29 @@ fn an_entry_and_a_list_are_added() {
 
 #[test]
 fn a_job_gets_its_requirements() {
-    let edit = Edit {
+    let edit = SpecEdit {
         list: "jobs",
         name: "sim_{i}",
         field: "resource_requirements",
-        value: NewValue::Text("tuned".into()),
+        value: NewFieldValue::Text("tuned".into()),
     };
     let before = "jobs:\n  - name: sim_{i}\n    command: |\n      set -e\n      ./sim\n    parameters:\n      i: 1:4\n";
     let after = "jobs:\n  - name: sim_{i}\n    resource_requirements: tuned\n    command: |\n      set -e\n      ./sim\n    parameters:\n      i: 1:4\n";
-    assert_eq!(patched(Format::Yaml, before, &[edit]), after);
+    assert_eq!(patched(SpecFormat::Yaml, before, &[edit]), after);
 }
 
 #[test]
 fn what_is_shared_is_left_to_people() {
     let text = "resource_requirements:\n  - &a {name: small, memory: &m 1g}\n  - {name: large, memory: *m}\n";
-    let source = Source::new("spec.yaml", text.as_bytes());
+    let source = SpecSource::new("spec.yaml", text.as_bytes());
     let error = set_values(source, &[memory("small", "2g")]).expect_err("another entry has the same value");
     assert_eq!(
         error.to_string(),
         "cannot set `memory` of `small` in `resource_requirements`: that would change something else as well; change it by hand"
     );
     let text = "resource_requirements: [{name: small, memory: [1, 2]}]\n";
-    let error = set_values(Source::new("spec.yaml", text.as_bytes()), &[memory("small", "2g")]);
-    assert!(matches!(error, Err(PatchError::ByHand { .. })), "{error:?}");
-    let error = set_values(Source::new("spec.yaml", b"a: [\n"), &[memory("small", "2g")]);
-    assert!(matches!(error, Err(PatchError::Unreadable(_))), "{error:?}");
+    let error = set_values(SpecSource::new("spec.yaml", text.as_bytes()), &[memory("small", "2g")]);
+    assert!(matches!(error, Err(SpecPatchError::ManualEditNeeded { .. })), "{error:?}");
+    let error = set_values(SpecSource::new("spec.yaml", b"a: [\n"), &[memory("small", "2g")]);
+    assert!(matches!(error, Err(SpecPatchError::Unreadable(_))), "{error:?}");
 }

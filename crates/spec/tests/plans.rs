@@ -7,7 +7,7 @@ use proptest::collection::{btree_set, vec};
 use proptest::prelude::*;
 use proptest::sample::Index;
 use serde_json::{Map, Value, json};
-use windlass_spec::{Format, Source, convert, reformat};
+use windlass_spec::{SpecFormat, SpecSource, convert_spec, reformat_spec};
 
 /// An entry of jobs, perhaps with files that they write and with something that they read.
 #[derive(Clone, Debug)]
@@ -236,13 +236,13 @@ proptest! {
     #[test]
     fn good_specs_say_the_same_in_every_format_and_layout(stages in vec(stage(), 1..5)) {
         let written = spec(&stages);
-        let expected = plan(Format::Json, &written);
-        for format in Format::ALL {
-            let source = Source { name: "good", text: written.as_bytes(), format: Some(Format::Json) };
-            let converted = convert(source, format).unwrap_or_else(|problems| panic!("{problems}"));
+        let expected = plan(SpecFormat::Json, &written);
+        for format in SpecFormat::ALL {
+            let source = SpecSource { name: "good", text: written.as_bytes(), format: Some(SpecFormat::Json) };
+            let converted = convert_spec(source, format).unwrap_or_else(|problems| panic!("{problems}"));
             prop_assert_eq!(&plan(format, &converted), &expected, "{}", converted);
-            let source = Source { name: "converted", text: converted.as_bytes(), format: Some(format) };
-            let laid_out = reformat(source).unwrap_or_else(|problems| panic!("{problems}"));
+            let source = SpecSource { name: "converted", text: converted.as_bytes(), format: Some(format) };
+            let laid_out = reformat_spec(source).unwrap_or_else(|problems| panic!("{problems}"));
             prop_assert_eq!(&plan(format, &laid_out), &expected, "{}", laid_out);
         }
     }

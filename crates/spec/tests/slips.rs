@@ -1,22 +1,22 @@
 //! Slips of people who write their first specs, and the one hint that helps with each.
 
 use std::io;
-use windlass_spec::{Attachments, Diagnostics, Source, Workflow, load};
+use windlass_spec::{ResolvedWorkflow, SpecAttachments, SpecDiagnostics, SpecSource, load_spec};
 
 /// Every file beside the spec holds this.
 struct Holds(&'static str);
 
-impl Attachments for Holds {
-    fn read(&self, _: &str) -> io::Result<Vec<u8>> {
+impl SpecAttachments for Holds {
+    fn read_file(&self, _: &str) -> io::Result<Vec<u8>> {
         Ok(self.0.as_bytes().to_vec())
     }
 }
 
-fn read(text: &str) -> Result<Workflow<'_>, Diagnostics> {
-    load(Source::new("sim.yaml", text.as_bytes()), &Holds(""))
+fn read(text: &str) -> Result<ResolvedWorkflow<'_>, SpecDiagnostics> {
+    load_spec(SpecSource::new("sim.yaml", text.as_bytes()), &Holds(""))
 }
 
-fn told(diagnostics: &Diagnostics) -> Vec<String> {
+fn told(diagnostics: &SpecDiagnostics) -> Vec<String> {
     let reports = diagnostics.reports();
     let place = |number: Option<usize>| number.map_or_else(String::new, |number| number.to_string());
     let line = reports.iter().map(|report| {
@@ -36,7 +36,7 @@ fn errors(text: &str) -> Vec<String> {
 fn warnings(text: &str) -> Vec<String> {
     let workflow = read(text).unwrap_or_else(|diagnostics| panic!("{diagnostics}"));
     let list = workflow.warnings().to_vec();
-    told(&Diagnostics { source_name: String::new(), source_text: text.to_owned(), list, more: 0 })
+    told(&SpecDiagnostics { source_name: String::new(), source_text: text.to_owned(), list, omitted: 0 })
 }
 
 fn spec(jobs: &str) -> String {
@@ -127,7 +127,7 @@ fn what_a_job_needs_does_not_stand_in_the_job() {
         ]
     );
     let text = "name w\njob a {\n  command x\n  memory \"4g\"\n}\n";
-    let problems = load(Source::new("sim.kdl", text.as_bytes()), &Holds("")).expect_err(text);
+    let problems = load_spec(SpecSource::new("sim.kdl", text.as_bytes()), &Holds("")).expect_err(text);
     assert_eq!(told(&problems), [format!("4:3 unknown node `memory` | {help}")]);
 }
 
@@ -206,7 +206,8 @@ fn the_first_of_several_tabs() {
 fn tables_with_other_separators() {
     let text = spec("- {name: 'a_{x}', command: x, parameters_file: t.csv}\n");
     for (table, header) in [("x;y\n1;2\n", "x;y"), ("x\ty\n1\t2\n", "x y")] {
-        let problems = load(Source::new("sim.yaml", text.as_bytes()), &Holds(table)).expect_err(table);
+        let problems =
+            load_spec(SpecSource::new("sim.yaml", text.as_bytes()), &Holds(table)).expect_err(table);
         let why = format!("columns are separated by commas, and its header has only one: `{header}`");
         assert_eq!(told(&problems), [format!("3:48 the table `t.csv` cannot be used: {why}")]);
     }

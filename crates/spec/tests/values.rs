@@ -1,13 +1,13 @@
 //! What a good spec means.
 
 use std::time::Duration;
-use windlass_spec::{Job, NoAttachments, Source, Workflow, load};
-use windlass_types::work::{Stdio, StdioMode};
+use windlass_spec::{NoAttachments, ResolvedJob, ResolvedWorkflow, SpecSource, load_spec};
+use windlass_types::worker_messages::{StdioMode, StdioSettings};
 use windlass_types::{Bytes, Resources};
 
 #[track_caller]
-fn good(text: &str) -> Workflow<'_> {
-    load(Source::new("sim.yaml", text.as_bytes()), &NoAttachments)
+fn good(text: &str) -> ResolvedWorkflow<'_> {
+    load_spec(SpecSource::new("sim.yaml", text.as_bytes()), &NoAttachments)
         .unwrap_or_else(|diagnostics| panic!("{diagnostics}"))
 }
 
@@ -52,7 +52,7 @@ jobs:
     assert_eq!(workflow.user(), Some("ada"));
     assert_eq!(workflow.description(), Some("Two lines,\nkept as they are.\n"));
     assert_eq!(pairs(workflow.env()), [("MODE", "test")]);
-    assert_eq!(workflow.stdio(), Stdio { mode: StdioMode::NoStderr, delete_on_success: true });
+    assert_eq!(workflow.stdio(), StdioSettings { mode: StdioMode::NoStderr, delete_on_success: true });
     let [small, large] = workflow.requirements() else { panic!("{:?}", workflow.requirements()) };
     assert_eq!((small.name.as_str(), large.name.as_str()), ("small", "large"));
     assert_eq!(
@@ -64,17 +64,17 @@ jobs:
     let [prepare, work] = [workflow.job(0), workflow.job(1)];
     assert_eq!(workflow.job_count(), 2);
     assert_eq!((prepare.name, &*prepare.command(1)), ("prepare", "./prepare"));
-    assert_eq!((prepare.kind, prepare.requirements, prepare.priority), (None, None, 0));
+    assert_eq!((prepare.group, prepare.requirements, prepare.priority), (None, None, 0));
     assert!(prepare.cancel_on_blocking_job_failure && prepare.depends_on().next().is_none());
     assert_eq!((work.name, &*work.command(1)), ("work", "./work --fast"));
-    assert_eq!((work.kind, work.requirements, work.priority), (None, Some(1), 7));
+    assert_eq!((work.group, work.requirements, work.priority), (None, Some(1), 7));
     assert_eq!(pairs(&work.env()), [("LEVEL", "9")]);
     assert!(!work.cancel_on_blocking_job_failure);
     assert_eq!(only_list(work), [0]);
 }
 
 /// What a job waits for, if that is one list.
-fn only_list(job: Job<'_>) -> &[u32] {
+fn only_list(job: ResolvedJob<'_>) -> &[u32] {
     let lists: Vec<&[u32]> = job.depends_on().collect();
     assert_eq!(lists.len(), 1, "{lists:?}");
     lists[0]
@@ -84,7 +84,7 @@ fn only_list(job: Job<'_>) -> &[u32] {
 fn what_is_not_said_has_a_default() {
     let workflow = good("name: w\njobs: [{name: a, command: b}]\n");
     assert_eq!((workflow.user(), workflow.description()), (None, None));
-    assert_eq!(workflow.stdio(), Stdio { mode: StdioMode::Separate, delete_on_success: false });
+    assert_eq!(workflow.stdio(), StdioSettings { mode: StdioMode::Separate, delete_on_success: false });
     assert!(workflow.env().is_empty() && workflow.requirements().is_empty());
     assert_eq!(workflow.job_count(), 1);
 }
@@ -125,7 +125,7 @@ fn strings_are_what_is_written() {
     );
     assert_eq!(workflow.name(), "0755");
     let shown = |job| {
-        let Job { name, .. } = job;
+        let ResolvedJob { name, .. } = job;
         (name, job.command(1).into_owned(), job.depends_on().flatten().copied().collect::<Vec<u32>>())
     };
     let jobs: Vec<_> = workflow.jobs().map(shown).collect();
@@ -216,8 +216,9 @@ fn forms_that_mean_the_same() {
     let expected = good(block);
     for form in forms {
         let workflow = good(form);
-        let shown =
-            |workflow: &Workflow<'_>| workflow.jobs().map(|job| format!("{job:?}")).collect::<Vec<_>>();
+        let shown = |workflow: &ResolvedWorkflow<'_>| {
+            workflow.jobs().map(|job| format!("{job:?}")).collect::<Vec<_>>()
+        };
         assert_eq!(shown(&workflow), shown(&expected), "{form}");
         assert_eq!(workflow.name(), "w", "{form}");
     }

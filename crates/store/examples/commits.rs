@@ -7,14 +7,14 @@ use std::error::Error;
 use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
-use windlass_core::change::{AttemptResult, Change};
-use windlass_core::edges::{Edges, EdgesBuilder};
-use windlass_store::model::{JobFilter, Listed, NewJob, NewWorker, NewWorkflow};
+use windlass_core::change::{AttemptResult, WorkflowChange};
+use windlass_core::edges::{DependencyEdges, DependencyEdgesBuilder};
+use windlass_store::model::{JobFilter, ListedJobs, NewJob, NewWorker, NewWorkflow};
 use windlass_store::sqlite::{OpenMode, SqliteStore};
-use windlass_store::{Batch, Fleet as _, Store};
-use windlass_types::work::{AttemptKey, Exit, Usage};
+use windlass_store::{ChangeBatch, Store, WorkerStore as _};
+use windlass_types::worker_messages::{AttemptKey, AttemptUsage, ProcessExit};
 use windlass_types::{
-    Attempt, Bytes, Capacity, Clock, JobId, JobStatus, RunId, Timestamp, WorkerId, WorkflowId,
+    Attempt, Bytes, Capacity, JobId, JobStatus, RunId, SystemClock, Timestamp, WorkerId, WorkflowId,
 };
 
 const RUN: RunId = RunId(1);
@@ -27,7 +27,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let db = directory.path().join("windlass.db");
 
     let store = timed("make the database", || SqliteStore::create(&db))?.store;
-    let workflow = timed(&format!("create {jobs} jobs"), || create(&store, jobs, &Edges::default()))?;
+    let workflow =
+        timed(&format!("create {jobs} jobs"), || create(&store, jobs, &DependencyEdges::default()))?;
     let chained = chain(jobs);
     timed(&format!("create {jobs} jobs, each behind one other"), || create(&store, jobs, &chained))?;
     let shuffled =
@@ -36,7 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     drop(store);
     println!("  database: {}", Bytes(db.metadata()?.len()));
 
-    timed("open it and ask for the status of all", || -> Result<_, windlass_store::Error> {
+    timed("open it and ask for the status of all", || -> Result<_, windlass_store::StoreError> {
         SqliteStore::open(&db, OpenMode::ReadOnly)?.store.workflows()
     })?;
     let store = timed("open it for writing", || SqliteStore::open(&db, OpenMode::ReadWrite))?.store;
@@ -72,17 +73,21 @@ fn commits(
         if next.is_empty() && last.is_empty() {
             break;
         }
-        let changes: Arc<[Change]> = last
+        let changes: Arc<[WorkflowChange]> = last
             .iter()
             .map(|job| end(workflow, *job, worker))
-            .chain(next.iter().map(|job| Change::Claim { job: *job, attempt: Attempt::FIRST, worker }))
+            .chain(next.iter().map(|job| WorkflowChange::Claim {
+                job: *job,
+                attempt: Attempt::FIRST,
+                worker,
+            }))
             .collect();
         let sender = sender.clone();
         let done = Box::new(move |outcome| sender.send(outcome).unwrap_or_default());
-        store.submit(Batch { workflow, run: RUN, changes }, done);
+        store.submit(ChangeBatch { workflow, run: RUN, changes }, done);
         waiting += 1;
         let reading = Instant::now();
-        store.commands(next)?;
+        store.load_job_commands(next)?;
         commands += reading.elapsed();
         if waiting == 2 {
             receiver.recv()??;
@@ -106,8 +111,8 @@ fn commits(
     Ok(())
 }
 
-fn end(workflow: WorkflowId, job: JobId, worker: WorkerId) -> Change {
-    Change::End {
+fn end(workflow: WorkflowId, job: JobId, worker: WorkerId) -> WorkflowChange {
+    WorkflowChange::End {
         from: JobStatus::Pending,
         to: JobStatus::Completed,
         result: AttemptResult {
@@ -115,32 +120,36 @@ fn end(workflow: WorkflowId, job: JobId, worker: WorkerId) -> Change {
             worker,
             status: JobStatus::Completed,
             return_code: 0,
-            exit: Some(Exit::Code(0)),
+            exit: Some(ProcessExit::Code(0)),
             out_of_memory: false,
             reason: None,
             started_at: Some(Timestamp(1_700_000_000_000_000)),
             ended_at: Timestamp(1_700_000_000_001_000),
             wall: Duration::from_millis(1),
-            usage: Usage { cpu_time: Duration::from_micros(700), ..Usage::default() },
+            usage: AttemptUsage { cpu_time: Duration::from_micros(700), ..AttemptUsage::default() },
             files: None,
             recovered: None,
         },
         next_attempt: Attempt::FIRST,
         orphaned: false,
         failure: None,
-        carried: None,
+        inherited: None,
     }
 }
 
-fn create(store: &SqliteStore, jobs: u32, edges: &Edges) -> Result<WorkflowId, windlass_store::Error> {
+fn create(
+    store: &SqliteStore,
+    jobs: u32,
+    edges: &DependencyEdges,
+) -> Result<WorkflowId, windlass_store::StoreError> {
     create_named(store, jobs, edges, |n, name| {
         use std::fmt::Write as _;
         write!(name, "job_{n:07}").is_ok()
     })
 }
 
-fn create_shuffled(store: &SqliteStore, jobs: u32) -> Result<WorkflowId, windlass_store::Error> {
-    create_named(store, jobs, &Edges::default(), |n, name| {
+fn create_shuffled(store: &SqliteStore, jobs: u32) -> Result<WorkflowId, windlass_store::StoreError> {
+    create_named(store, jobs, &DependencyEdges::default(), |n, name| {
         use std::fmt::Write as _;
         write!(name, "job_{:08x}_{n}", n.wrapping_mul(0x9e37_79b1)).is_ok()
     })
@@ -149,9 +158,9 @@ fn create_shuffled(store: &SqliteStore, jobs: u32) -> Result<WorkflowId, windlas
 fn create_named(
     store: &SqliteStore,
     jobs: u32,
-    edges: &Edges,
+    edges: &DependencyEdges,
     name_of: impl Fn(u32, &mut String) -> bool,
-) -> Result<WorkflowId, windlass_store::Error> {
+) -> Result<WorkflowId, windlass_store::StoreError> {
     let workflow = NewWorkflow {
         name: "bench",
         user: "me",
@@ -168,14 +177,14 @@ fn create_named(
         })
         .collect();
     let command = "echo hello from this job; sleep 0.01";
-    let mut rows = Listed::new(names.iter().map(|name| NewJob { name, command, ..NewJob::default() }));
-    store.create_workflow(&workflow, &mut rows, Clock.now())
+    let mut rows = ListedJobs::new(names.iter().map(|name| NewJob { name, command, ..NewJob::default() }));
+    store.create_workflow(&workflow, &mut rows, SystemClock.now())
 }
 
-fn chain(jobs: u32) -> Edges {
-    let mut builder = EdgesBuilder::default();
+fn chain(jobs: u32) -> DependencyEdges {
+    let mut builder = DependencyEdgesBuilder::default();
     for job in 1..jobs {
-        builder.depend(job, &[job - 1]);
+        builder.add_dependencies(job, &[job - 1]);
     }
     builder.finish()
 }

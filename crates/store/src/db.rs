@@ -3,91 +3,94 @@
 //!
 //! Values are numbers and texts: a flag is 0 or 1, a time a number, JSON is text. Statements number their values `$1..$n`.
 
-use crate::error::Fault;
-use crate::sql::common::From;
+use crate::error::SqlError;
+use crate::sql::common::RowScan;
 use std::borrow::Cow;
 use windlass_types::WorkflowId;
 
 /// A connection in a transaction.
 ///
 /// Statements are prepared once per connection and kept, except by the methods that say `once`.
-pub(crate) trait Db {
+pub(crate) trait SqlConnection {
     /// Takes rows for one table; see [`Db::load_into`].
-    type Loader<'d>: Loader
+    type Loader<'d>: BulkLoader
     where
         Self: 'd;
 
     /// How many jobs [`Db::insert_jobs`] likes to get at once.
-    const JOBS_AT_ONCE: usize;
+    const JOBS_PER_INSERT: usize;
     /// How it best goes through the jobs of a workflow in the order of their ids, so that a page costs no more than a page.
-    const IN_ORDER: From;
+    const ORDERED_SCAN: RowScan;
 
     /// How many rows it touched.
-    fn execute_values(&self, sql: &str, values: &[Value<'_>]) -> Result<usize, Fault>;
+    fn execute_values(&self, sql: &str, values: &[SqlValue<'_>]) -> Result<usize, SqlError>;
 
-    fn for_each_value(
+    fn query_each_value(
         &self,
         sql: &str,
-        values: &[Value<'_>],
-        each: impl FnMut(&Row<'_>) -> Result<(), Fault>,
-    ) -> Result<(), Fault>;
+        values: &[SqlValue<'_>],
+        each: impl FnMut(&SqlRow<'_>) -> Result<(), SqlError>,
+    ) -> Result<(), SqlError>;
 
     /// For a text that was put together and will hardly come again.
-    fn for_each_once(
+    fn for_each_unprepared(
         &self,
         sql: &str,
-        values: &[Value<'_>],
-        each: impl FnMut(&Row<'_>) -> Result<(), Fault>,
-    ) -> Result<(), Fault>;
+        values: &[SqlValue<'_>],
+        each: impl FnMut(&SqlRow<'_>) -> Result<(), SqlError>,
+    ) -> Result<(), SqlError>;
 
     /// The same question about each of these, whose number is its `$1`; `each` is told the place of the one that a row is
     /// about. In their order.
-    fn for_each_of(
+    fn for_each_key(
         &self,
         sql: &'static str,
         keys: &[i64],
-        each: impl FnMut(usize, &Row<'_>) -> Result<(), Fault>,
-    ) -> Result<(), Fault>;
+        each: impl FnMut(usize, &SqlRow<'_>) -> Result<(), SqlError>,
+    ) -> Result<(), SqlError>;
 
     /// The same where `$1` is a text.
-    fn for_each_named(
+    fn for_each_text_key(
         &self,
         sql: &'static str,
         keys: &[&str],
-        each: impl FnMut(usize, &Row<'_>) -> Result<(), Fault>,
-    ) -> Result<(), Fault>;
+        each: impl FnMut(usize, &SqlRow<'_>) -> Result<(), SqlError>,
+    ) -> Result<(), SqlError>;
 
     /// Sends all that `fill` gives without waiting for the answers in between, where that saves time. Each statement must
     /// touch a row: the first that does not, or that fails, undoes all of them and is told ([`Fault::Untouched`]).
-    fn pipeline(&self, fill: impl FnOnce(&mut dyn Pipeline) -> Result<(), Fault>) -> Result<(), Fault>;
+    fn pipeline(
+        &self,
+        fill: impl FnOnce(&mut dyn StatementPipeline) -> Result<(), SqlError>,
+    ) -> Result<(), SqlError>;
 
     /// For many rows of one table, which must not be read before [`Loader::finish`].
-    fn load_into(&self, table: &'static Table) -> Result<Self::Loader<'_>, Fault>;
+    fn open_loader(&self, table: &'static BulkTable) -> Result<Self::Loader<'_>, SqlError>;
 
     /// Inserts jobs with ids one after the other. Says by name which one has a name that is taken.
-    fn insert_jobs(&self, jobs: &JobChunk<'_>) -> Result<(), Fault>;
+    fn insert_jobs(&self, jobs: &JobChunk<'_>) -> Result<(), SqlError>;
 
-    fn execute<V: ToValue, const N: usize>(&self, sql: &str, values: [V; N]) -> Result<usize, Fault> {
-        self.execute_values(sql, &values.each_ref().map(ToValue::to_value))
+    fn execute<V: ToSqlValue, const N: usize>(&self, sql: &str, values: [V; N]) -> Result<usize, SqlError> {
+        self.execute_values(sql, &values.each_ref().map(ToSqlValue::to_value))
     }
 
-    fn for_each<V: ToValue, const N: usize>(
+    fn query_each<V: ToSqlValue, const N: usize>(
         &self,
         sql: &str,
         values: [V; N],
-        each: impl FnMut(&Row<'_>) -> Result<(), Fault>,
-    ) -> Result<(), Fault> {
-        self.for_each_value(sql, &values.each_ref().map(ToValue::to_value), each)
+        each: impl FnMut(&SqlRow<'_>) -> Result<(), SqlError>,
+    ) -> Result<(), SqlError> {
+        self.query_each_value(sql, &values.each_ref().map(ToSqlValue::to_value), each)
     }
 
-    fn all<T, V: ToValue, const N: usize>(
+    fn query_all<T, V: ToSqlValue, const N: usize>(
         &self,
         sql: &str,
         values: [V; N],
-        mut read: impl FnMut(&Row<'_>) -> Result<T, Fault>,
-    ) -> Result<Vec<T>, Fault> {
+        mut read: impl FnMut(&SqlRow<'_>) -> Result<T, SqlError>,
+    ) -> Result<Vec<T>, SqlError> {
         let mut rows = Vec::new();
-        self.for_each(sql, values, |row| {
+        self.query_each(sql, values, |row| {
             rows.push(read(row)?);
             Ok(())
         })?;
@@ -95,14 +98,14 @@ pub(crate) trait Db {
     }
 
     /// The first row, if there is one.
-    fn optional<T, V: ToValue, const N: usize>(
+    fn query_optional<T, V: ToSqlValue, const N: usize>(
         &self,
         sql: &str,
         values: [V; N],
-        mut read: impl FnMut(&Row<'_>) -> Result<T, Fault>,
-    ) -> Result<Option<T>, Fault> {
+        mut read: impl FnMut(&SqlRow<'_>) -> Result<T, SqlError>,
+    ) -> Result<Option<T>, SqlError> {
         let mut found = None;
-        self.for_each(sql, values, |row| {
+        self.query_each(sql, values, |row| {
             if found.is_none() {
                 found = Some(read(row)?);
             }
@@ -112,25 +115,25 @@ pub(crate) trait Db {
     }
 
     /// The first row of a statement that always has one.
-    fn one<T, V: ToValue, const N: usize>(
+    fn query_one<T, V: ToSqlValue, const N: usize>(
         &self,
         sql: &str,
         values: [V; N],
-        read: impl FnMut(&Row<'_>) -> Result<T, Fault>,
-    ) -> Result<T, Fault> {
-        self.optional(sql, values, read)?
-            .ok_or_else(|| Fault::damage("a row that is always there is missing"))
+        read: impl FnMut(&SqlRow<'_>) -> Result<T, SqlError>,
+    ) -> Result<T, SqlError> {
+        self.query_optional(sql, values, read)?
+            .ok_or_else(|| SqlError::damage("a row that is always there is missing"))
     }
 
-    fn exists<V: ToValue, const N: usize>(&self, sql: &str, values: [V; N]) -> Result<bool, Fault> {
-        Ok(self.optional(sql, values, |_| Ok(()))?.is_some())
+    fn exists<V: ToSqlValue, const N: usize>(&self, sql: &str, values: [V; N]) -> Result<bool, SqlError> {
+        Ok(self.query_optional(sql, values, |_| Ok(()))?.is_some())
     }
 }
 
 /// Statements on their way.
-pub(crate) trait Pipeline {
+pub(crate) trait StatementPipeline {
     /// `number` is how the caller calls it, should it touch nothing.
-    fn send(&mut self, number: usize, sql: &'static str, values: &[Value<'_>]) -> Result<(), Fault>;
+    fn send(&mut self, number: usize, sql: &'static str, values: &[SqlValue<'_>]) -> Result<(), SqlError>;
 
     /// One of many that each do something to one row of their own and look at no other. What is done to the same `row` is
     /// done in the order in which it comes; `None` is a row that nobody else has to do with.
@@ -139,32 +142,32 @@ pub(crate) trait Pipeline {
         number: usize,
         row: Option<i64>,
         sql: &'static str,
-        values: &[Value<'_>],
-    ) -> Result<(), Fault>;
+        values: &[SqlValue<'_>],
+    ) -> Result<(), SqlError>;
 
     /// Something has to be found. It is only looked for.
-    fn require(&mut self, number: usize, sql: &'static str, values: &[Value<'_>]) -> Result<(), Fault>;
+    fn require(&mut self, number: usize, sql: &'static str, values: &[SqlValue<'_>]) -> Result<(), SqlError>;
 
     /// Whether rows that come one by one are put together here.
-    fn gathers(&self) -> bool;
+    fn batches_rows(&self) -> bool;
 }
 
 /// Rows on their way into a table. What is wrong with one may be told at a later one, or at the end.
-pub(crate) trait Loader {
-    fn push(&mut self, values: &[Value<'_>]) -> Result<(), Fault>;
-    fn finish(self) -> Result<(), Fault>;
+pub(crate) trait BulkLoader {
+    fn push(&mut self, values: &[SqlValue<'_>]) -> Result<(), SqlError>;
+    fn finish(self) -> Result<(), SqlError>;
 }
 
 /// Where rows go, and which of its columns they have.
 #[derive(Debug)]
-pub(crate) struct Table {
+pub(crate) struct BulkTable {
     pub(crate) name: &'static str,
     pub(crate) columns: &'static [&'static str],
 }
 
-impl Table {
+impl BulkTable {
     /// The statement that inserts one row.
-    pub(crate) fn insert(&self) -> String {
+    pub(crate) fn render_insert(&self) -> String {
         let places: Vec<String> = (1..=self.columns.len()).map(|n| format!("${n}")).collect();
         format!("INSERT INTO {} ({}) VALUES ({})", self.name, self.columns.join(", "), places.join(", "))
     }
@@ -191,20 +194,20 @@ pub(crate) struct JobValues {
     pub(crate) kind: Option<i64>,
     pub(crate) has_files: bool,
     pub(crate) reused_from: Option<i64>,
-    pub(crate) name: Stretch,
-    pub(crate) command: Stretch,
-    pub(crate) invocation_script: Option<Stretch>,
-    pub(crate) env: Option<Stretch>,
-    pub(crate) params: Option<Stretch>,
-    pub(crate) reused_work: Option<Stretch>,
+    pub(crate) name: TextRange,
+    pub(crate) command: TextRange,
+    pub(crate) invocation_script: Option<TextRange>,
+    pub(crate) env: Option<TextRange>,
+    pub(crate) params: Option<TextRange>,
+    pub(crate) reused_work: Option<TextRange>,
 }
 
-pub(crate) type Stretch = std::ops::Range<usize>;
+pub(crate) type TextRange = std::ops::Range<usize>;
 
 impl JobValues {
     pub(crate) const PLAIN_COLUMNS: [&'static str; 6] =
         ["status", "priority", "cancel_on_blocking_job_failure", "requirements_id", "name", "command"];
-    pub(crate) const MORE_COLUMNS: [&'static str; 7] =
+    pub(crate) const EXTRA_COLUMNS: [&'static str; 7] =
         ["kind_id", "has_files", "reused_from", "invocation_script", "env", "params", "reused_work"];
 
     /// Has nothing that most jobs of a large workflow lack. Saying so a million times would take time.
@@ -217,26 +220,26 @@ impl JobValues {
     }
 
     /// In the order of [`Self::PLAIN_COLUMNS`].
-    pub(crate) fn plain<'t>(&self, texts: &'t str) -> [Value<'t>; 6] {
+    pub(crate) fn plain_values<'t>(&self, texts: &'t str) -> [SqlValue<'t>; 6] {
         [
-            Value::Int(self.status.into()),
-            Value::Int(self.priority.into()),
-            Value::Int(self.cancel_on_blocking_job_failure.into()),
-            self.requirements.map_or(Value::Null, Value::Int),
-            Value::Text(&texts[self.name.clone()]),
-            Value::Text(&texts[self.command.clone()]),
+            SqlValue::Int(self.status.into()),
+            SqlValue::Int(self.priority.into()),
+            SqlValue::Int(self.cancel_on_blocking_job_failure.into()),
+            self.requirements.map_or(SqlValue::Null, SqlValue::Int),
+            SqlValue::Text(&texts[self.name.clone()]),
+            SqlValue::Text(&texts[self.command.clone()]),
         ]
     }
 
     /// In the order of [`Self::MORE_COLUMNS`].
-    pub(crate) fn more<'t>(&self, texts: &'t str) -> [Value<'t>; 7] {
-        let text = |stretch: &Option<Stretch>| {
-            stretch.clone().map_or(Value::Null, |stretch| Value::Text(&texts[stretch]))
+    pub(crate) fn extra_values<'t>(&self, texts: &'t str) -> [SqlValue<'t>; 7] {
+        let text = |stretch: &Option<TextRange>| {
+            stretch.clone().map_or(SqlValue::Null, |stretch| SqlValue::Text(&texts[stretch]))
         };
         [
-            self.kind.map_or(Value::Null, Value::Int),
-            Value::Int(self.has_files.into()),
-            self.reused_from.map_or(Value::Null, Value::Int),
+            self.kind.map_or(SqlValue::Null, SqlValue::Int),
+            SqlValue::Int(self.has_files.into()),
+            self.reused_from.map_or(SqlValue::Null, SqlValue::Int),
             text(&self.invocation_script),
             text(&self.env),
             text(&self.params),
@@ -247,7 +250,7 @@ impl JobValues {
 
 /// What goes into a statement and what comes out of a column.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Value<'v> {
+pub(crate) enum SqlValue<'v> {
     Null,
     Int(i64),
     Real(f64),
@@ -255,76 +258,76 @@ pub(crate) enum Value<'v> {
 }
 
 /// PostgreSQL stores no NUL in a text, and a program may print one anywhere. In both databases its picture takes its place.
-pub(crate) fn without_nul(text: &str) -> Cow<'_, str> {
+pub(crate) fn replace_nul(text: &str) -> Cow<'_, str> {
     if text.as_bytes().contains(&0) { text.replace('\0', "␀").into() } else { text.into() }
 }
 
-/// An array of [`Value`]s of what stands in the list. Texts are borrowed, numbers are not.
+/// An array of [`SqlValue`]s of what stands in the list. Texts are borrowed, numbers are not.
 macro_rules! values {
-    () => { [] as [$crate::db::Value<'static>; 0] };
+    () => { [] as [$crate::db::SqlValue<'static>; 0] };
     ($($value:expr),+ $(,)?) => {{
-        use $crate::db::IntoValue as _;
+        use $crate::db::IntoSqlValue as _;
         [$(($value).into_value()),+]
     }};
 }
 pub(crate) use values;
 
 /// For [`values!`]: what is copied is taken, and of what is not a reference is.
-pub(crate) trait IntoValue<'v> {
-    fn into_value(self) -> Value<'v>;
+pub(crate) trait IntoSqlValue<'v> {
+    fn into_value(self) -> SqlValue<'v>;
 }
 
 macro_rules! copied {
     ($($copied:ty),*) => { $(
-        impl<'v> IntoValue<'v> for $copied {
-            fn into_value(self) -> Value<'v> {
-                Value::Int(self.into())
+        impl<'v> IntoSqlValue<'v> for $copied {
+            fn into_value(self) -> SqlValue<'v> {
+                SqlValue::Int(self.into())
             }
         }
     )* };
 }
 copied!(i64, i32, u32, u16, u8);
 
-impl<'v> IntoValue<'v> for f64 {
-    fn into_value(self) -> Value<'v> {
-        Value::Real(self)
+impl<'v> IntoSqlValue<'v> for f64 {
+    fn into_value(self) -> SqlValue<'v> {
+        SqlValue::Real(self)
     }
 }
 
-impl<'v, T: ToValue + ?Sized> IntoValue<'v> for &'v T {
-    fn into_value(self) -> Value<'v> {
+impl<'v, T: ToSqlValue + ?Sized> IntoSqlValue<'v> for &'v T {
+    fn into_value(self) -> SqlValue<'v> {
         self.to_value()
     }
 }
 
-impl<'v, T: IntoValue<'v>> IntoValue<'v> for Option<T> {
-    fn into_value(self) -> Value<'v> {
-        self.map_or(Value::Null, T::into_value)
+impl<'v, T: IntoSqlValue<'v>> IntoSqlValue<'v> for Option<T> {
+    fn into_value(self) -> SqlValue<'v> {
+        self.map_or(SqlValue::Null, T::into_value)
     }
 }
 
-pub(crate) trait ToValue {
-    fn to_value(&self) -> Value<'_>;
+pub(crate) trait ToSqlValue {
+    fn to_value(&self) -> SqlValue<'_>;
 }
 
-impl ToValue for Value<'_> {
-    fn to_value(&self) -> Value<'_> {
+impl ToSqlValue for SqlValue<'_> {
+    fn to_value(&self) -> SqlValue<'_> {
         *self
     }
 }
 
 macro_rules! whole_numbers {
     ($($number:ty),*) => { $(
-        impl ToValue for $number {
-            fn to_value(&self) -> Value<'_> {
-                Value::Int((*self).into())
+        impl ToSqlValue for $number {
+            fn to_value(&self) -> SqlValue<'_> {
+                SqlValue::Int((*self).into())
             }
         }
 
-        impl Column for $number {
-            fn from_value(value: Value<'_>) -> Option<Self> {
+        impl FromSqlValue for $number {
+            fn from_value(value: SqlValue<'_>) -> Option<Self> {
                 match value {
-                    Value::Int(n) => n.try_into().ok(),
+                    SqlValue::Int(n) => n.try_into().ok(),
                     _ => None,
                 }
             }
@@ -333,117 +336,117 @@ macro_rules! whole_numbers {
 }
 whole_numbers!(i64, i32, u32, u16, u8);
 
-impl ToValue for f64 {
-    fn to_value(&self) -> Value<'_> {
-        Value::Real(*self)
+impl ToSqlValue for f64 {
+    fn to_value(&self) -> SqlValue<'_> {
+        SqlValue::Real(*self)
     }
 }
 
-impl ToValue for str {
-    fn to_value(&self) -> Value<'_> {
-        Value::Text(self)
+impl ToSqlValue for str {
+    fn to_value(&self) -> SqlValue<'_> {
+        SqlValue::Text(self)
     }
 }
 
-impl ToValue for String {
-    fn to_value(&self) -> Value<'_> {
-        Value::Text(self)
+impl ToSqlValue for String {
+    fn to_value(&self) -> SqlValue<'_> {
+        SqlValue::Text(self)
     }
 }
 
-impl<T: ToValue + ?Sized> ToValue for &T {
-    fn to_value(&self) -> Value<'_> {
+impl<T: ToSqlValue + ?Sized> ToSqlValue for &T {
+    fn to_value(&self) -> SqlValue<'_> {
         (**self).to_value()
     }
 }
 
-impl<T: ToValue> ToValue for Option<T> {
-    fn to_value(&self) -> Value<'_> {
-        self.as_ref().map_or(Value::Null, ToValue::to_value)
+impl<T: ToSqlValue> ToSqlValue for Option<T> {
+    fn to_value(&self) -> SqlValue<'_> {
+        self.as_ref().map_or(SqlValue::Null, ToSqlValue::to_value)
     }
 }
 
 /// A type that a column can be read as.
-pub(crate) trait Column: Sized {
+pub(crate) trait FromSqlValue: Sized {
     /// `None` if the value is not one of this type.
-    fn from_value(value: Value<'_>) -> Option<Self>;
+    fn from_value(value: SqlValue<'_>) -> Option<Self>;
 }
 
-impl Column for bool {
-    fn from_value(value: Value<'_>) -> Option<Self> {
+impl FromSqlValue for bool {
+    fn from_value(value: SqlValue<'_>) -> Option<Self> {
         i64::from_value(value).map(|n| n != 0)
     }
 }
 
-impl Column for f64 {
-    fn from_value(value: Value<'_>) -> Option<Self> {
+impl FromSqlValue for f64 {
+    fn from_value(value: SqlValue<'_>) -> Option<Self> {
         match value {
-            Value::Real(x) => Some(x),
-            Value::Int(n) => Some(n as Self),
+            SqlValue::Real(x) => Some(x),
+            SqlValue::Int(n) => Some(n as Self),
             _ => None,
         }
     }
 }
 
-impl Column for String {
-    fn from_value(value: Value<'_>) -> Option<Self> {
+impl FromSqlValue for String {
+    fn from_value(value: SqlValue<'_>) -> Option<Self> {
         match value {
-            Value::Text(text) => Some(text.to_owned()),
+            SqlValue::Text(text) => Some(text.to_owned()),
             _ => None,
         }
     }
 }
 
-impl<T: Column> Column for Option<T> {
-    fn from_value(value: Value<'_>) -> Option<Self> {
+impl<T: FromSqlValue> FromSqlValue for Option<T> {
+    fn from_value(value: SqlValue<'_>) -> Option<Self> {
         match value {
-            Value::Null => Some(None),
+            SqlValue::Null => Some(None),
             some => T::from_value(some).map(Some),
         }
     }
 }
 
 /// One row of an answer.
-pub(crate) enum Row<'r> {
+pub(crate) enum SqlRow<'r> {
     Sqlite(&'r rusqlite::Row<'r>),
     Postgres(&'r tokio_postgres::Row),
 }
 
-impl Row<'_> {
-    pub(crate) fn value(&self, index: usize) -> Result<Value<'_>, Fault> {
+impl SqlRow<'_> {
+    pub(crate) fn value(&self, index: usize) -> Result<SqlValue<'_>, SqlError> {
         match self {
-            Self::Sqlite(row) => crate::sqlite::session::column_value(row, index),
+            Self::Sqlite(row) => crate::sqlite::connection::column_value(row, index),
             Self::Postgres(row) => crate::postgres::column_value(row, index),
         }
     }
 
-    pub(crate) fn width(&self) -> usize {
+    pub(crate) fn column_count(&self) -> usize {
         match self {
             Self::Sqlite(row) => row.as_ref().column_count(),
             Self::Postgres(row) => row.len(),
         }
     }
 
-    pub(crate) fn get<T: Column>(&self, index: usize) -> Result<T, Fault> {
+    pub(crate) fn get<T: FromSqlValue>(&self, index: usize) -> Result<T, SqlError> {
         let value = self.value(index)?;
-        T::from_value(value).ok_or_else(|| self.wrong(index, format!("{value:?}")))
+        T::from_value(value).ok_or_else(|| self.conversion_error(index, format!("{value:?}")))
     }
 
     /// `None` is NULL.
-    pub(crate) fn text(&self, index: usize) -> Result<Option<&str>, Fault> {
+    pub(crate) fn get_text(&self, index: usize) -> Result<Option<&str>, SqlError> {
         match self.value(index)? {
-            Value::Null => Ok(None),
-            Value::Text(text) => Ok(Some(text)),
-            other => Err(self.wrong(index, format!("{other:?}"))),
+            SqlValue::Null => Ok(None),
+            SqlValue::Text(text) => Ok(Some(text)),
+            other => Err(self.conversion_error(index, format!("{other:?}"))),
         }
     }
 
     /// A value that no version of windlass writes.
-    pub(crate) fn wrong(&self, index: usize, what: impl std::fmt::Display) -> Fault {
+    pub(crate) fn conversion_error(&self, index: usize, what: impl std::fmt::Display) -> SqlError {
         let column = match self {
             Self::Sqlite(row) => row.as_ref().column_name(index).unwrap_or("?").to_owned(),
             Self::Postgres(row) => row.columns().get(index).map_or("?", |column| column.name()).to_owned(),
         };
-        Fault::damage(format!("column `{column}` holds {what}"))
+        SqlError::damage(format!("column `{column}` holds {what}"))
     }
 }

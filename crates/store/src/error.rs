@@ -1,14 +1,14 @@
 //! Why the store could not do it, and what to do about it.
 
-use crate::lock::Holder;
-use crate::space::{DiskFault, Space};
-use crate::wire::error::Elsewhere;
+use crate::disk_space::{DiskErrorKind, DiskSpace};
+use crate::lock::LockHolder;
+use crate::rpc::rpc_error::RemoteError;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use windlass_types::work::AttemptKey;
+use windlass_types::worker_messages::AttemptKey;
 use windlass_types::{
     Attempt, Bytes, EventId, FileId, JobId, JobStatus, RequirementsId, ResultId, RunId, UserDataId, WorkerId,
     WorkflowId,
@@ -18,7 +18,7 @@ use windlass_types::{
 ///
 /// Cheap to clone: when a group commit fails, everybody who was part of it is told the same.
 #[derive(Clone, Debug, thiserror::Error)]
-pub enum Error {
+pub enum StoreError {
     // ---- the file ----
     #[error("there is no database at {}", path.display())]
     Missing { path: PathBuf },
@@ -29,21 +29,21 @@ pub enum Error {
     #[error("{} is not a database", path.display())]
     NotADatabase { path: PathBuf },
     #[error("{} is a database of another program (application id {application_id:#010x})", path.display())]
-    Foreign { path: PathBuf, application_id: u32 },
+    OtherApplication { path: PathBuf, application_id: u32 },
     #[error("the database {} was written by a newer windlass (format {found}, this one knows up to {known})", path.display())]
-    Newer { path: PathBuf, found: u32, known: u32 },
+    FormatTooNew { path: PathBuf, found: u32, known: u32 },
     #[error("the database {} has the old format {found} and was opened for reading only", path.display())]
-    Older { path: PathBuf, found: u32 },
+    FormatTooOld { path: PathBuf, found: u32 },
     #[error("step {version} of the format of {} is not the one this windlass knows", path.display())]
     DifferentHistory { path: PathBuf, version: u32 },
-    #[error("the database {} is truncated: {found} bytes, {}", path.display(), Expected(*expected))]
+    #[error("the database {} is truncated: {found} bytes, {}", path.display(), ExpectedSize(*expected))]
     Truncated { path: PathBuf, found: u64, expected: Option<u64> },
     #[error("the database {} is damaged: {detail}", path.display())]
     Damaged { path: PathBuf, detail: String },
     #[error("the database {} is gone, but its write-ahead log {} is still there", path.display(), log.display())]
     LeftoverLog { path: PathBuf, log: PathBuf },
     #[error("the database {} was removed or replaced while it was in use", path.display())]
-    Gone { path: PathBuf },
+    FileRemoved { path: PathBuf },
     #[error("may not write {}", path.display())]
     ReadOnly { path: PathBuf },
     #[error("the SQLite library {found} is older than 3.51.3, which fixed a bug that damages databases")]
@@ -57,16 +57,16 @@ pub enum Error {
     NotPrivate { path: PathBuf },
 
     // ---- who else is there ----
-    #[error("{}", busy_text(what, holder.as_ref()))]
-    Busy { what: Locked, holder: Option<Holder> },
+    #[error("{}", render_busy(what, holder.as_ref()))]
+    Busy { what: LockedObject, holder: Option<LockHolder> },
 
     // ---- the disk ----
-    #[error("no space left for the database {}{}", path.display(), in_brackets(*space))]
-    DiskFull { path: PathBuf, space: Option<Space>, source: Arc<rusqlite::Error> },
+    #[error("no space left for the database {}{}", path.display(), render_free_space(*space))]
+    DiskFull { path: PathBuf, space: Option<DiskSpace>, source: Arc<rusqlite::Error> },
     #[error("cannot use the database {}: {fault}", path.display())]
-    Disk { path: PathBuf, fault: DiskFault, source: Arc<rusqlite::Error> },
+    Disk { path: PathBuf, fault: DiskErrorKind, source: Arc<rusqlite::Error> },
     #[error("another process kept the database {} locked for too long", path.display())]
-    LockedOut { path: PathBuf, source: Arc<rusqlite::Error> },
+    LockTimeout { path: PathBuf, source: Arc<rusqlite::Error> },
 
     // ---- a database elsewhere ----
     #[error("this is not the location of a database: {why}")]
@@ -74,11 +74,11 @@ pub enum Error {
     #[error("the database {url} cannot be reached: {source}")]
     Unreachable { url: String, source: Arc<dyn std::error::Error + Send + Sync> },
     #[error("the database {url} does not let us in: {source}")]
-    Unwelcome { url: String, source: Arc<dyn std::error::Error + Send + Sync> },
+    AccessDenied { url: String, source: Arc<dyn std::error::Error + Send + Sync> },
     #[error("the database {url} cannot be believed to be the one that is meant: {source}")]
     Untrusted { url: String, source: Arc<dyn std::error::Error + Send + Sync> },
     #[error("the database {url} cannot do it now: {source}")]
-    Strained { url: String, source: Arc<dyn std::error::Error + Send + Sync> },
+    Overloaded { url: String, source: Arc<dyn std::error::Error + Send + Sync> },
     #[error("the database {url} was lost while it was writing: nobody knows whether this was done")]
     InDoubt { url: String },
     #[error("another server has taken over the database {url}")]
@@ -122,19 +122,19 @@ pub enum Error {
     NameTaken { what: Cow<'static, str>, name: String },
     #[error("output dataset {dataset} is taken: {by}")]
     OutputTaken { dataset: String, by: String },
-    #[error("dataset {dataset} belongs to {}", owner_text(owner.as_deref()))]
+    #[error("dataset {dataset} belongs to {}", render_owner(owner.as_deref()))]
     NotOwner { dataset: String, owner: Option<String> },
     #[error("a worker holds job {job} (`{name}`)")]
     JobIsHeld { job: JobId, name: String },
     #[error("{what} cannot be deleted: {by}")]
     InUse { what: String, by: String },
-    #[error("with this, {} would wait for each other in a circle", quoted(jobs))]
+    #[error("with this, {} would wait for each other in a circle", render_quoted_names(jobs))]
     Circle { jobs: Vec<String> },
     #[error("two jobs of the workflow are called `{name}`")]
     DuplicateJobName { name: String },
     #[error("two {what} of the workflow are called `{name}`")]
     DuplicateName { what: Cow<'static, str>, name: String },
-    #[error("job {job} of workflow {workflow} was expected to be {expected}, but {}", found_text(*found))]
+    #[error("job {job} of workflow {workflow} was expected to be {expected}, but {}", render_found_state(*found))]
     Conflict { workflow: WorkflowId, job: JobId, expected: JobState, found: Option<JobState> },
     #[error("request `{request}` is at version {found}; this was decided from version {expected}")]
     Outdated { request: String, expected: i64, found: i64 },
@@ -167,12 +167,12 @@ pub enum Error {
 
     // ---- books elsewhere ----
     #[error("{0}")]
-    Elsewhere(Arc<Elsewhere>),
+    Remote(Arc<RemoteError>),
 }
 
 /// What somebody else has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Locked {
+pub enum LockedObject {
     Database,
     Workflow(WorkflowId),
 }
@@ -184,16 +184,16 @@ pub struct JobState {
     pub attempt: Option<Attempt>,
 }
 
-impl Error {
+impl StoreError {
     /// Worth trying again later, unchanged: the trouble lies with the disk or a lock, not with the request.
     pub const fn is_transient(&self) -> bool {
         matches!(
             self,
             Self::DiskFull { .. }
                 | Self::Disk { .. }
-                | Self::LockedOut { .. }
+                | Self::LockTimeout { .. }
                 | Self::Unreachable { .. }
-                | Self::Strained { .. }
+                | Self::Overloaded { .. }
         )
     }
 
@@ -232,10 +232,10 @@ impl Error {
 
     /// For a request that names what it expects to find: if it was done, doing it again is refused and changes nothing.
     /// So a doubt whether it was done is no more than a reason to try again.
-    pub(crate) fn for_guarded(self) -> Self {
+    pub(crate) fn for_conditional_request(self) -> Self {
         match self {
             Self::InDoubt { url } => {
-                let source = Arc::new(crate::postgres::Failure::lost_in_doubt());
+                let source = Arc::new(crate::postgres::PgError::retryable_connection_loss());
                 Self::Unreachable { url, source }
             }
             other => other,
@@ -248,22 +248,22 @@ impl Error {
     }
 
     /// A disk on which there is space again was full.
-    pub(crate) fn still_holds(&self) -> bool {
-        !matches!(self, Self::DiskFull { path, .. } if Space::beside(path).is_some_and(|space| !space.is_short()))
+    pub(crate) fn is_still_present(&self) -> bool {
+        !matches!(self, Self::DiskFull { path, .. } if DiskSpace::measure(path).is_some_and(|space| !space.is_short()))
     }
 
     /// What is wrong with the database, for those who may not know where it is: trouble that lasts until somebody acts.
-    pub fn public_words(&self) -> Option<String> {
+    pub fn public_message(&self) -> Option<String> {
         Some(match self {
             Self::DiskFull { space, .. } => {
-                format!("the disk of the database is full{}", in_brackets(*space))
+                format!("the disk of the database is full{}", render_free_space(*space))
             }
             Self::Disk { fault, .. } => format!("the database cannot be used: {fault}"),
             Self::ReadOnly { .. } => "the database may not be written".to_owned(),
-            Self::LockedOut { .. } => "another process keeps the database locked".to_owned(),
+            Self::LockTimeout { .. } => "another process keeps the database locked".to_owned(),
             Self::Unreachable { .. } => "the database cannot be reached".to_owned(),
-            Self::Strained { .. } => "the database refuses changes for now; its log says more".to_owned(),
-            Self::Gone { .. } => "the database was removed".to_owned(),
+            Self::Overloaded { .. } => "the database refuses changes for now; its log says more".to_owned(),
+            Self::FileRemoved { .. } => "the database was removed".to_owned(),
             _ => return None,
         })
     }
@@ -276,14 +276,14 @@ impl Error {
             Self::NotPrivate { .. } => {
                 "remove it if nobody runs anything there, or put the database elsewhere with --db or WINDLASS_DB".into()
             }
-            Self::Gone { .. } => "what was recorded in it is lost unless there is a copy: put that back, or run the workflow again".into(),
-            Self::NotAFile { .. } | Self::NotADatabase { .. } | Self::Foreign { .. } => {
+            Self::FileRemoved { .. } => "what was recorded in it is lost unless there is a copy: put that back, or run the workflow again".into(),
+            Self::NotAFile { .. } | Self::NotADatabase { .. } | Self::OtherApplication { .. } => {
                 "nothing was changed; name another file with --db or WINDLASS_DB, or move this one away".into()
             }
-            Self::Newer { .. } => "use the newer windlass, or another database".into(),
-            Self::Older { .. } => "any command that writes, for example `windlass run`, brings it up to date".into(),
+            Self::FormatTooNew { .. } => "use the newer windlass, or another database".into(),
+            Self::FormatTooOld { .. } => "any command that writes, for example `windlass run`, brings it up to date".into(),
             Self::DifferentHistory { .. } => "use the windlass that made it, or another database".into(),
-            Self::Damaged { path, .. } if crate::Location::is_postgres(&path.to_string_lossy()) => {
+            Self::Damaged { path, .. } if crate::StoreLocation::is_postgres(&path.to_string_lossy()) => {
                 "nothing was changed; `windlass db check` tells more; restore it from a backup".into()
             }
             Self::Truncated { path, .. } | Self::Damaged { path, .. } => format!(
@@ -295,7 +295,7 @@ impl Error {
                 "put the database back beside it; if it was deleted on purpose, delete {} too",
                 log.display()
             ),
-            Self::ReadOnly { path } if crate::space::is_read_only(path) => {
+            Self::ReadOnly { path } if crate::disk_space::is_read_only(path) => {
                 "its file system is mounted read-only: mount it for writing, or name another place with --db".into()
             }
             Self::ReadOnly { .. } => {
@@ -303,21 +303,21 @@ impl Error {
             }
             Self::SqliteTooOld { .. } => "build windlass with the SQLite it brings along".into(),
             Self::CannotOpen { .. } | Self::File { .. } => "check that the path exists and that you may use it".into(),
-            Self::Busy { what: Locked::Workflow(id), .. } => {
+            Self::Busy { what: LockedObject::Workflow(id), .. } => {
                 format!("wait for it, or stop it with `windlass cancel {id}`")
             }
-            Self::Busy { what: Locked::Database, .. } => "wait for it, stop it, or use another database".into(),
+            Self::Busy { what: LockedObject::Database, .. } => "wait for it, stop it, or use another database".into(),
             Self::DiskFull { space, .. } => {
                 let much = space.map_or_else(|| "some space".to_owned(), |space| Bytes(space.needed).to_string());
                 format!("free {much} on its disk (`df -h`): work then goes on by itself; nothing that was acknowledged is lost")
             }
             Self::Disk { .. } => "check the disk (`dmesg` may say more); nothing that was acknowledged is lost".into(),
-            Self::LockedOut { .. } => "see who has it open, for example with `fuser -v`, and try again".into(),
+            Self::LockTimeout { .. } => "see who has it open, for example with `fuser -v`, and try again".into(),
             Self::BadLocation { .. } => "a path, or postgres://USER@HOST:PORT/DATABASE?sslmode=verify-full".into(),
             Self::Unreachable { .. } => {
                 "check that it runs and that its host and port are right; nothing that was acknowledged is lost".into()
             }
-            Self::Unwelcome { .. } => {
+            Self::AccessDenied { .. } => {
                 "check user, password (PGPASSWORD, or ~/.pgpass) and database name; the user must be allowed to create tables in \
                  it: as its administrator, `ALTER DATABASE name OWNER TO user` or `GRANT CREATE ON SCHEMA public TO user`"
                     .into()
@@ -325,7 +325,7 @@ impl Error {
             Self::Untrusted { .. } => {
                 "sslrootcert=FILE names the authority that signed its certificate, which must be for the host in the URL".into()
             }
-            Self::Strained { .. } => "its log says more; nothing that was acknowledged is lost".into(),
+            Self::Overloaded { .. } => "its log says more; nothing that was acknowledged is lost".into(),
             Self::InDoubt { .. } => "look whether it was done before doing it again".into(),
             Self::Superseded { .. } => "this server can do nothing more; start it anew to stand by".into(),
             Self::NotEmpty { .. } => "nothing was changed; copy into a new database (`createdb windlass`)".into(),
@@ -366,7 +366,7 @@ impl Error {
             Self::Outdated { .. } | Self::Unexpected { .. } => {
                 "somebody else changed it meanwhile; nothing was changed by this; look again and decide anew".into()
             }
-            Self::Elsewhere(elsewhere) => return elsewhere.hint.clone(),
+            Self::Remote(elsewhere) => return elsewhere.hint.clone(),
             Self::Action { .. } => "`windlass actions` shows how they stand; nothing was changed by this request".into(),
             Self::NoSuchWorker(_)
             | Self::NoSuch { .. }
@@ -386,7 +386,7 @@ impl Error {
     }
 
     /// The same for something that writes: then missing permission is a case of its own.
-    pub(crate) fn writing(what: &'static str, path: &Path, source: std::io::Error) -> Self {
+    pub(crate) fn file_write(what: &'static str, path: &Path, source: std::io::Error) -> Self {
         use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
         match source.kind() {
             PermissionDenied | ReadOnlyFilesystem => Self::ReadOnly { path: path.to_owned() },
@@ -404,13 +404,13 @@ impl fmt::Display for JobState {
     }
 }
 
-fn in_brackets(space: Option<Space>) -> String {
+fn render_free_space(space: Option<DiskSpace>) -> String {
     space.map_or_else(String::new, |space| format!(" ({space})"))
 }
 
-struct Expected(Option<u64>);
+struct ExpectedSize(Option<u64>);
 
-impl fmt::Display for Expected {
+impl fmt::Display for ExpectedSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Some(bytes) => write!(f, "its header says {bytes}"),
@@ -420,7 +420,7 @@ impl fmt::Display for Expected {
 }
 
 /// The first few by name.
-fn quoted(names: &[String]) -> String {
+fn render_quoted_names(names: &[String]) -> String {
     const SHOWN: usize = 5;
     let mut text = names.iter().take(SHOWN).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
     if names.len() > SHOWN {
@@ -429,18 +429,18 @@ fn quoted(names: &[String]) -> String {
     text
 }
 
-fn owner_text(owner: Option<&str>) -> String {
+fn render_owner(owner: Option<&str>) -> String {
     owner.map_or_else(|| "no user that is known".to_owned(), |owner| format!("`{owner}`"))
 }
 
-fn found_text(found: Option<JobState>) -> String {
+fn render_found_state(found: Option<JobState>) -> String {
     found.map_or_else(|| "it is not there".to_owned(), |state| format!("is {state}"))
 }
 
-fn busy_text(what: &Locked, holder: Option<&Holder>) -> String {
+fn render_busy(what: &LockedObject, holder: Option<&LockHolder>) -> String {
     let what = match what {
-        Locked::Database => "the database is in use".to_owned(),
-        Locked::Workflow(id) => format!("workflow {id} is being run"),
+        LockedObject::Database => "the database is in use".to_owned(),
+        LockedObject::Workflow(id) => format!("workflow {id} is being run"),
     };
     match holder {
         Some(holder) => format!("{what} by {holder}"),
@@ -450,100 +450,104 @@ fn busy_text(what: &Locked, holder: Option<&Holder>) -> String {
 
 /// What went wrong inside the store, before it is known which file it was about.
 #[derive(Debug)]
-pub(crate) enum Fault {
+pub(crate) enum SqlError {
     Sqlite(rusqlite::Error),
-    Postgres(crate::postgres::Failure),
-    Told(Error),
+    Postgres(crate::postgres::PgError),
+    Store(StoreError),
     /// What is there is not what any version of windlass writes.
     Damage(String),
     /// A statement of a pipeline, by its number, found nothing to change.
-    Untouched(usize),
+    NoRowAffected(usize),
 }
 
-impl From<rusqlite::Error> for Fault {
+impl From<rusqlite::Error> for SqlError {
     fn from(error: rusqlite::Error) -> Self {
         Self::Sqlite(error)
     }
 }
 
-impl From<Error> for Fault {
-    fn from(error: Error) -> Self {
-        Self::Told(error)
+impl From<StoreError> for SqlError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
     }
 }
 
-impl Fault {
+impl SqlError {
     pub(crate) fn damage(detail: impl Into<String>) -> Self {
         Self::Damage(detail.into())
     }
 
     /// A name, or whatever else there may be once only, is there already.
-    pub(crate) fn is_taken(&self) -> bool {
+    pub(crate) fn is_duplicate(&self) -> bool {
         match self {
             Self::Sqlite(e) => {
                 e.sqlite_extended_error_code() == Some(rusqlite::ffi::SQLITE_CONSTRAINT_UNIQUE)
             }
-            Self::Postgres(failure) => failure.is_taken(),
-            Self::Told(_) | Self::Damage(_) | Self::Untouched(_) => false,
+            Self::Postgres(failure) => failure.is_duplicate(),
+            Self::Store(_) | Self::Damage(_) | Self::NoRowAffected(_) => false,
         }
     }
 
     /// The connection is gone, and with it what was under way on it.
-    pub(crate) fn is_lost(&self) -> bool {
-        matches!(self, Self::Postgres(failure) if failure.is_lost())
+    pub(crate) fn is_connection_lost(&self) -> bool {
+        matches!(self, Self::Postgres(failure) if failure.is_connection_lost())
     }
 
     /// For a database that is not a file.
-    pub(crate) fn explain_at(self, url: &str) -> Error {
+    pub(crate) fn into_store_error_at(self, url: &str) -> StoreError {
         match self {
-            Self::Postgres(failure) => failure.explain(url),
-            other => other.explain(url.as_ref()),
+            Self::Postgres(failure) => failure.into_store_error(url),
+            other => other.into_store_error(url.as_ref()),
         }
     }
 
     /// The name that is taken, where the database says which one.
-    pub(crate) fn taken_name(&self) -> Option<String> {
+    pub(crate) fn duplicate_name(&self) -> Option<String> {
         match self {
-            Self::Postgres(failure) => failure.taken_name(),
+            Self::Postgres(failure) => failure.duplicate_name(),
             _ => None,
         }
     }
 
     /// Tells the disk's faults, the lock's, the file's and the request's apart.
-    pub(crate) fn explain(self, db: &Path) -> Error {
+    pub(crate) fn into_store_error(self, db: &Path) -> StoreError {
         use rusqlite::ErrorCode as Code;
         let source = match self {
-            Self::Told(error) => return error,
-            Self::Postgres(failure) => return failure.explain(&db.to_string_lossy()),
-            Self::Damage(detail) => return Error::Damaged { path: db.to_owned(), detail },
-            Self::Untouched(number) => {
+            Self::Store(error) => return error,
+            Self::Postgres(failure) => return failure.into_store_error(&db.to_string_lossy()),
+            Self::Damage(detail) => return StoreError::Damaged { path: db.to_owned(), detail },
+            Self::NoRowAffected(number) => {
                 let detail = format!("statement {number} found nothing to change");
-                return Error::Damaged { path: db.to_owned(), detail };
+                return StoreError::Damaged { path: db.to_owned(), detail };
             }
             Self::Sqlite(source) => Arc::new(source),
         };
         let path = || db.to_owned();
         if source.sqlite_extended_error_code() == Some(rusqlite::ffi::SQLITE_IOERR_CORRUPTFS) {
-            return Error::Damaged { path: path(), detail: source.to_string() };
+            return StoreError::Damaged { path: path(), detail: source.to_string() };
         }
         match source.sqlite_error_code() {
-            Some(Code::DiskFull) => Error::DiskFull { path: path(), space: Space::beside(db), source },
-            Some(Code::SystemIoFailure) if is_full(db) => {
-                Error::DiskFull { path: path(), space: Space::beside(db), source }
+            Some(Code::DiskFull) => {
+                StoreError::DiskFull { path: path(), space: DiskSpace::measure(db), source }
+            }
+            Some(Code::SystemIoFailure) if is_disk_full(db) => {
+                StoreError::DiskFull { path: path(), space: DiskSpace::measure(db), source }
             }
             Some(Code::SystemIoFailure | Code::OutOfMemory) => {
-                let fault = DiskFault::of(source.sqlite_extended_error_code(), db);
-                Error::Disk { path: path(), fault, source }
+                let fault = DiskErrorKind::from_sqlite_code(source.sqlite_extended_error_code(), db);
+                StoreError::Disk { path: path(), fault, source }
             }
             Some(Code::DatabaseBusy | Code::DatabaseLocked | Code::FileLockingProtocolFailed) => {
-                Error::LockedOut { path: path(), source }
+                StoreError::LockTimeout { path: path(), source }
             }
             Some(Code::DatabaseCorrupt | Code::NotADatabase) => {
-                Error::Damaged { path: path(), detail: source.to_string() }
+                StoreError::Damaged { path: path(), detail: source.to_string() }
             }
-            Some(Code::ReadOnly | Code::PermissionDenied) => Error::ReadOnly { path: path() },
-            Some(Code::CannotOpen) => Error::CannotOpen { path: path(), source },
-            Some(Code::ConstraintViolation | Code::TooBig | Code::TypeMismatch) => Error::Refused { source },
+            Some(Code::ReadOnly | Code::PermissionDenied) => StoreError::ReadOnly { path: path() },
+            Some(Code::CannotOpen) => StoreError::CannotOpen { path: path(), source },
+            Some(Code::ConstraintViolation | Code::TooBig | Code::TypeMismatch) => {
+                StoreError::Refused { source }
+            }
             _ => match *source {
                 // A value that no version of windlass writes, or a row that every version does.
                 rusqlite::Error::FromSqlConversionFailure(..)
@@ -552,15 +556,15 @@ impl Fault {
                 | rusqlite::Error::Utf8Error(..)
                 | rusqlite::Error::StatementChangedRows(..)
                 | rusqlite::Error::QueryReturnedNoRows => {
-                    Error::Damaged { path: path(), detail: source.to_string() }
+                    StoreError::Damaged { path: path(), detail: source.to_string() }
                 }
-                _ => Error::Internal { source },
+                _ => StoreError::Internal { source },
             },
         }
     }
 }
 
 /// Some calls of SQLite report a full disk as a plain failure.
-fn is_full(db: &Path) -> bool {
+fn is_disk_full(db: &Path) -> bool {
     rustix::fs::statvfs(db).is_ok_and(|fs| fs.f_bavail == 0)
 }

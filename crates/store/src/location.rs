@@ -2,14 +2,14 @@
 
 use crate::postgres::PgStore;
 use crate::sqlite::{OpenMode, SqliteStore};
-use crate::{Database, Error};
+use crate::{StoreDatabase, StoreError};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Where a store is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Location {
+pub enum StoreLocation {
     Sqlite(PathBuf),
     /// Without its password.
     Postgres {
@@ -18,7 +18,7 @@ pub enum Location {
     Server(String),
 }
 
-impl Location {
+impl StoreLocation {
     /// Whether a location that a user gave is one of PostgreSQL, and not the path of a file.
     pub fn is_postgres(text: &str) -> bool {
         text.starts_with("postgres://") || text.starts_with("postgresql://")
@@ -50,7 +50,7 @@ impl Location {
     }
 }
 
-impl fmt::Display for Location {
+impl fmt::Display for StoreLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Sqlite(path) => write!(f, "{}", path.display()),
@@ -60,8 +60,8 @@ impl fmt::Display for Location {
 }
 
 /// Opens the store at a path or a `postgres://` URL. What its user should know is lost; see [`SqliteStore::open`].
-pub fn open(location: &str, mode: OpenMode) -> Result<Arc<dyn Database>, Error> {
-    if Location::is_postgres(location) {
+pub fn open_store(location: &str, mode: OpenMode) -> Result<Arc<dyn StoreDatabase>, StoreError> {
+    if StoreLocation::is_postgres(location) {
         return Ok(Arc::new(PgStore::open(location, mode)?));
     }
     Ok(Arc::new(SqliteStore::open(location, mode)?.store))
@@ -84,7 +84,7 @@ mod tests {
             ("https://me:secret@example/", "https://me@example/"),
             ("dir/file", "dir/file"),
         ] {
-            assert_eq!(Location::without_password(url), shown);
+            assert_eq!(StoreLocation::without_password(url), shown);
         }
     }
 }

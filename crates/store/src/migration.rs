@@ -2,14 +2,14 @@
 
 /// One step. Its text never changes once it was released; its checksum is kept in the database to notice if it did.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Migration {
+pub(crate) struct SchemaMigration {
     pub(crate) version: u32,
     pub(crate) name: &'static str,
     pub(crate) sql: &'static str,
 }
 
 /// The format this windlass writes.
-pub(crate) fn latest(migrations: &[Migration]) -> u32 {
+pub(crate) fn latest_version(migrations: &[SchemaMigration]) -> u32 {
     migrations.last().map_or(0, |migration| migration.version)
 }
 

@@ -8,9 +8,9 @@
 //! Each request runs in a savepoint, so that a request that fails takes nobody along. Trouble with the disk is
 //! different: then the whole group is rolled back and everybody is told, and may come again.
 
-use crate::db::Db;
-use crate::error::Fault;
-use crate::{Batch, Done, Error};
+use crate::db::SqlConnection;
+use crate::error::SqlError;
+use crate::{BatchCallback, ChangeBatch, StoreError};
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::mpsc::{self, SyncSender};
@@ -18,109 +18,110 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 
 /// Requests that may wait before callers have to.
-const QUEUE: usize = 1024;
+const MAX_QUEUED_WRITES: usize = 1024;
 /// Requests that are committed together at most.
-const GROUP: usize = 256;
+const MAX_WRITES_PER_COMMIT: usize = 256;
 /// A connection that the writer has for itself.
-pub(crate) trait Session: Send + 'static {
-    type Db: Db;
+pub(crate) trait WriteSession: Send + 'static {
+    type Db: SqlConnection;
 
     fn db(&self) -> &Self::Db;
 
-    fn begin(&self) -> Result<(), Fault>;
+    fn begin(&self) -> Result<(), SqlError>;
     /// When it returns `Ok`, all of it is on disk; else nothing is, or the error says that nobody knows.
-    fn commit(&self) -> Result<(), Fault>;
+    fn commit(&self) -> Result<(), SqlError>;
     /// Ends the transaction, if there still is one.
-    fn roll_back(&self);
+    fn rollback(&self);
     /// There is no transaction any more, though nobody ended it.
     fn has_lost_transaction(&self) -> bool;
 
-    fn begin_request(&self) -> Result<(), Fault>;
-    fn keep_request(&self) -> Result<(), Fault>;
-    fn undo_request(&self) -> Result<(), Fault>;
+    fn begin_savepoint(&self) -> Result<(), SqlError>;
+    fn release_savepoint(&self) -> Result<(), SqlError>;
+    fn rollback_savepoint(&self) -> Result<(), SqlError>;
 
-    fn explain(&self, fault: Fault) -> Error;
+    fn into_store_error(&self, fault: SqlError) -> StoreError;
 
     /// Whether a commit takes about as long as handing it to another thread.
-    const IS_NEAR: bool;
+    const IS_LOCAL: bool;
 
     /// Asked after each commit: whether [`Session::tidy_up`] would be worth its while.
-    fn is_untidy(&self) -> bool;
+    fn needs_maintenance(&self) -> bool;
     /// Called when nobody waits for it.
-    fn tidy_up(&self);
+    fn run_maintenance(&self);
     /// Called after a commit failed because the disk is full.
-    fn make_room(&self) {}
+    fn free_disk_space(&self) {}
 }
 
 /// Something to be done in a transaction, and somebody to be told.
-pub(crate) trait Request<D>: Send {
+pub(crate) trait WriteRequest<D>: Send {
     /// Inside a savepoint; what it did is undone if it fails.
-    fn apply(&mut self, db: &D) -> Result<(), Fault>;
+    fn apply(&mut self, db: &D) -> Result<(), SqlError>;
     /// After the commit, or after it is certain that there was none.
-    fn answer(self: Box<Self>, outcome: Result<(), Error>);
+    fn reply(self: Box<Self>, outcome: Result<(), StoreError>);
 }
 
 /// The handle of the writer. Dropping it waits until everything that was queued is on disk.
-pub(crate) struct Writer<S: Session> {
-    shared: Arc<Shared<S>>,
+pub(crate) struct GroupCommitWriter<S: WriteSession> {
+    shared: Arc<WriterState<S>>,
     thread: Option<JoinHandle<()>>,
 }
 
-struct Shared<S: Session> {
+struct WriterState<S: WriteSession> {
     session: Mutex<S>,
-    queue: Mutex<Queue<S::Db>>,
+    queue: Mutex<WriteQueue<S::Db>>,
     /// Something is in the queue, or the queue is closed, or there is room in it again.
     changed: Condvar,
     /// Why the last commit failed, if the database itself is in trouble.
-    trouble: Mutex<Option<Error>>,
+    last_failure: Mutex<Option<StoreError>>,
 }
 
-struct Queue<D> {
-    waiting: VecDeque<Envelope<D>>,
-    is_untidy: bool,
+struct WriteQueue<D> {
+    waiting: VecDeque<QueuedWrite<D>>,
+    needs_maintenance: bool,
     closed: bool,
 }
 
-impl<S: Session> Writer<S>
+impl<S: WriteSession> GroupCommitWriter<S>
 where
     S::Db: 'static,
 {
     pub(crate) fn start(session: S) -> std::io::Result<Self> {
-        let queue = Queue { waiting: VecDeque::new(), is_untidy: false, closed: false };
-        let shared = Arc::new(Shared {
+        let queue = WriteQueue { waiting: VecDeque::new(), needs_maintenance: false, closed: false };
+        let shared = Arc::new(WriterState {
             session: session.into(),
             queue: queue.into(),
             changed: Condvar::new(),
-            trouble: Mutex::default(),
+            last_failure: Mutex::default(),
         });
         let served = Arc::clone(&shared);
-        let thread =
-            std::thread::Builder::new().name("windlass-writer".into()).spawn(move || served.serve())?;
+        let thread = std::thread::Builder::new()
+            .name("windlass-writer".into())
+            .spawn(move || served.run_commit_loop())?;
         Ok(Self { shared, thread: Some(thread) })
     }
 
     /// Commits changes, alone or together with what others want. Returns before that is done where it takes a while.
-    pub(crate) fn apply(&self, batch: Batch, actor: Arc<str>, done: Done) {
-        let submission = Box::new(Submission { batch, actor, done });
-        if S::IS_NEAR {
-            return self.submit(submission);
+    pub(crate) fn submit_batch(&self, batch: ChangeBatch, actor: Arc<str>, done: BatchCallback) {
+        let submission = Box::new(BatchWrite { batch, actor, done });
+        if S::IS_LOCAL {
+            return self.commit_or_enqueue(submission);
         }
-        self.shared.enqueue(Envelope(Some(submission)));
+        self.shared.enqueue(QueuedWrite(Some(submission)));
         self.shared.changed.notify_all();
     }
 
     /// Commits at once if nobody else is at it; else waits for a free place in the queue, not for the commit.
-    fn submit(&self, request: Box<dyn Request<S::Db>>) {
-        self.shared.enqueue(Envelope(Some(request)));
-        self.shared.commit_here();
+    fn commit_or_enqueue(&self, request: Box<dyn WriteRequest<S::Db>>) {
+        self.shared.enqueue(QueuedWrite(Some(request)));
+        self.shared.try_commit_group();
     }
 
     /// Reads on the writing connection, outside of a transaction; `None` if it is in use and `wait` is not wanted.
-    pub(crate) fn peek<T>(
+    pub(crate) fn read_on_writer<T>(
         &self,
         wait: bool,
-        read: impl FnOnce(&S::Db) -> Result<T, Fault>,
-    ) -> Result<Option<T>, Error> {
+        read: impl FnOnce(&S::Db) -> Result<T, SqlError>,
+    ) -> Result<Option<T>, StoreError> {
         let session = match self.shared.session.try_lock() {
             Ok(session) => session,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -129,26 +130,26 @@ where
                 self.shared.session.lock().unwrap_or_else(PoisonError::into_inner)
             }
         };
-        let found = read(session.db()).map(Some).map_err(|fault| session.explain(fault));
+        let found = read(session.db()).map(Some).map_err(|fault| session.into_store_error(fault));
         drop(session);
-        self.shared.look_again();
+        self.shared.recheck_queue();
         found
     }
 
     /// As [`Self::call`], for several at once: each by itself, as far as possible in one commit.
-    pub(crate) fn call_all<T: Send + 'static>(
+    pub(crate) fn run_each<T: Send + 'static>(
         &self,
-        works: impl IntoIterator<Item = impl FnOnce(&S::Db) -> Result<T, Fault> + Send + 'static>,
-    ) -> Vec<Result<T, Error>> {
+        works: impl IntoIterator<Item = impl FnOnce(&S::Db) -> Result<T, SqlError> + Send + 'static>,
+    ) -> Vec<Result<T, StoreError>> {
         let mut works = works.into_iter().peekable();
         let mut outcomes = Vec::new();
         while works.peek().is_some() {
             let answers: Vec<_> = works
                 .by_ref()
-                .take(GROUP)
+                .take(MAX_WRITES_PER_COMMIT)
                 .map(|work| {
                     let (reply, answer) = mpsc::sync_channel(1);
-                    self.shared.enqueue(Envelope(Some(Box::new(Call {
+                    self.shared.enqueue(QueuedWrite(Some(Box::new(ClosureWrite {
                         work: Some(work),
                         value: None,
                         reply,
@@ -156,32 +157,33 @@ where
                     answer
                 })
                 .collect();
-            self.shared.commit_here();
-            outcomes.extend(answers.into_iter().map(|answer| answer.recv().unwrap_or(Err(Error::Closed))));
+            self.shared.try_commit_group();
+            outcomes
+                .extend(answers.into_iter().map(|answer| answer.recv().unwrap_or(Err(StoreError::Closed))));
         }
         outcomes
     }
 
     /// Why the database takes no changes, if the last commit failed because of that.
-    pub(crate) fn trouble(&self) -> Option<Error> {
-        let trouble = self.shared.trouble.lock().unwrap_or_else(PoisonError::into_inner);
-        trouble.clone().filter(Error::still_holds)
+    pub(crate) fn last_failure(&self) -> Option<StoreError> {
+        let trouble = self.shared.last_failure.lock().unwrap_or_else(PoisonError::into_inner);
+        trouble.clone().filter(StoreError::is_still_present)
     }
 
     /// Runs `work` in the next group commit and waits for it.
-    pub(crate) fn call<T: Send + 'static>(
+    pub(crate) fn run_write<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&S::Db) -> Result<T, Fault> + Send + 'static,
-    ) -> Result<T, Error> {
+        work: impl FnOnce(&S::Db) -> Result<T, SqlError> + Send + 'static,
+    ) -> Result<T, StoreError> {
         let (reply, answer) = mpsc::sync_channel(1);
-        self.submit(Box::new(Call { work: Some(work), value: None, reply }));
-        answer.recv().unwrap_or(Err(Error::Closed))
+        self.commit_or_enqueue(Box::new(ClosureWrite { work: Some(work), value: None, reply }));
+        answer.recv().unwrap_or(Err(StoreError::Closed))
     }
 }
 
-impl<S: Session> Drop for Writer<S> {
+impl<S: WriteSession> Drop for GroupCommitWriter<S> {
     fn drop(&mut self) {
-        self.shared.queue().closed = true;
+        self.shared.lock_queue().closed = true;
         self.shared.changed.notify_all();
         if let Some(thread) = self.thread.take()
             // An answer may have held the last reference to the store; nobody can wait for himself.
@@ -193,10 +195,10 @@ impl<S: Session> Drop for Writer<S> {
     }
 }
 
-impl<S: Session> Shared<S> {
-    fn enqueue(&self, envelope: Envelope<S::Db>) {
-        let full = |queue: &mut Queue<S::Db>| queue.waiting.len() >= QUEUE && !queue.closed;
-        let mut queue = self.queue();
+impl<S: WriteSession> WriterState<S> {
+    fn enqueue(&self, envelope: QueuedWrite<S::Db>) {
+        let full = |queue: &mut WriteQueue<S::Db>| queue.waiting.len() >= MAX_QUEUED_WRITES && !queue.closed;
+        let mut queue = self.lock_queue();
         if full(&mut queue) {
             // Perhaps all that wait here have more to bring before they see to it themselves.
             self.changed.notify_all();
@@ -206,38 +208,39 @@ impl<S: Session> Shared<S> {
     }
 
     /// One group, if the connection is free. Whoever has it looks into the queue once more when he is done.
-    fn commit_here(&self) {
+    fn try_commit_group(&self) {
         match self.session.try_lock() {
             Ok(session) => self.commit_group(session),
             Err(TryLockError::Poisoned(poisoned)) => self.commit_group(poisoned.into_inner()),
             Err(TryLockError::WouldBlock) => return,
         }
-        self.look_again();
+        self.recheck_queue();
     }
 
     /// Whoever came while somebody had the connection has left his request and gone: that somebody sees to it that it is
     /// taken, whatever he had the connection for.
-    fn look_again(&self) {
-        if !self.queue().waiting.is_empty() {
+    fn recheck_queue(&self) {
+        if !self.lock_queue().waiting.is_empty() {
             self.changed.notify_all();
         }
     }
 
     /// The thread that takes what others left.
-    fn serve(&self) {
+    fn run_commit_loop(&self) {
         loop {
-            let idle =
-                |queue: &mut Queue<S::Db>| queue.waiting.is_empty() && !queue.is_untidy && !queue.closed;
-            let queue = self.changed.wait_while(self.queue(), idle);
+            let idle = |queue: &mut WriteQueue<S::Db>| {
+                queue.waiting.is_empty() && !queue.needs_maintenance && !queue.closed
+            };
+            let queue = self.changed.wait_while(self.lock_queue(), idle);
             let mut queue = queue.unwrap_or_else(PoisonError::into_inner);
-            let is_untidy = std::mem::take(&mut queue.is_untidy);
+            let is_untidy = std::mem::take(&mut queue.needs_maintenance);
             if queue.waiting.is_empty() && !is_untidy {
                 return;
             }
             drop(queue);
             let session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
             if is_untidy {
-                session.tidy_up();
+                session.run_maintenance();
             }
             self.commit_group(session);
         }
@@ -245,10 +248,10 @@ impl<S: Session> Shared<S> {
 
     /// Commits what is waiting, then lets the connection go, then answers.
     fn commit_group(&self, session: MutexGuard<'_, S>) {
-        let mut queue = self.queue();
-        let was_full = queue.waiting.len() >= QUEUE;
-        let take = queue.waiting.len().min(GROUP);
-        let mut group: Vec<Envelope<S::Db>> = queue.waiting.drain(..take).collect();
+        let mut queue = self.lock_queue();
+        let was_full = queue.waiting.len() >= MAX_QUEUED_WRITES;
+        let take = queue.waiting.len().min(MAX_WRITES_PER_COMMIT);
+        let mut group: Vec<QueuedWrite<S::Db>> = queue.waiting.drain(..take).collect();
         drop(queue);
         if was_full {
             self.changed.notify_all();
@@ -256,118 +259,124 @@ impl<S: Session> Shared<S> {
         if group.is_empty() {
             return;
         }
-        let outcomes = commit(&*session, &mut group);
-        self.note_trouble(&outcomes);
-        let is_untidy = session.is_untidy();
+        let outcomes = commit_writes(&*session, &mut group);
+        self.record_failure(&outcomes);
+        let is_untidy = session.needs_maintenance();
         drop(session);
         if is_untidy {
-            self.queue().is_untidy = true;
+            self.lock_queue().needs_maintenance = true;
             self.changed.notify_all();
         }
         for (request, outcome) in group.into_iter().zip(outcomes) {
-            request.answer(outcome);
+            request.reply(outcome);
         }
     }
 
-    fn note_trouble(&self, outcomes: &[Result<(), Error>]) {
-        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+    fn record_failure(&self, outcomes: &[Result<(), StoreError>]) {
+        let mut trouble = self.last_failure.lock().unwrap_or_else(PoisonError::into_inner);
         let failed = outcomes.iter().filter_map(|outcome| outcome.as_ref().err());
-        *trouble = match failed.clone().find(|error| error.public_words().is_some()) {
+        *trouble = match failed.clone().find(|error| error.public_message().is_some()) {
             Some(error) => Some(error.clone()),
             None if failed.count() == outcomes.len() => trouble.take(),
             None => None,
         };
     }
 
-    fn queue(&self) -> MutexGuard<'_, Queue<S::Db>> {
+    fn lock_queue(&self) -> MutexGuard<'_, WriteQueue<S::Db>> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Sees to it that every request is answered, also when the writer is gone.
-struct Envelope<D>(Option<Box<dyn Request<D>>>);
+struct QueuedWrite<D>(Option<Box<dyn WriteRequest<D>>>);
 
-impl<D> Envelope<D> {
-    fn apply(&mut self, db: &D) -> Result<(), Fault> {
+impl<D> QueuedWrite<D> {
+    fn apply(&mut self, db: &D) -> Result<(), SqlError> {
         self.0.as_mut().map_or(Ok(()), |request| request.apply(db))
     }
 
-    fn answer(mut self, outcome: Result<(), Error>) {
+    fn reply(mut self, outcome: Result<(), StoreError>) {
         if let Some(request) = self.0.take() {
-            request.answer(outcome);
+            request.reply(outcome);
         }
     }
 }
 
-impl<D> Drop for Envelope<D> {
+impl<D> Drop for QueuedWrite<D> {
     fn drop(&mut self) {
         if let Some(request) = self.0.take() {
-            request.answer(Err(Error::Closed));
+            request.reply(Err(StoreError::Closed));
         }
     }
 }
 
 /// A closure with a result that somebody waits for.
-struct Call<T, F> {
+struct ClosureWrite<T, F> {
     work: Option<F>,
     value: Option<T>,
-    reply: SyncSender<Result<T, Error>>,
+    reply: SyncSender<Result<T, StoreError>>,
 }
 
-impl<D, T: Send, F: FnOnce(&D) -> Result<T, Fault> + Send> Request<D> for Call<T, F> {
-    fn apply(&mut self, db: &D) -> Result<(), Fault> {
+impl<D, T: Send, F: FnOnce(&D) -> Result<T, SqlError> + Send> WriteRequest<D> for ClosureWrite<T, F> {
+    fn apply(&mut self, db: &D) -> Result<(), SqlError> {
         if let Some(work) = self.work.take() {
             self.value = Some(work(db)?);
         }
         Ok(())
     }
 
-    fn answer(self: Box<Self>, outcome: Result<(), Error>) {
+    fn reply(self: Box<Self>, outcome: Result<(), StoreError>) {
         let Self { value, reply, .. } = *self;
         // A caller that no longer waits does not want to know.
-        drop(reply.send(outcome.and_then(|()| value.ok_or(Error::Closed))));
+        drop(reply.send(outcome.and_then(|()| value.ok_or(StoreError::Closed))));
     }
 }
 
 /// A batch and the one who waits for it.
-struct Submission {
-    batch: Batch,
+struct BatchWrite {
+    batch: ChangeBatch,
     /// Who is noted as the one who did it.
     actor: Arc<str>,
-    done: Done,
+    done: BatchCallback,
 }
 
-impl<D: Db> Request<D> for Submission {
-    fn apply(&mut self, db: &D) -> Result<(), Fault> {
-        crate::books::apply::apply(db, &self.batch, &self.actor)
+impl<D: SqlConnection> WriteRequest<D> for BatchWrite {
+    fn apply(&mut self, db: &D) -> Result<(), SqlError> {
+        crate::sql_store::apply_changes::apply_batch(db, &self.batch, &self.actor)
     }
 
-    fn answer(self: Box<Self>, outcome: Result<(), Error>) {
-        (self.done)(outcome.map_err(Error::for_guarded));
+    fn reply(self: Box<Self>, outcome: Result<(), StoreError>) {
+        (self.done)(outcome.map_err(StoreError::for_conditional_request));
     }
 }
 
 /// One transaction for the whole group; what became of each request.
-fn commit<S: Session>(session: &S, group: &mut [Envelope<S::Db>]) -> Vec<Result<(), Error>> {
-    transact(session, group).unwrap_or_else(|error| {
-        session.roll_back();
-        if matches!(error, Error::DiskFull { .. }) {
-            session.make_room();
+fn commit_writes<S: WriteSession>(
+    session: &S,
+    group: &mut [QueuedWrite<S::Db>],
+) -> Vec<Result<(), StoreError>> {
+    run_transaction(session, group).unwrap_or_else(|error| {
+        session.rollback();
+        if matches!(error, StoreError::DiskFull { .. }) {
+            session.free_disk_space();
         }
         group.iter().map(|_| Err(error.clone())).collect()
     })
 }
 
 /// What became of each request, once all that is `Ok` is on disk. An error here means that nothing is.
-fn transact<S: Session>(session: &S, group: &mut [Envelope<S::Db>]) -> Result<Vec<Result<(), Error>>, Error> {
-    let explain = |fault| session.explain(fault);
+fn run_transaction<S: WriteSession>(
+    session: &S,
+    group: &mut [QueuedWrite<S::Db>],
+) -> Result<Vec<Result<(), StoreError>>, StoreError> {
+    let explain = |fault| session.into_store_error(fault);
     session.begin().map_err(explain)?;
     // A request that is alone is undone with its transaction.
     let guarded = group.len() > 1;
     let mut outcomes = Vec::with_capacity(group.len());
     for request in group {
         if guarded {
-            session.begin_request().map_err(explain)?;
+            session.begin_savepoint().map_err(explain)?;
         }
         let outcome = request.apply(session.db()).map_err(explain);
         if let Err(error) = &outcome {
@@ -375,10 +384,10 @@ fn transact<S: Session>(session: &S, group: &mut [Envelope<S::Db>]) -> Result<Ve
             if lost || !guarded || error.is_transient() || error.is_damage() {
                 return Err(error.clone());
             }
-            session.undo_request().map_err(explain)?;
+            session.rollback_savepoint().map_err(explain)?;
         }
         if guarded {
-            session.keep_request().map_err(explain)?;
+            session.release_savepoint().map_err(explain)?;
         }
         outcomes.push(outcome);
     }
@@ -386,7 +395,7 @@ fn transact<S: Session>(session: &S, group: &mut [Envelope<S::Db>]) -> Result<Ve
     Ok(outcomes)
 }
 
-impl<S: Session> fmt::Debug for Writer<S> {
+impl<S: WriteSession> fmt::Debug for GroupCommitWriter<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Writer")
     }
@@ -415,15 +424,15 @@ mod tests {
             let (finish, finished) = mpsc::channel::<()>();
             let writer = &writer;
             scope.spawn(move || {
-                writer.peek(true, |_| {
+                writer.read_on_writer(true, |_| {
                     reads.send(()).unwrap();
                     finished.recv().unwrap();
                     Ok(())
                 })
             });
             reading.recv().unwrap();
-            scope.spawn(move || done.send(writer.call(|_| Ok(7))));
-            while writer.shared.queue().waiting.is_empty() {
+            scope.spawn(move || done.send(writer.run_write(|_| Ok(7))));
+            while writer.shared.lock_queue().waiting.is_empty() {
                 thread::yield_now();
             }
             finish.send(()).unwrap();

@@ -70,11 +70,11 @@ pub fn parse_duration(text: &str) -> Result<Duration, ParseAmountError> {
     let bad = || ParseAmountError::Duration(text.to_owned());
     let trimmed = text.trim();
     let seconds = match trimmed.strip_prefix(['P', 'p']) {
-        Some(iso) => iso_seconds(iso),
+        Some(iso) => parse_iso_seconds(iso),
         None if trimmed.contains(':') || (trimmed.contains('-') && !trimmed.starts_with('-')) => {
-            slurm_seconds(trimmed)
+            parse_slurm_seconds(trimmed)
         }
-        None => trimmed.parse::<f64>().ok().or_else(|| friendly_seconds(trimmed)),
+        None => trimmed.parse::<f64>().ok().or_else(|| parse_friendly_seconds(trimmed)),
     };
     let seconds = seconds.filter(|s| s.is_finite() && *s >= 0.0 && *s < 1e11).ok_or_else(bad)?;
     Ok(Duration::from_micros((seconds * 1e6).round() as u64))
@@ -99,7 +99,7 @@ pub fn format_duration(duration: Duration) -> String {
 }
 
 /// `3g`, `1152m`, `512k`, `77`: the shortest text that [`Bytes`] reads back as just this size.
-pub fn write_size(bytes: Bytes) -> String {
+pub fn format_exact_size(bytes: Bytes) -> String {
     let units = [("t", 40), ("g", 30), ("m", 20), ("k", 10)];
     match units.into_iter().find(|(_, shift)| bytes.0 > 0 && bytes.0.trailing_zeros() >= *shift) {
         Some((unit, shift)) => format!("{}{unit}", bytes.0 >> shift),
@@ -108,7 +108,7 @@ pub fn write_size(bytes: Bytes) -> String {
 }
 
 /// `PT1H30M`, `PT0.5S`: the form that Torc reads too, to the microsecond.
-pub fn write_duration(duration: Duration) -> String {
+pub fn format_iso_duration(duration: Duration) -> String {
     let (total, micros) = (duration.as_secs(), duration.subsec_micros());
     let mut written = String::from("PT");
     for (count, unit) in [(total / 3600, "H"), (total / 60 % 60, "M")] {
@@ -130,7 +130,7 @@ pub(crate) mod written {
 
     #[derive(Deserialize)]
     #[serde(untagged)]
-    enum Written {
+    enum WrittenAmount {
         Number(f64),
         Text(String),
     }
@@ -143,10 +143,10 @@ pub(crate) mod written {
         E: std::fmt::Display,
         D: Deserializer<'de>,
     {
-        let text = match Option::<Written>::deserialize(deserializer)? {
+        let text = match Option::<WrittenAmount>::deserialize(deserializer)? {
             None => return Ok(None),
-            Some(Written::Number(number)) => number.to_string(),
-            Some(Written::Text(text)) => text,
+            Some(WrittenAmount::Number(number)) => number.to_string(),
+            Some(WrittenAmount::Text(text)) => text,
         };
         parse(&text).map(Some).map_err(D::Error::custom)
     }
@@ -174,11 +174,11 @@ pub(crate) mod written {
         };
     }
 
-    written!(size: crate::Bytes, str::parse::<crate::Bytes>, crate::write_size);
-    written!(duration: std::time::Duration, crate::parse_duration, crate::write_duration);
+    written!(size: crate::Bytes, str::parse::<crate::Bytes>, crate::format_exact_size);
+    written!(duration: std::time::Duration, crate::parse_duration, crate::format_iso_duration);
 }
 
-fn iso_seconds(after_p: &str) -> Option<f64> {
+fn parse_iso_seconds(after_p: &str) -> Option<f64> {
     let (date, time) = match after_p.split_once(['T', 't']) {
         Some((_, "")) => return None,
         Some((date, time)) => (date, time),
@@ -187,12 +187,12 @@ fn iso_seconds(after_p: &str) -> Option<f64> {
     if date.is_empty() && time.is_empty() {
         return None;
     }
-    let days = unit_sum(date, |unit| match unit {
+    let days = parse_unit_sum(date, |unit| match unit {
         "w" => Some(7.0 * 86400.0),
         "d" => Some(86400.0),
         _ => None,
     })?;
-    let rest = unit_sum(time, |unit| match unit {
+    let rest = parse_unit_sum(time, |unit| match unit {
         "h" => Some(3600.0),
         "m" => Some(60.0),
         "s" => Some(1.0),
@@ -201,11 +201,11 @@ fn iso_seconds(after_p: &str) -> Option<f64> {
     Some(days + rest)
 }
 
-fn friendly_seconds(text: &str) -> Option<f64> {
+fn parse_friendly_seconds(text: &str) -> Option<f64> {
     if text.is_empty() {
         return None;
     }
-    unit_sum(text, |unit| match unit {
+    parse_unit_sum(text, |unit| match unit {
         "ms" => Some(0.001),
         "s" | "sec" | "secs" | "second" | "seconds" => Some(1.0),
         "m" | "min" | "mins" | "minute" | "minutes" => Some(60.0),
@@ -217,7 +217,7 @@ fn friendly_seconds(text: &str) -> Option<f64> {
 }
 
 /// Sums `number unit` pairs; an empty text is zero, a number without a unit is no duration.
-fn unit_sum(text: &str, scale: impl Fn(&str) -> Option<f64>) -> Option<f64> {
+fn parse_unit_sum(text: &str, scale: impl Fn(&str) -> Option<f64>) -> Option<f64> {
     let mut rest = text.trim();
     let mut sum = 0.0;
     while !rest.is_empty() {
@@ -232,7 +232,7 @@ fn unit_sum(text: &str, scale: impl Fn(&str) -> Option<f64>) -> Option<f64> {
     Some(sum)
 }
 
-fn slurm_seconds(text: &str) -> Option<f64> {
+fn parse_slurm_seconds(text: &str) -> Option<f64> {
     let (days, clock) = match text.split_once('-') {
         Some((days, clock)) => (days.parse::<u32>().ok()?, clock),
         None => (0, text),
@@ -303,7 +303,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read_back() {
         for (bytes, text) in [(3 << 30, "3g"), (1152 << 20, "1152m"), (1 << 9, "512"), (77, "77"), (0, "0")] {
-            assert_eq!(write_size(Bytes(bytes)), text);
+            assert_eq!(format_exact_size(Bytes(bytes)), text);
             assert_eq!(text.parse(), Ok(Bytes(bytes)));
         }
         for (micros, text) in [
@@ -315,7 +315,7 @@ mod tests {
             (0, "PT0S"),
         ] {
             let duration = Duration::from_micros(micros);
-            assert_eq!(write_duration(duration), text);
+            assert_eq!(format_iso_duration(duration), text);
             assert_eq!(parse_duration(text), Ok(duration));
         }
     }

@@ -68,7 +68,7 @@ pub struct CatalogBlock {
 
 /// That a file is at a site.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Replica {
+pub struct CatalogReplica {
     pub lfn: String,
     pub site: String,
     /// Path or URL there.
@@ -78,7 +78,7 @@ pub struct Replica {
 /// What is wished for of a rule. Who wishes for the same block or dataset, sites and copies again is told of the rule that
 /// there is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NewRule {
+pub struct NewReplicationRule {
     /// A block or a dataset, by its name.
     pub name: String,
     /// Which places are good: an expression, as Rucio has them, or the name of a site.
@@ -93,9 +93,9 @@ pub struct NewRule {
 
 /// So many copies of a block or dataset are to be kept at such places.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Rule {
+pub struct ReplicationRule {
     pub id: String,
     #[serde(flatten)]
-    pub rule: NewRule,
+    pub rule: NewReplicationRule,
     pub created_at: Timestamp,
 }

@@ -4,37 +4,37 @@
 
 /// Takes contents in pieces of any size; where they are cut does not matter.
 #[derive(Clone, Debug)]
-pub struct Digest {
+pub struct ContentDigest {
     lanes: [u64; 2],
     length: u64,
     /// The first `length % BLOCK` bytes are waiting for the rest of their block.
-    partial: [u8; BLOCK],
+    partial: [u8; BLOCK_BYTES],
 }
 
-const BLOCK: usize = 16;
+const BLOCK_BYTES: usize = 16;
 
 /// The digest of contents that are there as a whole: 32 hexadecimal digits.
-pub fn digest(bytes: &[u8]) -> String {
-    let mut digest = Digest::default();
+pub fn digest_bytes(bytes: &[u8]) -> String {
+    let mut digest = ContentDigest::default();
     digest.add(bytes);
     digest.finish()
 }
 
-impl Default for Digest {
+impl Default for ContentDigest {
     fn default() -> Self {
-        Self { lanes: [0x9e37_79b9_7f4a_7c15, 0xd1b5_4a32_d192_ed03], length: 0, partial: [0; BLOCK] }
+        Self { lanes: [0x9e37_79b9_7f4a_7c15, 0xd1b5_4a32_d192_ed03], length: 0, partial: [0; BLOCK_BYTES] }
     }
 }
 
-impl Digest {
+impl ContentDigest {
     pub fn add(&mut self, bytes: &[u8]) {
-        let waiting = (self.length % BLOCK as u64) as usize;
+        let waiting = (self.length % BLOCK_BYTES as u64) as usize;
         self.length += bytes.len() as u64;
         let mut rest = bytes;
         if waiting > 0 {
-            let (first, others) = rest.split_at(rest.len().min(BLOCK - waiting));
+            let (first, others) = rest.split_at(rest.len().min(BLOCK_BYTES - waiting));
             self.partial[waiting..waiting + first.len()].copy_from_slice(first);
-            if waiting + first.len() < BLOCK {
+            if waiting + first.len() < BLOCK_BYTES {
                 return;
             }
             self.lanes = mix(self.lanes, self.partial);
@@ -54,7 +54,7 @@ impl Digest {
     }
 
     fn value(mut self) -> [u64; 2] {
-        let waiting = (self.length % BLOCK as u64) as usize;
+        let waiting = (self.length % BLOCK_BYTES as u64) as usize;
         if waiting > 0 {
             self.partial[waiting..].fill(0);
             self.lanes = mix(self.lanes, self.partial);
@@ -66,13 +66,13 @@ impl Digest {
 }
 
 /// Enough to see that bytes are not those that were written.
-pub(crate) fn checksum(bytes: &[u8]) -> u32 {
-    let mut digest = Digest::default();
+pub(crate) fn checksum_bytes(bytes: &[u8]) -> u32 {
+    let mut digest = ContentDigest::default();
     digest.add(bytes);
     digest.value()[0] as u32
 }
 
-fn mix(lanes: [u64; 2], block: [u8; BLOCK]) -> [u64; 2] {
+fn mix(lanes: [u64; 2], block: [u8; BLOCK_BYTES]) -> [u64; 2] {
     let word = u128::from_le_bytes(block);
     rounds(lanes, word as u64, (word >> 64) as u64)
 }
@@ -97,22 +97,22 @@ mod tests {
     #[test]
     fn the_digest_is_the_same_for_ever() {
         // Stored in databases: a change makes Windlass forget which spec made which workflow, and run jobs again.
-        assert_eq!(digest(b"name: sim\n"), "34a335ae9def5d497213617dc8499137");
-        assert_eq!(digest(b""), "481990166e2389873c8abf37ef6506cf");
+        assert_eq!(digest_bytes(b"name: sim\n"), "34a335ae9def5d497213617dc8499137");
+        assert_eq!(digest_bytes(b""), "481990166e2389873c8abf37ef6506cf");
     }
 
     #[test]
     fn every_bit_and_the_length_count() {
         let text = vec![b'a'; 100];
-        let mut seen = HashSet::from([digest(&text)]);
+        let mut seen = HashSet::from([digest_bytes(&text)]);
         for bit in 0..800 {
             let mut changed = text.clone();
             changed[bit / 8] ^= 1 << (bit % 8);
-            assert!(seen.insert(digest(&changed)), "bit {bit}");
+            assert!(seen.insert(digest_bytes(&changed)), "bit {bit}");
         }
         for length in 0..100 {
-            assert!(seen.insert(digest(&text[..length])), "length {length}");
-            assert!(seen.insert(digest(&vec![0; length + 1])), "{length} zeros");
+            assert!(seen.insert(digest_bytes(&text[..length])), "length {length}");
+            assert!(seen.insert(digest_bytes(&vec![0; length + 1])), "{length} zeros");
         }
     }
 
@@ -120,9 +120,9 @@ mod tests {
     fn where_the_pieces_are_cut_does_not_matter() {
         let text: Vec<u8> = (0..=255).cycle().take(1000).collect();
         for size in [1, 2, 7, 15, 16, 17, 31, 64, 999] {
-            let mut pieces = Digest::default();
+            let mut pieces = ContentDigest::default();
             text.chunks(size).for_each(|piece| pieces.add(piece));
-            assert_eq!(pieces.finish(), digest(&text), "pieces of {size}");
+            assert_eq!(pieces.finish(), digest_bytes(&text), "pieces of {size}");
         }
     }
 }

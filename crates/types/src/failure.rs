@@ -40,7 +40,7 @@ impl FailureClass {
     }
 
     /// For people who choose one.
-    pub const fn meaning(self) -> &'static str {
+    pub const fn description(self) -> &'static str {
         match self {
             Self::Transient => "may go away by itself: a network, a busy service, a lock",
             Self::Permanent => {
@@ -65,16 +65,16 @@ impl fmt::Display for FailureClass {
 #[error(
     "unknown failure class `{0}`; known: transient, permanent, data, infrastructure, memory, timeout, unknown"
 )]
-pub struct ParseClassError(pub String);
+pub struct ParseFailureClassError(pub String);
 
 impl std::str::FromStr for FailureClass {
-    type Err = ParseClassError;
+    type Err = ParseFailureClassError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         Self::ALL
             .into_iter()
             .find(|class| class.as_str() == text)
-            .ok_or_else(|| ParseClassError(text.to_owned()))
+            .ok_or_else(|| ParseFailureClassError(text.to_owned()))
     }
 }
 

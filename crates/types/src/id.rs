@@ -45,7 +45,7 @@ define_id! {
     /// A process that claims and executes jobs.
     WorkerId(i64);
     /// What the jobs of one entry of a spec share.
-    KindId(i64);
+    JobGroupId(i64);
     /// A named set of requirements of a workflow.
     RequirementsId(i64);
     /// A file that jobs of a workflow read or write.

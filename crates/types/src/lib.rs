@@ -7,15 +7,14 @@ mod amount;
 pub mod catalog;
 mod digest;
 mod failure;
-pub mod fleet;
-mod growth;
+pub mod failure_commands;
 mod id;
-mod lumis;
-pub mod orders;
+mod lumi_mask;
 pub mod payload;
 pub mod requests;
+mod resource_growth;
+pub mod resource_series;
 mod resources;
-pub mod series;
 pub mod settings;
 pub mod shell;
 mod signal;
@@ -23,22 +22,25 @@ mod site;
 pub mod slurm;
 mod status;
 mod time;
-mod unit;
-pub mod work;
+mod work_unit;
 pub mod worker_bounds;
+pub mod worker_messages;
+pub mod worker_protocol;
 
-pub use amount::{Bytes, ParseAmountError, format_duration, parse_duration, write_duration, write_size};
-pub use digest::{Digest, digest};
-pub use failure::{FailureClass, ParseClassError};
-pub use growth::{Growth, ParseGrowthError, ParseRatioError, Quantity, Ratio};
+pub use amount::{
+    Bytes, ParseAmountError, format_duration, format_exact_size, format_iso_duration, parse_duration,
+};
+pub use digest::{ContentDigest, digest_bytes};
+pub use failure::{FailureClass, ParseFailureClassError};
 pub use id::{
-    AllocationId, Attempt, EventId, FileId, JobId, KindId, RequirementsId, ResultId, RunId, UserDataId,
+    AllocationId, Attempt, EventId, FileId, JobGroupId, JobId, RequirementsId, ResultId, RunId, UserDataId,
     WorkerId, WorkflowId,
 };
-pub use lumis::LumiMask;
+pub use lumi_mask::LumiMask;
+pub use resource_growth::{GrowableQuantity, ParseGrowthError, ParseRatioError, Ratio, ResourceGrowth};
 pub use resources::{Capacity, Resources};
 pub use signal::{ParseSignalError, SIGNAL_NAMES, Signal, signal_name, signal_number};
 pub use site::{LOCAL_SITE, ParseSiteError, check_site_name};
 pub use status::{JobStatus, ParseStatusError, StatusCounts, matching_statuses};
-pub use time::{Clock, Timestamp};
-pub use unit::{UnitCounts, UnitStatus};
+pub use time::{SystemClock, Timestamp};
+pub use work_unit::{WorkUnitStatus, WorkUnitStatusCounts};

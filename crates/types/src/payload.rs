@@ -12,15 +12,16 @@
 //! | `mg_000012/merge_output.json` | [`MergeOutput`] | the merge job, last of all |
 
 mod manifest;
-mod names;
+mod path_names;
 mod report;
 
 pub use manifest::{
-    Estimates, EventWindow, Fault, FaultKind, Generation, Input, Merge, Node, Output, SideBySide, Simulation,
-    Site, Step, UnitManifest,
+    EventGeneration, EventWindow, ManifestInput, ManifestSite, ManifestStep, MergeSettings, NodeEstimates,
+    ProcessingNode, SimulatedFailure, SimulatedFailureKind, StepParallelism, StepSimulation,
+    WorkUnitManifest, WorkUnitOutput,
 };
-pub use names::{NameError, check_lfn, check_name};
+pub use path_names::{PathNameError, check_lfn, check_name};
 pub use report::{
-    EventsFrom, MergeCounts, MergeOutput, MergedFile, NodeFailure, NodeReport, ProducedFile, Spread,
-    StepMetrics, StepProfile, StepSummary, StepTuning, Totals, UnitMetrics,
+    EventCountSource, MergeCounts, MergeOutput, MergedFile, NodeFailure, NodeReport, ProducedFile,
+    SampleStatistics, StepMetrics, StepProfile, StepSummary, StepTotals, StepTuning, WorkUnitMetrics,
 };

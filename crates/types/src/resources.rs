@@ -4,7 +4,7 @@ use crate::Bytes;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// What one job asks for. `memory` and `runtime` are limits only where the user wrote them (see [`crate::work::Limits`]).
+/// What one job asks for. `memory` and `runtime` are limits only where the user wrote them (see [`crate::worker_messages::Limits`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Resources {
     pub cpus: u32,
@@ -18,13 +18,14 @@ pub struct Resources {
 
 impl Resources {
     /// The contract's default for a requirement that does not name a runtime.
-    pub const UNSAID_RUNTIME: Duration = Duration::from_hours(1);
+    pub const ASSUMED_RUNTIME: Duration = Duration::from_hours(1);
 
     /// What a job that names no requirements counts as: one CPU, one MiB, nothing enforced.
     pub const DEFAULT: Self = Self { cpus: 1, memory: Bytes(1 << 20), gpus: 0, nodes: 1, runtime: None };
 
     /// The same where a number of jobs at once was given: then that number says how many, not the CPUs.
-    pub const UNCOUNTED: Self = Self { cpus: 0, memory: Bytes(0), gpus: 0, nodes: 1, runtime: None };
+    pub const DEFAULT_WITHOUT_CPUS: Self =
+        Self { cpus: 0, memory: Bytes(0), gpus: 0, nodes: 1, runtime: None };
 }
 
 /// What a worker can give at once.
@@ -40,7 +41,7 @@ pub struct Capacity {
 
 impl Capacity {
     /// Roughly how many jobs it can run at once, and at least one.
-    pub fn slots(&self) -> usize {
+    pub fn approximate_slots(&self) -> usize {
         self.max_jobs.unwrap_or(self.cpus.saturating_mul(self.nodes.max(1))).max(1) as usize
     }
 }

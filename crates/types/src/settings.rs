@@ -3,12 +3,12 @@
 //!
 //! A field that nobody wrote stays `None`, so that it can be shown as it was written; the methods give the default.
 
-mod handlers;
+mod failure_handlers;
 
-pub use handlers::{FailureCause, FailureHandler, FailureRule, RetryBudget, StderrPattern};
+pub use failure_handlers::{FailureCause, FailureHandler, FailureRule, RetryBudget, StderrPattern};
 
-use crate::orders::TriagePolicy;
-use crate::work::Stdio;
+use crate::failure_commands::TriagePolicy;
+use crate::worker_messages::StdioSettings;
 use crate::{Bytes, ParseAmountError, parse_duration};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -18,7 +18,7 @@ use std::time::Duration;
 /// The settings of a workflow that no table of their own holds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Settings {
+pub struct WorkflowSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub project: Option<String>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -42,7 +42,7 @@ pub struct Settings {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub access_groups: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub dynamic_jobs: Option<DynamicJobs>,
+    pub dynamic_jobs: Option<DynamicJobSettings>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub execution_config: Option<ExecutionConfig>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -62,16 +62,16 @@ pub struct Settings {
     pub change_detection: Option<ChangeDetection>,
 }
 
-impl Settings {
+impl WorkflowSettings {
     /// Where the output of jobs goes that say nothing themselves: as the workflow's own `stdio` says, else as its
     /// `execution_config` does, where Torc has it.
-    pub fn stdio(&self, own: Stdio) -> Stdio {
+    pub fn stdio(&self, own: StdioSettings) -> StdioSettings {
         let configured = self.execution_config.as_ref().and_then(|config| config.stdio);
-        if own == Stdio::default() { configured.unwrap_or(own) } else { own }
+        if own == StdioSettings::default() { configured.unwrap_or(own) } else { own }
     }
 
     /// What `job_stdio_overrides` says for the job of this name.
-    pub fn stdio_override(&self, job: &str) -> Option<Stdio> {
+    pub fn stdio_override(&self, job: &str) -> Option<StdioSettings> {
         self.execution_config.as_ref()?.job_stdio_overrides.get(job).copied()
     }
 }
@@ -89,11 +89,11 @@ pub enum ChangeDetection {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct DynamicJobs {
+pub struct DynamicJobSettings {
     pub max_iterations: u32,
 }
 
-impl Default for DynamicJobs {
+impl Default for DynamicJobSettings {
     fn default() -> Self {
         Self { max_iterations: 1000 }
     }
@@ -120,10 +120,10 @@ pub struct ExecutionConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub staggered_start: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub stdio: Option<Stdio>,
+    pub stdio: Option<StdioSettings>,
     /// For single jobs by their names, as clients of Torc give it. A job's own `stdio` counts more.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub job_stdio_overrides: BTreeMap<String, Stdio>,
+    pub job_stdio_overrides: BTreeMap<String, StdioSettings>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit_resources: Option<bool>,
     /// `SIGTERM`, `TERM` …
@@ -143,7 +143,7 @@ pub struct ExecutionConfig {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Granularity {
+pub enum MonitoringGranularity {
     #[default]
     Summary,
     TimeSeries,
@@ -162,32 +162,32 @@ pub struct ResourceMonitor {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub granularity: Option<Granularity>,
+    pub granularity: Option<MonitoringGranularity>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub jobs: Option<MonitorScope>,
+    pub jobs: Option<JobMonitorScope>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compute_node: Option<NodeMonitorScope>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct MonitorScope {
+pub struct JobMonitorScope {
     pub enabled: bool,
-    pub granularity: Granularity,
+    pub granularity: MonitoringGranularity,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NodeMonitorScope {
     pub enabled: bool,
-    pub granularity: Granularity,
+    pub granularity: MonitoringGranularity,
     pub cpu: bool,
     pub memory: bool,
 }
 
 impl Default for NodeMonitorScope {
     fn default() -> Self {
-        Self { enabled: false, granularity: Granularity::Summary, cpu: true, memory: true }
+        Self { enabled: false, granularity: MonitoringGranularity::Summary, cpu: true, memory: true }
     }
 }
 
@@ -203,14 +203,17 @@ impl ResourceMonitor {
     /// Whether each sample of a job is kept, not only what they add up to.
     pub fn keeps_job_series(&self) -> bool {
         match self.jobs {
-            Some(jobs) => jobs.enabled && jobs.granularity == Granularity::TimeSeries,
-            None => self.enabled != Some(false) && self.granularity == Some(Granularity::TimeSeries),
+            Some(jobs) => jobs.enabled && jobs.granularity == MonitoringGranularity::TimeSeries,
+            None => {
+                self.enabled != Some(false) && self.granularity == Some(MonitoringGranularity::TimeSeries)
+            }
         }
     }
 
     /// Whether each sample of the machine is kept.
     pub fn keeps_node_series(&self) -> bool {
-        self.compute_node.is_some_and(|node| node.enabled && node.granularity == Granularity::TimeSeries)
+        self.compute_node
+            .is_some_and(|node| node.enabled && node.granularity == MonitoringGranularity::TimeSeries)
     }
 
     /// How often samples are written to disk.
@@ -302,7 +305,7 @@ pub fn parse_slurm_size(text: &str) -> Result<Bytes, ParseAmountError> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Trigger {
+pub enum ActionTrigger {
     // In the order in which they come.
     OnWorkflowStart,
     OnWorkerStart,
@@ -312,7 +315,7 @@ pub enum Trigger {
     OnWorkerComplete,
 }
 
-impl Trigger {
+impl ActionTrigger {
     /// Waits for jobs, so it must name some.
     pub const fn is_about_jobs(self) -> bool {
         matches!(self, Self::OnJobsReady | Self::OnJobsComplete)
@@ -344,8 +347,8 @@ pub enum ActionType {
 
 /// Something to be done when something happened. The jobs that a trigger waits for are kept beside it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Action {
-    pub trigger_type: Trigger,
+pub struct WorkflowAction {
+    pub trigger_type: ActionTrigger,
     pub action_type: ActionType,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub commands: Vec<String>,

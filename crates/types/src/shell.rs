@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 /// The words of a command that every shell reads alike: letters, digits, `_ - . / : , + @ % =`, and anything but line
 /// breaks and quotes inside of single quotes. `None` for every other command, also for an empty one.
-pub fn plain_words(command: &str) -> Option<Vec<String>> {
+pub fn split_plain_words(command: &str) -> Option<Vec<String>> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut letters = command.trim_end_matches(['\n', ' ', '\t']).chars();
@@ -35,10 +35,10 @@ pub fn plain_words(command: &str) -> Option<Vec<String>> {
 
 /// Whether bash itself knows this word, so that it names no program.
 pub fn is_builtin(word: &str) -> bool {
-    ALSO_PROGRAMS.contains(&word) || BUILTINS.contains(&word)
+    BUILTINS_WITH_PROGRAM.contains(&word) || BUILTINS.contains(&word)
 }
 
-const ALSO_PROGRAMS: [&str; 10] =
+const BUILTINS_WITH_PROGRAM: [&str; 10] =
     ["[", "echo", "false", "kill", "printf", "pwd", "test", "time", "true", ":"];
 
 const BUILTINS: [&str; 71] = [
@@ -116,14 +116,14 @@ const BUILTINS: [&str; 71] = [
 ];
 
 /// `text` as one word of a shell.
-pub fn quote(text: &str) -> String {
+pub fn quote_word(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
 /// The command of a job with its invocation script. A script of several lines comes before the command. A script of one
 /// line is a program that is given the command: plain words as its arguments, any other command as `bash -c COMMAND`, so
 /// that the script applies to all of it. One that ends with an operator, such as `. setup.sh &&`, is followed by a group.
-pub fn invocation(script: Option<&str>, command: &str) -> String {
+pub fn wrap_with_invocation_script(script: Option<&str>, command: &str) -> String {
     let Some(script) = script.map(str::trim_end).filter(|script| !script.is_empty()) else {
         return command.to_owned();
     };
@@ -132,11 +132,11 @@ pub fn invocation(script: Option<&str>, command: &str) -> String {
         write!(text, "\n{command}")
     } else if script.ends_with([';', '&', '|']) {
         write!(text, " {{\n{command}\n}}")
-    } else if plain_words(command).is_some_and(|words| !BUILTINS.contains(&words[0].as_str())) {
+    } else if split_plain_words(command).is_some_and(|words| !BUILTINS.contains(&words[0].as_str())) {
         write!(text, " {command}")
     } else {
         // `$BASH` is the shell that runs this; it is not set where there is no bash.
-        write!(text, " \"${{BASH:-/bin/sh}}\" -c {}", quote(command))
+        write!(text, " \"${{BASH:-/bin/sh}}\" -c {}", quote_word(command))
     };
     debug_assert!(written.is_ok(), "writing to a string does not fail");
     text
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn only_commands_that_all_shells_read_alike_have_plain_words() {
-        let words = |command: &str| plain_words(command).map(|words| words.join("|"));
+        let words = |command: &str| split_plain_words(command).map(|words| words.join("|"));
         for (command, expected) in [
             ("solve --n=4  a/b.txt\n", Some("solve|--n=4|a/b.txt")),
             ("sh -c 'set -C; : > \"$F\"'", Some("sh|-c|set -C; : > \"$F\"")),
@@ -194,7 +194,7 @@ mod tests {
             (Some(". setup.sh &&"), "a; b", ". setup.sh && {\na; b\n}"),
             (Some("set -e;"), "a # b", "set -e; {\na # b\n}"),
         ] {
-            assert_eq!(invocation(script, command), expected, "{script:?} {command:?}");
+            assert_eq!(wrap_with_invocation_script(script, command), expected, "{script:?} {command:?}");
         }
     }
 }

@@ -69,13 +69,13 @@ impl<'de> Deserialize<'de> for Signal {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(untagged)]
-        enum Written {
+        enum WrittenSignal {
             Number(i64),
             Text(String),
         }
-        let text = match Written::deserialize(deserializer)? {
-            Written::Number(number) => number.to_string(),
-            Written::Text(text) => text,
+        let text = match WrittenSignal::deserialize(deserializer)? {
+            WrittenSignal::Number(number) => number.to_string(),
+            WrittenSignal::Text(text) => text,
         };
         text.parse().map_err(serde::de::Error::custom)
     }

@@ -118,7 +118,7 @@ impl fmt::Display for AllocationState {
 /// The states of a job that Slurm knows, as `squeue` and `sacct` spell them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum SlurmState {
+pub enum SlurmJobState {
     Pending,
     Configuring,
     Running,
@@ -145,7 +145,7 @@ pub enum SlurmState {
     Deadline,
 }
 
-impl SlurmState {
+impl SlurmJobState {
     pub const ALL: [Self; 24] = [
         Self::Pending,
         Self::Configuring,
@@ -239,7 +239,7 @@ impl SlurmState {
     }
 }
 
-impl fmt::Display for SlurmState {
+impl fmt::Display for SlurmJobState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -247,7 +247,7 @@ impl fmt::Display for SlurmState {
 
 /// Where a worker in an allocation says it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SlurmPlace {
+pub struct SlurmJobNode {
     /// Of Slurm, as `SLURM_JOB_ID` has it.
     pub job_id: u64,
     /// `SLURM_RESTART_COUNT`: with the id it is what Slurm runs.
@@ -300,7 +300,7 @@ pub struct Allocation {
     pub ends_at: Option<Timestamp>,
     pub ended_at: Option<Timestamp>,
     /// How Slurm says it ended.
-    pub end: Option<SlurmState>,
+    pub end: Option<SlurmJobState>,
     /// `code:signal`, as Slurm writes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<String>,
@@ -320,19 +320,19 @@ mod tests {
         for state in AllocationState::ALL {
             assert_eq!(AllocationState::from_name(state.name()), Some(state));
         }
-        for state in SlurmState::ALL {
-            assert_eq!(SlurmState::parse(state.name()), Some(state));
+        for state in SlurmJobState::ALL {
+            assert_eq!(SlurmJobState::parse(state.name()), Some(state));
             assert_eq!(serde_json::to_value(state).unwrap(), state.name());
         }
     }
 
     #[test]
     fn states_as_slurm_writes_them() {
-        assert_eq!(SlurmState::parse("CANCELLED by 1001"), Some(SlurmState::Cancelled));
-        assert_eq!(SlurmState::parse("CANCELLED+"), Some(SlurmState::Cancelled));
-        assert_eq!(SlurmState::parse("RUNNING"), Some(SlurmState::Running));
-        assert_eq!(SlurmState::parse(""), None);
-        assert_eq!(SlurmState::parse("NONE"), None);
-        assert!(!SlurmState::Completing.is_terminal() && !SlurmState::Completing.is_waiting());
+        assert_eq!(SlurmJobState::parse("CANCELLED by 1001"), Some(SlurmJobState::Cancelled));
+        assert_eq!(SlurmJobState::parse("CANCELLED+"), Some(SlurmJobState::Cancelled));
+        assert_eq!(SlurmJobState::parse("RUNNING"), Some(SlurmJobState::Running));
+        assert_eq!(SlurmJobState::parse(""), None);
+        assert_eq!(SlurmJobState::parse("NONE"), None);
+        assert!(!SlurmJobState::Completing.is_terminal() && !SlurmJobState::Completing.is_waiting());
     }
 }

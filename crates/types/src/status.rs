@@ -134,13 +134,13 @@ impl StatusCounts {
         self.0[status as usize] += n;
     }
 
-    pub fn moved(&mut self, from: JobStatus, to: JobStatus) {
+    pub fn move_one(&mut self, from: JobStatus, to: JobStatus) {
         debug_assert!(self.get(from) > 0, "nothing is {from}");
-        self.shift(from, to, 1);
+        self.move_many(from, to, 1);
     }
 
     /// Counts `n` of those in `from` as `to`; all of them, if there are not so many.
-    pub fn shift(&mut self, from: JobStatus, to: JobStatus, n: u64) {
+    pub fn move_many(&mut self, from: JobStatus, to: JobStatus, n: u64) {
         let n = n.min(self.get(from));
         self.0[from as usize] -= n;
         self.0[to as usize] += n;
@@ -151,15 +151,15 @@ impl StatusCounts {
     }
 
     pub fn settled(&self) -> u64 {
-        self.sum(JobStatus::is_settled)
+        self.sum_where(JobStatus::is_settled)
     }
 
     pub fn unsuccessful(&self) -> u64 {
-        self.sum(JobStatus::is_unsuccessful)
+        self.sum_where(JobStatus::is_unsuccessful)
     }
 
     pub fn active(&self) -> u64 {
-        self.sum(JobStatus::is_active)
+        self.sum_where(JobStatus::is_active)
     }
 
     /// Jobs that are part of the run: all but disabled ones.
@@ -171,7 +171,7 @@ impl StatusCounts {
         JobStatus::ALL.into_iter().map(|s| (s, self.get(s)))
     }
 
-    fn sum(&self, which: impl Fn(JobStatus) -> bool) -> u64 {
+    fn sum_where(&self, which: impl Fn(JobStatus) -> bool) -> u64 {
         self.iter().filter(|(s, _)| which(*s)).map(|(_, n)| n).sum()
     }
 }

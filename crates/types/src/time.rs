@@ -60,9 +60,9 @@ impl<'de> Deserialize<'de> for Timestamp {
 
 /// Where timestamps come from. Held at the edges; everything below is given a [`Timestamp`].
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Clock;
+pub struct SystemClock;
 
-impl Clock {
+impl SystemClock {
     #[expect(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
     pub fn now(self) -> Timestamp {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

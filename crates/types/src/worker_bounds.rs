@@ -3,187 +3,201 @@
 //! Windlass's own workers stay far below these bounds, so a message beyond one is a mistake or an attack and is rejected
 //! as a whole. Only free texts are shortened, and times that mean "very long": a worker may send them in good faith.
 
-use crate::fleet::{ActionReport, Exchange, Introduction, JobsOf};
-use crate::work::{EndCause, Ended, Exit, FileState, Recovered, Report, ReturnReason, Usage};
+use crate::worker_messages::{
+    AttemptEndCause, AttemptEndReport, AttemptReport, AttemptUsage, FileSnapshot, ProcessExit,
+    RecoveryScriptResult, ReturnReason,
+};
+use crate::worker_protocol::{AcceptedJobOwners, ActionReport, WorkerExchange, WorkerRegistration};
 use crate::{Bytes, Capacity, Timestamp, check_site_name};
 use std::fmt;
 use std::time::Duration;
 
 /// Names: hosts, boots, versions, labels, nodes of Slurm. Bytes.
-pub const LONGEST_NAME: usize = 255;
-pub const MOST_LABELS: usize = 64;
+pub const MAX_NAME_BYTES: usize = 255;
+pub const MAX_LABELS: usize = 64;
 /// Users whose jobs a worker takes besides those of its own.
-pub const MOST_USERS: usize = 1000;
-pub const MOST_CPUS: u32 = 1_000_000;
-pub const MOST_GPUS: u32 = 1_000_000;
+pub const MAX_USERS: usize = 1000;
+pub const MAX_CPUS: u32 = 1_000_000;
+pub const MAX_GPUS: u32 = 1_000_000;
 /// Nodes of one worker. The scheduler keeps a record of each.
-pub const MOST_NODES: u32 = 65_536;
+pub const MAX_NODES: u32 = 65_536;
 /// Jobs that one worker runs at once.
-pub const MOST_JOBS: u32 = 1_000_000;
+pub const MAX_JOBS: u32 = 1_000_000;
 /// Memory of one node.
-pub const MOST_MEMORY: Bytes = Bytes(1 << 60);
+pub const MAX_MEMORY: Bytes = Bytes(1 << 60);
 /// Attempts that a worker holds when it comes back.
-pub const MOST_HELD: usize = 100_000;
+pub const MAX_HELD_ATTEMPTS: usize = 100_000;
 /// Files of one attempt.
-pub const MOST_FILES: usize = 1_000_000;
+pub const MAX_FILES: usize = 1_000_000;
 /// Walltimes, time limits, time left: about a hundred years.
-pub const LONGEST_TIME: Duration = Duration::from_hours(24 * 36_525);
+pub const MAX_DURATION: Duration = Duration::from_hours(24 * 36_525);
 /// CPU time of one attempt: that of many cores together.
-pub const LONGEST_CPU_TIME: Duration = Duration::from_hours(24 * 36_525 * 100);
+pub const MAX_CPU_TIME: Duration = Duration::from_hours(24 * 36_525 * 100);
 /// Slurm's job ids have 32 bits.
-pub const LARGEST_SLURM_JOB: u64 = u32::MAX as u64;
+pub const MAX_SLURM_JOB_ID: u64 = u32::MAX as u64;
 /// Texts for people: the end of standard error, messages, reasons. Bytes.
-pub const LONGEST_TEXT: usize = 64 << 10;
+pub const MAX_TEXT_BYTES: usize = 64 << 10;
 
 /// Exchanges and process start times are stored in signed columns.
-const LARGEST_NUMBER: u64 = i64::MAX as u64;
+const MAX_STORED_NUMBER: u64 = i64::MAX as u64;
 /// Beyond any kernel's.
-const LARGEST_PID: u32 = i32::MAX as u32;
-const LONGEST_SECRET: usize = 256;
-const LARGEST_SIGNAL: i32 = 127;
-const LARGEST_PERCENT: f64 = 1e9;
+const MAX_PID: u32 = i32::MAX as u32;
+const MAX_SECRET_BYTES: usize = 256;
+const MAX_SIGNAL: i32 = 127;
+const MAX_PERCENT: f64 = 1e9;
 
 /// A field of a worker's message that is out of bounds.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{field}` {problem}")]
-pub struct OutOfBounds {
+pub struct FieldOutOfBounds {
     pub field: String,
     pub problem: String,
 }
 
-type Checked = Result<(), OutOfBounds>;
+type BoundsResult = Result<(), FieldOutOfBounds>;
 
-fn reject(field: &dyn fmt::Display, problem: impl Into<String>) -> Checked {
-    Err(OutOfBounds { field: field.to_string(), problem: problem.into() })
+fn reject_field(field: &dyn fmt::Display, problem: impl Into<String>) -> BoundsResult {
+    Err(FieldOutOfBounds { field: field.to_string(), problem: problem.into() })
 }
 
-fn at_most<T: Copy + PartialOrd + fmt::Display>(field: &dyn fmt::Display, value: T, most: T) -> Checked {
-    if value > most { reject(field, format!("is {value}, and at most {most} is accepted")) } else { Ok(()) }
+fn check_at_most<T: Copy + PartialOrd + fmt::Display>(
+    field: &dyn fmt::Display,
+    value: T,
+    most: T,
+) -> BoundsResult {
+    if value > most {
+        reject_field(field, format!("is {value}, and at most {most} is accepted"))
+    } else {
+        Ok(())
+    }
 }
 
-fn no_more_than(field: &dyn fmt::Display, count: usize, most: usize) -> Checked {
+fn check_count(field: &dyn fmt::Display, count: usize, most: usize) -> BoundsResult {
     if count > most {
-        return reject(field, format!("has {count} entries, and at most {most} are accepted"));
+        return reject_field(field, format!("has {count} entries, and at most {most} are accepted"));
     }
     Ok(())
 }
 
 /// One line of text that is safe to store and to print.
-fn name(field: &dyn fmt::Display, text: &str) -> Checked {
-    if text.len() > LONGEST_NAME {
-        return reject(field, format!("has {} bytes, and at most {LONGEST_NAME} are accepted", text.len()));
+fn check_name(field: &dyn fmt::Display, text: &str) -> BoundsResult {
+    if text.len() > MAX_NAME_BYTES {
+        return reject_field(
+            field,
+            format!("has {} bytes, and at most {MAX_NAME_BYTES} are accepted", text.len()),
+        );
     }
     if text.chars().any(char::is_control) {
-        return reject(field, "contains a control character");
+        return reject_field(field, "contains a control character");
     }
     Ok(())
 }
 
-fn time(field: &dyn fmt::Display, at: Timestamp) -> Checked {
-    if at.0 < 0 { reject(field, "is before 1970") } else { Ok(()) }
+fn check_time(field: &dyn fmt::Display, at: Timestamp) -> BoundsResult {
+    if at.0 < 0 { reject_field(field, "is before 1970") } else { Ok(()) }
 }
 
-fn duration(field: &dyn fmt::Display, length: Duration, longest: Duration) -> Checked {
-    at_most(&format_args!("{field} (seconds)"), length.as_secs(), longest.as_secs())
+fn check_duration(field: &dyn fmt::Display, length: Duration, longest: Duration) -> BoundsResult {
+    check_at_most(&format_args!("{field} (seconds)"), length.as_secs(), longest.as_secs())
 }
 
-fn shorten(text: &mut String) {
-    if text.len() > LONGEST_TEXT {
-        text.truncate(text.floor_char_boundary(LONGEST_TEXT));
+fn shorten_text(text: &mut String) {
+    if text.len() > MAX_TEXT_BYTES {
+        text.truncate(text.floor_char_boundary(MAX_TEXT_BYTES));
     }
 }
 
 impl Capacity {
     /// Rejects what no worker has. `field` names where it was said.
-    pub fn check(&self, field: &dyn fmt::Display) -> Checked {
-        at_most(&format_args!("{field}.cpus"), self.cpus, MOST_CPUS)?;
-        at_most(&format_args!("{field}.memory"), self.memory.0, MOST_MEMORY.0)?;
-        at_most(&format_args!("{field}.gpus"), self.gpus, MOST_GPUS)?;
-        at_most(&format_args!("{field}.nodes"), self.nodes, MOST_NODES)?;
-        at_most(&format_args!("{field}.max_jobs"), self.max_jobs.unwrap_or_default(), MOST_JOBS)
+    pub fn check(&self, field: &dyn fmt::Display) -> BoundsResult {
+        check_at_most(&format_args!("{field}.cpus"), self.cpus, MAX_CPUS)?;
+        check_at_most(&format_args!("{field}.memory"), self.memory.0, MAX_MEMORY.0)?;
+        check_at_most(&format_args!("{field}.gpus"), self.gpus, MAX_GPUS)?;
+        check_at_most(&format_args!("{field}.nodes"), self.nodes, MAX_NODES)?;
+        check_at_most(&format_args!("{field}.max_jobs"), self.max_jobs.unwrap_or_default(), MAX_JOBS)
     }
 }
 
 /// Rejects a limit of time that no worker has.
-pub fn check_time_limit(field: &dyn fmt::Display, limit: Duration) -> Checked {
-    duration(field, limit, LONGEST_TIME)
+pub fn check_time_limit(field: &dyn fmt::Display, limit: Duration) -> BoundsResult {
+    check_duration(field, limit, MAX_DURATION)
 }
 
-impl Introduction {
-    pub fn check(&self) -> Checked {
+impl WorkerRegistration {
+    pub fn check(&self) -> BoundsResult {
         if self.host.is_empty() {
-            return reject(&"host", "is empty");
+            return reject_field(&"host", "is empty");
         }
-        name(&"host", &self.host)?;
-        name(&"boot_id", &self.boot_id)?;
-        name(&"version", &self.version)?;
-        at_most(&"pid", self.pid, LARGEST_PID)?;
-        at_most(&"pid_start_ticks", self.pid_start_ticks, LARGEST_NUMBER)?;
+        check_name(&"host", &self.host)?;
+        check_name(&"boot_id", &self.boot_id)?;
+        check_name(&"version", &self.version)?;
+        check_at_most(&"pid", self.pid, MAX_PID)?;
+        check_at_most(&"pid_start_ticks", self.pid_start_ticks, MAX_STORED_NUMBER)?;
         self.capacity.check(&"capacity")?;
-        if let JobsOf::Users(users) = &self.jobs_of {
-            no_more_than(&"jobs_of", users.len(), MOST_USERS)?;
-            users.iter().try_for_each(|user| name(&"jobs_of", user))?;
+        if let AcceptedJobOwners::Users(users) = &self.jobs_of {
+            check_count(&"jobs_of", users.len(), MAX_USERS)?;
+            users.iter().try_for_each(|user| check_name(&"jobs_of", user))?;
         }
-        no_more_than(&"labels", self.labels.len(), MOST_LABELS)?;
+        check_count(&"labels", self.labels.len(), MAX_LABELS)?;
         for label in &self.labels {
-            name(&"labels", label)?;
+            check_name(&"labels", label)?;
             if label.trim().is_empty() || label.contains(',') {
-                return reject(&"labels", "contains a label that is empty or has a comma in it");
+                return reject_field(&"labels", "contains a label that is empty or has a comma in it");
             }
         }
         if let Err(error) = check_site_name(&self.site) {
-            return reject(&"site", format!("is not a name of a site: {error}"));
+            return reject_field(&"site", format!("is not a name of a site: {error}"));
         }
         if let Some(before) = &self.before {
-            at_most(&"before.secret (bytes)", before.secret.len(), LONGEST_SECRET)?;
-            no_more_than(&"before.held", before.held.len(), MOST_HELD)?;
-            no_more_than(&"before.actions", before.actions.len(), MOST_HELD)?;
+            check_at_most(&"before.secret (bytes)", before.secret.len(), MAX_SECRET_BYTES)?;
+            check_count(&"before.held", before.held.len(), MAX_HELD_ATTEMPTS)?;
+            check_count(&"before.actions", before.actions.len(), MAX_HELD_ATTEMPTS)?;
         }
         if let Some(place) = &self.slurm {
-            at_most(&"slurm.job_id", place.job_id, LARGEST_SLURM_JOB)?;
-            at_most(&"slurm.restarts", place.restarts, LARGEST_PID)?;
-            name(&"slurm.node", &place.node)?;
+            check_at_most(&"slurm.job_id", place.job_id, MAX_SLURM_JOB_ID)?;
+            check_at_most(&"slurm.restarts", place.restarts, MAX_PID)?;
+            check_name(&"slurm.node", &place.node)?;
         }
         Ok(())
     }
 }
 
-impl Exchange {
+impl WorkerExchange {
     /// The exchange with its texts shortened and its waits limited, or the field that is out of bounds.
-    pub fn into_checked(mut self) -> Result<Self, OutOfBounds> {
-        at_most(&"secret (bytes)", self.secret.len(), LONGEST_SECRET)?;
-        at_most(&"number", self.number, LARGEST_NUMBER)?;
-        self.wait = self.wait.min(LONGEST_TIME);
-        self.time_left = self.time_left.map(|left| left.min(LONGEST_TIME));
+    pub fn into_checked(mut self) -> Result<Self, FieldOutOfBounds> {
+        check_at_most(&"secret (bytes)", self.secret.len(), MAX_SECRET_BYTES)?;
+        check_at_most(&"number", self.number, MAX_STORED_NUMBER)?;
+        self.wait = self.wait.min(MAX_DURATION);
+        self.time_left = self.time_left.map(|left| left.min(MAX_DURATION));
         for (n, report) in self.reports.iter_mut().enumerate() {
-            report.check(&format_args!("reports[{n}]"))?;
+            report.check_bounds(&format_args!("reports[{n}]"))?;
         }
         for (n, action) in self.actions.iter_mut().enumerate() {
-            action.check(&format_args!("actions[{n}]"))?;
+            action.check_bounds(&format_args!("actions[{n}]"))?;
         }
         Ok(self)
     }
 }
 
 impl ActionReport {
-    fn check(&mut self, field: &dyn fmt::Display) -> Checked {
-        time(&format_args!("{field}.started_at"), self.started_at)?;
-        time(&format_args!("{field}.ended_at"), self.ended_at)?;
-        self.message.iter_mut().for_each(shorten);
+    fn check_bounds(&mut self, field: &dyn fmt::Display) -> BoundsResult {
+        check_time(&format_args!("{field}.started_at"), self.started_at)?;
+        check_time(&format_args!("{field}.ended_at"), self.ended_at)?;
+        self.message.iter_mut().for_each(shorten_text);
         Ok(())
     }
 }
 
-impl Report {
-    fn check(&mut self, field: &dyn fmt::Display) -> Checked {
+impl AttemptReport {
+    fn check_bounds(&mut self, field: &dyn fmt::Display) -> BoundsResult {
         match self {
             Self::Started { at, pid, .. } => {
-                time(&format_args!("{field}.at"), *at)?;
-                at_most(&format_args!("{field}.pid"), *pid, LARGEST_PID)
+                check_time(&format_args!("{field}.at"), *at)?;
+                check_at_most(&format_args!("{field}.pid"), *pid, MAX_PID)
             }
-            Self::Ended(ended) => ended.check(field),
+            Self::Ended(ended) => ended.check_bounds(field),
             Self::Returned { why: ReturnReason::WorkerTrouble(text), .. } => {
-                shorten(text);
+                shorten_text(text);
                 Ok(())
             }
             Self::Returned { .. } => Ok(()),
@@ -191,39 +205,42 @@ impl Report {
     }
 }
 
-impl Ended {
-    fn check(&mut self, field: &dyn fmt::Display) -> Checked {
-        time(&format_args!("{field}.started_at"), self.started_at)?;
-        time(&format_args!("{field}.ended_at"), self.ended_at)?;
-        duration(&format_args!("{field}.wall"), self.wall, LONGEST_TIME)?;
-        self.exit.check(&format_args!("{field}.exit"))?;
-        self.usage.check(&format_args!("{field}.usage"))?;
+impl AttemptEndReport {
+    fn check_bounds(&mut self, field: &dyn fmt::Display) -> BoundsResult {
+        check_time(&format_args!("{field}.started_at"), self.started_at)?;
+        check_time(&format_args!("{field}.ended_at"), self.ended_at)?;
+        check_duration(&format_args!("{field}.wall"), self.wall, MAX_DURATION)?;
+        self.exit.check_bounds(&format_args!("{field}.exit"))?;
+        self.usage.check_bounds(&format_args!("{field}.usage"))?;
         match &mut self.cause {
-            EndCause::MissingOutputs(paths) => {
-                no_more_than(&format_args!("{field}.cause"), paths.len(), MOST_FILES)?;
-                paths.iter_mut().for_each(shorten);
+            AttemptEndCause::MissingOutputs(paths) => {
+                check_count(&format_args!("{field}.cause"), paths.len(), MAX_FILES)?;
+                paths.iter_mut().for_each(shorten_text);
             }
-            EndCause::CannotStart(text) => shorten(text),
-            EndCause::Itself | EndCause::Timeout | EndCause::OutOfMemory | EndCause::Stopped(_) => {}
+            AttemptEndCause::CannotStart(text) => shorten_text(text),
+            AttemptEndCause::Itself
+            | AttemptEndCause::Timeout
+            | AttemptEndCause::OutOfMemory
+            | AttemptEndCause::Stopped(_) => {}
         }
         if let Some(files) = &self.files {
             let place = format!("{field}.files");
             for list in [&files.inputs, &files.outputs] {
-                no_more_than(&place, list.len(), MOST_FILES)?;
-                list.iter().flatten().try_for_each(|file| file.check(&place))?;
+                check_count(&place, list.len(), MAX_FILES)?;
+                list.iter().flatten().try_for_each(|file| file.check_bounds(&place))?;
             }
         }
-        self.last_words.iter_mut().for_each(shorten);
+        self.last_words.iter_mut().for_each(shorten_text);
         match self.recovered.as_deref_mut() {
-            Some(Recovered::Ended { exit, wall }) => {
-                exit.check(&format_args!("{field}.recovered.exit"))?;
-                duration(&format_args!("{field}.recovered.wall"), *wall, LONGEST_TIME)
+            Some(RecoveryScriptResult::Ended { exit, wall }) => {
+                exit.check_bounds(&format_args!("{field}.recovered.exit"))?;
+                check_duration(&format_args!("{field}.recovered.wall"), *wall, MAX_DURATION)
             }
-            Some(Recovered::TimedOut { limit }) => {
-                duration(&format_args!("{field}.recovered.limit"), *limit, LONGEST_TIME)
+            Some(RecoveryScriptResult::TimedOut { limit }) => {
+                check_duration(&format_args!("{field}.recovered.limit"), *limit, MAX_DURATION)
             }
-            Some(Recovered::CannotStart(text)) => {
-                shorten(text);
+            Some(RecoveryScriptResult::CannotStart(text)) => {
+                shorten_text(text);
                 Ok(())
             }
             None => Ok(()),
@@ -231,48 +248,48 @@ impl Ended {
     }
 }
 
-impl Exit {
-    fn check(self, field: &dyn fmt::Display) -> Checked {
+impl ProcessExit {
+    fn check_bounds(self, field: &dyn fmt::Display) -> BoundsResult {
         match self {
-            Self::Signal(signal) if !(0..=LARGEST_SIGNAL).contains(&signal) => {
-                reject(field, format!("names signal {signal}, and there is none above {LARGEST_SIGNAL}"))
+            Self::Signal(signal) if !(0..=MAX_SIGNAL).contains(&signal) => {
+                reject_field(field, format!("names signal {signal}, and there is none above {MAX_SIGNAL}"))
             }
             Self::Signal(_) | Self::Code(_) => Ok(()),
         }
     }
 }
 
-impl Usage {
-    fn check(&self, field: &dyn fmt::Display) -> Checked {
+impl AttemptUsage {
+    fn check_bounds(&self, field: &dyn fmt::Display) -> BoundsResult {
         for memory in [self.peak_memory, self.avg_memory].into_iter().flatten() {
             // Of all nodes together.
-            at_most(&format_args!("{field}.memory"), memory.0, LARGEST_NUMBER)?;
+            check_at_most(&format_args!("{field}.memory"), memory.0, MAX_STORED_NUMBER)?;
         }
-        duration(&format_args!("{field}.cpu_time"), self.cpu_time, LONGEST_CPU_TIME)?;
+        check_duration(&format_args!("{field}.cpu_time"), self.cpu_time, MAX_CPU_TIME)?;
         let percents = [self.peak_cpu_percent, self.avg_cpu_percent];
-        if percents.into_iter().flatten().any(|percent| !(0.0..=LARGEST_PERCENT).contains(&percent)) {
-            return reject(field, "has a percentage that is negative or too large");
+        if percents.into_iter().flatten().any(|percent| !(0.0..=MAX_PERCENT).contains(&percent)) {
+            return reject_field(field, "has a percentage that is negative or too large");
         }
         Ok(())
     }
 }
 
-impl FileState {
-    fn check(&self, field: &dyn fmt::Display) -> Checked {
-        at_most(&format_args!("{field}.size"), self.size, LARGEST_NUMBER)?;
-        self.hash.as_deref().map_or(Ok(()), |hash| name(&format_args!("{field}.hash"), hash))
+impl FileSnapshot {
+    fn check_bounds(&self, field: &dyn fmt::Display) -> BoundsResult {
+        check_at_most(&format_args!("{field}.size"), self.size, MAX_STORED_NUMBER)?;
+        self.hash.as_deref().map_or(Ok(()), |hash| check_name(&format_args!("{field}.hash"), hash))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fleet::Comeback;
-    use crate::slurm::SlurmPlace;
-    use crate::work::{AttemptKey, FilesSeen};
+    use crate::slurm::SlurmJobNode;
+    use crate::worker_messages::{AttemptFiles, AttemptKey};
+    use crate::worker_protocol::WorkerReconnect;
     use crate::{Attempt, JobId, RunId, WorkerId, WorkflowId};
 
-    fn worker() -> Introduction {
+    fn worker() -> WorkerRegistration {
         let json = serde_json::json!({
             "host": "node1", "boot_id": "b", "pid": 7, "pid_start_ticks": 9,
             "capacity": { "cpus": 8, "memory": 1 << 30, "gpus": 0, "nodes": 1, "max_jobs": null },
@@ -284,23 +301,23 @@ mod tests {
         AttemptKey { workflow: WorkflowId(1), job: JobId(1), run: RunId(1), attempt: Attempt(1) }
     }
 
-    fn end() -> Ended {
-        Ended {
+    fn end() -> AttemptEndReport {
+        AttemptEndReport {
             key: key(),
             started_at: Timestamp(1),
             ended_at: Timestamp(2),
             wall: Duration::from_secs(1),
-            exit: Exit::Code(0),
-            cause: EndCause::Itself,
-            usage: Usage::default(),
+            exit: ProcessExit::Code(0),
+            cause: AttemptEndCause::Itself,
+            usage: AttemptUsage::default(),
             files: None,
             last_words: None,
             recovered: None,
         }
     }
 
-    fn exchange(report: Report) -> Exchange {
-        Exchange {
+    fn exchange(report: AttemptReport) -> WorkerExchange {
+        WorkerExchange {
             worker: WorkerId(1),
             secret: "s".into(),
             number: 1,
@@ -313,7 +330,7 @@ mod tests {
         }
     }
 
-    type Change = fn(&mut Introduction);
+    type Change = fn(&mut WorkerRegistration);
 
     #[test]
     fn every_field_of_an_introduction_is_bounded() {
@@ -331,24 +348,28 @@ mod tests {
             ("capacity.gpus", |who| who.capacity.gpus = u32::MAX),
             ("capacity.nodes", |who| who.capacity.nodes = u32::MAX),
             ("capacity.max_jobs", |who| who.capacity.max_jobs = Some(u32::MAX)),
-            ("jobs_of", |who| who.jobs_of = JobsOf::Users(vec!["u".into(); 100_000])),
-            ("jobs_of", |who| who.jobs_of = JobsOf::Users(vec!["u".repeat(256)])),
+            ("jobs_of", |who| who.jobs_of = AcceptedJobOwners::Users(vec!["u".into(); 100_000])),
+            ("jobs_of", |who| who.jobs_of = AcceptedJobOwners::Users(vec!["u".repeat(256)])),
             ("labels", |who| who.labels = vec!["l".into(); 100_000]),
             ("labels", |who| who.labels = vec!["l".repeat(256)]),
             ("labels", |who| who.labels = vec![" ".into()]),
             ("labels", |who| who.labels = vec!["a,b".into()]),
             ("site", |who| who.site = "two words".into()),
             ("slurm.job_id", |who| {
-                who.slurm = Some(SlurmPlace { job_id: u64::MAX, restarts: 0, node: "n".into() });
+                who.slurm = Some(SlurmJobNode { job_id: u64::MAX, restarts: 0, node: "n".into() });
             }),
             ("before.held", |who| {
-                let held = vec![key(); MOST_HELD + 1];
-                who.before =
-                    Some(Comeback { worker: WorkerId(1), secret: "s".into(), held, actions: Vec::new() });
+                let held = vec![key(); MAX_HELD_ATTEMPTS + 1];
+                who.before = Some(WorkerReconnect {
+                    worker: WorkerId(1),
+                    secret: "s".into(),
+                    held,
+                    actions: Vec::new(),
+                });
             }),
             ("before.secret (bytes)", |who| {
                 let (secret, held, actions) = ("s".repeat(1000), Vec::new(), Vec::new());
-                who.before = Some(Comeback { worker: WorkerId(1), secret, held, actions });
+                who.before = Some(WorkerReconnect { worker: WorkerId(1), secret, held, actions });
             }),
         ];
         for (field, change) in cases {
@@ -361,63 +382,79 @@ mod tests {
     #[test]
     fn the_largest_that_is_accepted() {
         let mut who = worker();
-        who.host = "h".repeat(LONGEST_NAME);
-        who.labels = (0..MOST_LABELS).map(|n| format!("label {n}")).collect();
-        let (cpus, gpus, nodes, memory) = (MOST_CPUS, MOST_GPUS, MOST_NODES, MOST_MEMORY);
-        who.capacity = Capacity { cpus, memory, gpus, nodes, max_jobs: Some(MOST_JOBS) };
+        who.host = "h".repeat(MAX_NAME_BYTES);
+        who.labels = (0..MAX_LABELS).map(|n| format!("label {n}")).collect();
+        let (cpus, gpus, nodes, memory) = (MAX_CPUS, MAX_GPUS, MAX_NODES, MAX_MEMORY);
+        who.capacity = Capacity { cpus, memory, gpus, nodes, max_jobs: Some(MAX_JOBS) };
         assert_eq!(who.check(), Ok(()));
     }
 
     #[test]
     fn every_number_of_a_report_is_bounded() {
         let forever = Duration::from_secs(u64::MAX);
-        let file = FileState { mtime_ns: 0, size: u64::MAX, hash: None };
-        let files = FilesSeen { inputs: vec![Some(file)], outputs: Vec::new() };
-        let usage = |usage| Ended { usage, ..end() };
-        let recovered = |one| Ended { recovered: Some(Box::new(one)), ..end() };
+        let file = FileSnapshot { mtime_ns: 0, size: u64::MAX, hash: None };
+        let files = AttemptFiles { inputs: vec![Some(file)], outputs: Vec::new() };
+        let usage = |usage| AttemptEndReport { usage, ..end() };
+        let recovered = |one| AttemptEndReport { recovered: Some(Box::new(one)), ..end() };
         let cases = [
-            ("reports[0].wall (seconds)", Ended { wall: forever, ..end() }),
-            ("reports[0].started_at", Ended { started_at: Timestamp(-1), ..end() }),
-            ("reports[0].ended_at", Ended { ended_at: Timestamp(i64::MIN), ..end() }),
-            ("reports[0].exit", Ended { exit: Exit::Signal(i32::MAX), ..end() }),
-            ("reports[0].exit", Ended { exit: Exit::Signal(-1), ..end() }),
-            ("reports[0].usage.cpu_time (seconds)", usage(Usage { cpu_time: forever, ..Usage::default() })),
+            ("reports[0].wall (seconds)", AttemptEndReport { wall: forever, ..end() }),
+            ("reports[0].started_at", AttemptEndReport { started_at: Timestamp(-1), ..end() }),
+            ("reports[0].ended_at", AttemptEndReport { ended_at: Timestamp(i64::MIN), ..end() }),
+            ("reports[0].exit", AttemptEndReport { exit: ProcessExit::Signal(i32::MAX), ..end() }),
+            ("reports[0].exit", AttemptEndReport { exit: ProcessExit::Signal(-1), ..end() }),
+            (
+                "reports[0].usage.cpu_time (seconds)",
+                usage(AttemptUsage { cpu_time: forever, ..AttemptUsage::default() }),
+            ),
             (
                 "reports[0].usage.memory",
-                usage(Usage { peak_memory: Some(Bytes(u64::MAX)), ..Usage::default() }),
+                usage(AttemptUsage { peak_memory: Some(Bytes(u64::MAX)), ..AttemptUsage::default() }),
             ),
-            ("reports[0].usage", usage(Usage { avg_cpu_percent: Some(-1.0), ..Usage::default() })),
-            ("reports[0].usage", usage(Usage { peak_cpu_percent: Some(f64::NAN), ..Usage::default() })),
-            ("reports[0].files.size", Ended { files: Some(Box::new(files)), ..end() }),
+            (
+                "reports[0].usage",
+                usage(AttemptUsage { avg_cpu_percent: Some(-1.0), ..AttemptUsage::default() }),
+            ),
+            (
+                "reports[0].usage",
+                usage(AttemptUsage { peak_cpu_percent: Some(f64::NAN), ..AttemptUsage::default() }),
+            ),
+            ("reports[0].files.size", AttemptEndReport { files: Some(Box::new(files)), ..end() }),
             (
                 "reports[0].recovered.wall (seconds)",
-                recovered(Recovered::Ended { exit: Exit::Code(0), wall: forever }),
+                recovered(RecoveryScriptResult::Ended { exit: ProcessExit::Code(0), wall: forever }),
             ),
-            ("reports[0].recovered.limit (seconds)", recovered(Recovered::TimedOut { limit: forever })),
+            (
+                "reports[0].recovered.limit (seconds)",
+                recovered(RecoveryScriptResult::TimedOut { limit: forever }),
+            ),
         ];
         for (field, ended) in cases {
-            let error = exchange(Report::Ended(ended)).into_checked().unwrap_err();
+            let error = exchange(AttemptReport::Ended(ended)).into_checked().unwrap_err();
             assert_eq!(error.field, field);
         }
-        let started = Report::Started { key: key(), at: Timestamp(-5), pid: 1 };
+        let started = AttemptReport::Started { key: key(), at: Timestamp(-5), pid: 1 };
         assert_eq!(exchange(started).into_checked().unwrap_err().field, "reports[0].at");
-        let late = Exchange { number: u64::MAX, ..exchange(Report::Ended(end())) };
+        let late = WorkerExchange { number: u64::MAX, ..exchange(AttemptReport::Ended(end())) };
         assert_eq!(late.into_checked().unwrap_err().field, "number");
     }
 
     #[test]
     fn long_texts_are_shortened_and_long_waits_limited() {
-        let long = "é".repeat(LONGEST_TEXT);
-        let ended = Ended { cause: EndCause::CannotStart(long.clone()), last_words: Some(long), ..end() };
-        let said = Exchange {
+        let long = "é".repeat(MAX_TEXT_BYTES);
+        let ended = AttemptEndReport {
+            cause: AttemptEndCause::CannotStart(long.clone()),
+            last_words: Some(long),
+            ..end()
+        };
+        let said = WorkerExchange {
             wait: Duration::MAX,
             time_left: Some(Duration::MAX),
-            ..exchange(Report::Ended(ended))
+            ..exchange(AttemptReport::Ended(ended))
         };
         let said = said.into_checked().unwrap();
-        assert_eq!((said.wait, said.time_left), (LONGEST_TIME, Some(LONGEST_TIME)));
-        let Report::Ended(ended) = &said.reports[0] else { panic!("it is an end") };
-        assert_eq!(ended.last_words.as_ref().map(String::len), Some(LONGEST_TEXT));
-        assert!(matches!(&ended.cause, EndCause::CannotStart(text) if text.len() == LONGEST_TEXT));
+        assert_eq!((said.wait, said.time_left), (MAX_DURATION, Some(MAX_DURATION)));
+        let AttemptReport::Ended(ended) = &said.reports[0] else { panic!("it is an end") };
+        assert_eq!(ended.last_words.as_ref().map(String::len), Some(MAX_TEXT_BYTES));
+        assert!(matches!(&ended.cause, AttemptEndCause::CannotStart(text) if text.len() == MAX_TEXT_BYTES));
     }
 }

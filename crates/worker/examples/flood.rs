@@ -11,9 +11,11 @@ use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-use windlass_types::work::{Assignment, AttemptKey, EndCause, FromWorker, Report, ToWorker};
+use windlass_types::worker_messages::{
+    Assignment, AttemptEndCause, AttemptKey, AttemptReport, FromWorker, ToWorker,
+};
 use windlass_types::{Attempt, Bytes, Capacity, JobId, Resources, RunId, WorkflowId};
-use windlass_worker::{Launched, WorkerOptions, launch};
+use windlass_worker::{LaunchedWorker, WorkerOptions, launch_worker};
 
 /// As the engine would: a few batches ahead, topped up when reports come in.
 const AHEAD: usize = 64;
@@ -57,7 +59,7 @@ fn flood(directory: &Path, jobs: usize) -> io::Result<Measured> {
         format!("flood-{}", std::process::id()),
     );
     let host = std::env::current_exe()?.with_file_name("../windlass-worker-host");
-    let Launched { mut child, mut link } = launch(Command::new(host), &options)?;
+    let LaunchedWorker { mut child, mut link } = launch_worker(Command::new(host), &options)?;
     let mut reader = BufReader::new(link.try_clone()?);
     let mut line = String::new();
     reader.read_line(&mut line)?;
@@ -78,10 +80,12 @@ fn flood(directory: &Path, jobs: usize) -> io::Result<Measured> {
         };
         for report in reports {
             match report {
-                Report::Ended(end) if end.cause == EndCause::Itself && end.exit.return_code() == 0 => {
+                AttemptReport::Ended(end)
+                    if end.cause == AttemptEndCause::Itself && end.exit.return_code() == 0 =>
+                {
                     ended += 1;
                 }
-                Report::Started { .. } => {}
+                AttemptReport::Started { .. } => {}
                 other => return Err(io::Error::other(format!("{other:?}"))),
             }
         }
@@ -125,7 +129,7 @@ fn assignment(index: usize) -> Assignment {
         run: RunId(1),
         attempt: Attempt::FIRST,
     };
-    Assignment::plain(key, format!("flood_{index}"), "true".into(), Resources::DEFAULT)
+    Assignment::from_command(key, format!("flood_{index}"), "true".into(), Resources::DEFAULT)
 }
 
 fn send(link: &mut impl io::Write, message: &ToWorker) -> io::Result<()> {

@@ -3,78 +3,78 @@
 //! Not synced: it is for when this process and the engine are killed. What it holds is then committed by the next process
 //! that runs the workflow, so nothing that ended runs again. Two files are used in turn, so that the record stays small
 //! and always has the last [`SEGMENT`] ends: more claims than that are never unsettled
-//! ([`windlass_proc::ledger::RECORDS`]).
+//! ([`windlass_process::ledger::RECORDS`]).
 
-use crate::lock;
+use crate::lock_ignoring_poison;
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use windlass_proc::ledger;
-use windlass_types::work::{AttemptKey, Ended};
+use windlass_process::ledger;
+use windlass_types::worker_messages::{AttemptEndReport, AttemptKey};
 
 /// How many ends go into one file.
-const SEGMENT: usize = ledger::RECORDS;
+const SEGMENT: usize = ledger::MAX_RECORDS;
 
 #[derive(Debug)]
 pub(crate) struct EndLog {
     paths: [PathBuf; 2],
-    state: Mutex<State>,
+    state: Mutex<EndLogState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct EndLogState {
     /// Which of the two files is written to.
     current: usize,
     file: Option<File>,
     records: usize,
     /// How much of the file is whole lines.
-    whole: u64,
+    whole_length: u64,
 }
 
 impl EndLog {
-    pub(crate) fn beside(ledger: &Path) -> Self {
-        Self { paths: paths(ledger), state: Mutex::default() }
+    pub(crate) fn beside_ledger(ledger: &Path) -> Self {
+        Self { paths: end_log_paths(ledger), state: Mutex::default() }
     }
 
     /// If this fails, the job runs again should this process and the engine be killed before its end is committed.
-    pub(crate) fn append(&self, ended: &Ended) {
+    pub(crate) fn append(&self, ended: &AttemptEndReport) {
         let Ok(mut line) = serde_json::to_vec(ended) else { return };
         line.push(b'\n');
-        let mut state = lock(&self.state);
-        if self.write(&mut state, &line).is_err()
+        let mut state = lock_ignoring_poison(&self.state);
+        if self.write_record(&mut state, &line).is_err()
             && let Some(file) = &state.file
         {
             // A part of a line would spoil the next one.
-            file.set_len(state.whole).ok();
+            file.set_len(state.whole_length).ok();
         }
     }
 
-    fn write(&self, state: &mut State, line: &[u8]) -> io::Result<()> {
+    fn write_record(&self, state: &mut EndLogState, line: &[u8]) -> io::Result<()> {
         if state.records >= SEGMENT {
-            *state = State { current: 1 - state.current, ..State::default() };
+            *state = EndLogState { current: 1 - state.current, ..EndLogState::default() };
         }
         let file = match &mut state.file {
             Some(file) => file,
-            none => none.insert(create(&self.paths[state.current])?),
+            none => none.insert(create_file(&self.paths[state.current])?),
         };
         file.write_all(line)?;
         state.records += 1;
-        state.whole += line.len() as u64;
+        state.whole_length += line.len() as u64;
         Ok(())
     }
 }
 
-fn create(path: &Path) -> io::Result<File> {
+fn create_file(path: &Path) -> io::Result<File> {
     // Appending, so that a line goes to the end also after the file was cut.
     let file = File::options().append(true).create(true).mode(0o600).open(path)?;
     file.set_len(0)?;
     Ok(file)
 }
 
-fn paths(ledger: &Path) -> [PathBuf; 2] {
+fn end_log_paths(ledger: &Path) -> [PathBuf; 2] {
     ["ends-0", "ends-1"].map(|extension| {
         let mut path = ledger.as_os_str().to_owned();
         path.push(".");
@@ -84,12 +84,12 @@ fn paths(ledger: &Path) -> [PathBuf; 2] {
 }
 
 /// The ends that a dead worker recorded beside its ledger, by attempt. A line that its death cut off was not recorded.
-pub fn read_ends(ledger: &Path) -> HashMap<AttemptKey, Ended> {
-    let texts = paths(ledger).into_iter().filter_map(|path| fs::read(path).ok());
+pub fn read_ends(ledger: &Path) -> HashMap<AttemptKey, AttemptEndReport> {
+    let texts = end_log_paths(ledger).into_iter().filter_map(|path| fs::read(path).ok());
     let mut ends = HashMap::new();
     for text in texts {
         let lines = text.split_inclusive(|byte| *byte == b'\n').filter_map(|line| line.strip_suffix(b"\n"));
-        let found = lines.filter_map(|line| serde_json::from_slice::<Ended>(line).ok());
+        let found = lines.filter_map(|line| serde_json::from_slice::<AttemptEndReport>(line).ok());
         ends.extend(found.map(|ended| (ended.key, ended)));
     }
     ends
@@ -97,7 +97,7 @@ pub fn read_ends(ledger: &Path) -> HashMap<AttemptKey, Ended> {
 
 /// Removes the record beside a ledger.
 pub fn remove_ends(ledger: &Path) {
-    for path in paths(ledger) {
+    for path in end_log_paths(ledger) {
         // What stays behind is a file too many and does no harm.
         fs::remove_file(path).ok();
     }
@@ -107,18 +107,18 @@ pub fn remove_ends(ledger: &Path) {
 mod tests {
     use super::*;
     use std::time::Duration;
-    use windlass_types::work::{EndCause, Exit, Usage};
+    use windlass_types::worker_messages::{AttemptEndCause, AttemptUsage, ProcessExit};
     use windlass_types::{Attempt, JobId, RunId, Timestamp, WorkflowId};
 
-    fn ended(job: i64) -> Ended {
-        Ended {
+    fn ended(job: i64) -> AttemptEndReport {
+        AttemptEndReport {
             key: AttemptKey { workflow: WorkflowId(1), job: JobId(job), run: RunId(1), attempt: Attempt(1) },
             started_at: Timestamp(5),
             ended_at: Timestamp(7),
             wall: Duration::from_micros(2),
-            exit: Exit::Code(3),
-            cause: EndCause::Itself,
-            usage: Usage::default(),
+            exit: ProcessExit::Code(3),
+            cause: AttemptEndCause::Itself,
+            usage: AttemptUsage::default(),
             files: None,
             last_words: Some("two\nlines".to_owned()),
             recovered: None,
@@ -130,12 +130,12 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let ledger = directory.path().join("ledger");
         assert!(read_ends(&ledger).is_empty());
-        let log = EndLog::beside(&ledger);
+        let log = EndLog::beside_ledger(&ledger);
         log.append(&ended(1));
         log.append(&ended(2));
         let read = read_ends(&ledger);
         assert_eq!((read.len(), &read[&ended(2).key]), (2, &ended(2)));
-        let first = &paths(&ledger)[0];
+        let first = &end_log_paths(&ledger)[0];
         let length = fs::metadata(first).unwrap().len();
         File::options().write(true).open(first).unwrap().set_len(length - 1).unwrap();
         assert_eq!(read_ends(&ledger).into_values().collect::<Vec<_>>(), [ended(1)]);
@@ -147,7 +147,7 @@ mod tests {
     fn the_record_stays_small_and_has_the_latest_ends() {
         let directory = tempfile::tempdir().unwrap();
         let ledger = directory.path().join("ledger");
-        let log = EndLog::beside(&ledger);
+        let log = EndLog::beside_ledger(&ledger);
         let last = 3 * SEGMENT as i64 + 10;
         for job in 0..last {
             log.append(&ended(job));

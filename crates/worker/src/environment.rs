@@ -5,17 +5,19 @@ use crate::WorkerOptions;
 use std::ffi::OsString;
 use std::path::Path;
 use std::sync::LazyLock;
-use windlass_core::redact::{Masking, Redactor};
-use windlass_proc::spawn::{Additions, Environment};
-use windlass_proc::tree::tag;
+use windlass_core::redact::{SecretNames, SecretRedactor};
+use windlass_process::process_tree::tag;
+use windlass_process::spawn::{BaseEnvironment, EnvironmentAdditions};
 use windlass_types::Timestamp;
-use windlass_types::work::{Assignment, JOB_TOKEN, Recovery, is_set_by_worker, torc_api_url};
+use windlass_types::worker_messages::{
+    Assignment, JOB_TOKEN_VARIABLE, RecoveryScript, is_set_by_worker, torc_api_url,
+};
 
 /// What all jobs share.
-pub(crate) fn shared(
+pub(crate) fn build_shared_environment(
     options: &WorkerOptions,
     own: impl IntoIterator<Item = (OsString, OsString)>,
-) -> Environment {
+) -> BaseEnvironment {
     let mut variables: Vec<(OsString, OsString)> = own.into_iter().collect();
     variables.push((tag::WORKER.into(), options.token.clone().into()));
     variables.push(("WINDLASS_SITE".into(), options.site.clone().into()));
@@ -43,7 +45,7 @@ pub(crate) fn shared(
             append_to_path(&mut variables, directory);
         }
     }
-    Environment::new(variables)
+    BaseEnvironment::new(variables)
 }
 
 /// Makes sure that what lies in `directory` is found, after everything that is found now.
@@ -57,38 +59,42 @@ fn append_to_path(variables: &mut Vec<(OsString, OsString)>, directory: &Path) {
 }
 
 /// Takes out of what a job said the secrets that it was given, and those that it inherited.
-pub(crate) fn redactor(assignment: &Assignment) -> Redactor {
+pub(crate) fn build_redactor(assignment: &Assignment) -> SecretRedactor {
     static INHERITED: LazyLock<Vec<(String, String)>> = LazyLock::new(|| {
         let text =
             |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
         let mut own: Vec<(String, String)> = std::env::vars_os().filter_map(text).collect();
-        own.retain(|(name, _)| Masking::default().is_secret(name));
+        own.retain(|(name, _)| SecretNames::default().is_secret(name));
         own
     });
     let given = assignment.env.iter().chain(INHERITED.iter());
-    Redactor::new(&Masking::default(), given.map(|(name, value)| (name.as_str(), value.as_str())))
+    SecretRedactor::new(&SecretNames::default(), given.map(|(name, value)| (name.as_str(), value.as_str())))
 }
 
 /// How many threads the libraries of a job start, by a convention that most of them follow.
-pub(crate) const THREADS: &str = "OMP_NUM_THREADS";
+pub(crate) const THREADS_VARIABLE: &str = "OMP_NUM_THREADS";
 
 /// What this worker gives to one job.
 #[derive(Debug)]
-pub(crate) struct Given<'a> {
+pub(crate) struct GrantedEnvironment<'a> {
     /// The ids of the graphics cards.
     pub(crate) devices: &'a [&'a str],
     /// There are cards that jobs get if they ask for them.
-    pub(crate) has_cards: bool,
+    pub(crate) has_gpus: bool,
     /// When its `runtime` will be over.
     pub(crate) deadline: Option<Timestamp>,
     /// Nobody has said how many [`THREADS`] all jobs may start.
-    pub(crate) threads_unsaid: bool,
+    pub(crate) is_thread_count_unset: bool,
     /// It is not the job, but what puts that failure of it right.
-    pub(crate) recovery: Option<&'a Recovery>,
+    pub(crate) recovery: Option<&'a RecoveryScript>,
 }
 
 /// What one job adds. Of one name the last value counts.
-pub(crate) fn add(to: &mut Additions, assignment: &Assignment, given: &Given<'_>) {
+pub(crate) fn add_job_variables(
+    to: &mut EnvironmentAdditions,
+    assignment: &Assignment,
+    given: &GrantedEnvironment<'_>,
+) {
     to.clear();
     let key = &assignment.key;
     to.set("WINDLASS_WORKFLOW_ID", key.workflow);
@@ -105,8 +111,8 @@ pub(crate) fn add(to: &mut Additions, assignment: &Assignment, given: &Given<'_>
     to.set("WINDLASS_ATTEMPT", key.attempt);
     let cpus = assignment.resources.cpus.max(1);
     to.set("WINDLASS_CPUS", cpus);
-    if assignment.asked_for_resources && given.threads_unsaid {
-        to.set(THREADS, cpus);
+    if assignment.asked_for_resources && given.is_thread_count_unset {
+        to.set(THREADS_VARIABLE, cpus);
     }
     if let Some(limit) = assignment.limits.memory {
         to.set("WINDLASS_MEMORY_BYTES", limit.0);
@@ -118,7 +124,7 @@ pub(crate) fn add(to: &mut Additions, assignment: &Assignment, given: &Given<'_>
         to.set(&format!("WINDLASS_PARAM_{}", name.to_uppercase()), value);
     }
     // Whoever says what it needs, and names no card, is not to use those of others.
-    if !given.devices.is_empty() || (given.has_cards && assignment.asked_for_resources) {
+    if !given.devices.is_empty() || (given.has_gpus && assignment.asked_for_resources) {
         let devices = given.devices.join(",");
         for name in [
             "CUDA_VISIBLE_DEVICES",
@@ -136,7 +142,7 @@ pub(crate) fn add(to: &mut Additions, assignment: &Assignment, given: &Given<'_>
         to.set("TORC_RETURN_CODE", recovery.return_code);
         to.set("WINDLASS_RECOVERY_SCRIPT", &recovery.script);
     }
-    let may_be_set = |name: &str| !is_set_by_worker(name) || name == JOB_TOKEN;
+    let may_be_set = |name: &str| !is_set_by_worker(name) || name == JOB_TOKEN_VARIABLE;
     for (name, value) in assignment.env.iter().filter(|(name, _)| may_be_set(name)) {
         to.set(name, value);
     }

@@ -5,29 +5,31 @@
 //! knows of the shutdown. An end that looks like that is held back for a moment, neither recorded nor reported. If
 //! the shutdown becomes known in that time the job was interrupted and runs again; otherwise the failure is its own.
 
-use crate::lock;
-use crate::outbox::Urgency;
-use crate::service::Worker;
+use crate::lock_ignoring_poison;
+use crate::report_outbox::ReportUrgency;
+use crate::worker_process::Worker;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use windlass_proc::signals;
-use windlass_types::work::{EndCause, Ended, Exit, Report, StopReason};
+use windlass_process::signals;
+use windlass_types::worker_messages::{
+    AttemptEndCause, AttemptEndReport, AttemptReport, ProcessExit, StopReason,
+};
 
 /// How long an end is held that looks like a signal from outside.
-const AFTER_SIGNAL: Duration = Duration::from_secs(2);
+const HOLD_AFTER_SIGNAL: Duration = Duration::from_secs(2);
 /// The same for a failure by which a job may have answered a signal. This worker is signaled as well, and within this
 /// time its handler has run.
-const AFTER_FAILURE: Duration = Duration::from_millis(100);
+const HOLD_AFTER_FAILURE: Duration = Duration::from_millis(100);
 /// The same where only the engine is told, and then tells this worker.
-const AFTER_FAILURE_IF_TOLD: Duration = Duration::from_millis(500);
+const HOLD_AFTER_FAILURE_IF_NOTIFIED: Duration = Duration::from_millis(500);
 
 /// SIGHUP, SIGINT, SIGKILL and SIGTERM.
 const SHUTDOWN_SIGNALS: [i32; 4] = [1, 2, 9, 15];
 
 #[derive(Debug)]
 pub(crate) struct HeldEnds {
-    waiting: Mutex<Vec<(Instant, Ended)>>,
+    waiting: Mutex<Vec<(Instant, AttemptEndReport)>>,
     /// The engine stopped all jobs because it is interrupted, and has assigned none since.
     is_interrupted: AtomicBool,
     after_failure: Duration,
@@ -36,7 +38,7 @@ pub(crate) struct HeldEnds {
 impl HeldEnds {
     /// `is_only_told`: this process does not react to SIGTERM; the engine does.
     pub(crate) fn new(is_only_told: bool) -> Self {
-        let after_failure = if is_only_told { AFTER_FAILURE_IF_TOLD } else { AFTER_FAILURE };
+        let after_failure = if is_only_told { HOLD_AFTER_FAILURE_IF_NOTIFIED } else { HOLD_AFTER_FAILURE };
         Self { waiting: Mutex::default(), is_interrupted: AtomicBool::new(false), after_failure }
     }
 
@@ -49,60 +51,67 @@ impl HeldEnds {
     }
 
     /// How long it is uncertain whether this end is a failure; `None`: it is certain.
-    fn time_to_hold(&self, ended: &Ended) -> Option<Duration> {
-        if ended.cause != EndCause::Itself || ended.exit == Exit::Code(0) {
+    fn time_to_hold(&self, ended: &AttemptEndReport) -> Option<Duration> {
+        if ended.cause != AttemptEndCause::Itself || ended.exit == ProcessExit::Code(0) {
             return None;
         }
-        let is_by = |signal| ended.exit == Exit::Signal(signal) || ended.exit == Exit::Code(128 + signal);
-        Some(if SHUTDOWN_SIGNALS.into_iter().any(is_by) { AFTER_SIGNAL } else { self.after_failure })
+        let is_by = |signal| {
+            ended.exit == ProcessExit::Signal(signal) || ended.exit == ProcessExit::Code(128 + signal)
+        };
+        Some(if SHUTDOWN_SIGNALS.into_iter().any(is_by) { HOLD_AFTER_SIGNAL } else { self.after_failure })
     }
 
     /// The end with its final cause, or `None` if it is held from now on.
-    fn hold_if_uncertain(&self, ended: Ended, now: Instant, was_terminated: bool) -> Option<Ended> {
+    fn hold_if_uncertain(
+        &self,
+        ended: AttemptEndReport,
+        now: Instant,
+        was_terminated: bool,
+    ) -> Option<AttemptEndReport> {
         // A job that was signaled with this worker may answer with any exit code, also with 0.
-        if was_terminated && ended.cause == EndCause::Itself {
-            return Some(interrupted(ended));
+        if was_terminated && ended.cause == AttemptEndCause::Itself {
+            return Some(mark_interrupted(ended));
         }
         let Some(time) = self.time_to_hold(&ended) else { return Some(ended) };
-        let mut waiting = lock(&self.waiting);
+        let mut waiting = lock_ignoring_poison(&self.waiting);
         if self.is_interrupted.load(Ordering::SeqCst) {
-            return Some(interrupted(ended));
+            return Some(mark_interrupted(ended));
         }
         waiting.push((now + time, ended));
         None
     }
 
     /// Those whose cause is certain now, and when the next one will be.
-    fn take_certain(&self, now: Instant, was_terminated: bool) -> (Vec<Ended>, Option<Instant>) {
-        let mut waiting = lock(&self.waiting);
+    fn take_certain(&self, now: Instant, was_terminated: bool) -> (Vec<AttemptEndReport>, Option<Instant>) {
+        let mut waiting = lock_ignoring_poison(&self.waiting);
         let is_shutdown = was_terminated || self.is_interrupted.load(Ordering::SeqCst);
         let taken = std::mem::take(&mut *waiting).into_iter();
         let (certain, held): (Vec<_>, Vec<_>) = taken.partition(|(at, _)| is_shutdown || *at <= now);
         *waiting = held;
         let certain = certain.into_iter();
-        let certain = certain.map(|(_, ended)| if is_shutdown { interrupted(ended) } else { ended });
+        let certain = certain.map(|(_, ended)| if is_shutdown { mark_interrupted(ended) } else { ended });
         (certain.collect(), waiting.iter().map(|(at, _)| *at).min())
     }
 }
 
-fn interrupted(ended: Ended) -> Ended {
-    Ended { cause: EndCause::Stopped(StopReason::Interrupted), ..ended }
+fn mark_interrupted(ended: AttemptEndReport) -> AttemptEndReport {
+    AttemptEndReport { cause: AttemptEndCause::Stopped(StopReason::Interrupted), ..ended }
 }
 
 impl Worker {
     /// Reports a job, once it is certain how it ended.
-    pub(crate) fn deliver(&self, report: Report, urgency: Urgency) {
+    pub(crate) fn deliver_report(&self, report: AttemptReport, urgency: ReportUrgency) {
         let report = match report {
-            Report::Ended(ended) => {
+            AttemptReport::Ended(ended) => {
                 let now = Instant::now();
                 let Some(ended) = self.held_ends.hold_if_uncertain(ended, now, signals::was_terminated())
                 else {
-                    self.alarm.set(now + AFTER_FAILURE);
+                    self.alarm.wake_at(now + HOLD_AFTER_FAILURE);
                     // Reports that wait for company are urgent all the same.
                     return self.outbox.push([], urgency);
                 };
                 self.end_log.append(&ended);
-                Report::Ended(ended)
+                AttemptReport::Ended(ended)
             }
             other => other,
         };
@@ -110,13 +119,13 @@ impl Worker {
     }
 
     /// Reports the held ends whose cause is certain now; returns when to look again.
-    pub(crate) fn deliver_certain_ends(&self, urgency: Urgency) -> Option<Instant> {
+    pub(crate) fn deliver_certain_ends(&self, urgency: ReportUrgency) -> Option<Instant> {
         let (certain, next) = self.held_ends.take_certain(Instant::now(), signals::was_terminated());
         if !certain.is_empty() {
             for ended in &certain {
                 self.end_log.append(ended);
             }
-            self.outbox.push(certain.into_iter().map(Report::Ended), urgency);
+            self.outbox.push(certain.into_iter().map(AttemptReport::Ended), urgency);
         }
         next
     }
@@ -125,63 +134,63 @@ impl Worker {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use windlass_types::work::{AttemptKey, Usage};
+    use windlass_types::worker_messages::{AttemptKey, AttemptUsage};
     use windlass_types::{Attempt, JobId, RunId, Timestamp, WorkflowId};
 
-    pub(crate) fn ended(exit: Exit, cause: EndCause) -> Ended {
-        Ended {
+    pub(crate) fn ended(exit: ProcessExit, cause: AttemptEndCause) -> AttemptEndReport {
+        AttemptEndReport {
             key: AttemptKey { workflow: WorkflowId(1), job: JobId(1), run: RunId(1), attempt: Attempt(1) },
             started_at: Timestamp(0),
             ended_at: Timestamp(0),
             wall: Duration::ZERO,
             exit,
             cause,
-            usage: Usage::default(),
+            usage: AttemptUsage::default(),
             files: None,
             last_words: None,
             recovered: None,
         }
     }
 
-    const BY_SIGTERM: Exit = Exit::Signal(15);
+    const BY_SIGTERM: ProcessExit = ProcessExit::Signal(15);
 
     #[test]
     fn only_failures_of_the_job_itself_are_held() {
         let held = HeldEnds::new(false);
         for (exit, cause, expected) in [
-            (Exit::Code(0), EndCause::Itself, None),
-            (Exit::Code(1), EndCause::Itself, Some(AFTER_FAILURE)),
-            (Exit::Code(143), EndCause::Itself, Some(AFTER_SIGNAL)),
-            (BY_SIGTERM, EndCause::Itself, Some(AFTER_SIGNAL)),
-            (Exit::Signal(9), EndCause::Itself, Some(AFTER_SIGNAL)),
-            (Exit::Signal(11), EndCause::Itself, Some(AFTER_FAILURE)),
-            (Exit::Signal(9), EndCause::OutOfMemory, None),
-            (BY_SIGTERM, EndCause::Timeout, None),
-            (BY_SIGTERM, EndCause::Stopped(StopReason::Canceled), None),
+            (ProcessExit::Code(0), AttemptEndCause::Itself, None),
+            (ProcessExit::Code(1), AttemptEndCause::Itself, Some(HOLD_AFTER_FAILURE)),
+            (ProcessExit::Code(143), AttemptEndCause::Itself, Some(HOLD_AFTER_SIGNAL)),
+            (BY_SIGTERM, AttemptEndCause::Itself, Some(HOLD_AFTER_SIGNAL)),
+            (ProcessExit::Signal(9), AttemptEndCause::Itself, Some(HOLD_AFTER_SIGNAL)),
+            (ProcessExit::Signal(11), AttemptEndCause::Itself, Some(HOLD_AFTER_FAILURE)),
+            (ProcessExit::Signal(9), AttemptEndCause::OutOfMemory, None),
+            (BY_SIGTERM, AttemptEndCause::Timeout, None),
+            (BY_SIGTERM, AttemptEndCause::Stopped(StopReason::Canceled), None),
         ] {
             assert_eq!(held.time_to_hold(&ended(exit, cause.clone())), expected, "{exit:?} {cause:?}");
         }
         assert_eq!(
-            HeldEnds::new(true).time_to_hold(&ended(Exit::Code(1), EndCause::Itself)),
-            Some(AFTER_FAILURE_IF_TOLD)
+            HeldEnds::new(true).time_to_hold(&ended(ProcessExit::Code(1), AttemptEndCause::Itself)),
+            Some(HOLD_AFTER_FAILURE_IF_NOTIFIED)
         );
     }
 
     #[test]
     fn a_held_end_is_a_failure_when_nothing_else_becomes_known() {
         let (held, now) = (HeldEnds::new(false), Instant::now());
-        let killed = ended(Exit::Signal(9), EndCause::Itself);
+        let killed = ended(ProcessExit::Signal(9), AttemptEndCause::Itself);
         assert_eq!(held.hold_if_uncertain(killed.clone(), now, false), None);
-        assert_eq!(held.take_certain(now, false), (vec![], Some(now + AFTER_SIGNAL)));
-        assert_eq!(held.take_certain(now + AFTER_SIGNAL, false), (vec![killed], None));
+        assert_eq!(held.take_certain(now, false), (vec![], Some(now + HOLD_AFTER_SIGNAL)));
+        assert_eq!(held.take_certain(now + HOLD_AFTER_SIGNAL, false), (vec![killed], None));
     }
 
     #[test]
     fn a_shutdown_that_is_seen_before_or_after_the_end_makes_it_an_interruption() {
         let now = Instant::now();
         let (killed, interrupted) = (
-            ended(BY_SIGTERM, EndCause::Itself),
-            ended(BY_SIGTERM, EndCause::Stopped(StopReason::Interrupted)),
+            ended(BY_SIGTERM, AttemptEndCause::Itself),
+            ended(BY_SIGTERM, AttemptEndCause::Stopped(StopReason::Interrupted)),
         );
         // The end first, then the signal to this worker.
         let held = HeldEnds::new(false);
@@ -198,7 +207,7 @@ mod tests {
         assert_eq!(held.hold_if_uncertain(killed.clone(), now, false), None);
         // The signal to this worker first: also a success is none then.
         assert_eq!(held.hold_if_uncertain(killed, now, true), Some(interrupted));
-        let success = held.hold_if_uncertain(ended(Exit::Code(0), EndCause::Itself), now, true);
-        assert_eq!(success.unwrap().cause, EndCause::Stopped(StopReason::Interrupted));
+        let success = held.hold_if_uncertain(ended(ProcessExit::Code(0), AttemptEndCause::Itself), now, true);
+        assert_eq!(success.unwrap().cause, AttemptEndCause::Stopped(StopReason::Interrupted));
     }
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 #[expect(clippy::print_stderr, reason = "a process with nobody to tell but its terminal")]
 fn main() -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().collect();
-    if let Some(exit) = windlass_worker::stand_in(&words) {
+    if let Some(exit) = windlass_worker::run_step_if_requested(&words) {
         return exit;
     }
     match windlass_worker::serve_on_stdin() {

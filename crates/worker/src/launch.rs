@@ -4,27 +4,27 @@
 //! and exec. Its first line is the [`WorkerOptions`]; a command line would show the token to everybody on the machine.
 
 use crate::WorkerOptions;
-use crate::service::{Error, serve_buffered};
+use crate::worker_process::{WorkerError, run_worker_buffered};
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
-use windlass_proc::session;
-use windlass_proc::tree::tag;
+use windlass_process::process_tree::tag;
+use windlass_process::session;
 
 /// A worker process and our end of its link.
 #[derive(Debug)]
-pub struct Launched {
+pub struct LaunchedWorker {
     pub child: Child,
     pub link: UnixStream,
 }
 
 /// Starts `command`, which must call [`serve_on_stdin`], as the leader of a session of its own. It must not be asked to
 /// lead a process group.
-pub fn launch(mut command: Command, options: &WorkerOptions) -> io::Result<Launched> {
+pub fn launch_worker(mut command: Command, options: &WorkerOptions) -> io::Result<LaunchedWorker> {
     let (mut link, theirs) = UnixStream::pair()?;
     // From the start: a Ctrl-C at the terminal is for the engine alone, which then says what it means for the jobs.
-    session::give_own(&mut command);
+    session::start_in_own_session(&mut command);
     let child = command
         .stdin(Stdio::from(OwnedFd::from(theirs)))
         .stdout(Stdio::null())
@@ -36,15 +36,15 @@ pub fn launch(mut command: Command, options: &WorkerOptions) -> io::Result<Launc
     let mut line = serde_json::to_vec(options)?;
     line.push(b'\n');
     link.write_all(&line)?;
-    Ok(Launched { child, link })
+    Ok(LaunchedWorker { child, link })
 }
 
 /// Turns this process into a worker for whoever is at the other end of standard input. Returns when it is dismissed.
-pub fn serve_on_stdin() -> Result<(), Error> {
-    let link = UnixStream::from(io::stdin().as_fd().try_clone_to_owned().map_err(Error::Link)?);
+pub fn serve_on_stdin() -> Result<(), WorkerError> {
+    let link = UnixStream::from(io::stdin().as_fd().try_clone_to_owned().map_err(WorkerError::Link)?);
     let mut reader = BufReader::new(link);
     let mut line = Vec::new();
-    reader.read_until(b'\n', &mut line).map_err(Error::Link)?;
-    let options: WorkerOptions = serde_json::from_slice(&line).map_err(Error::Message)?;
-    serve_buffered(options, reader)
+    reader.read_until(b'\n', &mut line).map_err(WorkerError::Link)?;
+    let options: WorkerOptions = serde_json::from_slice(&line).map_err(WorkerError::Message)?;
+    run_worker_buffered(options, reader)
 }

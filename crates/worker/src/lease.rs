@@ -5,41 +5,41 @@
 //! time on the machine's own clock, which goes on while the machine sleeps and while this process is stopped: whoever
 //! wakes up late knows that it is late, and words that lay unread for an hour renew nothing.
 
-use crate::lock;
-use crate::outbox::Urgency;
-use crate::service::Worker;
-use crate::slot::{Running, Slot, State, StopCause};
+use crate::job_slot::{JobSlot, RunningAttempt, SlotState, StopCause};
+use crate::lock_ignoring_poison;
+use crate::report_outbox::ReportUrgency;
+use crate::worker_process::Worker;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use windlass_proc::{identity, tree};
-use windlass_types::work::{FromWorker, StopReason};
+use windlass_process::{process_identity, process_tree};
+use windlass_types::worker_messages::{FromWorker, StopReason};
 
 #[derive(Debug, Default)]
-pub(crate) struct Lease {
+pub(crate) struct ExecutionLease {
     /// In nanoseconds since boot; 0: nobody asks for one.
-    until: AtomicU64,
+    expires_at: AtomicU64,
     /// Some jobs are, or may be.
-    frozen: AtomicBool,
+    is_any_frozen: AtomicBool,
     /// That it is over was seen to: all that ran was frozen, and it was told. One job that starts too late freezes itself, and
     /// speaks for no other.
-    seen_to: AtomicBool,
+    is_expiry_handled: AtomicBool,
     /// Held while jobs are frozen or thawed, so that the one does not overtake the other.
-    turning: Mutex<()>,
+    freeze_lock: Mutex<()>,
 }
 
-impl Lease {
-    fn until(&self) -> Option<Duration> {
-        Some(self.until.load(Ordering::SeqCst)).filter(|nanos| *nanos > 0).map(Duration::from_nanos)
+impl ExecutionLease {
+    fn expires_at(&self) -> Option<Duration> {
+        Some(self.expires_at.load(Ordering::SeqCst)).filter(|nanos| *nanos > 0).map(Duration::from_nanos)
     }
 
     /// Nothing may start or run now.
     pub(crate) fn is_over(&self) -> bool {
-        self.until().is_some_and(|until| identity::boot_time() >= until)
+        self.expires_at().is_some_and(|until| process_identity::boot_time() >= until)
     }
 
-    fn left(&self) -> Option<Duration> {
-        self.until().map(|until| until.saturating_sub(identity::boot_time()))
+    fn time_left(&self) -> Option<Duration> {
+        self.expires_at().map(|until| until.saturating_sub(process_identity::boot_time()))
     }
 }
 
@@ -47,62 +47,62 @@ impl Worker {
     /// Called on the thread that reads the link.
     pub(crate) fn renew_lease(self: &Arc<Self>, until: Duration) {
         {
-            let _one_at_a_time = lock(&self.lease.turning);
+            let _one_at_a_time = lock_ignoring_poison(&self.lease.freeze_lock);
             let nanos = u64::try_from(until.as_nanos()).unwrap_or(u64::MAX).max(1);
-            self.lease.until.store(nanos, Ordering::SeqCst);
+            self.lease.expires_at.store(nanos, Ordering::SeqCst);
             if !self.lease.is_over() {
-                self.lease.seen_to.store(false, Ordering::SeqCst);
-                if self.lease.frozen.swap(false, Ordering::SeqCst) {
-                    self.thaw();
+                self.lease.is_expiry_handled.store(false, Ordering::SeqCst);
+                if self.lease.is_any_frozen.swap(false, Ordering::SeqCst) {
+                    self.thaw_all();
                 }
             }
         }
-        self.tell_lease(Urgency::CanWait);
-        self.alarm.set(Instant::now() + self.lease.left().unwrap_or_default());
+        self.report_lease(ReportUrgency::CanWait);
+        self.alarm.wake_at(Instant::now() + self.lease.time_left().unwrap_or_default());
         // What waited for its lease can start.
-        self.rouse(lock(&self.yard));
+        self.wake_slot_if_head_fits(lock_ignoring_poison(&self.job_queue));
     }
 
     /// Called by the supervisor; returns when to look again.
-    pub(crate) fn keep_lease(&self) -> Option<Instant> {
-        let left = self.lease.left()?;
+    pub(crate) fn enforce_lease(&self) -> Option<Instant> {
+        let left = self.lease.time_left()?;
         if !left.is_zero() {
             return Some(Instant::now() + left);
         }
-        let turning = lock(&self.lease.turning);
-        if self.lease.is_over() && !self.lease.seen_to.swap(true, Ordering::SeqCst) {
-            self.lease.frozen.store(true, Ordering::SeqCst);
-            let slots = lock(&self.yard).slots.clone();
+        let turning = lock_ignoring_poison(&self.lease.freeze_lock);
+        if self.lease.is_over() && !self.lease.is_expiry_handled.swap(true, Ordering::SeqCst) {
+            self.lease.is_any_frozen.store(true, Ordering::SeqCst);
+            let slots = lock_ignoring_poison(&self.job_queue).slots.clone();
             for slot in slots {
                 self.freeze_slot(&slot);
             }
             drop(turning);
-            self.tell_lease(Urgency::Now);
+            self.report_lease(ReportUrgency::Now);
         }
         // The next lease sets the alarm.
         None
     }
 
-    fn tell_lease(&self, urgency: Urgency) {
-        let Some(lease) = self.lease.until() else { return };
-        let frozen = self.lease.frozen.load(Ordering::SeqCst);
-        self.outbox.tell(FromWorker::Alive { lease, frozen }, urgency);
+    fn report_lease(&self, urgency: ReportUrgency) {
+        let Some(lease) = self.lease.expires_at() else { return };
+        let frozen = self.lease.is_any_frozen.load(Ordering::SeqCst);
+        self.outbox.send_alive(FromWorker::Alive { lease, frozen }, urgency);
     }
 
-    fn freeze_slot(&self, slot: &Slot) {
-        match &mut *lock(&slot.state) {
+    fn freeze_slot(&self, slot: &JobSlot) {
+        match &mut *lock_ignoring_poison(&slot.state) {
             // One that starts looks for itself when it has a process.
-            State::Idle | State::Starting { .. } => {}
-            State::Running(running) => self.freeze_running(slot, running),
-            State::Leaving { kill_at, .. } => *kill_at = Instant::now(),
+            SlotState::Idle | SlotState::Starting { .. } => {}
+            SlotState::Running(running) => self.freeze_running(slot, running),
+            SlotState::Ending { kill_at, .. } => *kill_at = Instant::now(),
         }
     }
 
     /// One that was told to end has no time left for it.
-    pub(crate) fn freeze_running(&self, slot: &Slot, running: &mut Running) {
+    pub(crate) fn freeze_running(&self, slot: &JobSlot, running: &mut RunningAttempt) {
         let now = Instant::now();
-        self.lease.frozen.store(true, Ordering::SeqCst);
-        if running.elsewhere.is_some() {
+        self.lease.is_any_frozen.store(true, Ordering::SeqCst);
+        if running.remote_launch.is_some() {
             // It would not stand still if its launcher did, and others may be given it from now on.
             let interrupted = StopCause::Engine(StopReason::Interrupted);
             self.stop_running(slot, running, interrupted, Duration::ZERO);
@@ -110,58 +110,58 @@ impl Worker {
             self.kill_running(slot, running, now);
         } else if running.frozen_since.is_none() {
             running.frozen_since = Some(now);
-            let inside = slot.cgroup.as_ref().filter(|group| running.in_cgroup && group.freeze(true));
-            tree::freeze(|| {
-                let stopped = inside.map(windlass_proc::cgroup::Slot::processes).unwrap_or_default();
-                let mut members = self.family(slot, &running.key, running.pid);
+            let inside = slot.cgroup.as_ref().filter(|group| running.in_cgroup && group.set_frozen(true));
+            process_tree::freeze_processes(|| {
+                let stopped = inside.map(windlass_process::cgroup::SlotCgroup::processes).unwrap_or_default();
+                let mut members = self.job_processes(slot, &running.key, running.pid);
                 members.retain(|pid| !stopped.contains(pid));
                 members
             });
         }
     }
 
-    fn thaw(&self) {
-        let slots = lock(&self.yard).slots.clone();
+    fn thaw_all(&self) {
+        let slots = lock_ignoring_poison(&self.job_queue).slots.clone();
         for slot in slots {
-            let mut state = lock(&slot.state);
-            if let State::Running(running) = &mut *state
+            let mut state = lock_ignoring_poison(&slot.state);
+            if let SlotState::Running(running) = &mut *state
                 && running.thaw(Instant::now())
             {
                 unfreeze_group(&slot);
-                tree::thaw(&self.family(&slot, &running.key, running.pid));
+                process_tree::thaw_processes(&self.job_processes(&slot, &running.key, running.pid));
             }
         }
-        self.alarm.set(Instant::now());
+        self.alarm.wake_at(Instant::now());
     }
 }
 
 /// A group that stayed frozen would hold the next job of its slot.
-pub(crate) fn unfreeze_group(slot: &Slot) {
+pub(crate) fn unfreeze_group(slot: &JobSlot) {
     if let Some(group) = &slot.cgroup {
-        group.freeze(false);
+        group.set_frozen(false);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::slot::tests::{running, spawn, worker};
-    use windlass_proc::{procfs, wait};
+    use crate::job_slot::tests::{running, spawn, worker};
+    use windlass_process::{child_wait, procfs};
 
     #[test]
     fn one_that_starts_too_late_keeps_no_other_awake() {
         let directory = tempfile::tempdir().unwrap();
         let worker = worker(directory.path());
         let pid = spawn(&worker, "exec sleep 1000");
-        let job = Running { pid, ..running(Instant::now(), None) };
-        let slot = Arc::new(Slot::new(State::Running(Box::new(job)), None));
-        lock(&worker.yard).slots.push(slot);
-        worker.lease.until.store(1, Ordering::SeqCst);
+        let job = RunningAttempt { pid, ..running(Instant::now(), None) };
+        let slot = Arc::new(JobSlot::new(SlotState::Running(Box::new(job)), None));
+        lock_ignoring_poison(&worker.job_queue).slots.push(slot);
+        worker.lease.expires_at.store(1, Ordering::SeqCst);
         // As another one does that starts when the time is over, before the supervisor looks.
-        worker.lease.frozen.store(true, Ordering::SeqCst);
-        assert_eq!(worker.keep_lease(), None);
-        assert!(procfs::stat(pid).unwrap().is_stopped());
-        tree::kill(pid);
-        wait::reap(pid).unwrap();
+        worker.lease.is_any_frozen.store(true, Ordering::SeqCst);
+        assert_eq!(worker.enforce_lease(), None);
+        assert!(procfs::read_stat(pid).unwrap().is_stopped());
+        process_tree::kill_process(pid);
+        child_wait::reap_child(pid).unwrap();
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Small, because `exec` folds the memory peak of whoever starts a job into that job's own; a process of its own, because
 //! it can then be the subreaper of all that jobs start, and end all of it when the engine dies. The engine talks to it in
-//! lines of JSON ([`windlass_types::work`]) over a socket that is the worker's standard input: see [`launch`] and
+//! lines of JSON ([`windlass_types::worker_messages`]) over a socket that is the worker's standard input: see [`launch`] and
 //! [`serve_on_stdin`].
 //!
 //! Threads: the main one reads the link and starts nothing, so that whatever appears among its children was left behind
@@ -15,40 +15,40 @@
 //! A job is over when its first process is over. What it leaves behind is ended, politely and then not, before the report.
 //! Locks are taken in this order: reaping, yard, slot, then outbox or alarm; nothing waits for a process with one in hand.
 
-mod elsewhere;
 mod end_log;
-mod ending;
 mod environment;
-mod files;
+mod file_states;
 mod held_ends;
+mod job_queue;
+mod job_run;
+mod job_slot;
+mod job_termination;
 mod launch;
+mod launched_jobs;
 mod lease;
 mod logs;
 mod options;
 mod orphan_usage;
-mod outbox;
-mod pool;
-mod recorder;
-mod run;
-mod service;
-mod site;
-mod slot;
-mod step;
-mod supervise;
-mod termination;
-mod yard;
+mod report_outbox;
+mod resource_pool;
+mod series_recorder;
+mod shutdown_signal;
+mod step_measurement;
+mod supervisor;
+mod worker_process;
+mod workflow_context;
 
 pub use end_log::{read_ends, remove_ends};
-pub use files::Files;
-pub use launch::{Launched, launch, serve_on_stdin};
+pub use file_states::FileInspector;
+pub use launch::{LaunchedWorker, launch_worker, serve_on_stdin};
 pub use options::{SeriesOptions, WorkerOptions};
-pub use recorder::CannotRecord;
-pub use service::{Error, serve};
-pub use step::stand_in;
+pub use series_recorder::RecorderError;
+pub use step_measurement::run_step_if_requested;
+pub use worker_process::{WorkerError, run_worker};
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A thread that panicked leaves its lock behind; the others go on, so that jobs are still ended and reported.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock_ignoring_poison<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -8,53 +8,53 @@
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
-use windlass_core::lines;
-use windlass_core::redact::Redactor;
-use windlass_proc::command::memory;
-use windlass_proc::spawn;
-use windlass_types::work::{AttemptKey, Recovery, StdioMode};
+use windlass_core::log_lines;
+use windlass_core::redact::SecretRedactor;
+use windlass_process::command::create_memory_file;
+use windlass_process::spawn;
+use windlass_types::worker_messages::{AttemptKey, RecoveryScript, StdioMode};
 
 /// So much is read to find the last words of an attempt that failed: more than goes with its report, so that a secret is
 /// seen whole also where the last words begin.
-const MOST_READ: u64 = 2 * lines::LAST_WORDS as u64;
+const MAX_TAIL_READ: u64 = 2 * log_lines::LOG_TAIL_BYTES as u64;
 
 /// The directory that all logs of a worker go to.
 #[derive(Debug)]
-pub(crate) struct Logs {
+pub(crate) struct LogDirectory {
     directory: PathBuf,
 }
 
 /// The open logs of one attempt. A job writes to them itself.
 #[derive(Debug, Default)]
-pub(crate) struct JobLogs {
-    stdout: Option<Log>,
+pub(crate) struct AttemptLogs {
+    stdout: Option<LogFile>,
     /// `None` with `Combined` too: both go to `stdout`'s file.
-    stderr: Option<Log>,
-    combined: bool,
+    stderr: Option<LogFile>,
+    is_combined: bool,
     /// What a launcher says, where standard error is not kept: it is gone with the attempt.
-    aside: Option<File>,
+    launcher_stderr: Option<File>,
 }
 
 /// Empty logs that the next attempt in the same slot can have.
 #[derive(Debug, Default)]
-pub(crate) struct Spares {
-    stdout: Option<Log>,
-    stderr: Option<Log>,
+pub(crate) struct SpareLogs {
+    stdout: Option<LogFile>,
+    stderr: Option<LogFile>,
 }
 
 #[derive(Debug)]
-struct Log {
+struct LogFile {
     path: PathBuf,
     file: File,
 }
 
-impl Log {
+impl LogFile {
     fn is_empty(&self) -> bool {
         self.file.metadata().is_ok_and(|meta| meta.len() == 0)
     }
 }
 
-impl Spares {
+impl SpareLogs {
     /// The slot has no more attempts.
     pub(crate) fn discard(&mut self) {
         for log in [self.stdout.take(), self.stderr.take()].into_iter().flatten() {
@@ -64,52 +64,52 @@ impl Spares {
     }
 }
 
-impl JobLogs {
+impl AttemptLogs {
     pub(crate) fn output_log(&self) -> Option<&File> {
         self.stdout.as_ref().map(|log| &log.file)
     }
 
     /// Where standard error goes, if it is kept or listened to.
     pub(crate) fn error_log(&self) -> Option<&File> {
-        let log = if self.combined { &self.stdout } else { &self.stderr };
-        log.as_ref().map(|log| &log.file).or(self.aside.as_ref())
+        let log = if self.is_combined { &self.stdout } else { &self.stderr };
+        log.as_ref().map(|log| &log.file).or(self.launcher_stderr.as_ref())
     }
 
     /// What a launcher says is heard in any case; the job's own errors are for it to drop.
-    pub(crate) fn listen(&mut self) -> io::Result<()> {
+    pub(crate) fn capture_launcher_stderr(&mut self) -> io::Result<()> {
         if self.error_log().is_none() {
-            self.aside = Some(memory("launcher")?);
+            self.launcher_stderr = Some(create_memory_file("launcher")?);
         }
         Ok(())
     }
 
     /// The end of what was written to standard error, from the start of a line, if anything was. Secrets are taken out
     /// before it is cut: half of one looks like nothing.
-    pub(crate) fn last_words(&self, redactor: &Redactor) -> Option<String> {
-        let log = if self.combined { &self.stdout } else { &self.stderr };
+    pub(crate) fn error_tail(&self, redactor: &SecretRedactor) -> Option<String> {
+        let log = if self.is_combined { &self.stdout } else { &self.stderr };
         let mut file = match log {
             Some(log) => File::open(&log.path).ok()?,
-            None => self.aside.as_ref()?.try_clone().ok()?,
+            None => self.launcher_stderr.as_ref()?.try_clone().ok()?,
         };
         let length = file.metadata().ok()?.len();
-        let skipped = length.saturating_sub(MOST_READ);
+        let skipped = length.saturating_sub(MAX_TAIL_READ);
         file.seek(SeekFrom::Start(skipped)).ok()?;
         let mut bytes = Vec::new();
-        file.take(MOST_READ).read_to_end(&mut bytes).ok()?;
+        file.take(MAX_TAIL_READ).read_to_end(&mut bytes).ok()?;
         let text = String::from_utf8_lossy(&bytes);
         let text = redactor.redact(&text);
-        let words = lines::last_words(&text, skipped > 0);
+        let words = log_lines::log_tail(&text, skipped > 0);
         (!words.is_empty()).then(|| words.to_owned())
     }
 
     /// Nothing was written, to none of them.
     pub(crate) fn are_empty(&self) -> bool {
-        self.stdout.iter().chain(&self.stderr).all(Log::is_empty)
+        self.stdout.iter().chain(&self.stderr).all(LogFile::is_empty)
     }
 
     /// The attempt is over. Empty logs are spare, if nobody is left who could still write to them.
-    pub(crate) fn finish(self, spares: Option<&mut Spares>, delete: bool) {
-        let mut nowhere = Spares::default();
+    pub(crate) fn finish(self, spares: Option<&mut SpareLogs>, delete: bool) {
+        let mut nowhere = SpareLogs::default();
         let reusable = spares.is_some();
         let spares = spares.unwrap_or(&mut nowhere);
         for (log, spare) in [(self.stdout, &mut spares.stdout), (self.stderr, &mut spares.stderr)] {
@@ -124,7 +124,7 @@ impl JobLogs {
     }
 }
 
-impl Logs {
+impl LogDirectory {
     /// Where they are.
     pub(crate) fn directory(&self) -> &Path {
         &self.directory
@@ -136,27 +136,36 @@ impl Logs {
         Ok(Self { directory })
     }
 
-    pub(crate) fn open(&self, key: &AttemptKey, mode: StdioMode, spares: &mut Spares) -> io::Result<JobLogs> {
-        let open = |extension: Option<&str>, spare: &mut Option<Log>| {
-            extension.map(|extension| self.open_file(self.path(key, extension), spare.take())).transpose()
+    pub(crate) fn open_logs(
+        &self,
+        key: &AttemptKey,
+        mode: StdioMode,
+        spares: &mut SpareLogs,
+    ) -> io::Result<AttemptLogs> {
+        let open = |extension: Option<&str>, spare: &mut Option<LogFile>| {
+            extension.map(|extension| self.open_file(self.log_path(key, extension), spare.take())).transpose()
         };
-        let (stdout, stderr) = extensions(mode);
+        let (stdout, stderr) = log_extensions(mode);
         let (stdout, stderr) = (open(stdout, &mut spares.stdout)?, open(stderr, &mut spares.stderr)?);
-        Ok(JobLogs { stdout, stderr, combined: mode == StdioMode::Combined, aside: None })
+        Ok(AttemptLogs { stdout, stderr, is_combined: mode == StdioMode::Combined, launcher_stderr: None })
     }
 
     /// What the recovery of a failure prints is kept beside the logs of the attempt that failed.
-    pub(crate) fn open_recovery(&self, key: &AttemptKey, recovery: &Recovery) -> io::Result<JobLogs> {
+    pub(crate) fn open_recovery(
+        &self,
+        key: &AttemptKey,
+        recovery: &RecoveryScript,
+    ) -> io::Result<AttemptLogs> {
         let failed = AttemptKey { attempt: recovery.failed, ..*key };
-        let log = self.open_file(self.path(&failed, Recovery::LOG_EXTENSION), None)?;
-        Ok(JobLogs { stdout: Some(log), combined: true, ..JobLogs::default() })
+        let log = self.open_file(self.log_path(&failed, RecoveryScript::LOG_EXTENSION), None)?;
+        Ok(AttemptLogs { stdout: Some(log), is_combined: true, ..AttemptLogs::default() })
     }
 
-    fn open_file(&self, path: PathBuf, spare: Option<Log>) -> io::Result<Log> {
+    fn open_file(&self, path: PathBuf, spare: Option<LogFile>) -> io::Result<LogFile> {
         if let Some(spare) = spare
             && fs::rename(&spare.path, &path).is_ok()
         {
-            return Ok(Log { path, file: spare.file });
+            return Ok(LogFile { path, file: spare.file });
         }
         let open = || spawn::create_log(&path);
         let opened = match open() {
@@ -167,17 +176,17 @@ impl Logs {
             result => result,
         };
         match opened {
-            Ok(file) => Ok(Log { path, file }),
+            Ok(file) => Ok(LogFile { path, file }),
             Err(error) => Err(io::Error::new(error.kind(), format!("{}: {error}", path.display()))),
         }
     }
 
-    fn path(&self, key: &AttemptKey, extension: &str) -> PathBuf {
-        self.directory.join(format!("{}.{extension}", key.stem()))
+    fn log_path(&self, key: &AttemptKey, extension: &str) -> PathBuf {
+        self.directory.join(format!("{}.{extension}", key.log_stem()))
     }
 }
 
-const fn extensions(mode: StdioMode) -> (Option<&'static str>, Option<&'static str>) {
+const fn log_extensions(mode: StdioMode) -> (Option<&'static str>, Option<&'static str>) {
     match mode {
         StdioMode::Separate => (Some("o"), Some("e")),
         StdioMode::Combined => (Some("log"), None),

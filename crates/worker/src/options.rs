@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
-use windlass_types::fleet::WorkflowSite;
 use windlass_types::settings::ResourceMonitor;
+use windlass_types::worker_protocol::WorkflowSetup;
 use windlass_types::{Capacity, LOCAL_SITE, RunId, WorkflowId};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -97,7 +97,7 @@ impl WorkerOptions {
     }
 
     /// What a workflow wants to know of what its jobs use. Without a word from it, a summary of each attempt.
-    pub fn watch(&mut self, workflow: WorkflowId, run: RunId, monitor: Option<&ResourceMonitor>) {
+    pub fn set_monitoring(&mut self, workflow: WorkflowId, run: RunId, monitor: Option<&ResourceMonitor>) {
         let Some(monitor) = monitor else { return };
         self.measure_jobs = monitor.measures_jobs();
         let series = SeriesOptions {
@@ -115,14 +115,14 @@ impl WorkerOptions {
     }
 
     /// The same worker, for a workflow that was introduced to it.
-    pub(crate) fn at(&self, site: &WorkflowSite) -> Self {
+    pub(crate) fn for_workflow(&self, site: &WorkflowSetup) -> Self {
         let mut options = Self {
             submission_dir: PathBuf::from(&site.submission_dir),
             output_dir: PathBuf::from(&site.output_dir),
             series: None,
             ..self.clone()
         };
-        options.watch(site.workflow, site.run, site.resource_monitor.as_ref());
+        options.set_monitoring(site.workflow, site.run, site.resource_monitor.as_ref());
         options
     }
 }

@@ -5,9 +5,9 @@
 
 use std::collections::HashSet;
 use std::time::Duration;
-use windlass_proc::Pid;
-use windlass_proc::procfs::Stat;
-use windlass_proc::wait::Reaped;
+use windlass_process::Pid;
+use windlass_process::child_wait::ReapedChild;
+use windlass_process::procfs::ProcessStat;
 use windlass_types::Bytes;
 
 #[derive(Debug, Default)]
@@ -15,25 +15,25 @@ pub(crate) struct OrphanUsage {
     /// The first process of the job that runs, if one does.
     leader: Option<Pid>,
     /// Its processes when they were last looked at: once over, one that left the group cannot be told from others.
-    members: HashSet<Pid>,
+    processes: HashSet<Pid>,
     pub(crate) cpu_time: Duration,
     /// The peak of the largest of them.
     pub(crate) max_rss: Bytes,
 }
 
 impl OrphanUsage {
-    pub(crate) fn begin(&mut self, leader: Pid) {
+    pub(crate) fn start_job(&mut self, leader: Pid) {
         *self = Self { leader: Some(leader), ..Self::default() };
     }
 
     /// Ends the account of a job.
-    pub(crate) fn close(&mut self) -> Self {
+    pub(crate) fn take_totals(&mut self) -> Self {
         std::mem::take(self)
     }
 
-    pub(crate) fn see(&mut self, members: &[Pid]) {
-        self.members.clear();
-        self.members.extend(members);
+    pub(crate) fn record_processes(&mut self, members: &[Pid]) {
+        self.processes.clear();
+        self.processes.extend(members);
     }
 
     pub(crate) const fn is_open(&self) -> bool {
@@ -41,13 +41,14 @@ impl OrphanUsage {
     }
 
     /// Whether a process that is over was one of the job.
-    pub(crate) fn includes(&self, pid: Pid, stat: Option<&Stat>) -> bool {
+    pub(crate) fn is_of_job(&self, pid: Pid, stat: Option<&ProcessStat>) -> bool {
         let leader = self.leader.map(|leader| leader.as_raw_nonzero().get());
-        let is_of = |stat: &Stat| leader.is_some_and(|leader| [stat.group, stat.session].contains(&leader));
-        self.members.contains(&pid) || stat.is_some_and(is_of)
+        let is_of =
+            |stat: &ProcessStat| leader.is_some_and(|leader| [stat.group, stat.session].contains(&leader));
+        self.processes.contains(&pid) || stat.is_some_and(is_of)
     }
 
-    pub(crate) fn add(&mut self, reaped: &Reaped) {
+    pub(crate) fn add_reaped(&mut self, reaped: &ReapedChild) {
         self.cpu_time = self.cpu_time.saturating_add(reaped.cpu_time);
         self.max_rss = self.max_rss.max(reaped.max_rss);
     }

@@ -20,7 +20,7 @@ cargo xtask layers: checks that the house still stands
   - a workspace crate uses only the crates that the table in xtask/src/layers/mod.rs allows
   - the pure crates (types, spec, core, draw, sim) have no runtime, database or system calls in their dependency tree
   - a crate with a single owner (rusqlite, clap) is used by that owner alone
-  - `unsafe` occurs in crates/proc and nowhere else
+  - `unsafe` occurs in crates/process and nowhere else
 ";
 
 /// A crate's place in the house and the workspace crates that it may use.
@@ -38,16 +38,16 @@ const HOUSE: &[Room] = &[
     Room { name: "windlass-core", layer: 1, may_use: &["windlass-types", "windlass-spec"] },
     // A world for the decisions of core to live in; nothing of the product uses it.
     Room { name: "windlass-sim", layer: 2, may_use: &["windlass-types", "windlass-core"] },
-    Room { name: "windlass-draw", layer: 2, may_use: &["windlass-types", "windlass-core"] },
+    Room { name: "windlass-render", layer: 2, may_use: &["windlass-types", "windlass-core"] },
     Room { name: "windlass-store", layer: 2, may_use: &["windlass-types", "windlass-core"] },
-    Room { name: "windlass-proc", layer: 2, may_use: &["windlass-types"] },
+    Room { name: "windlass-process", layer: 2, may_use: &["windlass-types"] },
     Room {
         name: "windlass-worker",
         layer: 3,
-        may_use: &["windlass-types", "windlass-proc", "windlass-core"],
+        may_use: &["windlass-types", "windlass-process", "windlass-core"],
     },
     Room {
-        name: "windlass-engine",
+        name: "windlass-scheduler",
         layer: 3,
         may_use: &["windlass-types", "windlass-core", "windlass-store"],
     },
@@ -71,12 +71,18 @@ const HOUSE: &[Room] = &[
     Room {
         name: "windlass-payload",
         layer: 3,
-        may_use: &["windlass-types", "windlass-proc", "windlass-core"],
+        may_use: &["windlass-types", "windlass-process", "windlass-core"],
     },
     Room {
-        name: "windlass-condor",
+        name: "windlass-htcondor",
         layer: 4,
-        may_use: &["windlass-types", "windlass-spec", "windlass-core", "windlass-proc", "windlass-payload"],
+        may_use: &[
+            "windlass-types",
+            "windlass-spec",
+            "windlass-core",
+            "windlass-process",
+            "windlass-payload",
+        ],
     },
     Room {
         name: "windlass-requests",
@@ -86,9 +92,9 @@ const HOUSE: &[Room] = &[
             "windlass-types",
             "windlass-core",
             "windlass-store",
-            "windlass-engine",
+            "windlass-scheduler",
             "windlass-payload",
-            "windlass-condor",
+            "windlass-htcondor",
         ],
     },
     Room {
@@ -98,9 +104,9 @@ const HOUSE: &[Room] = &[
             "windlass-types",
             "windlass-core",
             "windlass-api",
-            "windlass-proc",
+            "windlass-process",
             "windlass-store",
-            "windlass-engine",
+            "windlass-scheduler",
         ],
     },
     Room {
@@ -108,7 +114,7 @@ const HOUSE: &[Room] = &[
         layer: 4,
         may_use: &[
             "windlass-types",
-            "windlass-proc",
+            "windlass-process",
             "windlass-core",
             "windlass-worker",
             "windlass-api",
@@ -122,12 +128,12 @@ const HOUSE: &[Room] = &[
             "windlass-types",
             "windlass-core",
             "windlass-store",
-            "windlass-engine",
+            "windlass-scheduler",
             "windlass-api",
             "windlass-auth",
             "windlass-insight",
             "windlass-mcp",
-            "windlass-condor",
+            "windlass-htcondor",
             "windlass-requests",
             "windlass-slurm",
         ],
@@ -139,18 +145,18 @@ const HOUSE: &[Room] = &[
             "windlass-types",
             "windlass-spec",
             "windlass-core",
-            "windlass-draw",
+            "windlass-render",
             "windlass-store",
-            "windlass-proc",
+            "windlass-process",
             "windlass-worker",
-            "windlass-engine",
+            "windlass-scheduler",
             "windlass-api",
             "windlass-auth",
             "windlass-client",
             "windlass-agent",
             "windlass-insight",
             "windlass-mcp",
-            "windlass-condor",
+            "windlass-htcondor",
             "windlass-payload",
             "windlass-requests",
             "windlass-slurm",
@@ -162,7 +168,8 @@ const HOUSE: &[Room] = &[
 ];
 
 /// Crates whose normal dependency tree must contain none of [`IMPURE`].
-const PURE: &[&str] = &["windlass-types", "windlass-spec", "windlass-core", "windlass-draw", "windlass-sim"];
+const PURE: &[&str] =
+    &["windlass-types", "windlass-spec", "windlass-core", "windlass-render", "windlass-sim"];
 
 const IMPURE: &[&str] = &["tokio", "rusqlite", "libsqlite3-sys", "libc", "rustix"];
 
@@ -190,7 +197,7 @@ const OWNED: &[Owned] = &[
 ];
 
 /// The only folder whose code may say `unsafe`.
-const UNSAFE_ALLOWED: &str = "crates/proc";
+const UNSAFE_ALLOWED: &str = "crates/process";
 
 pub(crate) fn main(arguments: &[String]) -> Result<()> {
     if arguments.iter().any(|word| word == "--help" || word == "-h") {
@@ -388,7 +395,8 @@ mod tests {
 
     #[test]
     fn siblings_do_not_see_each_other() {
-        let members = vec![member("windlass-engine", &["windlass-worker"]), member("windlass-worker", &[])];
+        let members =
+            vec![member("windlass-scheduler", &["windlass-worker"]), member("windlass-worker", &[])];
         let complaint = only_complaint(&graph(members, &[]));
         assert!(complaint.contains("both are in layer 3"), "{complaint}");
     }
@@ -411,7 +419,7 @@ mod tests {
         let rightful = vec![member("windlass-store", &["rusqlite"]), member("windlass", &["clap"])];
         assert_eq!(complaints(&graph(rightful, &[])), Vec::<String>::new());
 
-        let complaint = only_complaint(&graph(vec![member("windlass-engine", &["rusqlite"])], &[]));
+        let complaint = only_complaint(&graph(vec![member("windlass-scheduler", &["rusqlite"])], &[]));
         assert!(complaint.contains("only windlass-store may depend on rusqlite"), "{complaint}");
         let complaint = only_complaint(&graph(vec![member("xtask", &["clap"])], &[]));
         assert!(complaint.contains("only windlass may depend on clap"), "{complaint}");
@@ -431,7 +439,10 @@ mod tests {
 
     #[test]
     fn crates_that_are_not_pure_may_have_it() {
-        let tree: &[(&str, &[&str])] = &[("windlass-proc", &["libc"]), ("libc", &[])];
-        assert_eq!(complaints(&graph(vec![member("windlass-proc", &["libc"])], tree)), Vec::<String>::new());
+        let tree: &[(&str, &[&str])] = &[("windlass-process", &["libc"]), ("libc", &[])];
+        assert_eq!(
+            complaints(&graph(vec![member("windlass-process", &["libc"])], tree)),
+            Vec::<String>::new()
+        );
     }
 }

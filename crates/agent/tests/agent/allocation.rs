@@ -2,14 +2,14 @@
 
 use crate::support::{Bench, LONG, eventually, gated, job};
 use std::time::{Duration, Instant};
-use windlass_agent::{AgentOptions, End, Until};
-use windlass_proc::identity::to_pid;
-use windlass_proc::{Signal, tree};
-use windlass_types::slurm::SlurmPlace;
-use windlass_types::work::{EndCause, Exit, StopReason};
+use windlass_agent::{LeaveReason, RemoteWorkerOptions, WorkerDeadline};
+use windlass_process::process_identity::to_pid;
+use windlass_process::{Signal, process_tree};
+use windlass_types::slurm::SlurmJobNode;
+use windlass_types::worker_messages::{AttemptEndCause, ProcessExit, StopReason};
 
-fn inside(options: &mut AgentOptions) {
-    options.slurm = Some(SlurmPlace { job_id: 7, restarts: 0, node: "n1".into() });
+fn inside(options: &mut RemoteWorkerOptions) {
+    options.slurm = Some(SlurmJobNode { job_id: 7, restarts: 0, node: "n1".into() });
 }
 
 #[test]
@@ -19,11 +19,11 @@ fn a_job_that_dies_with_the_allocation_has_not_failed() {
     bench.server.give([gated(1)]);
     let leader = bench.noted("leader1");
     // The job first, as it may happen.
-    tree::signal(to_pid(leader.pid).unwrap(), &[], Signal::TERM);
+    process_tree::signal_group_and_members(to_pid(leader.pid).unwrap(), &[], Signal::TERM);
     agent.control.stop();
     let outcome = agent.end().unwrap();
-    assert_eq!((outcome.end, outcome.stopped, outcome.failed), (End::Stopped, 1, 0));
-    assert_eq!(bench.ended(1).cause, EndCause::Stopped(StopReason::Interrupted));
+    assert_eq!((outcome.reason, outcome.stopped, outcome.failed), (LeaveReason::Stopped, 1, 0));
+    assert_eq!(bench.ended(1).cause, AttemptEndCause::Stopped(StopReason::Interrupted));
     let state = bench.server.state();
     assert!(state.has_left, "it said goodbye");
     assert_eq!(state.introductions[0].slurm.as_ref().map(|place| place.job_id), Some(7));
@@ -35,10 +35,10 @@ fn a_job_that_kills_itself_has_failed_once_nothing_else_happened() {
     let agent = bench.hire_with(inside);
     bench.server.give([job(1, "kill -KILL $$"), job(2, "exit 4")]);
     let killed = bench.ended(1);
-    assert_eq!((killed.exit, killed.cause), (Exit::Signal(9), EndCause::Itself));
-    assert_eq!((bench.ended(2).exit, bench.ended(2).cause), (Exit::Code(4), EndCause::Itself));
+    assert_eq!((killed.exit, killed.cause), (ProcessExit::Signal(9), AttemptEndCause::Itself));
+    assert_eq!((bench.ended(2).exit, bench.ended(2).cause), (ProcessExit::Code(4), AttemptEndCause::Itself));
     agent.control.drain();
-    assert_eq!(agent.end().unwrap().end, End::Drained);
+    assert_eq!(agent.end().unwrap().reason, LeaveReason::Drained);
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn one_that_is_told_of_its_end_early_lets_what_runs_end() {
     agent.control.drain();
     bench.open_gate();
     let outcome = agent.end().unwrap();
-    assert_eq!((outcome.end, outcome.succeeded), (End::Drained, 1));
+    assert_eq!((outcome.reason, outcome.succeeded), (LeaveReason::Drained, 1));
 }
 
 #[test]
@@ -58,17 +58,18 @@ fn one_that_knows_its_end_goes_on_taking_what_can_be_done_in_time() {
     let bench = Bench::new(LONG);
     let agent = bench.hire_with(|options| {
         inside(options);
-        options.until = Some(Until { end: Instant::now() + LONG, lead: Duration::from_secs(1) });
-        options.warning = Some(LONG);
+        options.deadline =
+            Some(WorkerDeadline { end: Instant::now() + LONG, stop_before_end: Duration::from_secs(1) });
+        options.warning_before_end = Some(LONG);
     });
     bench.server.give([job(1, "true")]);
     bench.ended(1);
-    agent.control.warn();
+    agent.control.notify_time_limit();
     bench.server.give([job(2, "true")]);
     bench.ended(2);
     assert!(agent.has_said("the end is near: nothing is begun that would not be over in time"));
     agent.control.drain();
-    assert_eq!(agent.end().unwrap().end, End::Drained);
+    assert_eq!(agent.end().unwrap().reason, LeaveReason::Drained);
 }
 
 #[test]
@@ -76,13 +77,14 @@ fn one_that_is_warned_of_an_end_that_it_does_not_know_takes_nothing_more() {
     let bench = Bench::new(LONG);
     let agent = bench.hire_with(|options| {
         inside(options);
-        options.until = Some(Until { end: Instant::now() + 10 * LONG, lead: Duration::from_secs(1) });
-        options.warning = Some(Duration::from_secs(1));
+        options.deadline =
+            Some(WorkerDeadline { end: Instant::now() + 10 * LONG, stop_before_end: Duration::from_secs(1) });
+        options.warning_before_end = Some(Duration::from_secs(1));
     });
     bench.server.give([job(1, "true")]);
     bench.ended(1);
-    agent.control.warn();
-    assert_eq!(agent.end().unwrap().end, End::Drained);
+    agent.control.notify_time_limit();
+    assert_eq!(agent.end().unwrap().reason, LeaveReason::Drained);
 }
 
 #[test]
@@ -100,7 +102,7 @@ fn in_an_allocation_the_server_is_waited_for_longer_than_for_jobs() {
     bench.server.give([job(1, "true")]);
     bench.server.come_back();
     bench.ended(1);
-    assert_eq!(agent.end().unwrap().end, End::Idle);
+    assert_eq!(agent.end().unwrap().reason, LeaveReason::Idle);
 }
 
 #[test]
@@ -112,5 +114,5 @@ fn it_leaves_when_its_workflow_is_over_though_it_might_wait() {
         options.leaves_when_over = true;
     });
     bench.server.change(|state| state.dismissed = true);
-    assert_eq!(agent.end().unwrap().end, End::Dismissed);
+    assert_eq!(agent.end().unwrap().reason, LeaveReason::Dismissed);
 }

@@ -3,15 +3,15 @@
 use crate::support::{Bench, LONG, end_of, eventually, gated, job, key};
 use std::fs;
 use std::time::Duration;
-use windlass_agent::{End, Error};
-use windlass_proc::identity::to_pid;
-use windlass_proc::{Signal, procfs};
-use windlass_types::work::{Exit, Report, ReturnReason};
+use windlass_agent::{LeaveReason, RemoteWorkerError};
+use windlass_process::process_identity::to_pid;
+use windlass_process::{Signal, procfs};
+use windlass_types::worker_messages::{AttemptReport, ProcessExit, ReturnReason};
 
 const SHORT: Duration = Duration::from_secs(2);
 
 fn is_stopped(pid: u32) -> bool {
-    procfs::stat(to_pid(pid).unwrap()).is_some_and(|stat| stat.is_stopped())
+    procfs::read_stat(to_pid(pid).unwrap()).is_some_and(|stat| stat.is_stopped())
 }
 
 #[test]
@@ -30,7 +30,7 @@ fn short_jobs_end_while_the_server_is_away_and_their_results_are_kept_and_delive
     eventually("both results on disk", || (journal()?.lines().count() == 2).then_some(()));
     assert!(agent.has_said("trying again"));
     bench.server.come_back();
-    assert_eq!([bench.ended(1).exit, bench.ended(2).exit], [Exit::Code(0); 2]);
+    assert_eq!([bench.ended(1).exit, bench.ended(2).exit], [ProcessExit::Code(0); 2]);
     eventually("an empty journal", || journal()?.is_empty().then_some(()));
     agent.control.interrupt();
     assert_eq!(agent.end().unwrap().undelivered, 0);
@@ -57,7 +57,7 @@ fn a_server_that_lost_its_memory_takes_it_back_with_all_that_it_holds() {
     bench.open_gate();
     bench.ended(1);
     agent.control.interrupt();
-    assert_eq!(agent.end().unwrap().end, End::Drained);
+    assert_eq!(agent.end().unwrap().reason, LeaveReason::Drained);
     assert!(end_of(&bench.server.state(), 2).is_none(), "nothing is said of what was lost");
 }
 
@@ -71,11 +71,11 @@ fn of_a_server_that_lost_its_memory_only_what_is_in_use_is_remembered() {
     bench.server.until("a second introduction", |state| state.introductions.get(1).map(drop));
     bench.server.give([job(2, "true")]);
     bench.server.until("job 2 to be given back", |state| {
-        let back = |report: &&Report| matches!(report, Report::Returned { key: of, .. } if *of == key(2));
+        let back = |report: &&AttemptReport| matches!(report, AttemptReport::Returned { key: of, .. } if *of == key(2));
         state.reports.iter().find(back).map(drop)
     });
     agent.control.interrupt();
-    assert_eq!(agent.end().unwrap().end, End::Drained);
+    assert_eq!(agent.end().unwrap().reason, LeaveReason::Drained);
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn long_jobs_stand_still_when_the_lease_is_over_and_go_on_when_they_are_still_ou
     bench.server.come_back();
     eventually("it goes on", || (!is_stopped(leader.pid)).then_some(()));
     bench.open_gate();
-    assert_eq!(bench.ended(1).exit, Exit::Code(0));
+    assert_eq!(bench.ended(1).exit, ProcessExit::Code(0));
     agent.control.interrupt();
     agent.end().unwrap();
 }
@@ -126,7 +126,7 @@ fn after_long_enough_it_gives_up_and_leaves_nothing_running() {
     let leader = bench.noted("leader1");
     bench.server.go_away();
     let error = agent.end().unwrap_err();
-    assert!(matches!(error, Error::GaveUp { .. }), "{error}");
+    assert!(matches!(error, RemoteWorkerError::ServerUnreachable { .. }), "{error}");
     assert!(!leader.is_alive());
     // The next one here tells the server what became of it.
     bench.server.come_back();
@@ -157,8 +157,8 @@ fn results_of_an_agent_that_died_are_delivered_by_the_next_one_here() {
     bench.server.change(|state| state.keeps = vec![key(1), key(2)]);
     let second = bench.hire();
     assert!(!running.is_alive(), "first of all the dead are buried");
-    assert_eq!(bench.ended(1).exit, Exit::Code(0));
-    let died = Report::Returned { key: key(2), why: ReturnReason::WorkerDied };
+    assert_eq!(bench.ended(1).exit, ProcessExit::Code(0));
+    let died = AttemptReport::Returned { key: key(2), why: ReturnReason::WorkerDied };
     bench.server.until("the death of job 2", |state| state.reports.contains(&died).then_some(()));
     let before = bench.server.state().introductions[2].before.clone().unwrap();
     assert_eq!((before.worker.0, before.secret.as_str()), (1, "secret-1"));
@@ -177,7 +177,7 @@ fn one_that_owes_nothing_does_not_wait_for_a_server_that_is_away() {
     let notices = std::sync::Arc::clone(&agent.notices);
     let outcome = agent.end().unwrap();
     assert!(notices.lock().unwrap().iter().any(|text| text.contains("without a goodbye")));
-    assert_eq!((outcome.end, outcome.undelivered, outcome.kept), (End::Drained, 0, None));
+    assert_eq!((outcome.reason, outcome.undelivered, outcome.kept), (LeaveReason::Drained, 0, None));
     assert_eq!(fs::read_dir(bench.state_dir()).unwrap().count(), 0, "nothing is left for anybody");
 }
 
@@ -201,7 +201,7 @@ fn one_that_has_results_leaves_them_for_the_next_one_here() {
     bench.server.change(|state| state.keeps = vec![key(1), key(2)]);
     let next = bench.hire_with(|options| options.idle_timeout = Some(Duration::from_millis(100)));
     assert_eq!([bench.ended(1).key, bench.ended(2).key], [key(1), key(2)]);
-    assert_eq!(next.end().unwrap().end, End::Idle);
+    assert_eq!(next.end().unwrap().reason, LeaveReason::Idle);
     assert_eq!(fs::read_dir(bench.state_dir()).unwrap().count(), 0);
 }
 
@@ -211,10 +211,10 @@ fn a_worker_process_that_dies_is_replaced_and_what_it_ran_is_told_of() {
     let agent = bench.hire();
     // The worker is the parent of the shell.
     bench.server.give([job(1, "kill -9 $PPID; sleep 1000")]);
-    let died = Report::Returned { key: key(1), why: ReturnReason::WorkerDied };
+    let died = AttemptReport::Returned { key: key(1), why: ReturnReason::WorkerDied };
     bench.server.until("its death", |state| state.reports.contains(&died).then_some(()));
     bench.server.give([job(2, "true")]);
-    assert_eq!(bench.ended(2).exit, Exit::Code(0), "the new one knows the workflow too");
+    assert_eq!(bench.ended(2).exit, ProcessExit::Code(0), "the new one knows the workflow too");
     agent.control.interrupt();
     agent.end().unwrap();
 }

@@ -3,11 +3,13 @@
 use crate::support::{Bench, LONG, end_of, gated, job, key};
 use std::fs;
 use std::time::{Duration, Instant};
-use windlass_agent::{End, Until};
-use windlass_proc::identity::to_pid;
-use windlass_proc::{Pid, Signal, procfs, tree};
-use windlass_types::fleet::{ActionOrder, StopOrder};
-use windlass_types::work::{EndCause, Exit, Report, ReturnReason, StopReason};
+use windlass_agent::{LeaveReason, WorkerDeadline};
+use windlass_process::process_identity::to_pid;
+use windlass_process::{Pid, Signal, process_tree, procfs};
+use windlass_types::worker_messages::{
+    AttemptEndCause, AttemptReport, ProcessExit, ReturnReason, StopReason,
+};
+use windlass_types::worker_protocol::{ActionCommand, StopCommand};
 use windlass_types::{Attempt, RunId};
 
 #[test]
@@ -15,14 +17,14 @@ fn jobs_come_results_go_and_it_leaves_when_it_is_dismissed() {
     let bench = Bench::new(LONG);
     let agent = bench.hire_with(|options| options.labels = vec!["gpu".into()]);
     bench.server.give([job(1, "echo out; exit 3"), job(2, "echo $WINDLASS_URL > url")]);
-    assert_eq!(bench.ended(1).exit, Exit::Code(3));
-    assert_eq!(bench.ended(2).exit, Exit::Code(0));
-    let log = bench.path("out/job_stdio").join(format!("{}.o", key(1).stem()));
+    assert_eq!(bench.ended(1).exit, ProcessExit::Code(3));
+    assert_eq!(bench.ended(2).exit, ProcessExit::Code(0));
+    let log = bench.path("out/job_stdio").join(format!("{}.o", key(1).log_stem()));
     assert_eq!(fs::read_to_string(log).unwrap(), "out\n");
     assert_eq!(fs::read_to_string(bench.path("url")).unwrap().trim(), bench.server.url);
     bench.server.change(|state| state.dismissed = true);
     let outcome = agent.end().unwrap();
-    assert_eq!((outcome.end, outcome.succeeded, outcome.failed), (End::Dismissed, 1, 1));
+    assert_eq!((outcome.reason, outcome.succeeded, outcome.failed), (LeaveReason::Dismissed, 1, 1));
     let state = bench.server.state();
     assert!(state.has_left);
     assert_eq!((&state.introductions[0].labels[..], state.introductions.len()), (&["gpu".to_owned()][..], 1));
@@ -37,18 +39,18 @@ fn a_shutdown_that_signals_everything_interrupts_the_jobs() {
         let agent = bench.hire();
         bench.server.give([job(1, "echo $$ > leader1; exec sleep 1000")]);
         let leader = to_pid(bench.noted("leader1").pid).unwrap();
-        let crew = Pid::from_raw(procfs::stat(leader).unwrap().parent).unwrap();
+        let crew = Pid::from_raw(procfs::read_stat(leader).unwrap().parent).unwrap();
         if agent_first {
             agent.control.interrupt();
         }
-        tree::signal_one(leader, Signal::TERM);
-        tree::signal_one(crew, Signal::TERM);
+        process_tree::signal_process(leader, Signal::TERM);
+        process_tree::signal_process(crew, Signal::TERM);
         if !agent_first {
             agent.control.interrupt();
         }
         let outcome = agent.end().unwrap();
-        assert_eq!((outcome.end, outcome.stopped, outcome.failed), (End::Stopped, 1, 0));
-        assert_eq!(bench.ended(1).cause, EndCause::Stopped(StopReason::Interrupted));
+        assert_eq!((outcome.reason, outcome.stopped, outcome.failed), (LeaveReason::Stopped, 1, 0));
+        assert_eq!(bench.ended(1).cause, AttemptEndCause::Stopped(StopReason::Interrupted));
         assert!(bench.server.state().has_left, "it said goodbye");
     }
 }
@@ -65,7 +67,7 @@ fn a_report_does_not_wait_behind_a_wait() {
     }
     assert!(begun.elapsed() < LONG / 3, "{:?}", begun.elapsed());
     agent.control.interrupt();
-    assert_eq!(agent.end().unwrap().end, End::Drained);
+    assert_eq!(agent.end().unwrap().reason, LeaveReason::Drained);
 }
 
 #[test]
@@ -74,7 +76,7 @@ fn many_jobs_and_each_is_reported_once() {
     let agent = bench.hire();
     bench.server.give((1..=500).map(|n| job(n, "true")));
     let count = |state: &crate::server::State| {
-        state.reports.iter().filter(|report| matches!(report, Report::Ended(_))).count()
+        state.reports.iter().filter(|report| matches!(report, AttemptReport::Ended(_))).count()
     };
     bench.server.until("all ends", |state| (count(state) == 500).then_some(()));
     agent.control.interrupt();
@@ -93,15 +95,15 @@ fn the_first_interrupt_drains_and_what_has_not_started_goes_back() {
     agent.control.interrupt();
     let why = bench.server.until("job 2 back", |state| {
         state.reports.iter().find_map(|report| match report {
-            Report::Returned { key, why } if key.job.0 == 2 => Some(why.clone()),
+            AttemptReport::Returned { key, why } if key.job.0 == 2 => Some(why.clone()),
             _ => None,
         })
     });
     assert_eq!(why, ReturnReason::Recalled);
     assert!(bench.server.state().exchanges.iter().any(|exchange| exchange.draining));
     bench.open_gate();
-    assert_eq!(bench.ended(1).exit, Exit::Code(0));
-    assert_eq!(agent.end().unwrap().end, End::Drained);
+    assert_eq!(bench.ended(1).exit, ProcessExit::Code(0));
+    assert_eq!(agent.end().unwrap().reason, LeaveReason::Drained);
     assert!(!bench.path("never").exists());
 }
 
@@ -113,8 +115,8 @@ fn the_second_interrupt_stops_and_the_server_hears_how() {
     bench.noted("leader1");
     agent.control.interrupt();
     agent.control.interrupt();
-    assert_eq!(bench.ended(1).cause, EndCause::Stopped(StopReason::Interrupted));
-    assert_eq!(agent.end().unwrap().end, End::Stopped);
+    assert_eq!(bench.ended(1).cause, AttemptEndCause::Stopped(StopReason::Interrupted));
+    assert_eq!(agent.end().unwrap().reason, LeaveReason::Stopped);
     assert!(bench.server.state().has_left);
 }
 
@@ -125,30 +127,32 @@ fn a_server_can_drain_it_and_stop_single_attempts() {
     bench.server.give([gated(1), gated(2)]);
     bench.noted("leader1");
     bench.noted("leader2");
-    let order = StopOrder {
+    let order = StopCommand {
         workflow: key(1).workflow,
         attempts: vec![key(1)],
         why: StopReason::Canceled,
         grace: Duration::ZERO,
     };
     bench.server.change(|state| state.stops.push(order));
-    assert_eq!(bench.ended(1).cause, EndCause::Stopped(StopReason::Canceled));
+    assert_eq!(bench.ended(1).cause, AttemptEndCause::Stopped(StopReason::Canceled));
     bench.server.change(|state| state.drain = true);
     bench.server.until("draining", |state| state.exchanges.last()?.draining.then_some(()));
     bench.open_gate();
-    assert_eq!(bench.ended(2).exit, Exit::Code(0));
-    assert_eq!(agent.end().unwrap().end, End::Drained);
+    assert_eq!(bench.ended(2).exit, ProcessExit::Code(0));
+    assert_eq!(agent.end().unwrap().reason, LeaveReason::Drained);
 }
 
 #[test]
 fn when_its_own_time_is_over_what_runs_is_stopped() {
     let bench = Bench::new(LONG);
     let end = Instant::now() + Duration::from_secs(3);
-    let agent = bench.hire_with(|options| options.until = Some(Until { end, lead: Duration::from_secs(1) }));
+    let agent = bench.hire_with(|options| {
+        options.deadline = Some(WorkerDeadline { end, stop_before_end: Duration::from_secs(1) })
+    });
     bench.server.give([gated(1)]);
     bench.noted("leader1");
-    assert_eq!(bench.ended(1).cause, EndCause::Stopped(StopReason::Interrupted));
-    assert_eq!(agent.end().unwrap().end, End::TimeOver);
+    assert_eq!(bench.ended(1).cause, AttemptEndCause::Stopped(StopReason::Interrupted));
+    assert_eq!(agent.end().unwrap().reason, LeaveReason::TimeOver);
     let state = bench.server.state();
     let told = state.exchanges[0].time_left.unwrap();
     assert!(told <= Duration::from_secs(2), "{told:?}");
@@ -160,7 +164,7 @@ fn it_leaves_when_it_had_nothing_to_do_for_long_enough() {
     let agent = bench.hire_with(|options| options.idle_timeout = Some(Duration::from_millis(300)));
     bench.server.give([job(1, "true")]);
     bench.ended(1);
-    assert_eq!(agent.end().unwrap().end, End::Idle);
+    assert_eq!(agent.end().unwrap().reason, LeaveReason::Idle);
 }
 
 #[test]
@@ -175,7 +179,7 @@ fn a_workflow_that_is_over_is_forgotten_until_it_is_told_of_anew() {
     });
     let why = bench.server.until("what is said of job 2", |state| {
         state.reports.iter().find_map(|report| match report {
-            Report::Returned { key: of, why } if *of == key(2) => Some(why.clone()),
+            AttemptReport::Returned { key: of, why } if *of == key(2) => Some(why.clone()),
             _ => None,
         })
     });
@@ -190,16 +194,16 @@ fn a_workflow_that_is_over_is_forgotten_until_it_is_told_of_anew() {
         state.workflows.push(site);
         state.assignments.push(job(3, "true"));
     });
-    assert_eq!(bench.ended(3).exit, Exit::Code(0));
+    assert_eq!(bench.ended(3).exit, ProcessExit::Code(0));
     agent.control.interrupt();
-    assert_eq!(agent.end().unwrap().end, End::Drained);
+    assert_eq!(agent.end().unwrap().reason, LeaveReason::Drained);
 }
 
 #[test]
 fn actions_are_carried_out_and_reported() {
     let bench = Bench::new(LONG);
     let mut agent = bench.start_process();
-    let order = ActionOrder {
+    let order = ActionCommand {
         workflow: key(1).workflow,
         run: RunId(1),
         action: 5,

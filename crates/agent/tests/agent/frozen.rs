@@ -3,21 +3,21 @@
 use crate::away::send;
 use crate::support::{Bench, eventually, gated, job, key};
 use std::time::Duration;
-use windlass_proc::identity::{Identity, to_pid};
-use windlass_proc::{Signal, procfs};
-use windlass_types::work::{Exit, Report, ReturnReason};
+use windlass_process::process_identity::{ProcessIdentity, to_pid};
+use windlass_process::{Signal, procfs};
+use windlass_types::worker_messages::{AttemptReport, ProcessExit, ReturnReason};
 
 const LEASE: Duration = Duration::from_secs(2);
 
-fn state(process: Identity) -> u8 {
-    procfs::stat(to_pid(process.pid).unwrap()).map_or(b'-', |stat| stat.state)
+fn state(process: ProcessIdentity) -> u8 {
+    procfs::read_stat(to_pid(process.pid).unwrap()).map_or(b'-', |stat| stat.state)
 }
 
 /// The worker process of an agent that is a process.
 fn worker_of(agent: u32) -> u32 {
     eventually("a worker process", || {
-        let children = procfs::children(to_pid(agent).unwrap());
-        children.first().map(|pid| windlass_proc::identity::from_pid(*pid))
+        let children = procfs::list_children(to_pid(agent).unwrap());
+        children.first().map(|pid| windlass_process::process_identity::from_pid(*pid))
     })
 }
 
@@ -34,7 +34,7 @@ fn jobs_of_an_agent_that_is_stopped_stand_still_when_the_lease_is_over() {
     send(agent.id(), Signal::CONT);
     eventually("its end", || (!leader.is_alive()).then_some(()));
     bench.server.give([job(2, "true")]);
-    assert_eq!(bench.ended(2).exit, Exit::Code(0), "the agent works on");
+    assert_eq!(bench.ended(2).exit, ProcessExit::Code(0), "the agent works on");
     agent.kill().unwrap();
     agent.wait().unwrap();
 }
@@ -55,7 +55,7 @@ fn both_stopped_and_woken_do_no_harm() {
     send(agent.id(), Signal::CONT);
     eventually("its end", || (!leader.is_alive()).then_some(()));
     bench.server.give([job(2, "true")]);
-    assert_eq!(bench.ended(2).exit, Exit::Code(0));
+    assert_eq!(bench.ended(2).exit, ProcessExit::Code(0));
     agent.kill().unwrap();
     agent.wait().unwrap();
 }
@@ -67,11 +67,11 @@ fn a_worker_process_that_is_stopped_is_ended_with_its_jobs_and_replaced() {
     bench.server.give([gated(1)]);
     let leader = bench.noted("leader1");
     send(worker_of(agent.id()), Signal::STOP);
-    let hung = Report::Returned { key: key(1), why: ReturnReason::WorkerHung };
+    let hung = AttemptReport::Returned { key: key(1), why: ReturnReason::WorkerHung };
     bench.server.until("the report", |server| server.reports.contains(&hung).then_some(()));
     assert!(!leader.is_alive(), "dead before it is told of");
     bench.server.give([job(2, "true")]);
-    assert_eq!(bench.ended(2).exit, Exit::Code(0));
+    assert_eq!(bench.ended(2).exit, ProcessExit::Code(0));
     agent.kill().unwrap();
     agent.wait().unwrap();
 }

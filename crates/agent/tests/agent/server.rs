@@ -8,10 +8,11 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
-use windlass_types::fleet::{
-    ActionOrder, ActionReport, Exchange, ExchangeAnswer, Introduction, StopOrder, Welcome, WorkflowSite,
+use windlass_types::worker_messages::{Assignment, AttemptKey, AttemptReport};
+use windlass_types::worker_protocol::{
+    ActionCommand, ActionReport, ExchangeReply, RegistrationReply, StopCommand, WorkerExchange,
+    WorkerRegistration, WorkflowSetup,
 };
-use windlass_types::work::{Assignment, AttemptKey, Report};
 use windlass_types::{WorkerId, WorkflowId};
 
 /// Far beyond anything that should happen here: reached only if something hangs.
@@ -28,21 +29,21 @@ pub(crate) struct State {
     pub(crate) lease: Duration,
     /// Connections are cut.
     pub(crate) is_away: bool,
-    pub(crate) introductions: Vec<Introduction>,
-    pub(crate) exchanges: Vec<Exchange>,
+    pub(crate) introductions: Vec<WorkerRegistration>,
+    pub(crate) exchanges: Vec<WorkerExchange>,
     /// Everybody has to introduce himself again; those that are not on the list have lost what they held.
     pub(crate) has_forgotten: bool,
     pub(crate) keeps: Vec<AttemptKey>,
     /// For the next exchange that can bring them.
     pub(crate) over: Vec<WorkflowId>,
-    pub(crate) workflows: Vec<WorkflowSite>,
+    pub(crate) workflows: Vec<WorkflowSetup>,
     pub(crate) assignments: Vec<Assignment>,
-    pub(crate) stops: Vec<StopOrder>,
-    pub(crate) actions: Vec<ActionOrder>,
+    pub(crate) stops: Vec<StopCommand>,
+    pub(crate) actions: Vec<ActionCommand>,
     pub(crate) drain: bool,
     pub(crate) dismissed: bool,
     /// In the order in which they came, each once.
-    pub(crate) reports: Vec<Report>,
+    pub(crate) reports: Vec<AttemptReport>,
     pub(crate) action_reports: Vec<ActionReport>,
     pub(crate) has_left: bool,
     next_worker: i64,
@@ -54,7 +55,7 @@ pub(crate) struct State {
 struct Worker {
     secret: String,
     newest: u64,
-    answers: BTreeMap<u64, ExchangeAnswer>,
+    answers: BTreeMap<u64, ExchangeReply>,
 }
 
 impl State {
@@ -154,7 +155,7 @@ impl Server {
         }
     }
 
-    fn introduce(&self, who: Introduction) -> Welcome {
+    fn introduce(&self, who: WorkerRegistration) -> RegistrationReply {
         let mut state = self.state();
         let known = who.before.as_ref().filter(|before| {
             state.workers.get(&before.worker).is_some_and(|worker| worker.secret == before.secret)
@@ -175,10 +176,10 @@ impl Server {
         let lease = state.lease;
         drop(state);
         self.inner.1.notify_all();
-        Welcome { worker, secret, lease, lost, lost_actions }
+        RegistrationReply { worker, secret, lease, lost, lost_actions }
     }
 
-    fn exchange(&self, exchange: Exchange) -> Option<ExchangeAnswer> {
+    fn exchange(&self, exchange: WorkerExchange) -> Option<ExchangeReply> {
         let (worker, number) = (exchange.worker, exchange.number);
         let deadline = Instant::now() + exchange.wait;
         let mut state = self.state();
@@ -213,8 +214,8 @@ impl Server {
     }
 }
 
-fn take_news(state: &mut State, number: u64, is_newest: bool) -> ExchangeAnswer {
-    let mut answer = ExchangeAnswer { number, ..ExchangeAnswer::default() };
+fn take_news(state: &mut State, number: u64, is_newest: bool) -> ExchangeReply {
+    let mut answer = ExchangeReply { number, ..ExchangeReply::default() };
     if is_newest {
         answer.over = std::mem::take(&mut state.over);
         answer.workflows = std::mem::take(&mut state.workflows);

@@ -6,11 +6,14 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use windlass_agent::{Agent, AgentOptions, Control, Error, Observer, Outcome, Progress};
+use windlass_agent::{
+    RemoteWorker, RemoteWorkerControl, RemoteWorkerError, RemoteWorkerObserver, RemoteWorkerOptions,
+    RemoteWorkerProgress, RemoteWorkerSummary,
+};
 use windlass_client::{Client, ClientOptions};
-use windlass_proc::identity::Identity;
-use windlass_types::fleet::WorkflowSite;
-use windlass_types::work::{Assignment, AttemptKey, Ended, Report};
+use windlass_process::process_identity::ProcessIdentity;
+use windlass_types::worker_messages::{Assignment, AttemptEndReport, AttemptKey, AttemptReport};
+use windlass_types::worker_protocol::WorkflowSetup;
 use windlass_types::{Attempt, Bytes, Capacity, JobId, Resources, RunId};
 
 pub(crate) const HOST: &str = env!("CARGO_BIN_EXE_windlass-agent-host");
@@ -27,13 +30,13 @@ pub(crate) struct Bench {
 
 /// An agent in this process.
 pub(crate) struct Hired {
-    pub(crate) control: Control,
+    pub(crate) control: RemoteWorkerControl,
     pub(crate) notices: Arc<Mutex<Vec<String>>>,
-    thread: JoinHandle<Result<Outcome, Error>>,
+    thread: JoinHandle<Result<RemoteWorkerSummary, RemoteWorkerError>>,
 }
 
 impl Hired {
-    pub(crate) fn end(self) -> Result<Outcome, Error> {
+    pub(crate) fn end(self) -> Result<RemoteWorkerSummary, RemoteWorkerError> {
         self.thread.join().unwrap()
     }
 
@@ -44,12 +47,12 @@ impl Hired {
 
 struct Noting(Arc<Mutex<Vec<String>>>);
 
-impl Observer for Noting {
-    fn notice(&mut self, text: &str) {
+impl RemoteWorkerObserver for Noting {
+    fn on_notice(&mut self, text: &str) {
         self.0.lock().unwrap().push(text.to_owned());
     }
 
-    fn progress(&mut self, _progress: &Progress) {}
+    fn on_progress(&mut self, _progress: &RemoteWorkerProgress) {}
 }
 
 impl Bench {
@@ -60,8 +63,8 @@ impl Bench {
         bench
     }
 
-    pub(crate) fn site(&self) -> WorkflowSite {
-        WorkflowSite {
+    pub(crate) fn site(&self) -> WorkflowSetup {
+        WorkflowSetup {
             workflow: WORKFLOW,
             run: RunId(1),
             name: "test".into(),
@@ -84,13 +87,13 @@ impl Bench {
         self.hire_with(|_| {})
     }
 
-    pub(crate) fn hire_with(&self, adjust: impl FnOnce(&mut AgentOptions)) -> Hired {
+    pub(crate) fn hire_with(&self, adjust: impl FnOnce(&mut RemoteWorkerOptions)) -> Hired {
         let url = self.server.url.clone();
         let client = Client::new(ClientOptions { url, ..ClientOptions::default() }).unwrap();
-        let mut options = AgentOptions::new(client, CAPACITY, self.state_dir());
+        let mut options = RemoteWorkerOptions::new(client, CAPACITY, self.state_dir());
         options.worker_command = Box::new(|| Command::new(HOST));
         adjust(&mut options);
-        let agent = Agent::new(options).unwrap();
+        let agent = RemoteWorker::new(options).unwrap();
         let (control, notices) = (agent.control(), Arc::new(Mutex::new(Vec::new())));
         let mut observer = Noting(Arc::clone(&notices));
         let thread = std::thread::spawn(move || agent.run(&mut observer));
@@ -109,16 +112,16 @@ impl Bench {
     }
 
     /// The end of this job, once it was reported.
-    pub(crate) fn ended(&self, job: i64) -> Ended {
+    pub(crate) fn ended(&self, job: i64) -> AttemptEndReport {
         self.server.until(&format!("the end of job {job}"), |state| end_of(state, job))
     }
 
     /// The process whose pid a job wrote into this file, once it has.
-    pub(crate) fn noted(&self, name: &str) -> Identity {
+    pub(crate) fn noted(&self, name: &str) -> ProcessIdentity {
         let path = self.path(name);
         eventually(name, || {
             let text = std::fs::read_to_string(&path).ok()?;
-            text.strip_suffix('\n')?.parse().ok().and_then(Identity::of)
+            text.strip_suffix('\n')?.parse().ok().and_then(ProcessIdentity::from_pid)
         })
     }
 
@@ -127,9 +130,9 @@ impl Bench {
     }
 }
 
-pub(crate) fn end_of(state: &State, job: i64) -> Option<Ended> {
+pub(crate) fn end_of(state: &State, job: i64) -> Option<AttemptEndReport> {
     state.reports.iter().find_map(|report| match report {
-        Report::Ended(ended) if ended.key.job.0 == job => Some(ended.clone()),
+        AttemptReport::Ended(ended) if ended.key.job.0 == job => Some(ended.clone()),
         _ => None,
     })
 }
@@ -139,7 +142,7 @@ pub(crate) fn key(job: i64) -> AttemptKey {
 }
 
 pub(crate) fn job(id: i64, command: &str) -> Assignment {
-    Assignment::plain(key(id), format!("job {id}"), command.into(), Resources::DEFAULT)
+    Assignment::from_command(key(id), format!("job {id}"), command.into(), Resources::DEFAULT)
 }
 
 /// Ends when [`Bench::open_gate`] is called; notes its pid before.

@@ -5,13 +5,13 @@ use utoipa::ToSchema;
 use windlass_types::catalog::{CatalogBlock, CatalogFile, DatasetSummary};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Datasets {
+pub struct DatasetList {
     #[schema(value_type = Vec<Object>)]
     pub items: Vec<DatasetSummary>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Files {
+pub struct DatasetFileList {
     #[schema(value_type = Vec<Object>)]
     pub items: Vec<CatalogFile>,
     pub total: u64,
@@ -19,7 +19,7 @@ pub struct Files {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Blocks {
+pub struct DatasetBlockList {
     #[schema(value_type = Vec<Object>)]
     pub items: Vec<CatalogBlock>,
 }
@@ -27,7 +27,7 @@ pub struct Blocks {
 /// Files of a dataset, to be known from now on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Import {
+pub struct ImportFiles {
     /// `/primary/processed/tier`
     pub dataset: String,
     #[schema(value_type = Vec<Object>)]
@@ -35,7 +35,7 @@ pub struct Import {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Imported {
+pub struct ImportResponse {
     /// Of these files, so many were not known before.
     pub added: u64,
     #[schema(value_type = Object)]

@@ -5,11 +5,11 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
 use windlass_types::Timestamp;
-use windlass_types::requests::RunStatus;
+use windlass_types::requests::RequestRunStatus;
 
 /// One submission to a backend.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Dag {
+pub struct RequestDag {
     pub id: String,
     /// Whose run it is; not where that is plain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -34,7 +34,7 @@ pub struct Dag {
     pub dagman_cluster_id: Option<String>,
     pub submit_dir: String,
     #[schema(value_type = String)]
-    pub status: RunStatus,
+    pub status: RequestRunStatus,
     pub total_nodes: u64,
     pub total_edges: u64,
     pub node_counts: BTreeMap<String, u64>,
@@ -60,16 +60,16 @@ pub struct Dag {
     pub held: Vec<String>,
     /// What happened to it, the oldest first; only where one is asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub history: Vec<DagEvent>,
+    pub history: Vec<RequestDagEvent>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct DagEvent {
+pub struct RequestDagEvent {
     pub event_type: String,
     #[schema(value_type = Option<String>)]
-    pub from_status: Option<RunStatus>,
+    pub from_status: Option<RequestRunStatus>,
     #[schema(value_type = Option<String>)]
-    pub to_status: Option<RunStatus>,
+    pub to_status: Option<RequestRunStatus>,
     pub nodes_done: u64,
     pub nodes_failed: u64,
     pub nodes_running: u64,
@@ -80,14 +80,14 @@ pub struct DagEvent {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Dags {
-    pub items: Vec<Dag>,
+pub struct RequestDagList {
+    pub items: Vec<RequestDag>,
     pub offset: u64,
 }
 
 /// A node of a run as it is at this moment: a job of the engine, or a node of DAGMan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct DagNode {
+pub struct RequestDagNode {
     pub name: String,
     /// `landing`, `processing`, `merge` or `cleanup`.
     pub role: String,
@@ -107,7 +107,7 @@ pub struct DagNode {
 
 /// A work unit of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct DagUnit {
+pub struct DagWorkUnit {
     pub work_unit: String,
     pub status: String,
     /// Where it runs; `null` until it is elected.
@@ -115,8 +115,8 @@ pub struct DagUnit {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct DagNodes {
-    pub items: Vec<DagNode>,
+pub struct RequestDagNodeList {
+    pub items: Vec<RequestDagNode>,
     pub offset: u64,
 }
 
@@ -138,7 +138,7 @@ pub struct DagLogs {
 /// What happened to a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct DagHistory {
-    pub items: Vec<DagEvent>,
+    pub items: Vec<RequestDagEvent>,
 }
 
 /// Why somebody holds, releases, removes or rescues a run.
@@ -156,5 +156,5 @@ pub struct DagAction {
     pub action: String,
     pub message: String,
     /// As it was before.
-    pub dag: Dag,
+    pub dag: RequestDag,
 }

@@ -34,7 +34,7 @@ pub struct RequestErrors {
     /// Failed attempts of kinds that are not listed.
     pub of_other_kinds: u64,
     /// What might be done, and for whom that is enough: all of it as the body of a release.
-    pub suggestions: Vec<Suggestion>,
+    pub suggestions: Vec<RecoverySuggestion>,
     pub suggested_release: ReleaseRequest,
 }
 
@@ -105,7 +105,7 @@ pub struct ErrorsOfKind {
 
 /// Something that might be done.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Suggestion {
+pub struct RecoverySuggestion {
     pub text: String,
     /// So many failed attempts speak for it.
     pub attempts: u64,

@@ -4,30 +4,36 @@
 
 mod admission;
 mod catalog;
+mod crud;
 mod dags;
 mod errors;
 mod files;
 mod recovery;
 mod sites;
-mod wishes;
 mod workflows;
 
 pub use admission::{AdmissionConfig, AdmissionQueue, NextInQueue, SystemStatus};
-pub use catalog::{Blocks, Datasets, Files, Import, Imported};
-pub use dags::{Dag, DagAction, DagEvent, DagHistory, DagLogs, DagNode, DagNodes, DagReason, DagUnit, Dags};
+pub use catalog::{DatasetBlockList, DatasetFileList, DatasetList, ImportFiles, ImportResponse};
+pub use crud::{
+    AbortResponse, FullRequest, PatchRequest, PendingCommandResponse, RequestList, RequestSummary,
+    RequestVersion, RequestVersionList, RequestWorkflowRef, StatusTransitionResponse, StopRequest,
+    StopResponse, SubmitResponse,
+};
+pub use dags::{
+    DagAction, DagHistory, DagLogs, DagReason, DagWorkUnit, RequestDag, RequestDagEvent, RequestDagList,
+    RequestDagNode, RequestDagNodeList,
+};
 pub use errors::{
-    ErrorsOfCategory, ErrorsOfCode, ErrorsOfFile, ErrorsOfKind, ErrorsOfSite, RequestErrors, Suggestion,
+    ErrorsOfCategory, ErrorsOfCode, ErrorsOfFile, ErrorsOfKind, ErrorsOfSite, RecoverySuggestion,
+    RequestErrors,
 };
-pub use files::{ExclusionReason, Exclusions, RequestFiles};
+pub use files::{ExclusionReason, FileExclusions, RequestFiles};
 pub use recovery::{
-    Alert, Alerts, FailRequest, InvalidateRequest, Invalidated, RecoveryState, ReleaseRequest, Released,
-    RestartRequest, Restarted,
+    AlertList, AlertResponse, FailRequest, InvalidateRequest, InvalidateResponse, ReleaseRequest,
+    ReleaseResponse, RequestRecoveryState, RestartRequest, RestartResponse,
 };
-pub use sites::{Ban, Bans, Drain, NewBan, PatchSite, Site, Sites, Unbanned};
-pub use wishes::{
-    Aborted, PatchRequest, RequestLine, RequestShown, Requests, StopRequest, Stopped, Submitted, Transition,
-    Version, Versions, Want, WorkflowRef,
-};
+pub use sites::{BanList, BanResponse, BanSite, DrainSite, PatchSite, SiteList, SiteResponse, UnbanResponse};
 pub use workflows::{
-    BlockLine, DagSummary, RequestMetrics, RequestWorkflow, RequestWorkflows, Workflow, WorkflowStatus,
+    BlockSummary, DagSummary, RequestMetrics, RequestWorkflowDetails, RequestWorkflowList,
+    RequestWorkflowStatus, RequestWorkflowSummary,
 };

@@ -1,11 +1,11 @@
 //! Recovery: what an operator says about a request that failed, or that is to end, and how it stands.
 
-use super::Ban;
+use super::BanResponse;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 use windlass_types::Timestamp;
-use windlass_types::requests::{CleanupPolicy, Overrides, RequestStatus};
+use windlass_types::requests::{CleanupPolicy, RequestOverrides, RequestStatus};
 
 /// Lets a request go on that is held, perhaps otherwise than before. All of it holds, or none. What is not said stays as it
 /// is; numbers are wide enough that whatever is wrong with them can be told together with the rest.
@@ -56,14 +56,14 @@ pub struct ReleaseRequest {
 
 /// A request that goes on, or will as soon as the reconciler has seen to it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Released {
+pub struct ReleaseResponse {
     pub request_name: String,
     /// As it was when it was released.
     #[schema(value_type = String)]
     pub status: RequestStatus,
     /// All that hold now, with what was said before.
     #[schema(value_type = Object)]
-    pub overrides: Overrides,
+    pub overrides: RequestOverrides,
     pub message: String,
 }
 
@@ -96,7 +96,7 @@ pub struct RestartRequest {
 
 /// The request that takes the place of another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Restarted {
+pub struct RestartResponse {
     /// Of the new one.
     pub request_name: String,
     pub previous_version_request: String,
@@ -122,7 +122,7 @@ pub struct InvalidateRequest {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Invalidated {
+pub struct InvalidateResponse {
     pub request_name: String,
     /// Blocks that are being taken back.
     pub blocks: u64,
@@ -134,7 +134,7 @@ pub struct Invalidated {
 /// What was done about failures of a request, and what people have changed about it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
-pub struct RecoveryState {
+pub struct RequestRecoveryState {
     /// The present round, counted from 0; `null`: nothing is planned yet.
     pub round: Option<u32>,
     /// How often it was rescued after failures by itself.
@@ -151,9 +151,9 @@ pub struct RecoveryState {
     #[schema(value_type = Option<String>)]
     pub backend_silent_since: Option<Timestamp>,
     #[schema(value_type = Object)]
-    pub overrides: Overrides,
+    pub overrides: RequestOverrides,
     /// Those that hold now for this request alone.
-    pub site_bans: Vec<Ban>,
+    pub site_bans: Vec<BanResponse>,
     /// Input files that are not read any more.
     pub excluded_files: u64,
     /// Steps of recording its outputs, or of taking them back, that failed for too long: a release tries them again.
@@ -164,7 +164,7 @@ pub struct RecoveryState {
 
 /// Something that people were told, or are about to be.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Alert {
+pub struct AlertResponse {
     pub id: i64,
     /// One word, stable: for programs.
     pub kind: String,
@@ -180,7 +180,7 @@ pub struct Alert {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Alerts {
+pub struct AlertList {
     /// The oldest first.
-    pub items: Vec<Alert>,
+    pub items: Vec<AlertResponse>,
 }

@@ -8,7 +8,7 @@ use windlass_types::Timestamp;
 use windlass_types::requests::SiteStatus;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Site {
+pub struct SiteResponse {
     pub name: String,
     #[schema(value_type = String)]
     pub status: SiteStatus,
@@ -30,17 +30,17 @@ pub struct Site {
     #[schema(value_type = String)]
     pub updated_at: Timestamp,
     /// Those that hold now.
-    pub bans: Vec<Ban>,
+    pub bans: Vec<BanResponse>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Sites {
-    pub items: Vec<Site>,
+pub struct SiteList {
+    pub items: Vec<SiteResponse>,
 }
 
 /// That a site gets no work.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Ban {
+pub struct BanResponse {
     pub id: i64,
     pub site_name: String,
     /// Of this request; `null`: of any.
@@ -62,9 +62,9 @@ pub struct Ban {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Bans {
+pub struct BanList {
     /// The oldest first.
-    pub items: Vec<Ban>,
+    pub items: Vec<BanResponse>,
 }
 
 /// What is to be otherwise about a site. What is not said stays as it is.
@@ -92,7 +92,7 @@ pub struct PatchSite {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Drain {
+pub struct DrainSite {
     /// Enabled again then, by itself; without it by hand.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
@@ -101,7 +101,7 @@ pub struct Drain {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct NewBan {
+pub struct BanSite {
     /// Of this request; without it of any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_name: Option<String>,
@@ -114,7 +114,7 @@ pub struct NewBan {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Unbanned {
+pub struct UnbanResponse {
     pub site_name: String,
     /// How many bans were lifted.
     pub removed: u64,

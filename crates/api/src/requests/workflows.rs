@@ -1,16 +1,16 @@
 //! How requests are carried out: their workflows, by UUID. Those of the engine have numbers and are told of elsewhere.
 
-use super::dags::Dag;
+use super::dags::RequestDag;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
 use windlass_types::Timestamp;
-use windlass_types::requests::{BlockStatus, RequestStatus, RunStatus};
+use windlass_types::requests::{ProcessingBlockStatus, RequestRunStatus, RequestStatus};
 
 /// The workflow of a request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Workflow {
+pub struct RequestWorkflowDetails {
     pub id: String,
     pub request_name: String,
     pub status: String,
@@ -27,10 +27,10 @@ pub struct Workflow {
     pub dag_id: Option<String>,
     pub events_produced: u64,
     /// All of them, the oldest first.
-    pub dags: Vec<Dag>,
+    pub dags: Vec<RequestDag>,
     /// By dataset and index, with the rules that protect them.
     #[serde(default)]
-    pub blocks: Vec<BlockLine>,
+    pub blocks: Vec<BlockSummary>,
     #[schema(value_type = String)]
     pub created_at: Timestamp,
     #[schema(value_type = String)]
@@ -39,7 +39,7 @@ pub struct Workflow {
 
 /// The workflow of a request in a list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct RequestWorkflow {
+pub struct RequestWorkflowSummary {
     /// A UUID.
     pub id: String,
     pub request_name: String,
@@ -61,8 +61,8 @@ pub struct RequestWorkflow {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct RequestWorkflows {
-    pub items: Vec<RequestWorkflow>,
+pub struct RequestWorkflowList {
+    pub items: Vec<RequestWorkflowSummary>,
     /// The offset, in requests, of this page. Requests without a workflow are left out of it.
     pub offset: u64,
     /// Matching requests in all.
@@ -87,7 +87,7 @@ pub struct RequestMetrics {
 
 /// How far a workflow is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct WorkflowStatus {
+pub struct RequestWorkflowStatus {
     pub workflow_id: Option<String>,
     pub request_name: String,
     /// Of the workflow; that of the request is finer.
@@ -100,7 +100,7 @@ pub struct WorkflowStatus {
     #[schema(value_type = Option<Object>)]
     pub step_metrics: Option<Value>,
     pub dag: Option<DagSummary>,
-    pub blocks: Vec<BlockLine>,
+    pub blocks: Vec<BlockSummary>,
     /// By nodes, of the latest run.
     pub progress_percent: f64,
     /// At the pace so far; `null` while that says nothing.
@@ -119,7 +119,7 @@ pub struct WorkflowStatus {
 pub struct DagSummary {
     pub id: String,
     #[schema(value_type = String)]
-    pub status: RunStatus,
+    pub status: RequestRunStatus,
     pub total_nodes: u64,
     pub node_counts: BTreeMap<String, u64>,
     pub nodes_idle: u64,
@@ -136,11 +136,11 @@ pub struct DagSummary {
 
 /// A block of outputs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct BlockLine {
+pub struct BlockSummary {
     pub dataset_name: String,
     pub block_index: u32,
     #[schema(value_type = String)]
-    pub status: BlockStatus,
+    pub status: ProcessingBlockStatus,
     /// `12/25`: registered of all.
     pub work_units: String,
     /// What the catalog calls it.

@@ -17,7 +17,7 @@ pub const MAX_PAGE: i64 = 100_000;
 
 /// Part of a list, and where it stands in the whole.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Page<T> {
+pub struct ListPage<T> {
     pub items: Vec<T>,
     /// How many come before the first of these.
     pub offset: i64,
@@ -30,7 +30,7 @@ pub struct Page<T> {
     pub has_more: bool,
 }
 
-impl<T> Page<T> {
+impl<T> ListPage<T> {
     pub fn new(items: Vec<T>, offset: i64, total_count: i64) -> Self {
         let count = items.len() as i64;
         let has_more = offset.saturating_add(count) < total_count;
@@ -38,7 +38,7 @@ impl<T> Page<T> {
     }
 
     /// The page of a list that is at hand as a whole.
-    pub fn of(all: Vec<T>, offset: i64, limit: i64) -> Self {
+    pub fn from_full_list(all: Vec<T>, offset: i64, limit: i64) -> Self {
         let total = all.len() as i64;
         let skip = usize::try_from(offset).unwrap_or(0);
         let take = usize::try_from(limit).unwrap_or(0);
@@ -58,21 +58,21 @@ pub struct GroupPage<T> {
 }
 
 impl<T> GroupPage<T> {
-    pub fn of(all: Vec<T>, offset: i64, limit: i64) -> Self {
-        let Page { items, total_count, has_more, .. } = Page::of(all, offset, limit);
+    pub fn from_full_list(all: Vec<T>, offset: i64, limit: i64) -> Self {
+        let ListPage { items, total_count, has_more, .. } = ListPage::from_full_list(all, offset, limit);
         Self { items, offset, limit, total_count, has_more }
     }
 }
 
 /// What lists are made of. The contract has a name for the pages of each.
-pub trait Listed: ToSchema {
-    const LIST: &'static str;
+pub trait PageItem: ToSchema {
+    const LIST_NAME: &'static str;
 }
 
 macro_rules! listed {
     ($($model:ty => $list:literal,)*) => {$(
-        impl Listed for $model {
-            const LIST: &'static str = $list;
+        impl PageItem for $model {
+            const LIST_NAME: &'static str = $list;
         }
     )*};
 }
@@ -102,15 +102,15 @@ listed! {
     WorkflowModel => "ListWorkflowsResponse",
 }
 
-impl<T: Listed> PartialSchema for Page<T> {
+impl<T: PageItem> PartialSchema for ListPage<T> {
     fn schema() -> RefOr<Schema> {
-        page_of::<T>(&["offset", "max_limit", "count", "total_count"])
+        page_schema::<T>(&["offset", "max_limit", "count", "total_count"])
     }
 }
 
-impl<T: Listed> ToSchema for Page<T> {
+impl<T: PageItem> ToSchema for ListPage<T> {
     fn name() -> Cow<'static, str> {
-        T::LIST.into()
+        T::LIST_NAME.into()
     }
 
     fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
@@ -119,23 +119,23 @@ impl<T: Listed> ToSchema for Page<T> {
     }
 }
 
-impl<T: Listed> PartialSchema for GroupPage<T> {
+impl<T: PageItem> PartialSchema for GroupPage<T> {
     fn schema() -> RefOr<Schema> {
-        page_of::<T>(&["offset", "limit", "total_count"])
+        page_schema::<T>(&["offset", "limit", "total_count"])
     }
 }
 
-impl<T: Listed> ToSchema for GroupPage<T> {
+impl<T: PageItem> ToSchema for GroupPage<T> {
     fn name() -> Cow<'static, str> {
-        T::LIST.into()
+        T::LIST_NAME.into()
     }
 
     fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
-        Page::<T>::schemas(schemas);
+        ListPage::<T>::schemas(schemas);
     }
 }
 
-fn page_of<T: ToSchema>(numbers: &[&str]) -> RefOr<Schema> {
+fn page_schema<T: ToSchema>(numbers: &[&str]) -> RefOr<Schema> {
     let items = ArrayBuilder::new().items(Ref::from_schema_name(T::name()));
     let mut page = ObjectBuilder::new().property("items", items).required("items");
     for number in numbers {
@@ -151,14 +151,14 @@ mod tests {
 
     #[test]
     fn a_page_knows_its_place() {
-        let page = Page::of(vec![1, 2, 3, 4, 5], 2, 2);
+        let page = ListPage::from_full_list(vec![1, 2, 3, 4, 5], 2, 2);
         assert_eq!(
             (page.items.as_slice(), page.count, page.total_count, page.has_more),
             (&[3, 4][..], 2, 5, true)
         );
-        let last = Page::of(vec![1, 2, 3], 2, 10);
+        let last = ListPage::from_full_list(vec![1, 2, 3], 2, 10);
         assert_eq!((last.count, last.has_more), (1, false));
-        let beyond = Page::of(vec![1], i64::MAX, 1);
+        let beyond = ListPage::from_full_list(vec![1], i64::MAX, 1);
         assert_eq!((beyond.count, beyond.has_more), (0, false));
     }
 }

@@ -39,8 +39,8 @@ macro_rules! lists {
             }
 
             impl $name {
-                pub fn view(&self) -> View<'_> {
-                    View::new(self.offset, self.limit, self.sort_by.as_deref(), self.reverse_sort)
+                pub fn view(&self) -> ListView<'_> {
+                    ListView::new(self.offset, self.limit, self.sort_by.as_deref(), self.reverse_sort)
                 }
             }
         )*
@@ -49,14 +49,14 @@ macro_rules! lists {
 
 /// Which page of a list, in which order.
 #[derive(Clone, Copy, Debug)]
-pub struct View<'a> {
+pub struct ListView<'a> {
     pub offset: i64,
     pub limit: i64,
     pub sort_by: Option<&'a str>,
     pub reverse: bool,
 }
 
-impl<'a> View<'a> {
+impl<'a> ListView<'a> {
     pub fn new(
         offset: Option<i64>,
         limit: Option<i64>,
@@ -172,15 +172,15 @@ lists! {
         entity_id: Option<String>,
     }
     /// Of what belongs to the workflow in the path.
-    ListWithin {
+    ListInWorkflow {
     }
 }
 
 queries! {
-    OfWorkflow {
+    WorkflowQuery {
         workflow_id: i64,
     }
-    Paging {
+    PageQuery {
         #[param(minimum = 0)]
         offset: Option<i64>,
         #[param(minimum = 0)]
@@ -196,66 +196,66 @@ queries! {
         #[param(minimum = 0)]
         limit: Option<i64>,
     }
-    NewUserDataFor {
+    CreateUserDataQuery {
         /// The job that reads it.
         consumer_job_id: Option<i64>,
         /// The job that writes it.
         producer_job_id: Option<i64>,
     }
-    ClaimNext {
+    ClaimNextQuery {
         /// At most so many; one where nothing is said.
         limit: Option<i64>,
         /// Words between commas.
         labels: Option<String>,
     }
-    ClaimFitting {
+    ClaimFittingQuery {
         /// Only jobs of the scheduler that the runner names, and of none.
         strict_scheduler_match: Option<bool>,
     }
-    Initialize {
+    InitializeQuery {
         /// Leave alone what was looked at before.
         only_uninitialized: Option<bool>,
         clear_ephemeral_user_data: Option<bool>,
         /// Answer at once with a task, and do it then.
         r#async: Option<bool>,
     }
-    ResetStatus {
+    ResetStatusQuery {
         /// Also while jobs are held or allocations wait.
         force: Option<bool>,
     }
-    ResetJobs {
+    ResetJobsQuery {
         /// Only jobs that did not succeed.
         failed_only: Option<bool>,
     }
-    DryRun {
+    DryRunQuery {
         /// Only say what would happen.
         dry_run: Option<bool>,
     }
-    Retry {
+    RetryQuery {
         /// A cap on attempts.
         max_retries: i32,
     }
-    ReadyJobs {
+    ReadyJobsQuery {
         scheduler_config_id: Option<i64>,
     }
 }
 
-impl Paging {
-    pub fn view(&self) -> View<'_> {
-        View::new(self.offset, self.limit, None, None)
+impl PageQuery {
+    pub fn view(&self) -> ListView<'_> {
+        ListView::new(self.offset, self.limit, None, None)
     }
 }
 
 impl ListSlurmStats {
-    pub fn view(&self) -> View<'_> {
-        View::new(self.offset, self.limit, None, None)
+    pub fn view(&self) -> ListView<'_> {
+        ListView::new(self.offset, self.limit, None, None)
     }
 }
 
 /// Which pending actions; the parameter may stand more than once.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub struct PendingActions {
+pub struct PendingActionsQuery {
     #[param(value_type = Option<Vec<String>>)]
     #[serde(default)]
     pub trigger_type: Vec<String>,

@@ -1,8 +1,8 @@
 //! What the claims of a token have to say, and what is made of them. Pure.
 
-use super::{Believed, JwtError};
+use super::{JwtError, VerifiedClaims};
 use crate::config::JwtConfig;
-use crate::principal::{ParseScopeError, Scope, Scopes};
+use crate::principal::{ParseScopeError, TokenScope, TokenScopes};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,18 +11,18 @@ use windlass_types::Timestamp;
 
 /// What one issuer's tokens are held to.
 #[derive(Clone, Debug)]
-pub(super) struct Terms {
+pub(super) struct ClaimRules {
     audience: Vec<String>,
     user_claim: String,
     user_prefix: String,
     users: BTreeMap<String, String>,
     groups_claim: Option<String>,
     require: BTreeMap<String, String>,
-    scopes_without_claim: Scopes,
+    scopes_without_claim: TokenScopes,
     leeway: Duration,
 }
 
-impl Terms {
+impl ClaimRules {
     pub(super) fn new(config: &JwtConfig) -> Result<Self, ParseScopeError> {
         Ok(Self {
             audience: config.audience.0.clone(),
@@ -31,26 +31,35 @@ impl Terms {
             users: config.users.clone(),
             groups_claim: config.groups_claim.clone(),
             require: config.require.clone(),
-            scopes_without_claim: Scopes::words(config.scopes_without_claim.iter().map(String::as_str))?,
+            scopes_without_claim: TokenScopes::parse_names(
+                config.scopes_without_claim.iter().map(String::as_str),
+            )?,
             leeway: Duration::from_secs(config.leeway_seconds.into()),
         })
     }
 
     /// Claims whose signature was right.
-    pub(super) fn check(&self, claims: &Value, issuer: &str, now: Timestamp) -> Result<Believed, JwtError> {
-        let claims = claims.as_object().ok_or(JwtError::Garbled)?;
-        if text(claims, "iss") != Some(issuer) {
+    pub(super) fn check_claims(
+        &self,
+        claims: &Value,
+        issuer: &str,
+        now: Timestamp,
+    ) -> Result<VerifiedClaims, JwtError> {
+        let claims = claims.as_object().ok_or(JwtError::Malformed)?;
+        if text_claim(claims, "iss") != Some(issuer) {
             return Err(JwtError::Issuer);
         }
-        if !self.audience.iter().any(|ours| says(claims, "aud", ours)) {
+        if !self.audience.iter().any(|ours| claim_contains(claims, "aud", ours)) {
             return Err(JwtError::Audience);
         }
-        let expires = self.times(claims, now)?;
-        if let Some((name, _)) = self.require.iter().find(|(name, value)| !says(claims, name, value)) {
+        let expires = self.check_times(claims, now)?;
+        if let Some((name, _)) =
+            self.require.iter().find(|(name, value)| !claim_contains(claims, name, value))
+        {
             return Err(JwtError::Claim(name.clone()));
         }
-        Ok(Believed {
-            user: self.user(claims)?,
+        Ok(VerifiedClaims {
+            user: self.user_name(claims)?,
             groups: self.groups(claims),
             scopes: self.scopes(claims),
             expires,
@@ -58,21 +67,21 @@ impl Terms {
     }
 
     /// When it ends. A token without an end is none.
-    fn times(&self, claims: &Map<String, Value>, now: Timestamp) -> Result<Timestamp, JwtError> {
-        let expires = instant(claims, "exp")?.ok_or_else(|| JwtError::Claim("exp".to_owned()))?;
+    fn check_times(&self, claims: &Map<String, Value>, now: Timestamp) -> Result<Timestamp, JwtError> {
+        let expires = time_claim(claims, "exp")?.ok_or_else(|| JwtError::Claim("exp".to_owned()))?;
         let end = expires.after(self.leeway);
         if end <= now {
             return Err(JwtError::Expired);
         }
-        match instant(claims, "nbf")? {
-            Some(begin) if begin > now.after(self.leeway) => Err(JwtError::Early),
+        match time_claim(claims, "nbf")? {
+            Some(begin) if begin > now.after(self.leeway) => Err(JwtError::NotYetValid),
             _ => Ok(end),
         }
     }
 
-    fn user(&self, claims: &Map<String, Value>) -> Result<Arc<str>, JwtError> {
+    fn user_name(&self, claims: &Map<String, Value>) -> Result<Arc<str>, JwtError> {
         let unusable = || JwtError::Claim(self.user_claim.clone());
-        let said = text(claims, &self.user_claim).ok_or_else(unusable)?;
+        let said = text_claim(claims, &self.user_claim).ok_or_else(unusable)?;
         if let Some(user) = self.users.get(said) {
             return Ok(user.as_str().into());
         }
@@ -93,34 +102,37 @@ impl Terms {
     }
 
     /// `scope` is a text with blanks (RFC 8693, WLCG), `scp` a list or a text. Words that we do not know mean nothing.
-    fn scopes(&self, claims: &Map<String, Value>) -> Scopes {
+    fn scopes(&self, claims: &Map<String, Value>) -> TokenScopes {
         let words: Vec<&str> = match claims.get("scope").or_else(|| claims.get("scp")) {
             None => return self.scopes_without_claim,
             Some(Value::String(words)) => words.split_whitespace().collect(),
             Some(Value::Array(words)) => words.iter().filter_map(Value::as_str).collect(),
             Some(_) => Vec::new(),
         };
-        words.into_iter().fold(Scopes::NONE, |all, word| all.and(scope(word)))
+        words.into_iter().fold(TokenScopes::NONE, |all, word| all.union(parse_scope(word)))
     }
 }
 
 /// What a word means: the compute scopes of the WLCG profile, or ours after `windlass.`.
-fn scope(word: &str) -> Scopes {
+fn parse_scope(word: &str) -> TokenScopes {
     match word {
-        "compute.read" => Scopes::READ,
-        "compute.create" => Scopes::READ.with(Scope::Create),
-        "compute.modify" => Scopes::READ.with(Scope::Modify),
-        "compute.cancel" => Scopes::READ.with(Scope::Cancel),
-        _ => word.strip_prefix("windlass.").and_then(|word| Scopes::word(word).ok()).unwrap_or(Scopes::NONE),
+        "compute.read" => TokenScopes::READ,
+        "compute.create" => TokenScopes::READ.with(TokenScope::Create),
+        "compute.modify" => TokenScopes::READ.with(TokenScope::Modify),
+        "compute.cancel" => TokenScopes::READ.with(TokenScope::Cancel),
+        _ => word
+            .strip_prefix("windlass.")
+            .and_then(|word| TokenScopes::parse_name(word).ok())
+            .unwrap_or(TokenScopes::NONE),
     }
 }
 
-fn text<'a>(claims: &'a Map<String, Value>, name: &str) -> Option<&'a str> {
+fn text_claim<'a>(claims: &'a Map<String, Value>, name: &str) -> Option<&'a str> {
     claims.get(name).and_then(Value::as_str)
 }
 
 /// Whether a claim is this text, or a list that contains it.
-fn says(claims: &Map<String, Value>, name: &str, expected: &str) -> bool {
+fn claim_contains(claims: &Map<String, Value>, name: &str, expected: &str) -> bool {
     match claims.get(name) {
         Some(Value::String(said)) => said == expected,
         Some(Value::Array(all)) => all.iter().any(|said| said == expected),
@@ -130,7 +142,7 @@ fn says(claims: &Map<String, Value>, name: &str, expected: &str) -> bool {
     }
 }
 
-fn instant(claims: &Map<String, Value>, name: &str) -> Result<Option<Timestamp>, JwtError> {
+fn time_claim(claims: &Map<String, Value>, name: &str) -> Result<Option<Timestamp>, JwtError> {
     let Some(value) = claims.get(name) else { return Ok(None) };
     let seconds = value.as_f64().filter(|seconds| (0.0..1e12).contains(seconds));
     let seconds = seconds.ok_or_else(|| JwtError::Claim(name.to_owned()))?;
@@ -145,9 +157,9 @@ mod tests {
     const NOW: Timestamp = Timestamp(1_800_000_000_000_000);
     const SOON: u64 = 1_800_000_600;
 
-    fn terms(extra: &str) -> Terms {
+    fn terms(extra: &str) -> ClaimRules {
         let text = format!("issuer = 'https://i'\naudience = ['windlass', 'https://w']\n{extra}");
-        Terms::new(&toml::from_str(&text).unwrap()).unwrap()
+        ClaimRules::new(&toml::from_str(&text).unwrap()).unwrap()
     }
 
     fn good() -> Value {
@@ -166,8 +178,8 @@ mod tests {
         claims
     }
 
-    fn check(claims: &Value) -> Result<Believed, JwtError> {
-        terms("").check(claims, "https://i", NOW)
+    fn check(claims: &Value) -> Result<VerifiedClaims, JwtError> {
+        terms("").check_claims(claims, "https://i", NOW)
     }
 
     #[test]
@@ -182,12 +194,12 @@ mod tests {
             (without("exp"), claim("exp")),
             (with("exp", json!("never")), claim("exp")),
             (with("exp", json!(-1)), claim("exp")),
-            (with("nbf", json!(SOON)), JwtError::Early),
+            (with("nbf", json!(SOON)), JwtError::NotYetValid),
             (without("sub"), claim("sub")),
             (with("sub", json!("")), claim("sub")),
             (with("sub", json!("a/../b")), claim("sub")),
             (with("sub", json!("a\nb")), claim("sub")),
-            (json!([]), JwtError::Garbled),
+            (json!([]), JwtError::Malformed),
         ] {
             assert_eq!(check(&claims), Err(error), "{claims}");
         }
@@ -197,22 +209,25 @@ mod tests {
     fn what_is_believed() {
         let believed = check(&with("aud", json!(["x", "https://w"]))).unwrap();
         assert_eq!(&*believed.user, "ana");
-        assert_eq!(believed.scopes, Scopes::READ);
+        assert_eq!(believed.scopes, TokenScopes::READ);
         assert!(check(&with("exp", json!(1_799_999_990))).is_ok(), "clocks may be a little apart");
     }
 
     #[test]
     fn scopes_are_those_that_are_said() {
         let scopes = |value| check(&with("scope", value)).unwrap().scopes;
-        assert_eq!(scopes(json!("storage.read:/ openid")), Scopes::NONE);
-        assert_eq!(scopes(json!("compute.read compute.cancel")), Scopes::READ.with(Scope::Cancel));
-        assert_eq!(scopes(json!("compute.create compute.modify compute.cancel")), Scopes::WRITE);
-        assert_eq!(scopes(json!("windlass.worker")), Scopes::WORKER);
-        assert_eq!(scopes(json!("admin write")), Scopes::NONE, "only with our name in front");
-        assert_eq!(scopes(json!(7)), Scopes::NONE);
-        assert_eq!(check(&without("scope")).unwrap().scopes, Scopes::NONE);
+        assert_eq!(scopes(json!("storage.read:/ openid")), TokenScopes::NONE);
+        assert_eq!(scopes(json!("compute.read compute.cancel")), TokenScopes::READ.with(TokenScope::Cancel));
+        assert_eq!(scopes(json!("compute.create compute.modify compute.cancel")), TokenScopes::WRITE);
+        assert_eq!(scopes(json!("windlass.worker")), TokenScopes::WORKER);
+        assert_eq!(scopes(json!("admin write")), TokenScopes::NONE, "only with our name in front");
+        assert_eq!(scopes(json!(7)), TokenScopes::NONE);
+        assert_eq!(check(&without("scope")).unwrap().scopes, TokenScopes::NONE);
         let lenient = terms("scopes_without_claim = ['read']");
-        assert_eq!(lenient.check(&without("scope"), "https://i", NOW).unwrap().scopes, Scopes::READ);
+        assert_eq!(
+            lenient.check_claims(&without("scope"), "https://i", NOW).unwrap().scopes,
+            TokenScopes::READ
+        );
     }
 
     #[test]
@@ -222,12 +237,15 @@ mod tests {
         );
         let mut claims = with("wlcg.ver", json!("1.0"));
         claims["wlcg.groups"] = json!(["/cms", "/cms/ops"]);
-        let believed = terms.check(&claims, "https://i", NOW).unwrap();
+        let believed = terms.check_claims(&claims, "https://i", NOW).unwrap();
         assert_eq!(&*believed.user, "cern:ana");
         assert_eq!(believed.groups, ["/cms".into(), "/cms/ops".into()]);
         claims["sub"] = json!("abc");
-        assert_eq!(&*terms.check(&claims, "https://i", NOW).unwrap().user, "carla");
+        assert_eq!(&*terms.check_claims(&claims, "https://i", NOW).unwrap().user, "carla");
         claims["wlcg.ver"] = json!("2.0");
-        assert_eq!(terms.check(&claims, "https://i", NOW), Err(JwtError::Claim("wlcg.ver".to_owned())));
+        assert_eq!(
+            terms.check_claims(&claims, "https://i", NOW),
+            Err(JwtError::Claim("wlcg.ver".to_owned()))
+        );
     }
 }

@@ -1,6 +1,6 @@
 //! The public keys of an issuer: where they come from, and when they are asked for again.
 
-use super::{Effort, JwtError};
+use super::{JwtError, KeyFetchPolicy};
 use crate::config::JwtConfig;
 use jsonwebtoken::DecodingKey;
 use jsonwebtoken::jwk::{JwkSet, PublicKeyUse};
@@ -11,21 +11,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Nobody makes us ask more often, whatever keys he claims.
-const ASK_AT_MOST_EVERY: Duration = Duration::from_secs(30);
+const MIN_FETCH_INTERVAL: Duration = Duration::from_secs(30);
 /// A key that an issuer withdrew is believed no longer than this.
-const FRESH_FOR: Duration = Duration::from_hours(1);
+const KEY_LIFETIME: Duration = Duration::from_hours(1);
 /// An issuer that cannot be reached is believed for so long with the keys it had.
-const GOOD_WITHOUT_NEWS: Duration = Duration::from_hours(24);
+const MAX_STALE_TIME: Duration = Duration::from_hours(24);
 
 /// Gets a document over the network. The server has one; this crate knows no HTTP.
-pub trait Fetch: Send + Sync {
+pub trait DocumentFetcher: Send + Sync {
     /// The body of the answer to a GET.
-    fn fetch(&self, url: &str) -> Result<String, FetchError>;
+    fn fetch(&self, url: &str) -> Result<String, DocumentFetchError>;
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct FetchError(pub String);
+pub struct DocumentFetchError(pub String);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum KeySource {
@@ -38,43 +38,43 @@ pub(super) enum KeySource {
 impl KeySource {
     pub(super) fn new(config: &JwtConfig) -> Result<Self, String> {
         match config.jwks.as_deref() {
-            Some(url) if url.contains("://") => secure(url).map(|()| Self::Url(url.to_owned())),
+            Some(url) if url.contains("://") => check_secure_url(url).map(|()| Self::Url(url.to_owned())),
             Some(path) => Ok(Self::File(PathBuf::from(path))),
-            None => secure(&config.issuer).map(|()| Self::Discover(config.issuer.clone())),
+            None => check_secure_url(&config.issuer).map(|()| Self::Discover(config.issuer.clone())),
         }
     }
 
-    fn load(&self, fetch: Option<&dyn Fetch>) -> Result<String, FetchError> {
+    fn load(&self, fetch: Option<&dyn DocumentFetcher>) -> Result<String, DocumentFetchError> {
         let get = |url: &str| match fetch {
             Some(fetch) => fetch.fetch(url),
-            None => Err(FetchError("there is nothing to fetch keys with".to_owned())),
+            None => Err(DocumentFetchError("there is nothing to fetch keys with".to_owned())),
         };
         match self {
             Self::File(path) => std::fs::read_to_string(path)
-                .map_err(|error| FetchError(format!("{}: {error}", path.display()))),
+                .map_err(|error| DocumentFetchError(format!("{}: {error}", path.display()))),
             Self::Url(url) => get(url),
             Self::Discover(issuer) => {
                 let about =
                     get(&format!("{}/.well-known/openid-configuration", issuer.trim_end_matches('/')))?;
-                get(&jwks_uri(&about, issuer).map_err(FetchError)?)
+                get(&parse_jwks_uri(&about, issuer).map_err(DocumentFetchError)?)
             }
         }
     }
 }
 
 /// Where the keys are, from what an issuer says about itself.
-fn jwks_uri(about: &str, issuer: &str) -> Result<String, String> {
+fn parse_jwks_uri(about: &str, issuer: &str) -> Result<String, String> {
     let about: Value =
         serde_json::from_str(about).map_err(|_| "it does not describe itself in JSON".to_owned())?;
     if about["issuer"] != issuer {
         return Err("it describes another issuer".to_owned());
     }
     let uri = about["jwks_uri"].as_str().ok_or("it does not say where its keys are")?;
-    secure(uri).map(|()| uri.to_owned())
+    check_secure_url(uri).map(|()| uri.to_owned())
 }
 
 /// Keys over a line that anybody could change prove nothing.
-fn secure(url: &str) -> Result<(), String> {
+fn check_secure_url(url: &str) -> Result<(), String> {
     let loopback = ["http://127.0.0.1", "http://localhost", "http://[::1]"];
     let is_loopback = |rest: &str| rest.is_empty() || rest.starts_with([':', '/']);
     let is_fine = url.starts_with("https://")
@@ -83,30 +83,30 @@ fn secure(url: &str) -> Result<(), String> {
 }
 
 /// The keys of one issuer.
-pub(super) struct Keys {
+pub(super) struct IssuerKeys {
     source: KeySource,
-    fetch: Option<Arc<dyn Fetch>>,
-    known: Mutex<Known>,
+    fetch: Option<Arc<dyn DocumentFetcher>>,
+    cached: Mutex<CachedKeys>,
     /// Held while asking, so that a crowd asks once.
-    asking: Mutex<()>,
+    fetch_lock: Mutex<()>,
 }
 
 #[derive(Default)]
-struct Known {
+struct CachedKeys {
     keys: Vec<(Option<String>, DecodingKey)>,
-    since: Option<Instant>,
-    tried: Option<Instant>,
+    fetched_at: Option<Instant>,
+    tried_at: Option<Instant>,
 }
 
-impl fmt::Debug for Keys {
+impl fmt::Debug for IssuerKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Keys").field("source", &self.source).finish_non_exhaustive()
     }
 }
 
-impl Keys {
-    pub(super) fn new(source: KeySource, fetch: Option<Arc<dyn Fetch>>) -> Self {
-        Self { source, fetch, known: Mutex::default(), asking: Mutex::default() }
+impl IssuerKeys {
+    pub(super) fn new(source: KeySource, fetch: Option<Arc<dyn DocumentFetcher>>) -> Self {
+        Self { source, fetch, cached: Mutex::default(), fetch_lock: Mutex::default() }
     }
 
     /// The key of this name. `None`: it would have to be asked for.
@@ -114,46 +114,48 @@ impl Keys {
         &self,
         kid: Option<&str>,
         clock: Instant,
-        effort: Effort,
+        effort: KeyFetchPolicy,
     ) -> Option<Result<DecodingKey, JwtError>> {
-        if self.should_ask(kid, clock) {
-            if effort == Effort::Never {
+        if self.should_fetch(kid, clock) {
+            if effort == KeyFetchPolicy::Never {
                 return None;
             }
-            self.ask(kid, clock);
+            self.fetch_keys(kid, clock);
         }
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_good = known.since.is_some_and(|since| clock.duration_since(since) < GOOD_WITHOUT_NEWS);
+        let known = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_good = known.fetched_at.is_some_and(|since| clock.duration_since(since) < MAX_STALE_TIME);
         if !is_good {
             return Some(Err(JwtError::KeysUnavailable));
         }
         Some(known.find(kid).cloned().ok_or(JwtError::Signature))
     }
 
-    fn should_ask(&self, kid: Option<&str>, clock: Instant) -> bool {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_fresh = known.since.is_some_and(|since| clock.duration_since(since) < FRESH_FOR);
-        let may_ask = known.tried.is_none_or(|tried| clock.duration_since(tried) >= ASK_AT_MOST_EVERY);
+    fn should_fetch(&self, kid: Option<&str>, clock: Instant) -> bool {
+        let known = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_fresh = known.fetched_at.is_some_and(|since| clock.duration_since(since) < KEY_LIFETIME);
+        let may_ask = known.tried_at.is_none_or(|tried| clock.duration_since(tried) >= MIN_FETCH_INTERVAL);
         may_ask && !(is_fresh && known.find(kid).is_some())
     }
 
-    fn ask(&self, kid: Option<&str>, clock: Instant) {
-        let _asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
-        if !self.should_ask(kid, clock) {
+    fn fetch_keys(&self, kid: Option<&str>, clock: Instant) {
+        let _asking = self.fetch_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.should_fetch(kid, clock) {
             return; // Somebody else asked while we waited to.
         }
-        let loaded =
-            self.source.load(self.fetch.as_deref()).and_then(|text| parse(&text).map_err(FetchError));
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.tried = Some(clock);
+        let loaded = self
+            .source
+            .load(self.fetch.as_deref())
+            .and_then(|text| parse_jwks(&text).map_err(DocumentFetchError));
+        let mut known = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
+        known.tried_at = Some(clock);
         if let Ok(keys) = loaded {
             known.keys = keys;
-            known.since = Some(clock);
+            known.fetched_at = Some(clock);
         }
     }
 }
 
-impl Known {
+impl CachedKeys {
     fn find(&self, kid: Option<&str>) -> Option<&DecodingKey> {
         match (kid, self.keys.as_slice()) {
             (Some(kid), keys) => {
@@ -167,7 +169,7 @@ impl Known {
 }
 
 /// The keys of a JWKS that can check signatures. Others, and kinds that we do not know, are left out.
-fn parse(text: &str) -> Result<Vec<(Option<String>, DecodingKey)>, String> {
+fn parse_jwks(text: &str) -> Result<Vec<(Option<String>, DecodingKey)>, String> {
     let mut document: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let all = document["keys"].as_array_mut().ok_or("there are no `keys`")?;
     let known = all.drain(..).filter_map(|key| {
@@ -190,29 +192,29 @@ mod tests {
     const FIRST: &str = r#"{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"one","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"},{"kty":"oct","kid":"shared","k":"c2VjcmV0"},{"kty":"new-kind","kid":"x"}]}"#;
 
     /// Answers with key sets, one after the other; the last one for good.
-    struct Answers(AtomicU32, Vec<Result<String, FetchError>>);
+    struct Answers(AtomicU32, Vec<Result<String, DocumentFetchError>>);
 
-    impl Fetch for Answers {
-        fn fetch(&self, _: &str) -> Result<String, FetchError> {
+    impl DocumentFetcher for Answers {
+        fn fetch(&self, _: &str) -> Result<String, DocumentFetchError> {
             let number = self.0.fetch_add(1, Ordering::Relaxed) as usize;
             self.1[number.min(self.1.len() - 1)].clone()
         }
     }
 
-    fn keys(answers: &[Result<&str, &str>]) -> (Keys, Arc<Answers>) {
+    fn keys(answers: &[Result<&str, &str>]) -> (IssuerKeys, Arc<Answers>) {
         let all = answers
             .iter()
-            .map(|answer| answer.map(str::to_owned).map_err(|error| FetchError(error.to_owned())));
+            .map(|answer| answer.map(str::to_owned).map_err(|error| DocumentFetchError(error.to_owned())));
         let answers = Arc::new(Answers(AtomicU32::new(0), all.collect()));
-        (Keys::new(KeySource::Url("https://i/keys".into()), Some(answers.clone())), answers)
+        (IssuerKeys::new(KeySource::Url("https://i/keys".into()), Some(answers.clone())), answers)
     }
 
     fn asked(answers: &Answers) -> u32 {
         answers.0.load(Ordering::Relaxed)
     }
 
-    fn found(keys: &Keys, kid: &str, clock: Instant) -> Result<(), JwtError> {
-        keys.find(Some(kid), clock, Effort::IfNeeded).unwrap().map(drop)
+    fn found(keys: &IssuerKeys, kid: &str, clock: Instant) -> Result<(), JwtError> {
+        keys.find(Some(kid), clock, KeyFetchPolicy::IfNeeded).unwrap().map(drop)
     }
 
     #[test]
@@ -220,14 +222,17 @@ mod tests {
         let second = FIRST.replace("one", "two");
         let (keys, answers) = keys(&[Ok(FIRST), Ok(&second)]);
         let start = Instant::now();
-        assert!(keys.find(Some("one"), start, Effort::Never).is_none(), "it has to be asked for first");
+        assert!(
+            keys.find(Some("one"), start, KeyFetchPolicy::Never).is_none(),
+            "it has to be asked for first"
+        );
         assert_eq!(found(&keys, "one", start), Ok(()));
-        assert!(keys.find(Some("one"), start, Effort::Never).is_some());
+        assert!(keys.find(Some("one"), start, KeyFetchPolicy::Never).is_some());
         for _ in 0..10 {
             assert_eq!(found(&keys, "two", start), Err(JwtError::Signature));
         }
         assert_eq!(asked(&answers), 1);
-        let later = start + ASK_AT_MOST_EVERY;
+        let later = start + MIN_FETCH_INTERVAL;
         assert_eq!(found(&keys, "two", later), Ok(()), "rotated");
         assert_eq!(found(&keys, "one", later), Err(JwtError::Signature), "and the old one is gone");
         assert_eq!(asked(&answers), 2);
@@ -238,34 +243,34 @@ mod tests {
         let (keys, _) = keys(&[Ok(FIRST), Err("away")]);
         let start = Instant::now();
         assert_eq!(found(&keys, "one", start), Ok(()));
-        assert_eq!(found(&keys, "one", start + 2 * FRESH_FOR), Ok(()));
-        assert_eq!(found(&keys, "one", start + GOOD_WITHOUT_NEWS), Err(JwtError::KeysUnavailable));
+        assert_eq!(found(&keys, "one", start + 2 * KEY_LIFETIME), Ok(()));
+        assert_eq!(found(&keys, "one", start + MAX_STALE_TIME), Err(JwtError::KeysUnavailable));
     }
 
     #[test]
     fn shared_secrets_and_unknown_kinds_are_left_out() {
-        let names: Vec<_> = parse(FIRST).unwrap().into_iter().map(|(kid, _)| kid.unwrap()).collect();
+        let names: Vec<_> = parse_jwks(FIRST).unwrap().into_iter().map(|(kid, _)| kid.unwrap()).collect();
         assert_eq!(names, ["one"]);
-        assert!(parse("{}").is_err());
-        assert!(parse("<html>").is_err());
+        assert!(parse_jwks("{}").is_err());
+        assert!(parse_jwks("<html>").is_err());
     }
 
     #[test]
     fn keys_come_over_lines_that_nobody_changes() {
         for url in ["https://i/keys", "http://127.0.0.1:8000/keys", "http://localhost/keys"] {
-            assert!(secure(url).is_ok(), "{url}");
+            assert!(check_secure_url(url).is_ok(), "{url}");
         }
         for url in ["http://i/keys", "ftp://i", "http://localhost.example.org/", "http://127.0.0.1.example/"]
         {
-            assert!(secure(url).is_err(), "{url}");
+            assert!(check_secure_url(url).is_err(), "{url}");
         }
     }
 
     #[test]
     fn an_issuer_says_where_its_keys_are() {
         let about = r#"{"issuer": "https://i", "jwks_uri": "https://i/k"}"#;
-        assert_eq!(jwks_uri(about, "https://i").unwrap(), "https://i/k");
-        assert!(jwks_uri(about, "https://j").is_err());
-        assert!(jwks_uri(&about.replace("https://i/k", "http://i/k"), "https://i").is_err());
+        assert_eq!(parse_jwks_uri(about, "https://i").unwrap(), "https://i/k");
+        assert!(parse_jwks_uri(about, "https://j").is_err());
+        assert!(parse_jwks_uri(&about.replace("https://i/k", "http://i/k"), "https://i").is_err());
     }
 }

@@ -6,11 +6,11 @@
 mod claims;
 mod keys;
 
-use crate::config::{ConfigError, JwtConfig, Usual};
-use crate::principal::Scopes;
+use crate::config::{AuthConfigError, DefaultRole, JwtConfig};
+use crate::principal::TokenScopes;
 use jsonwebtoken::Algorithm;
-pub use keys::{Fetch, FetchError};
-use keys::{KeySource, Keys};
+pub use keys::{DocumentFetchError, DocumentFetcher};
+use keys::{IssuerKeys, KeySource};
 use std::sync::Arc;
 use std::time::Instant;
 use windlass_types::Timestamp;
@@ -19,7 +19,7 @@ use windlass_types::Timestamp;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum JwtError {
     #[error("it cannot be read as a token")]
-    Garbled,
+    Malformed,
     #[error("its issuer is not one that this server believes")]
     Issuer,
     #[error("it is signed with {0}, which is not allowed here")]
@@ -31,7 +31,7 @@ pub(crate) enum JwtError {
     #[error("it has expired")]
     Expired,
     #[error("it is not valid yet")]
-    Early,
+    NotYetValid,
     #[error("it has no usable `{0}`")]
     Claim(String),
     #[error("the keys of its issuer cannot be had at the moment")]
@@ -40,26 +40,29 @@ pub(crate) enum JwtError {
 
 /// What a token that is believed says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Believed {
+pub(crate) struct VerifiedClaims {
     pub(crate) user: Arc<str>,
     pub(crate) groups: Vec<Arc<str>>,
-    pub(crate) scopes: Scopes,
+    pub(crate) scopes: TokenScopes,
     pub(crate) expires: Timestamp,
 }
 
 #[derive(Debug)]
-pub(crate) struct Issuer {
+pub(crate) struct JwtIssuer {
     pub(crate) name: Arc<str>,
-    pub(crate) default_role: Option<Usual>,
+    pub(crate) default_role: Option<DefaultRole>,
     algorithms: Vec<Algorithm>,
-    terms: claims::Terms,
-    keys: Keys,
+    rules: claims::ClaimRules,
+    keys: IssuerKeys,
 }
 
-impl Issuer {
-    pub(crate) fn new(config: &JwtConfig, fetch: Option<Arc<dyn Fetch>>) -> Result<Self, ConfigError> {
-        let wrong = |what: String| ConfigError::Meaning(format!("issuer {}: {what}", config.issuer));
-        let algorithms = config.algorithms.iter().map(|name| algorithm(name)).collect::<Result<_, _>>();
+impl JwtIssuer {
+    pub(crate) fn new(
+        config: &JwtConfig,
+        fetch: Option<Arc<dyn DocumentFetcher>>,
+    ) -> Result<Self, AuthConfigError> {
+        let wrong = |what: String| AuthConfigError::Meaning(format!("issuer {}: {what}", config.issuer));
+        let algorithms = config.algorithms.iter().map(|name| parse_algorithm(name)).collect::<Result<_, _>>();
         if config.audience.0.is_empty() {
             return Err(wrong("`audience` must name at least one".to_owned()));
         }
@@ -67,33 +70,33 @@ impl Issuer {
             name: config.issuer.as_str().into(),
             default_role: config.default_role,
             algorithms: algorithms.map_err(wrong)?,
-            terms: claims::Terms::new(config).map_err(|error| wrong(error.to_string()))?,
-            keys: Keys::new(KeySource::new(config).map_err(wrong)?, fetch),
+            rules: claims::ClaimRules::new(config).map_err(|error| wrong(error.to_string()))?,
+            keys: IssuerKeys::new(KeySource::new(config).map_err(wrong)?, fetch),
         })
     }
 }
 
 /// Whether this looks like a JSON Web Token rather than a token of ours.
-pub(crate) fn looks_like_one(token: &str) -> bool {
+pub(crate) fn looks_like_jwt(token: &str) -> bool {
     token.bytes().filter(|byte| *byte == b'.').count() == 2
 }
 
 /// Whether keys have to be fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Effort {
+pub(crate) enum KeyFetchPolicy {
     /// `None` is answered instead.
     Never,
     IfNeeded,
 }
 
 /// Who is believed to come with this token, and who vouches for him. `None`: it would take asking for keys first.
-pub(crate) fn check<'a>(
-    issuers: &'a [Issuer],
+pub(crate) fn verify_token<'a>(
+    issuers: &'a [JwtIssuer],
     token: &str,
     now: Timestamp,
     clock: Instant,
-    effort: Effort,
-) -> Option<Result<(&'a Issuer, Believed), JwtError>> {
+    effort: KeyFetchPolicy,
+) -> Option<Result<(&'a JwtIssuer, VerifiedClaims), JwtError>> {
     let (issuer, header) = match claimed_issuer(issuers, token) {
         Ok(found) => found,
         Err(error) => return Some(Err(error)),
@@ -102,19 +105,19 @@ pub(crate) fn check<'a>(
         Ok(key) => key,
         Err(error) => return Some(Err(error)),
     };
-    let claims = signed_claims(token, &key, header.alg);
-    Some(claims.and_then(|claims| Ok((issuer, issuer.terms.check(&claims, &issuer.name, now)?))))
+    let claims = verify_signature(token, &key, header.alg);
+    Some(claims.and_then(|claims| Ok((issuer, issuer.rules.check_claims(&claims, &issuer.name, now)?))))
 }
 
 /// Whom the token claims to come from: nothing is believed yet.
 fn claimed_issuer<'a>(
-    issuers: &'a [Issuer],
+    issuers: &'a [JwtIssuer],
     token: &str,
-) -> Result<(&'a Issuer, jsonwebtoken::Header), JwtError> {
+) -> Result<(&'a JwtIssuer, jsonwebtoken::Header), JwtError> {
     // `none` and other algorithms that the library does not know fail here.
-    let header = jsonwebtoken::decode_header(token).map_err(|_| JwtError::Garbled)?;
+    let header = jsonwebtoken::decode_header(token).map_err(|_| JwtError::Malformed)?;
     let claims: serde_json::Value =
-        jsonwebtoken::dangerous::insecure_decode_claims(token).map_err(|_| JwtError::Garbled)?;
+        jsonwebtoken::dangerous::insecure_decode_claims(token).map_err(|_| JwtError::Malformed)?;
     let said = claims.get("iss").and_then(serde_json::Value::as_str);
     let issuer = issuers.iter().find(|issuer| Some(&*issuer.name) == said).ok_or(JwtError::Issuer)?;
     if issuer.algorithms.contains(&header.alg) {
@@ -125,7 +128,7 @@ fn claimed_issuer<'a>(
 }
 
 /// The claims, if the signature is right. Times and audience are looked at by [`claims::Terms`].
-fn signed_claims(
+fn verify_signature(
     token: &str,
     key: &jsonwebtoken::DecodingKey,
     algorithm: Algorithm,
@@ -138,7 +141,7 @@ fn signed_claims(
     Ok(decoded.claims)
 }
 
-fn algorithm(name: &str) -> Result<Algorithm, String> {
+fn parse_algorithm(name: &str) -> Result<Algorithm, String> {
     match name.parse() {
         Ok(Algorithm::HS256 | Algorithm::HS384 | Algorithm::HS512) => {
             Err(format!("{name} signs with a shared secret; only public keys are supported"))

@@ -5,7 +5,10 @@ use serde_json::{Value, json};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use windlass_auth::{Denied, Fetch, FetchError, Gate, GateOptions, How, Principal, Role, Scopes, Shown};
+use windlass_auth::{
+    AuthMethod, AuthenticationError, Authenticator, AuthenticatorOptions, DocumentFetchError,
+    DocumentFetcher, PresentedCredentials, Principal, TokenScopes, UserRole,
+};
 use windlass_types::Timestamp;
 
 const NOW: Timestamp = Timestamp(1_800_000_000_000_000);
@@ -49,19 +52,19 @@ impl Issuer {
     }
 }
 
-impl Fetch for Issuer {
-    fn fetch(&self, url: &str) -> Result<String, FetchError> {
+impl DocumentFetcher for Issuer {
+    fn fetch(&self, url: &str) -> Result<String, DocumentFetchError> {
         *self.asked.lock().unwrap() += 1;
         let documents = self.documents.lock().unwrap();
         let found = documents.iter().find(|(address, _)| address == url);
-        found.map(|(_, text)| text.clone()).ok_or_else(|| FetchError("nobody there".to_owned()))
+        found.map(|(_, text)| text.clone()).ok_or_else(|| DocumentFetchError("nobody there".to_owned()))
     }
 }
 
 struct World {
     _dir: tempfile::TempDir,
     issuer: Arc<Issuer>,
-    gate: Gate,
+    gate: Authenticator,
     start: Instant,
 }
 
@@ -76,16 +79,16 @@ impl World {
         .unwrap();
         let issuer = Arc::new(Issuer::default());
         issuer.publishes(keys);
-        let options = GateOptions {
+        let options = AuthenticatorOptions {
             config: Some(config),
-            fetch: Some(Arc::clone(&issuer) as Arc<dyn Fetch>),
-            ..GateOptions::default()
+            fetch: Some(Arc::clone(&issuer) as Arc<dyn DocumentFetcher>),
+            ..AuthenticatorOptions::default()
         };
-        Self { gate: Gate::open(options).unwrap(), _dir: dir, issuer, start: Instant::now() }
+        Self { gate: Authenticator::open(options).unwrap(), _dir: dir, issuer, start: Instant::now() }
     }
 
-    fn admit_after(&self, token: &str, passed: Duration) -> Result<Principal, Denied> {
-        self.gate.admit(&Shown {
+    fn admit_after(&self, token: &str, passed: Duration) -> Result<Principal, AuthenticationError> {
+        self.gate.authenticate(&PresentedCredentials {
             authorization: Some(&format!("Bearer {token}")),
             certificate: None,
             address: IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -94,7 +97,7 @@ impl World {
         })
     }
 
-    fn admit(&self, token: &str) -> Result<Principal, Denied> {
+    fn admit(&self, token: &str) -> Result<Principal, AuthenticationError> {
         self.admit_after(token, Duration::ZERO)
     }
 }
@@ -112,16 +115,16 @@ fn sign(claims: &Value, key: &Key) -> String {
     jsonwebtoken::encode(&header, claims, &signer).unwrap()
 }
 
-fn is_refused(result: &Result<Principal, Denied>) -> bool {
-    matches!(result, Err(Denied::Jwt(_)))
+fn is_refused(result: &Result<Principal, AuthenticationError>) -> bool {
+    matches!(result, Err(AuthenticationError::Jwt(_)))
 }
 
 #[test]
 fn a_token_of_an_issuer_that_is_believed() {
     let world = World::new(&[&ONE]);
     let ana = world.admit(&sign(&claims(), &ONE)).unwrap();
-    assert_eq!((&*ana.user, ana.role, ana.scopes), ("ana", Role::Operator, Scopes::WRITE));
-    assert_eq!(ana.how, How::Jwt { issuer: "https://issuer.example".into() });
+    assert_eq!((&*ana.user, ana.role, ana.scopes), ("ana", UserRole::Operator, TokenScopes::WRITE));
+    assert_eq!(ana.method, AuthMethod::Jwt { issuer: "https://issuer.example".into() });
     assert!(ana.expires.is_some(), "nothing that lasts longer is made with it");
 }
 
@@ -135,7 +138,7 @@ fn what_is_not_believed() {
     };
     assert!(is_refused(&world.admit(&with("iss", json!("https://evil.example")))));
     assert!(is_refused(&world.admit(&with("aud", json!("somebody else")))));
-    assert_eq!(world.admit(&with("exp", json!(1_700_000_000))), Err(Denied::Expired));
+    assert_eq!(world.admit(&with("exp", json!(1_700_000_000))), Err(AuthenticationError::Expired));
     let as_if_it_were_one = sign(&claims(), &Key { kid: "one", ..TWO });
     assert!(is_refused(&world.admit(&as_if_it_were_one)), "another key under the same name");
 }
@@ -190,5 +193,5 @@ fn keys_change() {
 fn an_issuer_that_was_never_there_is_no_reason_to_let_anybody_in() {
     let world = World::new(&[&ONE]);
     world.issuer.documents.lock().unwrap().clear();
-    assert_eq!(world.admit(&sign(&claims(), &ONE)), Err(Denied::Unavailable));
+    assert_eq!(world.admit(&sign(&claims(), &ONE)), Err(AuthenticationError::Unavailable));
 }

@@ -1,6 +1,6 @@
 //! People who share workflows.
 
-use super::refs::WorkflowRef;
+use super::object_refs::WorkflowRef;
 use clap::{Args, Subcommand, ValueEnum};
 
 #[derive(Debug, Args)]
@@ -15,34 +15,34 @@ Examples:
   windlass access-groups unshare 7 climate")]
 pub(crate) struct AccessGroupsArgs {
     #[command(subcommand)]
-    pub(crate) verb: AccessGroupsVerb,
+    pub(crate) verb: AccessGroupsSubcommand,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum AccessGroupsVerb {
+pub(crate) enum AccessGroupsSubcommand {
     /// List the groups that you are in; operators and admins see all.
     List,
     /// Make a group; admins only.
-    Create(CreateGroupArgs),
+    Create(AccessGroupCreateArgs),
     /// Delete a group; what was shared with it is shared no more. Admins only.
-    Delete(GroupArgs),
+    Delete(AccessGroupArgs),
     /// List who is in a group.
     #[command(alias = "list-users")]
-    ListMembers(GroupArgs),
+    ListMembers(AccessGroupArgs),
     /// Take somebody into a group.
-    AddUser(AddUserArgs),
+    AddUser(AccessGroupAddUserArgs),
     /// Put somebody out of a group.
-    RemoveUser(GroupUserArgs),
+    RemoveUser(AccessGroupUserArgs),
     /// Share a workflow with a group.
     #[command(alias = "add-workflow")]
-    Share(ShareArgs),
+    Share(WorkflowShareArgs),
     /// Share a workflow with a group no more.
     #[command(alias = "remove-workflow")]
-    Unshare(ShareArgs),
+    Unshare(WorkflowShareArgs),
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct CreateGroupArgs {
+pub(crate) struct AccessGroupCreateArgs {
     /// What it is called; no two have the same name.
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
@@ -52,37 +52,37 @@ pub(crate) struct CreateGroupArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct GroupArgs {
+pub(crate) struct AccessGroupArgs {
     /// The group: its name or its id.
     #[arg(value_name = "GROUP")]
     pub(crate) group: String,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct GroupUserArgs {
+pub(crate) struct AccessGroupUserArgs {
     #[command(flatten)]
-    pub(crate) of: GroupArgs,
+    pub(crate) of: AccessGroupArgs,
     /// The name of the user.
     #[arg(value_name = "USER")]
     pub(crate) user: String,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct AddUserArgs {
+pub(crate) struct AccessGroupAddUserArgs {
     #[command(flatten)]
-    pub(crate) who: GroupUserArgs,
+    pub(crate) who: AccessGroupUserArgs,
     /// What he is in the group; admins take people in and put them out.
     #[arg(short, long, value_enum, default_value = "member")]
-    pub(crate) role: GroupRole,
+    pub(crate) role: AccessGroupRoleArg,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum GroupRole {
+pub(crate) enum AccessGroupRoleArg {
     Member,
     Admin,
 }
 
-impl GroupRole {
+impl AccessGroupRoleArg {
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Member => "member",
@@ -92,10 +92,10 @@ impl GroupRole {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct ShareArgs {
+pub(crate) struct WorkflowShareArgs {
     /// Workflow: its id, its name, or `last`.
     #[arg(value_name = "WORKFLOW")]
     pub(crate) workflow: WorkflowRef,
     #[command(flatten)]
-    pub(crate) of: GroupArgs,
+    pub(crate) of: AccessGroupArgs,
 }

@@ -1,7 +1,7 @@
 //! What is done around the jobs of a workflow.
 
 use super::WorkflowRef;
-use super::workflows::ListOfWorkflowArgs;
+use super::workflows::ListInWorkflowArgs;
 use clap::{Args, Subcommand};
 
 #[derive(Debug, Args)]
@@ -15,24 +15,24 @@ Examples:
 )]
 pub(crate) struct ActionsArgs {
     #[command(flatten)]
-    pub(crate) list: ListOfWorkflowArgs,
+    pub(crate) list: ListInWorkflowArgs,
     #[command(subcommand)]
-    pub(crate) verb: Option<ActionsVerb>,
+    pub(crate) verb: Option<ActionsSubcommand>,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum ActionsVerb {
+pub(crate) enum ActionsSubcommand {
     /// List the actions of a workflow, and how they went.
-    List(ListOfWorkflowArgs),
+    List(ListInWorkflowArgs),
     /// Show all about one.
     #[command(alias = "get")]
-    Show(ActionArgs),
+    Show(OneActionArgs),
     /// Carry out one once more that failed or was interrupted.
-    Retry(ActionArgs),
+    Retry(OneActionArgs),
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct ActionArgs {
+pub(crate) struct OneActionArgs {
     /// The number that `windlass actions` shows.
     #[arg(value_name = "ID")]
     pub(crate) action: i64,

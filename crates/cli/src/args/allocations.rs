@@ -1,15 +1,15 @@
 //! What the books say about Slurm: allocations, and the schedulers that they are made from.
 
 use super::WorkflowRef;
-use super::jobs::NamedArgs;
-use super::page::PageArgs;
-use super::workflows::ListOfWorkflowArgs;
+use super::jobs::NamedObjectArgs;
+use super::list_options::ListPageArgs;
+use super::workflows::ListInWorkflowArgs;
 use clap::{Args, Subcommand};
 use windlass_types::AllocationId;
 use windlass_types::slurm::AllocationState;
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum BooksVerb {
+pub(crate) enum AllocationsSubcommand {
     /// List the allocations of a workflow, and how far each is.
     Allocations(AllocationsArgs),
     /// Have Slurm cancel allocations; what was not submitted yet never will be.
@@ -17,19 +17,19 @@ pub(crate) enum BooksVerb {
     /// Ask for allocations, as a scheduler of the workflow says.
     ScheduleNodes(ScheduleNodesArgs),
     /// Tell what became of each allocation: who asked, when it was submitted, as which job of Slurm, how it ended.
-    Audit(AuditArgs),
+    Audit(AllocationAuditArgs),
     /// Show how often Slurm's commands were called, how many calls failed, and what may be asked still.
     Rpc,
     /// List the schedulers of a workflow.
-    List(ListOfWorkflowArgs),
+    List(ListInWorkflowArgs),
     /// Show a scheduler.
-    Get(NamedArgs),
+    Get(NamedObjectArgs),
     /// Give a workflow a scheduler.
     Create(CreateSchedulerArgs),
     /// Change a scheduler: for allocations that are asked for from then on.
     Update(UpdateSchedulerArgs),
     /// Delete a scheduler that no job names.
-    Delete(NamedArgs),
+    Delete(NamedObjectArgs),
 }
 
 #[derive(Debug, Args)]
@@ -58,7 +58,7 @@ pub(crate) struct AllocationsArgs {
     #[arg(long, value_name = "STATE", value_parser = parse_state)]
     pub(crate) state: Option<AllocationState>,
     #[command(flatten)]
-    pub(crate) page: PageArgs,
+    pub(crate) page: ListPageArgs,
 }
 
 #[derive(Debug, Args)]
@@ -70,7 +70,7 @@ Examples:
   windlass slurm audit
   windlass slurm audit 3 --allocation 17
   windlass slurm audit last --format json")]
-pub(crate) struct AuditArgs {
+pub(crate) struct AllocationAuditArgs {
     /// Workflow: its id, its name, or `last`.
     #[arg(value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
@@ -78,7 +78,7 @@ pub(crate) struct AuditArgs {
     #[arg(long = "allocation", value_name = "ALLOCATION")]
     pub(crate) allocations: Vec<AllocationId>,
     #[command(flatten)]
-    pub(crate) page: PageArgs,
+    pub(crate) page: ListPageArgs,
 }
 
 #[derive(Debug, Args)]
@@ -145,23 +145,23 @@ pub(crate) struct CreateSchedulerArgs {
     #[arg(short, long, value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(crate) name: String,
     #[command(flatten)]
-    pub(crate) settings: SchedulerSettings,
+    pub(crate) settings: SchedulerSettingsArgs,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct UpdateSchedulerArgs {
     #[command(flatten)]
-    pub(crate) scheduler: NamedArgs,
+    pub(crate) scheduler: NamedObjectArgs,
     /// Its new name.
     #[arg(short, long = "name", value_name = "NAME", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(crate) new_name: Option<String>,
     #[command(flatten)]
-    pub(crate) settings: SchedulerSettings,
+    pub(crate) settings: SchedulerSettingsArgs,
 }
 
 /// As in `slurm_schedulers` of a spec. An empty text takes back what was said.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
-pub(crate) struct SchedulerSettings {
+pub(crate) struct SchedulerSettingsArgs {
     /// Who pays.
     #[arg(short, long, value_name = "NAME")]
     pub(crate) account: Option<String>,

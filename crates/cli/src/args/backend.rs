@@ -3,11 +3,11 @@
 use super::run::parse_pair;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
-use windlass_core::plan::PlanSettings;
+use windlass_core::round_plan::PlanSettings;
 use windlass_requests::BackendKind;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum BackendName {
+pub(crate) enum RequestBackendName {
     /// On workers of this server.
     #[default]
     Engine,
@@ -15,18 +15,18 @@ pub(crate) enum BackendName {
     Htcondor,
 }
 
-impl From<BackendName> for BackendKind {
-    fn from(name: BackendName) -> Self {
+impl From<RequestBackendName> for BackendKind {
+    fn from(name: RequestBackendName) -> Self {
         match name {
-            BackendName::Engine => Self::Engine,
-            BackendName::Htcondor => Self::Htcondor,
+            RequestBackendName::Engine => Self::Engine,
+            RequestBackendName::Htcondor => Self::Htcondor,
         }
     }
 }
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Where requests run")]
-pub(crate) struct BackendArgs {
+pub(crate) struct RequestBackendArgs {
     /// Where new runs of requests go; those that exist stay where they are.
     #[arg(
         id = "serve_backend",
@@ -35,7 +35,7 @@ pub(crate) struct BackendArgs {
         value_name = "BACKEND",
         default_value = "engine"
     )]
-    pub(crate) backend: BackendName,
+    pub(crate) backend: RequestBackendName,
     /// Limit of nodes that run at once: `Processing`, `Merge` and `Cleanup` in each work unit on HTCondor and in each run
     /// on workers, `MergeGroup` for work units of a run. Defaults: 5000, 100, 50 and 10. May be given several times.
     #[arg(long = "throttle", value_name = "CATEGORY=N", value_parser = parse_throttle)]

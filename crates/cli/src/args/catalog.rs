@@ -17,13 +17,13 @@ Examples:
   windlass catalog import muons.json          what another catalog knows")]
 pub(crate) struct CatalogArgs {
     #[command(subcommand)]
-    pub(crate) verb: Option<CatalogVerb>,
+    pub(crate) verb: Option<CatalogSubcommand>,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum CatalogVerb {
+pub(crate) enum CatalogSubcommand {
     /// Add files that are here to a dataset, with what is in them.
-    Add(AddArgs),
+    Add(CatalogAddArgs),
     /// List datasets.
     List(ListDatasetsArgs),
     /// Show what is in a dataset, and where.
@@ -33,12 +33,12 @@ pub(crate) enum CatalogVerb {
     Import(ImportDatasetArgs),
     /// Forget a dataset. Its files stay where they are.
     #[command(alias = "delete")]
-    Forget(ForgetArgs),
+    Forget(CatalogForgetArgs),
 }
 
 /// Where the number of events of a file comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum EventsFrom {
+pub(crate) enum EventCountSourceArg {
     /// The file is a text with one event per line: `run lumi event`, then anything.
     #[default]
     Events,
@@ -52,7 +52,7 @@ pub(crate) enum EventsFrom {
 #[command(after_help = "\
 Directories are searched through, hidden files left out. Files are read once, for their size, checksum and events. Adding
 the same files again changes nothing; files that have changed are noted as they are now.")]
-pub(crate) struct AddArgs {
+pub(crate) struct CatalogAddArgs {
     /// Directories, files, or patterns with `*` and `?` in quotes; then `as` and the name of the dataset.
     #[arg(value_name = "PATH", required = true, num_args = 1..)]
     pub(crate) words: Vec<String>,
@@ -67,7 +67,7 @@ pub(crate) struct AddArgs {
     pub(crate) events: Option<u64>,
     /// How the events of a file are counted.
     #[arg(long, value_enum, value_name = "HOW", default_value = "events")]
-    pub(crate) events_from: EventsFrom,
+    pub(crate) events_from: EventCountSourceArg,
     /// What the logical names of the files begin with; `/store/local` and the name of the dataset by default.
     #[arg(long, value_name = "PREFIX")]
     pub(crate) lfn_prefix: Option<String>,
@@ -111,10 +111,10 @@ pub(crate) struct ImportDatasetArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct ForgetArgs {
+pub(crate) struct CatalogForgetArgs {
     /// The name of the dataset.
     #[arg(value_name = "DATASET")]
     pub(crate) dataset: String,
     #[command(flatten)]
-    pub(crate) confirm: super::page::ConfirmArgs,
+    pub(crate) confirm: super::list_options::ConfirmArgs,
 }

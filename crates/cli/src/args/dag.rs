@@ -1,8 +1,8 @@
 //! Runs of requests and of workflows on HTCondor: DAGs.
 
-use super::page::ConfirmArgs;
+use super::list_options::ConfirmArgs;
 use clap::{Args, Subcommand};
-use windlass_types::requests::RunStatus;
+use windlass_types::requests::RequestRunStatus;
 
 pub(crate) const EXAMPLES: &str = "\
 A DAG is one run of a request: on the engine, or on HTCondor. It is named by its id, by its request (then it is the newest
@@ -21,37 +21,37 @@ Examples:
 #[command(args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
 pub(crate) struct DagArgs {
     #[command(flatten)]
-    pub(crate) list: ListArgs,
+    pub(crate) list: DagListArgs,
     #[command(subcommand)]
-    pub(crate) verb: Option<DagVerb>,
+    pub(crate) verb: Option<DagSubcommand>,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum DagVerb {
+pub(crate) enum DagSubcommand {
     /// List runs of requests.
-    List(ListArgs),
+    List(DagListArgs),
     /// Show all about a run: how far it is, what is held, its history.
     #[command(alias = "get")]
-    Show(OneArgs),
+    Show(OneDagArgs),
     /// List the nodes of a run as they are at this moment.
-    Nodes(NodesArgs),
+    Nodes(DagNodesArgs),
     /// Show where the logs of a run or of one of its nodes are.
-    Logs(LogsArgs),
+    Logs(DagLogsArgs),
     /// Have nothing more of a run on HTCondor begin; what runs goes on.
-    Hold(ReasonArgs),
+    Hold(DagReasonArgs),
     /// Let a run go on that is held on HTCondor.
-    Release(ReasonArgs),
+    Release(DagReasonArgs),
     /// End a run; what is completed stays so, and its request is held.
-    Remove(RemoveArgs),
+    Remove(DagRemoveArgs),
     /// Go on with what a run has left that is over.
-    Rescue(ReasonArgs),
+    Rescue(DagReasonArgs),
 }
 
 #[derive(Debug, Default, Args)]
-pub(crate) struct ListArgs {
+pub(crate) struct DagListArgs {
     /// Only those in this status; several with commas.
     #[arg(long, value_name = "STATUS", value_delimiter = ',', value_parser = parse_status)]
-    pub(crate) status: Vec<RunStatus>,
+    pub(crate) status: Vec<RequestRunStatus>,
     /// Only those of this request.
     #[arg(long, value_name = "NAME")]
     pub(crate) request: Option<String>,
@@ -64,16 +64,16 @@ pub(crate) struct ListArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct OneArgs {
+pub(crate) struct OneDagArgs {
     /// Its id, the name of its request, or its directory.
     #[arg(value_name = "DAG")]
     pub(crate) dag: String,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct NodesArgs {
+pub(crate) struct DagNodesArgs {
     #[command(flatten)]
-    pub(crate) which: OneArgs,
+    pub(crate) which: OneDagArgs,
     /// Only those of this work unit, by its number.
     #[arg(long, value_name = "N")]
     pub(crate) unit: Option<u32>,
@@ -89,9 +89,9 @@ pub(crate) struct NodesArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct LogsArgs {
+pub(crate) struct DagLogsArgs {
     #[command(flatten)]
-    pub(crate) which: OneArgs,
+    pub(crate) which: OneDagArgs,
     /// A node; without it, DAGMan itself.
     #[arg(value_name = "NODE")]
     pub(crate) node: Option<String>,
@@ -104,22 +104,22 @@ pub(crate) struct LogsArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct ReasonArgs {
+pub(crate) struct DagReasonArgs {
     #[command(flatten)]
-    pub(crate) which: OneArgs,
+    pub(crate) which: OneDagArgs,
     /// Why, for the history.
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub(crate) reason: String,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct RemoveArgs {
+pub(crate) struct DagRemoveArgs {
     #[command(flatten)]
-    pub(crate) what: ReasonArgs,
+    pub(crate) what: DagReasonArgs,
     #[command(flatten)]
     pub(crate) confirm: ConfirmArgs,
 }
 
-fn parse_status(text: &str) -> Result<RunStatus, String> {
+fn parse_status(text: &str) -> Result<RequestRunStatus, String> {
     text.parse().map_err(|error: windlass_types::requests::ParseNameError| error.to_string())
 }

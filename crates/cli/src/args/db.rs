@@ -14,11 +14,11 @@ Examples:
   windlass db copy postgres://windlass@db.example/windlass")]
 pub(crate) struct DbArgs {
     #[command(subcommand)]
-    pub(crate) verb: DbVerb,
+    pub(crate) verb: DbSubcommand,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum DbVerb {
+pub(crate) enum DbSubcommand {
     /// Bring the database to the format of this windlass; an empty PostgreSQL database gets its tables.
     Migrate,
     /// Copy the database file to a new file, as it is at one moment, while it is in use.

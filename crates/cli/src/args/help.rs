@@ -1,6 +1,6 @@
 //! `windlass help`, readable also with many commands: in groups, with examples.
 
-use crate::error::Exit;
+use crate::error::CliExit;
 use std::fmt::Write as _;
 
 const EXAMPLES: &str = "\
@@ -16,7 +16,7 @@ Examples:
 Results are kept in .windlass/ in this directory or the nearest one above it that has one.";
 
 /// Every command that is not hidden, in the order in which help shows them.
-pub(crate) const GROUPS: &[(&str, &[&str])] = &[
+pub(crate) const COMMAND_GROUPS: &[(&str, &[&str])] = &[
     (
         "Run",
         &[
@@ -47,18 +47,18 @@ pub(crate) const GROUPS: &[(&str, &[&str])] = &[
 ];
 
 /// The command with its commands in groups.
-pub(super) fn grouped(command: clap::Command) -> clap::Command {
-    let command = with_short_forms(command);
-    let commands = commands(&command);
+pub(super) fn group_commands(command: clap::Command) -> clap::Command {
+    let command = add_short_forms(command);
+    let commands = render_command_groups(&command);
     // Clap takes braces for placeholders; none of our words has any.
     let template = format!(
         "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n{commands}\nGlobal options:\n{{options}}{{after-help}}"
     );
-    command.help_template(template).after_help(EXAMPLES).after_long_help(long())
+    command.help_template(template).after_help(EXAMPLES).after_long_help(render_long_help())
 }
 
 /// Two of Torc's lists have short forms for what others spell out.
-fn with_short_forms(command: clap::Command) -> clap::Command {
+fn add_short_forms(command: clap::Command) -> clap::Command {
     let short = |list: clap::Command, forms: &[(&'static str, char)]| {
         forms.iter().fold(list, |list, (id, short)| list.mut_arg(id, |arg| arg.short(*short)))
     };
@@ -73,20 +73,20 @@ fn with_short_forms(command: clap::Command) -> clap::Command {
         })
 }
 
-fn commands(command: &clap::Command) -> String {
-    let width = GROUPS.iter().flat_map(|(_, names)| *names).map(|name| name.len()).max().unwrap_or(0);
+fn render_command_groups(command: &clap::Command) -> String {
+    let width = COMMAND_GROUPS.iter().flat_map(|(_, names)| *names).map(|name| name.len()).max().unwrap_or(0);
     let mut text = String::new();
-    for (heading, names) in GROUPS {
+    for (heading, names) in COMMAND_GROUPS {
         write!(text, "\n{heading}:\n").expect("a String takes everything");
         for name in *names {
-            let about = about(command, name);
+            let about = command_about(command, name);
             writeln!(text, "  {name:width$}  {about}").expect("a String takes everything");
         }
     }
     text
 }
 
-fn about(command: &clap::Command, name: &str) -> String {
+fn command_about(command: &clap::Command, name: &str) -> String {
     match command.find_subcommand(name).and_then(clap::Command::get_about) {
         Some(about) => about.to_string(),
         // Clap adds it only when it needs it.
@@ -94,8 +94,8 @@ fn about(command: &clap::Command, name: &str) -> String {
     }
 }
 
-fn long() -> String {
-    let codes = Exit::ALL.map(|exit| format!("\n  {:>2}  {}", exit.code(), exit.meaning())).concat();
+fn render_long_help() -> String {
+    let codes = CliExit::ALL.map(|exit| format!("\n  {:>2}  {}", exit.code(), exit.meaning())).concat();
     format!("{EXAMPLES}\n\nExit codes:{codes}")
 }
 
@@ -105,8 +105,8 @@ mod tests {
 
     #[test]
     fn every_command_has_its_place_in_one_group() {
-        let mut grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| *names).copied().collect();
-        let command = super::super::command();
+        let mut grouped: Vec<&str> = COMMAND_GROUPS.iter().flat_map(|(_, names)| *names).copied().collect();
+        let command = super::super::build_command();
         let mut known: Vec<&str> =
             command.get_subcommands().filter(|c| !c.is_hide_set()).map(clap::Command::get_name).collect();
         known.push("help");
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn the_help_shows_groups_options_and_examples() {
-        let help = super::super::command().render_help().to_string();
+        let help = super::super::build_command().render_help().to_string();
         for part in
             ["\nRun:\n  run ", "\nLook:\n  status ", "--format <FORMAT>", "Examples:\n  windlass demo"]
         {
@@ -129,8 +129,8 @@ mod tests {
 
     #[test]
     fn the_long_help_lists_every_exit_code() {
-        let help = super::super::command().render_long_help().to_string();
-        for exit in Exit::ALL {
+        let help = super::super::build_command().render_long_help().to_string();
+        for exit in CliExit::ALL {
             let line = format!("  {:>2}  {}", exit.code(), exit.meaning());
             assert!(help.contains(&line), "{line}\n{help}");
         }

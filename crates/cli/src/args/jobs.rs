@@ -1,8 +1,8 @@
 //! Commands about jobs, their attempts, and what hangs on them.
 
-use super::page::PageArgs;
-use super::refs::{JobRef, WorkflowRef, state};
-use super::workflows::ListOfWorkflowArgs;
+use super::list_options::ListPageArgs;
+use super::object_refs::{JobRef, WorkflowRef, job_status_parser};
+use super::workflows::ListInWorkflowArgs;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use windlass_types::{JobStatus, RunId};
@@ -33,29 +33,29 @@ Examples:
 )]
 pub(crate) struct JobsArgs {
     #[command(subcommand)]
-    pub(crate) verb: Option<JobsVerb>,
+    pub(crate) verb: Option<JobsSubcommand>,
     #[command(flatten)]
     pub(crate) list: JobsListArgs,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum JobsVerb {
+pub(crate) enum JobsSubcommand {
     /// List the jobs of a workflow.
     List(JobsListArgs),
     /// Show everything that is known about a job.
     Get(OneJobArgs),
     /// List the jobs that run now, and for how long.
-    Running(ListOfWorkflowArgs),
+    Running(ListInWorkflowArgs),
     /// Add a job to a workflow.
-    Create(super::edit::CreateJobArgs),
+    Create(super::crud::CreateJobArgs),
     /// Add jobs to a workflow, one for each line of a file of commands.
-    CreateFromFile(super::edit::CreateJobsArgs),
+    CreateFromFile(super::crud::CreateJobsArgs),
     /// Change a job that no worker holds.
-    Update(super::edit::UpdateJobArgs),
+    Update(super::crud::UpdateJobArgs),
     /// Delete jobs with their results.
-    Delete(super::edit::DeleteJobsArgs),
+    Delete(super::crud::DeleteJobsArgs),
     /// Delete all jobs of a workflow with their results.
-    DeleteAll(super::edit::DeleteAllJobsArgs),
+    DeleteAll(super::crud::DeleteAllJobsArgs),
     /// List what the jobs of a workflow ask for.
     ListResourceRequirements(JobsRequirementsArgs),
     /// List which failure handlers the jobs of a workflow have.
@@ -64,7 +64,7 @@ pub(crate) enum JobsVerb {
     #[command(visible_alias = "reset")]
     ResetStatus(super::plan::JobsResetArgs),
     /// Add jobs to the workflow of the job that calls this.
-    Spawn(super::spec::SpawnArgs),
+    Spawn(super::spec::JobSpawnArgs),
 }
 
 #[derive(Clone, Debug, Args)]
@@ -73,7 +73,7 @@ pub(crate) struct JobsListArgs {
     #[arg(value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
     /// Only jobs in these states, separated by commas. `failed` includes `terminated`: both ended badly.
-    #[arg(short, long, value_name = "STATUS", value_delimiter = ',', value_parser = state(), hide_possible_values = true)]
+    #[arg(short, long, value_name = "STATUS", value_delimiter = ',', value_parser = job_status_parser(), hide_possible_values = true)]
     pub(crate) status: Vec<JobStatus>,
     /// Only jobs that failed: failed, terminated (out of time), and `pending_failed` (waiting for a decision).
     #[arg(long, conflicts_with = "status")]
@@ -85,7 +85,7 @@ pub(crate) struct JobsListArgs {
     #[arg(long)]
     pub(crate) include_relationships: bool,
     #[command(flatten)]
-    pub(crate) page: PageArgs,
+    pub(crate) page: ListPageArgs,
 }
 
 #[derive(Debug, Args)]
@@ -111,19 +111,19 @@ Examples:
 )]
 pub(crate) struct ResultsArgs {
     #[command(subcommand)]
-    pub(crate) verb: Option<ResultsVerb>,
+    pub(crate) verb: Option<ResultsSubcommand>,
     #[command(flatten)]
     pub(crate) list: ResultsListArgs,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum ResultsVerb {
+pub(crate) enum ResultsSubcommand {
     /// List attempts that ended.
     List(ResultsListArgs),
     /// Show everything that is known about an attempt that ended.
     Get(OneResultArgs),
     /// Delete what is known of an attempt; its job stays as it is.
-    Delete(super::edit::ByIdArgs),
+    Delete(super::crud::RecordIdArgs),
 }
 
 #[derive(Clone, Debug, Args)]
@@ -138,7 +138,7 @@ pub(crate) struct ResultsListArgs {
     #[arg(short, long, value_name = "JOB", alias = "job-id")]
     pub(crate) job: Option<JobRef>,
     /// Only attempts that ended in these states, separated by commas. `failed` includes `terminated`.
-    #[arg(short, long, value_name = "STATUS", value_delimiter = ',', value_parser = state(), hide_possible_values = true)]
+    #[arg(short, long, value_name = "STATUS", value_delimiter = ',', value_parser = job_status_parser(), hide_possible_values = true)]
     pub(crate) status: Vec<JobStatus>,
     /// Only attempts with this exit code.
     #[arg(long, value_name = "CODE", allow_negative_numbers = true)]
@@ -156,7 +156,7 @@ pub(crate) struct ResultsListArgs {
     #[arg(short, long, value_name = "DIR", hide = true)]
     pub(crate) output_dir: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) page: PageArgs,
+    pub(crate) page: ListPageArgs,
 }
 
 #[derive(Debug, Args)]
@@ -173,45 +173,45 @@ pub(crate) struct OneResultArgs {
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct RequirementsArgs {
     #[command(subcommand)]
-    pub(crate) verb: Option<RequirementsVerb>,
+    pub(crate) verb: Option<RequirementsSubcommand>,
     #[command(flatten)]
-    pub(crate) list: ListOfWorkflowArgs,
+    pub(crate) list: ListInWorkflowArgs,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum RequirementsVerb {
+pub(crate) enum RequirementsSubcommand {
     /// List the resource requirements of a workflow.
-    List(ListOfWorkflowArgs),
+    List(ListInWorkflowArgs),
     /// Show one of them.
-    Get(NamedArgs),
+    Get(NamedObjectArgs),
     /// Add resource requirements to a workflow, for jobs to use.
-    Create(super::edit::CreateRequirementsArgs),
+    Create(super::crud::CreateRequirementsArgs),
     /// Change them, for all jobs that use them.
-    Update(super::edit::UpdateRequirementsArgs),
+    Update(super::crud::UpdateRequirementsArgs),
     /// Delete those that no job uses.
-    Delete(NamedArgs),
+    Delete(NamedObjectArgs),
 }
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct HandlersArgs {
     #[command(subcommand)]
-    pub(crate) verb: Option<HandlersVerb>,
+    pub(crate) verb: Option<HandlersSubcommand>,
     #[command(flatten)]
-    pub(crate) list: ListOfWorkflowArgs,
+    pub(crate) list: ListInWorkflowArgs,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum HandlersVerb {
+pub(crate) enum HandlersSubcommand {
     /// List the failure handlers of a workflow.
-    List(ListOfWorkflowArgs),
+    List(ListInWorkflowArgs),
     /// Show one of them with its rules.
-    Get(NamedArgs),
+    Get(NamedObjectArgs),
 }
 
 /// Something of a workflow that has an id and a name.
 #[derive(Debug, Args)]
-pub(crate) struct NamedArgs {
+pub(crate) struct NamedObjectArgs {
     /// Its id or its name.
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
@@ -223,20 +223,20 @@ pub(crate) struct NamedArgs {
 #[derive(Debug, Args)]
 pub(crate) struct DependenciesArgs {
     #[command(subcommand)]
-    pub(crate) verb: DependenciesVerb,
+    pub(crate) verb: DependenciesSubcommand,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum DependenciesVerb {
+pub(crate) enum DependenciesSubcommand {
     /// List which job waits for which.
     #[command(name = "job-job")]
-    Job(ListOfWorkflowArgs),
+    Job(ListInWorkflowArgs),
     /// List which job reads and writes which file.
     #[command(name = "job-file")]
-    File(ListOfWorkflowArgs),
+    File(ListInWorkflowArgs),
     /// List which job reads and writes which user data.
     #[command(name = "job-user-data")]
-    UserData(ListOfWorkflowArgs),
+    UserData(ListInWorkflowArgs),
 }
 
 #[derive(Debug, Args)]
@@ -248,19 +248,19 @@ pub(crate) struct JobsRequirementsArgs {
     #[arg(short, long, value_name = "JOB")]
     pub(crate) job_id: Option<JobRef>,
     #[command(flatten)]
-    pub(crate) page: PageArgs,
+    pub(crate) page: ListPageArgs,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::Command;
+    use crate::args::CliCommand;
     use crate::args::tests::parse;
 
     fn list(line: &[&str]) -> JobsListArgs {
-        let Command::Jobs(args) = parse(line).unwrap() else { panic!("not jobs") };
+        let CliCommand::Jobs(args) = parse(line).unwrap() else { panic!("not jobs") };
         match args.verb {
-            Some(JobsVerb::List(list)) => list,
+            Some(JobsSubcommand::List(list)) => list,
             None => args.list,
             Some(other) => panic!("{other:?}"),
         }

@@ -1,7 +1,7 @@
 //! What jobs printed.
 
-use super::page::PageArgs;
-use super::refs::{JobRef, WorkflowRef};
+use super::list_options::ListPageArgs;
+use super::object_refs::{JobRef, WorkflowRef};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use windlass_types::RunId;
@@ -23,25 +23,25 @@ Examples:
 )]
 pub(crate) struct LogsArgs {
     #[command(subcommand)]
-    pub(crate) verb: Option<LogsVerb>,
+    pub(crate) verb: Option<LogsSubcommand>,
     #[command(flatten)]
-    pub(crate) show: Option<ShowLogsArgs>,
+    pub(crate) show: Option<LogShowArgs>,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum LogsVerb {
+pub(crate) enum LogsSubcommand {
     /// Show what a job printed.
-    Show(ShowLogsArgs),
+    Show(LogShowArgs),
     /// Print what a job writes, until it is over.
-    Follow(ShowLogsArgs),
+    Follow(LogShowArgs),
     /// Look for known signs of trouble in the logs of attempts that failed.
-    Analyze(AnalyzeArgs),
+    Analyze(LogAnalyzeArgs),
     /// Pack logs, spec, status and results of a workflow into one file.
-    Bundle(BundleArgs),
+    Bundle(LogBundleArgs),
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct ShowLogsArgs {
+pub(crate) struct LogShowArgs {
     /// Job: its id, its name, or the beginning of its name.
     #[arg(value_name = "JOB")]
     pub(crate) job: JobRef,
@@ -74,7 +74,7 @@ Examples:
   windlass logs analyze
   windlass logs analyze --workflow 3 -f csv
   windlass logs analyze slurm-4711.out other_logs/")]
-pub(crate) struct AnalyzeArgs {
+pub(crate) struct LogAnalyzeArgs {
     /// Files, or directories of files, to look at instead of the logs of the workflow.
     #[arg(value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
@@ -82,7 +82,7 @@ pub(crate) struct AnalyzeArgs {
     #[arg(short, long, value_name = "ID", default_value = "last", alias = "workflow-id")]
     pub(crate) workflow: WorkflowRef,
     #[command(flatten)]
-    pub(crate) page: PageArgs,
+    pub(crate) page: ListPageArgs,
 }
 
 #[derive(Debug, Args)]
@@ -93,7 +93,7 @@ away: commands and logs may hold secrets.
 Examples:
   windlass logs bundle
   windlass logs bundle 3 --bundle-dir /tmp")]
-pub(crate) struct BundleArgs {
+pub(crate) struct LogBundleArgs {
     /// Workflow: its id, its name, or `last`.
     #[arg(value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,

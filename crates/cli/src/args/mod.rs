@@ -2,35 +2,37 @@
 //!
 //! Nouns have verbs, and a noun alone lists. What Torc calls by a name is found here by the same name.
 
-pub(crate) mod access;
 pub(crate) mod access_groups;
 pub(crate) mod actions;
+pub(crate) mod allocation_reconciler;
 pub(crate) mod allocations;
+mod argument_order;
+pub(crate) mod auth;
 pub(crate) mod backend;
-pub(crate) mod blame;
 pub(crate) mod catalog;
 pub(crate) mod classify;
-pub(crate) mod condor;
+pub(crate) mod config_and_docs;
+pub(crate) mod crud;
 pub(crate) mod dag;
-pub(crate) mod data;
+pub(crate) mod dagman_scripts;
 pub(crate) mod db;
-pub(crate) mod edit;
+pub(crate) mod files_and_events;
 pub(crate) mod help;
 pub(crate) mod jobs;
+pub(crate) mod list_options;
 pub(crate) mod logs;
 pub(crate) mod mcp;
 pub(crate) mod nodes;
-pub(crate) mod operator;
-mod order;
-pub(crate) mod page;
-pub(crate) mod patience;
+mod object_refs;
 pub(crate) mod payload;
 pub(crate) mod plan;
 pub(crate) mod recover;
-mod refs;
 pub(crate) mod regenerate;
 pub(crate) mod reqmgr2;
 pub(crate) mod request;
+pub(crate) mod request_failure_policy;
+pub(crate) mod request_operations;
+pub(crate) mod request_timeouts;
 pub(crate) mod resources;
 pub(crate) mod rounds;
 pub(crate) mod run;
@@ -40,17 +42,15 @@ pub(crate) mod slurm;
 pub(crate) mod slurm_reports;
 pub(crate) mod slurm_worker;
 pub(crate) mod spec;
-pub(crate) mod steward;
-pub(crate) mod tools;
 pub(crate) mod triage;
-pub(crate) mod usage;
+pub(crate) mod usage_errors;
 pub(crate) mod worker;
 pub(crate) mod workers;
 pub(crate) mod workflows;
 
-pub(crate) use order::verbs_first;
-pub(crate) use refs::{JobRef, WorkflowPart, WorkflowRef, WorkflowSet};
-pub(crate) use run::{Link, MachineArgs, OutputArgs, parse_memory};
+pub(crate) use argument_order::move_subcommands_first;
+pub(crate) use object_refs::{JobRef, WorkflowRef, WorkflowSet, WorkflowSetPart};
+pub(crate) use run::{MachineArgs, OutputDirArgs, ParameterLink, parse_memory};
 
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -62,16 +62,16 @@ const ABOUT: &str = "Runs graphs of jobs to completion, and never gives back pro
 #[command(infer_subcommands = false, disable_help_subcommand = false, max_term_width = 100)]
 pub(crate) struct Cli {
     #[command(flatten)]
-    pub(crate) globals: Globals,
+    pub(crate) globals: GlobalArgs,
     #[command(flatten)]
-    pub(crate) torc: TorcGlobals,
+    pub(crate) torc: TorcGlobalArgs,
     #[command(subcommand)]
-    pub(crate) command: Option<Command>,
+    pub(crate) command: Option<CliCommand>,
 }
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Global options")]
-pub(crate) struct Globals {
+pub(crate) struct GlobalArgs {
     /// Use this database instead of looking for `.windlass/windlass.db` here and above: a file, or the URL of a PostgreSQL
     /// database. Its password goes into PGPASSWORD: what stands on a command line, everybody on the machine can read.
     #[arg(long, value_name = "PATH", global = true)]
@@ -93,7 +93,7 @@ pub(crate) struct Globals {
     pub(crate) insecure_http: bool,
     /// Print data as tables for people, or as JSON or CSV for programs.
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value = "table", global = true)]
-    pub(crate) format: Format,
+    pub(crate) format: OutputFormat,
     /// Print only data, failures and errors.
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
@@ -104,7 +104,7 @@ pub(crate) struct Globals {
 
 /// Flags that Torc takes before its command, and that have nothing to do here.
 #[derive(Debug, Args)]
-pub(crate) struct TorcGlobals {
+pub(crate) struct TorcGlobalArgs {
     #[arg(long, value_name = "LEVEL", hide = true)]
     log_level: Option<String>,
     #[arg(long, value_name = "WORD", hide = true)]
@@ -127,20 +127,20 @@ pub(crate) struct TorcGlobals {
     snapshot_interval_seconds: Option<u64>,
 }
 
-impl TorcGlobals {
-    pub(crate) const fn names_password(&self) -> bool {
+impl TorcGlobalArgs {
+    pub(crate) const fn has_password(&self) -> bool {
         self.password.is_some()
     }
 
     /// Those that were given and would have changed where Torc keeps its workflows.
-    pub(crate) fn ignored(&self) -> Vec<&'static str> {
+    pub(crate) fn ignored_flags(&self) -> Vec<&'static str> {
         let given = [("--standalone", self.standalone), ("--in-memory", self.in_memory)];
         given.into_iter().filter(|(_, given)| *given).map(|(flag, _)| flag).collect()
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
+pub(crate) enum OutputFormat {
     Table,
     Json,
     Csv,
@@ -157,7 +157,7 @@ pub(crate) enum Format {
     Svg,
 }
 
-impl Format {
+impl OutputFormat {
     pub(crate) const COMMON: &'static [Self] = &[Self::Table, Self::Json, Self::Csv];
 
     pub(crate) const fn name(self) -> &'static str {
@@ -183,7 +183,7 @@ pub(crate) enum ColorChoice {
 
 /// What can be done. A new command also gets a place in [`help::GROUPS`].
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum CliCommand {
     /// Run a workflow from a spec file on this machine, or go on with it.
     Run(run::RunArgs),
     /// Go on with a workflow that was interrupted, killed, or left with failures.
@@ -195,7 +195,7 @@ pub(crate) enum Command {
     /// Hand a workflow to a server, whose workers run it, or to HTCondor.
     Submit(Box<run::SubmitArgs>),
     /// Show where a workflow stands.
-    Status(workflows::StatusArgs),
+    Status(workflows::WorkflowStatusArgs),
     /// List the workflows in this database, the newest first.
     List(workflows::WorkflowsListArgs),
     /// Workflows: list, get, update, archive, delete, list-actions, is-complete …
@@ -207,11 +207,11 @@ pub(crate) enum Command {
     /// What jobs printed: show, follow, analyze, bundle.
     Logs(logs::LogsArgs),
     /// Files that jobs read and write: list, get, list-required-existing.
-    Files(data::FilesArgs),
+    Files(files_and_events::FilesArgs),
     /// Data that jobs pass on: list, get, update, create, delete, list-missing.
-    UserData(data::UserDataArgs),
+    UserData(files_and_events::UserDataArgs),
     /// What happened, who did it and when: list, follow, create, get-latest-event.
-    Events(data::EventsArgs),
+    Events(files_and_events::EventsArgs),
     /// Who waits for whom, reads and writes what: job-job, job-file, job-user-data.
     JobDependencies(jobs::DependenciesArgs),
     /// What jobs ask for: list, get.
@@ -223,13 +223,13 @@ pub(crate) enum Command {
     /// The database as a whole: migrate, backup, check, copy.
     Db(db::DbArgs),
     /// Put workflows out of sight, or back.
-    Archive(workflows::ArchiveArgs),
+    Archive(workflows::WorkflowArchiveArgs),
     /// Delete workflows with all that is known about them.
-    Delete(workflows::DeleteArgs),
+    Delete(workflows::WorkflowDeleteArgs),
     /// Write a workflow to a file that another database can import.
-    Export(workflows::ExportArgs),
+    Export(workflows::WorkflowExportArgs),
     /// Read a workflow that `export` wrote.
-    Import(workflows::ImportArgs),
+    Import(workflows::WorkflowImportArgs),
     /// Show what a spec or a workflow would do, and what has changed since it ran.
     Plan(plan::PlanArgs),
     /// Explain where a job stands, and what to type next.
@@ -262,17 +262,17 @@ pub(crate) enum Command {
     /// Spec files: schema, reference, convert, format.
     Spec(spec::SpecArgs),
     /// Stop a workflow for good: end what runs, start nothing more.
-    Cancel(workflows::CancelArgs),
+    Cancel(workflows::WorkflowCancelArgs),
     /// Run workflows of several people on many machines: a server for workers and clients.
     Serve(Box<serve::ServeArgs>),
     /// Tokens for programs that talk to a server: create, list, revoke.
-    Token(access::TokenArgs),
+    Token(auth::TokenArgs),
     /// The file of people who show passwords to a server: add, remove, verify, list.
-    Password(access::PasswordArgs),
+    Password(auth::PasswordArgs),
     /// Keep a token for a server, so that commands with its URL find it.
-    Login(access::LoginArgs),
+    Login(auth::LoginArgs),
     /// Forget the token for a server.
-    Logout(access::LogoutArgs),
+    Logout(auth::LogoutArgs),
     /// Show who you are to a server, and what you may do there.
     Whoami,
     /// People who share workflows of a server: list, create, delete, add-user, share …
@@ -306,41 +306,48 @@ pub(crate) enum Command {
     /// What runs on a worker for a request: run, land, merge, cleanup, simulate.
     Payload(payload::PayloadArgs),
     /// What DAGMan of HTCondor calls for nodes of a request: post, elect, pre, unit.
-    Condor(condor::CondorArgs),
+    Condor(dagman_scripts::DagmanScriptArgs),
     /// What is asked of Slurm: plan, generate, regenerate, allocations, usage, audit …
     Slurm(Box<slurm::SlurmArgs>),
     /// What a cluster has, and where jobs fit: list, detect, show, partitions, match …
     Hpc(slurm::HpcArgs),
     /// Settings: show, paths, init, validate.
-    Config(tools::ConfigArgs),
+    Config(config_and_docs::ConfigArgs),
     /// Print the code that makes a shell complete the commands of windlass.
-    Completions(tools::CompletionsArgs),
+    Completions(config_and_docs::CompletionsArgs),
     /// Run a small workflow that explains itself.
     Demo(run::DemoArgs),
     /// Writes the man pages and the reference of the command line; not for people.
     #[command(name = "__docs", hide = true)]
-    Docs(tools::DocsArgs),
+    Docs(config_and_docs::DocsArgs),
     /// The process that a run starts to execute jobs; not for people.
     #[command(name = "__worker", hide = true)]
     WorkerProcess,
 }
 
-impl Command {
+impl CliCommand {
     /// The values of `--format` that it knows.
-    pub(crate) const fn formats(&self) -> &'static [Format] {
+    pub(crate) const fn supported_formats(&self) -> &'static [OutputFormat] {
         match self {
-            Self::Plan(_) => {
-                &[Format::Table, Format::Text, Format::Json, Format::Dot, Format::Mermaid, Format::Svg]
+            Self::Plan(_) => &[
+                OutputFormat::Table,
+                OutputFormat::Text,
+                OutputFormat::Json,
+                OutputFormat::Dot,
+                OutputFormat::Mermaid,
+                OutputFormat::Svg,
+            ],
+            Self::Config(_) => {
+                &[OutputFormat::Table, OutputFormat::Json, OutputFormat::Csv, OutputFormat::Toml]
             }
-            Self::Config(_) => &[Format::Table, Format::Json, Format::Csv, Format::Toml],
-            _ if self.prints_tables() => Format::COMMON,
-            _ => &[Format::Table, Format::Json],
+            _ if self.prints_tables() => OutputFormat::COMMON,
+            _ => &[OutputFormat::Table, OutputFormat::Json],
         }
     }
 
     /// Whether what it prints has rows and columns.
     const fn prints_tables(&self) -> bool {
-        use workflows::WorkflowsVerb::{Get, List, ListActions, Status};
+        use workflows::WorkflowsSubcommand::{Get, List, ListActions, Status};
         match self {
             Self::Status(_)
             | Self::List(_)
@@ -376,14 +383,14 @@ impl Command {
     }
 
     /// Works also where the settings are wrong: they are what it is about, or it uses none.
-    pub(crate) const fn copes_with_wrong_settings(&self) -> bool {
+    pub(crate) const fn tolerates_invalid_config(&self) -> bool {
         matches!(self, Self::Config(_) | Self::Completions(_) | Self::Docs(_) | Self::WorkerProcess)
     }
 }
 
 /// The whole command line as clap sees it, with help in groups.
-pub(crate) fn command() -> clap::Command {
-    help::grouped(Cli::command())
+pub(crate) fn build_command() -> clap::Command {
+    help::group_commands(Cli::command())
 }
 
 pub(crate) fn from_matches(matches: &clap::ArgMatches) -> Result<Cli, clap::Error> {
@@ -394,9 +401,10 @@ pub(crate) fn from_matches(matches: &clap::ArgMatches) -> Result<Cli, clap::Erro
 pub(crate) mod tests {
     use super::*;
 
-    pub(crate) fn parse(line: &[&str]) -> Result<Command, clap::Error> {
+    pub(crate) fn parse(line: &[&str]) -> Result<CliCommand, clap::Error> {
         let words = std::iter::once(&"windlass").chain(line).map(std::ffi::OsString::from);
-        let matches = command().try_get_matches_from(verbs_first(&command(), words.collect()))?;
+        let matches = build_command()
+            .try_get_matches_from(move_subcommands_first(&build_command(), words.collect()))?;
         from_matches(&matches).map(|cli| cli.command.unwrap())
     }
 
@@ -408,12 +416,12 @@ pub(crate) mod tests {
                 walk(&format!("{path} {}", inner.get_name()), inner, check);
             }
         }
-        walk("windlass", &command(), check);
+        walk("windlass", &build_command(), check);
     }
 
     #[test]
     fn the_definition_is_sound() {
-        command().debug_assert();
+        build_command().debug_assert();
     }
 
     #[test]
@@ -439,16 +447,16 @@ pub(crate) mod tests {
     #[test]
     fn workflows_are_named_by_id_name_last_or_range() {
         for (text, expected) in [("last", "last"), ("7", "7"), ("sim", "sim"), ("1-5,9", "1-5,9")] {
-            let Command::Status(args) = parse(&["status", text]).unwrap() else { panic!("not status") };
+            let CliCommand::Status(args) = parse(&["status", text]).unwrap() else { panic!("not status") };
             assert_eq!(args.workflows, [expected.parse::<WorkflowSet>().unwrap()]);
         }
-        let Command::Status(args) = parse(&["status"]).unwrap() else { panic!("not status") };
+        let CliCommand::Status(args) = parse(&["status"]).unwrap() else { panic!("not status") };
         assert_eq!(args.workflows, ["last".parse::<WorkflowSet>().unwrap()]);
     }
 
     #[test]
     fn every_state_is_explained() {
-        let mut cli = command();
+        let mut cli = build_command();
         let help = cli.find_subcommand_mut("jobs").unwrap().render_long_help().to_string();
         for status in windlass_types::JobStatus::ALL {
             assert!(help.contains(&format!("\n  {:<14}  ", status.name())), "{status}\n{help}");
@@ -459,9 +467,9 @@ pub(crate) mod tests {
     fn what_torc_takes_before_its_command_is_understood() {
         let line =
             ["windlass", "-s", "--log-level", "info", "--url", "http://x", "-f", "csv", "jobs", "list", "3"];
-        let cli = from_matches(&command().try_get_matches_from(line).unwrap()).unwrap();
-        assert_eq!(cli.torc.ignored(), ["--standalone"]);
+        let cli = from_matches(&build_command().try_get_matches_from(line).unwrap()).unwrap();
+        assert_eq!(cli.torc.ignored_flags(), ["--standalone"]);
         assert_eq!(cli.globals.url.as_deref(), Some("http://x"));
-        assert_eq!(cli.globals.format, Format::Csv);
+        assert_eq!(cli.globals.format, OutputFormat::Csv);
     }
 }

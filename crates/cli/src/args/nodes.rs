@@ -14,23 +14,23 @@ Examples:
   windlass nodes release n17                            it was mended: it gets jobs again at once")]
 pub(crate) struct NodesArgs {
     #[command(subcommand)]
-    pub(crate) verb: Option<NodesVerb>,
+    pub(crate) verb: Option<NodesSubcommand>,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum NodesVerb {
+pub(crate) enum NodesSubcommand {
     /// List those that are set aside, or on probation after that.
     List,
     /// Have a node get no jobs for a while; what it runs goes on.
-    SetAside(SetAsideArgs),
+    SetAside(NodeQuarantineArgs),
     /// Trust a node again, at once.
-    Release(NodeArgs),
+    Release(OneNodeArgs),
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct SetAsideArgs {
+pub(crate) struct NodeQuarantineArgs {
     #[command(flatten)]
-    pub(crate) node: NodeArgs,
+    pub(crate) node: OneNodeArgs,
     /// For this time: `30m`, `2h`, `PT1H`.
     #[arg(long = "for", value_name = "DURATION", default_value = "1h", value_parser = windlass_types::parse_duration)]
     pub(crate) spell: Duration,
@@ -40,7 +40,7 @@ pub(crate) struct SetAsideArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct NodeArgs {
+pub(crate) struct OneNodeArgs {
     /// The host as `windlass workers` shows it.
     #[arg(value_name = "HOST", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(crate) host: String,

@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use windlass_payload::simulate::parse_fault;
-use windlass_types::payload::FaultKind;
+use windlass_types::payload::SimulatedFailureKind;
 
 const AFTER_HELP: &str = "\
 These are the jobs of a request, and nobody starts them by hand, except to see why one failed, or to try a command of his \
@@ -23,11 +23,11 @@ Examples:
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct PayloadArgs {
     #[command(subcommand)]
-    pub(crate) verb: PayloadVerb,
+    pub(crate) verb: PayloadSubcommand,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum PayloadVerb {
+pub(crate) enum PayloadSubcommand {
     /// Do the work of a node: its steps one after another, and its outputs into the storage of the site.
     #[command(after_help = RUN_HELP)]
     Run(PayloadRunArgs),
@@ -72,26 +72,26 @@ pub(crate) struct PayloadRunArgs {
     #[command(flatten)]
     pub(crate) unit: PayloadUnitArgs,
     #[command(flatten)]
-    pub(crate) results: ResultsArgs,
+    pub(crate) results: PayloadResultsArgs,
     /// Which node of the work unit.
     #[arg(long, value_name = "N")]
     pub(crate) node: u32,
     #[command(flatten)]
-    pub(crate) work: WorkDirArgs,
+    pub(crate) work: PayloadWorkDirArgs,
     /// Leave the scratch directory, to look into it.
     #[arg(long)]
     pub(crate) keep: bool,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct WorkDirArgs {
+pub(crate) struct PayloadWorkDirArgs {
     /// Work below this directory; otherwise $TMPDIR or /tmp.
     #[arg(long, value_name = "DIR")]
     pub(crate) work_dir: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct ResultsArgs {
+pub(crate) struct PayloadResultsArgs {
     /// Reports of the unit are in this directory; otherwise in the one of its name beside the manifest.
     #[arg(long, value_name = "DIR")]
     pub(crate) results: Option<PathBuf>,
@@ -111,9 +111,9 @@ pub(crate) struct PayloadMergeArgs {
     #[command(flatten)]
     pub(crate) unit: PayloadUnitArgs,
     #[command(flatten)]
-    pub(crate) results: ResultsArgs,
+    pub(crate) results: PayloadResultsArgs,
     #[command(flatten)]
-    pub(crate) work: WorkDirArgs,
+    pub(crate) work: PayloadWorkDirArgs,
 }
 
 #[derive(Debug, Args)]
@@ -121,7 +121,7 @@ pub(crate) struct PayloadCleanupArgs {
     #[command(flatten)]
     pub(crate) unit: PayloadUnitArgs,
     #[command(flatten)]
-    pub(crate) results: ResultsArgs,
+    pub(crate) results: PayloadResultsArgs,
     /// Also if the work unit was not merged: what it did is lost then.
     #[arg(long)]
     pub(crate) force: bool,
@@ -170,7 +170,7 @@ pub(crate) struct PayloadSimulateArgs {
     pub(crate) report: Option<PathBuf>,
     /// Fail in this way.
     #[arg(long, value_name = "WAY", value_parser = parse_fault)]
-    pub(crate) fail: Option<FaultKind>,
+    pub(crate) fail: Option<SimulatedFailureKind>,
     /// Fail only at this site.
     #[arg(long, value_name = "SITE", requires = "fail")]
     pub(crate) fail_site: Option<String>,

@@ -1,11 +1,11 @@
 //! Commands about what would run, what runs again, and why: `plan`, `why`, `reinit`, `reset-status`.
 
-use super::page::ConfirmArgs;
-use super::refs::state;
+use super::list_options::ConfirmArgs;
+use super::object_refs::job_status_parser;
 use super::{JobRef, WorkflowRef};
 use clap::Args;
 use std::path::PathBuf;
-use windlass_core::reuse::Accept;
+use windlass_core::reuse::AcceptedChange;
 use windlass_types::{Bytes, JobStatus};
 
 #[derive(Debug, Args)]
@@ -50,7 +50,7 @@ pub(crate) struct PlanArgs {
     pub(crate) content: bool,
     /// Take a change for one that means nothing: `JOB`, `JOB:FIELD`, or `*:FIELD` for all jobs.
     #[arg(long, value_name = "JOB:FIELD")]
-    pub(crate) accept: Vec<Accept>,
+    pub(crate) accept: Vec<AcceptedChange>,
     #[command(flatten)]
     pub(crate) capacity: CapacityArgs,
 }
@@ -114,12 +114,12 @@ pub(crate) struct ReinitArgs {
     #[arg(long, visible_alias = "hash")]
     pub(crate) content: bool,
     #[command(flatten)]
-    pub(crate) at_once: AtOnceArgs,
+    pub(crate) at_once: TorcAsyncArgs,
 }
 
 /// What Torc's scripts say of work that a server does in the background; here it is done at once.
 #[derive(Debug, Args)]
-pub(crate) struct AtOnceArgs {
+pub(crate) struct TorcAsyncArgs {
     /// Understood for the sake of scripts; it is done when the command returns in any case.
     #[arg(long = "async", hide = true)]
     pub(crate) in_background: bool,
@@ -135,7 +135,7 @@ The workflow is ready to run as soon as it is created; this checks that the inpu
 Examples:
   windlass workflows init
   windlass workflows init 3 --dry-run")]
-pub(crate) struct InitArgs {
+pub(crate) struct WorkflowInitArgs {
     /// Workflow: its id, its name, or `last`.
     #[arg(value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
@@ -149,7 +149,7 @@ pub(crate) struct InitArgs {
     #[arg(long, hide = true)]
     pub(crate) no_prompts: bool,
     #[command(flatten)]
-    pub(crate) at_once: AtOnceArgs,
+    pub(crate) at_once: TorcAsyncArgs,
 }
 
 #[derive(Debug, Args)]
@@ -173,7 +173,7 @@ pub(crate) struct ResetStatusArgs {
     #[arg(short, long = "job", value_name = "JOB")]
     pub(crate) jobs: Vec<JobRef>,
     #[command(flatten)]
-    pub(crate) how: ResetArgs,
+    pub(crate) how: ResetOptionArgs,
 }
 
 #[derive(Debug, Args)]
@@ -191,14 +191,14 @@ pub(crate) struct JobsResetArgs {
     #[arg(short, long, visible_alias = "workflow", value_name = "ID")]
     pub(crate) workflow_id: Option<WorkflowRef>,
     #[command(flatten)]
-    pub(crate) how: ResetArgs,
+    pub(crate) how: ResetOptionArgs,
 }
 
 /// What resetting a workflow and resetting jobs have in common.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct ResetArgs {
+pub(crate) struct ResetOptionArgs {
     /// Only jobs in these states, separated by commas. `failed` includes `terminated`.
-    #[arg(short, long, value_name = "STATUS", value_delimiter = ',', value_parser = state(), hide_possible_values = true)]
+    #[arg(short, long, value_name = "STATUS", value_delimiter = ',', value_parser = job_status_parser(), hide_possible_values = true)]
     pub(crate) status: Vec<JobStatus>,
     /// Only jobs whose newest attempt ended with this code.
     #[arg(long, value_name = "CODE", allow_hyphen_values = true)]

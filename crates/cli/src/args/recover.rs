@@ -64,7 +64,7 @@ pub(crate) struct RecoveryArgs {
     #[arg(long, value_name = "CMD")]
     pub(crate) recovery_hook: Option<String>,
     #[command(flatten)]
-    pub(crate) ai: AiArgs,
+    pub(crate) ai: AiAgentArgs,
     #[command(flatten)]
     pub(crate) allocations: AllocationArgs,
 }
@@ -72,7 +72,7 @@ pub(crate) struct RecoveryArgs {
 /// An agent that decides on jobs which wait for a decision (`use_pending_failed`).
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Agent")]
-pub(crate) struct AiArgs {
+pub(crate) struct AiAgentArgs {
     /// Have an agent decide on jobs that are `pending_failed`, before anything else.
     #[arg(long = "ai-recovery")]
     pub(crate) is_asked: bool,

@@ -2,11 +2,11 @@
 //! them.
 
 use super::WorkflowRef;
-use super::slurm::{PackingArgs, ProfileArg, parse_word};
+use super::slurm::{ClusterProfileArg, SlurmPackingArgs, parse_word};
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
-use windlass_core::slurm::groups::Options;
+use windlass_core::slurm::allocation_groups::AllocationOptions;
 use windlass_types::JobId;
 use windlass_types::settings::parse_walltime;
 
@@ -26,7 +26,7 @@ pub(crate) struct RegenerateArgs {
     #[arg(value_name = "WORKFLOW", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
     #[command(flatten)]
-    pub(crate) packing: PackingArgs,
+    pub(crate) packing: SlurmPackingArgs,
     /// Let allocations last exactly so long: `4h`, `04:00:00`, `1-12:00:00`; otherwise as long as all did before, if jobs fit.
     #[arg(id = "regenerate_walltime", long = "walltime", value_name = "TIME", value_parser = parse_walltime)]
     pub(crate) walltime: Option<Duration>,
@@ -44,8 +44,8 @@ pub(crate) struct RegenerateArgs {
 }
 
 impl RegenerateArgs {
-    pub(crate) fn options(&self, defaults: Option<&str>) -> Options {
-        Options { exact_walltime: self.walltime, ..self.packing.options(defaults) }
+    pub(crate) fn options(&self, defaults: Option<&str>) -> AllocationOptions {
+        AllocationOptions { exact_walltime: self.walltime, ..self.packing.options(defaults) }
     }
 
     pub(crate) fn include(&self) -> Vec<JobId> {
@@ -79,16 +79,16 @@ pub(crate) struct AllocationArgs {
     #[arg(id = "allocation_walltime", long = "walltime", value_name = "TIME", value_parser = parse_walltime)]
     walltime: Option<Duration>,
     #[command(flatten)]
-    pub(crate) profile: ProfileArg,
+    pub(crate) profile: ClusterProfileArg,
 }
 
 impl AllocationArgs {
-    pub(crate) fn options(&self, defaults: Option<&str>) -> Options {
-        Options {
+    pub(crate) fn options(&self, defaults: Option<&str>) -> AllocationOptions {
+        AllocationOptions {
             account: self.account.as_deref().or(defaults).unwrap_or_default().to_owned(),
             partition: self.partition.clone(),
             exact_walltime: self.walltime,
-            ..Options::default()
+            ..AllocationOptions::default()
         }
     }
 }

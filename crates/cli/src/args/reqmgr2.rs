@@ -4,7 +4,7 @@ use crate::error::CliError;
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
-use windlass_requests::Reqmgr2;
+use windlass_requests::Reqmgr2Client;
 use windlass_types::parse_duration;
 
 #[derive(Debug, Args)]
@@ -33,27 +33,27 @@ pub(crate) struct Reqmgr2Args {
 
 impl Reqmgr2Args {
     /// `None`: nobody said where it is.
-    pub(crate) fn reqmgr2(
+    pub(crate) fn to_settings(
         &self,
         absolute: impl Fn(&PathBuf) -> PathBuf,
-    ) -> Result<Option<Reqmgr2>, CliError> {
+    ) -> Result<Option<Reqmgr2Client>, CliError> {
         let path = |path: &Option<PathBuf>| path.as_ref().map(&absolute);
-        let Some(url) = &self.url else { return self.alone() };
+        let Some(url) = &self.url else { return self.refuse_partial_settings() };
         if self.key.is_some() && self.cert.is_none() {
             return Err(CliError::user("--reqmgr2-key is given without --reqmgr2-cert"));
         }
-        Ok(Some(Reqmgr2 {
+        Ok(Some(Reqmgr2Client {
             url: url.clone(),
             cert: path(&self.cert),
             key: path(&self.key),
             authorities: path(&self.authorities),
             token: path(&self.token_file),
-            limit: self.limit,
+            timeout: self.limit,
         }))
     }
 
     /// Whoever says a part of it means it, and must not find out at the first import.
-    fn alone(&self) -> Result<Option<Reqmgr2>, CliError> {
+    fn refuse_partial_settings(&self) -> Result<Option<Reqmgr2Client>, CliError> {
         let parts = [
             ("--reqmgr2-cert", &self.cert),
             ("--reqmgr2-key", &self.key),
@@ -79,9 +79,9 @@ mod tests {
         reqmgr2: Reqmgr2Args,
     }
 
-    fn read(words: &[&str]) -> Result<Option<Reqmgr2>, CliError> {
+    fn read(words: &[&str]) -> Result<Option<Reqmgr2Client>, CliError> {
         let line = Line::try_parse_from([&["serve"], words].concat()).unwrap();
-        line.reqmgr2.reqmgr2(|path| PathBuf::from("/here").join(path))
+        line.reqmgr2.to_settings(|path| PathBuf::from("/here").join(path))
     }
 
     #[test]
@@ -95,7 +95,10 @@ mod tests {
 
     #[test]
     fn what_is_said_is_meant() {
-        assert_eq!(read(&["--reqmgr2=https://h/reqmgr2"]).unwrap(), Some(Reqmgr2::at("https://h/reqmgr2")));
+        assert_eq!(
+            read(&["--reqmgr2=https://h/reqmgr2"]).unwrap(),
+            Some(Reqmgr2Client::from_url("https://h/reqmgr2"))
+        );
         let all = [
             "--reqmgr2=https://h/reqmgr2",
             "--reqmgr2-cert=c",
@@ -104,13 +107,13 @@ mod tests {
             "--reqmgr2-token-file=t",
             "--reqmgr2-timeout=2m",
         ];
-        let expected = Reqmgr2 {
+        let expected = Reqmgr2Client {
             url: "https://h/reqmgr2".to_owned(),
             cert: Some("/here/c".into()),
             key: Some("/k".into()),
             authorities: Some("/here/a".into()),
             token: Some("/here/t".into()),
-            limit: Duration::from_mins(2),
+            timeout: Duration::from_mins(2),
         };
         assert_eq!(read(&all).unwrap(), Some(expected));
     }

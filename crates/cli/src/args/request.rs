@@ -1,14 +1,17 @@
 //! Requests: datasets to be made, planned into work units and carried through their life.
 
-use super::operator::{AlertsArgs, ErrorsArgs, FailArgs, InvalidateArgs, ReleaseArgs, RestartArgs};
-use super::page::ConfirmArgs;
+use super::list_options::ConfirmArgs;
 use super::reqmgr2::Reqmgr2Args;
+use super::request_operations::{
+    RequestAlertsArgs, RequestErrorListArgs, RequestFailArgs, RequestInvalidateArgs, RequestReleaseArgs,
+    RequestRestartArgs,
+};
 use super::worker::parse_site;
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
 use windlass_types::parse_duration;
-use windlass_types::requests::{FileState, RequestStatus};
+use windlass_types::requests::{RequestFileState, RequestStatus};
 
 pub(crate) const EXAMPLES: &str = "\
 A request says which dataset is to be made from which, or generated, and how; it is planned into work units that run at
@@ -30,57 +33,57 @@ Examples:
 #[command(args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
 pub(crate) struct RequestArgs {
     #[command(flatten)]
-    pub(crate) list: ListArgs,
+    pub(crate) list: RequestListArgs,
     #[command(subcommand)]
-    pub(crate) verb: Option<RequestVerb>,
+    pub(crate) verb: Option<RequestSubcommand>,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum RequestVerb {
+pub(crate) enum RequestSubcommand {
     /// Check the documents of requests and submit them.
-    Submit(SubmitArgs),
+    Submit(RequestSubmitArgs),
     /// Submit requests as ReqMgr2 has them: from its documents, or by name.
-    Import(ImportArgs),
+    Import(RequestImportArgs),
     /// Carry requests out on this machine: a server and workers for as long as it takes.
-    Run(RunArgs),
+    Run(RequestRunArgs),
     /// List requests.
-    List(ListArgs),
+    List(RequestListArgs),
     /// Show all about a request: what is wished for, how far it is, its history.
     #[command(alias = "get")]
-    Show(OneArgs),
+    Show(OneRequestArgs),
     /// Show what a request would do, unit by unit; nothing runs.
-    Plan(PlanArgs),
+    Plan(RequestPlanArgs),
     /// Show how the rounds of a request learn: what each thought its jobs would use, and what they used.
-    Metrics(MetricsArgs),
+    Metrics(RequestMetricsArgs),
     /// Follow a request until it is over.
-    Watch(WatchArgs),
+    Watch(RequestWatchArgs),
     /// Stop a request cleanly; what is done stays done, and it goes on when its turn comes again.
-    Stop(StopArgs),
+    Stop(RequestStopArgs),
     /// Show what went wrong in a request, and what might be done about it.
-    Errors(ErrorsArgs),
+    Errors(RequestErrorListArgs),
     /// Let a request go on that is held, perhaps without a site, with more memory, or without bad files.
-    Release(ReleaseArgs),
+    Release(RequestReleaseArgs),
     /// Give a request up for good: what runs is stopped, and what there is of its outputs is listed.
-    Fail(FailArgs),
+    Fail(RequestFailArgs),
     /// Give a request up and begin it anew, as its next version.
-    Restart(RestartArgs),
+    Restart(RequestRestartArgs),
     /// Take back the outputs of a request that is over.
-    Invalidate(InvalidateArgs),
+    Invalidate(RequestInvalidateArgs),
     /// Show what people were told of requests and sites.
-    Alerts(AlertsArgs),
+    Alerts(RequestAlertsArgs),
     /// End a request for good: what runs is stopped, outputs that are not whole are taken back.
     #[command(alias = "abort")]
-    Cancel(CancelArgs),
+    Cancel(RequestCancelArgs),
     /// Give a request another priority.
-    Priority(PriorityArgs),
+    Priority(RequestPriorityArgs),
     /// Show the versions of a request.
-    Versions(OneArgs),
+    Versions(OneRequestArgs),
     /// Show which input files are processed, to be tried again, or excluded and why.
-    Files(FilesArgs),
+    Files(RequestFilesArgs),
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct SubmitArgs {
+pub(crate) struct RequestSubmitArgs {
     /// Documents of requests; `-` is standard input. A document may also be a list of requests.
     #[arg(value_name = "FILE", required = true)]
     pub(crate) files: Vec<PathBuf>,
@@ -109,7 +112,7 @@ Examples:
   windlass request import pdmvserv_task_1 --reqmgr2 https://cmsweb.cern.ch:8443/reqmgr2 --reqmgr2-cert proxy.pem
   windlass request import ReReco_LumiMask.json TC_ProdPsi.json
   curl -s --cert proxy.pem \"$REQMGR2/data/request?name=pdmvserv_task_1\" | windlass request import -")]
-pub(crate) struct ImportArgs {
+pub(crate) struct RequestImportArgs {
     /// Files with documents of ReqMgr2, `-` for standard input; or names of requests in ReqMgr2.
     #[arg(value_name = "FILE|NAME", required = true)]
     pub(crate) what: Vec<String>,
@@ -128,7 +131,7 @@ end. Interrupted, it goes on when it is called again: the books are in .windlass
 Examples:
   windlass request run reco.yaml
   windlass request run gen.yaml reco.yaml --site T1_Here --site T2_There --num-cpus 4")]
-pub(crate) struct RunArgs {
+pub(crate) struct RequestRunArgs {
     /// Documents of requests. Without any: those in the books that are not over.
     #[arg(value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
@@ -144,7 +147,7 @@ pub(crate) struct RunArgs {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Order {
+pub(crate) enum RequestOrderArg {
     Name,
     Status,
     Priority,
@@ -154,7 +157,7 @@ pub(crate) enum Order {
 }
 
 #[derive(Debug, Default, Args)]
-pub(crate) struct ListArgs {
+pub(crate) struct RequestListArgs {
     /// Only those in this status; several with commas.
     #[arg(long, value_name = "STATUS", value_delimiter = ',', value_parser = parse_status)]
     pub(crate) status: Vec<RequestStatus>,
@@ -172,7 +175,7 @@ pub(crate) struct ListArgs {
     pub(crate) name: Option<String>,
     /// Sort by this instead of by name.
     #[arg(long, value_enum, value_name = "FIELD")]
-    pub(crate) sort_by: Option<Order>,
+    pub(crate) sort_by: Option<RequestOrderArg>,
     /// The other way round.
     #[arg(long, visible_alias = "reverse")]
     pub(crate) reverse_sort: bool,
@@ -190,7 +193,7 @@ Examples:
   windlass request metrics reco                    memory, time, cores and events per job, round by round
   windlass request metrics reco --plot reco.svg    the same as a picture
   windlass request metrics reco --format json      with what is known of each step")]
-pub(crate) struct MetricsArgs {
+pub(crate) struct RequestMetricsArgs {
     /// The name of the request.
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
@@ -200,7 +203,7 @@ pub(crate) struct MetricsArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct OneArgs {
+pub(crate) struct OneRequestArgs {
     /// The name of the request.
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
@@ -215,13 +218,13 @@ somebody excluded, is not read any more. Files that no round has dealt with are 
 Examples:
   windlass request files reco --state excluded         what is not in the outputs, and why
   windlass request files reco --format json")]
-pub(crate) struct FilesArgs {
+pub(crate) struct RequestFilesArgs {
     /// The name of the request.
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
     /// Only those in this state: `attempted`, `processed` or `excluded`; several with commas.
     #[arg(long, value_name = "STATE", value_delimiter = ',', value_parser = parse_state)]
-    pub(crate) state: Vec<FileState>,
+    pub(crate) state: Vec<RequestFileState>,
     /// List at most this many.
     #[arg(short, long, value_name = "N", default_value_t = 1000)]
     pub(crate) limit: u64,
@@ -238,7 +241,7 @@ Examples:
   windlass request plan reco --draw               a picture of a work unit and the blocks
   windlass request plan reco.yaml --site T2_A=500 --site T2_B
                                                   as if there were these sites, the first with 500 slots")]
-pub(crate) struct PlanArgs {
+pub(crate) struct RequestPlanArgs {
     /// The name of a request, or a file with its document.
     #[arg(value_name = "NAME|FILE")]
     pub(crate) request: String,
@@ -257,7 +260,7 @@ pub(crate) struct PlanArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Exit codes: 0 completed, 1 failed or aborted, 6 held: somebody has to decide, 3 interrupted (the request goes on).")]
-pub(crate) struct WatchArgs {
+pub(crate) struct RequestWatchArgs {
     /// Names of requests; without any, all that are not over.
     #[arg(value_name = "NAME")]
     pub(crate) names: Vec<String>,
@@ -267,7 +270,7 @@ pub(crate) struct WatchArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct ReasonArgs {
+pub(crate) struct RequestReasonArgs {
     /// The name of the request.
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
@@ -277,24 +280,24 @@ pub(crate) struct ReasonArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct StopArgs {
+pub(crate) struct RequestStopArgs {
     #[command(flatten)]
-    pub(crate) which: ReasonArgs,
+    pub(crate) which: RequestReasonArgs,
     /// Come back only when it has stopped.
     #[arg(long)]
     pub(crate) wait: bool,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct CancelArgs {
+pub(crate) struct RequestCancelArgs {
     #[command(flatten)]
-    pub(crate) which: ReasonArgs,
+    pub(crate) which: RequestReasonArgs,
     #[command(flatten)]
     pub(crate) confirm: ConfirmArgs,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct PriorityArgs {
+pub(crate) struct RequestPriorityArgs {
     /// The name of the request.
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
@@ -303,7 +306,7 @@ pub(crate) struct PriorityArgs {
     pub(crate) priority: i64,
 }
 
-fn parse_state(text: &str) -> Result<FileState, String> {
+fn parse_state(text: &str) -> Result<RequestFileState, String> {
     text.parse().map_err(|error: windlass_types::requests::ParseNameError| error.to_string())
 }
 

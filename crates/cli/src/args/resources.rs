@@ -8,15 +8,15 @@ use windlass_types::{JobId, RunId};
 #[derive(Debug, Args)]
 pub(crate) struct ResourcesArgs {
     #[command(subcommand)]
-    pub(crate) verb: ResourcesVerb,
+    pub(crate) verb: ResourcesSubcommand,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum ResourcesVerb {
+pub(crate) enum ResourcesSubcommand {
     /// Compare what jobs asked for with what they used.
-    Check(CheckArgs),
+    Check(ResourcesCheckArgs),
     /// Give waiting and failed jobs better requirements, learned from what was used.
-    Correct(CorrectArgs),
+    Correct(ResourcesCorrectArgs),
 }
 
 #[derive(Debug, Args)]
@@ -28,7 +28,7 @@ Examples:
   windlass resources check
   windlass resources check 3 --include-failed --all
   windlass resources check -f json | jq '.classes[] | select(.proposal)'")]
-pub(crate) struct CheckArgs {
+pub(crate) struct ResourcesCheckArgs {
     /// Workflow: its id, its name, or `last`.
     #[arg(value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
@@ -56,7 +56,7 @@ Examples:
   windlass resources correct --dry-run
   windlass resources correct --memory-multiplier 1.5 --no-downsize
   windlass resources correct 3 --job-ids 12,13")]
-pub(crate) struct CorrectArgs {
+pub(crate) struct ResourcesCorrectArgs {
     /// Workflow: its id, its name, or `last`.
     #[arg(value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
@@ -113,11 +113,11 @@ pub(crate) struct TuneArgs {
 #[derive(Debug, Args)]
 pub(crate) struct PlotArgs {
     #[command(subcommand)]
-    pub(crate) what: PlotWhat,
+    pub(crate) what: PlotSubcommand,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum PlotWhat {
+pub(crate) enum PlotSubcommand {
     /// Draw CPU, memory and the jobs of a workflow over time.
     Resources(PlotResourcesArgs),
 }

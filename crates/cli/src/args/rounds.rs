@@ -2,12 +2,12 @@
 
 use clap::{Args, ValueEnum};
 use std::time::Duration;
-use windlass_core::adaptive::{AdaptiveSettings, Window};
+use windlass_core::adaptive::{AdaptiveSettings, MemoryWindow};
 use windlass_core::requests::rounds::McCompletion;
 use windlass_types::parse_duration;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Learning {
+pub(crate) enum RoundLearningArg {
     /// What the jobs of a request have used decides what its next ones ask for.
     On,
     /// What requests say stands, and each is one round.
@@ -16,28 +16,28 @@ pub(crate) enum Learning {
 
 /// When a request for generated events has all that it asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum McCompletionName {
+pub(crate) enum McCompletionArg {
     /// When this number of events is produced and registered.
     Produced,
     /// When the numbers of all these events are used up, including those of work units that failed.
     Offset,
 }
 
-impl From<McCompletionName> for McCompletion {
-    fn from(name: McCompletionName) -> Self {
+impl From<McCompletionArg> for McCompletion {
+    fn from(name: McCompletionArg) -> Self {
         match name {
-            McCompletionName::Produced => Self::Produced,
-            McCompletionName::Offset => Self::Offset,
+            McCompletionArg::Produced => Self::Produced,
+            McCompletionArg::Offset => Self::Offset,
         }
     }
 }
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Rounds of requests")]
-pub(crate) struct RoundsArgs {
+pub(crate) struct RequestRoundsArgs {
     /// Let rounds learn from what the jobs of earlier ones used.
     #[arg(long, value_enum, value_name = "ON|OFF", default_value = "on")]
-    pub(crate) adaptive: Learning,
+    pub(crate) adaptive: RoundLearningArg,
     /// Let the first round have so many work units; 0: all of them.
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub(crate) first_round_units: u32,
@@ -73,11 +73,11 @@ pub(crate) struct RoundsArgs {
     pub(crate) memory_safety_percent: u32,
     /// When a request for generated events is complete: enough events produced, or all event numbers used.
     #[arg(long, value_enum, value_name = "RULE", default_value = "produced")]
-    pub(crate) mc_completion: McCompletionName,
+    pub(crate) mc_completion: McCompletionArg,
 }
 
-impl From<&RoundsArgs> for Window {
-    fn from(args: &RoundsArgs) -> Self {
+impl From<&RequestRoundsArgs> for MemoryWindow {
+    fn from(args: &RequestRoundsArgs) -> Self {
         Self {
             default_per_core: args.default_memory_per_core,
             max_per_core: args.max_memory_per_core,
@@ -86,10 +86,10 @@ impl From<&RoundsArgs> for Window {
     }
 }
 
-impl From<&RoundsArgs> for AdaptiveSettings {
-    fn from(args: &RoundsArgs) -> Self {
+impl From<&RequestRoundsArgs> for AdaptiveSettings {
+    fn from(args: &RequestRoundsArgs) -> Self {
         Self {
-            enabled: args.adaptive == Learning::On,
+            enabled: args.adaptive == RoundLearningArg::On,
             first_round_units: args.first_round_units,
             first_round_jobs: args.first_round_jobs,
             growth: args.round_growth,
@@ -111,14 +111,14 @@ mod tests {
     #[derive(Parser)]
     struct Line {
         #[command(flatten)]
-        rounds: RoundsArgs,
+        rounds: RequestRoundsArgs,
     }
 
     #[test]
     fn without_a_word_it_is_as_the_specification_has_it() {
         let line = Line::try_parse_from(["serve"]).unwrap();
         assert_eq!(AdaptiveSettings::from(&line.rounds), AdaptiveSettings::default());
-        assert_eq!(Window::from(&line.rounds), Window::default());
+        assert_eq!(MemoryWindow::from(&line.rounds), MemoryWindow::default());
     }
 
     #[test]
@@ -152,7 +152,7 @@ mod tests {
             ..AdaptiveSettings::default()
         };
         assert_eq!(AdaptiveSettings::from(&line.rounds), expected);
-        let window = Window { default_per_core: 1500, max_per_core: 4000, safety: 1.3 };
-        assert_eq!(Window::from(&line.rounds), window);
+        let window = MemoryWindow { default_per_core: 1500, max_per_core: 4000, safety: 1.3 };
+        assert_eq!(MemoryWindow::from(&line.rounds), window);
     }
 }

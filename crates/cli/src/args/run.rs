@@ -1,11 +1,11 @@
 //! Commands that run something, and what they have in common.
 
-use super::refs::WorkflowRef;
-use crate::sweep::ParamArg;
+use super::object_refs::WorkflowRef;
+use crate::parameter_sweep::ExecParameterArg;
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
-use windlass_core::reuse::Accept;
+use windlass_core::reuse::AcceptedChange;
 use windlass_types::{Bytes, Timestamp};
 
 #[derive(Debug, Args)]
@@ -36,9 +36,9 @@ pub(crate) struct RunArgs {
     pub(crate) content: bool,
     /// Take a change for one that means nothing, and reuse the job: `JOB`, `JOB:FIELD`, or `*:FIELD` for all jobs.
     #[arg(long, value_name = "JOB:FIELD")]
-    pub(crate) accept: Vec<Accept>,
+    pub(crate) accept: Vec<AcceptedChange>,
     #[command(flatten)]
-    pub(crate) output: OutputArgs,
+    pub(crate) output: OutputDirArgs,
     #[command(flatten)]
     pub(crate) machine: MachineArgs,
     #[command(flatten)]
@@ -46,14 +46,14 @@ pub(crate) struct RunArgs {
 }
 
 #[derive(Clone, Debug, Args)]
-pub(crate) struct OutputArgs {
+pub(crate) struct OutputDirArgs {
     /// Directory for the logs of jobs, made if it is not there.
-    #[arg(short, long, value_name = "DIR", default_value = OutputArgs::DEFAULT)]
+    #[arg(short, long, value_name = "DIR", default_value = OutputDirArgs::DEFAULT_DIR)]
     pub(crate) output_dir: PathBuf,
 }
 
-impl OutputArgs {
-    pub(crate) const DEFAULT: &str = "windlass_output";
+impl OutputDirArgs {
+    pub(crate) const DEFAULT_DIR: &str = "windlass_output";
 }
 
 #[derive(Debug, Args)]
@@ -105,10 +105,10 @@ pub(crate) struct ExecArgs {
     /// Values for `{name}`: `n=1:10`, `n=01:10` (zeros in front), `n=0:1:0.25`, `n=a,b`, `n=[a,b]`, or `n=@FILE` with one
     /// per line.
     #[arg(long = "param", value_name = "NAME=VALUES")]
-    pub(crate) params: Vec<ParamArg>,
+    pub(crate) params: Vec<ExecParameterArg>,
     /// How several parameters combine: every value with every other, or first with first, second with second.
     #[arg(long, value_enum, value_name = "HOW", default_value = "product")]
-    pub(crate) link: Link,
+    pub(crate) link: ParameterLink,
     /// Name of the workflow.
     #[arg(short, long, default_value = "exec")]
     pub(crate) name: String,
@@ -122,15 +122,15 @@ pub(crate) struct ExecArgs {
     #[arg(last = true, value_name = "CMD")]
     pub(crate) trailing: Vec<String>,
     #[command(flatten)]
-    pub(crate) output: OutputArgs,
+    pub(crate) output: OutputDirArgs,
     #[command(flatten)]
     pub(crate) machine: MachineArgs,
     #[command(flatten)]
-    pub(crate) monitor: MonitorArgs,
+    pub(crate) monitor: ResourceMonitorArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Link {
+pub(crate) enum ParameterLink {
     Product,
     Zip,
 }
@@ -146,24 +146,24 @@ Examples:
 pub(crate) struct SubmitArgs {
     /// Who runs it: the workers of a server, or HTCondor.
     #[arg(long, value_enum, value_name = "WHO", default_value = "server")]
-    pub(crate) backend: SubmitBackend,
+    pub(crate) backend: SubmitBackendArg,
     #[command(flatten)]
     pub(crate) create: CreateArgs,
     #[command(flatten)]
-    pub(crate) slurm: super::slurm::SubmitSlurmArgs,
+    pub(crate) slurm: super::slurm::SlurmSubmitArgs,
     #[command(flatten)]
-    pub(crate) dag: DagArgs,
+    pub(crate) dag: HtcondorSubmitArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum SubmitBackend {
+pub(crate) enum SubmitBackendArg {
     Server,
     Htcondor,
 }
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "With --backend htcondor")]
-pub(crate) struct DagArgs {
+pub(crate) struct HtcondorSubmitArgs {
     /// Submit to the schedd of this name; otherwise to that of this machine.
     #[arg(long, value_name = "NAME")]
     pub(crate) schedd: Option<String>,
@@ -207,7 +207,7 @@ pub(crate) struct CreateArgs {
     #[arg(long)]
     pub(crate) dry_run: bool,
     #[command(flatten)]
-    pub(crate) output: OutputArgs,
+    pub(crate) output: OutputDirArgs,
     #[command(flatten)]
     pub(crate) torc: TorcCreateArgs,
 }
@@ -232,7 +232,7 @@ pub(crate) struct TorcRunArgs {
 
 impl TorcRunArgs {
     /// A flag that would have changed what Torc runs, and what is for it here.
-    pub(crate) fn refused(&self) -> Option<(&'static str, &'static str)> {
+    pub(crate) fn unsupported_option(&self) -> Option<(&'static str, &'static str)> {
         self.persistent.then_some((
             "--persistent waits for more work, and `windlass run` ends with its workflow",
             "`windlass worker --persistent` waits for work of a server: `windlass serve`",
@@ -243,13 +243,13 @@ impl TorcRunArgs {
 /// What is measured while the commands run.
 #[derive(Clone, Copy, Debug, PartialEq, Args)]
 #[command(next_help_heading = "What to measure")]
-pub(crate) struct MonitorArgs {
+pub(crate) struct ResourceMonitorArgs {
     /// What to keep of each job: a summary of each attempt, or every sample for `windlass plot resources`.
     #[arg(long, value_enum, value_name = "HOW", default_value = "summary")]
-    pub(crate) monitor: Monitor,
+    pub(crate) monitor: ResourceMonitorArg,
     /// What to keep of the machine.
     #[arg(long, value_enum, value_name = "HOW", default_value = "off")]
-    pub(crate) monitor_compute_node: Monitor,
+    pub(crate) monitor_compute_node: ResourceMonitorArg,
     /// Draw what was measured when all is done, as `windlass plot resources` does.
     #[arg(long)]
     pub(crate) generate_plots: bool,
@@ -258,11 +258,11 @@ pub(crate) struct MonitorArgs {
     pub(crate) sample_interval_seconds: Option<f64>,
 }
 
-impl Default for MonitorArgs {
+impl Default for ResourceMonitorArgs {
     fn default() -> Self {
         Self {
-            monitor: Monitor::Summary,
-            monitor_compute_node: Monitor::Off,
+            monitor: ResourceMonitorArg::Summary,
+            monitor_compute_node: ResourceMonitorArg::Off,
             generate_plots: false,
             sample_interval_seconds: None,
         }
@@ -270,7 +270,7 @@ impl Default for MonitorArgs {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Monitor {
+pub(crate) enum ResourceMonitorArg {
     Summary,
     #[value(name = "time_series", alias = "time-series")]
     TimeSeries,
@@ -345,22 +345,22 @@ It has a directory and a database of its own: --db, WINDLASS_DB and the workflow
 )]
 pub(crate) struct DemoArgs {
     #[command(flatten)]
-    pub(crate) place: DemoPlace,
+    pub(crate) place: DemoDirArgs,
     #[command(subcommand)]
-    pub(crate) verb: Option<DemoVerb>,
+    pub(crate) verb: Option<DemoSubcommand>,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct DemoPlace {
+pub(crate) struct DemoDirArgs {
     /// Directory to run it in, made if it is not there; a new one among the temporary files by default.
     #[arg(value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum DemoVerb {
+pub(crate) enum DemoSubcommand {
     /// A small campaign of requests on four pretend sites, with a failure and a partial production step.
-    Requests(DemoPlace),
+    Requests(DemoDirArgs),
 }
 
 pub(crate) fn parse_time(text: &str) -> Result<Timestamp, String> {
@@ -387,12 +387,12 @@ pub(crate) fn parse_memory(text: &str) -> Result<Bytes, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::Command;
+    use crate::args::CliCommand;
     use crate::args::tests::parse;
 
     #[test]
     fn the_machine_is_described() {
-        let Command::Run(args) =
+        let CliCommand::Run(args) =
             parse(&["run", "a.yaml", "--num-cpus", "4", "--memory-gb", "1.5", "-j2", "--grace", "1m"])
                 .unwrap()
         else {
@@ -415,13 +415,13 @@ mod tests {
 
     #[test]
     fn exec_takes_words_after_two_dashes_as_they_are() {
-        let Command::Exec(args) =
+        let CliCommand::Exec(args) =
             parse(&["exec", "--param", "n=1:3", "--link", "zip", "--", "sim", "--seed", "{n}"]).unwrap()
         else {
             panic!("not exec")
         };
         assert_eq!(args.trailing, ["sim", "--seed", "{n}"]);
-        assert_eq!(args.link, Link::Zip);
+        assert_eq!(args.link, ParameterLink::Zip);
         assert_eq!(args.params.len(), 1);
         assert!(parse(&["exec", "--param", "no-values"]).is_err());
     }
@@ -430,8 +430,8 @@ mod tests {
     fn flags_of_torc_are_understood_and_those_that_mattered_are_named() {
         let line = "run x.yaml -p 5 --claim-backoff-max-secs 3 --skip-checks --persistent --label gpu --time-limit PT1H";
         let line: Vec<&str> = line.split(' ').collect();
-        let Command::Run(args) = parse(&line).unwrap() else { panic!("not run") };
-        assert!(args.torc.refused().unwrap().0.contains("--persistent"));
+        let CliCommand::Run(args) = parse(&line).unwrap() else { panic!("not run") };
+        assert!(args.torc.unsupported_option().unwrap().0.contains("--persistent"));
         assert_eq!(args.machine.label, ["gpu"]);
         assert_eq!(args.machine.time_limit, Some(Duration::from_hours(1)));
         for wrong in [["--end-time", "18:00"], ["--time-limit", "soon"]] {

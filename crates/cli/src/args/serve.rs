@@ -1,17 +1,17 @@
 //! `windlass serve`.
 
-use super::backend::BackendArgs;
-use super::blame::BlameArgs;
-use super::patience::PatienceArgs;
+use super::allocation_reconciler::AllocationReconcilerArgs;
+use super::backend::RequestBackendArgs;
 use super::reqmgr2::Reqmgr2Args;
-use super::rounds::RoundsArgs;
-use super::steward::StewardArgs;
+use super::request_failure_policy::RequestFailurePolicyArgs;
+use super::request_timeouts::RequestTimeoutArgs;
+use super::rounds::RequestRoundsArgs;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
-use windlass_server::options::{DEFAULT_PORT, DEFAULT_TAPE};
+use windlass_server::options::{DEFAULT_PORT, DEFAULT_TAPE_RSE};
 use windlass_types::parse_duration;
 
 #[derive(Debug, Args)]
@@ -57,7 +57,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "PROGRAM")]
     pub(crate) alert_program: Option<PathBuf>,
     /// RSE expression of the rules that archive outputs on tape.
-    #[arg(long, value_name = "EXPRESSION", default_value = DEFAULT_TAPE, value_parser = NonEmptyStringValueParser::new())]
+    #[arg(long, value_name = "EXPRESSION", default_value = DEFAULT_TAPE_RSE, value_parser = NonEmptyStringValueParser::new())]
     pub(crate) tape_rse: String,
     /// Pause before a failed job of a request is retried, and before a round is rescued; doubled each time, up to ten minutes.
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse_duration)]
@@ -92,10 +92,10 @@ pub(crate) struct ServeArgs {
     pub(crate) request_timeout: Duration,
     /// Speak to AI agents at /mcp, each with the rights of its token: `read` lets them look, `write` also act.
     #[arg(long, value_enum, value_name = "RIGHTS", num_args = 0..=1, require_equals = true, default_missing_value = "read")]
-    pub(crate) mcp: Option<AgentRights>,
+    pub(crate) mcp: Option<AgentRightsArg>,
     /// Write the log as text for people, or as JSON, one object per line.
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
-    pub(crate) log_format: LogFormat,
+    pub(crate) log_format: LogFormatArg,
     /// What is logged: error, warn, info, debug, trace; also per part, as info,windlass_server=debug.
     #[arg(id = "serve_log_level", long = "log-level", value_name = "LEVEL", default_value = "info", value_parser = parse_level)]
     pub(crate) log_level: String,
@@ -106,36 +106,36 @@ pub(crate) struct ServeArgs {
     #[arg(long, conflicts_with = "check")]
     pub(crate) print_systemd_unit: bool,
     #[command(flatten)]
-    pub(crate) blame: BlameArgs,
+    pub(crate) blame: RequestFailurePolicyArgs,
     #[command(flatten)]
-    pub(crate) patience: PatienceArgs,
+    pub(crate) patience: RequestTimeoutArgs,
     #[command(flatten)]
-    pub(crate) rounds: RoundsArgs,
+    pub(crate) rounds: RequestRoundsArgs,
     #[command(flatten)]
-    pub(crate) backend: BackendArgs,
+    pub(crate) backend: RequestBackendArgs,
     #[command(flatten)]
     pub(crate) reqmgr2: Reqmgr2Args,
     #[command(flatten)]
-    pub(crate) steward: StewardArgs,
+    pub(crate) steward: AllocationReconcilerArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum AgentRights {
+pub(crate) enum AgentRightsArg {
     Read,
     Write,
 }
 
-impl From<AgentRights> for windlass_server::options::AgentRights {
-    fn from(rights: AgentRights) -> Self {
+impl From<AgentRightsArg> for windlass_server::options::AgentPermission {
+    fn from(rights: AgentRightsArg) -> Self {
         match rights {
-            AgentRights::Read => Self::Read,
-            AgentRights::Write => Self::Write,
+            AgentRightsArg::Read => Self::Read,
+            AgentRightsArg::Write => Self::Write,
         }
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LogFormat {
+pub(crate) enum LogFormatArg {
     Text,
     Json,
 }
@@ -163,11 +163,11 @@ pub(crate) fn parse_listen(text: &str) -> Result<SocketAddr, String> {
 }
 
 /// Shorter leases end with every hiccup of a network.
-const LEAST_LEASE: Duration = Duration::from_secs(2);
+const MIN_LEASE: Duration = Duration::from_secs(2);
 
 pub(crate) fn parse_lease(text: &str) -> Result<Duration, String> {
     match parse_duration(text) {
-        Ok(lease) if lease < LEAST_LEASE => Err("a lease lasts at least 2s".to_owned()),
+        Ok(lease) if lease < MIN_LEASE => Err("a lease lasts at least 2s".to_owned()),
         parsed => parsed.map_err(|e| e.to_string()),
     }
 }

@@ -18,28 +18,28 @@ Examples:
   windlass site set T2_There --storage-path /data/there")]
 pub(crate) struct SiteArgs {
     #[command(subcommand)]
-    pub(crate) verb: Option<SiteVerb>,
+    pub(crate) verb: Option<SiteSubcommand>,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum SiteVerb {
+pub(crate) enum SiteSubcommand {
     /// List all sites.
     List,
     /// Show all about a site, its bans too.
     #[command(alias = "get")]
     Show(OneSiteArgs),
     /// Have a site finish what it has, and get nothing new.
-    Drain(DrainArgs),
+    Drain(SiteDrainArgs),
     /// Have a site get work again.
     Enable(OneSiteArgs),
     /// Have a site get no new work for a while; what it runs goes on.
-    Ban(BanArgs),
+    Ban(SiteBanArgs),
     /// List the bans of sites: what gets no work, since when, until when and why.
-    Bans(BansArgs),
+    Bans(SiteBansArgs),
     /// Lift the bans of a site.
-    Unban(UnbanArgs),
+    Unban(SiteUnbanArgs),
     /// Change what is known of a site, or make one known.
-    Set(SetSiteArgs),
+    Set(SiteSetArgs),
 }
 
 #[derive(Debug, Args)]
@@ -50,7 +50,7 @@ pub(crate) struct OneSiteArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct DrainArgs {
+pub(crate) struct SiteDrainArgs {
     #[command(flatten)]
     pub(crate) site: OneSiteArgs,
     /// Enabled again after this time by itself: `30m`, `2h`. Without it: by `windlass site enable`.
@@ -65,7 +65,7 @@ pub(crate) struct DrainArgs {
 #[command(after_help = "\
 A ban that would leave no site, for all requests or for the one that is named, is refused: what has no place to go waits where
 nobody sees why. `windlass site drain` lets a site finish what it has.")]
-pub(crate) struct BanArgs {
+pub(crate) struct SiteBanArgs {
     #[command(flatten)]
     pub(crate) site: OneSiteArgs,
     /// For this time: `30m`, `2h`.
@@ -88,7 +88,7 @@ Examples:
   windlass site bans                                   those that hold
   windlass site bans --request reco                    those that keep this request away
   windlass site bans --site T2_There --all             its history")]
-pub(crate) struct BansArgs {
+pub(crate) struct SiteBansArgs {
     /// Only those of this site.
     #[arg(id = "ban_site", long = "site", value_name = "SITE")]
     pub(crate) site: Option<String>,
@@ -101,7 +101,7 @@ pub(crate) struct BansArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct UnbanArgs {
+pub(crate) struct SiteUnbanArgs {
     #[command(flatten)]
     pub(crate) site: OneSiteArgs,
     /// Only those for work of this request.
@@ -110,7 +110,7 @@ pub(crate) struct UnbanArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct SetSiteArgs {
+pub(crate) struct SiteSetArgs {
     #[command(flatten)]
     pub(crate) site: OneSiteArgs,
     /// `enabled`, `disabled`, `draining` or `maintenance`.
@@ -140,19 +140,19 @@ Examples:
   windlass admission set --max-active 50    no more than 50 at once from now on")]
 pub(crate) struct AdmissionArgs {
     #[command(subcommand)]
-    pub(crate) verb: Option<AdmissionVerb>,
+    pub(crate) verb: Option<AdmissionSubcommand>,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum AdmissionVerb {
+pub(crate) enum AdmissionSubcommand {
     /// Show how many requests are under way, and the queue.
-    Show(QueueArgs),
+    Show(AdmissionQueueArgs),
     /// Change how many may be under way at once.
     Set(AdmissionSetArgs),
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct QueueArgs {
+pub(crate) struct AdmissionQueueArgs {
     /// List at most this many of the queue.
     #[arg(short, long, value_name = "N", default_value_t = 20)]
     pub(crate) limit: u64,

@@ -1,13 +1,13 @@
 //! Slurm: what is asked of it for a workflow, and what a cluster has.
 
-use super::allocations::BooksVerb;
+use super::allocations::AllocationsSubcommand;
 use super::regenerate::RegenerateArgs;
-use super::slurm_reports::ReportVerb;
+use super::slurm_reports::SlurmReportSubcommand;
 use super::slurm_worker::SlurmWorkerArgs;
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
-use windlass_core::slurm::groups::{GroupBy, Options, WalltimeStrategy};
+use windlass_core::slurm::allocation_groups::{AllocationOptions, GroupBy, WalltimeStrategy};
 use windlass_types::Bytes;
 
 #[derive(Debug, Args)]
@@ -20,20 +20,20 @@ Examples:
   windlass slurm generate pipeline.yaml -a lab -o out.yaml  the spec with schedulers and actions")]
 pub(crate) struct SlurmArgs {
     #[command(subcommand)]
-    pub(crate) verb: SlurmVerb,
+    pub(crate) verb: SlurmSubcommand,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum SlurmVerb {
+pub(crate) enum SlurmSubcommand {
     /// Write schedulers and actions for a spec's jobs into it.
-    Generate(GenerateArgs),
+    Generate(SlurmGenerateArgs),
     /// Show which allocations a spec's jobs would share, and when they would start.
     #[command(alias = "plan-allocations")]
-    Plan(PlanSlurmArgs),
+    Plan(SlurmPlanArgs),
     #[command(flatten)]
-    Books(BooksVerb),
+    Books(AllocationsSubcommand),
     #[command(flatten)]
-    Reports(ReportVerb),
+    Reports(SlurmReportSubcommand),
     /// The worker that the batch script of an allocation starts; not for people.
     #[command(hide = true)]
     Worker(SlurmWorkerArgs),
@@ -44,7 +44,7 @@ pub(crate) enum SlurmVerb {
 /// How jobs are packed into allocations.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "How jobs are packed")]
-pub(crate) struct PackingArgs {
+pub(crate) struct SlurmPackingArgs {
     /// Who pays; otherwise the `account` of the spec's slurm_defaults, then the setting `slurm.account`.
     #[arg(id = "slurm_account", short = 'a', long = "account", value_name = "NAME", value_parser = parse_word)]
     pub(crate) account: Option<String>,
@@ -52,7 +52,7 @@ pub(crate) struct PackingArgs {
     #[arg(id = "slurm_default_account", long = "default-account", hide = true, value_name = "NAME", value_parser = parse_word)]
     pub(crate) default_account: Option<String>,
     #[command(flatten)]
-    pub(crate) profile: ProfileArg,
+    pub(crate) profile: ClusterProfileArg,
     /// Share allocations among all that goes to the same partition, or only among jobs with the same requirements.
     #[arg(long, value_enum, value_name = "WHAT", default_value = "partition")]
     pub(crate) group_by: GroupByArg,
@@ -70,10 +70,10 @@ pub(crate) struct PackingArgs {
     pub(crate) partition: Option<String>,
 }
 
-impl PackingArgs {
+impl SlurmPackingArgs {
     /// `defaults` says who pays where the command line does not.
-    pub(crate) fn options(&self, defaults: Option<&str>) -> Options {
-        Options {
+    pub(crate) fn options(&self, defaults: Option<&str>) -> AllocationOptions {
+        AllocationOptions {
             account: self.account.as_deref().or(defaults).unwrap_or_default().to_owned(),
             group_by: match self.group_by {
                 GroupByArg::Partition => GroupBy::Partition,
@@ -86,13 +86,13 @@ impl PackingArgs {
             multiplier: self.walltime_multiplier,
             single_allocation: self.single_allocation,
             partition: self.partition.clone(),
-            ..Options::default()
+            ..AllocationOptions::default()
         }
     }
 }
 
 #[derive(Clone, Debug, Default, Args)]
-pub(crate) struct ProfileArg {
+pub(crate) struct ClusterProfileArg {
     /// What the cluster has: a file, or the name of one among your profiles; `slurm`, or nothing, asks Slurm itself.
     #[arg(id = "slurm_profile", long = "profile", value_name = "NAME|FILE")]
     pub(crate) profile: Option<String>,
@@ -122,12 +122,12 @@ Examples:
   windlass slurm generate pipeline.yaml -a lab                changes the file
   windlass slurm generate pipeline.yaml -a lab -o slurm.yaml  leaves it alone
   windlass slurm generate pipeline.yaml --overwrite           anew, in place of those that it has")]
-pub(crate) struct GenerateArgs {
+pub(crate) struct SlurmGenerateArgs {
     /// Spec file. Without it: the `windlass.yaml` or the only `*.windlass.yaml` of this directory.
     #[arg(value_name = "SPEC")]
     pub(crate) spec: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) packing: PackingArgs,
+    pub(crate) packing: SlurmPackingArgs,
     /// Write only schedulers, not the actions that ask for their allocations.
     #[arg(long)]
     pub(crate) no_actions: bool,
@@ -149,12 +149,12 @@ When allocations would start is what `sbatch --test-only` says now; it changes w
 Examples:
   windlass slurm plan pipeline.yaml
   windlass slurm plan pipeline.yaml --profile big.toml --offline   for a cluster that is not here")]
-pub(crate) struct PlanSlurmArgs {
+pub(crate) struct SlurmPlanArgs {
     /// Spec file. Without it: the `windlass.yaml` or the only `*.windlass.yaml` of this directory.
     #[arg(value_name = "SPEC")]
     pub(crate) spec: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) packing: PackingArgs,
+    pub(crate) packing: SlurmPackingArgs,
     /// Do not ask Slurm when allocations would start.
     #[arg(long, visible_alias = "skip-test-only")]
     pub(crate) offline: bool,
@@ -172,36 +172,36 @@ Examples:
   windlass hpc generate -o ~/.config/windlass/hpc/ours.toml  keep it, to plan elsewhere")]
 pub(crate) struct HpcArgs {
     #[command(subcommand)]
-    pub(crate) verb: HpcVerb,
+    pub(crate) verb: HpcSubcommand,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum HpcVerb {
+pub(crate) enum HpcSubcommand {
     /// List the profiles that there are.
     List,
     /// Say which of them this cluster is.
     Detect,
     /// Show a cluster with its partitions.
-    Show(ShowHpcArgs),
+    Show(HpcShowArgs),
     /// List partitions with their nodes and limits.
-    Partitions(PartitionsArgs),
+    Partitions(HpcPartitionsArgs),
     /// List the partitions that can hold a job, the best first.
-    Match(MatchArgs),
+    Match(HpcMatchArgs),
     /// Write a profile of this cluster, as Slurm describes it.
-    Generate(GenerateHpcArgs),
+    Generate(HpcGenerateArgs),
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct ShowHpcArgs {
+pub(crate) struct HpcShowArgs {
     /// As with --profile.
     #[arg(value_name = "NAME|FILE")]
     pub(crate) name: Option<String>,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct PartitionsArgs {
+pub(crate) struct HpcPartitionsArgs {
     #[command(flatten)]
-    pub(crate) of: ShowHpcArgs,
+    pub(crate) of: HpcShowArgs,
     /// Only those with GPUs.
     #[arg(long)]
     pub(crate) gpu: bool,
@@ -211,9 +211,9 @@ pub(crate) struct PartitionsArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct MatchArgs {
+pub(crate) struct HpcMatchArgs {
     #[command(flatten)]
-    pub(crate) of: ShowHpcArgs,
+    pub(crate) of: HpcShowArgs,
     /// So many CPUs on each node.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) cpus: u32,
@@ -232,7 +232,7 @@ pub(crate) struct MatchArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct GenerateHpcArgs {
+pub(crate) struct HpcGenerateArgs {
     /// What to call it; otherwise as the cluster is called.
     #[arg(short, long, value_name = "NAME", value_parser = parse_word)]
     pub(crate) name: Option<String>,
@@ -250,17 +250,17 @@ pub(crate) struct GenerateHpcArgs {
 /// With `windlass submit`.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "On Slurm")]
-pub(crate) struct SubmitSlurmArgs {
+pub(crate) struct SlurmSubmitArgs {
     /// Have the server ask Slurm for allocations also if the spec names no schedulers: they are made from what its jobs ask
     /// for, as `windlass slurm generate` does.
     #[arg(long)]
     pub(crate) slurm: bool,
     #[command(flatten)]
-    pub(crate) packing: PackingArgs,
+    pub(crate) packing: SlurmPackingArgs,
 }
 
 pub(crate) fn parse_word(text: &str) -> Result<String, String> {
-    if windlass_core::slurm::profile::is_word(text) {
+    if windlass_core::slurm::cluster_profile::is_safe_name(text) {
         return Ok(text.to_owned());
     }
     Err("letters, digits and _ - . + @ are allowed".to_owned())

@@ -1,18 +1,18 @@
 //! What became of allocations: what they cost, what Slurm measured, what their output says.
 
-use super::page::PageArgs;
-use super::refs::WorkflowRef;
+use super::list_options::ListPageArgs;
+use super::object_refs::WorkflowRef;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum ReportVerb {
+pub(crate) enum SlurmReportSubcommand {
     /// Show what became of the core-hours of a workflow's allocations.
-    Usage(UsageArgs),
+    Usage(SlurmUsageArgs),
     /// Show what Slurm's accounting has about a workflow's allocations and their steps.
     Sacct(SacctArgs),
     /// Show what Slurm measured of each job that ran as a step.
-    Stats(StatsArgs),
+    Stats(SlurmStatsArgs),
     /// Explain what the output of allocations says about trouble.
     #[command(alias = "parse-logs")]
     Logs(SlurmLogsArgs),
@@ -27,7 +27,7 @@ allocation. IDLE is what no job held. All in core-hours.
 Examples:
   windlass slurm usage
   windlass slurm usage 3 --format json")]
-pub(crate) struct UsageArgs {
+pub(crate) struct SlurmUsageArgs {
     /// Workflow: its id, its name, or `last`.
     #[arg(value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
@@ -52,7 +52,7 @@ pub(crate) struct SacctArgs {
     #[arg(short, long, value_name = "DIR", default_value = ".")]
     pub(crate) output_dir: PathBuf,
     #[command(flatten)]
-    pub(crate) page: PageArgs,
+    pub(crate) page: ListPageArgs,
 }
 
 #[derive(Debug, Args)]
@@ -62,12 +62,12 @@ What accounting has about the workflow's steps is asked here if `sacct` is here,
 Examples:
   windlass slurm stats
   windlass slurm stats 3 --sort-by max_rss_bytes --reverse --limit 10")]
-pub(crate) struct StatsArgs {
+pub(crate) struct SlurmStatsArgs {
     /// Workflow: its id, its name, or `last`.
     #[arg(value_name = "ID", default_value = "last", alias = "workflow-id")]
     pub(crate) workflow: WorkflowRef,
     #[command(flatten)]
-    pub(crate) page: PageArgs,
+    pub(crate) page: ListPageArgs,
 }
 
 #[derive(Debug, Args)]
@@ -90,5 +90,5 @@ pub(crate) struct SlurmLogsArgs {
     #[arg(long)]
     pub(crate) errors_only: bool,
     #[command(flatten)]
-    pub(crate) page: PageArgs,
+    pub(crate) page: ListPageArgs,
 }

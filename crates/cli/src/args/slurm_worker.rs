@@ -5,7 +5,7 @@ use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
 use windlass_agent::environment::check_pattern;
-use windlass_types::settings::Settings;
+use windlass_types::settings::WorkflowSettings;
 use windlass_types::{Bytes, parse_duration};
 
 #[derive(Debug, Args)]
@@ -25,7 +25,7 @@ pub(crate) struct SlurmWorkerArgs {
     pub(crate) warning: Option<Duration>,
     /// What the workflow says about its workers, as JSON: counts where the server does not answer.
     #[arg(long, value_name = "JSON", value_parser = parse_settings)]
-    pub(crate) settings: Option<Box<Settings>>,
+    pub(crate) settings: Option<Box<WorkflowSettings>>,
     /// Where the workflow's output goes.
     #[arg(long, value_name = "DIR")]
     pub(crate) output_dir: Option<PathBuf>,
@@ -47,7 +47,7 @@ pub(crate) struct SlurmWorkerArgs {
     pub(crate) state_dir: Option<PathBuf>,
 }
 
-fn parse_settings(text: &str) -> Result<Box<Settings>, String> {
+fn parse_settings(text: &str) -> Result<Box<WorkflowSettings>, String> {
     serde_json::from_str(text).map(Box::new).map_err(|error| error.to_string())
 }
 

@@ -6,19 +6,19 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 pub(crate) struct SpecArgs {
     #[command(subcommand)]
-    pub(crate) verb: SpecVerb,
+    pub(crate) verb: SpecSubcommand,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum SpecVerb {
+pub(crate) enum SpecSubcommand {
     /// Print the JSON Schema of spec files, for editors.
-    Schema(PrintedArgs),
+    Schema(SpecOutputArgs),
     /// Print the reference of all fields, as Markdown.
-    Reference(PrintedArgs),
+    Reference(SpecOutputArgs),
     /// Write a spec in another format; it keeps its meaning.
-    Convert(ConvertArgs),
+    Convert(SpecConvertArgs),
     /// Give spec files the canonical layout; comments stay.
-    Format(FormatArgs),
+    Format(SpecFormatArgs),
 }
 
 #[derive(Debug, Args)]
@@ -26,7 +26,7 @@ pub(crate) enum SpecVerb {
 Examples:
   windlass spec schema -o windlass.schema.json
   windlass spec reference | less")]
-pub(crate) struct PrintedArgs {
+pub(crate) struct SpecOutputArgs {
     /// Write to this file instead of to standard output.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
@@ -41,7 +41,7 @@ Examples:
   windlass spec convert sweep.yaml sweep.kdl
   windlass spec convert sweep.yaml --to json
   windlass spec convert - --to toml < sweep.yaml")]
-pub(crate) struct ConvertArgs {
+pub(crate) struct SpecConvertArgs {
     /// Spec file to read; `-` is stdin.
     #[arg(value_name = "IN")]
     pub(crate) input: PathBuf,
@@ -50,7 +50,7 @@ pub(crate) struct ConvertArgs {
     pub(crate) output: Option<PathBuf>,
     /// Format to write.
     #[arg(short, long, value_enum, value_name = "FORMAT", required_unless_present = "output")]
-    pub(crate) to: Option<SpecFormat>,
+    pub(crate) to: Option<SpecFileFormat>,
     /// Replace the file if it is there.
     #[arg(long)]
     pub(crate) force: bool,
@@ -62,7 +62,7 @@ Examples:
   windlass spec format sweep.yaml
   windlass spec format --check *.windlass.yaml      for use in tests: exit code 1 if one is not in shape
   windlass spec format - < sweep.yaml")]
-pub(crate) struct FormatArgs {
+pub(crate) struct SpecFormatArgs {
     /// Spec files, changed in place; `-` reads stdin and writes to standard output. The spec of this directory by default.
     #[arg(value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
@@ -72,7 +72,7 @@ pub(crate) struct FormatArgs {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum SpecFormat {
+pub(crate) enum SpecFileFormat {
     Yaml,
     Json,
     Json5,
@@ -99,7 +99,7 @@ How many rounds a lineage may have is said in the spec: `dynamic_jobs: {max_iter
 Examples:
   windlass jobs spawn next.yaml
   ./choose-next | windlass jobs spawn -")]
-pub(crate) struct SpawnArgs {
+pub(crate) struct JobSpawnArgs {
     /// File with the new jobs; `-` is stdin.
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,

@@ -1,16 +1,16 @@
 //! What is decided about failures and changed about jobs: in groups, one by one, and how to take it back.
 
-use super::page::{ConfirmArgs, PageArgs};
+use super::list_options::{ConfirmArgs, ListPageArgs};
 use super::run::parse_memory;
 use super::{JobRef, WorkflowRef};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use std::time::Duration;
-use windlass_types::orders::Changes;
+use windlass_types::failure_commands::RequestedJobChanges;
 use windlass_types::{Bytes, FailureClass};
 
 /// A class of failures, as one of the words that a shell can complete.
-fn class() -> impl TypedValueParser<Value = FailureClass> {
+fn failure_class_parser() -> impl TypedValueParser<Value = FailureClass> {
     let names = FailureClass::ALL.map(FailureClass::as_str);
     PossibleValuesParser::new(names).try_map(|name| name.parse::<FailureClass>())
 }
@@ -33,7 +33,7 @@ What is decided holds at once, also while the rest of the workflow runs. If nobo
 )]
 pub(crate) struct FailuresArgs {
     #[command(subcommand)]
-    pub(crate) verb: Option<FailuresVerb>,
+    pub(crate) verb: Option<FailuresSubcommand>,
     #[command(flatten)]
     pub(crate) list: FailuresListArgs,
 }
@@ -50,25 +50,25 @@ pub(crate) struct FailuresListArgs {
     #[arg(short, long)]
     pub(crate) all: bool,
     #[command(flatten)]
-    pub(crate) page: PageArgs,
+    pub(crate) page: ListPageArgs,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum FailuresVerb {
+pub(crate) enum FailuresSubcommand {
     /// List the groups of a workflow, or the jobs of one.
     List(FailuresListArgs),
     /// Have the jobs of groups run again, perhaps changed.
-    Retry(GroupOrderArgs),
+    Retry(GroupChangeArgs),
     /// Let the jobs of groups be failed that wait for a decision, and with them what depends on them.
-    Fail(GroupVerdictArgs),
+    Fail(GroupDecisionArgs),
     /// Let what depends on the jobs of groups go on as if they had completed.
-    Ignore(GroupVerdictArgs),
+    Ignore(GroupDecisionArgs),
     /// Change the jobs of groups, and leave them where they are.
-    Change(GroupOrderArgs),
+    Change(GroupChangeArgs),
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct GroupVerdictArgs {
+pub(crate) struct GroupDecisionArgs {
     /// Groups: their keys, or the beginnings of them.
     #[arg(value_name = "KEY", required = true)]
     pub(crate) groups: Vec<String>,
@@ -83,17 +83,17 @@ pub(crate) struct GroupVerdictArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct GroupOrderArgs {
+pub(crate) struct GroupChangeArgs {
     #[command(flatten)]
-    pub(crate) which: GroupVerdictArgs,
+    pub(crate) which: GroupDecisionArgs,
     #[command(flatten)]
-    pub(crate) changes: ChangesArgs,
+    pub(crate) changes: JobChangeArgs,
 }
 
 /// What of jobs is to be otherwise.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "What changes about the jobs")]
-pub(crate) struct ChangesArgs {
+pub(crate) struct JobChangeArgs {
     /// The memory that each asks for from now on, such as 8g.
     #[arg(long, value_name = "SIZE", value_parser = parse_memory)]
     memory: Option<Bytes>,
@@ -117,8 +117,8 @@ pub(crate) struct ChangesArgs {
     partition: Option<String>,
 }
 
-impl From<&ChangesArgs> for Changes {
-    fn from(args: &ChangesArgs) -> Self {
+impl From<&JobChangeArgs> for RequestedJobChanges {
+    fn from(args: &JobChangeArgs) -> Self {
         Self {
             memory_bytes: args.memory,
             runtime_seconds: args.runtime.map(|runtime| runtime.as_secs_f64()),
@@ -151,31 +151,31 @@ Examples:
 )]
 pub(crate) struct TriageArgs {
     #[command(subcommand)]
-    pub(crate) verb: Option<TriageVerb>,
+    pub(crate) verb: Option<TriageSubcommand>,
     #[command(flatten)]
     pub(crate) list: TriageListArgs,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum TriageVerb {
+pub(crate) enum TriageSubcommand {
     /// List what waits for a decision, with the last words of each.
     List(TriageListArgs),
     /// Show all about the failure of a job, and what was decided about it.
     Show(TriageShowArgs),
     /// Have jobs run again, perhaps changed.
-    Retry(RetryArgs),
+    Retry(TriageChangeArgs),
     /// Let jobs be failed, and with them what depends on them.
-    Fail(VerdictArgs),
+    Fail(TriageDecisionArgs),
     /// Let what depends on jobs go on as if they had completed.
-    Ignore(VerdictArgs),
+    Ignore(TriageDecisionArgs),
     /// Carry out what an agent proposed.
-    Approve(SettleArgs),
+    Approve(ProposalReviewArgs),
     /// Do not carry out what an agent proposed; the job waits on.
-    Decline(SettleArgs),
+    Decline(ProposalReviewArgs),
     /// List what was decided, and what came of it.
-    Decisions(DecisionsArgs),
+    Decisions(TriageDecisionsArgs),
     /// Say how often each agent and person was right.
-    Report(ReportArgs),
+    Report(TriageReportArgs),
 }
 
 #[derive(Debug, Args)]
@@ -184,7 +184,7 @@ pub(crate) struct TriageListArgs {
     #[arg(value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
     #[command(flatten)]
-    pub(crate) which: FilterArgs,
+    pub(crate) which: FailureFilterArgs,
     /// Show so many of the last lines of what each said.
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub(crate) lines: usize,
@@ -195,16 +195,16 @@ pub(crate) struct TriageListArgs {
 
 /// Which failures are meant.
 #[derive(Clone, Debug, Default, Args)]
-pub(crate) struct FilterArgs {
+pub(crate) struct FailureFilterArgs {
     /// Only of this group, by its key or the beginning of it; give it again for more.
     #[arg(short, long, value_name = "KEY")]
     pub(crate) group: Vec<String>,
     /// Only of this class; give it again for more.
-    #[arg(long, value_name = "CLASS", value_parser = class())]
+    #[arg(long, value_name = "CLASS", value_parser = failure_class_parser())]
     pub(crate) class: Vec<FailureClass>,
 }
 
-impl FilterArgs {
+impl FailureFilterArgs {
     pub(crate) fn is_empty(&self) -> bool {
         self.group.is_empty() && self.class.is_empty()
     }
@@ -221,7 +221,7 @@ pub(crate) struct TriageShowArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct VerdictArgs {
+pub(crate) struct TriageDecisionArgs {
     /// Jobs: ids, names, or patterns of names with `*` and `?`.
     #[arg(value_name = "JOB", required_unless_present_any = ["group", "class"])]
     pub(crate) jobs: Vec<JobRef>,
@@ -229,28 +229,28 @@ pub(crate) struct VerdictArgs {
     #[arg(short, long, value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
     #[command(flatten)]
-    pub(crate) which: FilterArgs,
+    pub(crate) which: FailureFilterArgs,
     /// Why; kept with the decision, for those who ask later.
     #[arg(short, long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     pub(crate) reason: String,
     #[command(flatten)]
     pub(crate) confirm: ConfirmArgs,
     #[command(flatten)]
-    pub(crate) agent: AgentArgs,
+    pub(crate) agent: DecisionAgentArgs,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct RetryArgs {
+pub(crate) struct TriageChangeArgs {
     #[command(flatten)]
-    pub(crate) which: VerdictArgs,
+    pub(crate) which: TriageDecisionArgs,
     #[command(flatten)]
-    pub(crate) changes: ChangesArgs,
+    pub(crate) changes: JobChangeArgs,
 }
 
 /// An agent is bound by the workflow's policy; a person is not.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "For agents")]
-pub(crate) struct AgentArgs {
+pub(crate) struct DecisionAgentArgs {
     /// Decide as this agent: the workflow's policy holds, and the report counts it apart. Otherwise WINDLASS_AGENT names it.
     #[arg(long, value_name = "NAME")]
     pub(crate) agent: Option<String>,
@@ -263,7 +263,7 @@ pub(crate) struct AgentArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct SettleArgs {
+pub(crate) struct ProposalReviewArgs {
     /// The numbers of proposals, as `windlass triage` shows them.
     #[arg(value_name = "DECISION", required = true)]
     pub(crate) decisions: Vec<i64>,
@@ -273,7 +273,7 @@ pub(crate) struct SettleArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct DecisionsArgs {
+pub(crate) struct TriageDecisionsArgs {
     /// Workflow: its id, its name, or `last`.
     #[arg(value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
@@ -284,11 +284,11 @@ pub(crate) struct DecisionsArgs {
     #[arg(long)]
     pub(crate) proposed: bool,
     #[command(flatten)]
-    pub(crate) page: PageArgs,
+    pub(crate) page: ListPageArgs,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct ReportArgs {
+pub(crate) struct TriageReportArgs {
     /// Workflow: its id, its name, or `last`.
     #[arg(value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
@@ -311,23 +311,23 @@ Examples:
 )]
 pub(crate) struct RevisionsArgs {
     #[command(subcommand)]
-    pub(crate) verb: Option<RevisionsVerb>,
+    pub(crate) verb: Option<RevisionsSubcommand>,
     #[command(flatten)]
-    pub(crate) list: super::workflows::ListOfWorkflowArgs,
+    pub(crate) list: super::workflows::ListInWorkflowArgs,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum RevisionsVerb {
+pub(crate) enum RevisionsSubcommand {
     /// List what was changed about the jobs of a workflow.
-    List(super::workflows::ListOfWorkflowArgs),
+    List(super::workflows::ListInWorkflowArgs),
     /// Show what one revision changed, job by job.
-    Show(RevisionArgs),
+    Show(OneRevisionArgs),
     /// Put back what a revision changed.
-    Undo(RevisionArgs),
+    Undo(OneRevisionArgs),
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct RevisionArgs {
+pub(crate) struct OneRevisionArgs {
     /// The number that `windlass revisions` shows.
     #[arg(value_name = "N")]
     pub(crate) revision: i64,

@@ -1,6 +1,6 @@
 //! Workers of a server: the one on this machine, and those on machines that ssh reaches.
 
-use super::refs::WorkflowRef;
+use super::object_refs::WorkflowRef;
 use super::run::{parse_memory, parse_time};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -42,7 +42,7 @@ pub(crate) struct WorkerArgs {
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = check_pattern)]
     pub(crate) pass_environment: Vec<String>,
     #[command(flatten)]
-    pub(crate) offer: OfferArgs,
+    pub(crate) offer: WorkerCapacityArgs,
     /// Time that a job gets to end by itself when it is stopped, before it is killed.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
     pub(crate) grace: Duration,
@@ -70,7 +70,7 @@ pub(crate) struct WorkerArgs {
 /// What a machine may give to the jobs.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "What the machine gives")]
-pub(crate) struct OfferArgs {
+pub(crate) struct WorkerCapacityArgs {
     /// Run at most this many jobs at once.
     #[arg(short = 'j', long, visible_alias = "max-parallel-jobs", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_jobs: Option<u32>,
@@ -99,11 +99,11 @@ Examples:
   windlass remote collect-logs 7")]
 pub(crate) struct RemoteArgs {
     #[command(subcommand)]
-    pub(crate) verb: RemoteVerb,
+    pub(crate) verb: RemoteSubcommand,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum RemoteVerb {
+pub(crate) enum RemoteSubcommand {
     /// Add machines to the list of a workflow.
     #[command(visible_alias = "add-workers")]
     Add(RemoteAddArgs),
@@ -168,7 +168,7 @@ pub(crate) struct RemoteRunArgs {
     #[arg(long = "site", value_name = "SITE", default_value = LOCAL_SITE, value_parser = parse_site)]
     pub(crate) worker_site: String,
     #[command(flatten)]
-    pub(crate) offer: OfferArgs,
+    pub(crate) offer: WorkerCapacityArgs,
     /// How windlass is called on the machines.
     #[arg(long, value_name = "PATH", default_value = "windlass")]
     pub(crate) program: String,

@@ -17,20 +17,20 @@ pub(crate) struct WorkersArgs {
     #[command(flatten)]
     pub(crate) list: WorkersListArgs,
     #[command(subcommand)]
-    pub(crate) verb: Option<WorkersVerb>,
+    pub(crate) verb: Option<WorkersSubcommand>,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum WorkersVerb {
+pub(crate) enum WorkersSubcommand {
     /// List who works now.
     List(WorkersListArgs),
     /// Show all about one.
     #[command(alias = "get")]
-    Show(WorkerArgs),
+    Show(OneWorkerArgs),
     /// Have one finish what it has, and leave.
-    Drain(WorkerArgs),
+    Drain(OneWorkerArgs),
     /// Say that one is certainly dead: what it held runs again at once.
-    Retire(WorkerArgs),
+    Retire(OneWorkerArgs),
 }
 
 #[derive(Debug, Args)]
@@ -41,12 +41,12 @@ pub(crate) struct WorkersListArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct WorkerArgs {
+pub(crate) struct OneWorkerArgs {
     /// The number that `windlass workers` shows.
-    #[arg(value_name = "ID", value_parser = worker_id)]
+    #[arg(value_name = "ID", value_parser = parse_worker_id)]
     pub(crate) worker: WorkerId,
 }
 
-fn worker_id(text: &str) -> Result<WorkerId, String> {
+fn parse_worker_id(text: &str) -> Result<WorkerId, String> {
     text.parse().map_err(|_| "a worker is named by its number".to_owned())
 }

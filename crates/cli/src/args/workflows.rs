@@ -1,7 +1,7 @@
 //! Commands about whole workflows.
 
-use super::page::{ConfirmArgs, PageArgs};
-use super::refs::{WorkflowRef, WorkflowSet};
+use super::list_options::{ConfirmArgs, ListPageArgs};
+use super::object_refs::{WorkflowRef, WorkflowSet};
 use clap::{ArgAction, Args, Subcommand};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,45 +10,45 @@ use std::time::Duration;
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct WorkflowsArgs {
     #[command(subcommand)]
-    pub(crate) verb: Option<WorkflowsVerb>,
+    pub(crate) verb: Option<WorkflowsSubcommand>,
     #[command(flatten)]
     pub(crate) list: WorkflowsListArgs,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum WorkflowsVerb {
+pub(crate) enum WorkflowsSubcommand {
     /// List the workflows in this database, the newest first.
     List(WorkflowsListArgs),
     /// Show everything that is known about a workflow.
     Get(OneWorkflowArgs),
     /// Make a workflow without jobs, to be filled by hand.
-    New(super::edit::NewWorkflowArgs),
+    New(super::crud::NewWorkflowArgs),
     /// Change the name, the description or other notes of a workflow.
     Update(UpdateWorkflowArgs),
     /// Put workflows out of sight, or back.
-    Archive(TorcArchiveArgs),
+    Archive(TorcWorkflowArchiveArgs),
     /// Delete workflows with all that is known about them.
-    Delete(DeleteArgs),
+    Delete(WorkflowDeleteArgs),
     /// Say whether a workflow is over.
     IsComplete(OneWorkflowArgs),
     /// List what is to be done when something happens in a workflow.
-    ListActions(ListOfWorkflowArgs),
+    ListActions(ListInWorkflowArgs),
     /// Write a workflow to a file that another database can import.
-    Export(ExportArgs),
+    Export(WorkflowExportArgs),
     /// Read a workflow that `export` wrote.
-    Import(ImportArgs),
+    Import(WorkflowImportArgs),
     /// Have jobs run again, and what was built on them; as `windlass reset-status`.
     ResetStatus(super::plan::ResetStatusArgs),
     /// Check that a workflow has all it needs to run.
-    Init(super::plan::InitArgs),
+    Init(super::plan::WorkflowInitArgs),
     /// Find what changed since a workflow ran, and have it run again; as `windlass reinit`.
     Reinit(super::plan::ReinitArgs),
     /// Show what a spec or a workflow would do; as `windlass plan`.
     ExecutionPlan(super::plan::PlanArgs),
     /// Compare what jobs asked for with what they used; as `windlass resources check`.
-    CheckResources(super::resources::CheckArgs),
+    CheckResources(super::resources::ResourcesCheckArgs),
     /// Give jobs better requirements; as `windlass resources correct`.
-    CorrectResources(super::resources::CorrectArgs),
+    CorrectResources(super::resources::ResourcesCorrectArgs),
     /// Find running jobs whose worker is gone, and have them run again.
     SyncStatus(super::recover::SyncStatusArgs),
     /// As `windlass run`; the older spelling.
@@ -59,10 +59,10 @@ pub(crate) enum WorkflowsVerb {
     Create(super::run::CreateArgs),
     /// As `windlass status`; the older spelling.
     #[command(hide = true)]
-    Status(StatusArgs),
+    Status(WorkflowStatusArgs),
     /// As `windlass cancel`; the older spelling.
     #[command(hide = true)]
-    Cancel(CancelArgs),
+    Cancel(WorkflowCancelArgs),
 }
 
 #[derive(Clone, Debug, Default, Args)]
@@ -90,7 +90,7 @@ pub(crate) struct WorkflowsListArgs {
     #[arg(short = 'g', long, value_name = "NAME", hide = true)]
     pub(crate) access_group: Option<String>,
     #[command(flatten)]
-    pub(crate) page: PageArgs,
+    pub(crate) page: ListPageArgs,
 }
 
 #[derive(Debug, Args)]
@@ -101,12 +101,12 @@ pub(crate) struct OneWorkflowArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct ListOfWorkflowArgs {
+pub(crate) struct ListInWorkflowArgs {
     /// Workflow: its id, its name, or `last`.
     #[arg(value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
     #[command(flatten)]
-    pub(crate) page: PageArgs,
+    pub(crate) page: ListPageArgs,
 }
 
 #[derive(Debug, Args)]
@@ -145,7 +145,7 @@ An archived workflow is left out of lists, and `last` does not mean it. Nothing 
 Examples:
   windlass archive 1-5,9
   windlass archive --restore 3")]
-pub(crate) struct ArchiveArgs {
+pub(crate) struct WorkflowArchiveArgs {
     /// Workflows: ids, ranges such as `1-5,9`, names, or `last`.
     #[arg(value_name = "ID", required = true)]
     pub(crate) workflows: Vec<WorkflowSet>,
@@ -158,7 +158,7 @@ pub(crate) struct ArchiveArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct TorcArchiveArgs {
+pub(crate) struct TorcWorkflowArchiveArgs {
     /// `true` puts them out of sight, `false` brings them back.
     #[arg(value_name = "TRUE|FALSE", action = ArgAction::Set)]
     pub(crate) is_archived: bool,
@@ -175,7 +175,7 @@ are. A workflow that somebody runs is not deleted.
 Examples:
   windlass delete 3
   windlass delete 1-5,9 --yes")]
-pub(crate) struct DeleteArgs {
+pub(crate) struct WorkflowDeleteArgs {
     /// Workflows: ids, ranges such as `1-5,9`, names, or `last`.
     #[arg(value_name = "ID", required = true)]
     pub(crate) workflows: Vec<WorkflowSet>,
@@ -188,7 +188,7 @@ pub(crate) struct DeleteArgs {
 Examples:
   windlass export > sim.json
   windlass export 3 --include-results -o sim.json")]
-pub(crate) struct ExportArgs {
+pub(crate) struct WorkflowExportArgs {
     /// Workflow: its id, its name, or `last`.
     #[arg(value_name = "ID", default_value = "last")]
     pub(crate) workflow: WorkflowRef,
@@ -212,7 +212,7 @@ the current directory, wherever they ran before. Commands are taken as they are:
 Examples:
   windlass import sim.json
   windlass import - --name copy < sim.json")]
-pub(crate) struct ImportArgs {
+pub(crate) struct WorkflowImportArgs {
     /// File that `windlass export` wrote; `-` reads it from stdin.
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
@@ -226,7 +226,7 @@ pub(crate) struct ImportArgs {
     #[arg(long)]
     pub(crate) skip_events: bool,
     #[command(flatten)]
-    pub(crate) output: super::run::OutputArgs,
+    pub(crate) output: super::run::OutputDirArgs,
 }
 
 #[derive(Debug, Args)]
@@ -234,7 +234,7 @@ pub(crate) struct ImportArgs {
 Examples:
   windlass status
   windlass status 1-5,9")]
-pub(crate) struct StatusArgs {
+pub(crate) struct WorkflowStatusArgs {
     /// Workflows: ids, ranges such as `1-5,9`, names, or `last`.
     #[arg(value_name = "ID", default_value = "last")]
     pub(crate) workflows: Vec<WorkflowSet>,
@@ -244,7 +244,7 @@ pub(crate) struct StatusArgs {
 #[command(after_help = "\
 The process that runs the workflow is told to stop its jobs. If none runs it, the workflow is canceled at once. \
 `windlass resume --retry-failed` starts a canceled workflow again.")]
-pub(crate) struct CancelArgs {
+pub(crate) struct WorkflowCancelArgs {
     /// Workflows: ids, ranges such as `1-5,9`, names, or `last`.
     #[arg(value_name = "ID", default_value = "last")]
     pub(crate) workflows: Vec<WorkflowSet>,

@@ -1,38 +1,38 @@
 //! `windlass actions`: what is done around the jobs of a workflow, and how it went.
 
-use super::parts::{how, json, print, word};
+use super::workflow_parts::{action_details, json_value, name_value, print_objects};
 use crate::args::MachineArgs;
-use crate::args::actions::{ActionArgs, ActionsArgs, ActionsVerb};
-use crate::args::workflows::ListOfWorkflowArgs;
-use crate::context::Context;
-use crate::drive::{Failed, drive};
-use crate::error::{CliError, Exit};
-use crate::select;
-use crate::ui::listing::{Field, Listing};
-use crate::ui::summary;
-use crate::ui::table::Column;
+use crate::args::actions::{ActionsArgs, ActionsSubcommand, OneActionArgs};
+use crate::args::workflows::ListInWorkflowArgs;
+use crate::context::CliContext;
+use crate::error::{CliError, CliExit};
+use crate::local_run::{FailedJobsPolicy, run_locally};
+use crate::object_selection;
+use crate::ui::listing::{ListField, ListFields};
+use crate::ui::run_summary;
+use crate::ui::table::TableColumn;
 use windlass_store::Store;
-use windlass_store::lock::Lock;
-use windlass_store::model::{ActionRow, CLAIMED, WorkflowRow};
+use windlass_store::lock::LockScope;
+use windlass_store::model::{ActionRow, CLAIM_CAUSE, WorkflowRow};
 
-const FIELDS: &[Field<ActionRow>] = &[
-    Field::new("id", |a: &ActionRow| a.id.into()).column(Column::number("ID")),
-    Field::new("trigger_type", |a: &ActionRow| json(&a.action.trigger_type)),
-    Field::shown(Column::text("WHEN"), |a: &ActionRow| word(&a.action.trigger_type)),
-    Field::new("action_type", |a: &ActionRow| json(&a.action.action_type)),
-    Field::new("state", |a: &ActionRow| state(a).into()).column(Column::text("STATE")),
-    Field::new("commands", |a: &ActionRow| json(&a.action.commands)),
-    Field::shown(Column::elastic("HOW"), |a: &ActionRow| how(a).into()),
-    Field::new("persistent", |a: &ActionRow| a.action.persistent.into()),
-    Field::new("job_ids", |a: &ActionRow| json(&a.jobs)),
-    Field::new("trigger_count", |a: &ActionRow| a.trigger_count.into()),
-    Field::new("required_triggers", |a: &ActionRow| a.required_triggers().into()),
-    Field::new("message", |a: &ActionRow| a.last_run().and_then(|run| run.message.as_ref()).into()),
-    Field::new("executions", |a: &ActionRow| json(&a.runs)),
+const FIELDS: &[ListField<ActionRow>] = &[
+    ListField::new("id", |a: &ActionRow| a.id.into()).column(TableColumn::number("ID")),
+    ListField::new("trigger_type", |a: &ActionRow| json_value(&a.action.trigger_type)),
+    ListField::table_only(TableColumn::text("WHEN"), |a: &ActionRow| name_value(&a.action.trigger_type)),
+    ListField::new("action_type", |a: &ActionRow| json_value(&a.action.action_type)),
+    ListField::new("state", |a: &ActionRow| action_state(a).into()).column(TableColumn::text("STATE")),
+    ListField::new("commands", |a: &ActionRow| json_value(&a.action.commands)),
+    ListField::table_only(TableColumn::flexible("HOW"), |a: &ActionRow| action_details(a).into()),
+    ListField::new("persistent", |a: &ActionRow| a.action.persistent.into()),
+    ListField::new("job_ids", |a: &ActionRow| json_value(&a.jobs)),
+    ListField::new("trigger_count", |a: &ActionRow| a.trigger_count.into()),
+    ListField::new("required_triggers", |a: &ActionRow| a.required_triggers().into()),
+    ListField::new("message", |a: &ActionRow| a.last_run().and_then(|run| run.message.as_ref()).into()),
+    ListField::new("executions", |a: &ActionRow| json_value(&a.runs)),
 ];
 
 /// Where it stands, in a word.
-fn state(row: &ActionRow) -> &'static str {
+fn action_state(row: &ActionRow) -> &'static str {
     match row.last_run() {
         None if row.trigger_count < row.required_triggers() => "waiting",
         None => "due",
@@ -40,69 +40,70 @@ fn state(row: &ActionRow) -> &'static str {
             (None, _) => "running",
             (Some(_), Some(0)) => "completed",
             (Some(_), Some(_)) => "failed",
-            (Some(_), None) if run.cause == CLAIMED => "claimed",
+            (Some(_), None) if run.cause == CLAIM_CAUSE => "claimed",
             (Some(_), None) => "interrupted",
         },
     }
 }
 
-pub(crate) fn run(ctx: &Context, args: &ActionsArgs) -> Result<Exit, CliError> {
+pub(crate) fn run(ctx: &CliContext, args: &ActionsArgs) -> Result<CliExit, CliError> {
     match &args.verb {
-        None => list(ctx, &args.list),
-        Some(ActionsVerb::List(args)) => list(ctx, args),
-        Some(ActionsVerb::Show(args)) => show(ctx, args),
-        Some(ActionsVerb::Retry(args)) => retry(ctx, args),
+        None => list_actions(ctx, &args.list),
+        Some(ActionsSubcommand::List(args)) => list_actions(ctx, args),
+        Some(ActionsSubcommand::Show(args)) => show_action(ctx, args),
+        Some(ActionsSubcommand::Retry(args)) => retry_action(ctx, args),
     }
 }
 
-fn list(ctx: &Context, args: &ListOfWorkflowArgs) -> Result<Exit, CliError> {
+fn list_actions(ctx: &CliContext, args: &ListInWorkflowArgs) -> Result<CliExit, CliError> {
     let store = ctx.open_read()?;
-    let workflow = select::workflow(&*store, &args.workflow)?;
-    print(ctx, &workflow, Listing::new(FIELDS), store.actions(workflow.id)?, &args.page)
+    let workflow = object_selection::find_workflow(&*store, &args.workflow)?;
+    print_objects(ctx, &workflow, ListFields::new(FIELDS), store.actions(workflow.id)?, &args.page)
 }
 
-fn show(ctx: &Context, args: &ActionArgs) -> Result<Exit, CliError> {
+fn show_action(ctx: &CliContext, args: &OneActionArgs) -> Result<CliExit, CliError> {
     let store = ctx.open_read()?;
-    let workflow = select::workflow(&*store, &args.workflow)?;
-    ctx.ui.print_record(&Listing::new(FIELDS), find(&*store, &workflow, args.action)?)?;
-    Ok(Exit::Success)
+    let workflow = object_selection::find_workflow(&*store, &args.workflow)?;
+    ctx.ui.print_record(&ListFields::new(FIELDS), find_action(&*store, &workflow, args.action)?)?;
+    Ok(CliExit::Success)
 }
 
 /// Arms it anew, and carries it out if nothing else is left to do in its workflow. At a server workers do that.
-fn retry(ctx: &Context, args: &ActionArgs) -> Result<Exit, CliError> {
+fn retry_action(ctx: &CliContext, args: &OneActionArgs) -> Result<CliExit, CliError> {
     let store = ctx.open_write()?;
-    let workflow = select::workflow(&*store, &args.workflow)?;
+    let workflow = object_selection::find_workflow(&*store, &args.workflow)?;
     let id = args.action;
-    if !matches!(state(&find(&*store, &workflow, id)?), "failed" | "interrupted" | "completed") {
+    if !matches!(action_state(&find_action(&*store, &workflow, id)?), "failed" | "interrupted" | "completed")
+    {
         return Err(CliError::refused(format!("action {id} was not carried out yet"))
             .with_hint("`windlass actions` shows what it waits for"));
     }
     if ctx.server()?.is_some() {
         store.retry_action(workflow.id, id, ctx.clock.now())?;
-        ctx.ui.note(&format!("action {id} is carried out by the next worker that is there"));
-        return Ok(Exit::Success);
+        ctx.ui.print_note(&format!("action {id} is carried out by the next worker that is there"));
+        return Ok(CliExit::Success);
     }
-    let lock = store.lock(Lock::Workflow(workflow.id), ctx.clock.now())?;
+    let lock = store.lock(LockScope::Workflow(workflow.id), ctx.clock.now())?;
     store.retry_action(workflow.id, id, ctx.clock.now())?;
     drop(lock);
-    if !summary::is_over(&workflow) {
+    if !run_summary::is_over(&workflow) {
         let workflow = workflow.id;
-        ctx.ui.note(&format!(
+        ctx.ui.print_note(&format!(
             "action {id} is carried out when its workflow goes on: `windlass resume {workflow}`"
         ));
-        return Ok(Exit::Success);
+        return Ok(CliExit::Success);
     }
-    drive(ctx, &*store, workflow.id, Failed::Keep, &MachineArgs::default())?;
-    let again = find(&*store, &workflow, id)?;
-    if state(&again) == "completed" {
-        ctx.ui.note(&format!("action {id} is done"));
-        return Ok(Exit::Success);
+    run_locally(ctx, &*store, workflow.id, FailedJobsPolicy::Keep, &MachineArgs::default())?;
+    let again = find_action(&*store, &workflow, id)?;
+    if action_state(&again) == "completed" {
+        ctx.ui.print_note(&format!("action {id} is done"));
+        return Ok(CliExit::Success);
     }
     let why = again.last_run().and_then(|run| run.message.clone()).unwrap_or_default();
-    Err(CliError::refused(format!("action {id} is {}: {why}", state(&again))))
+    Err(CliError::refused(format!("action {id} is {}: {why}", action_state(&again))))
 }
 
-fn find(store: &dyn Store, workflow: &WorkflowRow, id: i64) -> Result<ActionRow, CliError> {
+fn find_action(store: &dyn Store, workflow: &WorkflowRow, id: i64) -> Result<ActionRow, CliError> {
     let found = store.actions(workflow.id)?.into_iter().find(|action| action.id == id);
     found.ok_or_else(|| {
         CliError::user(format!("workflow {} ({}) has no action {id}", workflow.id, workflow.name))

@@ -1,12 +1,12 @@
 //! `windlass completions`: what makes a shell complete our commands.
 
-use crate::args::{self, tools::CompletionsArgs};
-use crate::context::Context;
-use crate::error::{CliError, Exit};
+use crate::args::{self, config_and_docs::CompletionsArgs};
+use crate::context::CliContext;
+use crate::error::{CliError, CliExit};
 
-pub(crate) fn run(ctx: &Context, args: &CompletionsArgs) -> Result<Exit, CliError> {
+pub(crate) fn run(ctx: &CliContext, args: &CompletionsArgs) -> Result<CliExit, CliError> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut args::command(), "windlass", &mut script);
+    clap_complete::generate(args.shell, &mut args::build_command(), "windlass", &mut script);
     ctx.ui.print_bytes(&script)?;
-    Ok(Exit::Success)
+    Ok(CliExit::Success)
 }

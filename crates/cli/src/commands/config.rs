@@ -1,46 +1,46 @@
 //! `windlass config`: which settings are in force, where they come from, and whether they are right.
 
-use crate::args::Format;
-use crate::args::tools::{ConfigArgs, ConfigInitArgs, ConfigShowArgs, ConfigVerb};
-use crate::config::{Key, Paths, Problem, Value, template};
-use crate::context::Context;
-use crate::error::{CliError, Exit};
-use crate::rules;
-use crate::ui::listing::{Datum, Field, Listing};
-use crate::ui::table::Column;
+use crate::args::OutputFormat;
+use crate::args::config_and_docs::{ConfigArgs, ConfigInitArgs, ConfigShowArgs, ConfigSubcommand};
+use crate::classification_rules;
+use crate::config::{ConfigPaths, SettingKey, SettingProblem, SettingValue, render_template};
+use crate::context::CliContext;
+use crate::error::{CliError, CliExit};
+use crate::ui::listing::{FieldValue, ListField, ListFields};
+use crate::ui::table::TableColumn;
 use crate::ui::text;
 use std::borrow::Cow;
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
-use windlass_store::Location;
+use windlass_store::StoreLocation;
 
-pub(crate) fn run(ctx: &Context, args: &ConfigArgs) -> Result<Exit, CliError> {
-    if !matches!(args.verb, ConfigVerb::Validate) {
+pub(crate) fn run(ctx: &CliContext, args: &ConfigArgs) -> Result<CliExit, CliError> {
+    if !matches!(args.verb, ConfigSubcommand::Validate) {
         for problem in &ctx.config.problems {
-            ctx.ui.warn(&problem.to_string());
+            ctx.ui.print_warning(&problem.to_string());
         }
     }
     match &args.verb {
-        ConfigVerb::Show(args) => show(ctx, args),
-        ConfigVerb::Paths => paths(ctx),
-        ConfigVerb::Init(args) => init(ctx, args),
-        ConfigVerb::Validate => validate(ctx),
+        ConfigSubcommand::Show(args) => show_settings(ctx, args),
+        ConfigSubcommand::Paths => list_locations(ctx),
+        ConfigSubcommand::Init(args) => init_config(ctx, args),
+        ConfigSubcommand::Validate => validate_config(ctx),
     }
 }
 
 /// A setting, what it is, and who said so.
-struct Setting {
-    key: &'static Key,
-    value: Option<Value>,
+struct ConfigSettingRow {
+    key: &'static SettingKey,
+    value: Option<SettingValue>,
 }
 
-impl Setting {
+impl ConfigSettingRow {
     /// What is shown may be shown to others: the URL of a database comes without its password.
-    fn text(&self) -> Option<Cow<'_, str>> {
+    fn value_text(&self) -> Option<Cow<'_, str>> {
         let text = self.value.as_ref().map(|value| value.text.as_str()).or(self.key.default)?;
-        let is_secret = Location::is_postgres(text);
-        Some(if is_secret { Location::without_password(text).into() } else { text.into() })
+        let is_secret = StoreLocation::is_postgres(text);
+        Some(if is_secret { StoreLocation::without_password(text).into() } else { text.into() })
     }
 
     fn origin(&self) -> String {
@@ -48,37 +48,40 @@ impl Setting {
     }
 }
 
-const SETTINGS: &[Field<Setting>] = &[
-    Field::new("name", |setting: &Setting| setting.key.name.into()).column(Column::text("NAME")),
-    Field::new("value", |setting: &Setting| setting.text().as_deref().into())
-        .column(Column::elastic("VALUE")),
+const SETTING_FIELDS: &[ListField<ConfigSettingRow>] = &[
+    ListField::new("name", |setting: &ConfigSettingRow| setting.key.name.into())
+        .column(TableColumn::text("NAME")),
+    ListField::new("value", |setting: &ConfigSettingRow| setting.value_text().as_deref().into())
+        .column(TableColumn::flexible("VALUE")),
 ];
 
-const ORIGINS: &[Field<Setting>] =
-    &[Field::new("origin", |setting: &Setting| setting.origin().into()).column(Column::elastic("ORIGIN"))];
+const ORIGIN_FIELDS: &[ListField<ConfigSettingRow>] =
+    &[ListField::new("origin", |setting: &ConfigSettingRow| setting.origin().into())
+        .column(TableColumn::flexible("ORIGIN"))];
 
-const MEANINGS: &[Field<Setting>] =
-    &[Field::new("meaning", |setting: &Setting| setting.key.meaning.into())
-        .column(Column::elastic("MEANING"))];
+const MEANING_FIELDS: &[ListField<ConfigSettingRow>] =
+    &[ListField::new("meaning", |setting: &ConfigSettingRow| setting.key.meaning.into())
+        .column(TableColumn::flexible("MEANING"))];
 
-fn show(ctx: &Context, args: &ConfigShowArgs) -> Result<Exit, CliError> {
-    let settings: Vec<Setting> =
-        ctx.config.entries().map(|(key, value)| Setting { key, value: value.cloned() }).collect();
-    if ctx.ui.format() == Format::Toml {
-        ctx.ui.print_lines(&as_toml(&settings, args.origin))?;
-        return Ok(Exit::Success);
+fn show_settings(ctx: &CliContext, args: &ConfigShowArgs) -> Result<CliExit, CliError> {
+    let settings: Vec<ConfigSettingRow> =
+        ctx.config.entries().map(|(key, value)| ConfigSettingRow { key, value: value.cloned() }).collect();
+    if ctx.ui.format() == OutputFormat::Toml {
+        ctx.ui.print_lines(&render_toml(&settings, args.origin))?;
+        return Ok(CliExit::Success);
     }
-    let listing = Listing::new(SETTINGS).with(if args.origin { ORIGINS } else { MEANINGS });
+    let listing =
+        ListFields::new(SETTING_FIELDS).with_fields(if args.origin { ORIGIN_FIELDS } else { MEANING_FIELDS });
     ctx.ui.print_list(&listing, settings)?;
-    Ok(Exit::Success)
+    Ok(CliExit::Success)
 }
 
-fn as_toml(settings: &[Setting], with_origin: bool) -> Vec<String> {
+fn render_toml(settings: &[ConfigSettingRow], with_origin: bool) -> Vec<String> {
     let mut lines = Vec::new();
     let mut section = None;
     for setting in settings {
-        let Some(text) = setting.text() else { continue };
-        let (its_section, name) = setting.key.place();
+        let Some(text) = setting.value_text() else { continue };
+        let (its_section, name) = setting.key.section_and_name();
         if its_section != section {
             section = its_section;
             lines.push(format!("[{}]", section.unwrap_or_default()));
@@ -91,35 +94,37 @@ fn as_toml(settings: &[Setting], with_origin: bool) -> Vec<String> {
 }
 
 /// A place where settings are looked for.
-struct Place {
+struct ConfigLocation {
     name: &'static str,
     path: String,
     exists: bool,
 }
 
-const PLACES: &[Field<Place>] = &[
-    Field::new("name", |place: &Place| place.name.into()).column(Column::text("FOR")),
-    Field::new("path", |place: &Place| (&place.path).into()).column(Column::elastic("PATH")),
-    Field::new("exists", |place: &Place| Datum::Flag(place.exists)).column(Column::text("THERE")),
+const LOCATION_FIELDS: &[ListField<ConfigLocation>] = &[
+    ListField::new("name", |place: &ConfigLocation| place.name.into()).column(TableColumn::text("FOR")),
+    ListField::new("path", |place: &ConfigLocation| (&place.path).into())
+        .column(TableColumn::flexible("PATH")),
+    ListField::new("exists", |place: &ConfigLocation| FieldValue::Bool(place.exists))
+        .column(TableColumn::text("THERE")),
 ];
 
-fn places(ctx: &Context) -> Paths {
-    Paths::new(&ctx.cwd, |name| std::env::var(name).ok())
+fn config_paths(ctx: &CliContext) -> ConfigPaths {
+    ConfigPaths::new(&ctx.cwd, |name| std::env::var(name).ok())
 }
 
-fn paths(ctx: &Context) -> Result<Exit, CliError> {
-    let paths = places(ctx);
-    let place = |(name, path): (&'static str, &Path)| Place {
+fn list_locations(ctx: &CliContext) -> Result<CliExit, CliError> {
+    let paths = config_paths(ctx);
+    let place = |(name, path): (&'static str, &Path)| ConfigLocation {
         name,
         path: path.display().to_string(),
         exists: path.exists(),
     };
-    ctx.ui.print_list(&Listing::new(PLACES), paths.layers().into_iter().map(place).collect())?;
-    Ok(Exit::Success)
+    ctx.ui.print_list(&ListFields::new(LOCATION_FIELDS), paths.layers().into_iter().map(place).collect())?;
+    Ok(CliExit::Success)
 }
 
-fn init(ctx: &Context, args: &ConfigInitArgs) -> Result<Exit, CliError> {
-    let path = place_for(&places(ctx), args)?;
+fn init_config(ctx: &CliContext, args: &ConfigInitArgs) -> Result<CliExit, CliError> {
+    let path = config_path_for(&config_paths(ctx), args)?;
     let failed = |e: &std::io::Error| CliError::io(format!("cannot write {}: {e}", path.display()));
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).map_err(|e| failed(&e))?;
@@ -137,12 +142,12 @@ fn init(ctx: &Context, args: &ConfigInitArgs) -> Result<Exit, CliError> {
         }
         _ => failed(&e),
     })?;
-    file.write_all(template().as_bytes()).map_err(|e| failed(&e))?;
-    ctx.ui.note(&format!("wrote {}; nothing in it is switched on yet", path.display()));
-    Ok(Exit::Success)
+    file.write_all(render_template().as_bytes()).map_err(|e| failed(&e))?;
+    ctx.ui.print_note(&format!("wrote {}; nothing in it is switched on yet", path.display()));
+    Ok(CliExit::Success)
 }
 
-fn place_for(paths: &Paths, args: &ConfigInitArgs) -> Result<PathBuf, CliError> {
+fn config_path_for(paths: &ConfigPaths, args: &ConfigInitArgs) -> Result<PathBuf, CliError> {
     if args.system {
         Ok(paths.system.clone())
     } else if args.local {
@@ -155,30 +160,39 @@ fn place_for(paths: &Paths, args: &ConfigInitArgs) -> Result<PathBuf, CliError> 
     }
 }
 
-fn validate(ctx: &Context) -> Result<Exit, CliError> {
-    let mut problems: Vec<String> =
-        ctx.config.problems.iter().cloned().chain(halves(ctx)).map(|problem| problem.to_string()).collect();
+fn validate_config(ctx: &CliContext) -> Result<CliExit, CliError> {
+    let mut problems: Vec<String> = ctx
+        .config
+        .problems
+        .iter()
+        .cloned()
+        .chain(incomplete_pairs(ctx))
+        .map(|problem| problem.to_string())
+        .collect();
     if let Some(file) = ctx.config.get("classify.rules_file") {
-        let read = rules::classifier(Some(&ctx.cwd.join(&file.text)));
+        let read = classification_rules::build_classifier(Some(&ctx.cwd.join(&file.text)));
         problems.extend(read.err().map(|error| format!("{}: {error}", file.origin)));
     }
     if problems.is_empty() {
-        let read = places(ctx).layers().iter().filter(|(_, path)| path.exists()).count() as u64;
-        ctx.ui.note(&format!("the settings are good ({} and the environment)", text::count(read, "file")));
-        return Ok(Exit::Success);
+        let read = config_paths(ctx).layers().iter().filter(|(_, path)| path.exists()).count() as u64;
+        ctx.ui.print_note(&format!(
+            "the settings are good ({} and the environment)",
+            text::render_count(read, "file")
+        ));
+        return Ok(CliExit::Success);
     }
-    if ctx.ui.json_wanted() {
+    if ctx.ui.wants_json() {
         ctx.ui.print_json(&serde_json::json!({ "mistakes": problems }))?;
     } else {
         ctx.ui.print_lines(&problems)?;
     }
-    let found = text::count(problems.len() as u64, "mistake");
+    let found = text::render_count(problems.len() as u64, "mistake");
     Err(CliError::user(format!("the settings have {found}"))
         .with_hint("`windlass config paths` says where they come from"))
 }
 
 /// Settings that mean nothing one without the other. `windlass serve` takes the other one from its command line too.
-fn halves(ctx: &Context) -> Vec<Problem> {
+fn incomplete_pairs(ctx: &CliContext) -> Vec<SettingProblem> {
     let pairs = [
         ("serve.tls_cert", "serve.tls_key"),
         ("serve.tls_key", "serve.tls_cert"),
@@ -189,7 +203,7 @@ fn halves(ctx: &Context) -> Vec<Problem> {
         let set = ctx.config.get(one).filter(|_| ctx.config.get(other).is_none())?;
         let said = format!("`{one}` without `{other}` secures nothing");
         let hint = Some(format!("set `{other}` too, or give it to each command"));
-        Some(Problem { place: set.origin.to_string(), said, hint })
+        Some(SettingProblem { location: set.origin.to_string(), message: said, hint })
     });
     found.collect()
 }

@@ -1,18 +1,18 @@
 //! `windlass create`: checks a spec and stores its workflow.
 
 use crate::args::run::CreateArgs;
-use crate::context::Context;
-use crate::error::{CliError, Exit};
-use crate::plan::{self, SpecFile};
-use crate::spec_files;
+use crate::context::CliContext;
+use crate::error::{CliError, CliExit};
+use crate::spec_discovery;
+use crate::spec_file::{self, SpecFile};
 use crate::ui::text;
 use serde::Serialize;
-use windlass_spec::{Diagnostics, Workflow};
+use windlass_spec::{ResolvedWorkflow, SpecDiagnostics};
 use windlass_types::WorkflowId;
 use windlass_types::settings::ActionType;
 
 #[derive(Serialize)]
-struct CreatedView<'a> {
+struct CreatedWorkflowView<'a> {
     workflow_id: WorkflowId,
     name: &'a str,
     jobs: usize,
@@ -20,34 +20,35 @@ struct CreatedView<'a> {
     warnings: Vec<String>,
 }
 
-pub(crate) fn run(ctx: &Context, args: &CreateArgs) -> Result<Exit, CliError> {
+pub(crate) fn run(ctx: &CliContext, args: &CreateArgs) -> Result<CliExit, CliError> {
     if args.torc.no_resource_monitoring {
-        ctx.ui.warn("--no-resource-monitoring has no effect: `resource_monitor: {enabled: false}` in the spec has jobs not measured");
+        ctx.ui.print_warning("--no-resource-monitoring has no effect: `resource_monitor: {enabled: false}` in the spec has jobs not measured");
     }
-    let file = SpecFile::read(&ctx.cwd, &spec_files::named_or_found(args.spec.as_ref(), &ctx.cwd)?)?;
+    let file = SpecFile::read(&ctx.cwd, &spec_discovery::resolve_spec_path(args.spec.as_ref(), &ctx.cwd)?)?;
     if args.dry_run {
-        return check(ctx, &file);
+        return check_spec(ctx, &file);
     }
     let workflow = file.load()?;
     let (name, jobs) = (workflow.name(), workflow.job_count());
-    let output_dir = plan::output_directory(ctx, &args.output)?;
+    let output_dir = spec_file::output_directory(ctx, &args.output)?;
     let store = ctx.open_or_create()?;
     let workflow_id =
-        plan::create_from_spec(&*store, &file, &workflow, None, &ctx.cwd, &output_dir, ctx.clock.now())?;
-    if ctx.ui.json_wanted() {
-        let warnings = plan::warnings(&workflow);
-        ctx.ui.print_json(&CreatedView { workflow_id, name, jobs, dry_run: false, warnings })?;
-        return Ok(Exit::Success);
+        spec_file::create_from_spec(&*store, &file, &workflow, None, &ctx.cwd, &output_dir, ctx.clock.now())?;
+    if ctx.ui.wants_json() {
+        let warnings = spec_file::warnings(&workflow);
+        ctx.ui.print_json(&CreatedWorkflowView { workflow_id, name, jobs, dry_run: false, warnings })?;
+        return Ok(CliExit::Success);
     }
-    ctx.ui.spec_warnings(workflow.all_warnings());
-    ctx.ui.print_line(&format!("workflow {workflow_id}: {name}, {}", text::count(jobs as u64, "job")))?;
-    ctx.ui.note("next: windlass resume");
-    Ok(Exit::Success)
+    ctx.ui.print_spec_warnings(workflow.warning_diagnostics());
+    ctx.ui
+        .print_line(&format!("workflow {workflow_id}: {name}, {}", text::render_count(jobs as u64, "job")))?;
+    ctx.ui.print_note("next: windlass resume");
+    Ok(CliExit::Success)
 }
 
 /// What a dry run found, good or bad; the same fields as a created workflow has, and Torc's.
 #[derive(Serialize)]
-struct CheckedView<'a> {
+struct SpecCheckView<'a> {
     workflow_id: Option<WorkflowId>,
     name: Option<&'a str>,
     jobs: Option<usize>,
@@ -55,11 +56,11 @@ struct CheckedView<'a> {
     valid: bool,
     errors: Vec<String>,
     warnings: Vec<String>,
-    summary: Option<SummaryView<'a>>,
+    summary: Option<SpecSummaryView<'a>>,
 }
 
 #[derive(Serialize)]
-struct SummaryView<'a> {
+struct SpecSummaryView<'a> {
     workflow_name: &'a str,
     job_count: usize,
     job_count_before_expansion: usize,
@@ -75,26 +76,26 @@ struct SummaryView<'a> {
 }
 
 /// `--dry-run`: no database is touched.
-fn check(ctx: &Context, file: &SpecFile) -> Result<Exit, CliError> {
-    if !ctx.ui.json_wanted() {
+fn check_spec(ctx: &CliContext, file: &SpecFile) -> Result<CliExit, CliError> {
+    if !ctx.ui.wants_json() {
         let workflow = file.load()?;
-        ctx.ui.spec_warnings(workflow.all_warnings());
-        ctx.ui.print_lines(&lines(&workflow))?;
-        return Ok(Exit::Success);
+        ctx.ui.print_spec_warnings(workflow.warning_diagnostics());
+        ctx.ui.print_lines(&render_summary(&workflow))?;
+        return Ok(CliExit::Success);
     }
     match file.load() {
-        Ok(workflow) => ctx.ui.print_json(&CheckedView {
+        Ok(workflow) => ctx.ui.print_json(&SpecCheckView {
             workflow_id: None,
             name: Some(workflow.name()),
             jobs: Some(workflow.job_count()),
             dry_run: true,
             valid: true,
             errors: Vec::new(),
-            warnings: plan::warnings(&workflow),
-            summary: Some(summary(&workflow)),
+            warnings: spec_file::warnings(&workflow),
+            summary: Some(summarize_spec(&workflow)),
         })?,
         Err(CliError { diagnostics, .. }) if !diagnostics.is_empty() => {
-            ctx.ui.print_json(&CheckedView {
+            ctx.ui.print_json(&SpecCheckView {
                 workflow_id: None,
                 name: None,
                 jobs: None,
@@ -102,22 +103,22 @@ fn check(ctx: &Context, file: &SpecFile) -> Result<Exit, CliError> {
                 valid: false,
                 errors: diagnostics
                     .iter()
-                    .flat_map(Diagnostics::reports)
-                    .map(|one| plan::in_a_line(&one))
+                    .flat_map(SpecDiagnostics::reports)
+                    .map(|one| spec_file::render_warning(&one))
                     .collect(),
                 warnings: Vec::new(),
                 summary: None,
             })?;
-            return Ok(Exit::Usage);
+            return Ok(CliExit::Usage);
         }
         Err(error) => return Err(error),
     }
-    Ok(Exit::Success)
+    Ok(CliExit::Success)
 }
 
-fn summary<'a>(workflow: &'a Workflow<'_>) -> SummaryView<'a> {
+fn summarize_spec<'a>(workflow: &'a ResolvedWorkflow<'_>) -> SpecSummaryView<'a> {
     let schedules = workflow.actions().iter().any(|one| one.action.action_type == ActionType::ScheduleNodes);
-    SummaryView {
+    SpecSummaryView {
         workflow_name: workflow.name(),
         job_count: workflow.job_count(),
         job_count_before_expansion: workflow.entry_count(),
@@ -134,10 +135,10 @@ fn summary<'a>(workflow: &'a Workflow<'_>) -> SummaryView<'a> {
 }
 
 /// What there is of what; nothing is said of what there is none of.
-fn lines(workflow: &Workflow<'_>) -> Vec<String> {
+fn render_summary(workflow: &ResolvedWorkflow<'_>) -> Vec<String> {
     let (jobs, entries) = (workflow.job_count(), workflow.entry_count());
     let mut lines =
-        vec![format!("the spec is good: {}, {}", workflow.name(), text::count(jobs as u64, "job"))];
+        vec![format!("the spec is good: {}, {}", workflow.name(), text::render_count(jobs as u64, "job"))];
     if entries != jobs {
         lines.push(format!("  jobs as written: {entries}"));
     }

@@ -1,8 +1,8 @@
 //! `windlass demo`: a small workflow that is killed on purpose in the middle, and goes on.
 
-use crate::args::run::{DemoArgs, DemoVerb};
-use crate::context::{self, Context};
-use crate::error::{CliError, Exit};
+use crate::args::run::{DemoArgs, DemoSubcommand};
+use crate::context::{self, CliContext};
+use crate::error::{CliError, CliExit};
 use crate::ui::text;
 use std::fmt::Write as _;
 use std::io;
@@ -13,51 +13,51 @@ use windlass_store::Store;
 use windlass_store::sqlite::{OpenMode, SqliteStore};
 use windlass_types::{JobStatus, StatusCounts, WorkflowId};
 
-const THROWS: usize = 12;
+const THROW_JOBS: usize = 12;
 /// So many jobs are done when the engine is killed.
-const KILL_AFTER: u64 = 5;
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+const KILL_AFTER_JOBS: u64 = 5;
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-const THROW: &str = r#"# Throws 100,000 darts at a square and counts those inside the circle.
+const THROW_SCRIPT: &str = r#"# Throws 100,000 darts at a square and counts those inside the circle.
 echo "$WINDLASS_JOB_NAME" >> ran.txt
 awk -v seed="$1" 'BEGIN { srand(seed); for (i = 0; i < 100000; i++) { x = rand(); y = rand(); if (x*x + y*y < 1) hits++ } print hits }' > "hits/$1"
 sleep 0.4
 "#;
 
-pub(crate) fn run(ctx: &Context, args: &DemoArgs) -> Result<Exit, CliError> {
+pub(crate) fn run(ctx: &CliContext, args: &DemoArgs) -> Result<CliExit, CliError> {
     ctx.refuse_server("the demo runs on this machine, with a database of its own")?;
-    if let Some(DemoVerb::Requests(place)) = &args.verb {
-        return super::request::demo(ctx, &make_directory(place.dir.as_deref())?);
+    if let Some(DemoSubcommand::Requests(place)) = &args.verb {
+        return super::request::run_demo(ctx, &make_directory(place.dir.as_deref())?);
     }
-    let demo = Demo::prepare(args.place.dir.as_deref(), ctx.ui.is_quiet())?;
-    ctx.ui.note(&format!("{}\n{}:\n", introduction(), demo.dir.join("demo.yaml").display()));
-    ctx.ui.note(&indented(&excerpt(&spec())));
+    let demo = DemoRun::create(args.place.dir.as_deref(), ctx.ui.is_quiet())?;
+    ctx.ui.print_note(&format!("{}\n{}:\n", introduction_text(), demo.dir.join("demo.yaml").display()));
+    ctx.ui.print_note(&indent_text(&spec_excerpt(&spec_text())));
 
-    ctx.ui.note("\n1. Run it.          $ windlass run demo.yaml\n");
-    let mut first = demo.start(&["run", "demo.yaml"])?;
-    let counts = demo.wait_until_done(KILL_AFTER, &mut first)?;
+    ctx.ui.print_note("\n1. Run it.          $ windlass run demo.yaml\n");
+    let mut first = demo.start_windlass(&["run", "demo.yaml"])?;
+    let counts = demo.wait_until_completed(KILL_AFTER_JOBS, &mut first)?;
     first.kill().map_err(|e| CliError::io(format!("cannot kill the run: {e}")))?;
-    demo.wait(first)?;
+    demo.wait_for_exit(first)?;
 
-    ctx.ui.note(&death(&counts));
-    ctx.ui.note("3. Go on.           $ windlass resume\n");
-    let resumed = demo.start(&["resume"])?;
-    let status = demo.wait(resumed)?;
+    ctx.ui.print_note(&kill_text(&counts));
+    ctx.ui.print_note("3. Go on.           $ windlass resume\n");
+    let resumed = demo.start_windlass(&["resume"])?;
+    let status = demo.wait_for_exit(resumed)?;
     if !status.success() {
         return Err(CliError::internal(format!("the demo did not complete: {status}"))
             .with_hint(format!("look round in {}", demo.dir.display())));
     }
-    demo.conclude(ctx)
+    demo.finish(ctx)
 }
 
-fn introduction() -> String {
+fn introduction_text() -> String {
     format!(
-        "A small workflow: one job prepares, {THROWS} throw darts at the same time, and one\n\
+        "A small workflow: one job prepares, {THROW_JOBS} throw darts at the same time, and one\n\
          counts the hits to estimate π. It is written in"
     )
 }
 
-fn death(counts: &StatusCounts) -> String {
+fn kill_text(counts: &StatusCounts) -> String {
     format!(
         "\n2. That run was just killed, on purpose, with kill -9, after {} of {} jobs.\n\
          \u{20}  The books are on disk, so nothing that was done is lost.\n",
@@ -66,35 +66,35 @@ fn death(counts: &StatusCounts) -> String {
     )
 }
 
-fn conclusion(estimate: &str, again: u64) -> String {
+fn conclusion_text(estimate: &str, again: u64) -> String {
     let were = if again == 1 { "was" } else { "were" };
     format!(
         "\nπ is about {estimate}. Nothing that had completed ran a second time;\n\
          {} that {were} in the middle of the work when the run was killed\n\
          {were} started again.\n",
-        text::count(again, "job")
+        text::render_count(again, "job")
     )
 }
 
-struct Demo {
+struct DemoRun {
     dir: PathBuf,
     database: PathBuf,
     exe: PathBuf,
     quiet: bool,
 }
 
-impl Demo {
-    fn prepare(dir: Option<&Path>, quiet: bool) -> Result<Self, CliError> {
-        let exe = std::env::current_exe().map_err(|e| trouble("find windlass itself", &e))?;
+impl DemoRun {
+    fn create(dir: Option<&Path>, quiet: bool) -> Result<Self, CliError> {
+        let exe = std::env::current_exe().map_err(|e| demo_error("find windlass itself", &e))?;
         let dir = make_directory(dir)?;
         // Made beforehand, or one further up would be found and used.
-        let database = context::make_folder(&dir)?.join(context::DATABASE);
-        std::fs::write(dir.join("demo.yaml"), spec()).map_err(|e| trouble("write demo.yaml", &e))?;
-        std::fs::write(dir.join("throw.sh"), THROW).map_err(|e| trouble("write throw.sh", &e))?;
+        let database = context::make_folder(&dir)?.join(context::DATABASE_FILE);
+        std::fs::write(dir.join("demo.yaml"), spec_text()).map_err(|e| demo_error("write demo.yaml", &e))?;
+        std::fs::write(dir.join("throw.sh"), THROW_SCRIPT).map_err(|e| demo_error("write throw.sh", &e))?;
         Ok(Self { dir, database, exe, quiet })
     }
 
-    fn start(&self, args: &[&str]) -> Result<Child, CliError> {
+    fn start_windlass(&self, args: &[&str]) -> Result<Child, CliError> {
         Command::new(&self.exe)
             .args(args)
             .args(self.quiet.then_some("--quiet"))
@@ -105,14 +105,14 @@ impl Demo {
             .map_err(|e| CliError::io(format!("cannot start {}: {e}", self.exe.display())))
     }
 
-    fn wait(&self, mut child: Child) -> Result<std::process::ExitStatus, CliError> {
+    fn wait_for_exit(&self, mut child: Child) -> Result<std::process::ExitStatus, CliError> {
         child.wait().map_err(|e| CliError::io(format!("cannot wait for {}: {e}", self.exe.display())))
     }
 
     /// Looks at the books from outside, as `windlass status` does, until so many jobs are done.
-    fn wait_until_done(&self, jobs: u64, run: &mut Child) -> Result<StatusCounts, CliError> {
+    fn wait_until_completed(&self, jobs: u64, run: &mut Child) -> Result<StatusCounts, CliError> {
         loop {
-            let counts = self.counts();
+            let counts = self.load_counts();
             if counts.get(JobStatus::Completed) >= jobs {
                 return Ok(counts);
             }
@@ -120,18 +120,18 @@ impl Demo {
                 return Err(CliError::internal(format!("the demo ended early: {status}"))
                     .with_hint(format!("look round in {}", self.dir.display())));
             }
-            std::thread::sleep(LOOK_EVERY);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 
     /// Nothing at all before the database is there.
-    fn counts(&self) -> StatusCounts {
+    fn load_counts(&self) -> StatusCounts {
         let opened = SqliteStore::open(&self.database, OpenMode::ReadOnly).ok();
         let row = opened.and_then(|opened| opened.store.workflow(WorkflowId(1)).ok().flatten());
         row.map(|row| row.counts).unwrap_or_default()
     }
 
-    fn conclude(&self, ctx: &Context) -> Result<Exit, CliError> {
+    fn finish(&self, ctx: &CliContext) -> Result<CliExit, CliError> {
         let read = |name: &str| {
             std::fs::read_to_string(self.dir.join(name))
                 .map_err(|e| CliError::internal(format!("the demo did not write {name}: {e}")))
@@ -142,7 +142,7 @@ impl Demo {
         distinct.sort_unstable();
         distinct.dedup();
         let again = runs.len() - distinct.len();
-        ctx.ui.note(&conclusion(estimate.trim(), again as u64));
+        ctx.ui.print_note(&conclusion_text(estimate.trim(), again as u64));
         let mut next = format!("Try next:\n  cd {}\n", self.dir.display());
         if !self.is_on_path() {
             writeln!(next, "  alias windlass={}", self.exe.display()).unwrap_or_default();
@@ -156,8 +156,8 @@ impl Demo {
         ] {
             writeln!(next, "  windlass {command:<22} {what}").unwrap_or_default();
         }
-        ctx.ui.note(next.trim_end());
-        Ok(Exit::Success)
+        ctx.ui.print_note(next.trim_end());
+        Ok(CliExit::Success)
     }
 
     /// Typing `windlass` starts this very program.
@@ -169,7 +169,7 @@ impl Demo {
     }
 }
 
-fn trouble(what: &str, error: &io::Error) -> CliError {
+fn demo_error(what: &str, error: &io::Error) -> CliError {
     CliError::io(format!("cannot {what} for the demo: {error}"))
 }
 
@@ -177,10 +177,10 @@ fn trouble(what: &str, error: &io::Error) -> CliError {
 fn make_directory(dir: Option<&Path>) -> Result<PathBuf, CliError> {
     let dir = match dir {
         Some(dir) => dir.to_owned(),
-        None => fresh_directory().map_err(|e| trouble("make a directory", &e))?,
+        None => create_temp_directory().map_err(|e| demo_error("make a directory", &e))?,
     };
-    std::fs::create_dir_all(&dir).map_err(|e| trouble("make a directory", &e))?;
-    let dir = dir.canonicalize().map_err(|e| trouble("find the directory", &e))?;
+    std::fs::create_dir_all(&dir).map_err(|e| demo_error("make a directory", &e))?;
+    let dir = dir.canonicalize().map_err(|e| demo_error("find the directory", &e))?;
     if dir.join(".windlass").exists() {
         return Err(CliError::refused(format!("{} has been used already", dir.display()))
             .with_hint("give the demo a directory of its own"));
@@ -188,7 +188,7 @@ fn make_directory(dir: Option<&Path>) -> Result<PathBuf, CliError> {
     Ok(dir)
 }
 
-fn fresh_directory() -> io::Result<PathBuf> {
+fn create_temp_directory() -> io::Result<PathBuf> {
     let base = std::env::temp_dir();
     for n in 1..1000 {
         let dir = base.join(format!("windlass-demo-{n}"));
@@ -201,14 +201,14 @@ fn fresh_directory() -> io::Result<PathBuf> {
     Err(io::Error::new(io::ErrorKind::AlreadyExists, format!("remove {}/windlass-demo-*", base.display())))
 }
 
-fn spec() -> String {
+fn spec_text() -> String {
     let mut spec = String::from("name: demo\njobs:\n  - name: prepare\n    command: mkdir -p hits\n");
-    let names: Vec<String> = (1..=THROWS).map(|n| format!("throw_{n:02}")).collect();
+    let names: Vec<String> = (1..=THROW_JOBS).map(|n| format!("throw_{n:02}")).collect();
     for (n, name) in (1..).zip(&names) {
         write!(spec, "  - name: {name}\n    command: sh throw.sh {n}\n    depends_on: [prepare]\n")
             .unwrap_or_default();
     }
-    let total = THROWS * 100_000;
+    let total = THROW_JOBS * 100_000;
     write!(
         spec,
         "  - name: estimate\n    command: |\n      awk '{{ n += $1 }} END {{ print 4 * n / {total} }}' hits/* | tee pi.txt\n    depends_on: [{}]\n",
@@ -219,7 +219,7 @@ fn spec() -> String {
 }
 
 /// The first jobs and the last one; a reader gets the idea.
-fn excerpt(spec: &str) -> String {
+fn spec_excerpt(spec: &str) -> String {
     let lines: Vec<&str> = spec.lines().collect();
     let (head, tail) = (&lines[..10], &lines[lines.len() - 4..]);
     let shorten = |line: &str| match line.split_once(", throw_03") {
@@ -235,7 +235,7 @@ fn excerpt(spec: &str) -> String {
         .join("\n")
 }
 
-fn indented(text: &str) -> String {
+fn indent_text(text: &str) -> String {
     text.lines().map(|line| format!("    {line}")).collect::<Vec<_>>().join("\n")
 }
 
@@ -248,16 +248,21 @@ mod tests {
         let mut counts = StatusCounts::default();
         counts.add(JobStatus::Completed, 12);
         counts.add(JobStatus::Ready, 2);
-        for told in [introduction(), death(&counts), conclusion("3.14159", 12), indented(&excerpt(&spec()))] {
+        for told in [
+            introduction_text(),
+            kill_text(&counts),
+            conclusion_text("3.14159", 12),
+            indent_text(&spec_excerpt(&spec_text())),
+        ] {
             for line in told.lines() {
-                assert!(text::width(line) <= 79, "{line}");
+                assert!(text::display_width(line) <= 79, "{line}");
             }
         }
     }
 
     #[test]
     fn the_excerpt_shows_the_first_jobs_and_the_last() {
-        let shown = excerpt(&spec());
+        let shown = spec_excerpt(&spec_text());
         for part in
             ["name: prepare", "name: throw_01", "  …\n  - name: estimate\n    command: |", "throw_02, …]"]
         {

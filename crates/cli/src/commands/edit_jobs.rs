@@ -1,95 +1,107 @@
 //! Workflows and jobs made, changed and deleted by hand: `workflows new`, `jobs create`, `update`, `delete` …
 
-use super::edit_parts::{self, requirements_named};
+use super::edit_objects::{self, find_requirements_id};
 use super::jobs;
-use crate::args::edit::{
+use crate::args::crud::{
     CreateJobArgs, CreateJobsArgs, DeleteAllJobsArgs, DeleteJobsArgs, NewWorkflowArgs, UpdateJobArgs,
 };
-use crate::context::Context;
-use crate::error::{CliError, Exit};
-use crate::orders;
-use crate::plan;
-use crate::select;
-use crate::ui::listing::Listing;
+use crate::context::CliContext;
+use crate::error::{CliError, CliExit};
+use crate::failure_commands;
+use crate::object_selection;
+use crate::spec_file;
+use crate::ui::listing::ListFields;
 use crate::ui::text;
-use crate::view::WorkflowView;
+use crate::workflow_view::WorkflowView;
 use windlass_store::Store;
-use windlass_store::model::{AddJob, JobFilter, JobRow, JobUpdate, Listed, NewJob, NewWorkflow, WorkflowRow};
-use windlass_types::orders::{Answer, Changes, Order, Orders, Verdict};
+use windlass_store::model::{
+    AddJob, JobFilter, JobRow, JobUpdate, ListedJobs, NewJob, NewWorkflow, WorkflowRow,
+};
+use windlass_types::failure_commands::{
+    FailureCommand, FailureCommandBatch, FailureCommandKind, FailureCommandStatus, RequestedJobChanges,
+};
 use windlass_types::{Bytes, JobId, RequirementsId, Resources, WorkflowId};
 
 /// So many jobs are named before a question.
-const NAMED: usize = 5;
+const MAX_NAMED: usize = 5;
 
-pub(crate) fn new_workflow(ctx: &Context, args: &NewWorkflowArgs) -> Result<Exit, CliError> {
+pub(crate) fn new_workflow(ctx: &CliContext, args: &NewWorkflowArgs) -> Result<CliExit, CliError> {
     if args.name.is_empty() {
         return Err(CliError::user("a workflow needs a name"));
     }
-    let output_dir = plan::output_directory(ctx, &args.output)?;
+    let output_dir = spec_file::output_directory(ctx, &args.output)?;
     let store = ctx.open_or_create()?;
     let new = NewWorkflow {
         name: &args.name,
-        user: &plan::current_user(),
+        user: &spec_file::current_user(),
         description: args.description.as_deref(),
-        submission_dir: plan::utf8(&ctx.cwd)?,
-        output_dir: plan::utf8(&output_dir)?,
+        submission_dir: spec_file::path_to_utf8(&ctx.cwd)?,
+        output_dir: spec_file::path_to_utf8(&output_dir)?,
         ..NewWorkflow::default()
     };
     let none = std::iter::empty::<NewJob<'_>>();
-    let id = store.create_workflow(&new, &mut Listed::new(none), ctx.clock.now())?;
-    if ctx.ui.json_wanted() {
-        let row = select::workflow(&*store, &crate::args::WorkflowRef::Id(id))?;
+    let id = store.create_workflow(&new, &mut ListedJobs::new(none), ctx.clock.now())?;
+    if ctx.ui.wants_json() {
+        let row = object_selection::find_workflow(&*store, &crate::args::WorkflowRef::Id(id))?;
         let view = WorkflowView::new(row, false, ctx.clock.now());
-        ctx.ui.print_record(&Listing::new(super::workflows::FIELDS), view)?;
+        ctx.ui.print_record(&ListFields::new(super::workflows::FIELDS), view)?;
     } else {
         ctx.ui.print_line(&format!("workflow {id}: {}", args.name))?;
-        ctx.ui.note(&format!("next: windlass jobs create {id} --name NAME --command CMD"));
+        ctx.ui.print_note(&format!("next: windlass jobs create {id} --name NAME --command CMD"));
     }
-    Ok(Exit::Success)
+    Ok(CliExit::Success)
 }
 
-pub(crate) fn create(ctx: &Context, args: &CreateJobArgs) -> Result<Exit, CliError> {
+pub(crate) fn create_job(ctx: &CliContext, args: &CreateJobArgs) -> Result<CliExit, CliError> {
     if args.name.is_empty() {
         return Err(CliError::user("a job needs a name"));
     }
     let store = ctx.open_write()?;
-    let workflow = select::workflow(&*store, &args.workflow)?;
+    let workflow = object_selection::find_workflow(&*store, &args.workflow)?;
     let requirements = args.resource_requirements_id.as_deref();
     let files = |names: &[String]| {
-        names.iter().map(|name| edit_parts::file_named(&*store, &workflow, name)).collect::<Result<_, _>>()
+        names
+            .iter()
+            .map(|name| edit_objects::find_file_id(&*store, &workflow, name))
+            .collect::<Result<_, _>>()
     };
     let job = AddJob {
         name: args.name.clone(),
         command: args.command.clone(),
-        requirements: requirements.map(|name| requirements_named(&*store, &workflow, name)).transpose()?,
+        requirements: requirements.map(|name| find_requirements_id(&*store, &workflow, name)).transpose()?,
         priority: args.priority,
-        waits_for: find_all(&*store, &workflow, &args.blocking_job_ids)?.iter().map(|job| job.id).collect(),
+        waits_for: find_jobs(&*store, &workflow, &args.blocking_job_ids)?.iter().map(|job| job.id).collect(),
         input_files: files(&args.input_file_ids)?,
         output_files: files(&args.output_file_ids)?,
         ..AddJob::default()
     };
     let added = store.add_jobs(workflow.id, &[job], ctx.clock.now())?;
-    print_one(ctx, &*store, &workflow, added[0])
+    print_job(ctx, &*store, &workflow, added[0])
 }
 
-fn print_one(ctx: &Context, store: &dyn Store, workflow: &WorkflowRow, id: JobId) -> Result<Exit, CliError> {
-    let job = select::job_by_id(store, workflow, id)?
-        .ok_or(CliError::from(windlass_store::Error::NoSuchJob(id)))?;
-    if ctx.ui.json_wanted() {
+fn print_job(
+    ctx: &CliContext,
+    store: &dyn Store,
+    workflow: &WorkflowRow,
+    id: JobId,
+) -> Result<CliExit, CliError> {
+    let job = object_selection::find_job_by_id(store, workflow, id)?
+        .ok_or(CliError::from(windlass_store::StoreError::NoSuchJob(id)))?;
+    if ctx.ui.wants_json() {
         jobs::print_record(ctx, store, job)?;
     } else {
         ctx.ui.print_line(&format!("job {id}: {}", job.name))?;
     }
-    Ok(Exit::Success)
+    Ok(CliExit::Success)
 }
 
-pub(crate) fn create_from_file(ctx: &Context, args: &CreateJobsArgs) -> Result<Exit, CliError> {
-    let commands = super::exec::commands_in(&args.file)?;
+pub(crate) fn create_jobs_from_file(ctx: &CliContext, args: &CreateJobsArgs) -> Result<CliExit, CliError> {
+    let commands = super::exec::read_commands(&args.file)?;
     if commands.is_empty() {
         return Err(CliError::user(format!("{} holds no commands", args.file.display())));
     }
     let store = ctx.open_write()?;
-    let workflow = select::workflow(&*store, &args.workflow)?;
+    let workflow = object_selection::find_workflow(&*store, &args.workflow)?;
     let now = ctx.clock.now();
     let first = 1 + highest_number(&*store, &workflow)?;
     let requirements = requirements_for(ctx, &*store, workflow.id, first, args)?;
@@ -98,14 +110,14 @@ pub(crate) fn create_from_file(ctx: &Context, args: &CreateJobsArgs) -> Result<E
         .map(|(n, command)| AddJob { name: job_name(n), command, requirements, ..AddJob::default() })
         .collect();
     let added = store.add_jobs(workflow.id, &jobs, now)?;
-    if ctx.ui.json_wanted() {
+    if ctx.ui.wants_json() {
         ctx.ui.print_json(&serde_json::json!({ "workflow_id": workflow.id, "job_ids": added }))?;
     } else {
         let last = job_name(first + added.len() as u64 - 1);
         let names = if added.len() == 1 { last } else { format!("{} to {last}", job_name(first)) };
         ctx.ui.print_line(&format!("workflow {}: {names}", workflow.id))?;
     }
-    Ok(Exit::Success)
+    Ok(CliExit::Success)
 }
 
 fn job_name(number: u64) -> String {
@@ -122,7 +134,7 @@ fn highest_number(store: &dyn Store, workflow: &WorkflowRow) -> Result<u64, CliE
 
 /// One set for all jobs of the file, if anything was said; it is called after the first of them.
 fn requirements_for(
-    ctx: &Context,
+    ctx: &CliContext,
     store: &dyn Store,
     workflow: WorkflowId,
     first: u64,
@@ -142,11 +154,12 @@ fn requirements_for(
     Ok(Some(store.add_requirements(workflow, &name, &resources, ctx.clock.now())?))
 }
 
-pub(crate) fn update(ctx: &Context, args: &UpdateJobArgs) -> Result<Exit, CliError> {
+pub(crate) fn update_job(ctx: &CliContext, args: &UpdateJobArgs) -> Result<CliExit, CliError> {
     let store = ctx.open_write()?;
-    let (workflow, job) = select::job_anywhere(&*store, &args.job, &args.workflow)?;
-    let update = update_of(&*store, &workflow, args)?;
-    let asked = Changes { memory_bytes: args.memory, cpus: args.cpus, ..Changes::default() };
+    let (workflow, job) = object_selection::find_job_anywhere(&*store, &args.job, &args.workflow)?;
+    let update = job_update(&*store, &workflow, args)?;
+    let asked =
+        RequestedJobChanges { memory_bytes: args.memory, cpus: args.cpus, ..RequestedJobChanges::default() };
     if update == JobUpdate::default() && asked.is_empty() {
         return Err(CliError::user("nothing was said that is to change").with_hint(
             "--name, --command, --memory, --cpus, --runtime, --resource-requirements-id, --priority, --label or --clear-labels",
@@ -157,42 +170,46 @@ pub(crate) fn update(ctx: &Context, args: &UpdateJobArgs) -> Result<Exit, CliErr
     }
     if update != JobUpdate::default() {
         let changes = store.update_job(workflow.id, job.id, &update, ctx.clock.now())?;
-        edit_parts::say_changes(ctx, &format!("job {} ({})", job.id, job.name), &changes);
+        edit_objects::print_changes(ctx, &format!("job {} ({})", job.id, job.name), &changes);
     }
-    if ctx.ui.json_wanted() {
-        return print_one(ctx, &*store, &workflow, job.id);
+    if ctx.ui.wants_json() {
+        return print_job(ctx, &*store, &workflow, job.id);
     }
-    Ok(Exit::Success)
+    Ok(CliExit::Success)
 }
 
 /// By an order: it can be undone, and asks for no more than a worker has.
 fn change_resources(
-    ctx: &Context,
+    ctx: &CliContext,
     store: &dyn Store,
     workflow: &WorkflowRow,
     job: &JobRow,
-    changes: Changes,
+    changes: RequestedJobChanges,
 ) -> Result<(), CliError> {
-    let order = Order {
+    let order = FailureCommand {
         job: job.id,
-        verdict: Verdict::Change,
+        verdict: FailureCommandKind::Change,
         changes,
         reason: "jobs update".to_owned(),
         confidence: None,
         evidence: Vec::new(),
     };
-    let orders = Orders { orders: vec![order], ..Orders::default() };
-    for outcome in orders::give_within_limits(store, workflow.id, orders)? {
+    let orders = FailureCommandBatch { orders: vec![order], ..FailureCommandBatch::default() };
+    for outcome in failure_commands::submit_failure_commands_within_limits(store, workflow.id, orders)? {
         let said = format!("job {} ({}): {}", job.id, job.name, outcome.words);
-        if outcome.answer != Answer::Done {
+        if outcome.answer != FailureCommandStatus::Done {
             return Err(CliError::refused(said));
         }
-        ctx.ui.note(&said);
+        ctx.ui.print_note(&said);
     }
     Ok(())
 }
 
-fn update_of(store: &dyn Store, workflow: &WorkflowRow, args: &UpdateJobArgs) -> Result<JobUpdate, CliError> {
+fn job_update(
+    store: &dyn Store,
+    workflow: &WorkflowRow,
+    args: &UpdateJobArgs,
+) -> Result<JobUpdate, CliError> {
     if args.name.as_deref() == Some("") {
         return Err(CliError::user("a job needs a name"));
     }
@@ -201,7 +218,7 @@ fn update_of(store: &dyn Store, workflow: &WorkflowRow, args: &UpdateJobArgs) ->
     Ok(JobUpdate {
         name: args.name.clone(),
         command: args.command.clone(),
-        requirements: requirements.map(|name| requirements_named(store, workflow, name)).transpose()?,
+        requirements: requirements.map(|name| find_requirements_id(store, workflow, name)).transpose()?,
         runtime: args.runtime,
         priority: args.priority,
         labels: new_labels.then(|| args.label.clone()),
@@ -209,12 +226,12 @@ fn update_of(store: &dyn Store, workflow: &WorkflowRow, args: &UpdateJobArgs) ->
     })
 }
 
-pub(crate) fn delete(ctx: &Context, args: &DeleteJobsArgs) -> Result<Exit, CliError> {
+pub(crate) fn delete_jobs(ctx: &CliContext, args: &DeleteJobsArgs) -> Result<CliExit, CliError> {
     let store = ctx.open_write()?;
     let found: Vec<(WorkflowRow, JobRow)> = args
         .jobs
         .iter()
-        .map(|job| select::job_anywhere(&*store, job, &args.workflow))
+        .map(|job| object_selection::find_job_anywhere(&*store, job, &args.workflow))
         .collect::<Result<_, _>>()?;
     let workflow = &found[0].0;
     if let Some((other, job)) = found.iter().find(|(row, _)| row.id != workflow.id) {
@@ -223,44 +240,44 @@ pub(crate) fn delete(ctx: &Context, args: &DeleteJobsArgs) -> Result<Exit, CliEr
     }
     let jobs: Vec<&JobRow> = found.iter().map(|(_, job)| job).collect();
     if args.dry_run {
-        ctx.ui.note(&format!("would delete {}", in_words(&jobs)));
-        return Ok(Exit::Success);
+        ctx.ui.print_note(&format!("would delete {}", render_jobs(&jobs)));
+        return Ok(CliExit::Success);
     }
     let ids: Vec<JobId> = jobs.iter().map(|job| job.id).collect();
     store.delete_jobs(workflow.id, &ids, ctx.clock.now())?;
-    ctx.ui.note(&format!("deleted {}", in_words(&jobs)));
-    Ok(Exit::Success)
+    ctx.ui.print_note(&format!("deleted {}", render_jobs(&jobs)));
+    Ok(CliExit::Success)
 }
 
-pub(crate) fn delete_all(ctx: &Context, args: &DeleteAllJobsArgs) -> Result<Exit, CliError> {
+pub(crate) fn delete_all_jobs(ctx: &CliContext, args: &DeleteAllJobsArgs) -> Result<CliExit, CliError> {
     let store = ctx.open_write()?;
-    let workflow = select::workflow(&*store, &args.workflow)?;
-    let count = text::count(workflow.counts.total(), "job");
+    let workflow = object_selection::find_workflow(&*store, &args.workflow)?;
+    let count = text::render_count(workflow.counts.total(), "job");
     let all = format!("all {count} of workflow {} ({})", workflow.id, workflow.name);
     if args.confirm.dry_run {
-        ctx.ui.note(&format!("would delete {all}"));
-        return Ok(Exit::Success);
+        ctx.ui.print_note(&format!("would delete {all}"));
+        return Ok(CliExit::Success);
     }
     ctx.ui.confirm(&format!("delete {all}"), args.confirm)?;
     store.delete_jobs(workflow.id, &store.load_jobs(workflow.id)?.ids, ctx.clock.now())?;
-    ctx.ui.note(&format!("deleted {all}"));
-    Ok(Exit::Success)
+    ctx.ui.print_note(&format!("deleted {all}"));
+    Ok(CliExit::Success)
 }
 
 /// `job 3 (a), job 4 (b) and 12 more`.
-fn in_words(jobs: &[&JobRow]) -> String {
-    let named = jobs.iter().take(NAMED).map(|job| format!("job {} ({})", job.id, job.name));
+fn render_jobs(jobs: &[&JobRow]) -> String {
+    let named = jobs.iter().take(MAX_NAMED).map(|job| format!("job {} ({})", job.id, job.name));
     let named = named.collect::<Vec<_>>().join(", ");
-    match jobs.len().saturating_sub(NAMED) {
+    match jobs.len().saturating_sub(MAX_NAMED) {
         0 => named,
         more => format!("{named} and {more} more"),
     }
 }
 
-fn find_all(
+fn find_jobs(
     store: &dyn Store,
     workflow: &WorkflowRow,
     wanted: &[crate::args::JobRef],
 ) -> Result<Vec<JobRow>, CliError> {
-    wanted.iter().map(|job| select::job(store, workflow, job, "the first argument")).collect()
+    wanted.iter().map(|job| object_selection::find_job(store, workflow, job, "the first argument")).collect()
 }

@@ -1,56 +1,58 @@
 //! `windlass exec`: a list of commands as a workflow.
 
-use crate::args::run::{ExecArgs, Monitor, MonitorArgs};
-use crate::context::Context;
-use crate::drive::{Failed, drive};
-use crate::error::{CliError, Exit};
-use crate::plan;
-use crate::sweep::{self, Param, ParamArg, Template};
+use crate::args::run::{ExecArgs, ResourceMonitorArg, ResourceMonitorArgs};
+use crate::context::CliContext;
+use crate::error::{CliError, CliExit};
+use crate::local_run::{FailedJobsPolicy, run_locally};
+use crate::parameter_sweep::{self, ExecCommandTemplate, ExecParameter, ExecParameterArg};
+use crate::spec_file;
 use std::io::Read as _;
 use std::path::Path;
-use windlass_store::model::{Listed, NewJob, NewWorkflow};
-use windlass_types::settings::{Granularity, MonitorScope, NodeMonitorScope, ResourceMonitor, Settings};
+use windlass_store::model::{ListedJobs, NewJob, NewWorkflow};
+use windlass_types::settings::{
+    JobMonitorScope, MonitoringGranularity, NodeMonitorScope, ResourceMonitor, WorkflowSettings,
+};
 
-pub(crate) fn run(ctx: &Context, args: &ExecArgs) -> Result<Exit, CliError> {
-    let commands = commands(ctx, args)?;
+pub(crate) fn run(ctx: &CliContext, args: &ExecArgs) -> Result<CliExit, CliError> {
+    let commands = expand_commands(ctx, args)?;
     if args.dry_run {
-        if ctx.ui.json_wanted() {
+        if ctx.ui.wants_json() {
             ctx.ui.print_json(&commands)?;
         } else {
             ctx.ui.print_lines(&commands)?;
         }
-        return Ok(Exit::Success);
+        return Ok(CliExit::Success);
     }
     let names: Vec<String> = (1..=commands.len()).map(|n| format!("job{n}")).collect();
-    let output_dir = plan::output_directory(ctx, &args.output)?;
+    let output_dir = spec_file::output_directory(ctx, &args.output)?;
     let store = ctx.open_or_create()?;
-    let settings = settings(args.monitor);
+    let settings = monitor_settings(args.monitor);
     let new = NewWorkflow {
         name: &args.name,
-        user: &plan::current_user(),
+        user: &spec_file::current_user(),
         description: args.description.as_deref(),
-        submission_dir: plan::utf8(&ctx.cwd)?,
-        output_dir: plan::utf8(&output_dir)?,
+        submission_dir: spec_file::path_to_utf8(&ctx.cwd)?,
+        output_dir: spec_file::path_to_utf8(&output_dir)?,
         settings: settings.as_ref(),
         ..NewWorkflow::default()
     };
     let jobs =
         names.iter().zip(&commands).map(|(name, command)| NewJob { name, command, ..NewJob::default() });
-    let workflow = store.create_workflow(&new, &mut Listed::new(jobs), ctx.clock.now())?;
-    drive(ctx, &*store, workflow, Failed::Keep, &args.machine)
+    let workflow = store.create_workflow(&new, &mut ListedJobs::new(jobs), ctx.clock.now())?;
+    run_locally(ctx, &*store, workflow, FailedJobsPolicy::Keep, &args.machine)
 }
 
 /// How the commands are watched, as a spec would say it; nothing where nothing was asked for.
-fn settings(args: MonitorArgs) -> Option<Settings> {
-    if args == MonitorArgs::default() {
+fn monitor_settings(args: ResourceMonitorArgs) -> Option<WorkflowSettings> {
+    if args == ResourceMonitorArgs::default() {
         return None;
     }
-    let scope = |monitor: Monitor| {
+    let scope = |monitor: ResourceMonitorArg| {
         let granularity = match monitor {
-            Monitor::TimeSeries => Granularity::TimeSeries,
-            Monitor::Summary | Monitor::Off => Granularity::Summary,
+            ResourceMonitorArg::TimeSeries => MonitoringGranularity::TimeSeries,
+            ResourceMonitorArg::Summary | ResourceMonitorArg::Off => MonitoringGranularity::Summary,
         };
-        MonitorScope { enabled: monitor != Monitor::Off, granularity }
+        JobMonitorScope { enabled: monitor != ResourceMonitorArg::Off, granularity }
     };
     let (jobs, node) = (scope(args.monitor), scope(args.monitor_compute_node));
     let monitor = ResourceMonitor {
@@ -64,19 +66,21 @@ fn settings(args: MonitorArgs) -> Option<Settings> {
         }),
         ..ResourceMonitor::default()
     };
-    Some(Settings { resource_monitor: Some(monitor), ..Settings::default() })
+    Some(WorkflowSettings { resource_monitor: Some(monitor), ..WorkflowSettings::default() })
 }
 
 /// Every command line to run: each template with each combination of the parameters.
-fn commands(ctx: &Context, args: &ExecArgs) -> Result<Vec<String>, CliError> {
-    let templates = templates(args)?;
-    let params: Vec<Param> = args.params.iter().map(ParamArg::values).collect::<Result<_, _>>()?;
-    sweep::refuse_unused(&params, &templates)?;
-    for name in sweep::undefined(&params, &templates) {
-        ctx.ui.warn(&format!("{{{name}}} stays as it is: there is no parameter `{name}`"));
+fn expand_commands(ctx: &CliContext, args: &ExecArgs) -> Result<Vec<String>, CliError> {
+    let templates = parse_templates(args)?;
+    let params: Vec<ExecParameter> =
+        args.params.iter().map(ExecParameterArg::load_values).collect::<Result<_, _>>()?;
+    parameter_sweep::refuse_unused_parameters(&params, &templates)?;
+    for name in parameter_sweep::undefined_parameters(&params, &templates) {
+        ctx.ui.print_warning(&format!("{{{name}}} stays as it is: there is no parameter `{name}`"));
     }
-    let bindings = sweep::combine(&params, args.link)?;
-    let filled = templates.iter().flat_map(|template| bindings.iter().map(|binding| template.fill(binding)));
+    let bindings = parameter_sweep::combine_parameters(&params, args.link)?;
+    let filled =
+        templates.iter().flat_map(|template| bindings.iter().map(|binding| template.fill_in(binding)));
     let commands: Vec<String> = filled.collect::<Result<_, _>>()?;
     match commands.iter().find(|command| command.contains('\0')) {
         Some(_) => Err(CliError::user("a command contains a NUL byte, which no program can be given")),
@@ -84,32 +88,33 @@ fn commands(ctx: &Context, args: &ExecArgs) -> Result<Vec<String>, CliError> {
     }
 }
 
-fn templates(args: &ExecArgs) -> Result<Vec<Template>, CliError> {
-    let mut templates: Vec<Template> = args.commands.iter().cloned().map(Template::Shell).collect();
+fn parse_templates(args: &ExecArgs) -> Result<Vec<ExecCommandTemplate>, CliError> {
+    let mut templates: Vec<ExecCommandTemplate> =
+        args.commands.iter().cloned().map(ExecCommandTemplate::Shell).collect();
     if let Some(path) = &args.commands_file {
-        templates.extend(commands_in(path)?.into_iter().map(Template::Shell));
+        templates.extend(read_commands(path)?.into_iter().map(ExecCommandTemplate::Shell));
     }
     if !args.trailing.is_empty() {
-        templates.push(Template::from_words(&args.trailing));
+        templates.push(ExecCommandTemplate::from_words(&args.trailing));
     }
     if templates.is_empty() {
         return Err(CliError::user("there is nothing to run")
             .with_hint("give commands with -c, a file of them with -C, or one after `--`"));
     }
-    if templates.iter().any(Template::is_empty) {
+    if templates.iter().any(ExecCommandTemplate::is_empty) {
         return Err(CliError::user("a command is empty").with_hint("a variable of your shell may be unset"));
     }
     Ok(templates)
 }
 
 /// One on each line; empty lines and comments are left out.
-pub(super) fn commands_in(path: &Path) -> Result<Vec<String>, CliError> {
-    let text = read(path)?;
+pub(super) fn read_commands(path: &Path) -> Result<Vec<String>, CliError> {
+    let text = read_text(path)?;
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     Ok(lines.map(str::to_owned).collect())
 }
 
-fn read(path: &Path) -> Result<String, CliError> {
+fn read_text(path: &Path) -> Result<String, CliError> {
     let from_stdin = path == Path::new("-");
     let text = if from_stdin {
         let mut text = String::new();

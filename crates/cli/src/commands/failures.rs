@@ -1,78 +1,100 @@
 //! `windlass failures`: what failed, in groups of what failed alike, and what is to become of whole groups.
 
-use crate::args::Format;
-use crate::args::triage::{FailuresArgs, FailuresListArgs, FailuresVerb, FilterArgs, GroupVerdictArgs};
-use crate::commands::classify::class;
-use crate::context::Context;
-use crate::error::{CliError, Exit};
-use crate::failing::{self, KEY};
-use crate::orders::{self, Given};
-use crate::select;
-use crate::ui::listing::{Datum, Field, Listing};
-use crate::ui::outcome::Outcome;
-use crate::ui::table::Column;
+use crate::args::OutputFormat;
+use crate::args::triage::{
+    FailureFilterArgs, FailuresArgs, FailuresListArgs, FailuresSubcommand, GroupDecisionArgs,
+};
+use crate::commands::classify::class_value;
+use crate::context::CliContext;
+use crate::error::{CliError, CliExit};
+use crate::failure_commands::{self, FailureCommandReport};
+use crate::failure_selection::{self, KEY_LENGTH};
+use crate::object_selection;
+use crate::ui::attempt_end::AttemptEndSummary;
+use crate::ui::listing::{FieldValue, ListField, ListFields};
+use crate::ui::table::TableColumn;
 use crate::ui::text;
 use windlass_store::Store;
 use windlass_store::model::{FailureFilter, FailureGroup, FailureRow, WorkflowRow};
-use windlass_types::orders::{Changes, Order, Orders, Verdict};
+use windlass_types::failure_commands::{
+    FailureCommand, FailureCommandBatch, FailureCommandKind, RequestedJobChanges,
+};
 use windlass_types::{FailureClass, JobId};
 
-pub(crate) fn run(ctx: &Context, args: &FailuresArgs) -> Result<Exit, CliError> {
+pub(crate) fn run(ctx: &CliContext, args: &FailuresArgs) -> Result<CliExit, CliError> {
     match &args.verb {
-        None => list(ctx, &args.list),
-        Some(FailuresVerb::List(args)) => list(ctx, args),
-        Some(FailuresVerb::Retry(args)) => {
-            decide(ctx, Verdict::Retry, &args.which, &Changes::from(&args.changes))
+        None => list_groups(ctx, &args.list),
+        Some(FailuresSubcommand::List(args)) => list_groups(ctx, args),
+        Some(FailuresSubcommand::Retry(args)) => decide_group(
+            ctx,
+            FailureCommandKind::Retry,
+            &args.which,
+            &RequestedJobChanges::from(&args.changes),
+        ),
+        Some(FailuresSubcommand::Change(args)) => decide_group(
+            ctx,
+            FailureCommandKind::Change,
+            &args.which,
+            &RequestedJobChanges::from(&args.changes),
+        ),
+        Some(FailuresSubcommand::Fail(args)) => {
+            decide_group(ctx, FailureCommandKind::Fail, args, &RequestedJobChanges::default())
         }
-        Some(FailuresVerb::Change(args)) => {
-            decide(ctx, Verdict::Change, &args.which, &Changes::from(&args.changes))
+        Some(FailuresSubcommand::Ignore(args)) => {
+            decide_group(ctx, FailureCommandKind::Ignore, args, &RequestedJobChanges::default())
         }
-        Some(FailuresVerb::Fail(args)) => decide(ctx, Verdict::Fail, args, &Changes::default()),
-        Some(FailuresVerb::Ignore(args)) => decide(ctx, Verdict::Ignore, args, &Changes::default()),
     }
 }
 
 /// A group, and what it is a part of.
-struct Row {
+struct FailureGroupRow {
     group: FailureGroup,
     example: String,
     /// How many jobs have failed or wait for a decision, in all groups.
-    all_open: u64,
+    total_open: u64,
 }
 
-impl Row {
-    const fn open(&self) -> u64 {
+impl FailureGroupRow {
+    const fn open_count(&self) -> u64 {
         self.group.failed + self.group.pending
     }
 
-    fn key(&self) -> &str {
-        self.group.signature.get(..KEY).unwrap_or(&self.group.signature)
+    fn short_key(&self) -> &str {
+        self.group.signature.get(..KEY_LENGTH).unwrap_or(&self.group.signature)
     }
 }
 
-const FIELDS: &[Field<Row>] = &[
-    Field::shown(Column::text("KEY"), |row: &Row| row.key().into()),
-    Field::new("signature", |row: &Row| (&row.group.signature).into()),
-    Field::shown(Column::number("JOBS"), |row: &Row| format!("{} of {}", row.open(), row.all_open).into()),
-    Field::new("class", |row: &Row| class(row.group.class)).column(Column::text("CLASS")),
-    Field::new("message", |row: &Row| (&row.group.message).into()).column(Column::elastic("MESSAGE")),
-    Field::new("failed", |row: &Row| row.group.failed.into()).column(Column::number("FAILED")),
-    Field::new("pending", |row: &Row| row.group.pending.into()).column(Column::number("PENDING")),
-    Field::new("retried", |row: &Row| row.group.retried.into()).column(Column::number("RETRIED")),
-    Field::new("jobs", |row: &Row| row.group.jobs.into()),
-    Field::new("attempts", |row: &Row| row.group.attempts.into()),
-    Field::new("line", |row: &Row| row.group.line.as_ref().into()),
-    Field::new("example_job_id", |row: &Row| row.group.example.0.into()),
-    Field::new("example_job_name", |row: &Row| (&row.example).into()).column(Column::elastic("EXAMPLE")),
-    Field::new("hint", |row: &Row| hint(&row.group).into()),
+const FIELDS: &[ListField<FailureGroupRow>] = &[
+    ListField::table_only(TableColumn::text("KEY"), |row: &FailureGroupRow| row.short_key().into()),
+    ListField::new("signature", |row: &FailureGroupRow| (&row.group.signature).into()),
+    ListField::table_only(TableColumn::number("JOBS"), |row: &FailureGroupRow| {
+        format!("{} of {}", row.open_count(), row.total_open).into()
+    }),
+    ListField::new("class", |row: &FailureGroupRow| class_value(row.group.class))
+        .column(TableColumn::text("CLASS")),
+    ListField::new("message", |row: &FailureGroupRow| (&row.group.message).into())
+        .column(TableColumn::flexible("MESSAGE")),
+    ListField::new("failed", |row: &FailureGroupRow| row.group.failed.into())
+        .column(TableColumn::number("FAILED")),
+    ListField::new("pending", |row: &FailureGroupRow| row.group.pending.into())
+        .column(TableColumn::number("PENDING")),
+    ListField::new("retried", |row: &FailureGroupRow| row.group.retried.into())
+        .column(TableColumn::number("RETRIED")),
+    ListField::new("jobs", |row: &FailureGroupRow| row.group.jobs.into()),
+    ListField::new("attempts", |row: &FailureGroupRow| row.group.attempts.into()),
+    ListField::new("line", |row: &FailureGroupRow| row.group.line.as_ref().into()),
+    ListField::new("example_job_id", |row: &FailureGroupRow| row.group.example.0.into()),
+    ListField::new("example_job_name", |row: &FailureGroupRow| (&row.example).into())
+        .column(TableColumn::flexible("EXAMPLE")),
+    ListField::new("hint", |row: &FailureGroupRow| group_hint(&row.group).into()),
 ];
 
 /// What mostly helps; with what is to be typed instead of dots.
-fn hint(group: &FailureGroup) -> Option<String> {
+fn group_hint(group: &FailureGroup) -> Option<String> {
     if group.failed + group.pending == 0 {
         return None;
     }
-    let key = group.signature.get(..KEY).unwrap_or(&group.signature);
+    let key = group.signature.get(..KEY_LENGTH).unwrap_or(&group.signature);
     let (what, with) = match group.class {
         FailureClass::Memory => ("give it more memory", " --memory SIZE"),
         FailureClass::Timeout => ("give it more time", " --runtime DURATION"),
@@ -84,13 +106,13 @@ fn hint(group: &FailureGroup) -> Option<String> {
     Some(format!("windlass failures retry {key}{with} --reason TEXT   ({what})"))
 }
 
-fn list(ctx: &Context, args: &FailuresListArgs) -> Result<Exit, CliError> {
+fn list_groups(ctx: &CliContext, args: &FailuresListArgs) -> Result<CliExit, CliError> {
     let store = ctx.open_read()?;
-    let workflow = select::workflow(&*store, &args.workflow)?;
+    let workflow = object_selection::find_workflow(&*store, &args.workflow)?;
     let mut groups = store.failure_groups(workflow.id)?;
     if let Some(key) = &args.group {
-        let group = failing::group(&groups, key, &workflow)?;
-        return jobs(ctx, &*store, &workflow, group, args);
+        let group = failure_selection::find_group(&groups, key, &workflow)?;
+        return list_group_jobs(ctx, &*store, &workflow, group, args);
     }
     if !args.all {
         groups.retain(|group| group.failed + group.pending > 0);
@@ -99,94 +121,110 @@ fn list(ctx: &Context, args: &FailuresListArgs) -> Result<Exit, CliError> {
     let all_open = groups.iter().map(|group| group.failed + group.pending).sum();
     let examples: Vec<JobId> = groups.iter().map(|group| group.example).collect();
     let names = store.job_names(&examples)?;
-    let rows: Vec<Row> =
-        groups.into_iter().zip(names).map(|(group, example)| Row { group, example, all_open }).collect();
-    let first = rows.first().map(|row| (row.key().to_owned(), hint(&row.group)));
-    let listing = Listing::new(FIELDS).without(&args.page.exclude)?;
-    ctx.ui.print_list(&listing, listing.arrange(rows, &args.page)?)?;
+    let rows: Vec<FailureGroupRow> = groups
+        .into_iter()
+        .zip(names)
+        .map(|(group, example)| FailureGroupRow { group, example, total_open: all_open })
+        .collect();
+    let first = rows.first().map(|row| (row.short_key().to_owned(), group_hint(&row.group)));
+    let listing = ListFields::new(FIELDS).without_fields(&args.page.exclude)?;
+    ctx.ui.print_list(&listing, listing.sort_and_limit(rows, &args.page)?)?;
     match first {
         // For programs it stands in the list.
-        Some(_) if ctx.ui.format() != Format::Table => {}
+        Some(_) if ctx.ui.format() != OutputFormat::Table => {}
         Some((key, hint)) => {
-            ctx.ui.note(&format!("next: windlass failures {} --group {key}", workflow.id));
+            ctx.ui.print_note(&format!("next: windlass failures {} --group {key}", workflow.id));
             if let Some(hint) = hint {
-                ctx.ui.note(&format!("      {hint}"));
+                ctx.ui.print_note(&format!("      {hint}"));
             }
         }
         None => {
             let all = if args.all { "" } else { "; --all also lists what was tried again" };
-            ctx.ui.note(&format!("nothing of workflow {} ({}) has failed{all}", workflow.id, workflow.name));
+            ctx.ui.print_note(&format!(
+                "nothing of workflow {} ({}) has failed{all}",
+                workflow.id, workflow.name
+            ));
         }
     }
-    Ok(Exit::Success)
+    Ok(CliExit::Success)
 }
 
-pub(crate) const JOBS: &[Field<FailureRow>] = &[
-    Field::new("job_id", |row: &FailureRow| row.job_id.0.into()).column(Column::number("ID")),
-    Field::new("job_name", |row: &FailureRow| (&row.job_name).into()).column(Column::elastic("NAME")),
-    Field::new("job_status", |row: &FailureRow| row.job_status.into()).column(Column::text("STATUS")),
-    Field::new("run_id", |row: &FailureRow| row.run_id.0.into()),
-    Field::new("attempt_id", |row: &FailureRow| row.attempt_id.0.into()).column(Column::number("ATTEMPT")),
-    Field::new("return_code", |row: &FailureRow| row.return_code.into()).column(Column::number("CODE")),
-    Field::new("host", |row: &FailureRow| (&row.host).into()).column(Column::text("HOST")),
-    Field::new("line", |row: &FailureRow| row.line.as_ref().into()).column(Column::elastic("LINE")),
-    Field::new("ending", |row: &FailureRow| ending(row).into()),
-    Field::new("class", |row: &FailureRow| class(row.class)),
-    Field::new("rule", |row: &FailureRow| row.rule.as_ref().into()),
-    Field::new("signature", |row: &FailureRow| (&row.signature).into()),
-    Field::new("message", |row: &FailureRow| (&row.message).into()),
-    Field::new("next", |row: &FailureRow| (&row.next).into()),
-    Field::new("why", |row: &FailureRow| row.why.as_ref().into()),
-    Field::new("worker_id", |row: &FailureRow| row.worker_id.0.into()),
-    Field::new("ended_at", |row: &FailureRow| row.ended_at.into()),
-    Field::new("last_words", |row: &FailureRow| row.last_words.as_ref().map_or(Datum::Nothing, Datum::from)),
+pub(crate) const JOB_FIELDS: &[ListField<FailureRow>] = &[
+    ListField::new("job_id", |row: &FailureRow| row.job_id.0.into()).column(TableColumn::number("ID")),
+    ListField::new("job_name", |row: &FailureRow| (&row.job_name).into())
+        .column(TableColumn::flexible("NAME")),
+    ListField::new("job_status", |row: &FailureRow| row.job_status.into())
+        .column(TableColumn::text("STATUS")),
+    ListField::new("run_id", |row: &FailureRow| row.run_id.0.into()),
+    ListField::new("attempt_id", |row: &FailureRow| row.attempt_id.0.into())
+        .column(TableColumn::number("ATTEMPT")),
+    ListField::new("return_code", |row: &FailureRow| row.return_code.into())
+        .column(TableColumn::number("CODE")),
+    ListField::new("host", |row: &FailureRow| (&row.host).into()).column(TableColumn::text("HOST")),
+    ListField::new("line", |row: &FailureRow| row.line.as_ref().into()).column(TableColumn::flexible("LINE")),
+    ListField::new("ending", |row: &FailureRow| render_ending(row).into()),
+    ListField::new("class", |row: &FailureRow| class_value(row.class)),
+    ListField::new("rule", |row: &FailureRow| row.rule.as_ref().into()),
+    ListField::new("signature", |row: &FailureRow| (&row.signature).into()),
+    ListField::new("message", |row: &FailureRow| (&row.message).into()),
+    ListField::new("next", |row: &FailureRow| (&row.next).into()),
+    ListField::new("why", |row: &FailureRow| row.why.as_ref().into()),
+    ListField::new("worker_id", |row: &FailureRow| row.worker_id.0.into()),
+    ListField::new("ended_at", |row: &FailureRow| row.ended_at.into()),
+    ListField::new("last_words", |row: &FailureRow| {
+        row.last_words.as_ref().map_or(FieldValue::Empty, FieldValue::from)
+    }),
 ];
 
 /// `exit code 3`, `out of memory (137)`
-pub(crate) fn ending(row: &FailureRow) -> String {
+pub(crate) fn render_ending(row: &FailureRow) -> String {
     let FailureRow { job_status: status, return_code, signal, out_of_memory, .. } = *row;
-    Outcome { status, return_code, signal, out_of_memory }.describe()
+    AttemptEndSummary { status, return_code, signal, out_of_memory }.describe()
 }
 
 /// The jobs of one group.
-fn jobs(
-    ctx: &Context,
+fn list_group_jobs(
+    ctx: &CliContext,
     store: &dyn Store,
     workflow: &WorkflowRow,
     group: &FailureGroup,
     args: &FailuresListArgs,
-) -> Result<Exit, CliError> {
+) -> Result<CliExit, CliError> {
     let filter = FailureFilter {
         signature: Some(group.signature.clone()),
         open_only: !args.all,
         ..FailureFilter::default()
     };
     let rows = store.failures(workflow.id, &filter)?;
-    let listing = Listing::new(JOBS).without(&args.page.exclude)?;
-    let is_table = ctx.ui.format() == Format::Table;
+    let listing = ListFields::new(JOB_FIELDS).without_fields(&args.page.exclude)?;
+    let is_table = ctx.ui.format() == OutputFormat::Table;
     if is_table {
-        let count = text::count(rows.len() as u64, "failure");
-        ctx.ui.note(&format!("{count} of group {}: {}", group.signature, text::one_line(&group.message)));
+        let count = text::render_count(rows.len() as u64, "failure");
+        ctx.ui.print_note(&format!(
+            "{count} of group {}: {}",
+            group.signature,
+            text::one_line(&group.message)
+        ));
     }
-    ctx.ui.print_list(&listing, listing.arrange(rows, &args.page)?)?;
-    if let Some(hint) = hint(group).filter(|_| is_table) {
-        ctx.ui.note(&format!("next: {hint}"));
+    ctx.ui.print_list(&listing, listing.sort_and_limit(rows, &args.page)?)?;
+    if let Some(hint) = group_hint(group).filter(|_| is_table) {
+        ctx.ui.print_note(&format!("next: {hint}"));
     }
-    Ok(Exit::Success)
+    Ok(CliExit::Success)
 }
 
-fn decide(
-    ctx: &Context,
-    verdict: Verdict,
-    args: &GroupVerdictArgs,
-    changes: &Changes,
-) -> Result<Exit, CliError> {
+fn decide_group(
+    ctx: &CliContext,
+    verdict: FailureCommandKind,
+    args: &GroupDecisionArgs,
+    changes: &RequestedJobChanges,
+) -> Result<CliExit, CliError> {
     refuse_no_change(verdict, changes)?;
     let store = ctx.open_write()?;
-    let workflow = select::workflow(&*store, &args.workflow)?;
-    let which = FilterArgs { group: args.groups.clone(), class: Vec::new() };
-    let jobs = failing::jobs(&*store, &workflow, verdict, &[], &which)?;
-    let order = |job| Order {
+    let workflow = object_selection::find_workflow(&*store, &args.workflow)?;
+    let which = FailureFilterArgs { group: args.groups.clone(), class: Vec::new() };
+    let jobs = failure_selection::select_jobs(&*store, &workflow, verdict, &[], &which)?;
+    let order = |job| FailureCommand {
         job,
         verdict,
         changes: changes.clone(),
@@ -196,14 +234,22 @@ fn decide(
     };
     let dry_run = args.confirm.dry_run;
     let given = jobs.into_iter().map(order).collect();
-    let orders = Orders { agent: orders::agent(None), dry_run, orders: given, ..Orders::default() };
-    ask(ctx, &workflow, verdict, &orders, args.confirm)?;
-    let outcomes = orders::give_within_limits(&*store, workflow.id, orders)?;
-    Given { workflow: &workflow, dry_run, outcomes }.show(ctx, &*store)
+    let orders = FailureCommandBatch {
+        agent: failure_commands::acting_agent(None),
+        dry_run,
+        orders: given,
+        ..FailureCommandBatch::default()
+    };
+    confirm_decision(ctx, &workflow, verdict, &orders, args.confirm)?;
+    let outcomes = failure_commands::submit_failure_commands_within_limits(&*store, workflow.id, orders)?;
+    FailureCommandReport { workflow: &workflow, dry_run, outcomes }.print_report(ctx, &*store)
 }
 
-pub(crate) fn refuse_no_change(verdict: Verdict, changes: &Changes) -> Result<(), CliError> {
-    if verdict == Verdict::Change && changes.is_empty() {
+pub(crate) fn refuse_no_change(
+    verdict: FailureCommandKind,
+    changes: &RequestedJobChanges,
+) -> Result<(), CliError> {
+    if verdict == FailureCommandKind::Change && changes.is_empty() {
         return Err(CliError::user("nothing was said that is to change")
             .with_hint("--memory, --runtime, --cpus, --command, --priority, --scheduler or --partition"));
     }
@@ -212,21 +258,22 @@ pub(crate) fn refuse_no_change(verdict: Verdict, changes: &Changes) -> Result<()
 
 /// What is tried again can fail again, and what was changed can be put back; but what was failed takes others with it, and
 /// what was ignored lets others go on without it. For one job that is what was said; for many it is asked once more.
-pub(crate) fn ask(
-    ctx: &Context,
+pub(crate) fn confirm_decision(
+    ctx: &CliContext,
     workflow: &WorkflowRow,
-    verdict: Verdict,
-    orders: &Orders,
-    confirm: crate::args::page::ConfirmArgs,
+    verdict: FailureCommandKind,
+    orders: &FailureCommandBatch,
+    confirm: crate::args::list_options::ConfirmArgs,
 ) -> Result<(), CliError> {
     let many = orders.orders.len();
-    if orders.dry_run || many < 2 || !matches!(verdict, Verdict::Fail | Verdict::Ignore) {
+    if orders.dry_run || many < 2 || !matches!(verdict, FailureCommandKind::Fail | FailureCommandKind::Ignore)
+    {
         return Ok(());
     }
     let what = match verdict {
-        Verdict::Fail => "let fail",
+        FailureCommandKind::Fail => "let fail",
         _ => "ignore the failures of",
     };
     let whose = format!("workflow {} ({})", workflow.id, text::one_line(&workflow.name));
-    ctx.ui.confirm(&format!("{what} {} of {whose}", text::count(many as u64, "job")), confirm)
+    ctx.ui.confirm(&format!("{what} {} of {whose}", text::render_count(many as u64, "job")), confirm)
 }

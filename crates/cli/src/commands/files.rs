@@ -1,113 +1,117 @@
 //! `windlass files`: what jobs read and write, and whether it is there.
 
-use super::relations::{self, Relation};
-use crate::args::data::FilesListArgs;
-use crate::args::jobs::NamedArgs;
-use crate::args::workflows::ListOfWorkflowArgs;
-use crate::context::Context;
-use crate::error::{CliError, Exit};
-use crate::select;
-use crate::ui::listing::{Datum, Field, Listing};
-use crate::ui::table::Column;
+use super::job_relations::{self, JobUse};
+use crate::args::files_and_events::FilesListArgs;
+use crate::args::jobs::NamedObjectArgs;
+use crate::args::workflows::ListInWorkflowArgs;
+use crate::context::CliContext;
+use crate::error::{CliError, CliExit};
+use crate::object_selection;
+use crate::ui::listing::{FieldValue, ListField, ListFields};
+use crate::ui::table::TableColumn;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
-use windlass_store::model::{DataFilter, FileRow, WorkflowRow};
+use windlass_store::model::{DataFilter, WorkflowFileRow, WorkflowRow};
 use windlass_types::{Bytes, FileId, Timestamp};
 
 /// A file as the books know it and as it is now.
-struct Shown {
-    file: FileRow,
+struct FileWithState {
+    file: WorkflowFileRow,
     /// `None`: it is not there.
-    now: Option<(Bytes, Option<Timestamp>)>,
+    disk_state: Option<(Bytes, Option<Timestamp>)>,
 }
 
-impl Shown {
-    fn new(workflow: &WorkflowRow, file: FileRow) -> Self {
+impl FileWithState {
+    fn new(workflow: &WorkflowRow, file: WorkflowFileRow) -> Self {
         let path = Path::new(&workflow.submission_dir).join(&file.path);
-        let now = std::fs::metadata(path).ok().map(|meta| {
+        let disk_state = std::fs::metadata(path).ok().map(|meta| {
             let since = meta.modified().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
             let changed = since.and_then(|since| i64::try_from(since.as_micros()).ok()).map(Timestamp);
             (Bytes(meta.len()), changed)
         });
-        Self { file, now }
+        Self { file, disk_state }
     }
 }
 
-const FIELDS: &[Field<Shown>] = &[
-    Field::new("id", |f: &Shown| f.file.id.0.into()).column(Column::number("ID")),
-    Field::new("workflow_id", |f: &Shown| f.file.workflow_id.0.into()),
-    Field::new("name", |f: &Shown| (&f.file.name).into()).column(Column::elastic("NAME")),
-    Field::new("path", |f: &Shown| (&f.file.path).into()).column(Column::path("PATH")),
-    Field::new("identifier", |f: &Shown| f.file.identifier.as_ref().into()),
-    Field::new("exists", |f: &Shown| f.now.is_some().into()).column(Column::text("THERE")),
-    Field::new("size_bytes", |f: &Shown| f.now.map(|(size, _)| size).into()).column(Column::number("SIZE")),
-    Field::new("modified_at", |f: &Shown| f.now.and_then(|(_, changed)| changed).into())
-        .column(Column::text("MODIFIED")),
-    Field::new("st_mtime", |f: &Shown| {
-        f.file.mtime_ns.map_or(Datum::Nothing, |ns| Datum::Real(ns as f64 / 1e9))
+const FIELDS: &[ListField<FileWithState>] = &[
+    ListField::new("id", |f: &FileWithState| f.file.id.0.into()).column(TableColumn::number("ID")),
+    ListField::new("workflow_id", |f: &FileWithState| f.file.workflow_id.0.into()),
+    ListField::new("name", |f: &FileWithState| (&f.file.name).into()).column(TableColumn::flexible("NAME")),
+    ListField::new("path", |f: &FileWithState| (&f.file.path).into()).column(TableColumn::path("PATH")),
+    ListField::new("identifier", |f: &FileWithState| f.file.identifier.as_ref().into()),
+    ListField::new("exists", |f: &FileWithState| f.disk_state.is_some().into())
+        .column(TableColumn::text("THERE")),
+    ListField::new("size_bytes", |f: &FileWithState| f.disk_state.map(|(size, _)| size).into())
+        .column(TableColumn::number("SIZE")),
+    ListField::new("modified_at", |f: &FileWithState| f.disk_state.and_then(|(_, changed)| changed).into())
+        .column(TableColumn::text("MODIFIED")),
+    ListField::new("st_mtime", |f: &FileWithState| {
+        f.file.mtime_ns.map_or(FieldValue::Empty, |ns| FieldValue::Real(ns as f64 / 1e9))
     }),
 ];
 
-pub(crate) fn list(ctx: &Context, args: &FilesListArgs) -> Result<Exit, CliError> {
+pub(crate) fn list_files(ctx: &CliContext, args: &FilesListArgs) -> Result<CliExit, CliError> {
     let store = ctx.open_read()?;
-    let workflow = select::workflow(&*store, &args.workflow)?;
+    let workflow = object_selection::find_workflow(&*store, &args.workflow)?;
     let producer = args.produced_by_job_id.as_ref();
-    let producer =
-        producer.map(|job| select::job(&*store, &workflow, job, "`windlass files ID`")).transpose()?;
+    let producer = producer
+        .map(|job| object_selection::find_job(&*store, &workflow, job, "`windlass files ID`"))
+        .transpose()?;
     let filter = DataFilter { job: producer.as_ref().map(|job| job.id), ..DataFilter::default() };
     let mut files = store.files(workflow.id, &filter)?;
     if let Some(job) = producer {
         let written = store.job_relations(job.id)?.output_files;
         files.retain(|file| written.contains(&file.id));
     }
-    let mut rows: Vec<Shown> = files.into_iter().map(|file| Shown::new(&workflow, file)).collect();
+    let mut rows: Vec<FileWithState> =
+        files.into_iter().map(|file| FileWithState::new(&workflow, file)).collect();
     if args.missing {
-        rows.retain(|row| row.now.is_none());
+        rows.retain(|row| row.disk_state.is_none());
     }
-    print(ctx, &workflow, rows, &args.page)
+    print_files(ctx, &workflow, rows, &args.page)
 }
 
-pub(crate) fn get(ctx: &Context, args: &NamedArgs) -> Result<Exit, CliError> {
+pub(crate) fn show_file(ctx: &CliContext, args: &NamedObjectArgs) -> Result<CliExit, CliError> {
     let store = ctx.open_read()?;
     let by_id = |id| Ok(store.file(FileId(id))?.map(|file| (file.workflow_id, file)));
-    let (workflow, file) =
-        relations::named(
-            &*store,
-            args,
-            by_id,
-            |workflow| Ok(store.files(workflow, &DataFilter::default())?),
-        )?;
+    let (workflow, file) = job_relations::find_named(&*store, args, by_id, |workflow| {
+        Ok(store.files(workflow, &DataFilter::default())?)
+    })?;
     print_record(ctx, &workflow, file)?;
-    Ok(Exit::Success)
+    Ok(CliExit::Success)
 }
 
-pub(crate) fn print_record(ctx: &Context, workflow: &WorkflowRow, file: FileRow) -> Result<(), CliError> {
-    ctx.ui.print_record(&Listing::new(FIELDS), Shown::new(workflow, file))
+pub(crate) fn print_record(
+    ctx: &CliContext,
+    workflow: &WorkflowRow,
+    file: WorkflowFileRow,
+) -> Result<(), CliError> {
+    ctx.ui.print_record(&ListFields::new(FIELDS), FileWithState::new(workflow, file))
 }
 
 /// What jobs read and no job writes.
-pub(crate) fn list_required(ctx: &Context, args: &ListOfWorkflowArgs) -> Result<Exit, CliError> {
+pub(crate) fn list_required_files(ctx: &CliContext, args: &ListInWorkflowArgs) -> Result<CliExit, CliError> {
     let store = ctx.open_read()?;
-    let workflow = select::workflow(&*store, &args.workflow)?;
+    let workflow = object_selection::find_workflow(&*store, &args.workflow)?;
     let relations = store.job_files(workflow.id)?;
-    let wanted = relations::read_and_never_written(
-        relations.iter().map(|r| Relation { is_output: r.is_output, thing: r.file_id }),
+    let wanted = job_relations::required_inputs(
+        relations.iter().map(|r| JobUse { is_output: r.is_output, object: r.file_id }),
     );
     let files = store.files(workflow.id, &DataFilter::default())?;
     let rows = files.into_iter().filter(|file| wanted.contains(&file.id));
-    let rows = rows.map(|file| Shown::new(&workflow, file)).collect();
-    print(ctx, &workflow, rows, &args.page)
+    let rows = rows.map(|file| FileWithState::new(&workflow, file)).collect();
+    print_files(ctx, &workflow, rows, &args.page)
 }
 
-fn print(
-    ctx: &Context,
+fn print_files(
+    ctx: &CliContext,
     workflow: &WorkflowRow,
-    rows: Vec<Shown>,
-    page: &crate::args::page::PageArgs,
-) -> Result<Exit, CliError> {
-    let listing = Listing::new(FIELDS).without(&page.exclude)?;
-    if ctx.ui.print_list(&listing, listing.arrange(rows, page)?)? == 0 {
-        ctx.ui.note(&format!("workflow {} ({}) names no such files", workflow.id, workflow.name));
+    rows: Vec<FileWithState>,
+    page: &crate::args::list_options::ListPageArgs,
+) -> Result<CliExit, CliError> {
+    let listing = ListFields::new(FIELDS).without_fields(&page.exclude)?;
+    if ctx.ui.print_list(&listing, listing.sort_and_limit(rows, page)?)? == 0 {
+        ctx.ui.print_note(&format!("workflow {} ({}) names no such files", workflow.id, workflow.name));
     }
-    Ok(Exit::Success)
+    Ok(CliExit::Success)
 }

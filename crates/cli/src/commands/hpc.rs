@@ -1,103 +1,109 @@
 //! `windlass hpc`: what a cluster has, and where jobs fit.
 
-use crate::args::slurm::{GenerateHpcArgs, HpcVerb, MatchArgs, PartitionsArgs};
-use crate::clusters;
-use crate::context::Context;
-use crate::deliver;
-use crate::error::{CliError, Exit};
-use crate::packing::title;
-use crate::ui::listing::{Datum, Field, Listing};
-use crate::ui::table::Column;
+use crate::args::slurm::{HpcGenerateArgs, HpcMatchArgs, HpcPartitionsArgs, HpcSubcommand};
+use crate::cluster_profiles;
+use crate::context::CliContext;
+use crate::error::{CliError, CliExit};
+use crate::output_files;
+use crate::packing::cluster_title;
+use crate::ui::listing::{FieldValue, ListField, ListFields};
+use crate::ui::table::TableColumn;
 use serde_json::Value;
 use std::fmt::Write as _;
-use windlass_core::slurm::fit::{self, Ask};
-use windlass_core::slurm::profile::{Partition, Profile};
-use windlass_slurm::calls::Slurm;
-use windlass_slurm::discover;
+use windlass_core::slurm::cluster_profile::{ClusterProfile, Partition};
+use windlass_core::slurm::partition_fit::{self, PartitionRequest};
+use windlass_slurm::cluster_discovery;
+use windlass_slurm::slurm_client::SlurmClient;
 use windlass_types::Bytes;
 
-struct Row {
-    profile: Profile,
+struct ClusterProfileRow {
+    profile: ClusterProfile,
     file: String,
 }
 
-const PROFILES: &[Field<Row>] = &[
-    Field::new("name", |row: &Row| (&row.profile.name).into()).column(Column::text("NAME")),
-    Field::new("display_name", |row: &Row| (&row.profile.display_name).into())
-        .column(Column::text("CLUSTER")),
-    Field::new("partitions", |row: &Row| (row.profile.partitions.len() as u64).into())
-        .column(Column::number("PARTITIONS")),
-    Field::new("file", |row: &Row| (&row.file).into()).column(Column::text("FROM")),
+const PROFILE_FIELDS: &[ListField<ClusterProfileRow>] = &[
+    ListField::new("name", |row: &ClusterProfileRow| (&row.profile.name).into())
+        .column(TableColumn::text("NAME")),
+    ListField::new("display_name", |row: &ClusterProfileRow| (&row.profile.display_name).into())
+        .column(TableColumn::text("CLUSTER")),
+    ListField::new("partitions", |row: &ClusterProfileRow| (row.profile.partitions.len() as u64).into())
+        .column(TableColumn::number("PARTITIONS")),
+    ListField::new("file", |row: &ClusterProfileRow| (&row.file).into()).column(TableColumn::text("FROM")),
 ];
 
-const PARTITIONS: &[Field<Partition>] = &[
-    Field::new("name", |one: &Partition| (&one.name).into()).column(Column::text("PARTITION")),
-    Field::new("is_default", |one: &Partition| one.is_default.into()),
-    Field::new("is_up", |one: &Partition| one.is_up.into()),
-    Field::new("nodes", |one: &Partition| one.all_nodes().into()).column(Column::number("NODES")),
-    Field::new("cpus_per_node", |one: &Partition| one.cpus_per_node.into()).column(Column::number("CPUS")),
-    Field::new("memory", |one: &Partition| Bytes(one.memory_mb << 20).into())
-        .column(Column::number("MEMORY")),
-    Field::new("gpus_per_node", |one: &Partition| one.gpus_per_node.into()).column(Column::number("GPUS")),
-    Field::new("gpu_type", |one: &Partition| one.gpu_type.clone().into()),
-    Field::new("max_walltime", |one: &Partition| one.max_walltime().into()).column(Column::number("LONGEST")),
-    Field::new("shared", |one: &Partition| one.shared.into()),
-    Field::new("preempt_mode", |one: &Partition| one.preempt_mode.clone().into()),
-    Field::new("priority_tier", |one: &Partition| one.priority_tier.into()),
-    Field::shown(Column::text("REMARKS"), |one: &Partition| Datum::from(remarks(one))),
+const PARTITION_FIELDS: &[ListField<Partition>] = &[
+    ListField::new("name", |one: &Partition| (&one.name).into()).column(TableColumn::text("PARTITION")),
+    ListField::new("is_default", |one: &Partition| one.is_default.into()),
+    ListField::new("is_up", |one: &Partition| one.is_up.into()),
+    ListField::new("nodes", |one: &Partition| one.total_nodes().into()).column(TableColumn::number("NODES")),
+    ListField::new("cpus_per_node", |one: &Partition| one.cpus_per_node.into())
+        .column(TableColumn::number("CPUS")),
+    ListField::new("memory", |one: &Partition| Bytes(one.memory_mb << 20).into())
+        .column(TableColumn::number("MEMORY")),
+    ListField::new("gpus_per_node", |one: &Partition| one.gpus_per_node.into())
+        .column(TableColumn::number("GPUS")),
+    ListField::new("gpu_type", |one: &Partition| one.gpu_type.clone().into()),
+    ListField::new("max_walltime", |one: &Partition| one.max_walltime().into())
+        .column(TableColumn::number("LONGEST")),
+    ListField::new("shared", |one: &Partition| one.shared.into()),
+    ListField::new("preempt_mode", |one: &Partition| one.preempt_mode.clone().into()),
+    ListField::new("priority_tier", |one: &Partition| one.priority_tier.into()),
+    ListField::table_only(TableColumn::text("REMARKS"), |one: &Partition| {
+        FieldValue::from(partition_remarks(one))
+    }),
 ];
 
-pub(crate) fn run(ctx: &Context, verb: &HpcVerb) -> Result<Exit, CliError> {
+pub(crate) fn run(ctx: &CliContext, verb: &HpcSubcommand) -> Result<CliExit, CliError> {
     match verb {
-        HpcVerb::List => list(ctx)?,
-        HpcVerb::Detect => detect(ctx)?,
-        HpcVerb::Show(args) => {
-            let profile = clusters::find(ctx, args.name.as_deref())?;
-            if ctx.ui.json_wanted() {
+        HpcSubcommand::List => list_profiles(ctx)?,
+        HpcSubcommand::Detect => detect_cluster(ctx)?,
+        HpcSubcommand::Show(args) => {
+            let profile = cluster_profiles::find_profile(ctx, args.name.as_deref())?;
+            if ctx.ui.wants_json() {
                 ctx.ui.print_json(&profile)?;
             } else {
-                ctx.ui.note(&title(&profile));
-                ctx.ui.print_list(&Listing::new(PARTITIONS), profile.partitions)?;
+                ctx.ui.print_note(&cluster_title(&profile));
+                ctx.ui.print_list(&ListFields::new(PARTITION_FIELDS), profile.partitions)?;
             }
         }
-        HpcVerb::Partitions(args) => partitions(ctx, args)?,
-        HpcVerb::Match(args) => matching(ctx, args)?,
-        HpcVerb::Generate(args) => generate(ctx, args)?,
+        HpcSubcommand::Partitions(args) => list_partitions(ctx, args)?,
+        HpcSubcommand::Match(args) => match_partitions(ctx, args)?,
+        HpcSubcommand::Generate(args) => generate_profile(ctx, args)?,
     }
-    Ok(Exit::Success)
+    Ok(CliExit::Success)
 }
 
-fn list(ctx: &Context) -> Result<(), CliError> {
-    let mut rows: Vec<Row> = clusters::all(&ctx.cwd)?
+fn list_profiles(ctx: &CliContext) -> Result<(), CliError> {
+    let mut rows: Vec<ClusterProfileRow> = cluster_profiles::list_profiles(&ctx.cwd)?
         .into_iter()
-        .map(|(profile, file)| Row { profile, file: file.display().to_string() })
+        .map(|(profile, file)| ClusterProfileRow { profile, file: file.display().to_string() })
         .collect();
-    match discover::discover(&Slurm::by_hand()) {
-        Ok(profile) => rows.push(Row { profile, file: "asked of Slurm".to_owned() }),
-        Err(error) => ctx.ui.note(&error.to_string()),
+    match cluster_discovery::discover_cluster(&SlurmClient::unlimited()) {
+        Ok(profile) => rows.push(ClusterProfileRow { profile, file: "asked of Slurm".to_owned() }),
+        Err(error) => ctx.ui.print_note(&error.to_string()),
     }
-    ctx.ui.print_list(&Listing::new(PROFILES), rows)?;
+    ctx.ui.print_list(&ListFields::new(PROFILE_FIELDS), rows)?;
     Ok(())
 }
 
-fn detect(ctx: &Context) -> Result<(), CliError> {
-    let profile = clusters::find(ctx, None)?;
-    if ctx.ui.json_wanted() {
+fn detect_cluster(ctx: &CliContext) -> Result<(), CliError> {
+    let profile = cluster_profiles::find_profile(ctx, None)?;
+    if ctx.ui.wants_json() {
         return ctx.ui.print_json(&profile.name);
     }
-    ctx.ui.print_line(&format!("{} ({})", profile.name, title(&profile)))
+    ctx.ui.print_line(&format!("{} ({})", profile.name, cluster_title(&profile)))
 }
 
-fn partitions(ctx: &Context, args: &PartitionsArgs) -> Result<(), CliError> {
-    let mut profile = clusters::find(ctx, args.of.name.as_deref())?;
+fn list_partitions(ctx: &CliContext, args: &HpcPartitionsArgs) -> Result<(), CliError> {
+    let mut profile = cluster_profiles::find_profile(ctx, args.of.name.as_deref())?;
     profile.partitions.retain(|one| (!args.gpu || one.has_gpus()) && (!args.shared || one.shared));
-    ctx.ui.print_list(&Listing::new(PARTITIONS), profile.partitions)?;
+    ctx.ui.print_list(&ListFields::new(PARTITION_FIELDS), profile.partitions)?;
     Ok(())
 }
 
-fn matching(ctx: &Context, args: &MatchArgs) -> Result<(), CliError> {
-    let profile = clusters::find(ctx, args.of.name.as_deref())?;
-    let ask = Ask {
+fn match_partitions(ctx: &CliContext, args: &HpcMatchArgs) -> Result<(), CliError> {
+    let profile = cluster_profiles::find_profile(ctx, args.of.name.as_deref())?;
+    let ask = PartitionRequest {
         cpus: args.cpus,
         memory: args.memory,
         gpus: args.gpus,
@@ -105,17 +111,18 @@ fn matching(ctx: &Context, args: &MatchArgs) -> Result<(), CliError> {
         walltime: args.walltime,
         account: "",
     };
-    if let Err(unfit) = fit::best(&profile, &ask) {
-        let message = format!("no partition of {} can hold {ask}; {unfit}", title(&profile));
+    if let Err(unfit) = partition_fit::best_partition(&profile, &ask) {
+        let message = format!("no partition of {} can hold {ask}; {unfit}", cluster_title(&profile));
         return Err(CliError::user(message).with_hint("`windlass hpc partitions` shows what there is"));
     }
-    let fitting: Vec<Partition> = fit::fitting(&profile, &ask).into_iter().cloned().collect();
-    ctx.ui.print_list(&Listing::new(PARTITIONS), fitting)?;
+    let fitting: Vec<Partition> =
+        partition_fit::fitting_partitions(&profile, &ask).into_iter().cloned().collect();
+    ctx.ui.print_list(&ListFields::new(PARTITION_FIELDS), fitting)?;
     Ok(())
 }
 
-fn generate(ctx: &Context, args: &GenerateHpcArgs) -> Result<(), CliError> {
-    let mut profile = discover::discover(&Slurm::by_hand())?;
+fn generate_profile(ctx: &CliContext, args: &HpcGenerateArgs) -> Result<(), CliError> {
+    let mut profile = cluster_discovery::discover_cluster(&SlurmClient::unlimited())?;
     let called = if profile.display_name.is_empty() { "cluster" } else { &profile.display_name };
     profile.name = args.name.clone().unwrap_or_else(|| called.to_owned());
     profile.display_name = args.display_name.clone().unwrap_or(profile.display_name);
@@ -125,12 +132,12 @@ fn generate(ctx: &Context, args: &GenerateHpcArgs) -> Result<(), CliError> {
     let value = serde_json::to_value(&profile)
         .map_err(|e| CliError::internal(format!("the profile cannot be written: {e}")))?;
     let mut text = String::new();
-    write_table("", &value, &mut text);
-    deliver::text(ctx, args.output.as_deref(), &text)
+    write_toml_table("", &value, &mut text);
+    output_files::write_text(ctx, args.output.as_deref(), &text)
 }
 
 /// As TOML: plain values first, which JSON writes in the same way, then tables.
-fn write_table(path: &str, value: &Value, text: &mut String) {
+fn write_toml_table(path: &str, value: &Value, text: &mut String) {
     let Value::Object(fields) = value else { return };
     let is_table = |value: &Value| match value {
         Value::Object(_) => true,
@@ -146,19 +153,19 @@ fn write_table(path: &str, value: &Value, text: &mut String) {
             Value::Array(items) => {
                 for item in items {
                     writeln!(text, "\n[[{path}]]").unwrap_or_default();
-                    write_table(&path, item, text);
+                    write_toml_table(&path, item, text);
                 }
             }
             table => {
                 writeln!(text, "\n[{path}]").unwrap_or_default();
-                write_table(&path, table, text);
+                write_toml_table(&path, table, text);
             }
         }
     }
 }
 
 /// What else is worth knowing about it, in few words.
-fn remarks(one: &Partition) -> String {
+fn partition_remarks(one: &Partition) -> String {
     let mut remarks = Vec::new();
     let mut add = |is: bool, text: String| {
         if is {
@@ -179,7 +186,7 @@ fn remarks(one: &Partition) -> String {
 mod tests {
     use super::*;
     use std::collections::BTreeMap;
-    use windlass_core::slurm::profile::Shape;
+    use windlass_core::slurm::cluster_profile::NodeShape;
 
     #[test]
     fn what_is_written_is_read_again() {
@@ -188,20 +195,21 @@ mod tests {
             cpus_per_node: 8,
             memory_mb: 1000,
             allow_accounts: vec!["lab".into(), "shop".into()],
-            other_nodes: vec![Shape { cpus_per_node: 64, memory_mb: 9, ..Shape::default() }],
+            other_nodes: vec![NodeShape { cpus_per_node: 64, memory_mb: 9, ..NodeShape::default() }],
             ..Partition::default()
         };
-        let profile = Profile {
+        let profile = ClusterProfile {
             name: "p".into(),
             description: "with \"quotes\"".into(),
             detect_env: BTreeMap::from([("CLUSTER".into(), "p".into())]),
             partitions: vec![partition.clone(), Partition { name: "b".into(), ..partition }],
-            ..Profile::default()
+            ..ClusterProfile::default()
         };
         let mut text = String::new();
-        write_table("", &serde_json::to_value(&profile).unwrap(), &mut text);
-        let source = windlass_spec::Source::new("p.toml", text.as_bytes());
-        let read: Profile = serde_json::from_value(windlass_spec::to_json(source).unwrap()).unwrap();
+        write_toml_table("", &serde_json::to_value(&profile).unwrap(), &mut text);
+        let source = windlass_spec::SpecSource::new("p.toml", text.as_bytes());
+        let read: ClusterProfile =
+            serde_json::from_value(windlass_spec::document_to_json(source).unwrap()).unwrap();
         assert_eq!(read, profile, "{text}");
     }
 }

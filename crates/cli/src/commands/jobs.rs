@@ -1,129 +1,138 @@
 //! `windlass jobs`: the jobs of a workflow.
 
-use super::relations::{Relations, Uses};
-use crate::args::Format;
+use super::job_relations::{JobRelationIds, WorkflowRelations};
+use crate::args::OutputFormat;
 use crate::args::jobs::{JobsListArgs, OneJobArgs};
-use crate::args::workflows::ListOfWorkflowArgs;
-use crate::context::Context;
-use crate::error::{CliError, Exit};
-use crate::history::History;
-use crate::select;
-use crate::ui::listing::{Datum, Field, Listing, PAGE};
-use crate::ui::style::Tone;
-use crate::ui::table::Column;
-use crate::view;
+use crate::args::workflows::ListInWorkflowArgs;
+use crate::context::CliContext;
+use crate::decision_history::DecisionHistory;
+use crate::error::{CliError, CliExit};
+use crate::object_selection;
+use crate::ui::listing::{FieldValue, ListField, ListFields, PAGE_SIZE};
+use crate::ui::style::TextTone;
+use crate::ui::table::TableColumn;
+use crate::workflow_view;
 use std::time::Duration;
 use windlass_store::Store;
-use windlass_store::model::{JobFilter, JobRow, Origin, WorkflowRow};
+use windlass_store::model::{JobFilter, JobOrigin, JobRow, WorkflowRow};
 use windlass_types::{JobId, JobStatus, Timestamp, matching_statuses};
 
 /// What `--failed` lists.
-const BADLY_ENDED: [JobStatus; 3] = [JobStatus::Failed, JobStatus::Terminated, JobStatus::PendingFailed];
+const FAILED_STATUSES: [JobStatus; 3] = [JobStatus::Failed, JobStatus::Terminated, JobStatus::PendingFailed];
 
 /// A job, perhaps with what hangs on it.
-pub(crate) struct Row {
+pub(crate) struct JobListRow {
     job: JobRow,
-    uses: Uses,
+    relations: JobRelationIds,
     /// Only of one that is shown alone.
-    history: History,
+    history: DecisionHistory,
 }
 
-impl From<JobRow> for Row {
+impl From<JobRow> for JobListRow {
     fn from(job: JobRow) -> Self {
-        Self { job, uses: Uses::default(), history: History::default() }
+        Self { job, relations: JobRelationIds::default(), history: DecisionHistory::default() }
     }
 }
 
-pub(crate) const FIELDS: &[Field<Row>] = &[
-    Field::new("id", |row: &Row| row.job.id.0.into()).column(Column::number("ID")),
-    Field::new("workflow_id", |row: &Row| row.job.workflow_id.0.into()),
-    Field::new("name", |row: &Row| (&row.job.name).into()).column(Column::elastic("NAME")),
-    Field::new("status", |row: &Row| row.job.status.into()).column(Column::text("STATUS")),
-    Field::new("attempt_id", |row: &Row| row.job.attempt_id.0.into()).column(Column::number("ATTEMPT")),
-    Field::new("return_code", |row: &Row| row.job.return_code.into()).column(Column::number("CODE")),
-    Field::new("reason", |row: &Row| row.job.reason.as_ref().into()),
-    Field::new("command", |row: &Row| (&row.job.command).into()).column(Column::elastic("COMMAND")),
-    Field::new("priority", |row: &Row| row.job.priority.into()),
-    Field::new("cancel_on_blocking_job_failure", |row: &Row| row.job.cancel_on_blocking_job_failure.into()),
-    Field::new("resource_requirements", |row: &Row| row.job.resource_requirements.as_ref().into()),
-    Field::new("kind", |row: &Row| row.job.kind.as_ref().into()),
-    Field::new("params", |row: &Row| serde_json::to_value(&row.job.params).unwrap_or_default().into()),
-    Field::new("origin", |row: &Row| row.job.origin.map(origin).into()),
-    Field::new("reused_from", |row: &Row| row.job.reused_from.map(|id| id.0).into()),
-    Field::new("pid", |row: &Row| row.job.pid.into()),
-    Field::new("started_at", |row: &Row| row.job.started_at.into()),
+pub(crate) const FIELDS: &[ListField<JobListRow>] = &[
+    ListField::new("id", |row: &JobListRow| row.job.id.0.into()).column(TableColumn::number("ID")),
+    ListField::new("workflow_id", |row: &JobListRow| row.job.workflow_id.0.into()),
+    ListField::new("name", |row: &JobListRow| (&row.job.name).into()).column(TableColumn::flexible("NAME")),
+    ListField::new("status", |row: &JobListRow| row.job.status.into()).column(TableColumn::text("STATUS")),
+    ListField::new("attempt_id", |row: &JobListRow| row.job.attempt_id.0.into())
+        .column(TableColumn::number("ATTEMPT")),
+    ListField::new("return_code", |row: &JobListRow| row.job.return_code.into())
+        .column(TableColumn::number("CODE")),
+    ListField::new("reason", |row: &JobListRow| row.job.reason.as_ref().into()),
+    ListField::new("command", |row: &JobListRow| (&row.job.command).into())
+        .column(TableColumn::flexible("COMMAND")),
+    ListField::new("priority", |row: &JobListRow| row.job.priority.into()),
+    ListField::new("cancel_on_blocking_job_failure", |row: &JobListRow| {
+        row.job.cancel_on_blocking_job_failure.into()
+    }),
+    ListField::new("resource_requirements", |row: &JobListRow| row.job.resource_requirements.as_ref().into()),
+    ListField::new("kind", |row: &JobListRow| row.job.kind.as_ref().into()),
+    ListField::new("params", |row: &JobListRow| {
+        serde_json::to_value(&row.job.params).unwrap_or_default().into()
+    }),
+    ListField::new("origin", |row: &JobListRow| row.job.origin.map(origin_name).into()),
+    ListField::new("reused_from", |row: &JobListRow| row.job.reused_from.map(|id| id.0).into()),
+    ListField::new("pid", |row: &JobListRow| row.job.pid.into()),
+    ListField::new("started_at", |row: &JobListRow| row.job.started_at.into()),
 ];
 
-const RELATIONSHIPS: &[Field<Row>] = &[
-    Field::new("depends_on_job_ids", |row: &Row| ids(&row.uses.waits_for))
-        .column(Column::elastic("WAITS FOR")),
-    Field::new("input_file_ids", |row: &Row| ids(&row.uses.input_files)).column(Column::elastic("READS")),
-    Field::new("output_file_ids", |row: &Row| ids(&row.uses.output_files)).column(Column::elastic("WRITES")),
-    Field::new("input_user_data_ids", |row: &Row| ids(&row.uses.input_user_data)),
-    Field::new("output_user_data_ids", |row: &Row| ids(&row.uses.output_user_data)),
+const RELATION_FIELDS: &[ListField<JobListRow>] = &[
+    ListField::new("depends_on_job_ids", |row: &JobListRow| ids_value(&row.relations.waits_for))
+        .column(TableColumn::flexible("WAITS FOR")),
+    ListField::new("input_file_ids", |row: &JobListRow| ids_value(&row.relations.input_files))
+        .column(TableColumn::flexible("READS")),
+    ListField::new("output_file_ids", |row: &JobListRow| ids_value(&row.relations.output_files))
+        .column(TableColumn::flexible("WRITES")),
+    ListField::new("input_user_data_ids", |row: &JobListRow| ids_value(&row.relations.input_user_data)),
+    ListField::new("output_user_data_ids", |row: &JobListRow| ids_value(&row.relations.output_user_data)),
 ];
 
-const HISTORY: &[Field<Row>] = &[
-    Field::new("decisions", |row: &Row| {
+const HISTORY_FIELDS: &[ListField<JobListRow>] = &[
+    ListField::new("decisions", |row: &JobListRow| {
         serde_json::to_value(&row.history.decisions).unwrap_or_default().into()
     }),
-    Field::new("revisions", |row: &Row| {
+    ListField::new("revisions", |row: &JobListRow| {
         serde_json::to_value(&row.history.revisions).unwrap_or_default().into()
     }),
 ];
 
-fn ids(ids: &[i64]) -> Datum {
-    Datum::Json(ids.into())
+fn ids_value(ids: &[i64]) -> FieldValue {
+    FieldValue::Json(ids.into())
 }
 
-const fn origin(origin: Origin) -> &'static str {
+const fn origin_name(origin: JobOrigin) -> &'static str {
     match origin {
-        Origin::Retry => "retry",
-        Origin::Spawn => "spawn",
+        JobOrigin::Retry => "retry",
+        JobOrigin::Spawn => "spawn",
     }
 }
 
-pub(crate) fn list(ctx: &Context, args: &JobsListArgs) -> Result<Exit, CliError> {
+pub(crate) fn list_jobs(ctx: &CliContext, args: &JobsListArgs) -> Result<CliExit, CliError> {
     let store = ctx.open_read()?;
-    let workflow = select::workflow(&*store, &args.workflow)?;
-    let status = if args.failed { BADLY_ENDED.to_vec() } else { matching_statuses(&args.status) };
+    let workflow = object_selection::find_workflow(&*store, &args.workflow)?;
+    let status = if args.failed { FAILED_STATUSES.to_vec() } else { matching_statuses(&args.status) };
     let mut filter = JobFilter { status, ..JobFilter::default() };
-    let mut relations = Relations::default();
+    let mut relations = WorkflowRelations::default();
     if args.include_relationships || args.upstream_job_id.is_some() {
-        relations = Relations::load(&*store, &workflow)?;
+        relations = WorkflowRelations::load(&*store, &workflow)?;
     }
     if let Some(upstream) = &args.upstream_job_id {
-        let upstream = select::job(&*store, &workflow, upstream, "the first argument")?;
+        let upstream = object_selection::find_job(&*store, &workflow, upstream, "the first argument")?;
         // Nobody has the id 0: an empty list would mean all.
-        filter.ids = relations.waiting_for(upstream.id).chain([JobId(0)]).collect();
+        filter.ids = relations.dependents(upstream.id).chain([JobId(0)]).collect();
     }
-    let listing = Listing::new(FIELDS);
-    let listing = if args.include_relationships { listing.with(RELATIONSHIPS) } else { listing };
-    let listing = listing.without(&args.page.exclude)?;
-    let row = |job: JobRow| Row { uses: relations.take(job.id), ..Row::from(job) };
+    let listing = ListFields::new(FIELDS);
+    let listing = if args.include_relationships { listing.with_fields(RELATION_FIELDS) } else { listing };
+    let listing = listing.without_fields(&args.page.exclude)?;
+    let row = |job: JobRow| JobListRow { relations: relations.take_job(job.id), ..JobListRow::from(job) };
     let printed = if args.page.is_rearranged() {
         let rows = store.jobs(workflow.id, &filter)?.into_iter().map(row).collect();
-        ctx.ui.print_list(&listing, listing.arrange(rows, &args.page)?)?
+        ctx.ui.print_list(&listing, listing.sort_and_limit(rows, &args.page)?)?
     } else {
-        let mut pages = Pages::new(&*store, &workflow, filter, args.page.offset, args.page.limit);
+        let mut pages = JobPages::new(&*store, &workflow, filter, args.page.offset, args.page.limit);
         let mut row = row;
-        ctx.ui.print_pages(&listing, || Ok(pages.next()?.into_iter().map(&mut row).collect()))?
+        ctx.ui.print_pages(&listing, || Ok(pages.next_page()?.into_iter().map(&mut row).collect()))?
     };
     if printed == 0 {
-        ctx.ui.note(&format!("workflow {} ({}) has no such jobs", workflow.id, workflow.name));
+        ctx.ui.print_note(&format!("workflow {} ({}) has no such jobs", workflow.id, workflow.name));
     }
-    Ok(Exit::Success)
+    Ok(CliExit::Success)
 }
 
 /// The jobs of a workflow, so many at a time, so that a million of them are never in memory at once.
-pub(crate) struct Pages<'a> {
+pub(crate) struct JobPages<'a> {
     store: &'a dyn Store,
     workflow: &'a WorkflowRow,
     filter: JobFilter,
-    left: u64,
+    remaining: u64,
 }
 
-impl<'a> Pages<'a> {
+impl<'a> JobPages<'a> {
     pub(crate) fn new(
         store: &'a dyn Store,
         workflow: &'a WorkflowRow,
@@ -131,16 +140,16 @@ impl<'a> Pages<'a> {
         offset: u64,
         limit: Option<u64>,
     ) -> Self {
-        Self { store, workflow, filter: JobFilter { offset, ..filter }, left: limit.unwrap_or(u64::MAX) }
+        Self { store, workflow, filter: JobFilter { offset, ..filter }, remaining: limit.unwrap_or(u64::MAX) }
     }
 
-    pub(crate) fn next(&mut self) -> Result<Vec<JobRow>, CliError> {
-        if self.left == 0 {
+    pub(crate) fn next_page(&mut self) -> Result<Vec<JobRow>, CliError> {
+        if self.remaining == 0 {
             return Ok(Vec::new());
         }
-        self.filter.limit = Some(self.left.min(PAGE));
+        self.filter.limit = Some(self.remaining.min(PAGE_SIZE));
         let rows = self.store.jobs(self.workflow.id, &self.filter)?;
-        self.left -= rows.len() as u64;
+        self.remaining -= rows.len() as u64;
         // From now on pages are found by where the last one ended.
         self.filter.offset = 0;
         self.filter.after = rows.last().map(|job| job.id);
@@ -148,67 +157,75 @@ impl<'a> Pages<'a> {
     }
 }
 
-pub(crate) fn get(ctx: &Context, args: &OneJobArgs) -> Result<Exit, CliError> {
+pub(crate) fn show_job(ctx: &CliContext, args: &OneJobArgs) -> Result<CliExit, CliError> {
     let store = ctx.open_read()?;
-    let (_, job) = select::job_anywhere(&*store, &args.job, &args.workflow)?;
+    let (_, job) = object_selection::find_job_anywhere(&*store, &args.job, &args.workflow)?;
     print_record(ctx, &*store, job)?;
-    Ok(Exit::Success)
+    Ok(CliExit::Success)
 }
 
 /// A job with all that hangs on it.
-pub(crate) fn print_record(ctx: &Context, store: &dyn Store, job: JobRow) -> Result<(), CliError> {
+pub(crate) fn print_record(ctx: &CliContext, store: &dyn Store, job: JobRow) -> Result<(), CliError> {
     let uses = store.job_relations(job.id)?.into();
-    let history = History::of(store, job.workflow_id, job.id)?;
-    let listing = Listing::new(FIELDS).with(RELATIONSHIPS);
-    if ctx.ui.format() != Format::Table {
-        return ctx.ui.print_record(&listing.with(HISTORY), Row { job, uses, history });
+    let history = DecisionHistory::load(store, job.workflow_id, job.id)?;
+    let listing = ListFields::new(FIELDS).with_fields(RELATION_FIELDS);
+    if ctx.ui.format() != OutputFormat::Table {
+        return ctx.ui.print_record(
+            &listing.with_fields(HISTORY_FIELDS),
+            JobListRow { job, relations: uses, history },
+        );
     }
-    let told = history.lines();
-    ctx.ui.print_record(&listing, Row { job, uses, history })?;
+    let told = history.render_lines();
+    ctx.ui.print_record(&listing, JobListRow { job, relations: uses, history })?;
     if told.is_empty() {
         return Ok(());
     }
-    let heading = ctx.ui.paint_out().apply(Tone::Bold, "DECISIONS AND CHANGES");
+    let heading = ctx.ui.stdout_painter().apply(TextTone::Bold, "DECISIONS AND CHANGES");
     ctx.ui.print_lines(&[vec![String::new(), heading], told].concat())
 }
 
 /// A job that runs, and since when.
-struct Running {
+struct RunningJobRow {
     job: JobRow,
     elapsed: Option<Duration>,
 }
 
-impl Running {
+impl RunningJobRow {
     fn new(job: JobRow, now: Timestamp) -> Self {
         let elapsed = job.started_at.map(|at| now.since(at));
         Self { job, elapsed }
     }
 }
 
-const RUNNING: &[Field<Running>] = &[
-    Field::new("id", |row: &Running| row.job.id.0.into()).column(Column::number("ID")),
-    Field::new("name", |row: &Running| (&row.job.name).into()).column(Column::elastic("NAME")),
-    Field::new("attempt_id", |row: &Running| row.job.attempt_id.0.into()).column(Column::number("ATTEMPT")),
-    Field::new("pid", |row: &Running| row.job.pid.into()).column(Column::number("PID")),
-    Field::new("started_at", |row: &Running| row.job.started_at.into()).column(Column::text("STARTED")),
-    Field::new("elapsed_seconds", |row: &Running| row.elapsed.into()).column(Column::number("TIME")),
-    Field::new("command", |row: &Running| (&row.job.command).into()).column(Column::elastic("COMMAND")),
+const RUNNING_FIELDS: &[ListField<RunningJobRow>] = &[
+    ListField::new("id", |row: &RunningJobRow| row.job.id.0.into()).column(TableColumn::number("ID")),
+    ListField::new("name", |row: &RunningJobRow| (&row.job.name).into())
+        .column(TableColumn::flexible("NAME")),
+    ListField::new("attempt_id", |row: &RunningJobRow| row.job.attempt_id.0.into())
+        .column(TableColumn::number("ATTEMPT")),
+    ListField::new("pid", |row: &RunningJobRow| row.job.pid.into()).column(TableColumn::number("PID")),
+    ListField::new("started_at", |row: &RunningJobRow| row.job.started_at.into())
+        .column(TableColumn::text("STARTED")),
+    ListField::new("elapsed_seconds", |row: &RunningJobRow| row.elapsed.into())
+        .column(TableColumn::number("TIME")),
+    ListField::new("command", |row: &RunningJobRow| (&row.job.command).into())
+        .column(TableColumn::flexible("COMMAND")),
 ];
 
-pub(crate) fn running(ctx: &Context, args: &ListOfWorkflowArgs) -> Result<Exit, CliError> {
+pub(crate) fn list_running_jobs(ctx: &CliContext, args: &ListInWorkflowArgs) -> Result<CliExit, CliError> {
     let store = ctx.open_read()?;
-    let workflow = select::workflow(&*store, &args.workflow)?;
-    let listing = Listing::new(RUNNING).without(&args.page.exclude)?;
+    let workflow = object_selection::find_workflow(&*store, &args.workflow)?;
+    let listing = ListFields::new(RUNNING_FIELDS).without_fields(&args.page.exclude)?;
     // What an interrupted run left as running is not running.
-    let rows = if view::is_run_by_somebody(&*store, &workflow) {
+    let rows = if workflow_view::has_active_process(&*store, &workflow) {
         let filter = JobFilter { status: vec![JobStatus::Running], ..JobFilter::default() };
         let now = ctx.clock.now();
-        store.jobs(workflow.id, &filter)?.into_iter().map(|job| Running::new(job, now)).collect()
+        store.jobs(workflow.id, &filter)?.into_iter().map(|job| RunningJobRow::new(job, now)).collect()
     } else {
         Vec::new()
     };
-    if ctx.ui.print_list(&listing, listing.arrange(rows, &args.page)?)? == 0 {
-        ctx.ui.note(&format!("nothing of workflow {} ({}) runs now", workflow.id, workflow.name));
+    if ctx.ui.print_list(&listing, listing.sort_and_limit(rows, &args.page)?)? == 0 {
+        ctx.ui.print_note(&format!("nothing of workflow {} ({}) runs now", workflow.id, workflow.name));
     }
-    Ok(Exit::Success)
+    Ok(CliExit::Success)
 }

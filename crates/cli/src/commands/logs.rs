@@ -1,62 +1,70 @@
 //! `windlass logs`: what a job printed, or prints.
 
 use crate::args::WorkflowRef;
-use crate::args::logs::ShowLogsArgs;
-use crate::context::Context;
-use crate::error::{CliError, Exit};
-use crate::job_logs::{self, Stream};
-use crate::select;
-use crate::tail::Cursor;
-use crate::view;
+use crate::args::logs::LogShowArgs;
+use crate::context::CliContext;
+use crate::error::{CliError, CliExit};
+use crate::job_logs::{self, LogStream};
+use crate::object_selection;
+use crate::tail::LogCursor;
+use crate::workflow_view;
 use serde::Serialize;
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use windlass_insight::tail::skip_to_last_lines;
+use windlass_insight::log_tail::skip_to_last_lines;
 use windlass_store::Store;
 use windlass_store::model::{JobRow, ResultFilter, WorkflowRow};
-use windlass_types::work::{AttemptKey, Stdio};
+use windlass_types::worker_messages::{AttemptKey, StdioSettings};
 use windlass_types::{Attempt, JobId, JobStatus, RunId, WorkflowId};
 
 /// Files are looked at again and again: network filesystems tell nobody when a file has grown.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-pub(crate) fn show(ctx: &Context, args: &ShowLogsArgs) -> Result<Exit, CliError> {
+pub(crate) fn show_logs(ctx: &CliContext, args: &LogShowArgs) -> Result<CliExit, CliError> {
     if args.follow {
-        return follow(ctx, args);
+        return follow_logs(ctx, args);
     }
     let store = ctx.open_read()?;
-    let (workflow, job) = select::job_anywhere(&*store, &args.job, &args.workflow)?;
-    let stdio = job_logs::stdio(&*store, &workflow, job.id)?;
-    let mut streams = wanted_streams(args, &job, stdio)?;
-    let key = wanted_attempt(args, &*store, &workflow, &job)?;
-    if args.stdout == args.stderr && job_logs::of_recovery(&workflow, key).is_some() {
-        streams.push(Stream::Recovery);
+    let (workflow, job) = object_selection::find_job_anywhere(&*store, &args.job, &args.workflow)?;
+    let stdio = job_logs::load_stdio(&*store, &workflow, job.id)?;
+    let mut streams = selected_streams(args, &job, stdio)?;
+    let key = select_attempt(args, &*store, &workflow, &job)?;
+    if args.stdout == args.stderr && job_logs::recovery_log(&workflow, key).is_some() {
+        streams.push(LogStream::Recovery);
     }
-    let host = host(ctx, &*store, key)?;
-    print(ctx, &Shown { workflow: &workflow, job: &job, key, stdio, streams, host }, args.tail)?;
-    Ok(Exit::Success)
+    let host = attempt_host(ctx, &*store, key)?;
+    print_logs(
+        ctx,
+        &AttemptLogSelection { workflow: &workflow, job: &job, key, stdio, streams, remote_host: host },
+        args.tail,
+    )?;
+    Ok(CliExit::Success)
 }
 
-pub(crate) fn follow(ctx: &Context, args: &ShowLogsArgs) -> Result<Exit, CliError> {
+pub(crate) fn follow_logs(ctx: &CliContext, args: &LogShowArgs) -> Result<CliExit, CliError> {
     let store = ctx.open_read()?;
-    let (workflow, job) = select::job_anywhere(&*store, &args.job, &args.workflow)?;
-    let stdio = job_logs::stdio(&*store, &workflow, job.id)?;
-    let streams = wanted_streams(args, &job, stdio)?;
-    Follow { ctx, store: &*store, workflow: workflow.id, job: job.id, streams, last_heading: None }
+    let (workflow, job) = object_selection::find_job_anywhere(&*store, &args.job, &args.workflow)?;
+    let stdio = job_logs::load_stdio(&*store, &workflow, job.id)?;
+    let streams = selected_streams(args, &job, stdio)?;
+    LogFollower { ctx, store: &*store, workflow: workflow.id, job: job.id, streams, last_heading: None }
         .run(args.tail)?;
-    Ok(Exit::Success)
+    Ok(CliExit::Success)
 }
 
-fn wanted_streams(args: &ShowLogsArgs, job: &JobRow, stdio: Stdio) -> Result<Vec<Stream>, CliError> {
+fn selected_streams(
+    args: &LogShowArgs,
+    job: &JobRow,
+    stdio: StdioSettings,
+) -> Result<Vec<LogStream>, CliError> {
     let both = args.stdout == args.stderr;
-    let wanted = |stream: &Stream| match stream {
-        Stream::Stdout => both || args.stdout,
-        Stream::Stderr => both || args.stderr,
-        Stream::Combined | Stream::Recovery => true,
+    let wanted = |stream: &LogStream| match stream {
+        LogStream::Stdout => both || args.stdout,
+        LogStream::Stderr => both || args.stderr,
+        LogStream::Combined | LogStream::Recovery => true,
     };
-    let streams: Vec<Stream> = job_logs::kept(stdio.mode).iter().copied().filter(wanted).collect();
+    let streams: Vec<LogStream> = job_logs::kept(stdio.mode).iter().copied().filter(wanted).collect();
     if streams.is_empty() {
         let said = format!("that output of job `{}` was not kept", job.name);
         return Err(CliError::user(said).with_hint("its spec says so under `stdio`"));
@@ -65,7 +73,7 @@ fn wanted_streams(args: &ShowLogsArgs, job: &JobRow, stdio: Stdio) -> Result<Vec
 }
 
 /// The attempts of the job, in all runs, that may have printed something, in order.
-fn attempts(
+fn list_attempts(
     store: &dyn Store,
     workflow: &WorkflowRow,
     job: &JobRow,
@@ -81,13 +89,13 @@ fn attempts(
     Ok(attempts)
 }
 
-fn wanted_attempt(
-    args: &ShowLogsArgs,
+fn select_attempt(
+    args: &LogShowArgs,
     store: &dyn Store,
     workflow: &WorkflowRow,
     job: &JobRow,
 ) -> Result<AttemptKey, CliError> {
-    let all = attempts(store, workflow, job)?;
+    let all = list_attempts(store, workflow, job)?;
     let newest = all.last().map(|(run, _)| *run);
     let run = args.run.or(newest).unwrap_or(workflow.run_id);
     let attempts: Vec<Attempt> = all.into_iter().filter(|(r, _)| *r == run).map(|(_, a)| a).collect();
@@ -96,11 +104,11 @@ fn wanted_attempt(
         Some(number) => attempts.iter().copied().find(|attempt| attempt.0 == number),
     };
     let key = |attempt| AttemptKey { workflow: workflow.id, job: job.id, run, attempt };
-    chosen.map(key).ok_or_else(|| no_such_attempt(args, workflow, job, run, &attempts))
+    chosen.map(key).ok_or_else(|| attempt_not_found_error(args, workflow, job, run, &attempts))
 }
 
-fn no_such_attempt(
-    args: &ShowLogsArgs,
+fn attempt_not_found_error(
+    args: &LogShowArgs,
     workflow: &WorkflowRow,
     job: &JobRow,
     run: RunId,
@@ -127,53 +135,57 @@ fn no_such_attempt(
 }
 
 /// What `logs` shows when it does not follow.
-struct Shown<'a> {
+struct AttemptLogSelection<'a> {
     workflow: &'a WorkflowRow,
     job: &'a JobRow,
     key: AttemptKey,
-    stdio: Stdio,
-    streams: Vec<Stream>,
+    stdio: StdioSettings,
+    streams: Vec<LogStream>,
     /// The machine where it ran, if that is another one.
-    host: Option<String>,
+    remote_host: Option<String>,
 }
 
 /// Where a worker of a server ran this attempt, if that was not here and one may know.
-fn host(ctx: &Context, store: &dyn Store, key: AttemptKey) -> Result<Option<String>, CliError> {
+fn attempt_host(ctx: &CliContext, store: &dyn Store, key: AttemptKey) -> Result<Option<String>, CliError> {
     let Some(client) = ctx.server()? else { return Ok(None) };
     let filter = ResultFilter { job: Some(key.job), all_runs: true, ..ResultFilter::default() };
     let results = store.results(key.workflow, &filter)?;
     let ended = results.iter().find(|row| (row.key.run_id, row.key.attempt_id) == (key.run, key.attempt));
     let host = ended.and_then(|row| client.worker_host(row.worker_id).ok());
-    Ok(host.filter(|host| *host != windlass_proc::machine::hostname()))
+    Ok(host.filter(|host| *host != windlass_process::machine::hostname()))
 }
 
-fn print(ctx: &Context, shown: &Shown<'_>, tail: Option<usize>) -> Result<(), CliError> {
-    let files: Vec<(Stream, PathBuf, Option<File>)> = shown
+fn print_logs(
+    ctx: &CliContext,
+    shown: &AttemptLogSelection<'_>,
+    tail: Option<usize>,
+) -> Result<(), CliError> {
+    let files: Vec<(LogStream, PathBuf, Option<File>)> = shown
         .streams
         .iter()
         .map(|stream| {
             let path = job_logs::path(shown.workflow, shown.key, *stream);
-            open(&path, tail).map(|file| (*stream, path, file))
+            open_log(&path, tail).map(|file| (*stream, path, file))
         })
         .collect::<Result<_, _>>()?;
     if files.iter().all(|(_, _, file)| file.is_none())
-        && let Some(error) = gone(shown)
+        && let Some(error) = missing_logs_error(shown)
     {
         return Err(error);
     }
-    if ctx.ui.json_wanted() { show_json(ctx, shown, files) } else { show_text(ctx, shown, files) }
+    if ctx.ui.wants_json() { print_logs_json(ctx, shown, files) } else { print_logs_text(ctx, shown, files) }
 }
 
-fn show_text(
-    ctx: &Context,
-    shown: &Shown<'_>,
-    files: Vec<(Stream, PathBuf, Option<File>)>,
+fn print_logs_text(
+    ctx: &CliContext,
+    shown: &AttemptLogSelection<'_>,
+    files: Vec<(LogStream, PathBuf, Option<File>)>,
 ) -> Result<(), CliError> {
     let headed = files.len() > 1;
     let (mut silent, mut gap) = (true, "");
     for (stream, path, file) in files {
         let Some(mut file) = file else { continue };
-        let (position, length) = extent(&mut file).map_err(|e| read_error(&path, &e))?;
+        let (position, length) = read_extent(&mut file).map_err(|e| read_error(&path, &e))?;
         silent &= length == 0;
         if position >= length {
             continue;
@@ -182,51 +194,52 @@ fn show_text(
             ctx.ui.print_line(&format!(
                 "{gap}==> {}: {} <==",
                 stream.name(),
-                job_logs::short(&path, &ctx.cwd)
+                job_logs::short_path(&path, &ctx.cwd)
             ))?;
         }
-        ctx.ui.print_from(&mut file, &path)?;
+        ctx.ui.print_file(&mut file, &path)?;
         gap = "\n";
     }
     if silent {
         let so_far = if shown.job.status.is_active() { " so far" } else { "" };
         let place = match shown.streams[..] {
-            [stream @ (Stream::Stdout | Stream::Stderr)] => format!(" to {}", stream.name()),
+            [stream @ (LogStream::Stdout | LogStream::Stderr)] => format!(" to {}", stream.name()),
             _ => String::new(),
         };
         let (name, attempt) = (&shown.job.name, shown.key.attempt);
         let unless = shown
-            .host
+            .remote_host
             .as_ref()
             .map(|host| format!(", unless {host}, where it ran, has its own {}", shown.workflow.output_dir));
         let unless = unless.unwrap_or_default();
-        ctx.ui.note(&format!("job `{name}`, attempt {attempt}, printed nothing{place}{so_far}{unless}"));
+        ctx.ui
+            .print_note(&format!("job `{name}`, attempt {attempt}, printed nothing{place}{so_far}{unless}"));
     }
     Ok(())
 }
 
 #[derive(Serialize)]
-struct LogsView<'a> {
+struct JobLogsView<'a> {
     workflow_id: WorkflowId,
     job_id: JobId,
     job_name: &'a str,
     run_id: RunId,
     attempt_id: Attempt,
-    streams: Vec<StreamView>,
+    streams: Vec<LogStreamView>,
 }
 
 #[derive(Serialize)]
-struct StreamView {
+struct LogStreamView {
     stream: &'static str,
     path: PathBuf,
     /// What is not UTF-8 is replaced.
     text: String,
 }
 
-fn show_json(
-    ctx: &Context,
-    shown: &Shown<'_>,
-    files: Vec<(Stream, PathBuf, Option<File>)>,
+fn print_logs_json(
+    ctx: &CliContext,
+    shown: &AttemptLogSelection<'_>,
+    files: Vec<(LogStream, PathBuf, Option<File>)>,
 ) -> Result<(), CliError> {
     let mut streams = Vec::new();
     for (stream, path, file) in files {
@@ -234,14 +247,14 @@ fn show_json(
         if let Some(mut file) = file {
             file.read_to_end(&mut bytes).map_err(|e| read_error(&path, &e))?;
         }
-        streams.push(StreamView {
+        streams.push(LogStreamView {
             stream: stream.name(),
             path,
             text: String::from_utf8_lossy(&bytes).into_owned(),
         });
     }
     let AttemptKey { workflow, job, run, attempt } = shown.key;
-    ctx.ui.print_json(&LogsView {
+    ctx.ui.print_json(&JobLogsView {
         workflow_id: workflow,
         job_id: job,
         job_name: &shown.job.name,
@@ -251,7 +264,7 @@ fn show_json(
     })
 }
 
-fn open(path: &Path, tail: Option<usize>) -> Result<Option<File>, CliError> {
+fn open_log(path: &Path, tail: Option<usize>) -> Result<Option<File>, CliError> {
     let opened = match File::open(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         other => other,
@@ -266,22 +279,22 @@ fn open(path: &Path, tail: Option<usize>) -> Result<Option<File>, CliError> {
 }
 
 /// Where reading goes on, and where the file ends.
-fn extent(file: &mut File) -> io::Result<(u64, u64)> {
+fn read_extent(file: &mut File) -> io::Result<(u64, u64)> {
     Ok((file.stream_position()?, file.metadata()?.len()))
 }
 
 /// Why there is no file at all; `None` if the attempt simply printed nothing, which leaves none.
-fn gone(shown: &Shown<'_>) -> Option<CliError> {
-    let Shown { job, workflow, .. } = shown;
+fn missing_logs_error(shown: &AttemptLogSelection<'_>) -> Option<CliError> {
+    let AttemptLogSelection { job, workflow, .. } = shown;
     if shown.stdio.delete_on_success && job.status == JobStatus::Completed {
         let said = format!("the output of job `{}`, if any, was deleted because it completed", job.name);
         return Some(CliError::user(said).with_hint("the spec says `delete_on_success` under `stdio`"));
     }
-    let directory = Path::new(&workflow.output_dir).join(job_logs::FOLDER);
-    (!directory.is_dir()).then(|| missing(&job.name, &directory, shown.host.as_deref()))
+    let directory = Path::new(&workflow.output_dir).join(job_logs::LOG_FOLDER);
+    (!directory.is_dir()).then(|| missing_file_error(&job.name, &directory, shown.remote_host.as_deref()))
 }
 
-fn missing(job: &str, directory: &Path, host: Option<&str>) -> CliError {
+fn missing_file_error(job: &str, directory: &Path, host: Option<&str>) -> CliError {
     let directory = directory.display();
     match host {
         Some(host) => CliError::io(format!("job `{job}` ran on {host}; what it printed is there, in {directory}, and not on this machine"))
@@ -296,18 +309,18 @@ fn read_error(path: &Path, error: &io::Error) -> CliError {
 }
 
 /// `--follow`: prints what comes, across attempts, until the job is over.
-struct Follow<'a> {
-    ctx: &'a Context,
+struct LogFollower<'a> {
+    ctx: &'a CliContext,
     store: &'a dyn Store,
     workflow: WorkflowId,
     job: JobId,
-    streams: Vec<Stream>,
-    last_heading: Option<Stream>,
+    streams: Vec<LogStream>,
+    last_heading: Option<LogStream>,
 }
 
 /// One line of `logs --follow --format json`.
 #[derive(Serialize)]
-struct LineView<'a> {
+struct LogLineView<'a> {
     job_id: JobId,
     run_id: RunId,
     attempt_id: Attempt,
@@ -315,61 +328,62 @@ struct LineView<'a> {
     line: &'a str,
 }
 
-impl Follow<'_> {
+impl LogFollower<'_> {
     fn run(&mut self, mut tail: Option<usize>) -> Result<(), CliError> {
-        self.say_if_nothing_will_come()?;
-        let mut current: Option<(AttemptKey, Vec<Cursor>)> = None;
+        self.warn_if_not_running()?;
+        let mut current: Option<(AttemptKey, Vec<LogCursor>)> = None;
         loop {
             // The state is read before the files: what the job wrote before it was over is then certainly seen.
-            let (workflow, job) = self.look()?;
+            let (workflow, job) = self.load_state()?;
             let over = job.status.is_settled() || job.status == JobStatus::PendingFailed;
-            let attempts = attempts(self.store, &workflow, &job)?;
+            let attempts = list_attempts(self.store, &workflow, &job)?;
             // At first the newest, from then on each that follows.
             let next = match &current {
                 None => attempts.last(),
                 Some((key, _)) => attempts.iter().find(|next| **next > (key.run, key.attempt)),
             };
             if let Some((key, cursors)) = &mut current {
-                self.drain(*key, cursors, over || next.is_some())?;
+                self.print_new(*key, cursors, over || next.is_some())?;
             }
             match next {
-                Some(attempt) => current = Some(self.begin(&workflow, *attempt, tail.take())),
+                Some(attempt) => current = Some(self.open_cursors(&workflow, *attempt, tail.take())),
                 None if over => return Ok(()),
-                None => std::thread::sleep(LOOK_EVERY),
+                None => std::thread::sleep(POLL_INTERVAL),
             }
         }
     }
 
     /// Cursors for the files of an attempt.
-    fn begin(
+    fn open_cursors(
         &mut self,
         workflow: &WorkflowRow,
         (run, attempt): (RunId, Attempt),
         tail: Option<usize>,
-    ) -> (AttemptKey, Vec<Cursor>) {
+    ) -> (AttemptKey, Vec<LogCursor>) {
         let key = AttemptKey { workflow: workflow.id, job: self.job, run, attempt };
         if attempt > Attempt::FIRST {
-            self.ctx.ui.note(&format!("attempt {attempt}:"));
+            self.ctx.ui.print_note(&format!("attempt {attempt}:"));
         }
         self.last_heading = None;
-        let cursor = |stream: &Stream| Cursor::new(*stream, job_logs::path(workflow, key, *stream), tail);
+        let cursor =
+            |stream: &LogStream| LogCursor::new(*stream, job_logs::path(workflow, key, *stream), tail);
         (key, self.streams.iter().map(cursor).collect())
     }
 
-    fn drain(&mut self, key: AttemptKey, cursors: &mut [Cursor], over: bool) -> Result<(), CliError> {
+    fn print_new(&mut self, key: AttemptKey, cursors: &mut [LogCursor], over: bool) -> Result<(), CliError> {
         for cursor in cursors {
-            let news = cursor.read_news().map_err(|e| read_error(&cursor.path, &e))?;
-            if self.ctx.ui.json_wanted() {
+            let news = cursor.read_new().map_err(|e| read_error(&cursor.path, &e))?;
+            if self.ctx.ui.wants_json() {
                 self.print_json_lines(key, cursor, &news, over)?;
             } else if !news.is_empty() {
                 self.print_heading(cursor.stream)?;
-                self.ctx.ui.print_text_of_others(&news)?;
+                self.ctx.ui.print_untrusted_text(&news)?;
             }
         }
         Ok(())
     }
 
-    fn print_heading(&mut self, stream: Stream) -> Result<(), CliError> {
+    fn print_heading(&mut self, stream: LogStream) -> Result<(), CliError> {
         if self.streams.len() > 1 && self.last_heading != Some(stream) {
             self.ctx.ui.print_line(&format!("==> {} <==", stream.name()))?;
             self.last_heading = Some(stream);
@@ -380,12 +394,12 @@ impl Follow<'_> {
     fn print_json_lines(
         &self,
         key: AttemptKey,
-        cursor: &mut Cursor,
+        cursor: &mut LogCursor,
         news: &[u8],
         over: bool,
     ) -> Result<(), CliError> {
         for line in cursor.complete_lines(news, over) {
-            self.ctx.ui.print_json_line(&LineView {
+            self.ctx.ui.print_json_line(&LogLineView {
                 job_id: key.job,
                 run_id: key.run,
                 attempt_id: key.attempt,
@@ -396,24 +410,26 @@ impl Follow<'_> {
         Ok(())
     }
 
-    fn look(&self) -> Result<(WorkflowRow, JobRow), CliError> {
-        let workflow = select::workflow(self.store, &WorkflowRef::Id(self.workflow))?;
-        let job = select::job_by_id(self.store, &workflow, self.job)?;
-        let job = job.ok_or(CliError::from(windlass_store::Error::NoSuchJob(self.job)))?;
+    fn load_state(&self) -> Result<(WorkflowRow, JobRow), CliError> {
+        let workflow = object_selection::find_workflow(self.store, &WorkflowRef::Id(self.workflow))?;
+        let job = object_selection::find_job_by_id(self.store, &workflow, self.job)?;
+        let job = job.ok_or(CliError::from(windlass_store::StoreError::NoSuchJob(self.job)))?;
         Ok((workflow, job))
     }
 
-    fn say_if_nothing_will_come(&self) -> Result<(), CliError> {
-        let (workflow, job) = self.look()?;
+    fn warn_if_not_running(&self) -> Result<(), CliError> {
+        let (workflow, job) = self.load_state()?;
         if job.status.is_settled() || job.status.is_active() {
             return Ok(());
         }
         let stands = format!("job `{}` is {}", job.name, job.status);
-        if view::is_run_by_somebody(self.store, &workflow) {
-            self.ctx.ui.note(&format!("{stands}; waiting for it to start"));
+        if workflow_view::has_active_process(self.store, &workflow) {
+            self.ctx.ui.print_note(&format!("{stands}; waiting for it to start"));
         } else {
             let id = workflow.id;
-            self.ctx.ui.warn(&format!("{stands} and nobody runs its workflow; `windlass resume {id}` does"));
+            self.ctx.ui.print_warning(&format!(
+                "{stands} and nobody runs its workflow; `windlass resume {id}` does"
+            ));
         }
         Ok(())
     }
@@ -425,9 +441,9 @@ mod tests {
 
     #[test]
     fn logs_on_another_machine_are_said_to_be_there() {
-        let there = missing("a", Path::new("/out/job_stdio"), Some("node7")).to_string();
+        let there = missing_file_error("a", Path::new("/out/job_stdio"), Some("node7")).to_string();
         assert!(there.contains("ran on node7") && there.contains("/out/job_stdio"), "{there}");
-        let gone = missing("a", Path::new("/out/job_stdio"), None).to_string();
+        let gone = missing_file_error("a", Path::new("/out/job_stdio"), None).to_string();
         assert!(gone.contains("is not there"), "{gone}");
     }
 }

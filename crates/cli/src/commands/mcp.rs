@@ -5,12 +5,12 @@
 
 use crate::args::MachineArgs;
 use crate::args::mcp::McpArgs;
-use crate::clusters;
-use crate::commands::request::operator::release_options;
+use crate::cluster_profiles;
+use crate::commands::request::operations::release_options;
 use crate::commands::{cancel, why};
-use crate::context::Context;
-use crate::error::{CliError, Exit};
-use crate::recovery::local_room;
+use crate::context::CliContext;
+use crate::error::{CliError, CliExit};
+use crate::recovery::local_capacity;
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -21,74 +21,77 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use windlass_api::requests::ReleaseRequest;
 use windlass_client::Client;
-use windlass_core::redact::Masking;
-use windlass_core::slurm::profile::Profile;
-use windlass_core::why::Offer;
-use windlass_insight::allocating;
-use windlass_insight::recovery::Room;
-use windlass_mcp::{AboutRequests, Desk, Hands, Skill, SpecText, Trouble, Undelivered, UndeliveredAttempt};
-use windlass_slurm::calls::Slurm;
-use windlass_slurm::discover;
+use windlass_core::job_explanation::WorkerAvailability;
+use windlass_core::redact::SecretNames;
+use windlass_core::slurm::cluster_profile::ClusterProfile;
+use windlass_insight::allocation_planning;
+use windlass_insight::recovery::EligibleCapacity;
+use windlass_mcp::{
+    AgentActions, AgentCapability, AgentSession, RequestToolCall, SpecText, ToolError, UndeliveredAttempt,
+    WorkerJournal,
+};
+use windlass_slurm::cluster_discovery;
+use windlass_slurm::slurm_client::SlurmClient;
 use windlass_store::Store;
-use windlass_store::lock::Holder;
+use windlass_store::lock::LockHolder;
 use windlass_types::WorkflowId;
 use windlass_types::payload::check_name;
 use windlass_types::slurm::AllocationRequest;
-use windlass_types::work::Report;
+use windlass_types::worker_messages::AttemptReport;
 
 /// Another process is watched through the books, which cannot notify.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// So long it may take until it has taken up a workflow.
-const START: Duration = Duration::from_secs(30);
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 
-pub(crate) fn run(ctx: &Context, args: &McpArgs) -> Result<Exit, CliError> {
+pub(crate) fn run(ctx: &CliContext, args: &McpArgs) -> Result<CliExit, CliError> {
     if args.list_tools {
         ctx.ui.print_json(&windlass_mcp::describe_tools())?;
-        return Ok(Exit::Success);
+        return Ok(CliExit::Success);
     }
     let books = if args.allow_write { ctx.open_or_create()? } else { ctx.open_read()? };
     let program =
         std::env::current_exe().map_err(|e| CliError::io(format!("cannot tell where windlass is: {e}")))?;
-    let hands = Person {
+    let hands = CommandLineExecutor {
         program,
-        words: ctx.globals_again(),
+        global_args: ctx.repeat_global_args(),
         cwd: ctx.cwd.clone(),
-        books: Arc::clone(&books),
+        store: Arc::clone(&books),
         client: ctx.server()?.cloned(),
     };
-    let desk = Desk {
-        books,
-        hands: Arc::new(hands),
-        masking: Masking::default(),
+    let desk = AgentSession {
+        store: books,
+        actions: Arc::new(hands),
+        masking: SecretNames::default(),
         agent: "agent".to_owned(),
-        known_as: crate::orders::agent(None),
+        known_as: crate::failure_commands::acting_agent(None),
         allow_write: args.allow_write,
     };
     windlass_mcp::serve_stdio(desk)
         .map_err(|e| CliError::io(format!("the agent cannot be spoken to: {e}")))?;
-    Ok(Exit::Success)
+    Ok(CliExit::Success)
 }
 
 /// Does what a person would do at a terminal.
-struct Person {
+struct CommandLineExecutor {
     program: PathBuf,
     /// What was said of the database or the server.
-    words: Vec<OsString>,
+    global_args: Vec<OsString>,
     cwd: PathBuf,
-    books: Arc<dyn Store>,
+    store: Arc<dyn Store>,
     client: Option<Client>,
 }
 
-impl Person {
+impl CommandLineExecutor {
     fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
-        command.args(words).args(&self.words).current_dir(&self.cwd);
+        command.args(words).args(&self.global_args).current_dir(&self.cwd);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         command
     }
 
     /// Types a command and reads what it prints.
-    fn types(&self, words: &[&str], input: &str) -> Result<Value, Trouble> {
+    fn run_windlass(&self, words: &[&str], input: &str) -> Result<Value, ToolError> {
         let mut command = self.command(words);
         command.args(["--format", "json", "--quiet"]);
         let mut child = command
@@ -96,70 +99,67 @@ impl Person {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .map_err(|why| Trouble::refused(format!("windlass cannot be started: {why}")))?;
+            .map_err(|why| ToolError::new(format!("windlass cannot be started: {why}")))?;
         if let Some(mut stdin) = child.stdin.take() {
             // One that reads nothing says why by how it ends.
             drop(stdin.write_all(input.as_bytes()));
         }
         let output = child
             .wait_with_output()
-            .map_err(|why| Trouble::refused(format!("windlass cannot be waited for: {why}")))?;
+            .map_err(|why| ToolError::new(format!("windlass cannot be waited for: {why}")))?;
         if !output.status.success() {
-            return Err(complaint(&String::from_utf8_lossy(&output.stderr)));
+            return Err(parse_error_output(&String::from_utf8_lossy(&output.stderr)));
         }
-        serde_json::from_slice(&output.stdout)
-            .map_err(|why| Trouble::refused(format!("windlass said: {why}")))
+        serde_json::from_slice(&output.stdout).map_err(|why| ToolError::new(format!("windlass said: {why}")))
     }
 
     /// Waits until somebody runs the workflow, or the one who was to gave up.
-    fn is_taken_up(&self, workflow: WorkflowId, child: &mut Child) -> Result<(), Trouble> {
+    fn wait_until_started(&self, workflow: WorkflowId, child: &mut Child) -> Result<(), ToolError> {
         let began = Instant::now();
         loop {
-            if self.books.lock_holder(workflow)?.is_some() {
+            if self.store.lock_holder(workflow)?.is_some() {
                 return Ok(());
             }
             match child.try_wait() {
                 // It may be over already.
                 Ok(Some(end)) if end.code().is_some_and(|code| code <= 1) => return Ok(()),
                 Ok(Some(end)) => {
-                    return Err(Trouble::refused(format!(
-                        "`windlass resume {workflow}` ended at once: {end}"
-                    )));
+                    return Err(ToolError::new(format!("`windlass resume {workflow}` ended at once: {end}")));
                 }
-                _ if began.elapsed() > START => {
-                    return Err(Trouble::refused("it has not begun yet").with_hint("look again in a while"));
+                _ if began.elapsed() > START_TIMEOUT => {
+                    return Err(ToolError::new("it has not begun yet").with_hint("look again in a while"));
                 }
-                _ => std::thread::sleep(LOOK_EVERY),
+                _ => std::thread::sleep(POLL_INTERVAL),
             }
         }
     }
 }
 
 /// What a person would type to ask this about requests, or to have it done.
-fn typed(asked: &AboutRequests) -> Result<Vec<String>, Trouble> {
+fn request_command(asked: &RequestToolCall) -> Result<Vec<String>, ToolError> {
     // Words of an agent are values, and never options: a name that begins with a dash is none.
     let named = |verb: &str, name: &str| {
-        check_name(name).map_err(|why| Trouble::refused(format!("there is no request `{name}`: {why}")))?;
-        Ok::<_, Trouble>(vec!["request".to_owned(), verb.to_owned(), name.to_owned()])
+        check_name(name).map_err(|why| ToolError::new(format!("there is no request `{name}`: {why}")))?;
+        Ok::<_, ToolError>(vec!["request".to_owned(), verb.to_owned(), name.to_owned()])
     };
     let because = |reason: &str| format!("--reason={reason}");
     Ok(match asked {
-        AboutRequests::List { status, name, offset, limit } => {
+        RequestToolCall::List { status, name, offset, limit } => {
             let mut words = vec!["request".to_owned(), "list".to_owned()];
             words.extend([format!("--limit={limit}"), format!("--offset={offset}")]);
             words.extend(status.iter().map(|status| format!("--status={status}")));
             words.extend(name.iter().map(|name| format!("--name={name}")));
             words
         }
-        AboutRequests::Show { name } => named("show", name)?,
-        AboutRequests::Errors { name, all_rounds } => {
+        RequestToolCall::Show { name } => named("show", name)?,
+        RequestToolCall::Errors { name, all_rounds } => {
             let mut words = named("errors", name)?;
             words.extend(all_rounds.then(|| "--all".to_owned()));
             words
         }
-        AboutRequests::Release { name, body } => {
+        RequestToolCall::Release { name, body } => {
             let release: ReleaseRequest = serde_json::from_value(body.clone())
-                .map_err(|why| Trouble::refused(format!("the release makes no sense: {why}")))?;
+                .map_err(|why| ToolError::new(format!("the release makes no sense: {why}")))?;
             let mut words = named("release", name)?;
             words.extend(release_options(&release).into_iter().map(|(flag, value)| match value {
                 Some(value) => format!("{flag}={value}"),
@@ -167,40 +167,40 @@ fn typed(asked: &AboutRequests) -> Result<Vec<String>, Trouble> {
             }));
             words
         }
-        AboutRequests::Stop { name, reason } => [named("stop", name)?, vec![because(reason)]].concat(),
-        AboutRequests::Fail { name, reason } => {
+        RequestToolCall::Stop { name, reason } => [named("stop", name)?, vec![because(reason)]].concat(),
+        RequestToolCall::Fail { name, reason } => {
             [named("fail", name)?, vec![because(reason), "--yes".to_owned()]].concat()
         }
     })
 }
 
 /// What a command said when it refused.
-fn complaint(stderr: &str) -> Trouble {
+fn parse_error_output(stderr: &str) -> ToolError {
     let last = stderr.lines().rev().find_map(|line| serde_json::from_str::<Value>(line).ok());
     let all = serde_json::from_str::<Value>(stderr).ok().or(last);
     let error = all.as_ref().map(|said| said.get("error").unwrap_or(said));
     let part = |name: &str| error.and_then(|error| error.get(name)?.as_str()).map(str::to_owned);
-    Trouble { message: part("message").unwrap_or_else(|| stderr.trim().to_owned()), hint: part("hint") }
+    ToolError { message: part("message").unwrap_or_else(|| stderr.trim().to_owned()), hint: part("hint") }
 }
 
-impl From<CliError> for Trouble {
+impl From<CliError> for ToolError {
     fn from(error: CliError) -> Self {
         Self { message: error.message, hint: error.hint }
     }
 }
 
 /// The results that a worker has and its server does not.
-fn undelivered(found: windlass_agent::Undelivered, workflow: WorkflowId) -> Undelivered {
-    let attempt = |report: Report| {
+fn to_undelivered(found: windlass_agent::UndeliveredSummary, workflow: WorkflowId) -> WorkerJournal {
+    let attempt = |report: AttemptReport| {
         let (key, return_code) = match report {
-            Report::Started { .. } => return None,
-            Report::Returned { key, .. } => (key, None),
-            Report::Ended(ended) => (ended.key, Some(ended.exit.return_code())),
+            AttemptReport::Started { .. } => return None,
+            AttemptReport::Returned { key, .. } => (key, None),
+            AttemptReport::Ended(ended) => (ended.key, Some(ended.exit.return_code())),
         };
         let (job_id, run_id, attempt_id) = (key.job, key.run, key.attempt);
         (key.workflow == workflow).then_some(UndeliveredAttempt { job_id, run_id, attempt_id, return_code })
     };
-    Undelivered {
+    WorkerJournal {
         worker_id: found.worker,
         host: found.host,
         is_alive: found.is_alive,
@@ -208,51 +208,51 @@ fn undelivered(found: windlass_agent::Undelivered, workflow: WorkflowId) -> Unde
     }
 }
 
-impl Hands for Person {
-    fn can(&self, _: Skill) -> bool {
+impl AgentActions for CommandLineExecutor {
+    fn supports(&self, _: AgentCapability) -> bool {
         true
     }
 
-    fn create(&self, spec: &SpecText, working_dir: Option<&str>) -> Result<Value, Trouble> {
+    fn create_workflow(&self, spec: &SpecText, working_dir: Option<&str>) -> Result<Value, ToolError> {
         if working_dir.is_some_and(|directory| Path::new(directory) != self.cwd) {
-            return Err(Trouble::refused(format!("jobs run in {} here", self.cwd.display()))
+            return Err(ToolError::new(format!("jobs run in {} here", self.cwd.display()))
                 .with_hint("leave out working_dir, or have `windlass mcp` started there"));
         }
-        self.types(&["create", "-"], &spec.0)
+        self.run_windlass(&["create", "-"], &spec.0)
     }
 
     /// Workers of a server have journals; who runs a workflow of this machine writes into its books.
-    fn journals(&self, workflow: WorkflowId) -> Result<Vec<Undelivered>, Trouble> {
+    fn undelivered_results(&self, workflow: WorkflowId) -> Result<Vec<WorkerJournal>, ToolError> {
         let (Some(client), Some(state_dir)) = (&self.client, windlass_agent::default_state_dir()) else {
             return Ok(Vec::new());
         };
-        let found = windlass_agent::undelivered(&state_dir)
-            .map_err(|why| Trouble::refused(format!("cannot read {}: {why}", state_dir.display())))?;
+        let found = windlass_agent::list_undelivered(&state_dir)
+            .map_err(|why| ToolError::new(format!("cannot read {}: {why}", state_dir.display())))?;
         let here = found.into_iter().filter(|found| found.url == client.url());
-        Ok(here.map(|found| undelivered(found, workflow)).collect())
+        Ok(here.map(|found| to_undelivered(found, workflow)).collect())
     }
 
     /// Only below the directory where we were started, and never in place of another file.
-    fn save(&self, spec: &SpecText, path: &str) -> Result<Value, Trouble> {
+    fn save_spec(&self, spec: &SpecText, path: &str) -> Result<Value, ToolError> {
         let below =
             Path::new(path).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
         if !below {
-            return Err(Trouble::refused(format!("{path} is not below {}", self.cwd.display())));
+            return Err(ToolError::new(format!("{path} is not below {}", self.cwd.display())));
         }
         let file = self.cwd.join(path);
         let written = std::fs::File::create_new(&file).and_then(|mut file| file.write_all(spec.0.as_bytes()));
-        written.map_err(|why| Trouble::refused(format!("cannot write {path}: {why}")))?;
+        written.map_err(|why| ToolError::new(format!("cannot write {path}: {why}")))?;
         Ok(json!({ "saved": file }))
     }
 
-    fn requests(&self, asked: &AboutRequests) -> Result<Value, Trouble> {
-        let words = typed(asked)?;
-        self.types(&words.iter().map(String::as_str).collect::<Vec<_>>(), "")
+    fn perform_request_call(&self, asked: &RequestToolCall) -> Result<Value, ToolError> {
+        let words = request_command(asked)?;
+        self.run_windlass(&words.iter().map(String::as_str).collect::<Vec<_>>(), "")
     }
 
-    fn start(&self, workflow: WorkflowId) -> Result<Value, Trouble> {
+    fn start_workflow(&self, workflow: WorkflowId) -> Result<Value, ToolError> {
         if let Some(client) = &self.client {
-            let run = client.start_workflow(workflow).map_err(windlass_store::Error::from)?;
+            let run = client.start_workflow(workflow).map_err(windlass_store::StoreError::from)?;
             return Ok(json!({ "workflow_id": workflow, "run_id": run, "state": "workers may have it" }));
         }
         // It goes on when the agent is gone.
@@ -260,77 +260,87 @@ impl Hands for Person {
             .command(&["resume", &workflow.to_string(), "--quiet"])
             .process_group(0)
             .spawn()
-            .map_err(|why| Trouble::refused(format!("windlass cannot be started: {why}")))?;
+            .map_err(|why| ToolError::new(format!("windlass cannot be started: {why}")))?;
         let pid = child.id();
-        let taken_up = self.is_taken_up(workflow, &mut child);
+        let taken_up = self.wait_until_started(workflow, &mut child);
         std::thread::spawn(move || child.wait());
         taken_up.map(|()| json!({ "workflow_id": workflow, "pid": pid, "state": "running" }))
     }
 
-    fn cancel(&self, workflow: WorkflowId) -> Result<Value, Trouble> {
-        self.types(&["cancel", &workflow.to_string()], "")
+    fn cancel_workflow(&self, workflow: WorkflowId) -> Result<Value, ToolError> {
+        self.run_windlass(&["cancel", &workflow.to_string()], "")
     }
 
-    fn reset(&self, workflow: WorkflowId, failed_only: bool) -> Result<Value, Trouble> {
+    fn reset_workflow(&self, workflow: WorkflowId, failed_only: bool) -> Result<Value, ToolError> {
         let id = workflow.to_string();
         let mut words = vec!["reset-status", &id, "--yes"];
         words.extend(failed_only.then_some("--failed-only"));
-        self.types(&words, "")
+        self.run_windlass(&words, "")
     }
 
-    fn cluster(&self, profile: Option<&str>) -> Result<Profile, Trouble> {
-        Ok(clusters::find_from(&self.cwd, profile)?)
+    fn load_cluster_profile(&self, profile: Option<&str>) -> Result<ClusterProfile, ToolError> {
+        Ok(cluster_profiles::find_profile_from(&self.cwd, profile)?)
     }
 
-    fn would_start(&self, request: &AllocationRequest) -> Result<String, Trouble> {
-        Ok(discover::would_start(&Slurm::by_hand(), request).map_err(CliError::from)?.to_string())
+    fn estimate_start(&self, request: &AllocationRequest) -> Result<String, ToolError> {
+        Ok(cluster_discovery::estimate_start(&SlurmClient::unlimited(), request)
+            .map_err(CliError::from)?
+            .to_string())
     }
 
-    fn accounts(&self, workflow: WorkflowId) -> Result<Vec<Value>, Trouble> {
-        match self.types(&["slurm", "sacct", &workflow.to_string()], "")? {
+    fn slurm_accounting(&self, workflow: WorkflowId) -> Result<Vec<Value>, ToolError> {
+        match self.run_windlass(&["slurm", "sacct", &workflow.to_string()], "")? {
             Value::Array(rows) => Ok(rows),
             other => Ok(vec![other]),
         }
     }
 
-    fn room(&self, books: &dyn Store, workflow: WorkflowId) -> Result<Room, Trouble> {
+    fn eligible_capacity(
+        &self,
+        books: &dyn Store,
+        workflow: WorkflowId,
+    ) -> Result<EligibleCapacity, ToolError> {
         // What workers have now says little where new allocations bring others.
-        if allocating::is_on_slurm(books, workflow)?
-            && let Ok(profile) = self.cluster(None)
+        if allocation_planning::is_on_slurm(books, workflow)?
+            && let Ok(profile) = self.load_cluster_profile(None)
         {
             let settings = books.workflow(workflow)?.map(|row| row.settings).unwrap_or_default();
-            return Ok(allocating::room(&profile, None, &settings));
+            return Ok(allocation_planning::cluster_capacity(&profile, None, &settings));
         }
         match &self.client {
-            Some(_) => Ok(Room::of(&self.workers(books, workflow)?)),
-            None => Ok(local_room(books, workflow, &MachineArgs::default())?),
+            Some(_) => Ok(EligibleCapacity::from_offers(&self.available_workers(books, workflow)?)),
+            None => Ok(local_capacity(books, workflow, &MachineArgs::default())?),
         }
     }
 
     /// A server does so by itself, and so does whoever runs the workflow.
-    fn clear_up(&self, workflow: WorkflowId) -> Result<(), Trouble> {
-        let is_seen_to = self.client.is_some() || self.books.lock_holder(workflow)?.is_some();
-        if !is_seen_to && !self.books.held_jobs(workflow)?.is_empty() {
-            self.types(&["workflows", "sync-status", &workflow.to_string()], "")?;
+    fn requeue_orphaned_jobs(&self, workflow: WorkflowId) -> Result<(), ToolError> {
+        let is_seen_to = self.client.is_some() || self.store.lock_holder(workflow)?.is_some();
+        if !is_seen_to && !self.store.held_jobs(workflow)?.is_empty() {
+            self.run_windlass(&["workflows", "sync-status", &workflow.to_string()], "")?;
         }
         Ok(())
     }
 
-    fn nudge(&self, holder: &Holder) {
+    fn wake_holder(&self, holder: &LockHolder) {
         // Who cannot be told looks once in a while.
-        drop(cancel::tell(holder));
+        drop(cancel::signal_holder(holder));
     }
 
-    fn workers(&self, books: &dyn Store, workflow: WorkflowId) -> Result<Vec<Offer>, Trouble> {
+    fn available_workers(
+        &self,
+        books: &dyn Store,
+        workflow: WorkflowId,
+    ) -> Result<Vec<WorkerAvailability>, ToolError> {
         match &self.client {
             Some(client) => {
-                let there = client.workers(Some(workflow)).map_err(windlass_store::Error::from)?;
-                Ok(there.into_iter().map(why::offer).collect())
+                let there = client.workers(Some(workflow)).map_err(windlass_store::StoreError::from)?;
+                Ok(there.into_iter().map(why::worker_offer).collect())
             }
             None => Ok(books
                 .active_workers(Some(workflow))?
                 .into_iter()
-                .map(|row| Offer::of(row.worker.capacity))
+                .map(|row| WorkerAvailability::from_capacity(row.worker.capacity))
                 .collect()),
         }
     }
@@ -342,22 +352,22 @@ mod tests {
 
     #[test]
     fn words_of_an_agent_are_values_and_never_options() {
-        let release = AboutRequests::Release {
+        let release = RequestToolCall::Release {
             name: "reco".to_owned(),
             body: json!({"reason": "--rescue", "site_bans": ["--memory"], "memory_mb": 3000}),
         };
         let expected =
             ["request", "release", "reco", "--ban=--memory", "--memory=3000m", "--reason=--rescue"];
-        assert_eq!(typed(&release).unwrap(), expected);
+        assert_eq!(request_command(&release).unwrap(), expected);
         for name in ["--help", "-x", "a b", "../a", ""] {
-            assert!(typed(&AboutRequests::Show { name: name.to_owned() }).is_err(), "{name}");
+            assert!(request_command(&RequestToolCall::Show { name: name.to_owned() }).is_err(), "{name}");
         }
     }
 
     #[test]
     fn what_a_command_complained_of_is_passed_on() {
         let said = "note\n{\"error\": {\"message\": \"it is over\", \"hint\": \"try\"}}\n";
-        assert_eq!(complaint(said), Trouble::refused("it is over").with_hint("try"));
-        assert_eq!(complaint("broken pipe\n"), Trouble::refused("broken pipe"));
+        assert_eq!(parse_error_output(said), ToolError::new("it is over").with_hint("try"));
+        assert_eq!(parse_error_output("broken pipe\n"), ToolError::new("broken pipe"));
     }
 }

@@ -8,26 +8,27 @@ pub(crate) mod cancel;
 mod catalog;
 mod classify;
 mod completions;
-pub(crate) mod condor;
 mod config;
 mod create;
 mod dag;
+pub(crate) mod dagman_scripts;
 mod db;
 mod demo;
 mod docs;
 mod edit_jobs;
-mod edit_parts;
+mod edit_objects;
 pub(crate) mod events;
 mod exec;
+mod export_import;
 mod failures;
 mod files;
 mod hpc;
+mod job_relations;
 mod jobs;
 mod logs;
-mod manage;
+mod manage_workflows;
 mod mcp;
 mod nodes;
-mod parts;
 mod password;
 mod payload;
 mod ping;
@@ -35,7 +36,6 @@ mod plan;
 pub(crate) mod plot;
 mod recover;
 mod reinit;
-mod relations;
 mod remote;
 mod request;
 mod reset_status;
@@ -53,7 +53,6 @@ mod status;
 mod submit;
 mod sync_status;
 mod token;
-mod transfer;
 mod triage;
 mod tune;
 mod user_data;
@@ -61,158 +60,161 @@ mod watch;
 pub(crate) mod why;
 pub(crate) mod worker;
 mod workers;
+mod workflow_parts;
 pub(crate) mod workflows;
 
-use crate::args::Command;
-use crate::args::data::FilesVerb;
-use crate::args::jobs::{JobsVerb, ResultsVerb};
-use crate::args::logs::LogsVerb;
-use crate::args::workflows::WorkflowsVerb;
-use crate::context::Context;
-use crate::error::{CliError, Exit};
+use crate::args::CliCommand;
+use crate::args::files_and_events::FilesSubcommand;
+use crate::args::jobs::{JobsSubcommand, ResultsSubcommand};
+use crate::args::logs::LogsSubcommand;
+use crate::args::workflows::WorkflowsSubcommand;
+use crate::context::CliContext;
+use crate::error::{CliError, CliExit};
 
-pub(crate) fn dispatch(ctx: &Context, command: &Command) -> Result<Exit, CliError> {
+pub(crate) fn dispatch_command(ctx: &CliContext, command: &CliCommand) -> Result<CliExit, CliError> {
     match command {
-        Command::Run(args) => run::run(ctx, args),
-        Command::Resume(args) => resume::run(ctx, args),
-        Command::Exec(args) => exec::run(ctx, args),
-        Command::Create(args) => create::run(ctx, args),
-        Command::Submit(args) => submit::run(ctx, args),
-        Command::Status(args) => status::run(ctx, args),
-        Command::List(args) => workflows::list(ctx, args),
-        Command::Workflows(args) => match &args.verb {
-            None => workflows::list(ctx, &args.list),
-            Some(verb) => workflows_verb(ctx, verb),
+        CliCommand::Run(args) => run::run(ctx, args),
+        CliCommand::Resume(args) => resume::run(ctx, args),
+        CliCommand::Exec(args) => exec::run(ctx, args),
+        CliCommand::Create(args) => create::run(ctx, args),
+        CliCommand::Submit(args) => submit::run(ctx, args),
+        CliCommand::Status(args) => status::run(ctx, args),
+        CliCommand::List(args) => workflows::list_workflows(ctx, args),
+        CliCommand::Workflows(args) => match &args.verb {
+            None => workflows::list_workflows(ctx, &args.list),
+            Some(verb) => dispatch_workflows(ctx, verb),
         },
-        Command::Jobs(args) => match &args.verb {
-            None => jobs::list(ctx, &args.list),
-            Some(JobsVerb::List(args)) => jobs::list(ctx, args),
-            Some(JobsVerb::Get(args)) => jobs::get(ctx, args),
-            Some(JobsVerb::Running(args)) => jobs::running(ctx, args),
-            Some(JobsVerb::Create(args)) => edit_jobs::create(ctx, args),
-            Some(JobsVerb::CreateFromFile(args)) => edit_jobs::create_from_file(ctx, args),
-            Some(JobsVerb::Update(args)) => edit_jobs::update(ctx, args),
-            Some(JobsVerb::Delete(args)) => edit_jobs::delete(ctx, args),
-            Some(JobsVerb::DeleteAll(args)) => edit_jobs::delete_all(ctx, args),
-            Some(JobsVerb::ListResourceRequirements(args)) => parts::jobs_requirements(ctx, args),
-            Some(JobsVerb::ListFailureHandlers(args)) => parts::jobs_handlers(ctx, args),
-            Some(JobsVerb::ResetStatus(args)) => reset_status::run_for_jobs(ctx, args),
-            Some(JobsVerb::Spawn(args)) => spawn::run(ctx, args),
+        CliCommand::Jobs(args) => match &args.verb {
+            None => jobs::list_jobs(ctx, &args.list),
+            Some(JobsSubcommand::List(args)) => jobs::list_jobs(ctx, args),
+            Some(JobsSubcommand::Get(args)) => jobs::show_job(ctx, args),
+            Some(JobsSubcommand::Running(args)) => jobs::list_running_jobs(ctx, args),
+            Some(JobsSubcommand::Create(args)) => edit_jobs::create_job(ctx, args),
+            Some(JobsSubcommand::CreateFromFile(args)) => edit_jobs::create_jobs_from_file(ctx, args),
+            Some(JobsSubcommand::Update(args)) => edit_jobs::update_job(ctx, args),
+            Some(JobsSubcommand::Delete(args)) => edit_jobs::delete_jobs(ctx, args),
+            Some(JobsSubcommand::DeleteAll(args)) => edit_jobs::delete_all_jobs(ctx, args),
+            Some(JobsSubcommand::ListResourceRequirements(args)) => {
+                workflow_parts::list_job_requirements(ctx, args)
+            }
+            Some(JobsSubcommand::ListFailureHandlers(args)) => workflow_parts::list_job_handlers(ctx, args),
+            Some(JobsSubcommand::ResetStatus(args)) => reset_status::reset_named_jobs(ctx, args),
+            Some(JobsSubcommand::Spawn(args)) => spawn::run(ctx, args),
         },
-        Command::Results(args) => match &args.verb {
-            None => results::list(ctx, &args.list),
-            Some(ResultsVerb::List(args)) => results::list(ctx, args),
-            Some(ResultsVerb::Get(args)) => results::get(ctx, args),
-            Some(ResultsVerb::Delete(args)) => edit_parts::delete_result(ctx, args),
+        CliCommand::Results(args) => match &args.verb {
+            None => results::list_results(ctx, &args.list),
+            Some(ResultsSubcommand::List(args)) => results::list_results(ctx, args),
+            Some(ResultsSubcommand::Get(args)) => results::show_result(ctx, args),
+            Some(ResultsSubcommand::Delete(args)) => edit_objects::delete_result(ctx, args),
         },
-        Command::Logs(args) => match (&args.verb, &args.show) {
-            (Some(LogsVerb::Show(args)), _) | (None, Some(args)) => logs::show(ctx, args),
-            (Some(LogsVerb::Follow(args)), _) => logs::follow(ctx, args),
-            (Some(LogsVerb::Analyze(args)), _) => analyze::run(ctx, args),
-            (Some(LogsVerb::Bundle(args)), _) => bundle::run(ctx, args),
+        CliCommand::Logs(args) => match (&args.verb, &args.show) {
+            (Some(LogsSubcommand::Show(args)), _) | (None, Some(args)) => logs::show_logs(ctx, args),
+            (Some(LogsSubcommand::Follow(args)), _) => logs::follow_logs(ctx, args),
+            (Some(LogsSubcommand::Analyze(args)), _) => analyze::run(ctx, args),
+            (Some(LogsSubcommand::Bundle(args)), _) => bundle::run(ctx, args),
             // Clap shows the help instead.
             (None, None) => Err(CliError::user("which job?")),
         },
-        Command::Files(args) => match &args.verb {
-            None => files::list(ctx, &args.list),
-            Some(FilesVerb::List(args)) => files::list(ctx, args),
-            Some(FilesVerb::Get(args)) => files::get(ctx, args),
-            Some(FilesVerb::Create(args)) => edit_parts::create_file(ctx, args),
-            Some(FilesVerb::Update(args)) => edit_parts::update_file(ctx, args),
-            Some(FilesVerb::Delete(args)) => edit_parts::delete_file(ctx, args),
-            Some(FilesVerb::ListRequiredExisting(args)) => files::list_required(ctx, args),
+        CliCommand::Files(args) => match &args.verb {
+            None => files::list_files(ctx, &args.list),
+            Some(FilesSubcommand::List(args)) => files::list_files(ctx, args),
+            Some(FilesSubcommand::Get(args)) => files::show_file(ctx, args),
+            Some(FilesSubcommand::Create(args)) => edit_objects::create_file(ctx, args),
+            Some(FilesSubcommand::Update(args)) => edit_objects::update_file(ctx, args),
+            Some(FilesSubcommand::Delete(args)) => edit_objects::delete_file(ctx, args),
+            Some(FilesSubcommand::ListRequiredExisting(args)) => files::list_required_files(ctx, args),
         },
-        Command::UserData(args) => match &args.verb {
-            None => user_data::list(ctx, &args.list),
+        CliCommand::UserData(args) => match &args.verb {
+            None => user_data::list_user_data(ctx, &args.list),
             Some(verb) => user_data::run(ctx, verb),
         },
-        Command::Events(args) => match &args.verb {
-            None => events::list(ctx, &args.list),
+        CliCommand::Events(args) => match &args.verb {
+            None => events::list_events(ctx, &args.list),
             Some(verb) => events::run(ctx, verb),
         },
-        Command::JobDependencies(args) => relations::run(ctx, &args.verb),
-        Command::ResourceRequirements(args) => match &args.verb {
-            None => parts::requirements(ctx, &args.list),
-            Some(verb) => parts::requirements_verb(ctx, verb),
+        CliCommand::JobDependencies(args) => job_relations::run(ctx, &args.verb),
+        CliCommand::ResourceRequirements(args) => match &args.verb {
+            None => workflow_parts::list_requirements(ctx, &args.list),
+            Some(verb) => workflow_parts::dispatch_requirements(ctx, verb),
         },
-        Command::FailureHandlers(args) => match &args.verb {
-            None => parts::handlers(ctx, &args.list),
-            Some(verb) => parts::handlers_verb(ctx, verb),
+        CliCommand::FailureHandlers(args) => match &args.verb {
+            None => workflow_parts::list_handlers(ctx, &args.list),
+            Some(verb) => workflow_parts::dispatch_handlers(ctx, verb),
         },
-        Command::Db(args) => db::run(ctx, args),
-        Command::Archive(args) => manage::archive(ctx, args),
-        Command::Delete(args) => manage::delete(ctx, args),
-        Command::Export(args) => transfer::export(ctx, args),
-        Command::Import(args) => transfer::import(ctx, args),
-        Command::Why(args) => why::run(ctx, args),
-        Command::Failures(args) => failures::run(ctx, args),
-        Command::Triage(args) => triage::run(ctx, args),
-        Command::Revisions(args) => revisions::run(ctx, args),
-        Command::Classify(args) => classify::run(ctx, args),
-        Command::Recover(args) => recover::run(ctx, args),
-        Command::Watch(args) => watch::run(ctx, args),
-        Command::Plan(args) => plan::run(ctx, args),
-        Command::Tune(args) => tune::run(ctx, args),
-        Command::Plot(args) => plot::run(ctx, args),
-        Command::PlotResources(args) => plot::resources(ctx, args),
-        Command::Reinit(args) => reinit::run(ctx, args),
-        Command::Resources(args) => resources::run(ctx, args),
-        Command::Spec(args) => spec::run(ctx, args),
-        Command::ResetStatus(args) => reset_status::run(ctx, args),
-        Command::Cancel(args) => cancel::run(ctx, args),
-        Command::Serve(args) => serve::run(ctx, args),
-        Command::Token(args) => token::run(ctx, &args.verb),
-        Command::Password(args) => password::run(ctx, &args.verb),
-        Command::Login(args) => token::login(ctx, args),
-        Command::Logout(args) => token::logout(ctx, args),
-        Command::Whoami => token::whoami(ctx),
-        Command::AccessGroups(args) => access_groups::run(ctx, &args.verb),
-        Command::Actions(args) => actions::run(ctx, args),
-        Command::Workers(args) => workers::run(ctx, args),
-        Command::Nodes(args) => nodes::run(ctx, args),
-        Command::Ping => ping::run(ctx),
-        Command::Mcp(args) => mcp::run(ctx, args),
-        Command::Payload(args) => payload::run(ctx, &args.verb),
-        Command::Condor(args) => std::process::exit(condor::run(&args.verb).into()),
-        Command::Slurm(args) => slurm::run(ctx, &args.verb),
-        Command::Hpc(args) => hpc::run(ctx, &args.verb),
-        Command::Config(args) => config::run(ctx, args),
-        Command::Completions(args) => completions::run(ctx, args),
-        Command::Demo(args) => demo::run(ctx, args),
-        Command::Docs(args) => docs::run(args),
-        Command::Request(args) => request::run(ctx, args),
-        Command::Dag(args) => dag::run(ctx, args),
-        Command::Site(args) => site::run(ctx, args),
-        Command::Admission(args) => site::admission(ctx, args),
-        Command::Catalog(args) => catalog::run(ctx, args),
-        Command::Worker(args) => worker::run(ctx, args),
-        Command::Remote(args) => remote::run(ctx, &args.verb),
-        Command::WorkerProcess => crate::local::worker(),
+        CliCommand::Db(args) => db::run(ctx, args),
+        CliCommand::Archive(args) => manage_workflows::archive_workflows(ctx, args),
+        CliCommand::Delete(args) => manage_workflows::delete_workflows(ctx, args),
+        CliCommand::Export(args) => export_import::export_workflow(ctx, args),
+        CliCommand::Import(args) => export_import::import_workflow(ctx, args),
+        CliCommand::Why(args) => why::run(ctx, args),
+        CliCommand::Failures(args) => failures::run(ctx, args),
+        CliCommand::Triage(args) => triage::run(ctx, args),
+        CliCommand::Revisions(args) => revisions::run(ctx, args),
+        CliCommand::Classify(args) => classify::run(ctx, args),
+        CliCommand::Recover(args) => recover::run(ctx, args),
+        CliCommand::Watch(args) => watch::run(ctx, args),
+        CliCommand::Plan(args) => plan::run(ctx, args),
+        CliCommand::Tune(args) => tune::run(ctx, args),
+        CliCommand::Plot(args) => plot::run(ctx, args),
+        CliCommand::PlotResources(args) => plot::plot_resources(ctx, args),
+        CliCommand::Reinit(args) => reinit::run(ctx, args),
+        CliCommand::Resources(args) => resources::run(ctx, args),
+        CliCommand::Spec(args) => spec::run(ctx, args),
+        CliCommand::ResetStatus(args) => reset_status::run(ctx, args),
+        CliCommand::Cancel(args) => cancel::run(ctx, args),
+        CliCommand::Serve(args) => serve::run(ctx, args),
+        CliCommand::Token(args) => token::run(ctx, &args.verb),
+        CliCommand::Password(args) => password::run(ctx, &args.verb),
+        CliCommand::Login(args) => token::login(ctx, args),
+        CliCommand::Logout(args) => token::logout(ctx, args),
+        CliCommand::Whoami => token::show_identity(ctx),
+        CliCommand::AccessGroups(args) => access_groups::run(ctx, &args.verb),
+        CliCommand::Actions(args) => actions::run(ctx, args),
+        CliCommand::Workers(args) => workers::run(ctx, args),
+        CliCommand::Nodes(args) => nodes::run(ctx, args),
+        CliCommand::Ping => ping::run(ctx),
+        CliCommand::Mcp(args) => mcp::run(ctx, args),
+        CliCommand::Payload(args) => payload::run(ctx, &args.verb),
+        CliCommand::Condor(args) => std::process::exit(dagman_scripts::run_script_command(&args.verb).into()),
+        CliCommand::Slurm(args) => slurm::run(ctx, &args.verb),
+        CliCommand::Hpc(args) => hpc::run(ctx, &args.verb),
+        CliCommand::Config(args) => config::run(ctx, args),
+        CliCommand::Completions(args) => completions::run(ctx, args),
+        CliCommand::Demo(args) => demo::run(ctx, args),
+        CliCommand::Docs(args) => docs::run(args),
+        CliCommand::Request(args) => request::run(ctx, args),
+        CliCommand::Dag(args) => dag::run(ctx, args),
+        CliCommand::Site(args) => site::run(ctx, args),
+        CliCommand::Admission(args) => site::dispatch_admission(ctx, args),
+        CliCommand::Catalog(args) => catalog::run(ctx, args),
+        CliCommand::Worker(args) => worker::run(ctx, args),
+        CliCommand::Remote(args) => remote::run(ctx, &args.verb),
+        CliCommand::WorkerProcess => crate::local_worker::run_worker(),
     }
 }
 
-fn workflows_verb(ctx: &Context, verb: &WorkflowsVerb) -> Result<Exit, CliError> {
+fn dispatch_workflows(ctx: &CliContext, verb: &WorkflowsSubcommand) -> Result<CliExit, CliError> {
     match verb {
-        WorkflowsVerb::List(args) => workflows::list(ctx, args),
-        WorkflowsVerb::Get(args) => workflows::get(ctx, args),
-        WorkflowsVerb::New(args) => edit_jobs::new_workflow(ctx, args),
-        WorkflowsVerb::Update(args) => manage::update(ctx, args),
-        WorkflowsVerb::Archive(args) => manage::torc_archive(ctx, args),
-        WorkflowsVerb::Delete(args) => manage::delete(ctx, args),
-        WorkflowsVerb::ListActions(args) => parts::actions(ctx, args),
-        WorkflowsVerb::Export(args) => transfer::export(ctx, args),
-        WorkflowsVerb::Import(args) => transfer::import(ctx, args),
-        WorkflowsVerb::IsComplete(args) => workflows::is_complete(ctx, args),
-        WorkflowsVerb::Init(args) => reinit::init(ctx, args),
-        WorkflowsVerb::Reinit(args) => reinit::run(ctx, args),
-        WorkflowsVerb::ExecutionPlan(args) => plan::run(ctx, args),
-        WorkflowsVerb::CheckResources(args) => resources::check(ctx, args),
-        WorkflowsVerb::CorrectResources(args) => resources::correct(ctx, args),
-        WorkflowsVerb::ResetStatus(args) => reset_status::run(ctx, args),
-        WorkflowsVerb::SyncStatus(args) => sync_status::run(ctx, args),
-        WorkflowsVerb::Run(args) => run::run(ctx, args),
-        WorkflowsVerb::Create(args) => create::run(ctx, args),
-        WorkflowsVerb::Status(args) => status::run(ctx, args),
-        WorkflowsVerb::Cancel(args) => cancel::run(ctx, args),
+        WorkflowsSubcommand::List(args) => workflows::list_workflows(ctx, args),
+        WorkflowsSubcommand::Get(args) => workflows::show_workflow(ctx, args),
+        WorkflowsSubcommand::New(args) => edit_jobs::new_workflow(ctx, args),
+        WorkflowsSubcommand::Update(args) => manage_workflows::update_workflow(ctx, args),
+        WorkflowsSubcommand::Archive(args) => manage_workflows::torc_archive_workflows(ctx, args),
+        WorkflowsSubcommand::Delete(args) => manage_workflows::delete_workflows(ctx, args),
+        WorkflowsSubcommand::ListActions(args) => workflow_parts::list_actions(ctx, args),
+        WorkflowsSubcommand::Export(args) => export_import::export_workflow(ctx, args),
+        WorkflowsSubcommand::Import(args) => export_import::import_workflow(ctx, args),
+        WorkflowsSubcommand::IsComplete(args) => workflows::check_complete(ctx, args),
+        WorkflowsSubcommand::Init(args) => reinit::check_workflow_inputs(ctx, args),
+        WorkflowsSubcommand::Reinit(args) => reinit::run(ctx, args),
+        WorkflowsSubcommand::ExecutionPlan(args) => plan::run(ctx, args),
+        WorkflowsSubcommand::CheckResources(args) => resources::check(ctx, args),
+        WorkflowsSubcommand::CorrectResources(args) => resources::correct_requirements(ctx, args),
+        WorkflowsSubcommand::ResetStatus(args) => reset_status::run(ctx, args),
+        WorkflowsSubcommand::SyncStatus(args) => sync_status::run(ctx, args),
+        WorkflowsSubcommand::Run(args) => run::run(ctx, args),
+        WorkflowsSubcommand::Create(args) => create::run(ctx, args),
+        WorkflowsSubcommand::Status(args) => status::run(ctx, args),
+        WorkflowsSubcommand::Cancel(args) => cancel::run(ctx, args),
     }
 }

@@ -1,61 +1,66 @@
 //! `windlass nodes`: those that get no jobs for a while.
 
-use crate::args::nodes::{NodesArgs, NodesVerb, SetAsideArgs};
-use crate::context::Context;
-use crate::error::{CliError, Exit};
-use crate::ui::listing::{Datum, Field, Listing};
-use crate::ui::table::Column;
-use windlass_client::Node;
-use windlass_core::nodes::Standing;
-use windlass_store::model::NodeAside;
-use windlass_types::{Clock, Timestamp};
+use crate::args::nodes::{NodeQuarantineArgs, NodesArgs, NodesSubcommand};
+use crate::context::CliContext;
+use crate::error::{CliError, CliExit};
+use crate::ui::listing::{FieldValue, ListField, ListFields};
+use crate::ui::table::TableColumn;
+use windlass_client::NodeQuarantineInfo;
+use windlass_core::node_quarantine::NodeStanding;
+use windlass_store::model::NodeQuarantineRow;
+use windlass_types::{SystemClock, Timestamp};
 
-const FIELDS: &[Field<Node>] = &[
-    Field::new("host", |node: &Node| (&node.host).into()).column(Column::text("HOST")),
-    Field::new("user", |node: &Node| Datum::from(node.user.clone())),
-    Field::new("standing", |node: &Node| (&node.standing).into()).column(Column::text("STANDING")),
-    Field::new("since", |node: &Node| node.since.into()).column(Column::text("SINCE")),
-    Field::new("until", |node: &Node| node.until.into()).column(Column::text("UNTIL")),
-    Field::new("set_by", |node: &Node| (&node.set_by).into()).column(Column::text("BY")),
-    Field::new("reason", |node: &Node| (&node.reason).into()).column(Column::text("REASON")),
-    Field::new("evidence", |node: &Node| Datum::from(node.evidence.clone().unwrap_or_default())),
+const FIELDS: &[ListField<NodeQuarantineInfo>] = &[
+    ListField::new("host", |node: &NodeQuarantineInfo| (&node.host).into()).column(TableColumn::text("HOST")),
+    ListField::new("user", |node: &NodeQuarantineInfo| FieldValue::from(node.user.clone())),
+    ListField::new("standing", |node: &NodeQuarantineInfo| (&node.standing).into())
+        .column(TableColumn::text("STANDING")),
+    ListField::new("since", |node: &NodeQuarantineInfo| node.since.into()).column(TableColumn::text("SINCE")),
+    ListField::new("until", |node: &NodeQuarantineInfo| node.until.into()).column(TableColumn::text("UNTIL")),
+    ListField::new("set_by", |node: &NodeQuarantineInfo| (&node.set_by).into())
+        .column(TableColumn::text("BY")),
+    ListField::new("reason", |node: &NodeQuarantineInfo| (&node.reason).into())
+        .column(TableColumn::text("REASON")),
+    ListField::new("evidence", |node: &NodeQuarantineInfo| {
+        FieldValue::from(node.evidence.clone().unwrap_or_default())
+    }),
 ];
 
-pub(crate) fn run(ctx: &Context, args: &NodesArgs) -> Result<Exit, CliError> {
+pub(crate) fn run(ctx: &CliContext, args: &NodesArgs) -> Result<CliExit, CliError> {
     match &args.verb {
-        None | Some(NodesVerb::List) => list(ctx),
-        Some(NodesVerb::SetAside(args)) => set_aside(ctx, args),
-        Some(NodesVerb::Release(args)) => {
+        None | Some(NodesSubcommand::List) => list_nodes(ctx),
+        Some(NodesSubcommand::SetAside(args)) => quarantine_node(ctx, args),
+        Some(NodesSubcommand::Release(args)) => {
             ctx.require_server()?.release_node(&args.host)?;
-            ctx.ui.note(&format!("node {} gets jobs again", args.host));
-            Ok(Exit::Success)
+            ctx.ui.print_note(&format!("node {} gets jobs again", args.host));
+            Ok(CliExit::Success)
         }
     }
 }
 
-fn list(ctx: &Context) -> Result<Exit, CliError> {
-    let nodes: Vec<Node> = if let Some(client) = ctx.server()? {
-        client.nodes()?
+fn list_nodes(ctx: &CliContext) -> Result<CliExit, CliError> {
+    let nodes: Vec<NodeQuarantineInfo> = if let Some(client) = ctx.server()? {
+        client.quarantined_nodes()?
     } else {
-        let now = Clock.now();
-        ctx.open_read()?.nodes_aside()?.into_iter().map(|row| from_row(row, now)).collect()
+        let now = SystemClock.now();
+        ctx.open_read()?.quarantined_nodes()?.into_iter().map(|row| node_from_row(row, now)).collect()
     };
     if nodes.is_empty() {
-        ctx.ui.note("no node is set aside");
+        ctx.ui.print_note("no node is set aside");
     }
-    ctx.ui.print_list(&Listing::new(FIELDS), nodes)?;
-    Ok(Exit::Success)
+    ctx.ui.print_list(&ListFields::new(FIELDS), nodes)?;
+    Ok(CliExit::Success)
 }
 
-fn set_aside(ctx: &Context, args: &SetAsideArgs) -> Result<Exit, CliError> {
-    let node = ctx.require_server()?.set_node_aside(&args.node.host, args.spell, &args.reason)?;
-    ctx.ui.note(&format!("node {} gets no jobs until {}; what it runs goes on", node.host, node.until));
-    Ok(Exit::Success)
+fn quarantine_node(ctx: &CliContext, args: &NodeQuarantineArgs) -> Result<CliExit, CliError> {
+    let node = ctx.require_server()?.quarantine_node(&args.node.host, args.spell, &args.reason)?;
+    ctx.ui.print_note(&format!("node {} gets no jobs until {}; what it runs goes on", node.host, node.until));
+    Ok(CliExit::Success)
 }
 
 /// As the books have it while no server is there.
-fn from_row(row: NodeAside, now: Timestamp) -> Node {
-    let NodeAside { host, user, since, until, set_by, reason, evidence } = row;
-    let standing = Standing::of(Some(until), now).as_str().to_owned();
-    Node { host, user, standing, since, until, set_by, reason, evidence }
+fn node_from_row(row: NodeQuarantineRow, now: Timestamp) -> NodeQuarantineInfo {
+    let NodeQuarantineRow { host, user, since, until, set_by, reason, evidence } = row;
+    let standing = NodeStanding::from_quarantine(Some(until), now).as_str().to_owned();
+    NodeQuarantineInfo { host, user, standing, since, until, set_by, reason, evidence }
 }

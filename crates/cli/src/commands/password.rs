@@ -1,68 +1,68 @@
 //! `windlass password`: the file of people who show passwords.
 
-use crate::args::access::{PasswordAddArgs, PasswordListArgs, PasswordUserArgs, PasswordVerb};
-use crate::context::Context;
-use crate::error::{CliError, Exit};
+use crate::args::auth::{PasswordAddArgs, PasswordListArgs, PasswordSubcommand, PasswordUserArgs};
+use crate::context::CliContext;
+use crate::error::{CliError, CliExit};
 use std::path::Path;
-use windlass_auth::{Hashing, PasswordError, PasswordFile};
+use windlass_auth::{PasswordError, PasswordFile, PasswordHashing};
 
-pub(crate) fn run(ctx: &Context, verb: &PasswordVerb) -> Result<Exit, CliError> {
+pub(crate) fn run(ctx: &CliContext, verb: &PasswordSubcommand) -> Result<CliExit, CliError> {
     match verb {
-        PasswordVerb::Add(args) => add(ctx, args),
-        PasswordVerb::Remove(args) => remove(ctx, args),
-        PasswordVerb::Verify(args) => verify(ctx, args),
-        PasswordVerb::List(args) => list(ctx, args),
+        PasswordSubcommand::Add(args) => add_user(ctx, args),
+        PasswordSubcommand::Remove(args) => remove_user(ctx, args),
+        PasswordSubcommand::Verify(args) => verify_password(ctx, args),
+        PasswordSubcommand::List(args) => list_users(ctx, args),
     }
 }
 
-fn add(ctx: &Context, args: &PasswordAddArgs) -> Result<Exit, CliError> {
+fn add_user(ctx: &CliContext, args: &PasswordAddArgs) -> Result<CliExit, CliError> {
     let PasswordUserArgs { file: path, user } = &args.of;
     let mut file =
         if path.try_exists().unwrap_or(true) { PasswordFile::read(path)? } else { PasswordFile::default() };
-    let password = ctx.ui.ask_new_secret(&format!("Password of {user}: "))?;
-    let hashing = if args.bcrypt { Hashing::Bcrypt } else { Hashing::Argon2id };
+    let password = ctx.ui.prompt_new_secret(&format!("Password of {user}: "))?;
+    let hashing = if args.bcrypt { PasswordHashing::Bcrypt } else { PasswordHashing::Argon2id };
     let is_new = file.set(user, &password, hashing)?;
     file.write(path)?;
     let done = if is_new { "was added to" } else { "has a new password in" };
-    ctx.ui.note(&format!("{user} {done} {}", path.display()));
-    Ok(Exit::Success)
+    ctx.ui.print_note(&format!("{user} {done} {}", path.display()));
+    Ok(CliExit::Success)
 }
 
-fn remove(ctx: &Context, args: &PasswordUserArgs) -> Result<Exit, CliError> {
+fn remove_user(ctx: &CliContext, args: &PasswordUserArgs) -> Result<CliExit, CliError> {
     let mut file = PasswordFile::read(&args.file)?;
     if !file.remove(&args.user) {
-        return Err(unknown(&args.user, &args.file));
+        return Err(unknown_user_error(&args.user, &args.file));
     }
     file.write(&args.file)?;
-    ctx.ui.note(&format!("{} was taken out of {}", args.user, args.file.display()));
-    Ok(Exit::Success)
+    ctx.ui.print_note(&format!("{} was taken out of {}", args.user, args.file.display()));
+    Ok(CliExit::Success)
 }
 
-fn verify(ctx: &Context, args: &PasswordUserArgs) -> Result<Exit, CliError> {
+fn verify_password(ctx: &CliContext, args: &PasswordUserArgs) -> Result<CliExit, CliError> {
     let file = PasswordFile::read(&args.file)?;
     if !file.users().any(|user| user == args.user) {
-        return Err(unknown(&args.user, &args.file));
+        return Err(unknown_user_error(&args.user, &args.file));
     }
-    let password = ctx.ui.ask_secret(&format!("Password of {}: ", args.user))?;
+    let password = ctx.ui.prompt_secret(&format!("Password of {}: ", args.user))?;
     if !file.verify(&args.user, &password) {
         return Err(CliError::refused("the password is wrong"));
     }
-    ctx.ui.note("the password is right");
-    Ok(Exit::Success)
+    ctx.ui.print_note("the password is right");
+    Ok(CliExit::Success)
 }
 
-fn list(ctx: &Context, args: &PasswordListArgs) -> Result<Exit, CliError> {
+fn list_users(ctx: &CliContext, args: &PasswordListArgs) -> Result<CliExit, CliError> {
     let file = PasswordFile::read(&args.file)?;
     let users: Vec<String> = file.users().map(str::to_owned).collect();
-    if ctx.ui.json_wanted() {
+    if ctx.ui.wants_json() {
         ctx.ui.print_json(&users)?;
     } else {
         ctx.ui.print_lines(&users)?;
     }
-    Ok(Exit::Success)
+    Ok(CliExit::Success)
 }
 
-fn unknown(user: &str, path: &Path) -> CliError {
+fn unknown_user_error(user: &str, path: &Path) -> CliError {
     CliError::user(format!("there is no user `{user}` in {}", path.display()))
         .with_hint(format!("`windlass password list {}` shows who is", path.display()))
 }

@@ -3,146 +3,158 @@
 //! Its exit codes are those of the programs it runs, so it ends the process by itself when something failed.
 
 use crate::args::payload::{
-    PayloadCleanupArgs, PayloadLandArgs, PayloadMergeArgs, PayloadRunArgs, PayloadSimulateArgs,
-    PayloadUnitArgs, PayloadVerb, ResultsArgs, WorkDirArgs,
+    PayloadCleanupArgs, PayloadLandArgs, PayloadMergeArgs, PayloadResultsArgs, PayloadRunArgs,
+    PayloadSimulateArgs, PayloadSubcommand, PayloadUnitArgs, PayloadWorkDirArgs,
 };
-use crate::context::Context;
-use crate::error::{CliError, Exit};
+use crate::context::CliContext;
+use crate::error::{CliError, CliExit};
 use crate::ui::text;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 use std::path::PathBuf;
-use windlass_payload::run::{Options, StepInput};
-use windlass_payload::simulate::{Task, simulate};
-use windlass_payload::{Control, Failure, Place, cleanup, land, merge, run as node};
-use windlass_types::payload::{Fault, Generation, MergeOutput, NodeReport};
+use windlass_payload::node_run::{NodeRunOptions, StepInput};
+use windlass_payload::simulate::{SimulationTask, run_simulation};
+use windlass_payload::{
+    PayloadFailure, StepControl, UnitWorkspace, cleanup, landing, merge, node_run as node,
+};
+use windlass_types::payload::{EventGeneration, MergeOutput, NodeReport, SimulatedFailure};
 
 /// Where a worker that names no site is.
-const NO_SITE: &str = "local";
+const DEFAULT_SITE: &str = "local";
 
-pub(crate) fn run(ctx: &Context, verb: &PayloadVerb) -> Result<Exit, CliError> {
+pub(crate) fn run(ctx: &CliContext, verb: &PayloadSubcommand) -> Result<CliExit, CliError> {
     match verb {
-        PayloadVerb::Run(args) => finish(ctx, run_node(ctx, args)?),
-        PayloadVerb::Land(args) => finish(ctx, land_unit(ctx, args)),
-        PayloadVerb::Merge(args) => finish(ctx, merge_unit(ctx, args)?),
-        PayloadVerb::Cleanup(args) => finish(ctx, clean_unit(ctx, args)),
-        PayloadVerb::Simulate(args) => simulate_step(ctx, args),
+        PayloadSubcommand::Run(args) => print_result(ctx, run_node(ctx, args)?),
+        PayloadSubcommand::Land(args) => print_result(ctx, land_unit(ctx, args)),
+        PayloadSubcommand::Merge(args) => print_result(ctx, merge_unit(ctx, args)?),
+        PayloadSubcommand::Cleanup(args) => print_result(ctx, clean_unit(ctx, args)),
+        PayloadSubcommand::Simulate(args) => simulate_step(ctx, args),
     }
 }
 
 /// Prints what came of it; a failure as the last line, and with its own exit code.
-fn finish(ctx: &Context, ended: Result<Result<(), CliError>, Failure>) -> Result<Exit, CliError> {
+fn print_result(
+    ctx: &CliContext,
+    ended: Result<Result<(), CliError>, PayloadFailure>,
+) -> Result<CliExit, CliError> {
     match ended {
-        Ok(printed) => printed.map(|()| Exit::Success),
+        Ok(printed) => printed.map(|()| CliExit::Success),
         Err(failure) => {
-            ctx.ui.say_lines(&[failure.to_string()]);
+            ctx.ui.print_stderr_lines(&[failure.to_string()]);
             std::process::exit(failure.process_code().into())
         }
     }
 }
 
-type Ended = Result<Result<(), CliError>, Failure>;
+type PayloadResult = Result<Result<(), CliError>, PayloadFailure>;
 
-fn run_node(ctx: &Context, args: &PayloadRunArgs) -> Result<Ended, CliError> {
-    let control = pass_signals_on()?;
+fn run_node(ctx: &CliContext, args: &PayloadRunArgs) -> Result<PayloadResult, CliError> {
+    let control = forward_signals()?;
     let program = std::env::current_exe()
         .map_err(|error| CliError::io(format!("cannot find the windlass that runs this: {error}")))?;
     let work_dir = work_dir(&args.work);
-    Ok(open_with(&args.unit, &args.results).and_then(|place| {
-        let options = Options {
+    Ok(open_unit_with_results(&args.unit, &args.results).and_then(|place| {
+        let options = NodeRunOptions {
             node: args.node,
-            attempt: attempt(),
+            attempt: attempt_number(),
             work_dir: &work_dir,
             program: &program,
-            keep: args.keep,
+            keep_scratch: args.keep,
         };
-        let report = node::run(&place, &options, &control)?;
+        let report = node::run_node(&place, &options, &control)?;
         Ok(print_node(ctx, &report))
     }))
 }
 
-fn print_node(ctx: &Context, report: &NodeReport) -> Result<(), CliError> {
-    if ctx.ui.json_wanted() {
+fn print_node(ctx: &CliContext, report: &NodeReport) -> Result<(), CliError> {
+    if ctx.ui.wants_json() {
         return ctx.ui.print_json(report);
     }
     for file in &report.outputs {
-        let events = text::count(file.events, "event");
+        let events = text::render_count(file.events, "event");
         ctx.ui
             .print_line(&format!("{}  {events}  {} bytes  adler32 {}", file.lfn, file.size, file.adler32))?;
     }
     Ok(())
 }
 
-fn land_unit(ctx: &Context, args: &PayloadLandArgs) -> Ended {
-    let place = open(&args.unit)?;
+fn land_unit(ctx: &CliContext, args: &PayloadLandArgs) -> PayloadResult {
+    let place = open_unit(&args.unit)?;
     let place = match &args.report {
         Some(report) => place.with_landing(report.clone()),
         None => place,
     };
-    land::land(&place)?;
-    ctx.ui.note(&format!("{} can run at {}", place.manifest.unit, place.site));
+    landing::run_landing(&place)?;
+    ctx.ui.print_note(&format!("{} can run at {}", place.manifest.unit, place.site));
     Ok(Ok(()))
 }
 
-fn merge_unit(ctx: &Context, args: &PayloadMergeArgs) -> Result<Ended, CliError> {
-    let control = pass_signals_on()?;
-    let merged = open_with(&args.unit, &args.results)
-        .and_then(|place| merge::merge(&place, &work_dir(&args.work), &control));
+fn merge_unit(ctx: &CliContext, args: &PayloadMergeArgs) -> Result<PayloadResult, CliError> {
+    let control = forward_signals()?;
+    let merged = open_unit_with_results(&args.unit, &args.results)
+        .and_then(|place| merge::merge_unit(&place, &work_dir(&args.work), &control));
     Ok(merged.map(|output| print_merged(ctx, &output)))
 }
 
-fn print_merged(ctx: &Context, output: &MergeOutput) -> Result<(), CliError> {
-    if ctx.ui.json_wanted() {
+fn print_merged(ctx: &CliContext, output: &MergeOutput) -> Result<(), CliError> {
+    if ctx.ui.wants_json() {
         return ctx.ui.print_json(output);
     }
     for (dataset, files) in &output.datasets {
         for file in files {
-            let events = text::count(file.events, "event");
+            let events = text::render_count(file.events, "event");
             ctx.ui.print_line(&format!("{dataset}  {}  {events}  {} bytes", file.lfn, file.size))?;
         }
     }
     Ok(())
 }
 
-fn clean_unit(ctx: &Context, args: &PayloadCleanupArgs) -> Ended {
-    let place = open_with(&args.unit, &args.results)?;
-    let removed = cleanup::cleanup(&place, args.force)?;
-    ctx.ui.note(&format!("removed {} of {}", text::count(removed as u64, "file"), place.manifest.unit));
+fn clean_unit(ctx: &CliContext, args: &PayloadCleanupArgs) -> PayloadResult {
+    let place = open_unit_with_results(&args.unit, &args.results)?;
+    let removed = cleanup::cleanup_unit(&place, args.force)?;
+    ctx.ui.print_note(&format!(
+        "removed {} of {}",
+        text::render_count(removed as u64, "file"),
+        place.manifest.unit
+    ));
     Ok(Ok(()))
 }
 
-fn open(args: &PayloadUnitArgs) -> Result<Place, Failure> {
-    let site = args.site.clone().or_else(|| variable("WINDLASS_SITE"));
-    Place::open(&args.manifest, site.as_deref().unwrap_or(NO_SITE))
+fn open_unit(args: &PayloadUnitArgs) -> Result<UnitWorkspace, PayloadFailure> {
+    let site = args.site.clone().or_else(|| environment_variable("WINDLASS_SITE"));
+    UnitWorkspace::open(&args.manifest, site.as_deref().unwrap_or(DEFAULT_SITE))
 }
 
-fn open_with(unit: &PayloadUnitArgs, results: &ResultsArgs) -> Result<Place, Failure> {
-    let place = open(unit)?;
+fn open_unit_with_results(
+    unit: &PayloadUnitArgs,
+    results: &PayloadResultsArgs,
+) -> Result<UnitWorkspace, PayloadFailure> {
+    let place = open_unit(unit)?;
     Ok(match &results.results {
         Some(results) => place.with_results(results.clone()),
         None => place,
     })
 }
 
-fn variable(name: &str) -> Option<String> {
+fn environment_variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|text| !text.is_empty())
 }
 
 /// Counted from 1 by whoever runs the job.
-fn attempt() -> u32 {
-    variable("WINDLASS_ATTEMPT").and_then(|text| text.parse().ok()).unwrap_or(1)
+fn attempt_number() -> u32 {
+    environment_variable("WINDLASS_ATTEMPT").and_then(|text| text.parse().ok()).unwrap_or(1)
 }
 
-fn work_dir(args: &WorkDirArgs) -> PathBuf {
+fn work_dir(args: &PayloadWorkDirArgs) -> PathBuf {
     args.work_dir.clone().unwrap_or_else(std::env::temp_dir)
 }
 
 /// From now on signals for this process are for the step that runs.
-fn pass_signals_on() -> Result<Control, CliError> {
+fn forward_signals() -> Result<StepControl, CliError> {
     const ENDING: [i32; 4] = [SIGTERM, SIGINT, SIGHUP, SIGQUIT];
     let mut signals = Signals::new(ENDING.into_iter().chain([SIGUSR1, SIGUSR2]))
         .map_err(|error| CliError::io(format!("cannot listen for signals: {error}")))?;
-    let control = Control::default();
+    let control = StepControl::default();
     let passed = control.clone();
     std::thread::spawn(move || {
         for signal in signals.forever() {
@@ -152,23 +164,24 @@ fn pass_signals_on() -> Result<Control, CliError> {
     Ok(control)
 }
 
-fn simulate_step(ctx: &Context, args: &PayloadSimulateArgs) -> Result<Exit, CliError> {
-    let task = task(args)?;
-    let code = simulate(&task)
+fn simulate_step(ctx: &CliContext, args: &PayloadSimulateArgs) -> Result<CliExit, CliError> {
+    let task = simulation_task(args)?;
+    let code = run_simulation(&task)
         .map_err(|error| CliError::io(format!("cannot simulate step {}: {error}", task.step)))?;
     if code == 0 {
-        return Ok(Exit::Success);
+        return Ok(CliExit::Success);
     }
-    ctx.ui.say_lines(&[format!("simulation of step {} fails with exit code {code}", task.step)]);
+    ctx.ui.print_stderr_lines(&[format!("simulation of step {} fails with exit code {code}", task.step)]);
     std::process::exit(code.into())
 }
 
 /// What the environment says, and what the command line says over it.
-fn task(args: &PayloadSimulateArgs) -> Result<Task, CliError> {
-    let mut task = Task::from_environment(variable).map_err(|error| CliError::user(error.to_string()))?;
+fn simulation_task(args: &PayloadSimulateArgs) -> Result<SimulationTask, CliError> {
+    let mut task = SimulationTask::from_environment(environment_variable)
+        .map_err(|error| CliError::user(error.to_string()))?;
     if let Some(events) = args.events {
         task.inputs.clear();
-        task.generate = events.checked_sub(1).map(|more| Generation {
+        task.generate = events.checked_sub(1).map(|more| EventGeneration {
             first_event: args.first_event,
             last_event: args.first_event.saturating_add(more),
             run: 1,
@@ -178,7 +191,7 @@ fn task(args: &PayloadSimulateArgs) -> Result<Task, CliError> {
     }
     if !args.input.is_empty() {
         task.generate = None;
-        task.inputs = args.input.iter().cloned().map(StepInput::whole).collect();
+        task.inputs = args.input.iter().cloned().map(StepInput::whole_file).collect();
     }
     if !args.output.is_empty() {
         task.outputs.clone_from(&args.output);
@@ -195,7 +208,7 @@ fn task(args: &PayloadSimulateArgs) -> Result<Task, CliError> {
     simulation.filter_efficiency = args.filter.or(simulation.filter_efficiency);
     if let Some(kind) = args.fail {
         let (node, site, until_attempt) = (args.fail_node, args.fail_site.clone(), args.fail_attempts);
-        simulation.faults = vec![Fault { kind, node, site, until_attempt }];
+        simulation.faults = vec![SimulatedFailure { kind, node, site, until_attempt }];
     }
     Ok(task)
 }

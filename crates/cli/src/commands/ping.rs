@@ -1,24 +1,24 @@
 //! `windlass ping`: who answers, how he is, and whether he knows us.
 
-use crate::context::Context;
-use crate::error::{CliError, Exit};
+use crate::context::CliContext;
+use crate::error::{CliError, CliExit};
 use serde::Serialize;
-use windlass_client::Health;
+use windlass_client::ServerHealth;
 
 #[derive(Serialize)]
 struct PingView<'a> {
     url: &'a str,
     #[serde(flatten)]
-    health: &'a Health,
+    health: &'a ServerHealth,
     /// Whether we may use it.
     lets_us_in: bool,
 }
 
-pub(crate) fn run(ctx: &Context) -> Result<Exit, CliError> {
+pub(crate) fn run(ctx: &CliContext) -> Result<CliExit, CliError> {
     let client = ctx.require_server()?;
     let health = client.health()?;
     let entry = ctx.open_read()?.workflows();
-    if ctx.ui.json_wanted() {
+    if ctx.ui.wants_json() {
         ctx.ui.print_json(&PingView { url: client.url(), health: &health, lets_us_in: entry.is_ok() })?;
     } else {
         ctx.ui.print_line(&format!(
@@ -31,11 +31,11 @@ pub(crate) fn run(ctx: &Context) -> Result<Exit, CliError> {
         ))?;
     }
     if health.version != env!("CARGO_PKG_VERSION") {
-        ctx.ui.warn(&format!(
+        ctx.ui.print_warning(&format!(
             "this is windlass {}; use the same version on both sides",
             env!("CARGO_PKG_VERSION")
         ));
     }
     entry?;
-    Ok(if health.status == "ok" { Exit::Success } else { Exit::Environment })
+    Ok(if health.status == "ok" { CliExit::Success } else { CliExit::Environment })
 }

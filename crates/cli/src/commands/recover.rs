@@ -1,53 +1,59 @@
 //! `windlass recover`: brings a workflow back that stopped with failures.
 
 use crate::args::recover::RecoverArgs;
-use crate::context::Context;
-use crate::drive::{Failed, drive};
-use crate::error::{CliError, Exit};
-use crate::recovery::{self, Recovered, Talk};
-use crate::view;
-use crate::{rerun, select};
-use windlass_insight::allocating;
+use crate::context::CliContext;
+use crate::error::{CliError, CliExit};
+use crate::local_run::{FailedJobsPolicy, run_locally};
+use crate::recovery::{self, RecoveryOutput, RecoverySummary};
+use crate::workflow_view;
+use crate::{object_selection, rerun};
+use windlass_insight::allocation_planning;
 use windlass_store::Store;
 use windlass_store::model::WorkflowRow;
 
-pub(crate) fn run(ctx: &Context, args: &RecoverArgs) -> Result<Exit, CliError> {
+pub(crate) fn run(ctx: &CliContext, args: &RecoverArgs) -> Result<CliExit, CliError> {
     let store = if args.dry_run { ctx.open_read()? } else { ctx.open_write()? };
-    let row = select::workflow(&*store, &args.workflow)?;
+    let row = object_selection::find_workflow(&*store, &args.workflow)?;
     if args.dry_run {
-        let found = recovery::rehearse(ctx, &*store, row.id, &args.how, &args.machine)?;
-        return Ok(exit_of(found));
+        let found = recovery::plan_recovery(ctx, &*store, row.id, &args.how, &args.machine)?;
+        return Ok(recovery_exit(found));
     }
-    let done = recovery::recover(ctx, &*store, row.id, &args.how, &args.machine, Talk::Fully)?;
-    let row = rerun::row(&*store, row.id)?;
-    let (served, is_run) = (ctx.server()?.is_some(), view::is_run_by_somebody(&*store, &row));
-    let goes_on = done.again > 0 || done.left > 0;
+    let done =
+        recovery::recover_workflow(ctx, &*store, row.id, &args.how, &args.machine, RecoveryOutput::Full)?;
+    let row = rerun::load_workflow_row(&*store, row.id)?;
+    let (served, is_run) = (ctx.server()?.is_some(), workflow_view::has_active_process(&*store, &row));
+    let goes_on = done.rerun_count > 0 || done.remaining_jobs > 0;
     if goes_on && args.run && (served || !is_run) {
-        return drive(ctx, &*store, row.id, Failed::Keep, &args.machine);
+        return run_locally(ctx, &*store, row.id, FailedJobsPolicy::Keep, &args.machine);
     }
-    if done.proposed > 0 {
-        ctx.ui.note(&format!("a person has to agree first: windlass triage -w {}", row.id));
-    } else if !goes_on && done.staying > 0 {
-        ctx.ui.note("--retry-unknown runs them again as they are; `windlass why JOB` explains one");
+    if done.proposed_count > 0 {
+        ctx.ui.print_note(&format!("a person has to agree first: windlass triage -w {}", row.id));
+    } else if !goes_on && done.unchanged_count > 0 {
+        ctx.ui.print_note("--retry-unknown runs them again as they are; `windlass why JOB` explains one");
     }
-    if goes_on && !done.is_served && !is_seen_to(ctx, &*store, &row, is_run)? {
-        ctx.ui.note(&format!("next: windlass resume {}", row.id));
+    if goes_on && !done.are_nodes_requested && !will_be_run(ctx, &*store, &row, is_run)? {
+        ctx.ui.print_note(&format!("next: windlass resume {}", row.id));
     }
-    Ok(exit_of(done))
+    Ok(recovery_exit(done))
 }
 
 /// Whether somebody is there to do what is left. A server has it done by its workers, if it has any; those of Slurm come when
 /// they are asked for.
-fn is_seen_to(ctx: &Context, store: &dyn Store, row: &WorkflowRow, is_run: bool) -> Result<bool, CliError> {
+fn will_be_run(
+    ctx: &CliContext,
+    store: &dyn Store,
+    row: &WorkflowRow,
+    is_run: bool,
+) -> Result<bool, CliError> {
     let Some(client) = ctx.server()?.filter(|_| is_run) else { return Ok(is_run) };
-    Ok(allocating::is_on_slurm(store, row.id)? || !client.workers(Some(row.id))?.is_empty())
+    Ok(allocation_planning::is_on_slurm(store, row.id)? || !client.workers(Some(row.id))?.is_empty())
 }
 
 /// Nothing could be done about what failed, or not before somebody agrees.
-const fn exit_of(done: Recovered) -> Exit {
+const fn recovery_exit(done: RecoverySummary) -> CliExit {
     match done {
-        Recovered { again: 0, proposed: 1.., .. } => Exit::NeedsDecision,
-        Recovered { again: 0, staying: 1.., .. } => Exit::JobsFailed,
-        _ => Exit::Success,
+        RecoverySummary { rerun_count: 0, proposed_count: 1.., .. } => CliExit::NeedsDecision,
+        RecoverySummary { rerun_count: 0, unchanged_count: 1.., .. } => CliExit::JobsFailed,
+        _ => CliExit::Success,
     }
 }

@@ -1,110 +1,118 @@
 //! `windlass reinit`: what changed since a workflow ran, and what builds on it, is to run again. And `workflows init`.
 
-use crate::args::plan::{InitArgs, ReinitArgs};
-use crate::changes::{self, Books, Changes, ReasonView, Terms};
-use crate::context::Context;
-use crate::error::{CliError, Exit};
-use crate::inputs;
-use crate::ui::table::{Cell, Column, Table};
+use crate::args::plan::{ReinitArgs, WorkflowInitArgs};
+use crate::changes::{self, ComparisonSettings, RerunReasonView, StoredJobs, WorkflowChanges};
+use crate::context::CliContext;
+use crate::error::{CliError, CliExit};
+use crate::missing_inputs;
+use crate::ui::table::{TableCell, TableColumn, TextTable};
 use crate::ui::text;
-use crate::{rerun, select};
+use crate::{object_selection, rerun};
 use serde::Serialize;
 use windlass_store::Store;
-use windlass_store::model::{FileRow, WorkflowRow};
+use windlass_store::model::{WorkflowFileRow, WorkflowRow};
 use windlass_types::{JobId, RunId, WorkflowId};
 
 /// So many jobs are named when something was done; a dry run names all.
-const NAMED: usize = 20;
+const MAX_NAMED: usize = 20;
 
-pub(crate) fn run(ctx: &Context, args: &ReinitArgs) -> Result<Exit, CliError> {
+pub(crate) fn run(ctx: &CliContext, args: &ReinitArgs) -> Result<CliExit, CliError> {
     let store = if args.dry_run { ctx.open_read()? } else { ctx.open_write()? };
-    let row = select::workflow(&*store, &args.workflow)?;
+    let row = object_selection::find_workflow(&*store, &args.workflow)?;
     let is_served = ctx.server()?.is_some();
-    let find = |row: &WorkflowRow| Found::new(&*store, row, args.content);
+    let find = |row: &WorkflowRow| ReinitPlan::new(&*store, row, args.content);
     let (run_id, found) = if args.dry_run {
         (None, find(&row)?)
     } else {
-        rerun::begin(ctx, &*store, row.id, |row| {
+        rerun::start_next_run(ctx, &*store, row.id, |row| {
             let found = find(row)?;
             if !args.force {
-                inputs::refuse(&found.missing)?;
+                missing_inputs::refuse_missing(&found.missing_inputs)?;
             }
             // No run begins for a workflow that never ran, and what a recovery added to it has no purpose either.
             if row.started_at.is_none() && !is_served {
                 store.rearm_actions(row.id, true, ctx.clock.now())?;
             }
-            Ok((found.going_back.clone(), found))
+            Ok((found.jobs_to_reset.clone(), found))
         })?
     };
-    found.show(ctx, &row, run_id, args.dry_run)?;
-    Ok(Exit::Success)
+    found.print_plan(ctx, &row, run_id, args.dry_run)?;
+    Ok(CliExit::Success)
 }
 
 /// What was found out about a workflow.
-struct Found {
-    going_back: Vec<JobId>,
-    reused: u32,
-    run: Vec<ReasonView>,
-    missing: Vec<FileRow>,
+struct ReinitPlan {
+    jobs_to_reset: Vec<JobId>,
+    reused_count: u32,
+    reasons_to_run: Vec<RerunReasonView>,
+    missing_inputs: Vec<WorkflowFileRow>,
 }
 
-impl Found {
+impl ReinitPlan {
     fn new(store: &dyn Store, row: &WorkflowRow, content: bool) -> Result<Self, CliError> {
-        let books = Books::load(store, row)?;
-        let changes = changes::of_workflow(&books, Terms { content, ..Terms::default() })?;
-        let going_back = changes::going_back(&books, &changes);
+        let books = StoredJobs::load(store, row)?;
+        let changes = changes::compare_workflow(
+            &books,
+            ComparisonSettings { compare_contents: content, ..ComparisonSettings::default() },
+        )?;
+        let going_back = changes::jobs_to_reset(&books, &changes);
         let found = Self {
-            missing: inputs::missing(store, row, &going_back)?,
-            going_back,
-            reused: changes.summary().reused,
-            run: reasons(&books, &changes),
+            missing_inputs: missing_inputs::find_missing(store, row, &going_back)?,
+            jobs_to_reset: going_back,
+            reused_count: changes.summary().reused,
+            reasons_to_run: rerun_reasons(&books, &changes),
         };
-        books.trouble()?;
+        books.check_read_error()?;
         Ok(found)
     }
 
-    fn show(
+    fn print_plan(
         &self,
-        ctx: &Context,
+        ctx: &CliContext,
         row: &WorkflowRow,
         run_id: Option<RunId>,
         dry_run: bool,
     ) -> Result<(), CliError> {
-        if ctx.ui.json_wanted() {
+        if ctx.ui.wants_json() {
             return ctx.ui.print_json(&ReinitView {
                 workflow_id: row.id,
                 name: &row.name,
                 dry_run,
                 run_id,
-                reused: self.reused,
-                run: &self.run,
-                missing_inputs: paths(&self.missing),
+                reused: self.reused_count,
+                run: &self.reasons_to_run,
+                missing_inputs: file_paths(&self.missing_inputs),
             });
         }
-        warn(ctx, &self.missing);
-        let named = if dry_run { usize::MAX } else { NAMED };
-        ctx.ui.print_lines(&self.lines(ctx, row, dry_run, named))?;
+        warn_missing_inputs(ctx, &self.missing_inputs);
+        let named = if dry_run { usize::MAX } else { MAX_NAMED };
+        ctx.ui.print_lines(&self.render_lines(ctx, row, dry_run, named))?;
         if run_id.is_some() {
-            ctx.ui.note(&format!("next: windlass resume {}", row.id));
+            ctx.ui.print_note(&format!("next: windlass resume {}", row.id));
         }
         Ok(())
     }
 
-    fn lines(&self, ctx: &Context, row: &WorkflowRow, dry_run: bool, named: usize) -> Vec<String> {
+    fn render_lines(&self, ctx: &CliContext, row: &WorkflowRow, dry_run: bool, named: usize) -> Vec<String> {
         let of = format!("workflow {} ({})", row.id, text::one_line(&row.name));
-        if self.run.is_empty() {
-            let all = match self.reused {
+        if self.reasons_to_run.is_empty() {
+            let all = match self.reused_count {
                 1 => "its job stays as it is".to_owned(),
                 more => format!("{more} jobs stay as they are"),
             };
             return vec![format!("{of}: nothing has changed; {all}")];
         }
         let verb = if dry_run { "would run" } else { "will run" };
-        let jobs = text::count(self.run.len() as u64, "job");
-        let mut lines = vec![format!("{of}: {jobs} {verb}, {} reused", self.reused)];
-        lines.extend(reason_table(&self.run, named).render(ctx.ui.width_out(), ctx.ui.paint_out()));
-        if self.run.len() > named {
-            lines.push(format!("… and {}", text::count((self.run.len() - named) as u64, "more job")));
+        let jobs = text::render_count(self.reasons_to_run.len() as u64, "job");
+        let mut lines = vec![format!("{of}: {jobs} {verb}, {} reused", self.reused_count)];
+        lines.extend(
+            reason_table(&self.reasons_to_run, named).render(ctx.ui.stdout_width(), ctx.ui.stdout_painter()),
+        );
+        if self.reasons_to_run.len() > named {
+            lines.push(format!(
+                "… and {}",
+                text::render_count((self.reasons_to_run.len() - named) as u64, "more job")
+            ));
         }
         lines
     }
@@ -119,42 +127,45 @@ struct ReinitView<'a> {
     /// The run that was started; `null` if nothing was.
     run_id: Option<RunId>,
     reused: u32,
-    run: &'a [ReasonView],
+    run: &'a [RerunReasonView],
     missing_inputs: Vec<&'a str>,
 }
 
-fn paths(missing: &[FileRow]) -> Vec<&str> {
+fn file_paths(missing: &[WorkflowFileRow]) -> Vec<&str> {
     missing.iter().map(|file| file.path.as_str()).collect()
 }
 
-fn warn(ctx: &Context, missing: &[FileRow]) {
+fn warn_missing_inputs(ctx: &CliContext, missing: &[WorkflowFileRow]) {
     if !missing.is_empty() {
-        ctx.ui.warn(&inputs::words(missing));
+        ctx.ui.print_warning(&missing_inputs::render_missing(missing));
     }
 }
 
-pub(crate) fn reasons(books: &Books<'_>, changes: &Changes) -> Vec<ReasonView> {
-    changes.runs().map(|(job, reason)| ReasonView::new(job, reason, |number| books.name(number))).collect()
+pub(crate) fn rerun_reasons(books: &StoredJobs<'_>, changes: &WorkflowChanges) -> Vec<RerunReasonView> {
+    changes
+        .jobs_to_run()
+        .map(|(job, reason)| RerunReasonView::new(job, reason, |number| books.name(number)))
+        .collect()
 }
 
 /// The first so many jobs, each with the one thing because of which it runs.
-pub(crate) fn reason_table(run: &[ReasonView], named: usize) -> Table {
-    let mut table = Table::new(vec![Column::elastic("JOB"), Column::elastic("RUNS BECAUSE")]);
+pub(crate) fn reason_table(run: &[RerunReasonView], named: usize) -> TextTable {
+    let mut table = TextTable::new(vec![TableColumn::flexible("JOB"), TableColumn::flexible("RUNS BECAUSE")]);
     for view in run.iter().take(named) {
-        table.row(vec![Cell::new(&view.name), Cell::new(&view.reason)]);
+        table.add_row(vec![TableCell::new(&view.name), TableCell::new(&view.reason)]);
     }
     table
 }
 
 /// `workflows init`: a workflow is ready as soon as it is created; what can be missing are its inputs.
-pub(crate) fn init(ctx: &Context, args: &InitArgs) -> Result<Exit, CliError> {
+pub(crate) fn check_workflow_inputs(ctx: &CliContext, args: &WorkflowInitArgs) -> Result<CliExit, CliError> {
     let store = ctx.open_read()?;
-    let row = select::workflow(&*store, &args.workflow)?;
-    let missing = inputs::missing(&*store, &row, &[])?;
+    let row = object_selection::find_workflow(&*store, &args.workflow)?;
+    let missing = missing_inputs::find_missing(&*store, &row, &[])?;
     if !args.dry_run && !args.force {
-        inputs::refuse(&missing)?;
+        missing_inputs::refuse_missing(&missing)?;
     }
-    if ctx.ui.json_wanted() {
+    if ctx.ui.wants_json() {
         #[derive(Serialize)]
         struct InitView<'a> {
             workflow_id: WorkflowId,
@@ -166,14 +177,14 @@ pub(crate) fn init(ctx: &Context, args: &InitArgs) -> Result<Exit, CliError> {
             workflow_id: row.id,
             name: &row.name,
             dry_run: args.dry_run,
-            missing_inputs: paths(&missing),
+            missing_inputs: file_paths(&missing),
         };
         ctx.ui.print_json(&view)?;
-        return Ok(Exit::Success);
+        return Ok(CliExit::Success);
     }
-    warn(ctx, &missing);
+    warn_missing_inputs(ctx, &missing);
     let state = if missing.is_empty() { "is ready to run" } else { "can run, but not well" };
     ctx.ui.print_line(&format!("workflow {} ({}) {state}", row.id, text::one_line(&row.name)))?;
-    ctx.ui.note(&format!("next: windlass resume {}", row.id));
-    Ok(Exit::Success)
+    ctx.ui.print_note(&format!("next: windlass resume {}", row.id));
+    Ok(CliExit::Success)
 }

@@ -3,40 +3,42 @@
 //! On each machine a worker of a workflow has a directory of its own in the home directory, with its log and a note of
 //! its process: pid and start time, so that a pid that was given to somebody else is never taken for it.
 
-use crate::args::worker::{OfferArgs, RemoteLogsArgs, RemoteRunArgs, RemoteStopArgs, RemoteVerb, SshArgs};
-use crate::context::Context;
-use crate::error::{CliError, Exit};
-use crate::select;
-use crate::ssh::Remote;
-use crate::ui::listing::{Field, Listing};
-use crate::ui::table::Column;
+use crate::args::worker::{
+    RemoteLogsArgs, RemoteRunArgs, RemoteStopArgs, RemoteSubcommand, SshArgs, WorkerCapacityArgs,
+};
+use crate::context::CliContext;
+use crate::error::{CliError, CliExit};
+use crate::object_selection;
+use crate::ssh::RemoteHost;
+use crate::ui::listing::{ListField, ListFields};
+use crate::ui::table::TableColumn;
 use crate::ui::text::shell_quote;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use windlass_api::tokens::NewToken;
+use windlass_api::tokens::CreateToken;
 use windlass_client::Client;
 use windlass_store::model::WorkflowRow;
 
 /// What a machine said.
 #[derive(Debug)]
-struct Said {
+struct HostResult {
     host: String,
-    ok: bool,
+    is_ok: bool,
     state: String,
     detail: String,
 }
 
-const SAID: &[Field<Said>] = &[
-    Field::new("host", |s: &Said| (&s.host).into()).column(Column::text("HOST")),
-    Field::new("state", |s: &Said| (&s.state).into()).column(Column::text("STATE")),
-    Field::new("detail", |s: &Said| (&s.detail).into()).column(Column::elastic("DETAIL")),
+const RESULT_FIELDS: &[ListField<HostResult>] = &[
+    ListField::new("host", |s: &HostResult| (&s.host).into()).column(TableColumn::text("HOST")),
+    ListField::new("state", |s: &HostResult| (&s.state).into()).column(TableColumn::text("STATE")),
+    ListField::new("detail", |s: &HostResult| (&s.detail).into()).column(TableColumn::flexible("DETAIL")),
 ];
 
 /// The beginning of every script: in the worker's directory, with a way to tell whether it lives.
-const PROLOGUE: &str = r#"set -u
+const SCRIPT_PROLOGUE: &str = r#"set -u
 umask 077
 mkdir -p "$dir" && cd "$dir" || exit 1
 alive() {
@@ -49,72 +51,72 @@ alive() {
 }
 "#;
 
-pub(crate) fn run(ctx: &Context, verb: &RemoteVerb) -> Result<Exit, CliError> {
+pub(crate) fn run(ctx: &CliContext, verb: &RemoteSubcommand) -> Result<CliExit, CliError> {
     let wanted = match verb {
-        RemoteVerb::Add(args) => &args.workflow,
-        RemoteVerb::Remove(args) => &args.workflow,
-        RemoteVerb::List(args) => &args.workflow,
-        RemoteVerb::Run(args) => &args.workflow,
-        RemoteVerb::Status(args) => &args.workflow,
-        RemoteVerb::Stop(args) => &args.workflow,
-        RemoteVerb::CollectLogs(args) => &args.workflow,
+        RemoteSubcommand::Add(args) => &args.workflow,
+        RemoteSubcommand::Remove(args) => &args.workflow,
+        RemoteSubcommand::List(args) => &args.workflow,
+        RemoteSubcommand::Run(args) => &args.workflow,
+        RemoteSubcommand::Status(args) => &args.workflow,
+        RemoteSubcommand::Stop(args) => &args.workflow,
+        RemoteSubcommand::CollectLogs(args) => &args.workflow,
     };
-    let workflow = select::workflow(&*ctx.open_read()?, wanted)?;
-    let list = HostList::of(ctx, &workflow)?;
+    let workflow = object_selection::find_workflow(&*ctx.open_read()?, wanted)?;
+    let list = HostList::for_workflow(ctx, &workflow)?;
     match verb {
-        RemoteVerb::Add(args) => {
-            let hosts = parse(&args.hosts)?;
-            let script = script(&workflow, "echo reached");
+        RemoteSubcommand::Add(args) => {
+            let hosts = parse_hosts(&args.hosts)?;
+            let script = worker_script(&workflow, "echo reached");
             if !args.skip_ssh_check {
-                let said = ask_all(&hosts, &args.ssh, |_| script.clone());
-                if said.iter().any(|said| !said.ok) {
-                    return tell(ctx, said);
+                let said = run_on_all(&hosts, &args.ssh, |_| script.clone());
+                if said.iter().any(|said| !said.is_ok) {
+                    return print_results(ctx, said);
                 }
             }
             list.write(&list.read()?.union(&hosts).cloned().collect())?;
-            show_list(ctx, &list)
+            print_hosts(ctx, &list)
         }
-        RemoteVerb::Remove(args) => {
-            list.write(&list.read()?.difference(&parse(&args.hosts)?).cloned().collect())?;
-            show_list(ctx, &list)
+        RemoteSubcommand::Remove(args) => {
+            list.write(&list.read()?.difference(&parse_hosts(&args.hosts)?).cloned().collect())?;
+            print_hosts(ctx, &list)
         }
-        RemoteVerb::List(_) => show_list(ctx, &list),
-        RemoteVerb::Run(args) => {
+        RemoteSubcommand::List(_) => print_hosts(ctx, &list),
+        RemoteSubcommand::Run(args) => {
             let script = start_script(ctx, &workflow, args)?;
-            tell(ctx, ask_all(&list.require()?, &args.ssh, |_| script.clone()))
+            print_results(ctx, run_on_all(&list.require_hosts()?, &args.ssh, |_| script.clone()))
         }
-        RemoteVerb::Status(args) => {
-            let script = script(&workflow, STATUS);
-            tell(ctx, ask_all(&list.require()?, &args.ssh, |_| script.clone()))
+        RemoteSubcommand::Status(args) => {
+            let script = worker_script(&workflow, STATUS_SCRIPT);
+            print_results(ctx, run_on_all(&list.require_hosts()?, &args.ssh, |_| script.clone()))
         }
-        RemoteVerb::Stop(args) => {
-            let script = script(&workflow, stop_script(args));
-            tell(ctx, ask_all(&list.require()?, &args.ssh, |_| script.clone()))
+        RemoteSubcommand::Stop(args) => {
+            let script = worker_script(&workflow, stop_script(args));
+            print_results(ctx, run_on_all(&list.require_hosts()?, &args.ssh, |_| script.clone()))
         }
-        RemoteVerb::CollectLogs(args) => collect(ctx, &workflow, &list.require()?, args),
+        RemoteSubcommand::CollectLogs(args) => collect_logs(ctx, &workflow, &list.require_hosts()?, args),
     }
 }
 
-fn parse(words: &[String]) -> Result<BTreeSet<Remote>, CliError> {
+fn parse_hosts(words: &[String]) -> Result<BTreeSet<RemoteHost>, CliError> {
     words.iter().map(|word| word.parse().map_err(CliError::user)).collect()
 }
 
 /// A script that runs in the worker's directory.
-fn script(workflow: &WorkflowRow, body: &str) -> String {
-    format!("dir=\"$HOME\"/.windlass-remote/{}\n{PROLOGUE}{body}\n", shell_quote(&workflow.uuid))
+fn worker_script(workflow: &WorkflowRow, body: &str) -> String {
+    format!("dir=\"$HOME\"/.windlass-remote/{}\n{SCRIPT_PROLOGUE}{body}\n", shell_quote(&workflow.uuid))
 }
 
-const STATUS: &str = r#"if alive; then echo "running	process $pid: $(tail -n 1 worker.log)"
+const STATUS_SCRIPT: &str = r#"if alive; then echo "running	process $pid: $(tail -n 1 worker.log)"
 elif [ -f worker.log ]; then echo "ended	$(tail -n 1 worker.log)"
 else echo "never started"; fi"#;
 
-fn start_script(ctx: &Context, workflow: &WorkflowRow, args: &RemoteRunArgs) -> Result<String, CliError> {
+fn start_script(ctx: &CliContext, workflow: &WorkflowRow, args: &RemoteRunArgs) -> Result<String, CliError> {
     let client = ctx.require_server()?;
     let mut words = vec![args.program.clone(), "worker".to_owned()];
     words.extend(["--workflow".to_owned(), workflow.id.to_string()]);
     words.extend(args.label.iter().flat_map(|label| ["--label".to_owned(), label.clone()]));
     words.extend(["--site".to_owned(), args.worker_site.clone()]);
-    words.extend(offered(&args.offer));
+    words.extend(capacity_args(&args.offer));
     let words: Vec<String> = words.iter().map(|word| shell_quote(word)).collect();
     let url = shell_quote(client.url());
     let token = worker_token(client, workflow)?;
@@ -130,16 +132,16 @@ fn start_script(ctx: &Context, workflow: &WorkflowRow, args: &RemoteRunArgs) -> 
         token.unwrap_or_default(),
         words.join(" ")
     );
-    Ok(script(workflow, &body))
+    Ok(worker_script(workflow, &body))
 }
 
 /// What the workers show to the server. The token of its owner may do everything and ends with the server, so it stays here.
 fn worker_token(client: &Client, workflow: &WorkflowRow) -> Result<Option<String>, CliError> {
     let Some(own) = client.token() else { return Ok(None) };
-    if client.me()?.how != "owner" {
+    if client.caller_info()?.how != "owner" {
         return Ok(Some(own));
     }
-    let new = NewToken {
+    let new = CreateToken {
         name: format!("remote workers of workflow {}", workflow.id),
         user: None,
         role: None,
@@ -149,7 +151,7 @@ fn worker_token(client: &Client, workflow: &WorkflowRow) -> Result<Option<String
     Ok(Some(client.create_token(&new)?.token))
 }
 
-fn offered(offer: &OfferArgs) -> Vec<String> {
+fn capacity_args(offer: &WorkerCapacityArgs) -> Vec<String> {
     let number = |flag: &str, value: Option<u32>| value.map(|n| [flag.to_owned(), n.to_string()]);
     let memory = offer.memory.map(|bytes| ["--memory".to_owned(), format!("{}B", bytes.0)]);
     [
@@ -177,25 +179,30 @@ const fn stop_script(args: &RemoteStopArgs) -> &'static str {
 }
 
 /// Asks all of them, some at a time. What one says first goes up to a tab.
-fn ask_all(hosts: &BTreeSet<Remote>, ssh: &SshArgs, script: impl Fn(&Remote) -> String + Sync) -> Vec<Said> {
-    for_all(hosts, ssh, |host| {
-        let output = host.run(&script(host), &ssh.ssh_option).map_err(|e| format!("cannot run ssh: {e}"))?;
+fn run_on_all(
+    hosts: &BTreeSet<RemoteHost>,
+    ssh: &SshArgs,
+    script: impl Fn(&RemoteHost) -> String + Sync,
+) -> Vec<HostResult> {
+    for_each_host(hosts, ssh, |host| {
+        let output =
+            host.run_script(&script(host), &ssh.ssh_option).map_err(|e| format!("cannot run ssh: {e}"))?;
         if output.status.success() { Ok(last_line(&output.stdout)) } else { Err(last_line(&output.stderr)) }
     })
 }
 
-fn for_all(
-    hosts: &BTreeSet<Remote>,
+fn for_each_host(
+    hosts: &BTreeSet<RemoteHost>,
     ssh: &SshArgs,
-    ask: impl Fn(&Remote) -> Result<String, String> + Sync,
-) -> Vec<Said> {
-    let hosts: Vec<&Remote> = hosts.iter().collect();
+    ask: impl Fn(&RemoteHost) -> Result<String, String> + Sync,
+) -> Vec<HostResult> {
+    let hosts: Vec<&RemoteHost> = hosts.iter().collect();
     let (next, said) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..usize::from(ssh.max_parallel_ssh).min(hosts.len()) {
             scope.spawn(|| {
                 while let Some(host) = hosts.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let answer = said_by(host, ask(host));
+                    let answer = to_host_result(host, ask(host));
                     said.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(answer);
                 }
             });
@@ -206,34 +213,34 @@ fn for_all(
     said
 }
 
-fn said_by(host: &Remote, answer: Result<String, String>) -> Said {
+fn to_host_result(host: &RemoteHost, answer: Result<String, String>) -> HostResult {
     let ok = answer.is_ok();
     let text = answer.unwrap_or_else(|trouble| format!("unreachable\t{trouble}"));
     let (state, detail) = text.split_once('\t').unwrap_or((&text, ""));
-    Said { host: host.to_string(), ok, state: state.to_owned(), detail: detail.to_owned() }
+    HostResult { host: host.to_string(), is_ok: ok, state: state.to_owned(), detail: detail.to_owned() }
 }
 
 fn last_line(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).trim_end().lines().last().unwrap_or_default().to_owned()
 }
 
-fn tell(ctx: &Context, said: Vec<Said>) -> Result<Exit, CliError> {
-    let failed = said.iter().filter(|said| !said.ok).count();
-    ctx.ui.print_list(&Listing::new(SAID), said)?;
+fn print_results(ctx: &CliContext, said: Vec<HostResult>) -> Result<CliExit, CliError> {
+    let failed = said.iter().filter(|said| !said.is_ok).count();
+    ctx.ui.print_list(&ListFields::new(RESULT_FIELDS), said)?;
     if failed > 0 {
         return Err(CliError::io(format!("{failed} of them could not be reached, or could not do it")).with_hint(
             "`ssh HOST true` must work without a password or a question; the machine needs windlass on its PATH, or --program",
         ));
     }
-    Ok(Exit::Success)
+    Ok(CliExit::Success)
 }
 
-fn collect(
-    ctx: &Context,
+fn collect_logs(
+    ctx: &CliContext,
     workflow: &WorkflowRow,
-    hosts: &BTreeSet<Remote>,
+    hosts: &BTreeSet<RemoteHost>,
     args: &RemoteLogsArgs,
-) -> Result<Exit, CliError> {
+) -> Result<CliExit, CliError> {
     let output = shell_quote(&workflow.output_dir);
     let delete = if args.delete { "if ! alive; then rm -f worker.log; fi" } else { ":" };
     let body = format!(
@@ -242,20 +249,20 @@ fn collect(
          [ $# -gt 0 ] || {{ echo 'there are no logs' >&2; exit 1; }}\n\
          tar -czf - \"$@\" && {delete}"
     );
-    let script = script(workflow, &body);
-    let said = for_all(hosts, &args.ssh, |host| {
+    let script = worker_script(workflow, &body);
+    let said = for_each_host(hosts, &args.ssh, |host| {
         let directory = args.local_output_dir.join(host.to_string());
-        fetch(host, &script, &args.ssh, &ctx.cwd.join(&directory))?;
+        fetch_archive(host, &script, &args.ssh, &ctx.cwd.join(&directory))?;
         Ok(format!("fetched\t{}", directory.display()))
     });
-    tell(ctx, said)
+    print_results(ctx, said)
 }
 
 /// Unpacks what a machine sends; `tar` takes nothing out of the directory that it is given.
-fn fetch(host: &Remote, script: &str, ssh: &SshArgs, directory: &Path) -> Result<(), String> {
+fn fetch_archive(host: &RemoteHost, script: &str, ssh: &SshArgs, directory: &Path) -> Result<(), String> {
     let trouble = |what: &str, error: &std::io::Error| format!("{what}: {error}");
     std::fs::create_dir_all(directory).map_err(|e| trouble(&directory.display().to_string(), &e))?;
-    let mut remote = host.begin(script, &ssh.ssh_option).map_err(|e| trouble("cannot run ssh", &e))?;
+    let mut remote = host.start_script(script, &ssh.ssh_option).map_err(|e| trouble("cannot run ssh", &e))?;
     let stream = remote.stdout.take().map_or_else(Stdio::null, Stdio::from);
     let unpacked = Command::new("tar")
         .args(["--no-same-owner", "--no-same-permissions", "-xzf", "-", "-C"])
@@ -278,22 +285,22 @@ struct HostList {
 }
 
 impl HostList {
-    fn of(_ctx: &Context, workflow: &WorkflowRow) -> Result<Self, CliError> {
+    fn for_workflow(_ctx: &CliContext, workflow: &WorkflowRow) -> Result<Self, CliError> {
         let state =
             windlass_agent::default_state_dir().and_then(|dir| Some(dir.parent()?.parent()?.to_owned()));
         let state = state.ok_or_else(|| CliError::user("there is no home directory to keep the list in"))?;
         Ok(Self { path: state.join("remotes").join(&workflow.uuid) })
     }
 
-    fn read(&self) -> Result<BTreeSet<Remote>, CliError> {
+    fn read(&self) -> Result<BTreeSet<RemoteHost>, CliError> {
         match std::fs::read_to_string(&self.path) {
-            Ok(text) => parse(&text.lines().map(str::to_owned).collect::<Vec<_>>()),
+            Ok(text) => parse_hosts(&text.lines().map(str::to_owned).collect::<Vec<_>>()),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(BTreeSet::new()),
             Err(error) => Err(CliError::io(format!("cannot read {}: {error}", self.path.display()))),
         }
     }
 
-    fn require(&self) -> Result<BTreeSet<Remote>, CliError> {
+    fn require_hosts(&self) -> Result<BTreeSet<RemoteHost>, CliError> {
         let hosts = self.read()?;
         if hosts.is_empty() {
             return Err(CliError::user("this workflow has no machines yet")
@@ -302,7 +309,7 @@ impl HostList {
         Ok(hosts)
     }
 
-    fn write(&self, hosts: &BTreeSet<Remote>) -> Result<(), CliError> {
+    fn write(&self, hosts: &BTreeSet<RemoteHost>) -> Result<(), CliError> {
         let text: String = hosts.iter().flat_map(|host| [host.to_string(), "\n".to_owned()]).collect();
         let draft = self.path.with_extension(format!("new-{}", std::process::id()));
         let written = self
@@ -315,8 +322,8 @@ impl HostList {
     }
 }
 
-fn show_list(ctx: &Context, list: &HostList) -> Result<Exit, CliError> {
-    let rows = list.read()?.iter().map(|host| said_by(host, Ok("listed".to_owned()))).collect();
-    ctx.ui.print_list(&Listing::new(SAID), rows)?;
-    Ok(Exit::Success)
+fn print_hosts(ctx: &CliContext, list: &HostList) -> Result<CliExit, CliError> {
+    let rows = list.read()?.iter().map(|host| to_host_result(host, Ok("listed".to_owned()))).collect();
+    ctx.ui.print_list(&ListFields::new(RESULT_FIELDS), rows)?;
+    Ok(CliExit::Success)
 }

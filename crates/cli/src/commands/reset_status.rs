@@ -1,75 +1,80 @@
 //! `windlass reset-status` and `windlass jobs reset-status`: jobs that are to run again, and what was built on them.
 
 use crate::args::JobRef;
-use crate::args::plan::{JobsResetArgs, ResetArgs, ResetStatusArgs};
-use crate::changes::{self, Books, Terms};
-use crate::context::Context;
-use crate::error::{CliError, Exit, Kind};
-use crate::ui::style::Tone;
-use crate::ui::summary;
-use crate::ui::table::{Cell, Column, Table};
+use crate::args::plan::{JobsResetArgs, ResetOptionArgs, ResetStatusArgs};
+use crate::changes::{self, ComparisonSettings, StoredJobs};
+use crate::context::CliContext;
+use crate::error::{CliError, CliErrorKind, CliExit};
+use crate::ui::run_summary;
+use crate::ui::style::TextTone;
+use crate::ui::table::{TableCell, TableColumn, TextTable};
 use crate::ui::text;
-use crate::{inputs, orders, rerun, select};
+use crate::{failure_commands, missing_inputs, object_selection, rerun};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use windlass_core::reset::{Choice, Refused, Standing, plan_reset};
+use windlass_core::reset::{JobResetState, ResetError, ResetSelection, plan_reset};
 use windlass_store::Store;
 use windlass_store::model::{JobFilter, LoadedJobs, WorkflowRow};
 use windlass_types::{JobId, JobStatus, RunId, StatusCounts, WorkflowId, matching_statuses};
 
 /// So many jobs are named; the counts say how many there are.
-const NAMED: usize = 20;
-const PAGE: u64 = 2000;
+const MAX_NAMED: usize = 20;
+const PAGE_SIZE: u64 = 2000;
 
-pub(crate) fn run(ctx: &Context, args: &ResetStatusArgs) -> Result<Exit, CliError> {
-    let store = open(ctx, &args.how)?;
-    let row = select::workflow(&*store, &args.workflow)?;
-    let jobs = named_jobs(&*store, &row, &args.jobs, "the first argument")?;
-    reset(ctx, &*store, &row, &Wanted { jobs, failed_only: args.failed_only, how: &args.how })
+pub(crate) fn run(ctx: &CliContext, args: &ResetStatusArgs) -> Result<CliExit, CliError> {
+    let store = open_store(ctx, &args.how)?;
+    let row = object_selection::find_workflow(&*store, &args.workflow)?;
+    let jobs = find_jobs(&*store, &row, &args.jobs, "the first argument")?;
+    reset_jobs(
+        ctx,
+        &*store,
+        &row,
+        &JobResetSelection { jobs, failed_only: args.failed_only, options: &args.how },
+    )
 }
 
-pub(crate) fn run_for_jobs(ctx: &Context, args: &JobsResetArgs) -> Result<Exit, CliError> {
+pub(crate) fn reset_named_jobs(ctx: &CliContext, args: &JobsResetArgs) -> Result<CliExit, CliError> {
     let narrowed = !args.how.status.is_empty() || args.how.return_code.is_some();
     if args.jobs.is_empty() && !narrowed {
         return Err(CliError::user("no job was named").with_hint(
             "name jobs, or choose them with --status or --return-code; `windlass reset-status` resets all",
         ));
     }
-    let store = open(ctx, &args.how)?;
+    let store = open_store(ctx, &args.how)?;
     let row = match (&args.workflow_id, args.jobs.first().and_then(|job| job.id)) {
-        (Some(workflow), _) => select::workflow(&*store, workflow)?,
-        (None, Some(job)) => workflow_of(&*store, job)?,
-        (None, None) => select::workflow(&*store, &crate::args::WorkflowRef::Last)?,
+        (Some(workflow), _) => object_selection::find_workflow(&*store, workflow)?,
+        (None, Some(job)) => find_workflow_of_job(&*store, job)?,
+        (None, None) => object_selection::find_workflow(&*store, &crate::args::WorkflowRef::Last)?,
     };
-    let jobs = named_jobs(&*store, &row, &args.jobs, "--workflow-id")?;
-    reset(ctx, &*store, &row, &Wanted { jobs, failed_only: false, how: &args.how })
+    let jobs = find_jobs(&*store, &row, &args.jobs, "--workflow-id")?;
+    reset_jobs(ctx, &*store, &row, &JobResetSelection { jobs, failed_only: false, options: &args.how })
 }
 
-fn open(ctx: &Context, how: &ResetArgs) -> Result<Arc<dyn Store>, CliError> {
+fn open_store(ctx: &CliContext, how: &ResetOptionArgs) -> Result<Arc<dyn Store>, CliError> {
     if how.confirm.dry_run { ctx.open_read() } else { ctx.open_write() }
 }
 
 /// `elsewhere` says how the command names another workflow.
-fn named_jobs(
+fn find_jobs(
     store: &dyn Store,
     row: &WorkflowRow,
     jobs: &[JobRef],
     elsewhere: &str,
 ) -> Result<Vec<JobId>, CliError> {
-    let id = |job: &JobRef| Ok(select::job(store, row, job, elsewhere)?.id);
+    let id = |job: &JobRef| Ok(object_selection::find_job(store, row, job, elsewhere)?.id);
     jobs.iter().map(id).collect()
 }
 
 /// Ids of jobs are unique in a database; the newest workflow is the likeliest.
-fn workflow_of(store: &dyn Store, job: JobId) -> Result<WorkflowRow, CliError> {
+fn find_workflow_of_job(store: &dyn Store, job: JobId) -> Result<WorkflowRow, CliError> {
     let mut rows = store.workflows()?;
     rows.sort_by_key(|row| std::cmp::Reverse(row.id));
     let Some(newest) = rows.first().cloned() else {
-        return select::workflow(store, &crate::args::WorkflowRef::Last);
+        return object_selection::find_workflow(store, &crate::args::WorkflowRef::Last);
     };
     for row in rows {
-        if select::job_by_id(store, &row, job)?.is_some() {
+        if object_selection::find_job_by_id(store, &row, job)?.is_some() {
             return Ok(row);
         }
     }
@@ -78,47 +83,57 @@ fn workflow_of(store: &dyn Store, job: JobId) -> Result<WorkflowRow, CliError> {
 }
 
 /// Which jobs are asked for.
-struct Wanted<'a> {
+struct JobResetSelection<'a> {
     jobs: Vec<JobId>,
     failed_only: bool,
-    how: &'a ResetArgs,
+    options: &'a ResetOptionArgs,
 }
 
-fn reset(ctx: &Context, store: &dyn Store, row: &WorkflowRow, wanted: &Wanted<'_>) -> Result<Exit, CliError> {
-    let how = wanted.how;
-    let found = find(store, row, wanted)?;
+fn reset_jobs(
+    ctx: &CliContext,
+    store: &dyn Store,
+    row: &WorkflowRow,
+    wanted: &JobResetSelection<'_>,
+) -> Result<CliExit, CliError> {
+    let how = wanted.options;
+    let found = find_jobs_to_reset(store, row, wanted)?;
     if how.confirm.dry_run || found.is_empty() {
-        found.show(ctx, row, None, how.confirm.dry_run)?;
-        return Ok(Exit::Success);
+        found.print_plan(ctx, row, None, how.confirm.dry_run)?;
+        return Ok(CliExit::Success);
     }
-    orders::refuse_agents(store, row, |job| found.has(job))?;
+    failure_commands::refuse_agent_rerun(store, row, |job| found.contains_job(job))?;
     // Nothing is lost by it but the time that completed work took.
-    if found.completed() > 0 {
-        let work = text::count(found.completed(), "completed job");
+    if found.completed_count() > 0 {
+        let work = text::render_count(found.completed_count(), "completed job");
         let what = format!("run {work} of workflow {} ({}) again", row.id, row.name);
         ctx.ui.confirm(&what, how.confirm)?;
     }
     // Once more, now that nobody else can change anything.
-    let (run_id, found) = rerun::begin(ctx, store, row.id, |row| {
-        let found = find(store, row, wanted)?;
-        orders::refuse_agents(store, row, |job| found.has(job))?;
+    let (run_id, found) = rerun::start_next_run(ctx, store, row.id, |row| {
+        let found = find_jobs_to_reset(store, row, wanted)?;
+        failure_commands::refuse_agent_rerun(store, row, |job| found.contains_job(job))?;
         let again = found.ids();
         if !how.force {
-            inputs::refuse(&inputs::missing(store, row, &again)?)?;
+            missing_inputs::refuse_missing(&missing_inputs::find_missing(store, row, &again)?)?;
         }
         Ok((again, found))
     })?;
     if run_id.is_some() {
-        orders::note_agent(ctx, store, row.id, &format!("{} run again", found.count()))?;
+        failure_commands::record_agent_action(
+            ctx,
+            store,
+            row.id,
+            &format!("{} run again", found.render_count()),
+        )?;
     }
-    found.show(ctx, row, run_id, false)?;
-    Ok(Exit::Success)
+    found.print_plan(ctx, row, run_id, false)?;
+    Ok(CliExit::Success)
 }
 
 /// Why a job goes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Because {
+enum ResetCause {
     Chosen,
     /// It was built on one that goes back.
     Downstream,
@@ -126,61 +141,66 @@ enum Because {
     Changed,
 }
 
-struct Found {
+struct JobResetPlan {
     /// By number, with the state in which it is.
-    jobs: BTreeMap<u32, (JobId, JobStatus, Because)>,
+    jobs: BTreeMap<u32, (JobId, JobStatus, ResetCause)>,
     names: Vec<String>,
 }
 
-fn find(store: &dyn Store, row: &WorkflowRow, wanted: &Wanted<'_>) -> Result<Found, CliError> {
+fn find_jobs_to_reset(
+    store: &dyn Store,
+    row: &WorkflowRow,
+    wanted: &JobResetSelection<'_>,
+) -> Result<JobResetPlan, CliError> {
     let table = store.load_jobs(row.id)?;
-    let standings = standings(store, row, &table, wanted.how.return_code.is_some())?;
+    let standings = load_standings(store, row, &table, wanted.options.return_code.is_some())?;
     let numbers = wanted.jobs.iter().filter_map(|id| table.ids.binary_search(id).ok());
-    let choice = Choice {
+    let choice = ResetSelection {
         jobs: numbers.map(|number| number as u32).collect(),
-        statuses: matching_statuses(&wanted.how.status),
-        return_codes: wanted.how.return_code.into_iter().collect(),
+        statuses: matching_statuses(&wanted.options.status),
+        return_codes: wanted.options.return_code.into_iter().collect(),
         failed_only: wanted.failed_only,
     };
-    let reset = plan_reset(&standings, &table.edges, &choice).map_err(|refused| refusal(&refused, row))?;
+    let reset =
+        plan_reset(&standings, &table.edges, &choice).map_err(|refused| refused_error(&refused, row))?;
     let mut jobs = BTreeMap::new();
-    let mut add = |numbers: &[u32], because: Because| {
+    let mut add = |numbers: &[u32], because: ResetCause| {
         for &number in numbers {
             let (id, status) = (table.ids[number as usize], table.status[number as usize]);
             jobs.entry(number).or_insert((id, status, because));
         }
     };
-    add(&reset.chosen, Because::Chosen);
-    add(&reset.downstream, Because::Downstream);
-    if wanted.how.reinitialize {
-        let books = Books::load(store, row)?;
-        let changes = changes::of_workflow(&books, Terms::default())?;
-        let changed: Vec<u32> = changes::going_back(&books, &changes)
+    add(&reset.chosen, ResetCause::Chosen);
+    add(&reset.downstream, ResetCause::Downstream);
+    if wanted.options.reinitialize {
+        let books = StoredJobs::load(store, row)?;
+        let changes = changes::compare_workflow(&books, ComparisonSettings::default())?;
+        let changed: Vec<u32> = changes::jobs_to_reset(&books, &changes)
             .iter()
             .filter_map(|id| table.ids.binary_search(id).ok().map(|number| number as u32))
             // What did not end well was chosen, or is to stay.
             .filter(|number| table.status[*number as usize] == JobStatus::Completed)
             .collect();
-        add(&changed, Because::Changed);
+        add(&changed, ResetCause::Changed);
     }
-    let named: Vec<JobId> = jobs.values().take(NAMED).map(|(id, ..)| *id).collect();
-    Ok(Found { names: store.job_names(&named)?, jobs })
+    let named: Vec<JobId> = jobs.values().take(MAX_NAMED).map(|(id, ..)| *id).collect();
+    Ok(JobResetPlan { names: store.job_names(&named)?, jobs })
 }
 
-fn standings(
+fn load_standings(
     store: &dyn Store,
     row: &WorkflowRow,
     table: &LoadedJobs,
     with_codes: bool,
-) -> Result<Vec<Standing>, CliError> {
-    let mut standings: Vec<Standing> =
-        table.status.iter().map(|&status| Standing { status, return_code: None }).collect();
+) -> Result<Vec<JobResetState>, CliError> {
+    let mut standings: Vec<JobResetState> =
+        table.status.iter().map(|&status| JobResetState { status, return_code: None }).collect();
     if !with_codes {
         return Ok(standings);
     }
     let mut after = None;
     loop {
-        let filter = JobFilter { after, limit: Some(PAGE), ..JobFilter::default() };
+        let filter = JobFilter { after, limit: Some(PAGE_SIZE), ..JobFilter::default() };
         let page = store.jobs(row.id, &filter)?;
         let Some(last) = page.last().map(|job| job.id) else { return Ok(standings) };
         for job in page {
@@ -192,11 +212,11 @@ fn standings(
     }
 }
 
-fn refusal(refused: &Refused, row: &WorkflowRow) -> CliError {
+fn refused_error(refused: &ResetError, row: &WorkflowRow) -> CliError {
     match refused {
-        Refused::Active(_) => CliError::refused(refused.to_string())
+        ResetError::Active(_) => CliError::refused(refused.to_string())
             .with_hint(format!("`windlass cancel {} --wait` ends them", row.id)),
-        Refused::Cycle(cycle) => CliError::new(Kind::Spec, cycle.to_string()),
+        ResetError::Cycle(cycle) => CliError::new(CliErrorKind::Spec, cycle.to_string()),
     }
 }
 
@@ -216,23 +236,23 @@ struct ResetJobView {
     job_id: JobId,
     /// As it was.
     status: JobStatus,
-    because: Because,
+    because: ResetCause,
 }
 
-impl Found {
+impl JobResetPlan {
     fn is_empty(&self) -> bool {
         self.jobs.is_empty()
     }
 
-    fn count(&self) -> String {
-        text::count(self.jobs.len() as u64, "job")
+    fn render_count(&self) -> String {
+        text::render_count(self.jobs.len() as u64, "job")
     }
 
-    fn completed(&self) -> u64 {
+    fn completed_count(&self) -> u64 {
         self.jobs.values().filter(|(_, status, _)| *status == JobStatus::Completed).count() as u64
     }
 
-    fn has(&self, job: JobId) -> bool {
+    fn contains_job(&self, job: JobId) -> bool {
         self.jobs.values().any(|(id, ..)| *id == job)
     }
 
@@ -240,14 +260,14 @@ impl Found {
         self.jobs.values().map(|(id, ..)| *id).collect()
     }
 
-    fn show(
+    fn print_plan(
         &self,
-        ctx: &Context,
+        ctx: &CliContext,
         row: &WorkflowRow,
         run_id: Option<RunId>,
         dry_run: bool,
     ) -> Result<(), CliError> {
-        if ctx.ui.json_wanted() {
+        if ctx.ui.wants_json() {
             let view = |(job_id, status, because)| ResetJobView { job_id, status, because };
             let jobs = self.jobs.values().copied().map(view).collect();
             return ctx.ui.print_json(&ResetView {
@@ -258,49 +278,52 @@ impl Found {
                 jobs,
             });
         }
-        ctx.ui.print_lines(&self.lines(ctx, row, dry_run))?;
+        ctx.ui.print_lines(&self.render_lines(ctx, row, dry_run))?;
         if run_id.is_some() {
-            ctx.ui.note(&format!("next: windlass resume {}", row.id));
+            ctx.ui.print_note(&format!("next: windlass resume {}", row.id));
         }
         Ok(())
     }
 
-    fn lines(&self, ctx: &Context, row: &WorkflowRow, dry_run: bool) -> Vec<String> {
+    fn render_lines(&self, ctx: &CliContext, row: &WorkflowRow, dry_run: bool) -> Vec<String> {
         let of = format!("workflow {} ({})", row.id, text::one_line(&row.name));
         if self.is_empty() {
             return vec![format!("{of}: there is no such job that ran; nothing is to be reset")];
         }
-        let paint = ctx.ui.paint_out();
+        let paint = ctx.ui.stdout_painter();
         let mut from = StatusCounts::default();
         self.jobs.values().for_each(|(_, status, _)| from.add(*status, 1));
         let verb = if dry_run { "would run" } else { "will run" };
-        let counts = summary::counts_line(&from, paint);
-        let mut lines = vec![format!("{of}: {} {verb} again ({counts} before)", self.count())];
-        lines.extend(self.table().render(ctx.ui.width_out(), paint));
-        if self.jobs.len() > NAMED {
-            lines.push(format!("… and {}", text::count((self.jobs.len() - NAMED) as u64, "more job")));
+        let counts = run_summary::render_counts(&from, paint);
+        let mut lines = vec![format!("{of}: {} {verb} again ({counts} before)", self.render_count())];
+        lines.extend(self.render_table().render(ctx.ui.stdout_width(), paint));
+        if self.jobs.len() > MAX_NAMED {
+            lines.push(format!(
+                "… and {}",
+                text::render_count((self.jobs.len() - MAX_NAMED) as u64, "more job")
+            ));
         }
         lines
     }
 
-    fn table(&self) -> Table {
-        let mut table = Table::new(vec![
-            Column::number("ID"),
-            Column::elastic("NAME"),
-            Column::text("WAS"),
-            Column::text("BECAUSE"),
+    fn render_table(&self) -> TextTable {
+        let mut table = TextTable::new(vec![
+            TableColumn::number("ID"),
+            TableColumn::flexible("NAME"),
+            TableColumn::text("WAS"),
+            TableColumn::text("BECAUSE"),
         ]);
         for ((id, status, because), name) in self.jobs.values().zip(&self.names) {
             let because = match because {
-                Because::Chosen => "chosen",
-                Because::Downstream => "built on one that runs again",
-                Because::Changed => "its inputs changed",
+                ResetCause::Chosen => "chosen",
+                ResetCause::Downstream => "built on one that runs again",
+                ResetCause::Changed => "its inputs changed",
             };
-            table.row(vec![
-                Cell::new(id.to_string()),
-                Cell::new(name),
-                Cell::toned(status.name(), Tone::of(*status)),
-                Cell::new(because),
+            table.add_row(vec![
+                TableCell::new(id.to_string()),
+                TableCell::new(name),
+                TableCell::with_tone(status.name(), TextTone::for_status(*status)),
+                TableCell::new(because),
             ]);
         }
         table

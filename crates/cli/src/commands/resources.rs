@@ -1,27 +1,29 @@
 //! `windlass resources`: what jobs asked for and what they used; and better requirements, learned from that.
 
-use crate::args::resources::{CheckArgs, CorrectArgs, ResourcesArgs, ResourcesVerb, SizingArgs};
-use crate::context::Context;
-use crate::error::{CliError, Exit};
-use crate::select;
-use crate::ui::style::{Paint, Tone};
-use crate::ui::table::{Cell, Column, Table};
+use crate::args::resources::{
+    ResourcesArgs, ResourcesCheckArgs, ResourcesCorrectArgs, ResourcesSubcommand, SizingArgs,
+};
+use crate::context::CliContext;
+use crate::error::{CliError, CliExit};
+use crate::object_selection;
+use crate::ui::style::{TextPainter, TextTone};
+use crate::ui::table::{TableCell, TableColumn, TextTable};
 use crate::ui::text;
 use serde::Serialize;
 use std::time::Duration;
-use windlass_core::sizing::{Measure, Rules, Sizing};
-use windlass_insight::classes::{self, Class, Which};
-use windlass_store::model::{RequirementsChange, UsedBy, WorkflowRow};
+use windlass_core::sizing::{GroupSizing, SizingRules, UsageStatistics};
+use windlass_insight::job_groups::{self, JobGroupFilter, JobGroupUsage};
+use windlass_store::model::{RequirementsChange, RequirementsUsers, WorkflowRow};
 use windlass_types::{Bytes, JobId, Resources, WorkflowId, format_duration};
 
-pub(crate) fn run(ctx: &Context, args: &ResourcesArgs) -> Result<Exit, CliError> {
+pub(crate) fn run(ctx: &CliContext, args: &ResourcesArgs) -> Result<CliExit, CliError> {
     match &args.verb {
-        ResourcesVerb::Check(args) => check(ctx, args),
-        ResourcesVerb::Correct(args) => correct(ctx, args),
+        ResourcesSubcommand::Check(args) => check(ctx, args),
+        ResourcesSubcommand::Correct(args) => correct_requirements(ctx, args),
     }
 }
 
-impl From<SizingArgs> for Rules {
+impl From<SizingArgs> for SizingRules {
     fn from(args: SizingArgs) -> Self {
         Self {
             memory_multiplier: args.memory_multiplier,
@@ -34,36 +36,37 @@ impl From<SizingArgs> for Rules {
 
 /// Classes of jobs as programs see them.
 #[derive(Serialize)]
-struct ClassesView<'a> {
+struct JobClassesView<'a> {
     workflow_id: WorkflowId,
     name: &'a str,
     dry_run: bool,
-    classes: Vec<&'a Sizing>,
+    classes: Vec<&'a GroupSizing>,
 }
 
-pub(crate) fn check(ctx: &Context, args: &CheckArgs) -> Result<Exit, CliError> {
+pub(crate) fn check(ctx: &CliContext, args: &ResourcesCheckArgs) -> Result<CliExit, CliError> {
     let store = ctx.open_read()?;
-    let row = select::workflow(&*store, &args.workflow)?;
-    let which = Which { run: args.run_id, failed: args.include_failed, jobs: &[] };
-    let judged = classes::judge(classes::load(&*store, &row, &which)?, &Rules::default());
+    let row = object_selection::find_workflow(&*store, &args.workflow)?;
+    let which = JobGroupFilter { run: args.run_id, include_failed: args.include_failed, jobs: &[] };
+    let judged =
+        job_groups::size_groups(job_groups::load_job_groups(&*store, &row, &which)?, &SizingRules::default());
     let least = args.min_over_utilization;
-    let worth_showing = |sizing: &&Sizing| match least {
+    let worth_showing = |sizing: &&GroupSizing| match least {
         Some(percent) => worst_excess(sizing) > percent,
         None => args.all || !sizing.changes.is_empty() || !sizing.excesses.is_empty(),
     };
-    let shown: Vec<&Sizing> = judged.iter().map(|(_, sizing)| sizing).filter(worth_showing).collect();
-    if ctx.ui.json_wanted() {
-        let view = ClassesView { workflow_id: row.id, name: &row.name, dry_run: true, classes: shown };
+    let shown: Vec<&GroupSizing> = judged.iter().map(|(_, sizing)| sizing).filter(worth_showing).collect();
+    if ctx.ui.wants_json() {
+        let view = JobClassesView { workflow_id: row.id, name: &row.name, dry_run: true, classes: shown };
         ctx.ui.print_json(&view)?;
-        return Ok(Exit::Success);
+        return Ok(CliExit::Success);
     }
     if shown.is_empty() {
-        ctx.ui.print_line(&nothing(&row, judged.len(), args.all))?;
-        return Ok(Exit::Success);
+        ctx.ui.print_line(&nothing_to_report(&row, judged.len(), args.all))?;
+        return Ok(CliExit::Success);
     }
     ctx.ui.print_table(&usage_table(&shown))?;
     let proposals: Vec<String> =
-        shown.iter().flat_map(|sizing| proposal_lines(sizing, ctx.ui.paint_out())).collect();
+        shown.iter().flat_map(|sizing| proposal_lines(sizing, ctx.ui.stdout_painter())).collect();
     if !proposals.is_empty() {
         ctx.ui.print_line("")?;
         ctx.ui.print_lines(&proposals)?;
@@ -71,60 +74,60 @@ pub(crate) fn check(ctx: &Context, args: &CheckArgs) -> Result<Exit, CliError> {
     if shown.iter().any(|sizing| !sizing.changes.is_empty()) {
         let tune = row.spec_path.is_some();
         let spec = if tune { "; `windlass tune SPEC` puts them into the spec" } else { "" };
-        ctx.ui.note(&format!("next: windlass resources correct {} --dry-run{spec}", row.id));
+        ctx.ui.print_note(&format!("next: windlass resources correct {} --dry-run{spec}", row.id));
     }
-    Ok(Exit::Success)
+    Ok(CliExit::Success)
 }
 
 /// By how many percent a class went over what it asked for, at worst.
-fn worst_excess(sizing: &Sizing) -> f64 {
+fn worst_excess(sizing: &GroupSizing) -> f64 {
     let worst = sizing.excesses.iter().filter_map(|excess| excess.worst).fold(0.0, f64::max);
     (worst - 1.0) * 100.0
 }
 
-fn nothing(row: &WorkflowRow, classes: usize, all: bool) -> String {
+fn nothing_to_report(row: &WorkflowRow, classes: usize, all: bool) -> String {
     let of = format!("workflow {} ({})", row.id, text::one_line(&row.name));
     match classes {
         0 => format!("{of}: no job that asks for something has a result of its own"),
         _ if all => format!("{of}: nothing to show"),
         n => format!(
             "{of}: {} of jobs, all of which ask for about what they use; --all shows them",
-            text::count(n as u64, "class").replace("classs", "classes")
+            text::render_count(n as u64, "class").replace("classs", "classes")
         ),
     }
 }
 
-fn usage_table(shown: &[&Sizing]) -> Table {
-    let mut table = Table::new(vec![
-        Column::elastic("CLASS"),
-        Column::number("JOBS"),
-        Column::number("RUNS"),
-        Column::number("MEMORY"),
-        Column::number("USED P95"),
-        Column::number("MAX"),
-        Column::number("CPUS"),
-        Column::number("USED MAX"),
-        Column::number("RUNTIME"),
-        Column::number("USED P95"),
-        Column::number("MAX"),
+fn usage_table(shown: &[&GroupSizing]) -> TextTable {
+    let mut table = TextTable::new(vec![
+        TableColumn::flexible("CLASS"),
+        TableColumn::number("JOBS"),
+        TableColumn::number("RUNS"),
+        TableColumn::number("MEMORY"),
+        TableColumn::number("USED P95"),
+        TableColumn::number("MAX"),
+        TableColumn::number("CPUS"),
+        TableColumn::number("USED MAX"),
+        TableColumn::number("RUNTIME"),
+        TableColumn::number("USED P95"),
+        TableColumn::number("MAX"),
     ]);
-    let memory = |measure: Option<&Measure>, pick: fn(&Measure) -> f64| {
-        Cell::maybe(measure.map(|measure| Bytes(pick(measure) as u64)))
+    let memory = |measure: Option<&UsageStatistics>, pick: fn(&UsageStatistics) -> f64| {
+        TableCell::optional(measure.map(|measure| Bytes(pick(measure) as u64)))
     };
-    let time = |measure: Option<&Measure>, pick: fn(&Measure) -> f64| {
-        Cell::maybe(measure.map(|measure| format_duration(Duration::from_secs_f64(pick(measure)))))
+    let time = |measure: Option<&UsageStatistics>, pick: fn(&UsageStatistics) -> f64| {
+        TableCell::optional(measure.map(|measure| format_duration(Duration::from_secs_f64(pick(measure)))))
     };
     for sizing in shown {
-        table.row(vec![
-            Cell::new(&sizing.name),
-            Cell::new(sizing.jobs.to_string()),
-            Cell::new(sizing.runs.to_string()),
-            Cell::new(sizing.asked.memory.to_string()),
+        table.add_row(vec![
+            TableCell::new(&sizing.name),
+            TableCell::new(sizing.jobs.to_string()),
+            TableCell::new(sizing.runs.to_string()),
+            TableCell::new(sizing.asked.memory.to_string()),
             memory(sizing.memory.as_ref(), |measure| measure.p95),
             memory(sizing.memory.as_ref(), |measure| measure.max),
-            Cell::new(sizing.asked.cpus.to_string()),
-            Cell::maybe(sizing.cpu_percent.as_ref().map(|used| format!("{:.1}", used.max / 100.0))),
-            Cell::maybe(sizing.asked.runtime.map(format_duration)),
+            TableCell::new(sizing.asked.cpus.to_string()),
+            TableCell::optional(sizing.cpu_percent.as_ref().map(|used| format!("{:.1}", used.max / 100.0))),
+            TableCell::optional(sizing.asked.runtime.map(format_duration)),
             time(sizing.runtime.as_ref(), |measure| measure.p95),
             time(sizing.runtime.as_ref(), |measure| measure.max),
         ]);
@@ -133,8 +136,8 @@ fn usage_table(shown: &[&Sizing]) -> Table {
 }
 
 /// What should change, each with what it rests on.
-pub(crate) fn proposal_lines(sizing: &Sizing, paint: Paint) -> Vec<String> {
-    let name = paint.apply(Tone::Bold, &text::one_line(&sizing.name));
+pub(crate) fn proposal_lines(sizing: &GroupSizing, paint: TextPainter) -> Vec<String> {
+    let name = paint.apply(TextTone::Bold, &text::one_line(&sizing.name));
     let mut lines: Vec<String> = sizing
         .changes
         .iter()
@@ -144,44 +147,50 @@ pub(crate) fn proposal_lines(sizing: &Sizing, paint: Paint) -> Vec<String> {
             format!("{name}: {field} {from} → {} ({})", change.to, change.evidence)
         })
         .collect();
-    lines.extend(sizing.kept.map(|kept| paint.apply(Tone::Dim, &format!("{}: {kept}", sizing.name))));
+    lines.extend(sizing.kept.map(|kept| paint.apply(TextTone::Dim, &format!("{}: {kept}", sizing.name))));
     lines
 }
 
-pub(crate) fn correct(ctx: &Context, args: &CorrectArgs) -> Result<Exit, CliError> {
+pub(crate) fn correct_requirements(
+    ctx: &CliContext,
+    args: &ResourcesCorrectArgs,
+) -> Result<CliExit, CliError> {
     let store = if args.dry_run { ctx.open_read()? } else { ctx.open_write()? };
-    let row = select::workflow(&*store, &args.workflow)?;
-    let which = Which { run: None, failed: true, jobs: &args.job_ids };
-    let judged = classes::judge(classes::load(&*store, &row, &which)?, &args.sizing.into());
-    let changed: Vec<&(Class, Sizing)> =
+    let row = object_selection::find_workflow(&*store, &args.workflow)?;
+    let which = JobGroupFilter { run: None, include_failed: true, jobs: &args.job_ids };
+    let judged =
+        job_groups::size_groups(job_groups::load_job_groups(&*store, &row, &which)?, &args.sizing.into());
+    let changed: Vec<&(JobGroupUsage, GroupSizing)> =
         judged.iter().filter(|(_, sizing)| !sizing.changes.is_empty()).collect();
     if !args.dry_run {
-        let changes = changed.iter().map(|(class, sizing)| change(class, sizing.proposed(), &args.job_ids));
+        let changes = changed
+            .iter()
+            .map(|(class, sizing)| requirements_change(class, sizing.proposed(), &args.job_ids));
         store.change_requirements(row.id, &changes.collect::<Vec<_>>(), ctx.clock.now())?;
     }
-    let sizings: Vec<&Sizing> = changed.iter().map(|(_, sizing)| sizing).collect();
-    if ctx.ui.json_wanted() {
+    let sizings: Vec<&GroupSizing> = changed.iter().map(|(_, sizing)| sizing).collect();
+    if ctx.ui.wants_json() {
         let view =
-            ClassesView { workflow_id: row.id, name: &row.name, dry_run: args.dry_run, classes: sizings };
+            JobClassesView { workflow_id: row.id, name: &row.name, dry_run: args.dry_run, classes: sizings };
         ctx.ui.print_json(&view)?;
-        return Ok(Exit::Success);
+        return Ok(CliExit::Success);
     }
-    let paint = ctx.ui.paint_out();
+    let paint = ctx.ui.stdout_painter();
     let lines: Vec<String> = judged.iter().flat_map(|(_, sizing)| proposal_lines(sizing, paint)).collect();
     ctx.ui.print_lines(&lines)?;
-    ctx.ui.note(&match (sizings.len(), args.dry_run) {
+    ctx.ui.print_note(&match (sizings.len(), args.dry_run) {
         (0, _) => format!("workflow {} ({}): nothing needs to change", row.id, row.name),
         (_, true) => "nothing was changed".to_owned(),
         (_, false) => "the new requirements hold from the next attempt of each job on".to_owned(),
     });
-    Ok(Exit::Success)
+    Ok(CliExit::Success)
 }
 
 /// A set of its own for the class, so that others who share the old one keep it.
-fn change(class: &Class, resources: Resources, jobs: &[JobId]) -> RequirementsChange {
+fn requirements_change(class: &JobGroupUsage, resources: Resources, jobs: &[JobId]) -> RequirementsChange {
     let used_by = match class.kind {
-        Some(kind) if jobs.is_empty() => UsedBy::Kind(kind),
-        _ => UsedBy::Jobs(class.jobs.clone()),
+        Some(kind) if jobs.is_empty() => RequirementsUsers::Kind(kind),
+        _ => RequirementsUsers::Jobs(class.jobs.clone()),
     };
     RequirementsChange { name: class.corrected_name(), resources, used_by }
 }

@@ -1,84 +1,102 @@
 //! `windlass results`: attempts that ended, with what was measured.
 
 use crate::args::jobs::{OneResultArgs, ResultsListArgs};
-use crate::context::Context;
-use crate::error::{CliError, Exit};
-use crate::job_logs::{self, Stream};
-use crate::select;
-use crate::ui::listing::{Datum, Field, Listing, PAGE};
-use crate::ui::outcome::Outcome;
-use crate::ui::table::Column;
+use crate::context::CliContext;
+use crate::error::{CliError, CliExit};
+use crate::job_logs::{self, LogStream};
+use crate::object_selection;
+use crate::ui::attempt_end::AttemptEndSummary;
+use crate::ui::listing::{FieldValue, ListField, ListFields, PAGE_SIZE};
+use crate::ui::table::TableColumn;
 use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 use windlass_store::Store;
 use windlass_store::model::{ResultFilter, ResultRow, WorkflowRow};
-use windlass_types::work::return_code;
+use windlass_types::worker_messages::return_code;
 use windlass_types::{JobStatus, matching_statuses};
 
 /// A result with where its output lies.
-pub(crate) struct Row {
+pub(crate) struct ResultListRow {
     result: ResultRow,
     stdout: Option<String>,
     stderr: Option<String>,
     recovery: Option<String>,
 }
 
-impl Row {
+impl ResultListRow {
     fn new(workflow: &WorkflowRow, cwd: &Path, result: ResultRow) -> Self {
-        let written = job_logs::written(workflow, result.key.into());
-        let path = |wanted: Stream| {
-            let (_, path) = written.iter().find(|(stream, _)| [wanted, Stream::Combined].contains(stream))?;
-            Some(job_logs::short(path, cwd))
+        let written = job_logs::existing_logs(workflow, result.key.into());
+        let path = |wanted: LogStream| {
+            let (_, path) =
+                written.iter().find(|(stream, _)| [wanted, LogStream::Combined].contains(stream))?;
+            Some(job_logs::short_path(path, cwd))
         };
-        let recovery = job_logs::of_recovery(workflow, result.key.into());
-        let recovery = recovery.map(|path| job_logs::short(&path, cwd));
-        Self { stdout: path(Stream::Stdout), stderr: path(Stream::Stderr), recovery, result }
+        let recovery = job_logs::recovery_log(workflow, result.key.into());
+        let recovery = recovery.map(|path| job_logs::short_path(&path, cwd));
+        Self { stdout: path(LogStream::Stdout), stderr: path(LogStream::Stderr), recovery, result }
     }
 }
 
-const FIELDS: &[Field<Row>] = &[
-    Field::new("id", |row: &Row| row.result.id.0.into()),
-    Field::new("workflow_id", |row: &Row| row.result.key.workflow_id.0.into()),
-    Field::new("job_id", |row: &Row| row.result.key.job_id.0.into()).column(Column::number("JOB")),
-    Field::new("job_name", |row: &Row| (&row.result.job_name).into()).column(Column::elastic("NAME")),
-    Field::new("run_id", |row: &Row| row.result.key.run_id.0.into()).column(Column::number("RUN")),
-    Field::new("attempt_id", |row: &Row| row.result.key.attempt_id.0.into())
-        .column(Column::number("ATTEMPT")),
-    Field::new("status", |row: &Row| row.result.status.into()).column(Column::text("STATUS")),
-    Field::shown(Column::number("TIME"), |row: &Row| measured(row, row.result.wall)),
-    Field::shown(Column::number("CPU"), |row: &Row| measured(row, row.result.cpu_time)),
-    Field::new("return_code", |row: &Row| row.result.return_code.into()),
-    Field::new("signal", |row: &Row| row.result.signal.into()),
-    Field::new("out_of_memory", |row: &Row| row.result.out_of_memory.into()),
-    Field::new("reason", |row: &Row| row.result.reason.as_ref().into()),
-    Field::new("recovered", |row: &Row| row.result.recovered.as_ref().map(ToString::to_string).into()),
-    Field::new("class", |row: &Row| row.result.class.map(|class| class.to_string()).into()),
-    Field::new("signature", |row: &Row| row.result.signature.as_ref().into()),
-    Field::new("worker_id", |row: &Row| row.result.worker_id.0.into()),
-    Field::new("started_at", |row: &Row| row.result.started_at.into()),
-    Field::new("ended_at", |row: &Row| row.result.ended_at.into()),
-    Field::new("wall_seconds", |row: &Row| row.result.wall.into()),
-    Field::new("cpu_seconds", |row: &Row| row.result.cpu_time.into()),
-    Field::new("peak_memory_bytes", |row: &Row| row.result.peak_memory_bytes.into())
-        .column(Column::number("MEMORY")),
-    Field::new("avg_memory_bytes", |row: &Row| row.result.avg_memory_bytes.into()),
-    Field::new("peak_cpu_percent", |row: &Row| row.result.peak_cpu_percent.into()),
-    Field::new("avg_cpu_percent", |row: &Row| row.result.avg_cpu_percent.into()),
-    Field::shown(Column::elastic("OUTCOME"), |row: &Row| outcome(&row.result).into()),
+const FIELDS: &[ListField<ResultListRow>] = &[
+    ListField::new("id", |row: &ResultListRow| row.result.id.0.into()),
+    ListField::new("workflow_id", |row: &ResultListRow| row.result.key.workflow_id.0.into()),
+    ListField::new("job_id", |row: &ResultListRow| row.result.key.job_id.0.into())
+        .column(TableColumn::number("JOB")),
+    ListField::new("job_name", |row: &ResultListRow| (&row.result.job_name).into())
+        .column(TableColumn::flexible("NAME")),
+    ListField::new("run_id", |row: &ResultListRow| row.result.key.run_id.0.into())
+        .column(TableColumn::number("RUN")),
+    ListField::new("attempt_id", |row: &ResultListRow| row.result.key.attempt_id.0.into())
+        .column(TableColumn::number("ATTEMPT")),
+    ListField::new("status", |row: &ResultListRow| row.result.status.into())
+        .column(TableColumn::text("STATUS")),
+    ListField::table_only(TableColumn::number("TIME"), |row: &ResultListRow| {
+        measured_time(row, row.result.wall)
+    }),
+    ListField::table_only(TableColumn::number("CPU"), |row: &ResultListRow| {
+        measured_time(row, row.result.cpu_time)
+    }),
+    ListField::new("return_code", |row: &ResultListRow| row.result.return_code.into()),
+    ListField::new("signal", |row: &ResultListRow| row.result.signal.into()),
+    ListField::new("out_of_memory", |row: &ResultListRow| row.result.out_of_memory.into()),
+    ListField::new("reason", |row: &ResultListRow| row.result.reason.as_ref().into()),
+    ListField::new("recovered", |row: &ResultListRow| {
+        row.result.recovered.as_ref().map(ToString::to_string).into()
+    }),
+    ListField::new("class", |row: &ResultListRow| row.result.class.map(|class| class.to_string()).into()),
+    ListField::new("signature", |row: &ResultListRow| row.result.signature.as_ref().into()),
+    ListField::new("worker_id", |row: &ResultListRow| row.result.worker_id.0.into()),
+    ListField::new("started_at", |row: &ResultListRow| row.result.started_at.into()),
+    ListField::new("ended_at", |row: &ResultListRow| row.result.ended_at.into()),
+    ListField::new("wall_seconds", |row: &ResultListRow| row.result.wall.into()),
+    ListField::new("cpu_seconds", |row: &ResultListRow| row.result.cpu_time.into()),
+    ListField::new("peak_memory_bytes", |row: &ResultListRow| row.result.peak_memory_bytes.into())
+        .column(TableColumn::number("MEMORY")),
+    ListField::new("avg_memory_bytes", |row: &ResultListRow| row.result.avg_memory_bytes.into()),
+    ListField::new("peak_cpu_percent", |row: &ResultListRow| row.result.peak_cpu_percent.into()),
+    ListField::new("avg_cpu_percent", |row: &ResultListRow| row.result.avg_cpu_percent.into()),
+    ListField::table_only(TableColumn::flexible("OUTCOME"), |row: &ResultListRow| {
+        render_outcome(&row.result).into()
+    }),
 ];
 
-const LOG_FIELDS: &[Field<Row>] = &[
-    Field::new("stdout_path", |row: &Row| row.stdout.as_ref().into()).column(Column::path("STDOUT")),
-    Field::new("stderr_path", |row: &Row| row.stderr.as_ref().into()).column(Column::path("STDERR")),
-    Field::new("recovery_path", |row: &Row| row.recovery.as_ref().into()).column(Column::path("RECOVERY")),
+const LOG_FIELDS: &[ListField<ResultListRow>] = &[
+    ListField::new("stdout_path", |row: &ResultListRow| row.stdout.as_ref().into())
+        .column(TableColumn::path("STDOUT")),
+    ListField::new("stderr_path", |row: &ResultListRow| row.stderr.as_ref().into())
+        .column(TableColumn::path("STDERR")),
+    ListField::new("recovery_path", |row: &ResultListRow| row.recovery.as_ref().into())
+        .column(TableColumn::path("RECOVERY")),
 ];
 
-pub(crate) fn list(ctx: &Context, args: &ResultsListArgs) -> Result<Exit, CliError> {
+pub(crate) fn list_results(ctx: &CliContext, args: &ResultsListArgs) -> Result<CliExit, CliError> {
     let store = ctx.open_read()?;
-    let workflow = select::workflow(&*store, &args.workflow)?;
+    let workflow = object_selection::find_workflow(&*store, &args.workflow)?;
     let job = args.job.as_ref();
-    let job = job.map(|job| select::job(&*store, &workflow, job, "`windlass results ID`")).transpose()?;
+    let job = job
+        .map(|job| object_selection::find_job(&*store, &workflow, job, "`windlass results ID`"))
+        .transpose()?;
     let filter = ResultFilter {
         job: job.map(|job| job.id),
         run: args.run,
@@ -88,30 +106,30 @@ pub(crate) fn list(ctx: &Context, args: &ResultsListArgs) -> Result<Exit, CliErr
         return_code: args.return_code,
         ..ResultFilter::default()
     };
-    let listing = Listing::new(FIELDS);
-    let listing = if args.include_logs { listing.with(LOG_FIELDS) } else { listing };
-    let listing = listing.without(&args.page.exclude)?;
-    let row = |result| Row::new(&workflow, &ctx.cwd, result);
+    let listing = ListFields::new(FIELDS);
+    let listing = if args.include_logs { listing.with_fields(LOG_FIELDS) } else { listing };
+    let listing = listing.without_fields(&args.page.exclude)?;
+    let row = |result| ResultListRow::new(&workflow, &ctx.cwd, result);
     let printed = if args.page.is_rearranged() {
         let rows = store.results(workflow.id, &filter)?.into_iter().map(row).collect();
-        ctx.ui.print_list(&listing, listing.arrange(rows, &args.page)?)?
+        ctx.ui.print_list(&listing, listing.sort_and_limit(rows, &args.page)?)?
     } else {
-        let mut pages = Pages::new(&*store, &workflow, filter, args.page.offset, args.page.limit);
-        ctx.ui.print_pages(&listing, || Ok(pages.next()?.into_iter().map(row).collect()))?
+        let mut pages = ResultPages::new(&*store, &workflow, filter, args.page.offset, args.page.limit);
+        ctx.ui.print_pages(&listing, || Ok(pages.next_page()?.into_iter().map(row).collect()))?
     };
     if printed == 0 {
-        ctx.ui.note(&format!("workflow {} ({}) has no such results", workflow.id, workflow.name));
+        ctx.ui.print_note(&format!("workflow {} ({}) has no such results", workflow.id, workflow.name));
     }
-    Ok(Exit::Success)
+    Ok(CliExit::Success)
 }
 
-pub(crate) fn get(ctx: &Context, args: &OneResultArgs) -> Result<Exit, CliError> {
+pub(crate) fn show_result(ctx: &CliContext, args: &OneResultArgs) -> Result<CliExit, CliError> {
     let store = ctx.open_read()?;
-    let workflow = select::workflow(&*store, &args.workflow)?;
+    let workflow = object_selection::find_workflow(&*store, &args.workflow)?;
     let everything = ResultFilter { all_runs: true, ..ResultFilter::default() };
-    let mut pages = Pages::new(&*store, &workflow, everything, 0, None);
+    let mut pages = ResultPages::new(&*store, &workflow, everything, 0, None);
     loop {
-        let page = pages.next()?;
+        let page = pages.next_page()?;
         if page.is_empty() {
             let said = format!("workflow {} ({}) has no result {}", workflow.id, workflow.name, args.result);
             return Err(CliError::user(said).with_hint(
@@ -119,35 +137,35 @@ pub(crate) fn get(ctx: &Context, args: &OneResultArgs) -> Result<Exit, CliError>
             ));
         }
         if let Some(result) = page.into_iter().find(|result| result.id.0 == args.result) {
-            let row = Row::new(&workflow, &ctx.cwd, result);
-            ctx.ui.print_record(&Listing::new(FIELDS).with(LOG_FIELDS), row)?;
-            return Ok(Exit::Success);
+            let row = ResultListRow::new(&workflow, &ctx.cwd, result);
+            ctx.ui.print_record(&ListFields::new(FIELDS).with_fields(LOG_FIELDS), row)?;
+            return Ok(CliExit::Success);
         }
     }
 }
 
 /// All results of all runs as JSON, for somebody who is to help; tells how many there were.
-pub(crate) fn write_all(
+pub(crate) fn write_all_results(
     out: &mut impl Write,
     store: &dyn Store,
     workflow: &WorkflowRow,
     cwd: &Path,
 ) -> Result<u64, CliError> {
     let everything = ResultFilter { all_runs: true, ..ResultFilter::default() };
-    let mut pages = Pages::new(store, workflow, everything, 0, None);
-    let row = |result| Row::new(workflow, cwd, result);
-    Listing::new(FIELDS).write_json(out, || Ok(pages.next()?.into_iter().map(row).collect()))
+    let mut pages = ResultPages::new(store, workflow, everything, 0, None);
+    let row = |result| ResultListRow::new(workflow, cwd, result);
+    ListFields::new(FIELDS).write_json(out, || Ok(pages.next_page()?.into_iter().map(row).collect()))
 }
 
 /// The results of a workflow, so many at a time.
-pub(crate) struct Pages<'a> {
+pub(crate) struct ResultPages<'a> {
     store: &'a dyn Store,
     workflow: &'a WorkflowRow,
     filter: ResultFilter,
-    left: u64,
+    remaining: u64,
 }
 
-impl<'a> Pages<'a> {
+impl<'a> ResultPages<'a> {
     pub(crate) fn new(
         store: &'a dyn Store,
         workflow: &'a WorkflowRow,
@@ -155,16 +173,21 @@ impl<'a> Pages<'a> {
         offset: u64,
         limit: Option<u64>,
     ) -> Self {
-        Self { store, workflow, filter: ResultFilter { offset, ..filter }, left: limit.unwrap_or(u64::MAX) }
+        Self {
+            store,
+            workflow,
+            filter: ResultFilter { offset, ..filter },
+            remaining: limit.unwrap_or(u64::MAX),
+        }
     }
 
-    pub(crate) fn next(&mut self) -> Result<Vec<ResultRow>, CliError> {
-        if self.left == 0 {
+    pub(crate) fn next_page(&mut self) -> Result<Vec<ResultRow>, CliError> {
+        if self.remaining == 0 {
             return Ok(Vec::new());
         }
-        self.filter.limit = Some(self.left.min(PAGE));
+        self.filter.limit = Some(self.remaining.min(PAGE_SIZE));
         let rows = self.store.results(self.workflow.id, &self.filter)?;
-        self.left -= rows.len() as u64;
+        self.remaining -= rows.len() as u64;
         self.filter.offset = 0;
         self.filter.after = rows.last().map(|row| (row.key.job_id, row.key.run_id, row.key.attempt_id));
         Ok(rows)
@@ -172,13 +195,13 @@ impl<'a> Pages<'a> {
 }
 
 /// Nobody was there to measure what its worker did not live to tell.
-fn measured(row: &Row, time: Duration) -> Datum {
+fn measured_time(row: &ResultListRow, time: Duration) -> FieldValue {
     (row.result.return_code != return_code::ORPHANED).then_some(time).into()
 }
 
-fn outcome(row: &ResultRow) -> String {
+fn render_outcome(row: &ResultRow) -> String {
     match (row.status, &row.reason) {
         (JobStatus::Completed, reason) => reason.clone().unwrap_or_else(|| "ok".to_owned()),
-        (_, reason) => Outcome::from(row).describe_with(reason.as_deref()),
+        (_, reason) => AttemptEndSummary::from(row).describe_with(reason.as_deref()),
     }
 }

@@ -1,89 +1,97 @@
 //! `windlass revisions`: what somebody changed about failed and waiting jobs, and how it is put back.
 
-use crate::args::triage::{RevisionArgs, RevisionsArgs, RevisionsVerb};
-use crate::args::workflows::ListOfWorkflowArgs;
-use crate::context::Context;
-use crate::error::{CliError, Exit};
-use crate::orders::{self, Given};
-use crate::select;
-use crate::ui::listing::{Datum, Field, Listing};
-use crate::ui::table::Column;
+use crate::args::triage::{OneRevisionArgs, RevisionsArgs, RevisionsSubcommand};
+use crate::args::workflows::ListInWorkflowArgs;
+use crate::context::CliContext;
+use crate::error::{CliError, CliExit};
+use crate::failure_commands::{self, FailureCommandReport};
+use crate::object_selection;
+use crate::ui::listing::{FieldValue, ListField, ListFields};
+use crate::ui::table::TableColumn;
 use crate::ui::text;
-use windlass_core::orders::{Edition, difference};
+use windlass_core::failure_commands::{JobPatch, describe_patch};
 use windlass_store::Store;
-use windlass_store::model::{RevisionFilter, RevisionRow, WorkflowRow};
-use windlass_types::orders::Wanted;
+use windlass_store::model::{JobRevisionRow, RevisionFilter, WorkflowRow};
+use windlass_types::failure_commands::TriageCommand;
 
-pub(crate) fn run(ctx: &Context, args: &RevisionsArgs) -> Result<Exit, CliError> {
+pub(crate) fn run(ctx: &CliContext, args: &RevisionsArgs) -> Result<CliExit, CliError> {
     match &args.verb {
-        None => list(ctx, &args.list),
-        Some(RevisionsVerb::List(args)) => list(ctx, args),
-        Some(RevisionsVerb::Show(args)) => show(ctx, args),
-        Some(RevisionsVerb::Undo(args)) => undo(ctx, args),
+        None => list_revisions(ctx, &args.list),
+        Some(RevisionsSubcommand::List(args)) => list_revisions(ctx, args),
+        Some(RevisionsSubcommand::Show(args)) => show_revision(ctx, args),
+        Some(RevisionsSubcommand::Undo(args)) => undo_revision(ctx, args),
     }
 }
 
 /// What was changed together.
-struct Revision {
-    first: RevisionRow,
+struct RevisionSummary {
+    first: JobRevisionRow,
     jobs: u64,
     undone: u64,
     undone_by: Option<String>,
 }
 
-const FIELDS: &[Field<Revision>] = &[
-    Field::new("revision", |r: &Revision| r.first.batch.into()).column(Column::number("N")),
-    Field::new("made_at", |r: &Revision| r.first.made_at.into()).column(Column::text("WHEN")),
-    Field::new("made_by", |r: &Revision| (&r.first.made_by).into()).column(Column::text("BY")),
-    Field::new("jobs", |r: &Revision| r.jobs.into()).column(Column::number("JOBS")),
-    Field::new("example_job_name", |r: &Revision| (&r.first.job_name).into())
-        .column(Column::elastic("EXAMPLE")),
-    Field::new("change", |r: &Revision| change(&r.first).into()).column(Column::elastic("CHANGE")),
-    Field::new("reason", |r: &Revision| (&r.first.reason).into()).column(Column::elastic("REASON")),
-    Field::new("undone_at", |r: &Revision| r.first.undone_at.into()),
-    Field::new("undone_by", |r: &Revision| undone_by(r).into()).column(Column::text("UNDONE BY")),
+const FIELDS: &[ListField<RevisionSummary>] = &[
+    ListField::new("revision", |r: &RevisionSummary| r.first.batch.into()).column(TableColumn::number("N")),
+    ListField::new("made_at", |r: &RevisionSummary| r.first.made_at.into()).column(TableColumn::text("WHEN")),
+    ListField::new("made_by", |r: &RevisionSummary| (&r.first.made_by).into())
+        .column(TableColumn::text("BY")),
+    ListField::new("jobs", |r: &RevisionSummary| r.jobs.into()).column(TableColumn::number("JOBS")),
+    ListField::new("example_job_name", |r: &RevisionSummary| (&r.first.job_name).into())
+        .column(TableColumn::flexible("EXAMPLE")),
+    ListField::new("change", |r: &RevisionSummary| render_change(&r.first).into())
+        .column(TableColumn::flexible("CHANGE")),
+    ListField::new("reason", |r: &RevisionSummary| (&r.first.reason).into())
+        .column(TableColumn::flexible("REASON")),
+    ListField::new("undone_at", |r: &RevisionSummary| r.first.undone_at.into()),
+    ListField::new("undone_by", |r: &RevisionSummary| render_undone_by(r).into())
+        .column(TableColumn::text("UNDONE BY")),
 ];
 
 /// One job of a revision.
-const JOBS: &[Field<RevisionRow>] = &[
-    Field::new("id", |r: &RevisionRow| r.id.into()),
-    Field::new("revision", |r: &RevisionRow| r.batch.into()),
-    Field::new("job_id", |r: &RevisionRow| r.job_id.0.into()).column(Column::number("ID")),
-    Field::new("job_name", |r: &RevisionRow| (&r.job_name).into()).column(Column::elastic("NAME")),
-    Field::new("job_status", |r: &RevisionRow| r.job_status.into()).column(Column::text("STATUS")),
-    Field::new("change", |r: &RevisionRow| change(r).into()).column(Column::elastic("CHANGE")),
-    Field::new("before", |r: &RevisionRow| edition(&r.before)),
-    Field::new("after", |r: &RevisionRow| edition(&r.after)),
-    Field::new("made_at", |r: &RevisionRow| r.made_at.into()),
-    Field::new("made_by", |r: &RevisionRow| (&r.made_by).into()),
-    Field::new("reason", |r: &RevisionRow| (&r.reason).into()),
-    Field::new("undone_at", |r: &RevisionRow| r.undone_at.into()),
-    Field::new("undone_by", |r: &RevisionRow| r.undone_by.as_ref().into()),
+const JOB_FIELDS: &[ListField<JobRevisionRow>] = &[
+    ListField::new("id", |r: &JobRevisionRow| r.id.into()),
+    ListField::new("revision", |r: &JobRevisionRow| r.batch.into()),
+    ListField::new("job_id", |r: &JobRevisionRow| r.job_id.0.into()).column(TableColumn::number("ID")),
+    ListField::new("job_name", |r: &JobRevisionRow| (&r.job_name).into())
+        .column(TableColumn::flexible("NAME")),
+    ListField::new("job_status", |r: &JobRevisionRow| r.job_status.into())
+        .column(TableColumn::text("STATUS")),
+    ListField::new("change", |r: &JobRevisionRow| render_change(r).into())
+        .column(TableColumn::flexible("CHANGE")),
+    ListField::new("before", |r: &JobRevisionRow| edition_value(&r.before)),
+    ListField::new("after", |r: &JobRevisionRow| edition_value(&r.after)),
+    ListField::new("made_at", |r: &JobRevisionRow| r.made_at.into()),
+    ListField::new("made_by", |r: &JobRevisionRow| (&r.made_by).into()),
+    ListField::new("reason", |r: &JobRevisionRow| (&r.reason).into()),
+    ListField::new("undone_at", |r: &JobRevisionRow| r.undone_at.into()),
+    ListField::new("undone_by", |r: &JobRevisionRow| r.undone_by.as_ref().into()),
 ];
 
-fn change(row: &RevisionRow) -> String {
-    difference(&row.before, &row.after)
+fn render_change(row: &JobRevisionRow) -> String {
+    describe_patch(&row.before, &row.after)
 }
 
-fn edition(edition: &Edition) -> Datum {
+fn edition_value(edition: &JobPatch) -> FieldValue {
     // Words and numbers always have a JSON.
-    serde_json::to_value(edition).map_or(Datum::Nothing, Datum::Json)
+    serde_json::to_value(edition).map_or(FieldValue::Empty, FieldValue::Json)
 }
 
-fn list(ctx: &Context, args: &ListOfWorkflowArgs) -> Result<Exit, CliError> {
+fn list_revisions(ctx: &CliContext, args: &ListInWorkflowArgs) -> Result<CliExit, CliError> {
     let store = ctx.open_read()?;
-    let workflow = select::workflow(&*store, &args.workflow)?;
-    let listing = Listing::new(FIELDS).without(&args.page.exclude)?;
-    let rows = batches(store.revisions(workflow.id, RevisionFilter::default())?);
-    if ctx.ui.print_list(&listing, listing.arrange(rows, &args.page)?)? == 0 {
-        ctx.ui.note(&format!("nobody has changed jobs of workflow {} ({})", workflow.id, workflow.name));
+    let workflow = object_selection::find_workflow(&*store, &args.workflow)?;
+    let listing = ListFields::new(FIELDS).without_fields(&args.page.exclude)?;
+    let rows = group_by_batch(store.revisions(workflow.id, RevisionFilter::default())?);
+    if ctx.ui.print_list(&listing, listing.sort_and_limit(rows, &args.page)?)? == 0 {
+        ctx.ui
+            .print_note(&format!("nobody has changed jobs of workflow {} ({})", workflow.id, workflow.name));
     }
-    Ok(Exit::Success)
+    Ok(CliExit::Success)
 }
 
 /// In the order of their numbers; each row of a batch says who and why, the first also what.
-fn batches(rows: Vec<RevisionRow>) -> Vec<Revision> {
-    let mut found: Vec<Revision> = Vec::new();
+fn group_by_batch(rows: Vec<JobRevisionRow>) -> Vec<RevisionSummary> {
+    let mut found: Vec<RevisionSummary> = Vec::new();
     for row in rows {
         let (undone, undone_by) = (u64::from(row.undone_at.is_some()), row.undone_by.clone());
         match found.iter_mut().find(|known| known.first.batch == row.batch) {
@@ -92,32 +100,40 @@ fn batches(rows: Vec<RevisionRow>) -> Vec<Revision> {
                 known.undone += undone;
                 known.undone_by = undone_by.or(known.undone_by.take());
             }
-            None => found.push(Revision { first: row, jobs: 1, undone, undone_by }),
+            None => found.push(RevisionSummary { first: row, jobs: 1, undone, undone_by }),
         }
     }
     found
 }
 
 /// `ada`, or `ada (2 of 3)` where some of its jobs could not be put back.
-fn undone_by(revision: &Revision) -> Option<String> {
-    let Revision { jobs, undone, undone_by, .. } = revision;
+fn render_undone_by(revision: &RevisionSummary) -> Option<String> {
+    let RevisionSummary { jobs, undone, undone_by, .. } = revision;
     let by = undone_by.clone()?;
     Some(if undone == jobs { by } else { format!("{by} ({undone} of {jobs})") })
 }
 
-fn show(ctx: &Context, args: &RevisionArgs) -> Result<Exit, CliError> {
+fn show_revision(ctx: &CliContext, args: &OneRevisionArgs) -> Result<CliExit, CliError> {
     let store = ctx.open_read()?;
-    let workflow = select::workflow(&*store, &args.workflow)?;
-    let rows = of(&*store, &workflow, args.revision)?;
+    let workflow = object_selection::find_workflow(&*store, &args.workflow)?;
+    let rows = load_revision(&*store, &workflow, args.revision)?;
     if let Some(first) = rows.first() {
         let reason = text::one_line(&first.reason);
-        ctx.ui.note(&format!("revision {} by {}: {reason}", first.batch, text::one_line(&first.made_by)));
+        ctx.ui.print_note(&format!(
+            "revision {} by {}: {reason}",
+            first.batch,
+            text::one_line(&first.made_by)
+        ));
     }
-    ctx.ui.print_list(&Listing::new(JOBS), rows)?;
-    Ok(Exit::Success)
+    ctx.ui.print_list(&ListFields::new(JOB_FIELDS), rows)?;
+    Ok(CliExit::Success)
 }
 
-fn of(store: &dyn Store, workflow: &WorkflowRow, revision: i64) -> Result<Vec<RevisionRow>, CliError> {
+fn load_revision(
+    store: &dyn Store,
+    workflow: &WorkflowRow,
+    revision: i64,
+) -> Result<Vec<JobRevisionRow>, CliError> {
     let rows = store.revisions(workflow.id, RevisionFilter { batch: Some(revision), job: None })?;
     if rows.is_empty() {
         let none = format!("workflow {} ({}) has no revision {revision}", workflow.id, workflow.name);
@@ -127,15 +143,15 @@ fn of(store: &dyn Store, workflow: &WorkflowRow, revision: i64) -> Result<Vec<Re
     Ok(rows)
 }
 
-fn undo(ctx: &Context, args: &RevisionArgs) -> Result<Exit, CliError> {
+fn undo_revision(ctx: &CliContext, args: &OneRevisionArgs) -> Result<CliExit, CliError> {
     let store = ctx.open_write()?;
-    let workflow = select::workflow(&*store, &args.workflow)?;
-    let rows = of(&*store, &workflow, args.revision)?;
+    let workflow = object_selection::find_workflow(&*store, &args.workflow)?;
+    let rows = load_revision(&*store, &workflow, args.revision)?;
     if rows.iter().all(|row| row.undone_at.is_some()) {
         let by = rows.iter().find_map(|row| row.undone_by.as_deref()).unwrap_or("somebody");
         return Err(CliError::refused(format!("revision {} was undone by {by}", args.revision)));
     }
-    let wanted = Wanted::Undo { batch: args.revision, agent: orders::agent(None) };
-    let outcomes = orders::give(&*store, workflow.id, &wanted)?;
-    Given { workflow: &workflow, dry_run: false, outcomes }.show(ctx, &*store)
+    let wanted = TriageCommand::Undo { batch: args.revision, agent: failure_commands::acting_agent(None) };
+    let outcomes = failure_commands::submit_failure_commands(&*store, workflow.id, &wanted)?;
+    FailureCommandReport { workflow: &workflow, dry_run: false, outcomes }.print_report(ctx, &*store)
 }

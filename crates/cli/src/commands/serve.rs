@@ -1,14 +1,14 @@
 //! `windlass serve`: the engine as a service.
 
-use crate::args::backend::BackendArgs;
-use crate::args::serve::{DEFAULT_LISTEN, LogFormat, ServeArgs};
-use crate::args::steward::StewardArgs;
-use crate::context::Context;
-use crate::error::{CliError, Exit, with_sources};
-use crate::local;
-use crate::plan::current_user;
-use crate::rules;
-use crate::server;
+use crate::args::allocation_reconciler::AllocationReconcilerArgs;
+use crate::args::backend::RequestBackendArgs;
+use crate::args::serve::{DEFAULT_LISTEN, LogFormatArg, ServeArgs};
+use crate::classification_rules;
+use crate::context::CliContext;
+use crate::error::{CliError, CliExit, with_sources};
+use crate::local_worker;
+use crate::server_discovery;
+use crate::spec_file::current_user;
 use serde::Serialize;
 use std::io::ErrorKind;
 use std::net::TcpListener;
@@ -16,77 +16,77 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use windlass_auth::{Gate, GateOptions};
-use windlass_requests::{BackendKind, Bell, CondorOptions};
+use windlass_auth::{Authenticator, AuthenticatorOptions};
+use windlass_requests::{AlertNotifier, BackendKind, CondorOptions};
 use windlass_server::discovery::TOKEN_FILE;
-use windlass_server::options::{Limits, RequestsOptions, TlsOptions};
-use windlass_server::{ApiError, Role, ServeError, ServeOptions, logging, tls};
+use windlass_server::options::{RequestLimits, RequestServiceOptions, ServerTlsOptions};
+use windlass_server::{ApiError, ServeError, ServeOptions, ServerRole, logging, tls};
 use windlass_types::parse_duration;
 
 /// What `--check` found.
 #[derive(Serialize)]
-struct CheckView {
+struct ServeCheckView {
     listen: String,
     database: String,
     tls: bool,
     no_auth: bool,
 }
 
-pub(crate) fn run(ctx: &Context, args: &ServeArgs) -> Result<Exit, CliError> {
+pub(crate) fn run(ctx: &CliContext, args: &ServeArgs) -> Result<CliExit, CliError> {
     ctx.refuse_server("a server serves a database")?;
-    let options = options(ctx, args)?;
+    let options = serve_options(ctx, args)?;
     if args.print_systemd_unit {
-        ctx.ui.print_line(unit(ctx, args)?.trim_end())?;
+        ctx.ui.print_line(render_systemd_unit(ctx, args)?.trim_end())?;
         if ctx.is_postgres() {
-            ctx.ui.note(&format!(
-                "a password of the database does not go into the unit: put PGPASSWORD=… into {SECRETS}, which root \
+            ctx.ui.print_note(&format!(
+                "a password of the database does not go into the unit: put PGPASSWORD=… into {ENVIRONMENT_FILE}, which root \
                  alone may read (chmod 600)"
             ));
         }
-        return Ok(Exit::Success);
+        return Ok(CliExit::Success);
     }
     if args.check {
-        return check(ctx, &options);
+        return check_server(ctx, &options);
     }
     let format = match args.log_format {
-        LogFormat::Text => logging::LogFormat::Text,
-        LogFormat::Json => logging::LogFormat::Json,
+        LogFormatArg::Text => logging::ServerLogFormat::Text,
+        LogFormatArg::Json => logging::ServerLogFormat::Json,
     };
-    logging::start(format, &args.log_level).map_err(|error| {
+    logging::start_logging(format, &args.log_level).map_err(|error| {
         CliError::user(error.to_string()).with_hint("levels are error, warn, info, debug and trace")
     })?;
-    warn_if_in_the_clear(ctx, &options);
-    let store = ctx.open_here_or_create()?;
+    warn_if_unencrypted(ctx, &options);
+    let store = ctx.open_or_create_local()?;
     let token_file = options.run_dir.as_ref().filter(|_| !options.no_auth).map(|dir| dir.join(TOKEN_FILE));
-    let tell = |role: Role, url: &str| {
+    let tell = |role: ServerRole, url: &str| {
         let word = match role {
-            Role::Active => "active",
-            Role::Standby => "standby",
+            ServerRole::Active => "active",
+            ServerRole::Standby => "standby",
         };
-        if ctx.ui.json_wanted() {
+        if ctx.ui.wants_json() {
             let told = serde_json::json!({"url": url, "role": word, "token_file": token_file});
             // Whoever started it and reads nothing is served all the same.
             drop(ctx.ui.print_json_line(&told));
             return;
         }
-        if role == Role::Standby {
-            ctx.ui.note(&format!("standing by at {url}: another server has {}", ctx.database_name()));
+        if role == ServerRole::Standby {
+            ctx.ui.print_note(&format!("standing by at {url}: another server has {}", ctx.database_name()));
             return;
         }
         let token = token_file.as_ref().map(|path| format!("; your token is in {}", path.display()));
-        ctx.ui.note(&format!("serving {} at {url}{}", ctx.database_name(), token.unwrap_or_default()));
+        ctx.ui.print_note(&format!("serving {} at {url}{}", ctx.database_name(), token.unwrap_or_default()));
     };
     windlass_server::serve(options, store, tell)?;
-    Ok(Exit::Success)
+    Ok(CliExit::Success)
 }
 
-fn options(ctx: &Context, args: &ServeArgs) -> Result<ServeOptions, CliError> {
-    let limits = Limits {
+fn serve_options(ctx: &CliContext, args: &ServeArgs) -> Result<ServeOptions, CliError> {
+    let limits = RequestLimits {
         max_in_flight: args.max_requests as usize,
         rate: args.rate_limit,
         burst: args.rate_limit.saturating_mul(4),
         timeout: args.request_timeout,
-        ..Limits::default()
+        ..RequestLimits::default()
     };
     let absolute = |path: &PathBuf| ctx.cwd.join(path);
     let tls = tls_options(args, absolute)?;
@@ -95,7 +95,7 @@ fn options(ctx: &Context, args: &ServeArgs) -> Result<ServeOptions, CliError> {
         listen: args.listen.unwrap_or(DEFAULT_LISTEN),
         any_port: args.listen.is_none(),
         lease: args.lease,
-        grace: args.grace,
+        stop_grace: args.grace,
         share_node_blame: args.share_node_blame,
         limits,
         tls,
@@ -104,9 +104,11 @@ fn options(ctx: &Context, args: &ServeArgs) -> Result<ServeOptions, CliError> {
         password_file: args.password_file.as_ref().map(absolute),
         owner: current_user(),
         mcp: args.mcp.map(Into::into),
-        run_dir: Some(run_dir(ctx)?),
-        bury: Some(Arc::new(move |worker| local::bury(worker, &database).is_ok())),
-        classifier: rules::of_settings(ctx)?,
+        run_dir: Some(server_run_dir(ctx)?),
+        ensure_dead: Some(Arc::new(move |worker| {
+            local_worker::ensure_worker_dead(worker, &database).is_ok()
+        })),
+        classifier: classification_rules::configured_classifier(ctx)?,
         requests: requests_options(args, absolute)?,
         slurm: args.steward.options(absolute),
         ..ServeOptions::default()
@@ -118,32 +120,32 @@ fn options(ctx: &Context, args: &ServeArgs) -> Result<ServeOptions, CliError> {
 fn requests_options(
     args: &ServeArgs,
     absolute: impl Fn(&PathBuf) -> PathBuf,
-) -> Result<RequestsOptions, CliError> {
+) -> Result<RequestServiceOptions, CliError> {
     let program = args.alert_program.as_ref().map(|path| absolute(path).to_string_lossy().into_owned());
-    Ok(RequestsOptions {
+    Ok(RequestServiceOptions {
         directory: args.requests_dir.as_ref().map(&absolute),
         backend: args.backend.backend.into(),
         condor: condor_options(&args.backend, &absolute)?,
-        reqmgr2: args.reqmgr2.reqmgr2(&absolute)?,
+        reqmgr2: args.reqmgr2.to_settings(&absolute)?,
         cool_off: args.cool_off,
         blame: (&args.blame).into(),
         recovery: (&args.blame).into(),
         timeouts: args.patience.timeouts(),
-        silence: args.patience.silence_timeout,
-        outputs: args.patience.outputs(),
+        backend_silence_limit: args.patience.silence_timeout,
+        output_patience: args.patience.outputs(),
         retries: args.patience.retries(),
         adaptive: (&args.rounds).into(),
-        memory: (&args.rounds).into(),
+        memory_window: (&args.rounds).into(),
         mc_completion: args.rounds.mc_completion.into(),
         throttles: args.backend.throttles.iter().cloned().collect(),
-        tape: args.tape_rse.clone(),
-        bell: Bell { command: program.into_iter().collect(), ..Bell::default() },
-        ..RequestsOptions::default()
+        tape_rse: args.tape_rse.clone(),
+        alert_command: AlertNotifier { command: program.into_iter().collect(), ..AlertNotifier::default() },
+        ..RequestServiceOptions::default()
     })
 }
 
 fn condor_options(
-    args: &BackendArgs,
+    args: &RequestBackendArgs,
     absolute: impl Fn(&PathBuf) -> PathBuf,
 ) -> Result<CondorOptions, CliError> {
     let program =
@@ -155,7 +157,7 @@ fn condor_options(
         proxy: args.proxy.as_ref().map(&absolute),
         token: args.token.as_ref().map(&absolute),
         accounting: args.attributes.iter().cloned().collect(),
-        tools: None,
+        tools_directory: None,
     })
 }
 
@@ -164,7 +166,7 @@ fn condor_options(
 fn tls_options(
     args: &ServeArgs,
     absolute: impl Fn(&PathBuf) -> PathBuf,
-) -> Result<Option<TlsOptions>, CliError> {
+) -> Result<Option<ServerTlsOptions>, CliError> {
     let missing = |said: &str, missing: &str| {
         CliError::user(format!("{said} is given without {missing}; nothing is served with half of TLS"))
             .with_hint("--tls-cert and --tls-key, or serve.tls_cert and serve.tls_key in the settings, belong together")
@@ -173,7 +175,7 @@ fn tls_options(
         return Err(missing("--require-client-cert", "--client-ca"));
     }
     match (&args.tls_cert, &args.tls_key) {
-        (Some(cert), Some(key)) => Ok(Some(TlsOptions {
+        (Some(cert), Some(key)) => Ok(Some(ServerTlsOptions {
             cert: absolute(cert),
             key: absolute(key),
             client_ca: args.client_ca.as_ref().map(&absolute),
@@ -188,12 +190,14 @@ fn tls_options(
 }
 
 /// Whether it could be listened to. That somebody does is no mistake: it may be the server whose new settings are checked.
-fn try_port(ctx: &Context, options: &ServeOptions) -> Result<(), CliError> {
+fn check_listen_address(ctx: &CliContext, options: &ServeOptions) -> Result<(), CliError> {
     let address = options.listen;
     match TcpListener::bind(address) {
         Err(error) if error.kind() == ErrorKind::AddrInUse => {
             if !options.any_port {
-                ctx.ui.warn(&format!("something listens at {address} now: this server, or another program"));
+                ctx.ui.print_warning(&format!(
+                    "something listens at {address} now: this server, or another program"
+                ));
             }
             Ok(())
         }
@@ -203,9 +207,9 @@ fn try_port(ctx: &Context, options: &ServeOptions) -> Result<(), CliError> {
 }
 
 /// What a start would say as well.
-fn warn_if_in_the_clear(ctx: &Context, options: &ServeOptions) {
+fn warn_if_unencrypted(ctx: &CliContext, options: &ServeOptions) {
     if options.tls.is_none() && !options.listen.ip().is_loopback() {
-        ctx.ui.warn(&format!(
+        ctx.ui.print_warning(&format!(
             "{} is open to other machines, and without TLS tokens and passwords travel in the clear: give --tls-cert and \
              --tls-key, or put a proxy in front that speaks TLS",
             options.listen
@@ -213,39 +217,39 @@ fn warn_if_in_the_clear(ctx: &Context, options: &ServeOptions) {
     }
 }
 
-fn run_dir(ctx: &Context) -> Result<PathBuf, CliError> {
-    server::run_dir(&ctx.database()).ok_or_else(|| {
+fn server_run_dir(ctx: &CliContext) -> Result<PathBuf, CliError> {
+    server_discovery::server_run_dir(&ctx.database()).ok_or_else(|| {
         CliError::io("nobody's home is known, and the server keeps its token there").with_hint("set HOME")
     })
 }
 
-fn check(ctx: &Context, options: &ServeOptions) -> Result<Exit, CliError> {
+fn check_server(ctx: &CliContext, options: &ServeOptions) -> Result<CliExit, CliError> {
     if let Some(options) = &options.tls {
         tls::check(options).map_err(ServeError::from)?;
     }
-    let files = GateOptions {
+    let files = AuthenticatorOptions {
         config: options.auth_config.clone(),
         password_file: options.password_file.clone(),
-        ..GateOptions::default()
+        ..AuthenticatorOptions::default()
     };
-    Gate::open(files).map_err(ServeError::from)?;
+    Authenticator::open(files).map_err(ServeError::from)?;
     if let Some(reqmgr2) = &options.requests.reqmgr2 {
         reqmgr2.check().map_err(ApiError::from)?;
     }
     check_requests(&options.requests)?;
-    try_port(ctx, options)?;
-    warn_if_in_the_clear(ctx, options);
-    let database = match ctx.open_here_if_there()? {
+    check_listen_address(ctx, options)?;
+    warn_if_unencrypted(ctx, options);
+    let database = match ctx.open_local_if_exists()? {
         Some(_) => ctx.database_name(),
         None => format!("a new {}", ctx.database_name()),
     };
-    let found = CheckView {
+    let found = ServeCheckView {
         listen: options.listen.to_string(),
         database,
         tls: options.tls.is_some(),
         no_auth: options.no_auth,
     };
-    if ctx.ui.json_wanted() {
+    if ctx.ui.wants_json() {
         ctx.ui.print_json(&found)?;
     } else {
         let secured = match (found.tls, found.no_auth) {
@@ -255,12 +259,12 @@ fn check(ctx: &Context, options: &ServeOptions) -> Result<Exit, CliError> {
         };
         ctx.ui.print_line(&format!("would serve {} at {}{secured}", found.database, found.listen))?;
     }
-    Ok(Exit::Success)
+    Ok(CliExit::Success)
 }
 
 /// What requests need outside of this program: the files that are named, and the schedds.
-fn check_requests(options: &RequestsOptions) -> Result<(), CliError> {
-    if let Some(program) = options.bell.command.first() {
+fn check_requests(options: &RequestServiceOptions) -> Result<(), CliError> {
+    if let Some(program) = options.alert_command.command.first() {
         check_program("--alert-program", Path::new(program))?;
     }
     if let Some(directory) = options.directory.as_deref().filter(|directory| directory.exists()) {
@@ -282,7 +286,7 @@ fn check_requests(options: &RequestsOptions) -> Result<(), CliError> {
 }
 
 fn check_program(flag: &str, path: &Path) -> Result<(), CliError> {
-    let found = path.metadata().map_err(|error| unusable(flag, path, &error))?;
+    let found = path.metadata().map_err(|error| unusable_path_error(flag, path, &error))?;
     if found.is_file() && found.permissions().mode() & 0o111 != 0 {
         return Ok(());
     }
@@ -293,29 +297,30 @@ fn check_program(flag: &str, path: &Path) -> Result<(), CliError> {
 fn check_directory(flag: &str, path: &Path) -> Result<(), CliError> {
     let probe = path.join(format!(".windlass-check-{}", std::process::id()));
     let written = std::fs::File::create(&probe).and_then(|_| std::fs::remove_file(&probe));
-    written.map_err(|error| unusable(flag, path, &error))
+    written.map_err(|error| unusable_path_error(flag, path, &error))
 }
 
 /// A credential that nobody can read, or that is empty, opens nothing to any job.
 fn check_credential(flag: &str, path: &Path) -> Result<(), CliError> {
-    let text = std::fs::read(path).map_err(|error| unusable(flag, path, &error))?;
+    let text = std::fs::read(path).map_err(|error| unusable_path_error(flag, path, &error))?;
     if text.is_empty() {
         return Err(CliError::user(format!("{flag}: {} is empty", path.display())));
     }
     Ok(())
 }
 
-fn unusable(flag: &str, path: &Path, error: &std::io::Error) -> CliError {
+fn unusable_path_error(flag: &str, path: &Path, error: &std::io::Error) -> CliError {
     CliError::user(format!("{flag}: {} cannot be used: {error}", path.display()))
 }
 
 /// A unit for systemd. What was said on the command line goes into it, except what is secret: units are for everybody to
 /// read, and so are command lines. Files of settings are read at each start.
-fn unit(ctx: &Context, args: &ServeArgs) -> Result<String, CliError> {
+fn render_systemd_unit(ctx: &CliContext, args: &ServeArgs) -> Result<String, CliError> {
     let program =
         std::env::current_exe().map_err(|e| CliError::io(format!("cannot tell where windlass is: {e}")))?;
     let database = PathBuf::from(ctx.database_name());
-    let mut words = vec![quoted(&program), "serve".to_owned(), "--db".to_owned(), quoted(&database)];
+    let mut words =
+        vec![quote_systemd(&program), "serve".to_owned(), "--db".to_owned(), quote_systemd(&database)];
     words.push(format!("--listen={}", args.listen.unwrap_or(DEFAULT_LISTEN)));
     let files = [
         ("--tls-cert", &args.tls_cert),
@@ -326,11 +331,11 @@ fn unit(ctx: &Context, args: &ServeArgs) -> Result<String, CliError> {
     ];
     for (flag, path) in files {
         if let Some(path) = path {
-            words.extend([flag.to_owned(), quoted(&ctx.cwd.join(path))]);
+            words.extend([flag.to_owned(), quote_systemd(&ctx.cwd.join(path))]);
         }
     }
     for path in &args.client_crl {
-        words.extend(["--client-crl".to_owned(), quoted(&ctx.cwd.join(path))]);
+        words.extend(["--client-crl".to_owned(), quote_systemd(&ctx.cwd.join(path))]);
     }
     let flags = [
         ("--require-client-cert", args.require_client_cert),
@@ -344,31 +349,31 @@ fn unit(ctx: &Context, args: &ServeArgs) -> Result<String, CliError> {
     if args.lease != lease {
         words.push(format!("--lease={}s", args.lease.as_secs()));
     }
-    words.extend(slurm_words(ctx, &args.steward));
+    words.extend(slurm_flags(ctx, &args.steward));
     // Logs of allocations are kept with those of their workflows, wherever those are.
     let protection = if args.steward.slurm { "full" } else { "strict" };
-    Ok(UNIT
+    Ok(UNIT_TEMPLATE
         .replace("@USER@", current_user().trim_start_matches("uid "))
         .replace("@COMMAND@", &words.join(" "))
-        .replace("@PLACE@", &place(ctx))
+        .replace("@PLACE@", &disk_directives(ctx))
         .replace("@PROTECTION@", protection))
 }
 
 /// What was said about Slurm, where it is not what holds anyhow.
-fn slurm_words(ctx: &Context, args: &StewardArgs) -> Vec<String> {
+fn slurm_flags(ctx: &CliContext, args: &AllocationReconcilerArgs) -> Vec<String> {
     if !args.slurm {
         return Vec::new();
     }
     let mut words = vec!["--slurm".to_owned()];
     if let Some(url) = &args.slurm_worker_url {
-        words.extend(["--slurm-worker-url".to_owned(), quoted(Path::new(url))]);
+        words.extend(["--slurm-worker-url".to_owned(), quote_systemd(Path::new(url))]);
     }
     if let Some(windlass) = &args.slurm_windlass {
-        words.extend(["--slurm-windlass".to_owned(), quoted(&ctx.cwd.join(windlass))]);
+        words.extend(["--slurm-windlass".to_owned(), quote_systemd(&ctx.cwd.join(windlass))]);
     }
     for (flag, time, default) in [
-        ("--slurm-poll", args.slurm_poll, StewardArgs::POLL),
-        ("--slurm-slowest-poll", args.slurm_slowest_poll, StewardArgs::SLOWEST_POLL),
+        ("--slurm-poll", args.slurm_poll, AllocationReconcilerArgs::POLL_INTERVAL),
+        ("--slurm-slowest-poll", args.slurm_slowest_poll, AllocationReconcilerArgs::MAX_POLL_INTERVAL),
     ] {
         if parse_duration(default).ok() != Some(time) {
             words.push(format!("{flag}={}s", time.as_secs_f64()));
@@ -377,31 +382,31 @@ fn slurm_words(ctx: &Context, args: &StewardArgs) -> Vec<String> {
     if !args.slurm_jobs_of.is_empty() {
         words.push(format!("--slurm-jobs-of={}", args.slurm_jobs_of.join(",")));
     }
-    if args.slurm_calls != StewardArgs::CALLS {
+    if args.slurm_calls != AllocationReconcilerArgs::CALLS {
         words.push(format!("--slurm-calls={}", args.slurm_calls));
     }
     words
 }
 
 /// What a server of PostgreSQL needs and nobody else may know.
-const SECRETS: &str = "/etc/windlass/server.env";
+const ENVIRONMENT_FILE: &str = "/etc/windlass/server.env";
 
 /// What of the disk it needs: the folder of its database, or one for where it says that it is there.
-fn place(ctx: &Context) -> String {
+fn disk_directives(ctx: &CliContext) -> String {
     if ctx.is_postgres() {
         return format!(
             "StateDirectory=windlass\nStateDirectoryMode=0700\nEnvironment=XDG_STATE_HOME=%S\n\
-             # PGPASSWORD=… for the database, if it wants one. For root alone: chmod 600.\nEnvironmentFile=-{SECRETS}"
+             # PGPASSWORD=… for the database, if it wants one. For root alone: chmod 600.\nEnvironmentFile=-{ENVIRONMENT_FILE}"
         );
     }
     let database = ctx.database();
     // systemd starts nothing that is to write where nothing is.
     let there = database.ancestors().skip(1).find(|folder| folder.is_dir());
-    format!("ReadWritePaths={}", quoted(there.unwrap_or(Path::new("/"))))
+    format!("ReadWritePaths={}", quote_systemd(there.unwrap_or(Path::new("/"))))
 }
 
 /// As systemd reads words.
-fn quoted(path: &Path) -> String {
+fn quote_systemd(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:@".contains(c);
     if text.chars().all(plain) {
@@ -411,7 +416,7 @@ fn quoted(path: &Path) -> String {
     format!("\"{escaped}\"")
 }
 
-const UNIT: &str = include_str!("serve.service");
+const UNIT_TEMPLATE: &str = include_str!("serve.service");
 
 impl From<ServeError> for CliError {
     fn from(error: ServeError) -> Self {
@@ -447,7 +452,7 @@ mod tests {
             ("/a\"b", "\"/a\\\"b\""),
             ("/50%", "\"/50%%\""),
         ] {
-            assert_eq!(quoted(Path::new(path)), word);
+            assert_eq!(quote_systemd(Path::new(path)), word);
         }
     }
 }

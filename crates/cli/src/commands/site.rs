@@ -1,164 +1,175 @@
 //! `windlass site`: where work units run; and `windlass admission`: how many requests may be under way at once.
 
 use crate::args::site::{
-    AdmissionArgs, AdmissionSetArgs, AdmissionVerb, BanArgs, BansArgs, DrainArgs, SetSiteArgs, SiteArgs,
-    SiteVerb, UnbanArgs,
+    AdmissionArgs, AdmissionSetArgs, AdmissionSubcommand, SiteArgs, SiteBanArgs, SiteBansArgs, SiteDrainArgs,
+    SiteSetArgs, SiteSubcommand, SiteUnbanArgs,
 };
-use crate::context::Context;
-use crate::desk::Desk;
-use crate::error::{CliError, Exit};
-use crate::ui::listing::{Datum, Field, Listing};
-use crate::ui::style::Tone;
-use crate::ui::table::Column;
+use crate::context::CliContext;
+use crate::error::{CliError, CliExit};
+use crate::local_requests::RequestService;
+use crate::ui::listing::{FieldValue, ListField, ListFields};
+use crate::ui::style::TextTone;
+use crate::ui::table::TableColumn;
 use crate::ui::text;
 use serde_json::json;
-use windlass_api::requests::{AdmissionConfig, Ban, Drain, NewBan, NextInQueue, PatchSite, Site};
+use windlass_api::requests::{
+    AdmissionConfig, BanResponse, BanSite, DrainSite, NextInQueue, PatchSite, SiteResponse,
+};
 use windlass_types::requests::SiteStatus;
 
-const FIELDS: &[Field<Site>] = &[
-    Field::new("name", |s: &Site| (&s.name).into()).column(Column::text("SITE")),
-    Field::new("status", |s: &Site| Datum::Word(s.status.name(), Some(tone(s.status))))
-        .column(Column::text("STATUS")),
-    Field::new("total_slots", |s: &Site| s.total_slots.into()).column(Column::number("SLOTS")),
-    Field::new("running_slots", |s: &Site| s.running_slots.into()).column(Column::number("RUNNING")),
-    Field::new("pending_slots", |s: &Site| s.pending_slots.into()).column(Column::number("PENDING")),
-    Field::new("drain_until", |s: &Site| s.drain_until.into()),
-    Field::shown(Column::elastic("BANNED"), banned),
-    Field::new("bans", |s: &Site| Datum::Json(json!(s.bans))),
-    Field::new("storage_path", |s: &Site| s.storage_path.clone().into()).column(Column::text("STORAGE")),
-    Field::new("storage_element", |s: &Site| s.storage_element.clone().into()),
-    Field::new("schedd_name", |s: &Site| s.schedd_name.clone().into()),
-    Field::new("collector_host", |s: &Site| s.collector_host.clone().into()),
-    Field::new("thresholds", |s: &Site| Datum::Json(json!(s.thresholds))),
-    Field::new("updated_at", |s: &Site| s.updated_at.into()),
+const FIELDS: &[ListField<SiteResponse>] = &[
+    ListField::new("name", |s: &SiteResponse| (&s.name).into()).column(TableColumn::text("SITE")),
+    ListField::new("status", |s: &SiteResponse| {
+        FieldValue::Word(s.status.name(), Some(status_tone(s.status)))
+    })
+    .column(TableColumn::text("STATUS")),
+    ListField::new("total_slots", |s: &SiteResponse| s.total_slots.into())
+        .column(TableColumn::number("SLOTS")),
+    ListField::new("running_slots", |s: &SiteResponse| s.running_slots.into())
+        .column(TableColumn::number("RUNNING")),
+    ListField::new("pending_slots", |s: &SiteResponse| s.pending_slots.into())
+        .column(TableColumn::number("PENDING")),
+    ListField::new("drain_until", |s: &SiteResponse| s.drain_until.into()),
+    ListField::table_only(TableColumn::flexible("BANNED"), ban_summary),
+    ListField::new("bans", |s: &SiteResponse| FieldValue::Json(json!(s.bans))),
+    ListField::new("storage_path", |s: &SiteResponse| s.storage_path.clone().into())
+        .column(TableColumn::text("STORAGE")),
+    ListField::new("storage_element", |s: &SiteResponse| s.storage_element.clone().into()),
+    ListField::new("schedd_name", |s: &SiteResponse| s.schedd_name.clone().into()),
+    ListField::new("collector_host", |s: &SiteResponse| s.collector_host.clone().into()),
+    ListField::new("thresholds", |s: &SiteResponse| FieldValue::Json(json!(s.thresholds))),
+    ListField::new("updated_at", |s: &SiteResponse| s.updated_at.into()),
 ];
 
-const fn tone(status: SiteStatus) -> Tone {
+const fn status_tone(status: SiteStatus) -> TextTone {
     match status {
-        SiteStatus::Enabled => Tone::Good,
-        SiteStatus::Draining | SiteStatus::Maintenance => Tone::Warn,
-        SiteStatus::Disabled => Tone::Bad,
+        SiteStatus::Enabled => TextTone::Good,
+        SiteStatus::Draining | SiteStatus::Maintenance => TextTone::Warn,
+        SiteStatus::Disabled => TextTone::Bad,
     }
 }
 
 /// The first of its bans, in words.
-fn banned(site: &Site) -> Datum {
+fn ban_summary(site: &SiteResponse) -> FieldValue {
     let Some(ban) = site.bans.first() else { return "".into() };
     let whom = ban.request_name.as_ref().map(|name| format!("for {name} ")).unwrap_or_default();
     let more = if site.bans.len() > 1 { format!(" (+{})", site.bans.len() - 1) } else { String::new() };
-    format!("{whom}until {}: {}{more}", text::short_time(ban.expires_at), ban.reason).into()
+    format!("{whom}until {}: {}{more}", text::render_time(ban.expires_at), ban.reason).into()
 }
 
-pub(crate) fn run(ctx: &Context, args: &SiteArgs) -> Result<Exit, CliError> {
+pub(crate) fn run(ctx: &CliContext, args: &SiteArgs) -> Result<CliExit, CliError> {
     match &args.verb {
-        None | Some(SiteVerb::List) => list(ctx),
-        Some(SiteVerb::Show(args)) => {
-            let desk = ctx.desk_to_read()?;
-            let site = known(&desk, &args.name, desk.site(&args.name))?;
-            ctx.ui.print_record(&Listing::new(FIELDS), site)?;
-            Ok(Exit::Success)
+        None | Some(SiteSubcommand::List) => list_sites(ctx),
+        Some(SiteSubcommand::Show(args)) => {
+            let desk = ctx.request_service_read()?;
+            let site = suggest_site(&desk, &args.name, desk.get_site(&args.name))?;
+            ctx.ui.print_record(&ListFields::new(FIELDS), site)?;
+            Ok(CliExit::Success)
         }
-        Some(SiteVerb::Drain(args)) => drain(ctx, args),
-        Some(SiteVerb::Enable(args)) => {
-            let desk = ctx.desk()?;
-            let site = known(&desk, &args.name, desk.enable_site(&args.name))?;
-            changed(ctx, site, "gets work again")
+        Some(SiteSubcommand::Drain(args)) => drain_site(ctx, args),
+        Some(SiteSubcommand::Enable(args)) => {
+            let desk = ctx.request_service()?;
+            let site = suggest_site(&desk, &args.name, desk.enable_site(&args.name))?;
+            print_change(ctx, site, "gets work again")
         }
-        Some(SiteVerb::Ban(args)) => ban(ctx, args),
-        Some(SiteVerb::Bans(args)) => bans(ctx, args),
-        Some(SiteVerb::Unban(args)) => unban(ctx, args),
-        Some(SiteVerb::Set(args)) => set(ctx, args),
+        Some(SiteSubcommand::Ban(args)) => ban_site(ctx, args),
+        Some(SiteSubcommand::Bans(args)) => list_bans(ctx, args),
+        Some(SiteSubcommand::Unban(args)) => unban_site(ctx, args),
+        Some(SiteSubcommand::Set(args)) => update_site(ctx, args),
     }
 }
 
-fn list(ctx: &Context) -> Result<Exit, CliError> {
-    let sites = ctx.desk_to_read()?.sites()?.items;
+fn list_sites(ctx: &CliContext) -> Result<CliExit, CliError> {
+    let sites = ctx.request_service_read()?.list_sites()?.items;
     if sites.is_empty() {
-        ctx.ui.note("no site is known; one is when a worker of it comes: `windlass worker --site NAME`");
+        ctx.ui
+            .print_note("no site is known; one is when a worker of it comes: `windlass worker --site NAME`");
     }
-    ctx.ui.print_list(&Listing::new(FIELDS), sites)?;
-    Ok(Exit::Success)
+    ctx.ui.print_list(&ListFields::new(FIELDS), sites)?;
+    Ok(CliExit::Success)
 }
 
 /// A site that is not there may have been spelled otherwise.
-fn known<T>(desk: &Desk, name: &str, answer: Result<T, CliError>) -> Result<T, CliError> {
+fn suggest_site<T>(desk: &RequestService, name: &str, answer: Result<T, CliError>) -> Result<T, CliError> {
     answer.map_err(|error| {
-        let Ok(sites) = desk.sites() else { return error };
+        let Ok(sites) = desk.list_sites() else { return error };
         let is_there = sites.items.iter().any(|site| site.name == name);
-        match windlass_spec::nearest(name, sites.items.iter().map(|site| site.name.as_str())) {
+        match windlass_spec::nearest_name(name, sites.items.iter().map(|site| site.name.as_str())) {
             Some(near) if !is_there => error.with_hint(format!("did you mean `{near}`?")),
             _ => error,
         }
     })
 }
 
-fn changed(ctx: &Context, site: Site, how: &str) -> Result<Exit, CliError> {
-    ctx.ui.note(&format!("site {} {how}", site.name));
-    if ctx.ui.json_wanted() {
-        ctx.ui.print_record(&Listing::new(FIELDS), site)?;
+fn print_change(ctx: &CliContext, site: SiteResponse, how: &str) -> Result<CliExit, CliError> {
+    ctx.ui.print_note(&format!("site {} {how}", site.name));
+    if ctx.ui.wants_json() {
+        ctx.ui.print_record(&ListFields::new(FIELDS), site)?;
     }
-    Ok(Exit::Success)
+    Ok(CliExit::Success)
 }
 
-fn drain(ctx: &Context, args: &DrainArgs) -> Result<Exit, CliError> {
+fn drain_site(ctx: &CliContext, args: &SiteDrainArgs) -> Result<CliExit, CliError> {
     let until = args.until.or_else(|| args.spell.map(|spell| ctx.clock.now().after(spell)));
-    let desk = ctx.desk()?;
-    let site = known(&desk, &args.site.name, desk.drain_site(&args.site.name, Drain { until }))?;
+    let desk = ctx.request_service()?;
+    let site = suggest_site(&desk, &args.site.name, desk.drain_site(&args.site.name, DrainSite { until }))?;
     let until = until.map(|until| format!(" until {until}")).unwrap_or_default();
-    changed(ctx, site, &format!("finishes what it has, and gets nothing new{until}"))
+    print_change(ctx, site, &format!("finishes what it has, and gets nothing new{until}"))
 }
 
-fn ban(ctx: &Context, args: &BanArgs) -> Result<Exit, CliError> {
-    let ban = NewBan {
+fn ban_site(ctx: &CliContext, args: &SiteBanArgs) -> Result<CliExit, CliError> {
+    let ban = BanSite {
         request_name: args.request.clone(),
         reason: args.reason.clone(),
         seconds: args.spell.as_secs(),
     };
-    let desk = ctx.desk()?;
-    let site = known(&desk, &args.site.name, desk.ban_site(&args.site.name, &ban))?;
+    let desk = ctx.request_service()?;
+    let site = suggest_site(&desk, &args.site.name, desk.ban_site(&args.site.name, &ban))?;
     let until = site.bans.last().map(|ban| ban.expires_at.to_string()).unwrap_or_default();
     let whose = args.request.as_ref().map(|name| format!(" of {name}")).unwrap_or_default();
-    changed(ctx, site, &format!("gets no new work{whose} until {until}; what it runs goes on"))
+    print_change(ctx, site, &format!("gets no new work{whose} until {until}; what it runs goes on"))
 }
 
-const BANS: &[Field<Ban>] = &[
-    Field::new("id", |b: &Ban| b.id.into()),
-    Field::new("site_name", |b: &Ban| (&b.site_name).into()).column(Column::text("SITE")),
-    Field::new("request_name", |b: &Ban| b.request_name.clone().into()).column(Column::text("REQUEST")),
-    Field::new("created_at", |b: &Ban| b.created_at.into()),
-    Field::new("expires_at", |b: &Ban| b.expires_at.into()).column(Column::text("UNTIL")),
-    Field::new("created_by", |b: &Ban| (&b.created_by).into()).column(Column::text("BY")),
-    Field::new("removed_by", |b: &Ban| b.removed_by.clone().into()).column(Column::text("LIFTED BY")),
-    Field::new("removed_at", |b: &Ban| b.removed_at.into()),
-    Field::new("reason", |b: &Ban| (&b.reason).into()).column(Column::elastic("REASON")),
-    Field::new("failure_data", |b: &Ban| b.failure_data.clone().into()),
+const BAN_FIELDS: &[ListField<BanResponse>] = &[
+    ListField::new("id", |b: &BanResponse| b.id.into()),
+    ListField::new("site_name", |b: &BanResponse| (&b.site_name).into()).column(TableColumn::text("SITE")),
+    ListField::new("request_name", |b: &BanResponse| b.request_name.clone().into())
+        .column(TableColumn::text("REQUEST")),
+    ListField::new("created_at", |b: &BanResponse| b.created_at.into()),
+    ListField::new("expires_at", |b: &BanResponse| b.expires_at.into()).column(TableColumn::text("UNTIL")),
+    ListField::new("created_by", |b: &BanResponse| (&b.created_by).into()).column(TableColumn::text("BY")),
+    ListField::new("removed_by", |b: &BanResponse| b.removed_by.clone().into())
+        .column(TableColumn::text("LIFTED BY")),
+    ListField::new("removed_at", |b: &BanResponse| b.removed_at.into()),
+    ListField::new("reason", |b: &BanResponse| (&b.reason).into()).column(TableColumn::flexible("REASON")),
+    ListField::new("failure_data", |b: &BanResponse| b.failure_data.clone().into()),
 ];
 
-fn bans(ctx: &Context, args: &BansArgs) -> Result<Exit, CliError> {
-    let desk = ctx.desk_to_read()?;
-    let found = desk.bans(args.site.as_deref(), args.request.as_deref(), args.all)?;
+fn list_bans(ctx: &CliContext, args: &SiteBansArgs) -> Result<CliExit, CliError> {
+    let desk = ctx.request_service_read()?;
+    let found = desk.list_bans(args.site.as_deref(), args.request.as_deref(), args.all)?;
     if found.items.is_empty() {
-        ctx.ui.note("no site is banned");
+        ctx.ui.print_note("no site is banned");
     }
-    ctx.ui.print_list(&Listing::new(BANS), found.items)?;
-    Ok(Exit::Success)
+    ctx.ui.print_list(&ListFields::new(BAN_FIELDS), found.items)?;
+    Ok(CliExit::Success)
 }
 
-fn unban(ctx: &Context, args: &UnbanArgs) -> Result<Exit, CliError> {
-    let desk = ctx.desk()?;
+fn unban_site(ctx: &CliContext, args: &SiteUnbanArgs) -> Result<CliExit, CliError> {
+    let desk = ctx.request_service()?;
     let name = &args.site.name;
-    let lifted = known(&desk, name, desk.unban_site(name, args.request.as_deref()))?;
-    if ctx.ui.json_wanted() {
+    let lifted = suggest_site(&desk, name, desk.unban_site(name, args.request.as_deref()))?;
+    if ctx.ui.wants_json() {
         ctx.ui.print_json(&lifted)?;
     }
-    ctx.ui.note(&match lifted.removed {
+    ctx.ui.print_note(&match lifted.removed {
         0 => format!("site {name} was not banned"),
-        n => format!("site {name}: {} lifted", text::count(n, "ban")),
+        n => format!("site {name}: {} lifted", text::render_count(n, "ban")),
     });
-    Ok(Exit::Success)
+    Ok(CliExit::Success)
 }
 
-fn set(ctx: &Context, args: &SetSiteArgs) -> Result<Exit, CliError> {
+fn update_site(ctx: &CliContext, args: &SiteSetArgs) -> Result<CliExit, CliError> {
     let patch = PatchSite {
         status: args.status,
         total_slots: args.slots,
@@ -170,50 +181,53 @@ fn set(ctx: &Context, args: &SetSiteArgs) -> Result<Exit, CliError> {
         return Err(CliError::user("what is to be otherwise?")
             .with_hint("--status, --slots, --storage-path and --storage-element say it"));
     }
-    let site = ctx.desk()?.patch_site(&args.site.name, &patch)?;
-    changed(ctx, site, "is as you said")
+    let site = ctx.request_service()?.patch_site(&args.site.name, &patch)?;
+    print_change(ctx, site, "is as you said")
 }
 
-const QUEUE: &[Field<NextInQueue>] = &[
-    Field::new("request_name", |n: &NextInQueue| (&n.request_name).into()).column(Column::elastic("REQUEST")),
-    Field::new("priority", |n: &NextInQueue| n.priority.into()).column(Column::number("PRIORITY")),
-    Field::new("urgent", |n: &NextInQueue| n.urgent.into()).column(Column::text("URGENT")),
-    Field::new("requestor", |n: &NextInQueue| (&n.requestor).into()).column(Column::text("REQUESTOR")),
-    Field::new("queued_since", |n: &NextInQueue| n.queued_since.into()).column(Column::text("SINCE")),
+const QUEUE_FIELDS: &[ListField<NextInQueue>] = &[
+    ListField::new("request_name", |n: &NextInQueue| (&n.request_name).into())
+        .column(TableColumn::flexible("REQUEST")),
+    ListField::new("priority", |n: &NextInQueue| n.priority.into()).column(TableColumn::number("PRIORITY")),
+    ListField::new("urgent", |n: &NextInQueue| n.urgent.into()).column(TableColumn::text("URGENT")),
+    ListField::new("requestor", |n: &NextInQueue| (&n.requestor).into())
+        .column(TableColumn::text("REQUESTOR")),
+    ListField::new("queued_since", |n: &NextInQueue| n.queued_since.into())
+        .column(TableColumn::text("SINCE")),
 ];
 
-pub(crate) fn admission(ctx: &Context, args: &AdmissionArgs) -> Result<Exit, CliError> {
+pub(crate) fn dispatch_admission(ctx: &CliContext, args: &AdmissionArgs) -> Result<CliExit, CliError> {
     match &args.verb {
         None => show_queue(ctx, 20),
-        Some(AdmissionVerb::Show(args)) => show_queue(ctx, args.limit),
-        Some(AdmissionVerb::Set(args)) => set_admission(ctx, args),
+        Some(AdmissionSubcommand::Show(args)) => show_queue(ctx, args.limit),
+        Some(AdmissionSubcommand::Set(args)) => set_admission(ctx, args),
     }
 }
 
-fn show_queue(ctx: &Context, limit: u64) -> Result<Exit, CliError> {
-    let queue = ctx.desk_to_read()?.admission(limit)?;
-    if ctx.ui.json_wanted() {
+fn show_queue(ctx: &CliContext, limit: u64) -> Result<CliExit, CliError> {
+    let queue = ctx.request_service_read()?.admission_queue(limit)?;
+    if ctx.ui.wants_json() {
         ctx.ui.print_json(&queue)?;
-        return Ok(Exit::Success);
+        return Ok(CliExit::Success);
     }
-    let waiting = text::count(queue.queued_workflows, "request");
-    ctx.ui.note(&format!(
+    let waiting = text::render_count(queue.queued_workflows, "request");
+    ctx.ui.print_note(&format!(
         "{} of {} places taken; {waiting} in the queue",
         queue.active_dags, queue.max_active_dags
     ));
-    ctx.ui.print_list(&Listing::new(QUEUE), queue.queue)?;
-    Ok(Exit::Success)
+    ctx.ui.print_list(&ListFields::new(QUEUE_FIELDS), queue.queue)?;
+    Ok(CliExit::Success)
 }
 
-fn set_admission(ctx: &Context, args: &AdmissionSetArgs) -> Result<Exit, CliError> {
+fn set_admission(ctx: &CliContext, args: &AdmissionSetArgs) -> Result<CliExit, CliError> {
     let config = AdmissionConfig { max_active_dags: Some(args.max_active) };
-    let config = ctx.desk()?.set_admission(&config)?;
-    if ctx.ui.json_wanted() {
+    let config = ctx.request_service()?.set_admission(&config)?;
+    if ctx.ui.wants_json() {
         ctx.ui.print_json(&config)?;
     }
-    ctx.ui.note(&match args.max_active {
+    ctx.ui.print_note(&match args.max_active {
         0 => "nothing more starts from now on; what is under way goes on".to_owned(),
-        most => format!("no more than {} at once from now on", text::count(most, "run")),
+        most => format!("no more than {} at once from now on", text::render_count(most, "run")),
     });
-    Ok(Exit::Success)
+    Ok(CliExit::Success)
 }

@@ -1,46 +1,46 @@
 //! `windlass jobs spawn`: a running job adds jobs to its own workflow.
 
-use crate::args::spec::SpawnArgs;
-use crate::context::Context;
-use crate::error::{CliError, Exit, Kind};
-use crate::plan::SpecFile;
+use crate::args::spec::JobSpawnArgs;
+use crate::context::CliContext;
+use crate::error::{CliError, CliErrorKind, CliExit};
+use crate::spec_file::SpecFile;
 use crate::ui::text;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::str::FromStr;
-use windlass_core::spawn::{self, Batch, Fault, Spawned};
+use windlass_core::spawn::{self, SpawnBatch, SpawnProblem, SpawnedJob};
 use windlass_store::model::{SpawnJob, SpawnRequest};
-use windlass_types::work::AttemptKey;
+use windlass_types::worker_messages::AttemptKey;
 
-pub(crate) fn run(ctx: &Context, args: &SpawnArgs) -> Result<Exit, CliError> {
-    let caller = caller(|name| std::env::var(name).ok())?;
+pub(crate) fn run(ctx: &CliContext, args: &JobSpawnArgs) -> Result<CliExit, CliError> {
+    let caller = calling_attempt(|name| std::env::var(name).ok())?;
     let file = SpecFile::read(&ctx.cwd, &args.file)?;
-    let request = request(caller, read(&file)?, file.name())?;
+    let request = spawn_request(caller, read_spawn_file(&file)?, file.name())?;
     let store = ctx.open_write()?;
-    let spawned = store.spawn(&request, ctx.clock.now())?;
-    if ctx.ui.json_wanted() {
+    let spawned = store.spawn_jobs(&request, ctx.clock.now())?;
+    if ctx.ui.wants_json() {
         ctx.ui.print_json(&spawned)?;
-        return Ok(Exit::Success);
+        return Ok(CliExit::Success);
     }
-    let jobs = text::count(spawned.spawned_job_ids.len() as u64, "job");
+    let jobs = text::render_count(spawned.spawned_job_ids.len() as u64, "job");
     let ids: Vec<String> = spawned.spawned_job_ids.iter().map(ToString::to_string).collect();
     let again = if spawned.is_replay { " (they were there already)" } else { "" };
     ctx.ui.print_line(&format!("iteration {}: {jobs}, {}{again}", spawned.iteration, ids.join(" ")))?;
-    Ok(Exit::Success)
+    Ok(CliExit::Success)
 }
 
 /// Which attempt asks: every job finds it in its environment.
-fn caller(variable: impl Fn(&str) -> Option<String>) -> Result<AttemptKey, CliError> {
+fn calling_attempt(variable: impl Fn(&str) -> Option<String>) -> Result<AttemptKey, CliError> {
     Ok(AttemptKey {
-        workflow: number(&variable, "WINDLASS_WORKFLOW_ID")?,
-        job: number(&variable, "WINDLASS_JOB_ID")?,
-        run: number(&variable, "WINDLASS_RUN_ID")?,
-        attempt: number(&variable, "WINDLASS_ATTEMPT")?,
+        workflow: parse_variable(&variable, "WINDLASS_WORKFLOW_ID")?,
+        job: parse_variable(&variable, "WINDLASS_JOB_ID")?,
+        run: parse_variable(&variable, "WINDLASS_RUN_ID")?,
+        attempt: parse_variable(&variable, "WINDLASS_ATTEMPT")?,
     })
 }
 
-fn number<T: FromStr>(variable: impl Fn(&str) -> Option<String>, name: &str) -> Result<T, CliError> {
+fn parse_variable<T: FromStr>(variable: impl Fn(&str) -> Option<String>, name: &str) -> Result<T, CliError> {
     let Some(value) = variable(name) else {
         return Err(CliError::user(format!("{name} is not set: only a running job can add jobs")).with_hint(
             "call it from the command of a job; from outside, add them to the spec and run that",
@@ -52,15 +52,15 @@ fn number<T: FromStr>(variable: impl Fn(&str) -> Option<String>, name: &str) -> 
 /// The file as it is written.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
-    jobs: Vec<WrittenJob>,
+struct SpawnFile {
+    jobs: Vec<SpawnFileJob>,
     lineage: Option<String>,
     state: Option<Value>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WrittenJob {
+struct SpawnFileJob {
     name: String,
     command: String,
     #[serde(default)]
@@ -82,19 +82,19 @@ const fn yes() -> bool {
 }
 
 /// Any format of a spec, read through the front end that it has there.
-fn read(file: &SpecFile) -> Result<Written, CliError> {
-    let value = windlass_spec::to_json(file.source())?;
+fn read_spawn_file(file: &SpecFile) -> Result<SpawnFile, CliError> {
+    let value = windlass_spec::document_to_json(file.source())?;
     serde_json::from_value(value).map_err(|e| {
-        CliError::new(Kind::Spec, format!("{}: {e}", file.name()))
+        CliError::new(CliErrorKind::Spec, format!("{}: {e}", file.name()))
             .with_hint("`windlass jobs spawn --help` says what such a file holds")
     })
 }
 
-fn request(caller: AttemptKey, written: Written, name: &str) -> Result<SpawnRequest, CliError> {
+fn spawn_request(caller: AttemptKey, written: SpawnFile, name: &str) -> Result<SpawnRequest, CliError> {
     let mut faults = Vec::new();
     let environments: Vec<Vec<(String, String)>> =
-        written.jobs.iter().map(|job| environment(job, &mut faults)).collect();
-    match check(&written, &environments) {
+        written.jobs.iter().map(|job| job_environment(job, &mut faults)).collect();
+    match check_spawn_file(&written, &environments) {
         Ok(batch) if faults.is_empty() => {
             let parts = written.jobs.into_iter().zip(batch.depends_on).zip(environments);
             let jobs = parts.map(|((job, depends_on), env)| spawn_job(job, depends_on, env)).collect();
@@ -102,18 +102,21 @@ fn request(caller: AttemptKey, written: Written, name: &str) -> Result<SpawnRequ
         }
         checked => {
             faults.extend(checked.err().iter().flatten().map(ToString::to_string));
-            Err(CliError::new(Kind::Spec, format!("{name}: {}", faults.join("; "))))
+            Err(CliError::new(CliErrorKind::Spec, format!("{name}: {}", faults.join("; "))))
         }
     }
 }
 
-fn check(written: &Written, environments: &[Vec<(String, String)>]) -> Result<Batch, Vec<Fault>> {
+fn check_spawn_file(
+    written: &SpawnFile,
+    environments: &[Vec<(String, String)>],
+) -> Result<SpawnBatch, Vec<SpawnProblem>> {
     let depends: Vec<Vec<&str>> =
         written.jobs.iter().map(|job| job.depends_on.iter().map(String::as_str).collect()).collect();
-    let env: Vec<Vec<(&str, &str)>> = environments.iter().map(|env| pairs(env)).collect();
+    let env: Vec<Vec<(&str, &str)>> = environments.iter().map(|env| to_pairs(env)).collect();
     let jobs = written.jobs.iter().zip(&depends).zip(&env);
-    let batch: Vec<Spawned<'_>> = jobs
-        .map(|((job, depends_on), env)| Spawned {
+    let batch: Vec<SpawnedJob<'_>> = jobs
+        .map(|((job, depends_on), env)| SpawnedJob {
             name: &job.name,
             command: &job.command,
             invocation_script: job.invocation_script.as_deref(),
@@ -124,11 +127,11 @@ fn check(written: &Written, environments: &[Vec<(String, String)>]) -> Result<Ba
     spawn::check(&batch, written.lineage.as_deref())
 }
 
-fn pairs(env: &[(String, String)]) -> Vec<(&str, &str)> {
+fn to_pairs(env: &[(String, String)]) -> Vec<(&str, &str)> {
     env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect()
 }
 
-fn spawn_job(job: WrittenJob, depends_on: Vec<u32>, env: Vec<(String, String)>) -> SpawnJob {
+fn spawn_job(job: SpawnFileJob, depends_on: Vec<u32>, env: Vec<(String, String)>) -> SpawnJob {
     SpawnJob {
         name: job.name,
         command: job.command,
@@ -143,7 +146,7 @@ fn spawn_job(job: WrittenJob, depends_on: Vec<u32>, env: Vec<(String, String)>) 
 }
 
 /// A variable is a text, also where it is written as a number; anything larger is a mistake.
-fn environment(job: &WrittenJob, faults: &mut Vec<String>) -> Vec<(String, String)> {
+fn job_environment(job: &SpawnFileJob, faults: &mut Vec<String>) -> Vec<(String, String)> {
     let mut env = Vec::with_capacity(job.env.len());
     for (name, value) in &job.env {
         let text = match value {
@@ -174,20 +177,20 @@ mod tests {
             "WINDLASS_RUN_ID" | "WINDLASS_ATTEMPT" => Some("1".to_owned()),
             _ => None,
         };
-        assert_eq!(caller(set).unwrap().stem(), "job_wf3_j12_r1_a1");
-        let error = caller(|_| None).unwrap_err();
+        assert_eq!(calling_attempt(set).unwrap().log_stem(), "job_wf3_j12_r1_a1");
+        let error = calling_attempt(|_| None).unwrap_err();
         assert!(error.message.contains("WINDLASS_WORKFLOW_ID"), "{error}");
-        assert!(caller(|_| Some("x".to_owned())).is_err());
+        assert!(calling_attempt(|_| Some("x".to_owned())).is_err());
     }
 
     #[test]
     fn every_fault_of_a_batch_is_told() {
-        let key = caller(|_| Some("1".to_owned())).unwrap();
-        let written: Written = serde_json::from_str(
+        let key = calling_attempt(|_| Some("1".to_owned())).unwrap();
+        let written: SpawnFile = serde_json::from_str(
             r#"{"jobs": [{"name": "a", "command": "true", "depends_on": ["b"]}, {"name": "a", "command": "true"}]}"#,
         )
         .unwrap();
-        let error = request(key, written, "next.yaml").unwrap_err();
+        let error = spawn_request(key, written, "next.yaml").unwrap_err();
         assert!(error.message.starts_with("next.yaml: "), "{error}");
         assert!(error.message.contains("named `a`") && error.message.contains("`b`"), "{error}");
     }

@@ -1,49 +1,51 @@
 //! `windlass spec`: the schema and the reference of spec files, and specs in other formats and in good shape.
 
-use crate::args::spec::{ConvertArgs, FormatArgs, PrintedArgs, SpecArgs, SpecFormat, SpecVerb};
-use crate::context::Context;
-use crate::deliver;
-use crate::error::{CliError, Exit};
-use crate::plan::SpecFile;
-use crate::spec_files;
+use crate::args::spec::{
+    SpecArgs, SpecConvertArgs, SpecFileFormat, SpecFormatArgs, SpecOutputArgs, SpecSubcommand,
+};
+use crate::context::CliContext;
+use crate::error::{CliError, CliExit};
+use crate::output_files;
+use crate::spec_discovery;
+use crate::spec_file::SpecFile;
 use std::path::{Path, PathBuf};
-use windlass_spec::Format;
+use windlass_spec::SpecFormat;
 
-pub(crate) fn run(ctx: &Context, args: &SpecArgs) -> Result<Exit, CliError> {
+pub(crate) fn run(ctx: &CliContext, args: &SpecArgs) -> Result<CliExit, CliError> {
     match &args.verb {
-        SpecVerb::Schema(args) => schema(ctx, args),
-        SpecVerb::Reference(args) => {
-            deliver::text(ctx, args.output.as_deref(), &windlass_spec::reference())?;
-            Ok(Exit::Success)
+        SpecSubcommand::Schema(args) => print_schema(ctx, args),
+        SpecSubcommand::Reference(args) => {
+            output_files::write_text(ctx, args.output.as_deref(), &windlass_spec::render_reference())?;
+            Ok(CliExit::Success)
         }
-        SpecVerb::Convert(args) => convert(ctx, args),
-        SpecVerb::Format(args) => format(ctx, args),
+        SpecSubcommand::Convert(args) => convert_spec(ctx, args),
+        SpecSubcommand::Format(args) => format_specs(ctx, args),
     }
 }
 
-fn schema(ctx: &Context, args: &PrintedArgs) -> Result<Exit, CliError> {
-    let mut text = serde_json::to_string_pretty(&windlass_spec::schema())
+fn print_schema(ctx: &CliContext, args: &SpecOutputArgs) -> Result<CliExit, CliError> {
+    let mut text = serde_json::to_string_pretty(&windlass_spec::build_json_schema())
         .map_err(|e| CliError::internal(format!("the schema cannot be written: {e}")))?;
     text.push('\n');
-    deliver::text(ctx, args.output.as_deref(), &text)?;
-    Ok(Exit::Success)
+    output_files::write_text(ctx, args.output.as_deref(), &text)?;
+    Ok(CliExit::Success)
 }
 
-fn convert(ctx: &Context, args: &ConvertArgs) -> Result<Exit, CliError> {
+fn convert_spec(ctx: &CliContext, args: &SpecConvertArgs) -> Result<CliExit, CliError> {
     let to = target_format(args)?;
     let file = SpecFile::read(&ctx.cwd, &args.input)?;
     if let Some(output) = args.output.as_deref().filter(|_| !args.force) {
         refuse_to_overwrite(&ctx.cwd, output)?;
     }
-    let text = windlass_spec::convert(file.source(), to)?;
-    deliver::text(ctx, args.output.as_deref(), &text)?;
-    Ok(Exit::Success)
+    let text = windlass_spec::convert_spec(file.source(), to)?;
+    output_files::write_text(ctx, args.output.as_deref(), &text)?;
+    Ok(CliExit::Success)
 }
 
 /// Named, or told by the file that is written.
-fn target_format(args: &ConvertArgs) -> Result<Format, CliError> {
-    let by_name = || args.output.as_deref().and_then(Format::from_path);
-    args.to.map(Format::from).or_else(by_name).ok_or_else(|| {
+fn target_format(args: &SpecConvertArgs) -> Result<SpecFormat, CliError> {
+    let by_name = || args.output.as_deref().and_then(SpecFormat::from_path);
+    args.to.map(SpecFormat::from).or_else(by_name).ok_or_else(|| {
         CliError::user("the name of the file that is to be written tells no format")
             .with_hint("say --to yaml, json, json5, toml or kdl")
     })
@@ -56,49 +58,49 @@ fn refuse_to_overwrite(cwd: &Path, output: &Path) -> Result<(), CliError> {
     Err(CliError::refused(format!("{} is there already", output.display())).with_hint("--force replaces it"))
 }
 
-impl From<SpecFormat> for Format {
-    fn from(format: SpecFormat) -> Self {
+impl From<SpecFileFormat> for SpecFormat {
+    fn from(format: SpecFileFormat) -> Self {
         match format {
-            SpecFormat::Yaml => Self::Yaml,
-            SpecFormat::Json => Self::Json,
-            SpecFormat::Json5 => Self::Json5,
-            SpecFormat::Toml => Self::Toml,
-            SpecFormat::Kdl => Self::Kdl,
+            SpecFileFormat::Yaml => Self::Yaml,
+            SpecFileFormat::Json => Self::Json,
+            SpecFileFormat::Json5 => Self::Json5,
+            SpecFileFormat::Toml => Self::Toml,
+            SpecFileFormat::Kdl => Self::Kdl,
         }
     }
 }
 
-fn format(ctx: &Context, args: &FormatArgs) -> Result<Exit, CliError> {
+fn format_specs(ctx: &CliContext, args: &SpecFormatArgs) -> Result<CliExit, CliError> {
     let files = match args.files.as_slice() {
-        [] => vec![spec_files::named_or_found(None, &ctx.cwd)?],
+        [] => vec![spec_discovery::resolve_spec_path(None, &ctx.cwd)?],
         named => named.to_vec(),
     };
     // All are read before one is changed: a mistake in the last leaves the first as it was.
-    let shaped = files.iter().map(|path| Shaped::read(ctx, path)).collect::<Result<Vec<_>, _>>()?;
-    let changed: Vec<&Shaped> = shaped.iter().filter(|one| one.is_changed()).collect();
+    let shaped = files.iter().map(|path| FormattedSpec::read(ctx, path)).collect::<Result<Vec<_>, _>>()?;
+    let changed: Vec<&FormattedSpec> = shaped.iter().filter(|one| one.is_changed()).collect();
     if args.check {
         for one in &changed {
-            ctx.ui.warn(&format!("{} is not in shape", one.path.display()));
+            ctx.ui.print_warning(&format!("{} is not in shape", one.path.display()));
         }
-        return Ok(if changed.is_empty() { Exit::Success } else { Exit::JobsFailed });
+        return Ok(if changed.is_empty() { CliExit::Success } else { CliExit::JobsFailed });
     }
     for one in &shaped {
         one.write(ctx)?;
     }
-    Ok(Exit::Success)
+    Ok(CliExit::Success)
 }
 
 /// A file, as it is and as it should be.
-struct Shaped {
+struct FormattedSpec {
     path: PathBuf,
     before: Vec<u8>,
     after: String,
 }
 
-impl Shaped {
-    fn read(ctx: &Context, path: &Path) -> Result<Self, CliError> {
+impl FormattedSpec {
+    fn read(ctx: &CliContext, path: &Path) -> Result<Self, CliError> {
         let file = SpecFile::read(&ctx.cwd, path)?;
-        let after = windlass_spec::reformat(file.source())?;
+        let after = windlass_spec::reformat_spec(file.source())?;
         Ok(Self { path: path.to_owned(), before: file.source().text.to_owned(), after })
     }
 
@@ -106,13 +108,13 @@ impl Shaped {
         self.before != self.after.as_bytes()
     }
 
-    fn write(&self, ctx: &Context) -> Result<(), CliError> {
+    fn write(&self, ctx: &CliContext) -> Result<(), CliError> {
         if self.path == Path::new("-") {
-            return ctx.ui.print_text_of_others(self.after.as_bytes());
+            return ctx.ui.print_untrusted_text(self.after.as_bytes());
         }
         if self.is_changed() {
-            deliver::replace(&ctx.cwd.join(&self.path), &self.after)?;
-            ctx.ui.note(&format!("formatted {}", self.path.display()));
+            output_files::replace_file(&ctx.cwd.join(&self.path), &self.after)?;
+            ctx.ui.print_note(&format!("formatted {}", self.path.display()));
         }
         Ok(())
     }

@@ -1,18 +1,18 @@
 //! `windlass user-data`: values that jobs pass on.
 
-use super::relations::{self, Relation};
+use super::job_relations::{self, JobUse};
 use crate::args::WorkflowRef;
-use crate::args::data::{
-    CreateUserDataArgs, DeleteUserDataArgs, UpdateUserDataArgs, UserDataListArgs, UserDataVerb,
+use crate::args::files_and_events::{
+    CreateUserDataArgs, DeleteUserDataArgs, UpdateUserDataArgs, UserDataListArgs, UserDataSubcommand,
 };
-use crate::args::jobs::NamedArgs;
-use crate::args::page::PageArgs;
-use crate::args::workflows::ListOfWorkflowArgs;
-use crate::context::Context;
-use crate::error::{CliError, Exit};
-use crate::select;
-use crate::ui::listing::{Datum, Field, Listing};
-use crate::ui::table::Column;
+use crate::args::jobs::NamedObjectArgs;
+use crate::args::list_options::ListPageArgs;
+use crate::args::workflows::ListInWorkflowArgs;
+use crate::context::CliContext;
+use crate::error::{CliError, CliExit};
+use crate::object_selection;
+use crate::ui::listing::{FieldValue, ListField, ListFields};
+use crate::ui::table::TableColumn;
 use crate::ui::text;
 use serde_json::Value;
 use std::io::Read as _;
@@ -20,32 +20,33 @@ use windlass_store::Store;
 use windlass_store::model::{DataFilter, JobUserDataRow, NewUserData, UserDataRow, WorkflowRow};
 use windlass_types::{JobId, UserDataId};
 
-const FIELDS: &[Field<UserDataRow>] = &[
-    Field::new("id", |d: &UserDataRow| d.id.0.into()).column(Column::number("ID")),
-    Field::new("workflow_id", |d: &UserDataRow| d.workflow_id.0.into()),
-    Field::new("name", |d: &UserDataRow| (&d.name).into()).column(Column::elastic("NAME")),
-    Field::new("is_ephemeral", |d: &UserDataRow| d.is_ephemeral.into()).column(Column::text("EPHEMERAL")),
-    Field::new("changed_at", |d: &UserDataRow| d.changed_at.into()).column(Column::text("CHANGED")),
-    Field::new("data", |d: &UserDataRow| d.data.clone().map_or(Datum::Nothing, Datum::Json))
-        .column(Column::elastic("DATA")),
+const FIELDS: &[ListField<UserDataRow>] = &[
+    ListField::new("id", |d: &UserDataRow| d.id.0.into()).column(TableColumn::number("ID")),
+    ListField::new("workflow_id", |d: &UserDataRow| d.workflow_id.0.into()),
+    ListField::new("name", |d: &UserDataRow| (&d.name).into()).column(TableColumn::flexible("NAME")),
+    ListField::new("is_ephemeral", |d: &UserDataRow| d.is_ephemeral.into())
+        .column(TableColumn::text("EPHEMERAL")),
+    ListField::new("changed_at", |d: &UserDataRow| d.changed_at.into()).column(TableColumn::text("CHANGED")),
+    ListField::new("data", |d: &UserDataRow| d.data.clone().map_or(FieldValue::Empty, FieldValue::Json))
+        .column(TableColumn::flexible("DATA")),
 ];
 
-pub(crate) fn run(ctx: &Context, verb: &UserDataVerb) -> Result<Exit, CliError> {
+pub(crate) fn run(ctx: &CliContext, verb: &UserDataSubcommand) -> Result<CliExit, CliError> {
     match verb {
-        UserDataVerb::List(args) => list(ctx, args),
-        UserDataVerb::Get(args) => get(ctx, args),
-        UserDataVerb::Update(args) => update(ctx, args),
-        UserDataVerb::Create(args) => create(ctx, args),
-        UserDataVerb::Delete(args) => delete(ctx, args),
-        UserDataVerb::ListMissing(args) => list_missing(ctx, args),
+        UserDataSubcommand::List(args) => list_user_data(ctx, args),
+        UserDataSubcommand::Get(args) => show_user_data(ctx, args),
+        UserDataSubcommand::Update(args) => update_user_data(ctx, args),
+        UserDataSubcommand::Create(args) => create_user_data(ctx, args),
+        UserDataSubcommand::Delete(args) => delete_user_data(ctx, args),
+        UserDataSubcommand::ListMissing(args) => list_missing_user_data(ctx, args),
     }
 }
 
-pub(crate) fn list(ctx: &Context, args: &UserDataListArgs) -> Result<Exit, CliError> {
+pub(crate) fn list_user_data(ctx: &CliContext, args: &UserDataListArgs) -> Result<CliExit, CliError> {
     let store = ctx.open_read()?;
-    let workflow = select::workflow(&*store, &args.workflow)?;
+    let workflow = object_selection::find_workflow(&*store, &args.workflow)?;
     let find = |job: &crate::args::JobRef| {
-        select::job(&*store, &workflow, job, "`windlass user-data ID`").map(|j| j.id)
+        object_selection::find_job(&*store, &workflow, job, "`windlass user-data ID`").map(|j| j.id)
     };
     let consumer = args.consumer_job_id.as_ref().map(find).transpose()?;
     let producer = args.producer_job_id.as_ref().map(find).transpose()?;
@@ -62,108 +63,110 @@ pub(crate) fn list(ctx: &Context, args: &UserDataListArgs) -> Result<Exit, CliEr
         };
         rows.retain(|row| uses(consumer, false, row.id) && uses(producer, true, row.id));
     }
-    print(ctx, &workflow, rows, &args.page)
+    print_user_data(ctx, &workflow, rows, &args.page)
 }
 
-fn get(ctx: &Context, args: &NamedArgs) -> Result<Exit, CliError> {
+fn show_user_data(ctx: &CliContext, args: &NamedObjectArgs) -> Result<CliExit, CliError> {
     let store = ctx.open_read()?;
-    let (_, piece) = find(&*store, &args.name, &args.workflow)?;
-    ctx.ui.print_record(&Listing::new(FIELDS), piece)?;
-    Ok(Exit::Success)
+    let (_, piece) = find_user_data(&*store, &args.name, &args.workflow)?;
+    ctx.ui.print_record(&ListFields::new(FIELDS), piece)?;
+    Ok(CliExit::Success)
 }
 
 /// What jobs read, no job writes, and nobody gave yet.
-fn list_missing(ctx: &Context, args: &ListOfWorkflowArgs) -> Result<Exit, CliError> {
+fn list_missing_user_data(ctx: &CliContext, args: &ListInWorkflowArgs) -> Result<CliExit, CliError> {
     let store = ctx.open_read()?;
-    let workflow = select::workflow(&*store, &args.workflow)?;
+    let workflow = object_selection::find_workflow(&*store, &args.workflow)?;
     let relations = store.job_user_data(workflow.id)?;
-    let wanted = relations::read_and_never_written(
-        relations.iter().map(|r| Relation { is_output: r.is_output, thing: r.user_data_id }),
+    let wanted = job_relations::required_inputs(
+        relations.iter().map(|r| JobUse { is_output: r.is_output, object: r.user_data_id }),
     );
     let mut rows = store.user_data(workflow.id, &DataFilter::default())?;
     rows.retain(|row| row.data.is_none() && wanted.contains(&row.id));
-    print(ctx, &workflow, rows, &args.page)
+    print_user_data(ctx, &workflow, rows, &args.page)
 }
 
-fn print(
-    ctx: &Context,
+fn print_user_data(
+    ctx: &CliContext,
     workflow: &WorkflowRow,
     rows: Vec<UserDataRow>,
-    page: &PageArgs,
-) -> Result<Exit, CliError> {
-    let listing = Listing::new(FIELDS).without(&page.exclude)?;
-    if ctx.ui.print_list(&listing, listing.arrange(rows, page)?)? == 0 {
-        ctx.ui.note(&format!("workflow {} ({}) has no such user data", workflow.id, workflow.name));
+    page: &ListPageArgs,
+) -> Result<CliExit, CliError> {
+    let listing = ListFields::new(FIELDS).without_fields(&page.exclude)?;
+    if ctx.ui.print_list(&listing, listing.sort_and_limit(rows, page)?)? == 0 {
+        ctx.ui.print_note(&format!("workflow {} ({}) has no such user data", workflow.id, workflow.name));
     }
-    Ok(Exit::Success)
+    Ok(CliExit::Success)
 }
 
-fn update(ctx: &Context, args: &UpdateUserDataArgs) -> Result<Exit, CliError> {
-    let data = args.data.as_deref().map(|text| value(ctx, text)).transpose()?;
+fn update_user_data(ctx: &CliContext, args: &UpdateUserDataArgs) -> Result<CliExit, CliError> {
+    let data = args.data.as_deref().map(|text| parse_value(ctx, text)).transpose()?;
     let store = ctx.open_write()?;
-    let (_, piece) = find(&*store, &args.name, &args.workflow)?;
+    let (_, piece) = find_user_data(&*store, &args.name, &args.workflow)?;
     let shown = |data: Option<&Value>| data.map_or_else(|| "nothing".to_owned(), Value::to_string);
     let change =
         format!("user data `{}`: {} → {}", piece.name, shown(piece.data.as_ref()), shown(data.as_ref()));
     if args.dry_run {
-        ctx.ui.note(&format!("would change {change}"));
+        ctx.ui.print_note(&format!("would change {change}"));
     } else {
         store.set_user_data(piece.id, data.as_ref(), ctx.clock.now())?;
-        ctx.ui.note(&format!("changed {change}"));
+        ctx.ui.print_note(&format!("changed {change}"));
     }
-    if ctx.ui.json_wanted() {
-        let now = store.user_data_piece(piece.id)?.unwrap_or(piece);
-        ctx.ui.print_record(&Listing::new(FIELDS), now)?;
+    if ctx.ui.wants_json() {
+        let now = store.find_user_data(piece.id)?.unwrap_or(piece);
+        ctx.ui.print_record(&ListFields::new(FIELDS), now)?;
     }
-    Ok(Exit::Success)
+    Ok(CliExit::Success)
 }
 
-fn create(ctx: &Context, args: &CreateUserDataArgs) -> Result<Exit, CliError> {
-    let data = args.data.as_deref().map(|text| value(ctx, text)).transpose()?;
+fn create_user_data(ctx: &CliContext, args: &CreateUserDataArgs) -> Result<CliExit, CliError> {
+    let data = args.data.as_deref().map(|text| parse_value(ctx, text)).transpose()?;
     let store = ctx.open_write()?;
-    let workflow = select::workflow(&*store, &args.workflow)?;
+    let workflow = object_selection::find_workflow(&*store, &args.workflow)?;
     let new = NewUserData { name: &args.name, data: data.as_ref(), is_ephemeral: args.ephemeral };
     let id = store.add_user_data(workflow.id, &new, ctx.clock.now())?;
-    let piece = store.user_data_piece(id)?;
+    let piece = store.find_user_data(id)?;
     match piece {
-        Some(piece) if ctx.ui.json_wanted() => ctx.ui.print_record(&Listing::new(FIELDS), piece)?,
+        Some(piece) if ctx.ui.wants_json() => ctx.ui.print_record(&ListFields::new(FIELDS), piece)?,
         _ => ctx.ui.print_line(&format!("user data {id}: {}", args.name))?,
     }
-    Ok(Exit::Success)
+    Ok(CliExit::Success)
 }
 
-fn delete(ctx: &Context, args: &DeleteUserDataArgs) -> Result<Exit, CliError> {
+fn delete_user_data(ctx: &CliContext, args: &DeleteUserDataArgs) -> Result<CliExit, CliError> {
     let store = ctx.open_write()?;
     let pieces: Vec<UserDataRow> = args
         .names
         .iter()
-        .map(|name| find(&*store, name, &args.workflow).map(|(_, piece)| piece))
+        .map(|name| find_user_data(&*store, name, &args.workflow).map(|(_, piece)| piece))
         .collect::<Result<_, _>>()?;
     let names = pieces.iter().map(|piece| format!("`{}`", piece.name)).collect::<Vec<_>>().join(", ");
     if args.confirm.dry_run {
-        ctx.ui.note(&format!("would delete the user data {names}"));
-        return Ok(Exit::Success);
+        ctx.ui.print_note(&format!("would delete the user data {names}"));
+        return Ok(CliExit::Success);
     }
     ctx.ui.confirm(&format!("delete the user data {names}"), args.confirm)?;
     for piece in &pieces {
         store.delete_user_data(piece.id, ctx.clock.now())?;
     }
-    ctx.ui.note(&format!("deleted {}", text::count(pieces.len() as u64, "piece")));
-    Ok(Exit::Success)
+    ctx.ui.print_note(&format!("deleted {}", text::render_count(pieces.len() as u64, "piece")));
+    Ok(CliExit::Success)
 }
 
-fn find(
+fn find_user_data(
     store: &dyn Store,
     name: &str,
     workflow: &WorkflowRef,
 ) -> Result<(WorkflowRow, UserDataRow), CliError> {
-    let args = NamedArgs { name: name.to_owned(), workflow: workflow.clone() };
-    let by_id = |id| Ok(store.user_data_piece(UserDataId(id))?.map(|piece| (piece.workflow_id, piece)));
-    relations::named(store, &args, by_id, |workflow| Ok(store.user_data(workflow, &DataFilter::default())?))
+    let args = NamedObjectArgs { name: name.to_owned(), workflow: workflow.clone() };
+    let by_id = |id| Ok(store.find_user_data(UserDataId(id))?.map(|piece| (piece.workflow_id, piece)));
+    job_relations::find_named(store, &args, by_id, |workflow| {
+        Ok(store.user_data(workflow, &DataFilter::default())?)
+    })
 }
 
 /// The value that was given: JSON, `@FILE`, or `-` for stdin.
-fn value(ctx: &Context, text: &str) -> Result<Value, CliError> {
+fn parse_value(ctx: &CliContext, text: &str) -> Result<Value, CliError> {
     let (text, place) = match text.strip_prefix('@') {
         Some(file) => {
             let read = std::fs::read_to_string(ctx.cwd.join(file));

@@ -1,106 +1,123 @@
 //! `windlass watch`: follows a workflow until it is over, recovers it on the way, and says by its exit code how it went.
 
-mod news;
-mod nodes;
+mod allocation_watch;
+mod workflow_updates;
 
 use crate::args::recover::WatchArgs;
-use crate::context::Context;
-use crate::drive::{Failed, conduct};
-use crate::error::{CliError, Exit};
-use crate::recovery::{self, Talk};
-use crate::ui::summary;
+use crate::context::CliContext;
+use crate::error::{CliError, CliExit};
+use crate::local_run::{FailedJobsPolicy, run_with_observer};
+use crate::recovery::{self, RecoveryOutput};
+use crate::ui::run_summary;
 use crate::ui::text;
-use crate::view::{self, State};
-use crate::{rerun, select};
-use news::News;
-use nodes::{Attendant, Nodes};
+use crate::workflow_view::{self, WorkflowPhase};
+use crate::{object_selection, rerun};
+use allocation_watch::{AllocationWatcher, NodeAvailability};
 use std::sync::Arc;
-use windlass_engine::{RunEnd, budget_is_used_up};
+use windlass_scheduler::{RunEnd, is_retry_budget_spent};
 use windlass_store::Store;
 use windlass_store::model::WorkflowRow;
 use windlass_types::{JobStatus, WorkflowId};
+use workflow_updates::WorkflowUpdates;
 
-pub(crate) fn run(ctx: &Context, args: &WatchArgs) -> Result<Exit, CliError> {
+pub(crate) fn run(ctx: &CliContext, args: &WatchArgs) -> Result<CliExit, CliError> {
     let acts = args.recover || args.how.ai.is_asked || args.slurm.auto_schedule || args.wait_for_decisions;
     let store = if acts { ctx.open_write()? } else { ctx.open_read()? };
-    let row = select::workflow(&*store, &args.workflow)?;
-    let attendant = Attendant::of(ctx, &*store, row.id, args)?;
+    let row = object_selection::find_workflow(&*store, &args.workflow)?;
+    let attendant = AllocationWatcher::for_workflow(ctx, &*store, row.id, args)?;
     let has_waited = false;
-    let mut watch = Watch { ctx, store, workflow: row.id, args, recoveries: 0, attendant, has_waited };
-    let state = watch.follow_to_the_end()?;
-    summary::report_followed(ctx, &*watch.store, row.id)?;
-    watch.say_why(state)?;
-    Ok(exit_of(state))
+    let mut watch = WorkflowWatch {
+        ctx,
+        store,
+        workflow: row.id,
+        args,
+        recoveries: 0,
+        allocation_watcher: attendant,
+        has_waited_for_decision: has_waited,
+    };
+    let state = watch.follow_until_done()?;
+    run_summary::report_followed_run(ctx, &*watch.store, row.id)?;
+    watch.print_reason(state)?;
+    Ok(exit_for_state(state))
 }
 
-const fn exit_of(state: State) -> Exit {
+const fn exit_for_state(state: WorkflowPhase) -> CliExit {
     match state {
-        State::Completed => Exit::Success,
-        State::Failed | State::Canceled => Exit::JobsFailed,
-        State::NeedsDecision => Exit::NeedsDecision,
-        State::Created | State::Running | State::Interrupted => Exit::Interrupted,
+        WorkflowPhase::Completed => CliExit::Success,
+        WorkflowPhase::Failed | WorkflowPhase::Canceled => CliExit::JobsFailed,
+        WorkflowPhase::NeedsDecision => CliExit::NeedsDecision,
+        WorkflowPhase::Created | WorkflowPhase::Running | WorkflowPhase::Interrupted => CliExit::Interrupted,
     }
 }
 
-struct Watch<'a> {
-    ctx: &'a Context,
+struct WorkflowWatch<'a> {
+    ctx: &'a CliContext,
     store: Arc<dyn Store>,
     workflow: WorkflowId,
     args: &'a WatchArgs,
     recoveries: u32,
     /// Sees to the allocations of one that runs on Slurm.
-    attendant: Option<Attendant<'a>>,
+    allocation_watcher: Option<AllocationWatcher<'a>>,
     /// Jobs waited for a decision, and it was made: the workflow goes on.
-    has_waited: bool,
+    has_waited_for_decision: bool,
 }
 
-impl Watch<'_> {
+impl WorkflowWatch<'_> {
     /// Follows, recovers and goes on, until there is nothing more to be done from here.
-    fn follow_to_the_end(&mut self) -> Result<State, CliError> {
+    fn follow_until_done(&mut self) -> Result<WorkflowPhase, CliError> {
         loop {
-            let state = self.follow()?;
+            let state = self.follow_until_stopped()?;
             let goes_on = match state {
-                State::Failed | State::NeedsDecision if self.recover(state)? => true,
-                State::NeedsDecision if self.args.wait_for_decisions && self.undecided()? > 0 => {
+                WorkflowPhase::Failed | WorkflowPhase::NeedsDecision if self.recover_failures(state)? => true,
+                WorkflowPhase::NeedsDecision
+                    if self.args.wait_for_decisions && self.count_undecided()? > 0 =>
+                {
                     self.wait_for_decisions()?;
                     continue;
                 }
-                State::Created | State::Interrupted if std::mem::take(&mut self.has_waited) => true,
+                WorkflowPhase::Created | WorkflowPhase::Interrupted
+                    if std::mem::take(&mut self.has_waited_for_decision) =>
+                {
+                    true
+                }
                 // Where nothing but allocations is missing, beginning anew brings none.
-                State::Interrupted if self.has_no_nodes() => false,
+                WorkflowPhase::Interrupted if self.lacks_nodes() => false,
                 // Each time it stops by itself: a budget of retries may be used up again and again.
-                State::Created | State::Interrupted => self.args.recover && self.may_try_again(),
-                State::Failed
-                | State::NeedsDecision
-                | State::Running
-                | State::Completed
-                | State::Canceled => false,
+                WorkflowPhase::Created | WorkflowPhase::Interrupted => {
+                    self.args.recover && self.may_recover_again()
+                }
+                WorkflowPhase::Failed
+                | WorkflowPhase::NeedsDecision
+                | WorkflowPhase::Running
+                | WorkflowPhase::Completed
+                | WorkflowPhase::Canceled => false,
             };
             if !goes_on {
                 return Ok(state);
             }
-            if !self.has_somebody_go_on()? {
-                return Ok(State::Interrupted);
+            if !self.continue_workflow()? {
+                return Ok(WorkflowPhase::Interrupted);
             }
         }
     }
 
     /// Waits until nobody goes on with it.
-    fn follow(&mut self) -> Result<State, CliError> {
-        let row = rerun::row(&*self.store, self.workflow)?;
-        let mut state = self.state(&row)?;
-        if state != State::Running {
+    fn follow_until_stopped(&mut self) -> Result<WorkflowPhase, CliError> {
+        let row = rerun::load_workflow_row(&*self.store, self.workflow)?;
+        let mut state = self.load_state(&row)?;
+        if state != WorkflowPhase::Running {
             return Ok(state);
         }
-        self.ctx.ui.note(&format!("following workflow {} ({})", row.id, text::one_line(&row.name)));
-        let mut news = News::begin(self.ctx, &*self.store, &row)?;
-        while state == State::Running {
-            let row = news.look(&mut self.store)?;
-            state = self.state(&row)?;
-            if let Some(attendant) = self.attendant.as_mut().filter(|_| state == State::Running)
-                && attendant.look(&*self.store, &row)? == Nodes::Gone
+        self.ctx.ui.print_note(&format!("following workflow {} ({})", row.id, text::one_line(&row.name)));
+        let mut news = WorkflowUpdates::open(self.ctx, &*self.store, &row)?;
+        while state == WorkflowPhase::Running {
+            let row = news.next_state(&mut self.store)?;
+            state = self.load_state(&row)?;
+            if let Some(attendant) =
+                self.allocation_watcher.as_mut().filter(|_| state == WorkflowPhase::Running)
+                && attendant.check_allocations(&*self.store, &row)? == NodeAvailability::Absent
             {
-                return Ok(State::Interrupted);
+                return Ok(WorkflowPhase::Interrupted);
             }
         }
         Ok(state)
@@ -108,40 +125,44 @@ impl Watch<'_> {
 
     /// Waits until something was decided about the jobs that are `pending_failed`.
     fn wait_for_decisions(&mut self) -> Result<(), CliError> {
-        let row = rerun::row(&*self.store, self.workflow)?;
+        let row = rerun::load_workflow_row(&*self.store, self.workflow)?;
         let before = row.counts.get(JobStatus::PendingFailed);
-        let (id, jobs) = (row.id, text::count(before, "job"));
-        self.ctx.ui.note(&format!(
+        let (id, jobs) = (row.id, text::render_count(before, "job"));
+        self.ctx.ui.print_note(&format!(
             "{jobs} of workflow {id} wait for a decision: `windlass triage {id}` shows them; waiting"
         ));
-        let mut news = News::begin(self.ctx, &*self.store, &row)?;
+        let mut news = WorkflowUpdates::open(self.ctx, &*self.store, &row)?;
         loop {
-            let row = news.look(&mut self.store)?;
-            if self.state(&row)? != State::NeedsDecision || row.counts.get(JobStatus::PendingFailed) < before
+            let row = news.next_state(&mut self.store)?;
+            if self.load_state(&row)? != WorkflowPhase::NeedsDecision
+                || row.counts.get(JobStatus::PendingFailed) < before
             {
-                self.has_waited = true;
+                self.has_waited_for_decision = true;
                 return Ok(());
             }
         }
     }
 
-    fn state(&self, row: &WorkflowRow) -> Result<State, CliError> {
-        let state = State::of(row, view::is_run_by_somebody(&*self.store, row));
-        let stands_still = row.counts.active() == 0 && matches!(state, State::Running | State::Interrupted);
-        let is_held = stands_still && budget_is_used_up(&*self.store, row)?;
-        Ok(if is_held { State::NeedsDecision } else { state })
+    fn load_state(&self, row: &WorkflowRow) -> Result<WorkflowPhase, CliError> {
+        let state = WorkflowPhase::from_row(row, workflow_view::has_active_process(&*self.store, row));
+        let stands_still =
+            row.counts.active() == 0 && matches!(state, WorkflowPhase::Running | WorkflowPhase::Interrupted);
+        let is_held = stands_still && is_retry_budget_spent(&*self.store, row)?;
+        Ok(if is_held { WorkflowPhase::NeedsDecision } else { state })
     }
 
-    fn has_no_nodes(&self) -> bool {
-        self.attendant.as_ref().is_some_and(Attendant::has_given_up)
+    fn lacks_nodes(&self) -> bool {
+        self.allocation_watcher.as_ref().is_some_and(AllocationWatcher::has_given_up)
     }
 
     /// Counts, and says so when it was often enough.
-    fn may_try_again(&mut self) -> bool {
+    fn may_recover_again(&mut self) -> bool {
         let most = self.args.max_retries;
         if self.recoveries >= most {
-            let times = text::count(u64::from(most), "time");
-            self.ctx.ui.warn(&format!("it was brought back {times}, which is all that --max-retries allows"));
+            let times = text::render_count(u64::from(most), "time");
+            self.ctx.ui.print_warning(&format!(
+                "it was brought back {times}, which is all that --max-retries allows"
+            ));
             return false;
         }
         self.recoveries += 1;
@@ -149,68 +170,73 @@ impl Watch<'_> {
     }
 
     /// Whether something runs again.
-    fn recover(&mut self, state: State) -> Result<bool, CliError> {
+    fn recover_failures(&mut self, state: WorkflowPhase) -> Result<bool, CliError> {
         let (ctx, args, workflow) = (self.ctx, self.args, self.workflow);
-        let asks_only = !args.recover && state == State::NeedsDecision && args.how.ai.is_asked;
-        if !(args.recover || asks_only) || !self.may_try_again() {
+        let asks_only = !args.recover && state == WorkflowPhase::NeedsDecision && args.how.ai.is_asked;
+        if !(args.recover || asks_only) || !self.may_recover_again() {
             return Ok(false);
         }
-        let before = self.undecided()?;
+        let before = self.count_undecided()?;
         if asks_only {
-            let row = rerun::row(&*self.store, workflow)?;
-            recovery::agent::ask(ctx, &*self.store, &row, &args.how.ai)?;
-            return Ok(self.undecided()? < before);
+            let row = rerun::load_workflow_row(&*self.store, workflow)?;
+            recovery::agent::run_agent(ctx, &*self.store, &row, &args.how.ai)?;
+            return Ok(self.count_undecided()? < before);
         }
         let (round, most) = (self.recoveries, args.max_retries);
-        ctx.ui.note(&format!("workflow {workflow} stopped with failures; recovering it ({round} of {most})"));
-        let talk = if ctx.ui.json_wanted() { Talk::Briefly } else { Talk::Fully };
-        let done = recovery::recover(ctx, &*self.store, workflow, &args.how, &args.machine, talk)?;
-        Ok(done.again > 0 || self.undecided()? < before)
+        ctx.ui.print_note(&format!(
+            "workflow {workflow} stopped with failures; recovering it ({round} of {most})"
+        ));
+        let talk = if ctx.ui.wants_json() { RecoveryOutput::Brief } else { RecoveryOutput::Full };
+        let done = recovery::recover_workflow(ctx, &*self.store, workflow, &args.how, &args.machine, talk)?;
+        Ok(done.rerun_count > 0 || self.count_undecided()? < before)
     }
 
-    fn undecided(&self) -> Result<u64, CliError> {
-        Ok(rerun::row(&*self.store, self.workflow)?.counts.get(JobStatus::PendingFailed))
+    fn count_undecided(&self) -> Result<u64, CliError> {
+        Ok(rerun::load_workflow_row(&*self.store, self.workflow)?.counts.get(JobStatus::PendingFailed))
     }
 
     /// A server has its workers; here we run it ourselves, unless somebody does. Whether it went on.
-    fn has_somebody_go_on(&self) -> Result<bool, CliError> {
+    fn continue_workflow(&self) -> Result<bool, CliError> {
         let Self { ctx, store, workflow, args, .. } = self;
         if let Some(client) = ctx.server()? {
             client.start_workflow(*workflow)?;
             return Ok(true);
         }
-        let row = rerun::row(&**store, *workflow)?;
-        if view::is_run_by_somebody(&**store, &row) {
+        let row = rerun::load_workflow_row(&**store, *workflow)?;
+        if workflow_view::has_active_process(&**store, &row) {
             return Ok(true);
         }
         let observer = ctx.ui.observer(row.counts.total());
-        let run = conduct(ctx, &**store, *workflow, Failed::Keep, &args.machine, observer)?;
+        let run =
+            run_with_observer(ctx, &**store, *workflow, FailedJobsPolicy::Keep, &args.machine, observer)?;
         Ok(run.end != RunEnd::Interrupted)
     }
 
     /// What a person should know who wonders about the exit code.
-    fn say_why(&self, state: State) -> Result<(), CliError> {
+    fn print_reason(&self, state: WorkflowPhase) -> Result<(), CliError> {
         let (ui, id) = (&self.ctx.ui, self.workflow);
         match state {
-            State::NeedsDecision => match self.undecided()? {
-                0 => ui.note(&format!(
+            WorkflowPhase::NeedsDecision => match self.count_undecided()? {
+                0 => ui.print_note(&format!(
                     "its retry budget is used up; `windlass resume {id}` goes on all the same"
                 )),
                 n => {
-                    let jobs = text::count(n, "job");
-                    ui.note(&format!("{jobs} of workflow {id} wait for a decision (pending_failed)"));
-                    ui.note("next: windlass watch --wait-for-decisions waits for it and goes on");
+                    let jobs = text::render_count(n, "job");
+                    ui.print_note(&format!("{jobs} of workflow {id} wait for a decision (pending_failed)"));
+                    ui.print_note("next: windlass watch --wait-for-decisions waits for it and goes on");
                 }
             },
-            State::Failed if !self.args.recover => ui.note("--recover brings it back and goes on"),
-            State::Interrupted if self.has_no_nodes() => {
-                ui.note(&format!(
+            WorkflowPhase::Failed if !self.args.recover => {
+                ui.print_note("--recover brings it back and goes on")
+            }
+            WorkflowPhase::Interrupted if self.lacks_nodes() => {
+                ui.print_note(&format!(
                     "jobs of workflow {id} are ready, and no allocation is left: `windlass slurm regenerate {id} --submit` asks \
                      for new ones, and --auto-schedule does so whenever that happens"
                 ));
             }
-            State::Created | State::Interrupted => {
-                ui.note(&format!("nobody runs workflow {id}; `windlass resume {id}` goes on"));
+            WorkflowPhase::Created | WorkflowPhase::Interrupted => {
+                ui.print_note(&format!("nobody runs workflow {id}; `windlass resume {id}` goes on"));
             }
             _ => {}
         }
@@ -224,13 +250,13 @@ mod tests {
 
     #[test]
     fn every_end_has_its_exit_code() {
-        assert_eq!(exit_of(State::Completed), Exit::Success);
-        assert_eq!(exit_of(State::NeedsDecision), Exit::NeedsDecision);
-        for state in [State::Failed, State::Canceled] {
-            assert_eq!(exit_of(state), Exit::JobsFailed);
+        assert_eq!(exit_for_state(WorkflowPhase::Completed), CliExit::Success);
+        assert_eq!(exit_for_state(WorkflowPhase::NeedsDecision), CliExit::NeedsDecision);
+        for state in [WorkflowPhase::Failed, WorkflowPhase::Canceled] {
+            assert_eq!(exit_for_state(state), CliExit::JobsFailed);
         }
-        for state in [State::Created, State::Interrupted, State::Running] {
-            assert_eq!(exit_of(state), Exit::Interrupted);
+        for state in [WorkflowPhase::Created, WorkflowPhase::Interrupted, WorkflowPhase::Running] {
+            assert_eq!(exit_for_state(state), CliExit::Interrupted);
         }
     }
 }

@@ -4,64 +4,74 @@
 
 use crate::args::MachineArgs;
 use crate::args::plan::WhyArgs;
-use crate::context::Context;
-use crate::error::{CliError, Exit, Kind};
-use crate::history::History;
-use crate::recovery::local_room;
-use crate::ui::style::{Paint, Tone};
+use crate::context::CliContext;
+use crate::decision_history::DecisionHistory;
+use crate::error::{CliError, CliErrorKind, CliExit};
+use crate::recovery::local_capacity;
+use crate::ui::style::{TextPainter, TextTone};
 use crate::ui::text;
-use crate::{job_logs, select};
+use crate::{job_logs, object_selection};
 use serde::Serialize;
 use std::time::Duration;
-use windlass_core::why::{Chain, Evidence, Link, Offer, Verdict};
-use windlass_insight::why;
+use windlass_core::job_explanation::{
+    BlockingChain, ChainLink, ExplanationEvidence, JobExplanation, WorkerAvailability,
+};
+use windlass_insight::explain;
 use windlass_store::Store;
 use windlass_store::model::WorkflowRow;
 use windlass_types::{Bytes, Capacity};
 
 /// For programs.
 #[derive(Serialize)]
-struct Answer {
+struct WhyView {
     #[serde(flatten)]
-    verdict: Verdict,
+    verdict: JobExplanation,
     #[serde(flatten)]
-    history: History,
+    history: DecisionHistory,
 }
 
-pub(crate) fn run(ctx: &Context, args: &WhyArgs) -> Result<Exit, CliError> {
+pub(crate) fn run(ctx: &CliContext, args: &WhyArgs) -> Result<CliExit, CliError> {
     let store = ctx.open_read()?;
-    let workflow = select::workflow(&*store, &args.workflow)?;
-    let job = select::job(&*store, &workflow, &args.job, "--workflow")?;
-    let workers = offers(ctx, &*store, &workflow)?;
-    let asker = why::Asker {
+    let workflow = object_selection::find_workflow(&*store, &args.workflow)?;
+    let job = object_selection::find_job(&*store, &workflow, &args.job, "--workflow")?;
+    let workers = list_offers(ctx, &*store, &workflow)?;
+    let asker = explain::ExplainContext {
         now: ctx.clock.now(),
-        is_served: ctx.server()?.is_some(),
+        is_on_server: ctx.server()?.is_some(),
         workers: &workers,
-        name_of: &|path| job_logs::short(path, &ctx.cwd),
+        name_file: &|path| job_logs::short_path(path, &ctx.cwd),
     };
-    let verdict = why::explain(&*store, &workflow, &job, asker)?;
-    let history = History::of(&*store, workflow.id, job.id)?;
-    if ctx.ui.json_wanted() {
-        ctx.ui.print_json(&Answer { verdict, history })?;
+    let verdict = explain::explain_job(&*store, &workflow, &job, asker)?;
+    let history = DecisionHistory::load(&*store, workflow.id, job.id)?;
+    if ctx.ui.wants_json() {
+        ctx.ui.print_json(&WhyView { verdict, history })?;
     } else {
-        ctx.ui.print_lines(&render(&verdict, &history, &workflow, ctx.ui.paint_out()))?;
+        ctx.ui.print_lines(&render_verdict(&verdict, &history, &workflow, ctx.ui.stdout_painter()))?;
     }
-    Ok(Exit::Success)
+    Ok(CliExit::Success)
 }
 
 /// Those who may work on it.
-fn offers(ctx: &Context, store: &dyn Store, workflow: &WorkflowRow) -> Result<Vec<Offer>, CliError> {
+fn list_offers(
+    ctx: &CliContext,
+    store: &dyn Store,
+    workflow: &WorkflowRow,
+) -> Result<Vec<WorkerAvailability>, CliError> {
     let Some(client) = ctx.server()? else {
         // If nothing runs it: what this machine would have for it.
-        let room = local_room(store, workflow.id, &MachineArgs::default())?;
-        return Ok(room.takers.into_iter().map(|taker| Offer::of(taker.has)).collect());
+        let room = local_capacity(store, workflow.id, &MachineArgs::default())?;
+        return Ok(room
+            .takers
+            .into_iter()
+            .map(|taker| WorkerAvailability::from_capacity(taker.capacity))
+            .collect());
     };
-    Ok(client.workers(Some(workflow.id))?.into_iter().map(offer).collect())
+    Ok(client.workers(Some(workflow.id))?.into_iter().map(worker_offer).collect())
 }
 
 /// What a worker of a server can do, as it is told of it.
-pub(crate) fn offer(worker: windlass_client::Worker) -> Offer {
-    Offer {
+pub(crate) fn worker_offer(worker: windlass_client::WorkerInfo) -> WorkerAvailability {
+    WorkerAvailability {
         name: format!("worker {} on {}", worker.id, worker.host),
         worker: Some(worker.id),
         silence: worker.silence_seconds.and_then(|silence| Duration::try_from_secs_f64(silence).ok()),
@@ -79,79 +89,94 @@ pub(crate) fn offer(worker: windlass_client::Worker) -> Offer {
     }
 }
 
-fn render(verdict: &Verdict, history: &History, workflow: &WorkflowRow, paint: Paint) -> Vec<String> {
-    let title = paint.apply(Tone::Bold, &text::one_line(&verdict.name));
-    let status = paint.apply(Tone::of(verdict.status), verdict.status.name());
+fn render_verdict(
+    verdict: &JobExplanation,
+    history: &DecisionHistory,
+    workflow: &WorkflowRow,
+    paint: TextPainter,
+) -> Vec<String> {
+    let title = paint.apply(TextTone::Bold, &text::one_line(&verdict.name));
+    let status = paint.apply(TextTone::for_status(verdict.status), verdict.status.name());
     let place =
         format!("job {} of workflow {} ({})", verdict.job, workflow.id, text::one_line(&workflow.name));
     let mut lines =
         vec![format!("{title}, {place}: {status}"), format!("  {}", text::one_line(&verdict.headline))];
-    section(&mut lines, "Evidence", verdict.evidence.iter().flat_map(|one| evidence(one, paint)), paint);
-    let chain = verdict.chain.iter().flat_map(|chain| chain_lines(chain, paint));
-    section(&mut lines, "Because of", chain, paint);
-    section(&mut lines, "Decisions and changes", history.lines().into_iter(), paint);
-    let width = verdict.next.iter().map(|next| text::width(&next.command)).max().unwrap_or(0);
+    render_section(
+        &mut lines,
+        "Evidence",
+        verdict.evidence.iter().flat_map(|one| render_evidence(one, paint)),
+        paint,
+    );
+    let chain = verdict.chain.iter().flat_map(|chain| render_chain(chain, paint));
+    render_section(&mut lines, "Because of", chain, paint);
+    render_section(&mut lines, "Decisions and changes", history.render_lines().into_iter(), paint);
+    let width = verdict.next.iter().map(|next| text::display_width(&next.command)).max().unwrap_or(0);
     let next = verdict.next.iter().map(|next| {
-        let blanks = " ".repeat(width - text::width(&next.command));
-        format!("{}{blanks}  {}", next.command, paint.apply(Tone::Dim, &next.does))
+        let blanks = " ".repeat(width - text::display_width(&next.command));
+        format!("{}{blanks}  {}", next.command, paint.apply(TextTone::Dim, &next.does))
     });
-    section(&mut lines, "Next", next, paint);
+    render_section(&mut lines, "Next", next, paint);
     lines
 }
 
-fn section(lines: &mut Vec<String>, title: &str, content: impl Iterator<Item = String>, paint: Paint) {
+fn render_section(
+    lines: &mut Vec<String>,
+    title: &str,
+    content: impl Iterator<Item = String>,
+    paint: TextPainter,
+) {
     let mut content = content.peekable();
     if content.peek().is_some() {
         lines.push(String::new());
-        lines.push(paint.apply(Tone::Bold, title));
+        lines.push(paint.apply(TextTone::Bold, title));
         lines.extend(content.map(|line| format!("  {line}")));
     }
 }
 
-fn evidence(evidence: &Evidence, paint: Paint) -> Vec<String> {
+fn render_evidence(evidence: &ExplanationEvidence, paint: TextPainter) -> Vec<String> {
     match evidence {
-        Evidence::Fact { text } => vec![text::one_line(text)],
-        Evidence::LogLine { log, line, text, means } => {
-            let place = paint.apply(Tone::Dim, &format!("{log}:{line}:"));
+        ExplanationEvidence::Fact { text } => vec![text::one_line(text)],
+        ExplanationEvidence::LogLine { log, line, text, means } => {
+            let place = paint.apply(TextTone::Dim, &format!("{log}:{line}:"));
             vec![format!("{place} {}", text::one_line(text)), format!("    {means}")]
         }
     }
 }
 
 /// The way to the first cause, one step deeper on each line, then the other causes.
-fn chain_lines(chain: &Chain, paint: Paint) -> Vec<String> {
+fn render_chain(chain: &BlockingChain, paint: TextPainter) -> Vec<String> {
     let mut lines: Vec<String> = chain
         .links
         .iter()
         .enumerate()
-        .map(|(depth, link)| format!("{}{}", "  ".repeat(depth), link_line(link, paint)))
+        .map(|(depth, link)| format!("{}{}", "  ".repeat(depth), render_link(link, paint)))
         .collect();
-    lines.extend(chain.roots.iter().skip(1).map(|root| format!("also {}", link_line(root, paint))));
+    lines.extend(chain.roots.iter().skip(1).map(|root| format!("also {}", render_link(root, paint))));
     let unnamed = (chain.root_count as usize).saturating_sub(chain.roots.len());
     if unnamed > 0 {
-        lines.push(format!("and {}", text::count(unnamed as u64, "more job")));
+        lines.push(format!("and {}", text::render_count(unnamed as u64, "more job")));
     }
     lines
 }
 
-fn link_line(link: &Link, paint: Paint) -> String {
+fn render_link(link: &ChainLink, paint: TextPainter) -> String {
     // How it ended mostly says again what its state is.
     let words = match &link.note {
         Some(note) if note.starts_with(link.status.name()) => note.clone(),
         Some(note) => format!("{}, {note}", link.status),
         None => link.status.to_string(),
     };
-    let words = paint.apply(Tone::of(link.status), &text::one_line(&words));
+    let words = paint.apply(TextTone::for_status(link.status), &text::one_line(&words));
     format!("{} ({}): {words}", text::one_line(&link.name), link.job)
 }
 
-impl From<why::Error> for CliError {
-    fn from(error: why::Error) -> Self {
+impl From<explain::ExplainError> for CliError {
+    fn from(error: explain::ExplainError) -> Self {
         match error {
-            why::Error::Store(error) => error.into(),
-            why::Error::Log { .. } => Self::io(error.to_string()),
-            why::Error::Cycle(_) => Self::new(Kind::Spec, error.to_string()),
-            why::Error::Gone(_) => Self::internal(error.to_string()),
+            explain::ExplainError::Store(error) => error.into(),
+            explain::ExplainError::Log { .. } => Self::io(error.to_string()),
+            explain::ExplainError::Cycle(_) => Self::new(CliErrorKind::Spec, error.to_string()),
+            explain::ExplainError::Gone(_) => Self::internal(error.to_string()),
         }
     }
 }

@@ -1,53 +1,54 @@
 //! `windlass worker`: this machine works for a server.
 
 use crate::args::WorkflowRef;
-use crate::args::worker::{OfferArgs, WorkerArgs};
-use crate::context::Context;
-use crate::error::{CliError, Exit};
-use crate::select;
-use crate::ui::{Ui, WorkerLine, text};
+use crate::args::worker::{WorkerArgs, WorkerCapacityArgs};
+use crate::context::CliContext;
+use crate::error::{CliError, CliExit};
+use crate::object_selection;
+use crate::ui::{TerminalUi, WorkerLine, text};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::sync::Arc;
 use std::time::Instant;
 use windlass_agent::environment::PassedEnvironment;
 use windlass_agent::{
-    Agent, AgentOptions, Control, End, Error, FindAgain, Observer, Outcome, Progress, Until,
-    default_state_dir,
+    FindServer, LeaveReason, RemoteWorker, RemoteWorkerControl, RemoteWorkerError, RemoteWorkerObserver,
+    RemoteWorkerOptions, RemoteWorkerProgress, RemoteWorkerSummary, WorkerDeadline, default_state_dir,
 };
-use windlass_proc::machine::Machine;
-use windlass_types::fleet::JobsOf;
+use windlass_process::machine::MachineInfo;
+use windlass_types::worker_protocol::AcceptedJobOwners;
 use windlass_types::{Capacity, WorkflowId};
 
-pub(crate) fn run(ctx: &Context, args: &WorkerArgs) -> Result<Exit, CliError> {
+pub(crate) fn run(ctx: &CliContext, args: &WorkerArgs) -> Result<CliExit, CliError> {
     let client = ctx.require_server()?.clone();
-    crate::drive::warn_without_bash(&ctx.ui);
-    let machine = Machine::detect();
-    let capacity = capacity(&machine, &args.offer);
+    crate::local_run::warn_without_bash(&ctx.ui);
+    let machine = MachineInfo::detect();
+    let capacity = worker_capacity(&machine, &args.offer);
     let state_dir = args.state_dir.clone().or_else(default_state_dir).ok_or_else(|| {
         CliError::user("there is no home directory to keep notes in")
             .with_hint("--state-dir names another place")
     })?;
-    let mut options = AgentOptions::new(client, capacity, ctx.cwd.join(state_dir));
-    options.find_again = ctx.way_back().map(|find| Arc::new(find) as FindAgain);
+    let mut options = RemoteWorkerOptions::new(client, capacity, ctx.cwd.join(state_dir));
+    options.find_server = ctx.server_finder().map(|find| Arc::new(find) as FindServer);
     options.gpu_devices = machine.gpus;
     options.labels.clone_from(&args.label);
     options.site.clone_from(&args.worker_site);
-    options.jobs_of = jobs_of(&args.jobs_of)?;
-    options.environment = PassedEnvironment { more: args.pass_environment.clone(), in_allocation: false };
-    options.workflow = args.workflow.as_ref().map(|workflow| bound_to(ctx, workflow)).transpose()?;
+    options.jobs_of = parse_jobs_of(&args.jobs_of)?;
+    options.environment =
+        PassedEnvironment { extra_patterns: args.pass_environment.clone(), in_allocation: false };
+    options.workflow = args.workflow.as_ref().map(|workflow| bound_workflow(ctx, workflow)).transpose()?;
     options.persistent = args.persistent;
     options.idle_timeout = args.idle_timeout;
     options.give_up_after = args.give_up_after;
     options.grace = args.grace;
-    options.until = until(ctx, args)?;
-    let outcome = work(&ctx.ui, options, &Signalled::USUAL)?;
-    Ok(tell_end(&ctx.ui, &outcome))
+    options.deadline = leave_deadline(ctx, args)?;
+    let outcome = work(&ctx.ui, options, &SignalHandling::DEFAULT)?;
+    Ok(print_end(&ctx.ui, &outcome))
 }
 
 /// Others' jobs run with our account, so they are only taken if that was asked for, and never as root.
-fn jobs_of(users: &[String]) -> Result<JobsOf, CliError> {
-    let asked = JobsOf::from_users(users);
+fn parse_jobs_of(users: &[String]) -> Result<AcceptedJobOwners, CliError> {
+    let asked = AcceptedJobOwners::from_users(users);
     if !asked.is_own() && rustix::process::geteuid().is_root() {
         return Err(CliError::user("--jobs-of: as root, the jobs of other users would run as root")
             .with_hint(
@@ -58,40 +59,47 @@ fn jobs_of(users: &[String]) -> Result<JobsOf, CliError> {
 }
 
 /// Which signals a worker hears, and what it is told then.
-pub(crate) struct Signalled<'a> {
+pub(crate) struct SignalHandling<'a> {
     pub(crate) signals: &'a [i32],
-    pub(crate) tell: fn(&Control, i32),
+    pub(crate) handler: fn(&RemoteWorkerControl, i32),
 }
 
-impl Signalled<'static> {
+impl SignalHandling<'static> {
     /// The first drains, the second stops, the third kills.
-    const USUAL: Self = Self { signals: &[SIGINT, SIGTERM, SIGHUP], tell: |control, _| control.interrupt() };
+    const DEFAULT: Self =
+        Self { signals: &[SIGINT, SIGTERM, SIGHUP], handler: |control, _| control.interrupt() };
 }
 
 /// Works until there is a reason to leave.
-pub(crate) fn work(ui: &Ui, options: AgentOptions, signalled: &Signalled<'_>) -> Result<Outcome, CliError> {
-    let wanted = signalled.signals.iter().filter(|signal| !crate::drive::is_ignored(**signal));
+pub(crate) fn work(
+    ui: &TerminalUi,
+    options: RemoteWorkerOptions,
+    signalled: &SignalHandling<'_>,
+) -> Result<RemoteWorkerSummary, CliError> {
+    let wanted = signalled.signals.iter().filter(|signal| !crate::local_run::is_ignored(**signal));
     let signals =
         Signals::new(wanted).map_err(|e| CliError::io(format!("cannot listen for signals: {e}")))?;
     let url = options.client.url().to_owned();
-    let agent = Agent::new(options).map_err(failed)?;
-    let listener = Listener::start(signals, agent.control(), signalled.tell)?;
-    let mut watcher = Watcher { ui, line: ui.worker_line(&url), url, is_known: false };
-    let end = agent.run(&mut watcher).map_err(failed);
+    let agent = RemoteWorker::new(options).map_err(worker_error)?;
+    let listener = WorkerSignalListener::start(signals, agent.control(), signalled.handler)?;
+    let mut watcher = WorkerObserver { ui, line: ui.worker_line(&url), url, has_server_accepted: false };
+    let end = agent.run(&mut watcher).map_err(worker_error);
     drop(watcher);
     drop(listener);
     end
 }
 
 /// A number is not looked up: the server may be away, and is waited for.
-fn bound_to(ctx: &Context, workflow: &WorkflowRef) -> Result<WorkflowId, CliError> {
+fn bound_workflow(ctx: &CliContext, workflow: &WorkflowRef) -> Result<WorkflowId, CliError> {
     match workflow {
         WorkflowRef::Id(id) => Ok(*id),
-        WorkflowRef::Last | WorkflowRef::Name(_) => Ok(select::workflow(&*ctx.open_read()?, workflow)?.id),
+        WorkflowRef::Last | WorkflowRef::Name(_) => {
+            Ok(object_selection::find_workflow(&*ctx.open_read()?, workflow)?.id)
+        }
     }
 }
 
-fn capacity(machine: &Machine, offer: &OfferArgs) -> Capacity {
+fn worker_capacity(machine: &MachineInfo, offer: &WorkerCapacityArgs) -> Capacity {
     Capacity {
         cpus: offer.num_cpus.unwrap_or(machine.cpus),
         memory: offer.memory.unwrap_or(machine.memory),
@@ -103,7 +111,7 @@ fn capacity(machine: &Machine, offer: &OfferArgs) -> Capacity {
 
 /// When it has to be gone, if anybody said so. Jobs are asked to stop as long before as a stopped job gets anyway, but not
 /// before half of the time is over.
-fn until(ctx: &Context, args: &WorkerArgs) -> Result<Option<Until>, CliError> {
+fn leave_deadline(ctx: &CliContext, args: &WorkerArgs) -> Result<Option<WorkerDeadline>, CliError> {
     let now = ctx.clock.now();
     if let Some(end) = args.end_time.filter(|end| *end <= now) {
         return Err(CliError::user(format!("--end-time {end} is over; it is {now}")));
@@ -111,36 +119,40 @@ fn until(ctx: &Context, args: &WorkerArgs) -> Result<Option<Until>, CliError> {
     let until_then = args.end_time.map(|end| end.since(now));
     let Some(time) = args.time_limit.into_iter().chain(until_then).min() else { return Ok(None) };
     let lead = args.grace.min(time / 2);
-    Ok(Instant::now().checked_add(time).map(|end| Until { end, lead }))
+    Ok(Instant::now().checked_add(time).map(|end| WorkerDeadline { end, stop_before_end: lead }))
 }
 
-pub(crate) fn tell_end(ui: &Ui, outcome: &Outcome) -> Exit {
-    let why = match outcome.end {
-        End::Dismissed => "there is nothing more to do here",
-        End::Idle => "there was nothing to do for long enough",
-        End::Drained => "finished what it had",
-        End::TimeOver => "its time is over",
-        End::Stopped => "stopped; jobs that ran go back to be run again",
+pub(crate) fn print_end(ui: &TerminalUi, outcome: &RemoteWorkerSummary) -> CliExit {
+    let why = match outcome.reason {
+        LeaveReason::Dismissed => "there is nothing more to do here",
+        LeaveReason::Idle => "there was nothing to do for long enough",
+        LeaveReason::Drained => "finished what it had",
+        LeaveReason::TimeOver => "its time is over",
+        LeaveReason::Stopped => "stopped; jobs that ran go back to be run again",
     };
-    let done = text::count(outcome.succeeded, "job");
+    let done = text::render_count(outcome.succeeded, "job");
     let count = |count: u64, word: &str| if count > 0 { format!(", {count} {word}") } else { String::new() };
     let (failed, stopped) = (count(outcome.failed, "failed"), count(outcome.stopped, "stopped"));
-    ui.note(&format!("{why}; {done} completed{failed}{stopped}"));
+    ui.print_note(&format!("{why}; {done} completed{failed}{stopped}"));
     if let Some(kept) = &outcome.kept {
-        let count = text::count(outcome.undelivered as u64, "result");
+        let count = text::render_count(outcome.undelivered as u64, "result");
         let (kept, state_dir) = (kept.display(), kept.parent().unwrap_or(kept).display());
-        ui.warn(&format!(
+        ui.print_warning(&format!(
             "{count} could not be delivered, kept in {kept}. The next `windlass worker` with this state directory \
              delivers what is there; one that does nothing else: windlass worker --state-dir {state_dir} --idle-timeout 1s"
         ));
-        return Exit::Environment;
+        return CliExit::Environment;
     }
-    if outcome.end == End::Stopped || outcome.stopped > 0 { Exit::Interrupted } else { Exit::Success }
+    if outcome.reason == LeaveReason::Stopped || outcome.stopped > 0 {
+        CliExit::Interrupted
+    } else {
+        CliExit::Success
+    }
 }
 
-fn failed(error: Error) -> CliError {
+fn worker_error(error: RemoteWorkerError) -> CliError {
     let message = error.to_string();
-    let Error::Server(error) = error else { return CliError::io(message) };
+    let RemoteWorkerError::Server(error) = error else { return CliError::io(message) };
     match error.problem() {
         None => CliError::io(message)
             .with_hint("is the server running, and is this its address? `windlass serve` starts one"),
@@ -158,40 +170,44 @@ fn failed(error: Error) -> CliError {
 }
 
 /// Tells what should be known, line by line; on a terminal also how things stand.
-struct Watcher<'a> {
-    ui: &'a Ui,
+struct WorkerObserver<'a> {
+    ui: &'a TerminalUi,
     line: Option<WorkerLine>,
     url: String,
-    is_known: bool,
+    has_server_accepted: bool,
 }
 
-impl Observer for Watcher<'_> {
-    fn notice(&mut self, text: &str) {
+impl RemoteWorkerObserver for WorkerObserver<'_> {
+    fn on_notice(&mut self, text: &str) {
         match &self.line {
-            Some(line) => line.above(text),
-            None => self.ui.note(text),
+            Some(line) => line.print_above(text),
+            None => self.ui.print_note(text),
         }
     }
 
-    fn progress(&mut self, progress: &Progress) {
-        if let Some(worker) = progress.worker.filter(|_| !self.is_known) {
-            self.is_known = true;
-            self.notice(&format!(
+    fn on_progress(&mut self, progress: &RemoteWorkerProgress) {
+        if let Some(worker) = progress.worker.filter(|_| !self.has_server_accepted) {
+            self.has_server_accepted = true;
+            self.on_notice(&format!(
                 "worker {worker} works for {}; Ctrl-C to let it finish and leave",
                 self.url
             ));
         }
         if let Some(line) = &self.line {
-            line.show(progress);
+            line.show_progress(progress);
         }
     }
 }
 
 /// Passes signals on to the agent, until it is dropped.
-struct Listener(signal_hook::iterator::Handle);
+struct WorkerSignalListener(signal_hook::iterator::Handle);
 
-impl Listener {
-    fn start(mut signals: Signals, control: Control, tell: fn(&Control, i32)) -> Result<Self, CliError> {
+impl WorkerSignalListener {
+    fn start(
+        mut signals: Signals,
+        control: RemoteWorkerControl,
+        tell: fn(&RemoteWorkerControl, i32),
+    ) -> Result<Self, CliError> {
         let handle = signals.handle();
         let listen = move || signals.forever().for_each(|signal| tell(&control, signal));
         std::thread::Builder::new()
@@ -202,7 +218,7 @@ impl Listener {
     }
 }
 
-impl Drop for Listener {
+impl Drop for WorkerSignalListener {
     fn drop(&mut self) {
         self.0.close();
     }

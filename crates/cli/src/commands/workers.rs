@@ -1,49 +1,51 @@
 //! `windlass workers`: those who work for a server, or for a run on this machine.
 
-use crate::args::workers::{WorkersArgs, WorkersListArgs, WorkersVerb};
-use crate::context::Context;
-use crate::error::{CliError, Exit};
-use crate::select;
-use crate::ui::listing::{Datum, Field, Listing};
-use crate::ui::table::Column;
+use crate::args::workers::{WorkersArgs, WorkersListArgs, WorkersSubcommand};
+use crate::context::CliContext;
+use crate::error::{CliError, CliExit};
+use crate::object_selection;
+use crate::ui::listing::{FieldValue, ListField, ListFields};
+use crate::ui::table::TableColumn;
 use std::time::Duration;
-use windlass_client::Worker;
+use windlass_client::WorkerInfo;
 use windlass_store::model::WorkerRow;
 use windlass_types::{Bytes, WorkerId};
 
-const FIELDS: &[Field<Worker>] = &[
-    Field::new("id", |w: &Worker| w.id.0.into()).column(Column::number("ID")),
-    Field::new("kind", |w: &Worker| (&w.kind).into()).column(Column::text("KIND")),
-    Field::new("user", |w: &Worker| (&w.user).into()).column(Column::text("USER")),
+const FIELDS: &[ListField<WorkerInfo>] = &[
+    ListField::new("id", |w: &WorkerInfo| w.id.0.into()).column(TableColumn::number("ID")),
+    ListField::new("kind", |w: &WorkerInfo| (&w.kind).into()).column(TableColumn::text("KIND")),
+    ListField::new("user", |w: &WorkerInfo| (&w.user).into()).column(TableColumn::text("USER")),
     // Empty: for all that its user may run.
-    Field::new("workflow_id", |w: &Worker| w.workflow_id.map(|id| id.0).into())
-        .column(Column::number("WORKFLOW")),
-    Field::new("host", |w: &Worker| (&w.host).into()).column(Column::text("HOST")),
-    Field::new("pid", |w: &Worker| w.pid.into()).column(Column::number("PID")),
-    Field::new("held_jobs", |w: &Worker| w.held_jobs.into()).column(Column::number("JOBS")),
-    Field::new("silence_seconds", |w: &Worker| w.silence_seconds.map(seconds).into())
-        .column(Column::number("SILENT")),
-    Field::new("site", |w: &Worker| w.site.clone().into()).column(Column::text("SITE")),
-    Field::new("labels", |w: &Worker| serde_json::json!(w.labels).into()),
-    Field::shown(Column::text("LABELS"), |w: &Worker| w.labels.join(",").into()),
-    Field::new("cpus", |w: &Worker| w.num_cpus.into()).column(Column::number("CPUS")),
-    Field::new("memory_bytes", |w: &Worker| Bytes(w.memory_bytes).into()).column(Column::number("MEMORY")),
-    Field::new("gpus", |w: &Worker| w.num_gpus.into()).column(Column::number("GPUS")),
-    Field::new("max_jobs", |w: &Worker| w.max_jobs.into()).column(Column::number("MAX")),
-    Field::new("time_left_seconds", |w: &Worker| w.time_left_seconds.map(seconds).into())
-        .column(Column::number("LEFT")),
-    Field::new("is_draining", |w: &Worker| w.is_draining.into()).column(Column::text("DRAINING")),
-    Field::new("standing", |w: &Worker| w.standing.clone().into()),
-    Field::new("set_aside_until", |w: &Worker| Datum::from(w.set_aside_until)),
-    Field::new("set_aside_because", |w: &Worker| w.set_aside_because.clone().into()),
+    ListField::new("workflow_id", |w: &WorkerInfo| w.workflow_id.map(|id| id.0).into())
+        .column(TableColumn::number("WORKFLOW")),
+    ListField::new("host", |w: &WorkerInfo| (&w.host).into()).column(TableColumn::text("HOST")),
+    ListField::new("pid", |w: &WorkerInfo| w.pid.into()).column(TableColumn::number("PID")),
+    ListField::new("held_jobs", |w: &WorkerInfo| w.held_jobs.into()).column(TableColumn::number("JOBS")),
+    ListField::new("silence_seconds", |w: &WorkerInfo| w.silence_seconds.map(seconds_to_duration).into())
+        .column(TableColumn::number("SILENT")),
+    ListField::new("site", |w: &WorkerInfo| w.site.clone().into()).column(TableColumn::text("SITE")),
+    ListField::new("labels", |w: &WorkerInfo| serde_json::json!(w.labels).into()),
+    ListField::table_only(TableColumn::text("LABELS"), |w: &WorkerInfo| w.labels.join(",").into()),
+    ListField::new("cpus", |w: &WorkerInfo| w.num_cpus.into()).column(TableColumn::number("CPUS")),
+    ListField::new("memory_bytes", |w: &WorkerInfo| Bytes(w.memory_bytes).into())
+        .column(TableColumn::number("MEMORY")),
+    ListField::new("gpus", |w: &WorkerInfo| w.num_gpus.into()).column(TableColumn::number("GPUS")),
+    ListField::new("max_jobs", |w: &WorkerInfo| w.max_jobs.into()).column(TableColumn::number("MAX")),
+    ListField::new("time_left_seconds", |w: &WorkerInfo| w.time_left_seconds.map(seconds_to_duration).into())
+        .column(TableColumn::number("LEFT")),
+    ListField::new("is_draining", |w: &WorkerInfo| w.is_draining.into())
+        .column(TableColumn::text("DRAINING")),
+    ListField::new("standing", |w: &WorkerInfo| w.standing.clone().into()),
+    ListField::new("set_aside_until", |w: &WorkerInfo| FieldValue::from(w.set_aside_until)),
+    ListField::new("set_aside_because", |w: &WorkerInfo| w.set_aside_because.clone().into()),
     // Empty: it gets all that fits.
-    Field::shown(Column::text("RESTS"), rest),
-    Field::new("started_at", |w: &Worker| w.started_at.into()).column(Column::text("SINCE")),
-    Field::new("ended_at", |w: &Worker| Datum::from(w.ended_at)),
+    ListField::table_only(TableColumn::text("RESTS"), render_standing),
+    ListField::new("started_at", |w: &WorkerInfo| w.started_at.into()).column(TableColumn::text("SINCE")),
+    ListField::new("ended_at", |w: &WorkerInfo| FieldValue::from(w.ended_at)),
 ];
 
 /// Why its node gets nothing, or little.
-fn rest(worker: &Worker) -> Datum {
+fn render_standing(worker: &WorkerInfo) -> FieldValue {
     let why = worker.set_aside_because.as_deref().unwrap_or_default();
     match (worker.standing.as_deref(), worker.set_aside_until) {
         (Some("set_aside"), Some(until)) => format!("until {until}: {why}").into(),
@@ -52,58 +54,59 @@ fn rest(worker: &Worker) -> Datum {
     }
 }
 
-fn seconds(seconds: f64) -> Duration {
+fn seconds_to_duration(seconds: f64) -> Duration {
     Duration::from_secs(seconds as u64)
 }
 
-pub(crate) fn run(ctx: &Context, args: &WorkersArgs) -> Result<Exit, CliError> {
+pub(crate) fn run(ctx: &CliContext, args: &WorkersArgs) -> Result<CliExit, CliError> {
     match &args.verb {
-        None => list(ctx, &args.list),
-        Some(WorkersVerb::List(args)) => list(ctx, args),
-        Some(WorkersVerb::Show(args)) => show(ctx, args.worker),
-        Some(WorkersVerb::Drain(args)) => {
+        None => list_workers(ctx, &args.list),
+        Some(WorkersSubcommand::List(args)) => list_workers(ctx, args),
+        Some(WorkersSubcommand::Show(args)) => show_worker(ctx, args.worker),
+        Some(WorkersSubcommand::Drain(args)) => {
             ctx.require_server()?.drain_worker(args.worker)?;
-            ctx.ui.note(&format!("worker {} finishes what it has, and leaves", args.worker));
-            Ok(Exit::Success)
+            ctx.ui.print_note(&format!("worker {} finishes what it has, and leaves", args.worker));
+            Ok(CliExit::Success)
         }
-        Some(WorkersVerb::Retire(args)) => {
+        Some(WorkersSubcommand::Retire(args)) => {
             ctx.require_server()?.retire_worker(args.worker)?;
-            ctx.ui.note(&format!("worker {} is noted as gone; what it held runs again", args.worker));
-            Ok(Exit::Success)
+            ctx.ui.print_note(&format!("worker {} is noted as gone; what it held runs again", args.worker));
+            Ok(CliExit::Success)
         }
     }
 }
 
-fn list(ctx: &Context, args: &WorkersListArgs) -> Result<Exit, CliError> {
+fn list_workers(ctx: &CliContext, args: &WorkersListArgs) -> Result<CliExit, CliError> {
     let store = ctx.open_read()?;
-    let workflow = args.workflow.as_ref().map(|of| select::workflow(&*store, of)).transpose()?;
+    let workflow =
+        args.workflow.as_ref().map(|of| object_selection::find_workflow(&*store, of)).transpose()?;
     let workflow = workflow.map(|row| row.id);
-    let workers: Vec<Worker> = match ctx.server()? {
+    let workers: Vec<WorkerInfo> = match ctx.server()? {
         Some(client) => client.workers(workflow)?,
-        None => store.active_workers(workflow)?.into_iter().map(from_row).collect(),
+        None => store.active_workers(workflow)?.into_iter().map(worker_from_row).collect(),
     };
     if workers.is_empty() {
-        ctx.ui.note("nobody works here now; `windlass worker` starts a worker");
+        ctx.ui.print_note("nobody works here now; `windlass worker` starts a worker");
     }
-    ctx.ui.print_list(&Listing::new(FIELDS), workers)?;
-    Ok(Exit::Success)
+    ctx.ui.print_list(&ListFields::new(FIELDS), workers)?;
+    Ok(CliExit::Success)
 }
 
-fn show(ctx: &Context, worker: WorkerId) -> Result<Exit, CliError> {
+fn show_worker(ctx: &CliContext, worker: WorkerId) -> Result<CliExit, CliError> {
     let found = if let Some(client) = ctx.server()? {
         client.worker(worker)?
     } else {
         let row = ctx.open_read()?.worker(worker)?;
-        from_row(row.ok_or(windlass_store::Error::NoSuchWorker(worker))?)
+        worker_from_row(row.ok_or(windlass_store::StoreError::NoSuchWorker(worker))?)
     };
-    ctx.ui.print_record(&Listing::new(FIELDS), found)?;
-    Ok(Exit::Success)
+    ctx.ui.print_record(&ListFields::new(FIELDS), found)?;
+    Ok(CliExit::Success)
 }
 
 /// One of a run on this machine: what changes all the time only that run knows.
-fn from_row(row: WorkerRow) -> Worker {
+fn worker_from_row(row: WorkerRow) -> WorkerInfo {
     let WorkerRow { id, worker, started_at, ended_at, is_draining } = row;
-    Worker {
+    WorkerInfo {
         id,
         kind: worker.kind.name().to_owned(),
         user: worker.user,

@@ -1,39 +1,39 @@
 //! Settings from files and the environment. They become the defaults of the command line, so that help shows them and
 //! a flag always wins. Layers, later ones win: machine, user, directory, environment.
 
-mod file;
-mod keys;
+mod file_parser;
+mod setting_keys;
 
-pub(crate) use keys::{KEYS, Key, template};
+pub(crate) use setting_keys::{KEYS, SettingKey, render_template};
 
 use std::fmt;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 /// How variables begin that cannot be anything but settings.
-const SECTIONS: [&str; 3] = ["WINDLASS_RUN__", "WINDLASS_CLASSIFY__", "WINDLASS_SERVE__"];
+const SECTION_PREFIXES: [&str; 3] = ["WINDLASS_RUN__", "WINDLASS_CLASSIFY__", "WINDLASS_SERVE__"];
 
 /// What was found, and what is wrong with it.
 #[derive(Debug, Default)]
-pub(crate) struct Config {
+pub(crate) struct CliConfig {
     /// One slot per line of [`KEYS`].
-    values: Vec<Option<Value>>,
-    pub(crate) problems: Vec<Problem>,
+    values: Vec<Option<SettingValue>>,
+    pub(crate) problems: Vec<SettingProblem>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Value {
+pub(crate) struct SettingValue {
     pub(crate) text: String,
-    pub(crate) origin: Origin,
+    pub(crate) origin: SettingOrigin,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
+pub(crate) enum SettingOrigin {
     File { path: PathBuf, line: usize },
     Environment(String),
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for SettingOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File { path, line } => write!(f, "{}:{line}", path.display()),
@@ -44,29 +44,29 @@ impl fmt::Display for Origin {
 
 /// Something in the settings that makes no sense.
 #[derive(Clone, Debug)]
-pub(crate) struct Problem {
-    pub(crate) place: String,
-    pub(crate) said: String,
+pub(crate) struct SettingProblem {
+    pub(crate) location: String,
+    pub(crate) message: String,
     pub(crate) hint: Option<String>,
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for SettingProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.place, self.said)?;
+        write!(f, "{}: {}", self.location, self.message)?;
         self.hint.as_ref().map_or(Ok(()), |hint| write!(f, "; {hint}"))
     }
 }
 
 /// Where files of settings are looked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Paths {
+pub(crate) struct ConfigPaths {
     pub(crate) system: PathBuf,
     /// `None`: nobody's home is known.
     pub(crate) user: Option<PathBuf>,
     pub(crate) local: PathBuf,
 }
 
-impl Paths {
+impl ConfigPaths {
     pub(crate) fn new(cwd: &Path, variable: impl Fn(&str) -> Option<String>) -> Self {
         let absolute = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let folder =
@@ -87,16 +87,20 @@ impl Paths {
     }
 }
 
-impl Config {
+impl CliConfig {
     /// Reads all layers. What cannot be read or understood is among the problems.
-    pub(crate) fn load(paths: &Paths, environment: impl Iterator<Item = (String, String)>) -> Self {
+    pub(crate) fn load(paths: &ConfigPaths, environment: impl Iterator<Item = (String, String)>) -> Self {
         let mut config = Self { values: KEYS.iter().map(|_| None).collect(), problems: Vec::new() };
         for (_, path) in paths.layers() {
             match read_trusted(path) {
                 Ok(Some(text)) => config.add_file(path, &text),
                 Ok(None) => {}
                 Err(said) => {
-                    config.problems.push(Problem { place: path.display().to_string(), said, hint: None });
+                    config.problems.push(SettingProblem {
+                        location: path.display().to_string(),
+                        message: said,
+                        hint: None,
+                    });
                 }
             }
         }
@@ -105,39 +109,46 @@ impl Config {
     }
 
     fn add_file(&mut self, path: &Path, text: &str) {
-        let (values, problems) = file::read(path, text);
+        let (values, problems) = file_parser::parse_config(path, text);
         for (key, value) in values {
-            self.set(key, value);
+            self.set_value(key, value);
         }
         self.problems.extend(problems);
     }
 
     fn add_environment(&mut self, environment: impl Iterator<Item = (String, String)>) {
-        let variables: Vec<(String, &Key)> = KEYS.iter().map(|key| (key.variable(), key)).collect();
+        let variables: Vec<(String, &SettingKey)> =
+            KEYS.iter().map(|key| (key.environment_variable(), key)).collect();
         for (name, text) in environment {
             let known = variables.iter().find(|(variable, _)| *variable == name);
             match known {
                 // As unset: this is how one variable is taken away for one command.
                 Some(_) if text.is_empty() => {}
                 Some((_, key)) => match key.check(&text) {
-                    Ok(()) => self.set(key, Value { text, origin: Origin::Environment(name) }),
+                    Ok(()) => {
+                        self.set_value(key, SettingValue { text, origin: SettingOrigin::Environment(name) })
+                    }
                     Err(why) => {
                         let said = format!("cannot be `{text}`: {why}");
-                        self.problems.push(Problem { place: format!("${name}"), said, hint: None });
+                        self.problems.push(SettingProblem {
+                            location: format!("${name}"),
+                            message: said,
+                            hint: None,
+                        });
                     }
                 },
-                None if SECTIONS.iter().any(|section| name.starts_with(section)) => {
-                    let near = windlass_spec::nearest(&name, variables.iter().map(|(v, _)| v.as_str()));
+                None if SECTION_PREFIXES.iter().any(|section| name.starts_with(section)) => {
+                    let near = windlass_spec::nearest_name(&name, variables.iter().map(|(v, _)| v.as_str()));
                     let hint = near.map(|near| format!("did you mean ${near}?"));
                     let said = "there is no such setting".to_owned();
-                    self.problems.push(Problem { place: format!("${name}"), said, hint });
+                    self.problems.push(SettingProblem { location: format!("${name}"), message: said, hint });
                 }
                 None => {}
             }
         }
     }
 
-    fn set(&mut self, key: &Key, value: Value) {
+    fn set_value(&mut self, key: &SettingKey, value: SettingValue) {
         let slot = KEYS.iter().position(|other| other.name == key.name);
         if let Some(slot) = slot {
             self.values[slot] = Some(value);
@@ -145,16 +156,16 @@ impl Config {
     }
 
     /// Every setting with what was said about it.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = (&'static Key, Option<&Value>)> {
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (&'static SettingKey, Option<&SettingValue>)> {
         KEYS.iter().enumerate().map(|(slot, key)| (key, self.values.get(slot).and_then(Option::as_ref)))
     }
 
-    pub(crate) fn get(&self, name: &str) -> Option<&Value> {
+    pub(crate) fn get(&self, name: &str) -> Option<&SettingValue> {
         self.entries().find(|(key, _)| key.name == name).and_then(|(_, value)| value)
     }
 
     /// The command line with these settings as its defaults.
-    pub(crate) fn apply(&self, command: clap::Command) -> clap::Command {
+    pub(crate) fn apply_defaults(&self, command: clap::Command) -> clap::Command {
         let said: Vec<(&str, &str)> =
             self.entries().filter_map(|(key, value)| Some((key.arg, value?.text.as_str()))).collect();
         if said.is_empty() { command } else { with_defaults(command, &said) }
@@ -190,20 +201,20 @@ mod tests {
     use super::*;
     use crate::args;
 
-    fn load(files: &[(&str, &str)], environment: &[(&str, &str)]) -> Config {
+    fn load(files: &[(&str, &str)], environment: &[(&str, &str)]) -> CliConfig {
         let dir = tempfile::tempdir().unwrap();
         for (name, text) in files {
             std::fs::write(dir.path().join(name), text).unwrap();
         }
-        let paths = Paths {
+        let paths = ConfigPaths {
             system: dir.path().join("system"),
             user: Some(dir.path().join("user")),
             local: dir.path().join("local"),
         };
-        Config::load(&paths, environment.iter().map(|(n, t)| ((*n).to_owned(), (*t).to_owned())))
+        CliConfig::load(&paths, environment.iter().map(|(n, t)| ((*n).to_owned(), (*t).to_owned())))
     }
 
-    fn value(config: &Config, name: &str) -> Option<String> {
+    fn value(config: &CliConfig, name: &str) -> Option<String> {
         config.get(name).map(|value| value.text.clone())
     }
 
@@ -230,12 +241,12 @@ mod tests {
         let config =
             load(&[("local", "format = \"json\"\n[run]\ngrace = \"3s\"\nmax_parallel_jobs = 7\n")], &[]);
         let parse = |line: &[&str]| {
-            let matches = config.apply(args::command()).try_get_matches_from(line).unwrap();
+            let matches = config.apply_defaults(args::build_command()).try_get_matches_from(line).unwrap();
             args::from_matches(&matches).unwrap()
         };
         let cli = parse(&["windlass", "run", "a.yaml", "--grace", "9s"]);
-        assert_eq!(cli.globals.format, args::Format::Json);
-        let Some(args::Command::Run(run)) = cli.command else { panic!("not run") };
+        assert_eq!(cli.globals.format, args::OutputFormat::Json);
+        let Some(args::CliCommand::Run(run)) = cli.command else { panic!("not run") };
         assert_eq!(run.machine.max_parallel_jobs, Some(7));
         assert_eq!(run.machine.grace.as_secs(), 9);
     }
@@ -255,7 +266,7 @@ mod tests {
     #[test]
     fn the_places_follow_xdg() {
         let paths = |variables: &[(&str, &str)]| {
-            Paths::new(Path::new("/p"), |name| {
+            ConfigPaths::new(Path::new("/p"), |name| {
                 variables.iter().find(|(n, _)| *n == name).map(|(_, value)| (*value).to_owned())
             })
         };

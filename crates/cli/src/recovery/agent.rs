@@ -1,82 +1,84 @@
 //! An agent that decides on failures which wait for a decision. It is a program of the user's, told what to do by a prompt,
 //! and acts through `windlass mcp` or the command line. Whatever goes wrong with it, the recovery goes on.
 
+mod agent_process;
 mod prompt;
-mod session;
 
-use crate::args::recover::AiArgs;
-use crate::context::Context;
+use crate::args::recover::AiAgentArgs;
+use crate::context::CliContext;
 use crate::error::CliError;
-use crate::orders;
+use crate::failure_commands;
 use crate::rerun;
 use crate::ui::text;
-use session::{Ended, Session, Surroundings};
+use agent_process::{AgentEnd, AgentEnvironment, AgentProcess};
 use signal_hook::low_level::emulate_default_handler;
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use windlass_api::tokens::NewToken;
+use windlass_api::tokens::CreateToken;
 use windlass_store::Store;
 use windlass_store::model::WorkflowRow;
-use windlass_types::work::torc_api_url;
+use windlass_types::worker_messages::torc_api_url;
 use windlass_types::{JobStatus, format_duration};
 
 /// What people know it by.
-pub(crate) fn name(args: &AiArgs) -> &str {
+pub(crate) fn name(args: &AiAgentArgs) -> &str {
     args.command.as_deref().unwrap_or(&args.agent)
 }
 
 /// Of names that decisions are kept under.
-const LONGEST_NAME: usize = 80;
+const MAX_NAME_LENGTH: usize = 80;
 
 /// What its decisions are kept under: `my-agent` for `/opt/bin/my-agent --verbose`.
-fn known_as(command: &str) -> String {
+fn decision_name(command: &str) -> String {
     let program = command.split_whitespace().next().unwrap_or("agent");
     let name = Path::new(program).file_name().map_or("agent".into(), |name| name.to_string_lossy());
-    name.chars().take(LONGEST_NAME).collect()
+    name.chars().take(MAX_NAME_LENGTH).collect()
 }
 
 /// Has the agent decide on what waits for a decision. Errors are only those of the books: an agent that is not there, fails
 /// or takes too long is told of, and that is all.
-pub(crate) fn ask(
-    ctx: &Context,
+pub(crate) fn run_agent(
+    ctx: &CliContext,
     store: &dyn Store,
     row: &WorkflowRow,
-    args: &AiArgs,
+    args: &AiAgentArgs,
 ) -> Result<(), CliError> {
     let waiting = row.counts.get(JobStatus::PendingFailed);
     if waiting == 0 {
         return Ok(());
     }
     let failed = |why: String| {
-        ctx.ui.warn(&format!("the agent `{}` {why}; going on without it", name(args)));
+        ctx.ui.print_warning(&format!("the agent `{}` {why}; going on without it", name(args)));
         Ok(())
     };
-    let program = match Program::find(args) {
+    let program = match AgentProgram::find_program(args) {
         Ok(program) => program,
         Err(why) => return failed(why),
     };
-    let credential = match Credential::make(ctx, row, &known_as(name(args)), args.limit)? {
-        Ok(credential) => credential,
-        Err(why) => return failed(why),
-    };
-    let asked = match prepare(ctx, store, row, &program, &known_as(name(args)), credential.as_ref())? {
-        Ok(session) => session,
-        Err(why) => return failed(why),
-    };
-    let jobs = text::count(waiting, "job");
-    ctx.ui.note(&format!("asking `{}` about {jobs}; its log is {}", name(args), asked.log.display()));
+    let credential =
+        match AgentCredential::create_credential(ctx, row, &decision_name(name(args)), args.limit)? {
+            Ok(credential) => credential,
+            Err(why) => return failed(why),
+        };
+    let asked =
+        match prepare_session(ctx, store, row, &program, &decision_name(name(args)), credential.as_ref())? {
+            Ok(session) => session,
+            Err(why) => return failed(why),
+        };
+    let jobs = text::render_count(waiting, "job");
+    ctx.ui.print_note(&format!("asking `{}` about {jobs}; its log is {}", name(args), asked.log.display()));
     let ended = asked.run(args.limit);
     if let Some(credential) = credential {
-        credential.revoke(ctx);
+        credential.revoke_credential(ctx);
     }
     let ended = match ended {
-        Ok(Ended::Well) => None,
-        Ok(Ended::Badly(how)) => Some(format!("failed ({how})")),
-        Ok(Ended::TimedOut) => Some(format!("took longer than {}", format_duration(args.limit))),
-        Ok(Ended::Told(signal)) => {
-            ctx.ui.note(&format!("`{}` was ended with all that it started", name(args)));
+        Ok(AgentEnd::Succeeded) => None,
+        Ok(AgentEnd::Failed(how)) => Some(format!("failed ({how})")),
+        Ok(AgentEnd::TimedOut) => Some(format!("took longer than {}", format_duration(args.limit))),
+        Ok(AgentEnd::Signaled(signal)) => {
+            ctx.ui.print_note(&format!("`{}` was ended with all that it started", name(args)));
             // Nothing of ours is under way: we end as if nobody had listened.
             emulate_default_handler(signal)
                 .map_err(|e| CliError::io(format!("cannot end on signal {signal}: {e}")))?;
@@ -84,14 +86,14 @@ pub(crate) fn ask(
         }
         Err(error) => Some(format!("could not be started: {error}")),
     };
-    let left = rerun::row(store, row.id)?.counts.get(JobStatus::PendingFailed);
-    let decided = text::count(waiting.saturating_sub(left), "job");
-    ctx.ui.note(&format!("it decided on {decided} of {waiting}"));
+    let left = rerun::load_workflow_row(store, row.id)?.counts.get(JobStatus::PendingFailed);
+    let decided = text::render_count(waiting.saturating_sub(left), "job");
+    ctx.ui.print_note(&format!("it decided on {decided} of {waiting}"));
     ended.map_or(Ok(()), failed)
 }
 
 /// What is started.
-pub(super) enum Program {
+pub(super) enum AgentProgram {
     /// Claude's command line, which is told of the MCP server by a file.
     Claude(PathBuf),
     /// Gets the prompt as its last argument.
@@ -100,19 +102,19 @@ pub(super) enum Program {
     Command(String),
 }
 
-impl Program {
-    fn find(args: &AiArgs) -> Result<Self, String> {
+impl AgentProgram {
+    fn find_program(args: &AiAgentArgs) -> Result<Self, String> {
         if let Some(command) = &args.command {
             return Ok(Self::Command(command.clone()));
         }
         let wanted = &args.agent;
-        let path = on_path(wanted).ok_or("is not installed: there is no such program on PATH")?;
+        let path = find_on_path(wanted).ok_or("is not installed: there is no such program on PATH")?;
         let is_claude = Path::new(wanted).file_name().is_some_and(|name| name == "claude");
         Ok(if is_claude { Self::Claude(path) } else { Self::Named(path) })
     }
 }
 
-fn on_path(program: &str) -> Option<PathBuf> {
+fn find_on_path(program: &str) -> Option<PathBuf> {
     let is_program = |path: &PathBuf| {
         path.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
     };
@@ -123,49 +125,55 @@ fn on_path(program: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|directory| directory.join(program)).find(is_program)
 }
 
-fn prepare(
-    ctx: &Context,
+fn prepare_session(
+    ctx: &CliContext,
     store: &dyn Store,
     row: &WorkflowRow,
-    program: &Program,
+    program: &AgentProgram,
     known_as: &str,
-    credential: Option<&Credential>,
-) -> Result<Result<Session, String>, CliError> {
-    let server = mcp_server(ctx)?;
-    let prompt = prompt::write(row, &store.failure_groups(row.id)?, &server);
-    let mut variables = surroundings(ctx, row)?;
+    credential: Option<&AgentCredential>,
+) -> Result<Result<AgentProcess, String>, CliError> {
+    let server = mcp_server_command(ctx)?;
+    let prompt = prompt::render_prompt(row, &store.failure_groups(row.id)?, &server);
+    let mut variables = agent_environment(ctx, row)?;
     let command = server.iter().map(|word| text::shell_quote(word)).collect::<Vec<_>>().join(" ");
     variables.push(("WINDLASS_MCP_COMMAND".into(), command.into()));
-    let mut own: Vec<(OsString, OsString)> = vec![(orders::AGENT.into(), known_as.into())];
+    let mut own: Vec<(OsString, OsString)> = vec![(failure_commands::AGENT_VARIABLE.into(), known_as.into())];
     own.extend(credential.map(|credential| ("WINDLASS_TOKEN".into(), credential.token.clone().into())));
-    Ok(Session::new(row, program, prompt, &server, Surroundings { variables, own }))
+    Ok(AgentProcess::new(
+        row,
+        program,
+        prompt,
+        &server,
+        AgentEnvironment { variables, identity_variables: own },
+    ))
 }
 
 /// Added to the time that an agent has: it may still speak to the server while it is being ended.
-const REST: Duration = Duration::from_mins(1);
+const TOKEN_MARGIN: Duration = Duration::from_mins(1);
 
 /// The token of one agent at a server: it reads and decides as an agent, and ends with the agent.
-struct Credential {
+struct AgentCredential {
     id: i64,
     token: String,
 }
 
-impl Credential {
+impl AgentCredential {
     /// `None` without a server. Says why the agent cannot have one; then it is not started: it would act as its user.
-    fn make(
-        ctx: &Context,
+    fn create_credential(
+        ctx: &CliContext,
         row: &WorkflowRow,
         known_as: &str,
         limit: Duration,
     ) -> Result<Result<Option<Self>, String>, CliError> {
         let Some(client) = ctx.server()? else { return Ok(Ok(None)) };
-        let new = NewToken {
+        let new = CreateToken {
             name: format!("agent {known_as}"),
             scopes: vec!["agent".to_owned()],
             // It sees what belongs to its user, and not what an operator sees.
-            role: client.me().is_ok_and(|me| me.user == row.user).then(|| "user".to_owned()),
-            expires_in: Some(u32::try_from((limit + REST).as_secs()).unwrap_or(u32::MAX)),
-            ..NewToken::default()
+            role: client.caller_info().is_ok_and(|me| me.user == row.user).then(|| "user".to_owned()),
+            expires_in: Some(u32::try_from((limit + TOKEN_MARGIN).as_secs()).unwrap_or(u32::MAX)),
+            ..CreateToken::default()
         };
         Ok(match client.create_token(&new) {
             Ok(made) => Ok(Some(Self { id: made.about.id, token: made.token })),
@@ -173,32 +181,37 @@ impl Credential {
         })
     }
 
-    fn revoke(self, ctx: &Context) {
+    fn revoke_credential(self, ctx: &CliContext) {
         // It expires in any case.
         if let Ok(Some(client)) = ctx.server()
             && let Err(error) = client.revoke_token(self.id)
         {
-            ctx.ui.warn(&format!("the token of the agent is not revoked, and expires by itself: {error}"));
+            ctx.ui.print_warning(&format!(
+                "the token of the agent is not revoked, and expires by itself: {error}"
+            ));
         }
     }
 }
 
 /// The command line of an MCP server for these books, word by word.
-fn mcp_server(ctx: &Context) -> Result<Vec<String>, CliError> {
+fn mcp_server_command(ctx: &CliContext) -> Result<Vec<String>, CliError> {
     let program =
         std::env::current_exe().map_err(|e| CliError::io(format!("cannot tell where windlass is: {e}")))?;
     let mut words = vec![program.display().to_string(), "mcp".to_owned(), "--allow-write".to_owned()];
-    words.extend(books(ctx)?);
+    words.extend(database_args(ctx)?);
     Ok(words)
 }
 
 /// How to name the books on a command line. The URL of a database may hold a password, which only the environment gets.
-fn books(ctx: &Context) -> Result<Vec<String>, CliError> {
+fn database_args(ctx: &CliContext) -> Result<Vec<String>, CliError> {
     if ctx.is_postgres() {
         return Ok(Vec::new());
     }
-    let mut words: Vec<String> =
-        ctx.globals_of_others().iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let mut words: Vec<String> = ctx
+        .repeat_global_args_without_credentials()
+        .iter()
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
     // What was found from here is named, so that it is found from anywhere.
     if !words.iter().any(|word| word == "--db" || word == "--url") {
         words.extend(match ctx.server()? {
@@ -210,7 +223,10 @@ fn books(ctx: &Context) -> Result<Vec<String>, CliError> {
 }
 
 /// What those who are asked or called find in their environment: the names of the contract twice.
-pub(super) fn surroundings(ctx: &Context, row: &WorkflowRow) -> Result<Vec<(OsString, OsString)>, CliError> {
+pub(super) fn agent_environment(
+    ctx: &CliContext,
+    row: &WorkflowRow,
+) -> Result<Vec<(OsString, OsString)>, CliError> {
     let mut variables: Vec<(OsString, OsString)> = Vec::new();
     let mut both = |name: &str, value: String| {
         variables.push((format!("WINDLASS_{name}").into(), value.clone().into()));
@@ -236,15 +252,15 @@ mod tests {
 
     #[test]
     fn agents_are_known_by_their_programs() {
-        assert_eq!(known_as("/opt/bin/my-agent --verbose"), "my-agent");
-        assert_eq!((known_as("claude"), known_as(" ")), ("claude".to_owned(), "agent".to_owned()));
+        assert_eq!(decision_name("/opt/bin/my-agent --verbose"), "my-agent");
+        assert_eq!((decision_name("claude"), decision_name(" ")), ("claude".to_owned(), "agent".to_owned()));
     }
 
     #[test]
     fn programs_are_looked_for_where_a_shell_would() {
-        assert_eq!(on_path("sh").unwrap().file_name().unwrap(), "sh");
-        assert_eq!(on_path("/bin/sh"), Some("/bin/sh".into()));
-        assert_eq!(on_path("/etc/passwd"), None, "it cannot be run");
-        assert_eq!(on_path("surely-no-such-agent"), None);
+        assert_eq!(find_on_path("sh").unwrap().file_name().unwrap(), "sh");
+        assert_eq!(find_on_path("/bin/sh"), Some("/bin/sh".into()));
+        assert_eq!(find_on_path("/etc/passwd"), None, "it cannot be run");
+        assert_eq!(find_on_path("surely-no-such-agent"), None);
     }
 }

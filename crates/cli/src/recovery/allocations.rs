@@ -1,25 +1,27 @@
 //! New allocations of Slurm for what is left of a workflow, as `slurm regenerate`, `recover` and `watch` ask for them. Only the
 //! books are written: the server talks to Slurm.
 
-use crate::context::Context;
-use crate::error::{CliError, Kind};
+use crate::context::CliContext;
+use crate::error::{CliError, CliErrorKind};
 use crate::packing;
-use crate::ui::table::{Cell, Column, Table};
+use crate::ui::table::{TableCell, TableColumn, TextTable};
 use crate::ui::text;
 use serde::Serialize;
-use windlass_core::slurm::book::{Schedule, Scheduled};
-use windlass_core::slurm::groups::Options;
-use windlass_core::slurm::profile::Profile;
-use windlass_core::slurm::regenerate::NoSchedule;
-use windlass_insight::allocating::{self, Gathered, Share, Unscheduled, Wanted};
+use windlass_core::slurm::allocation_groups::AllocationOptions;
+use windlass_core::slurm::allocation_rows::{AllocationSchedule, AppliedSchedule};
+use windlass_core::slurm::cluster_profile::ClusterProfile;
+use windlass_core::slurm::regenerate::RegenerateError;
+use windlass_insight::allocation_planning::{
+    self, AllocationFacts, NewAllocationOptions, RescheduleError, SchedulerShare,
+};
 use windlass_store::Store;
 use windlass_store::model::WorkflowRow;
 use windlass_types::{AllocationId, JobId, Resources, WorkflowId};
 
 /// What is wanted.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
-    pub(crate) options: Options,
+pub(crate) struct AllocationRescheduleOptions {
+    pub(crate) options: AllocationOptions,
     /// These jobs as well, whatever their state.
     pub(crate) include: Vec<JobId>,
     /// Allocations for jobs that are ready are asked for at once.
@@ -29,14 +31,14 @@ pub(crate) struct Asked {
 
 /// What was done, or would be; as it is for programs.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Rescheduled {
+pub(crate) struct AllocationRescheduleResult {
     workflow_id: WorkflowId,
     dry_run: bool,
     /// That still have to run.
     pending_jobs: usize,
     /// Actions that do not fire any more.
     marked_executed: Vec<i64>,
-    schedulers: Vec<Share>,
+    schedulers: Vec<SchedulerShare>,
     /// Actions that ask when jobs are ready.
     recovery_actions: usize,
     /// Those that were asked for.
@@ -46,22 +48,27 @@ pub(crate) struct Rescheduled {
     pub(crate) unfit: Vec<String>,
 }
 
-impl Asked {
-    fn wanted<'a>(&'a self, workflow: &'a WorkflowRow) -> Wanted<'a> {
+impl AllocationRescheduleOptions {
+    fn to_request<'a>(&'a self, workflow: &'a WorkflowRow) -> NewAllocationOptions<'a> {
         let Self { options, include, submit, .. } = self;
         // A server says itself who asks it.
-        Wanted { options, include, submit: *submit, by: &workflow.user }
+        NewAllocationOptions { options, included_jobs: include, submit: *submit, by: &workflow.user }
     }
 }
 
-impl Rescheduled {
+impl AllocationRescheduleResult {
     /// `made`: it was done.
-    fn new(workflow: &WorkflowRow, gathered: &Gathered, schedule: Schedule, made: Option<Scheduled>) -> Self {
+    fn new(
+        workflow: &WorkflowRow,
+        gathered: &AllocationFacts,
+        schedule: AllocationSchedule,
+        made: Option<AppliedSchedule>,
+    ) -> Self {
         Self {
             workflow_id: workflow.id,
             dry_run: made.is_none(),
-            pending_jobs: gathered.pending(),
-            schedulers: allocating::shares(gathered, &schedule),
+            pending_jobs: gathered.pending_count(),
+            schedulers: allocation_planning::scheduler_shares(gathered, &schedule),
             recovery_actions: schedule.actions.len(),
             unfit: schedule.unfit,
             marked_executed: schedule.mark_executed,
@@ -69,12 +76,12 @@ impl Rescheduled {
         }
     }
 
-    pub(crate) fn is_nothing(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.schedulers.is_empty() && self.marked_executed.is_empty()
     }
 
     /// That are asked for at once, or would be.
-    pub(crate) fn submitted(&self) -> usize {
+    pub(crate) fn submitted_count(&self) -> usize {
         self.schedulers.iter().map(|share| share.submitted).sum()
     }
 }
@@ -85,114 +92,128 @@ pub(crate) fn default_account(workflow: &WorkflowRow) -> Option<String> {
 }
 
 /// Plans, and puts the plan into the books unless it is only to be seen.
-pub(crate) fn ask(
-    ctx: &Context,
+pub(crate) fn reschedule(
+    ctx: &CliContext,
     store: &dyn Store,
     workflow: &WorkflowRow,
-    profile: &Profile,
-    asked: &Asked,
-) -> Result<Rescheduled, CliError> {
+    profile: &ClusterProfile,
+    asked: &AllocationRescheduleOptions,
+) -> Result<AllocationRescheduleResult, CliError> {
     if asked.dry_run {
-        return rehearse(store, workflow, profile, asked, &|_| None);
+        return plan_reschedule(store, workflow, profile, asked, &|_| None);
     }
-    let done = allocating::reschedule(store, workflow, profile, &asked.wanted(workflow), || ctx.clock.now());
-    let (gathered, schedule, made) = done.map_err(|error| unscheduled(error, profile))?;
-    Ok(Rescheduled::new(workflow, &gathered, schedule, Some(made)))
+    let done = allocation_planning::reschedule_allocations(
+        store,
+        workflow,
+        profile,
+        &asked.to_request(workflow),
+        || ctx.clock.now(),
+    );
+    let (gathered, schedule, made) = done.map_err(|error| schedule_error(error, profile))?;
+    Ok(AllocationRescheduleResult::new(workflow, &gathered, schedule, Some(made)))
 }
 
-pub(super) fn unscheduled(error: Unscheduled, profile: &Profile) -> CliError {
+pub(super) fn schedule_error(error: RescheduleError, profile: &ClusterProfile) -> CliError {
     match error {
-        Unscheduled::Books(error) => error.into(),
-        Unscheduled::Plan(why) => unplanned(&why, profile),
+        RescheduleError::Store(error) => error.into(),
+        RescheduleError::Plan(why) => no_schedule_error(&why, profile),
     }
 }
 
 /// What would be done; `then` says of jobs that are to go back what they will ask for.
-pub(crate) fn rehearse(
+pub(crate) fn plan_reschedule(
     store: &dyn Store,
     workflow: &WorkflowRow,
-    profile: &Profile,
-    asked: &Asked,
+    profile: &ClusterProfile,
+    asked: &AllocationRescheduleOptions,
     then: &dyn Fn(JobId) -> Option<Resources>,
-) -> Result<Rescheduled, CliError> {
-    let mut gathered = Gathered::read(store, workflow, &asked.include)?;
-    gathered.pretend(then);
-    let schedule = gathered.plan(profile, &asked.wanted(workflow)).map_err(|why| unplanned(&why, profile))?;
-    Ok(Rescheduled::new(workflow, &gathered, schedule, None))
+) -> Result<AllocationRescheduleResult, CliError> {
+    let mut gathered = AllocationFacts::load(store, workflow, &asked.include)?;
+    gathered.assume_requeued(then);
+    let schedule = gathered
+        .plan_schedule(profile, &asked.to_request(workflow))
+        .map_err(|why| no_schedule_error(&why, profile))?;
+    Ok(AllocationRescheduleResult::new(workflow, &gathered, schedule, None))
 }
 
-fn unplanned(why: &NoSchedule, profile: &Profile) -> CliError {
-    let cluster = packing::title(profile);
+fn no_schedule_error(why: &RegenerateError, profile: &ClusterProfile) -> CliError {
+    let cluster = packing::cluster_title(profile);
     let hint = match why {
-        NoSchedule::Unfit(_) => format!("ask for less; `windlass hpc partitions` shows what {cluster} has"),
-        NoSchedule::Request(_) => "change the scheduler, or slurm_defaults of the workflow".to_owned(),
+        RegenerateError::Unfit(_) => {
+            format!("ask for less; `windlass hpc partitions` shows what {cluster} has")
+        }
+        RegenerateError::Request(_) => "change the scheduler, or slurm_defaults of the workflow".to_owned(),
     };
-    CliError::new(Kind::Refused, why.to_string()).with_hint(hint)
+    CliError::new(CliErrorKind::Refused, why.to_string()).with_hint(hint)
 }
 
 /// Whether a server is asked that has nothing to do with Slurm.
-pub(crate) fn is_without_slurm(ctx: &Context) -> Result<bool, CliError> {
+pub(crate) fn is_without_slurm(ctx: &CliContext) -> Result<bool, CliError> {
     let Some(client) = ctx.server()? else { return Ok(false) };
     Ok(client.slurm_status()?.steward.is_none())
 }
 
 /// For people or programs.
-pub(crate) fn show(ctx: &Context, workflow: &WorkflowRow, done: &Rescheduled) -> Result<(), CliError> {
-    if ctx.ui.json_wanted() {
+pub(crate) fn print_result(
+    ctx: &CliContext,
+    workflow: &WorkflowRow,
+    done: &AllocationRescheduleResult,
+) -> Result<(), CliError> {
+    if ctx.ui.wants_json() {
         return ctx.ui.print_json(done);
     }
     let of = format!("workflow {} ({})", workflow.id, text::one_line(&workflow.name));
-    ctx.ui.print_line(&format!("{of}: {}", in_words(done)))?;
-    show_shares(ctx, done)
+    ctx.ui.print_line(&format!("{of}: {}", render_summary(done)))?;
+    print_shares(ctx, done)
 }
 
 /// Without the headline.
-pub(crate) fn show_shares(ctx: &Context, done: &Rescheduled) -> Result<(), CliError> {
+pub(crate) fn print_shares(ctx: &CliContext, done: &AllocationRescheduleResult) -> Result<(), CliError> {
     if !done.schedulers.is_empty() {
-        ctx.ui.print_table(&table(done))?;
+        ctx.ui.print_table(&render_table(done))?;
     }
     warn_of_unfit(ctx, &done.unfit);
-    for line in what_next(ctx, done)? {
-        ctx.ui.note(&line);
+    for line in next_steps(ctx, done)? {
+        ctx.ui.print_note(&line);
     }
     Ok(())
 }
 
 /// Jobs that get no nodes, whatever the others get.
-pub(crate) fn warn_of_unfit(ctx: &Context, unfit: &[String]) {
+pub(crate) fn warn_of_unfit(ctx: &CliContext, unfit: &[String]) {
     for fault in unfit {
-        ctx.ui.warn(&format!("no allocation is asked for it: {fault}"));
+        ctx.ui.print_warning(&format!("no allocation is asked for it: {fault}"));
     }
 }
 
 /// `2 allocations are asked for, 1 more when jobs are ready`.
-pub(crate) fn in_words(done: &Rescheduled) -> String {
-    if done.is_nothing() {
+pub(crate) fn render_summary(done: &AllocationRescheduleResult) -> String {
+    if done.is_empty() {
         return match done.pending_jobs {
             0 => "no job is left to run; there is nothing to ask for".to_owned(),
             1 => "1 job is left, and nodes are asked for already".to_owned(),
             n => format!("{n} jobs are left, and nodes are asked for already"),
         };
     }
-    let now = done.submitted() as u64;
+    let now = done.submitted_count() as u64;
     let all: u64 = done.schedulers.iter().map(|share| u64::from(share.allocations)).sum();
     let would = if done.dry_run { "would be asked for" } else { "asked for" };
-    let words = format!("{} {would}", text::count(now, "allocation"));
+    let words = format!("{} {would}", text::render_count(now, "allocation"));
     match all.saturating_sub(now) {
         0 => words,
-        later => format!("{words}, {} when jobs are ready", text::count(later, "allocation")),
+        later => format!("{words}, {} when jobs are ready", text::render_count(later, "allocation")),
     }
 }
 
-fn table(done: &Rescheduled) -> Table {
-    let mut table = Table::new(vec![
-        Column::elastic("SCHEDULER"),
-        Column::text("PARTITION"),
-        Column::number("JOBS"),
-        Column::number("ALLOCATIONS"),
-        Column::number("NODES"),
-        Column::number("WALLTIME"),
-        Column::text("ASKED FOR"),
+fn render_table(done: &AllocationRescheduleResult) -> TextTable {
+    let mut table = TextTable::new(vec![
+        TableColumn::flexible("SCHEDULER"),
+        TableColumn::text("PARTITION"),
+        TableColumn::number("JOBS"),
+        TableColumn::number("ALLOCATIONS"),
+        TableColumn::number("NODES"),
+        TableColumn::number("WALLTIME"),
+        TableColumn::text("ASKED FOR"),
     ]);
     for share in &done.schedulers {
         let when = match (share.is_deferred, share.submitted) {
@@ -200,38 +221,40 @@ fn table(done: &Rescheduled) -> Table {
             (false, 0) => "by hand",
             (false, _) => "now",
         };
-        table.row(vec![
-            Cell::new(&share.scheduler),
-            Cell::new(share.partition.as_deref().unwrap_or("(Slurm chooses)")),
-            Cell::new(share.jobs.to_string()),
-            Cell::new(share.allocations.to_string()),
-            Cell::new(share.nodes.to_string()),
-            Cell::new(&share.walltime),
-            Cell::new(when),
+        table.add_row(vec![
+            TableCell::new(&share.scheduler),
+            TableCell::new(share.partition.as_deref().unwrap_or("(Slurm chooses)")),
+            TableCell::new(share.jobs.to_string()),
+            TableCell::new(share.allocations.to_string()),
+            TableCell::new(share.nodes.to_string()),
+            TableCell::new(&share.walltime),
+            TableCell::new(when),
         ]);
     }
     table
 }
 
-fn what_next(ctx: &Context, done: &Rescheduled) -> Result<Vec<String>, CliError> {
+fn next_steps(ctx: &CliContext, done: &AllocationRescheduleResult) -> Result<Vec<String>, CliError> {
     let mut lines = Vec::new();
     match done.marked_executed.len() as u64 {
         0 => {}
-        n if done.dry_run => lines.push(format!("{} would not fire any more", text::count(n, "action"))),
-        n => lines.push(format!("{} noted as carried out", text::count(n, "action"))),
+        n if done.dry_run => {
+            lines.push(format!("{} would not fire any more", text::render_count(n, "action")))
+        }
+        n => lines.push(format!("{} noted as carried out", text::render_count(n, "action"))),
     }
-    let by_hand = |share: &&Share| !share.is_deferred && share.submitted == 0;
+    let by_hand = |share: &&SchedulerShare| !share.is_deferred && share.submitted == 0;
     let id = done.workflow_id;
     if done.dry_run {
         lines.push("nothing was changed".to_owned());
     } else if done.schedulers.iter().any(|share| by_hand(&share)) {
         lines.push(format!("next: windlass slurm regenerate {id} --submit"));
-    } else if done.submitted() > 0 && is_without_slurm(ctx)? {
+    } else if done.submitted_count() > 0 && is_without_slurm(ctx)? {
         lines.push(
             "the server was started without --slurm: they are submitted when `windlass serve --slurm` serves this database"
                 .to_owned(),
         );
-    } else if done.submitted() > 0 && ctx.server()?.is_none() {
+    } else if done.submitted_count() > 0 && ctx.server()?.is_none() {
         lines.push(
             "nobody serves this database: they are submitted when `windlass serve --slurm` does".to_owned(),
         );
@@ -245,7 +268,7 @@ mod tests {
 
     #[test]
     fn what_was_done_in_words() {
-        let share = |submitted, later| Share {
+        let share = |submitted, later| SchedulerShare {
             scheduler: "a".into(),
             partition: None,
             account: String::new(),
@@ -259,7 +282,7 @@ mod tests {
             allocations: later + u32::try_from(submitted).unwrap(),
             submitted,
         };
-        let done = |dry_run, pending_jobs, schedulers| Rescheduled {
+        let done = |dry_run, pending_jobs, schedulers| AllocationRescheduleResult {
             workflow_id: WorkflowId(1),
             dry_run,
             pending_jobs,
@@ -279,7 +302,7 @@ mod tests {
                 "2 allocations would be asked for, 1 allocation when jobs are ready",
             ),
         ] {
-            assert_eq!(in_words(&done), words);
+            assert_eq!(render_summary(&done), words);
         }
     }
 }

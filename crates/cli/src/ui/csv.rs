@@ -11,7 +11,7 @@ pub(super) fn write_row(out: &mut impl Write, cells: impl Iterator<Item = String
         if i > 0 {
             out.write_all(b",")?;
         }
-        let cell = text::printable(&cell);
+        let cell = text::escape_control(&cell);
         let formula = if is_formula(&cell) { "'" } else { "" };
         if cell.contains([',', '"', '\n']) {
             write!(out, "\"{formula}{}\"", cell.replace('"', "\"\""))?;

@@ -1,38 +1,38 @@
 //! The difference between two texts as `diff -u` shows it, so that `patch` understands it.
 
 /// Unchanged lines that are shown around a change.
-const CONTEXT: usize = 3;
+const CONTEXT_LINES: usize = 3;
 
 /// One line of the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+enum DiffStep {
     Same,
     Removed,
     Added,
 }
 
 /// Nothing if the texts are equal.
-pub(crate) fn unified(name: &str, old: &str, new: &str) -> Vec<String> {
-    let (before, after) = (lines(old), lines(new));
-    let steps = compare(&before, &after);
-    let hunks = hunks(&steps);
+pub(crate) fn unified_diff(name: &str, old: &str, new: &str) -> Vec<String> {
+    let (before, after) = (split_lines(old), split_lines(new));
+    let steps = compute_steps(&before, &after);
+    let hunks = group_hunks(&steps);
     if hunks.is_empty() {
         return Vec::new();
     }
     let mut shown = vec![format!("--- {name}"), format!("+++ {name}")];
     for hunk in hunks {
-        show(&steps, &hunk, &before, &after, &mut shown);
+        render_hunk(&steps, &hunk, &before, &after, &mut shown);
     }
     shown
 }
 
 /// With their line breaks, so that one that is missing at the end is a difference.
-fn lines(text: &str) -> Vec<&str> {
+fn split_lines(text: &str) -> Vec<&str> {
     text.split_inclusive('\n').collect()
 }
 
 /// Myers' algorithm: the fewest removals and additions that lead from one text to the other.
-fn compare(before: &[&str], after: &[&str]) -> Vec<Step> {
+fn compute_steps(before: &[&str], after: &[&str]) -> Vec<DiffStep> {
     let (rows, columns) = (before.len(), after.len());
     let reach = rows + columns;
     // How far each diagonal (row - column, shifted by `reach`) got with so many edits, for all numbers of edits.
@@ -58,7 +58,7 @@ fn compare(before: &[&str], after: &[&str]) -> Vec<Step> {
 }
 
 /// From the end to the start along the diagonals that led there.
-fn walk_back(history: &[Vec<usize>], reach: usize, mut row: usize, mut column: usize) -> Vec<Step> {
+fn walk_back(history: &[Vec<usize>], reach: usize, mut row: usize, mut column: usize) -> Vec<DiffStep> {
     let mut steps = Vec::new();
     for (edits, furthest) in history.iter().enumerate().rev() {
         let diagonal = row + reach - column;
@@ -71,11 +71,11 @@ fn walk_back(history: &[Vec<usize>], reach: usize, mut row: usize, mut column: u
             (_, false) => (furthest[diagonal - 1], furthest[diagonal - 1] + reach + 1 - diagonal),
         };
         while row > from_row && column > from_column {
-            steps.push(Step::Same);
+            steps.push(DiffStep::Same);
             (row, column) = (row - 1, column - 1);
         }
         if edits > 0 {
-            steps.push(if down { Step::Added } else { Step::Removed });
+            steps.push(if down { DiffStep::Added } else { DiffStep::Removed });
             (row, column) = (from_row, from_column);
         }
     }
@@ -84,10 +84,10 @@ fn walk_back(history: &[Vec<usize>], reach: usize, mut row: usize, mut column: u
 }
 
 /// Stretches of steps around changes that are close to each other.
-fn hunks(steps: &[Step]) -> Vec<std::ops::Range<usize>> {
+fn group_hunks(steps: &[DiffStep]) -> Vec<std::ops::Range<usize>> {
     let mut hunks: Vec<std::ops::Range<usize>> = Vec::new();
-    for (at, _) in steps.iter().enumerate().filter(|(_, step)| **step != Step::Same) {
-        let (start, end) = (at.saturating_sub(CONTEXT), (at + 1 + CONTEXT).min(steps.len()));
+    for (at, _) in steps.iter().enumerate().filter(|(_, step)| **step != DiffStep::Same) {
+        let (start, end) = (at.saturating_sub(CONTEXT_LINES), (at + 1 + CONTEXT_LINES).min(steps.len()));
         match hunks.last_mut() {
             Some(last) if start <= last.end => last.end = end,
             _ => hunks.push(start..end),
@@ -96,28 +96,29 @@ fn hunks(steps: &[Step]) -> Vec<std::ops::Range<usize>> {
     hunks
 }
 
-fn show(
-    steps: &[Step],
+fn render_hunk(
+    steps: &[DiffStep],
     hunk: &std::ops::Range<usize>,
     before: &[&str],
     after: &[&str],
     shown: &mut Vec<String>,
 ) {
-    let count = |range: std::ops::Range<usize>, other: Step| {
+    let count = |range: std::ops::Range<usize>, other: DiffStep| {
         steps[range].iter().filter(|step| **step != other).count()
     };
-    let (mut row, mut column) = (count(0..hunk.start, Step::Added), count(0..hunk.start, Step::Removed));
-    let (rows, columns) = (count(hunk.clone(), Step::Added), count(hunk.clone(), Step::Removed));
+    let (mut row, mut column) =
+        (count(0..hunk.start, DiffStep::Added), count(0..hunk.start, DiffStep::Removed));
+    let (rows, columns) = (count(hunk.clone(), DiffStep::Added), count(hunk.clone(), DiffStep::Removed));
     let place = |first: usize, length: usize| format!("{},{length}", first + usize::from(length > 0));
     shown.push(format!("@@ -{} +{} @@", place(row, rows), place(column, columns)));
     for step in &steps[hunk.clone()] {
         let (sign, line) = match step {
-            Step::Same => (' ', before[row]),
-            Step::Removed => ('-', before[row]),
-            Step::Added => ('+', after[column]),
+            DiffStep::Same => (' ', before[row]),
+            DiffStep::Removed => ('-', before[row]),
+            DiffStep::Added => ('+', after[column]),
         };
-        row += usize::from(*step != Step::Added);
-        column += usize::from(*step != Step::Removed);
+        row += usize::from(*step != DiffStep::Added);
+        column += usize::from(*step != DiffStep::Removed);
         shown.push(format!("{sign}{}", line.trim_end_matches('\n')));
         if !line.ends_with('\n') {
             shown.push("\\ No newline at end of file".to_owned());
@@ -131,14 +132,14 @@ mod tests {
 
     #[test]
     fn equal_texts_differ_in_nothing() {
-        assert!(unified("a", "x\ny\n", "x\ny\n").is_empty());
-        assert!(unified("a", "", "").is_empty());
+        assert!(unified_diff("a", "x\ny\n", "x\ny\n").is_empty());
+        assert!(unified_diff("a", "", "").is_empty());
     }
 
     #[test]
     fn a_changed_line_is_shown_with_its_neighbours() {
         let old = "1\n2\n3\n4\n5\n6\n7\n8\n9\n";
-        let shown = unified("spec.yaml", old, &old.replace("5\n", "five\nand\n"));
+        let shown = unified_diff("spec.yaml", old, &old.replace("5\n", "five\nand\n"));
         assert_eq!(
             shown,
             [
@@ -162,31 +163,31 @@ mod tests {
     fn changes_far_apart_are_two_hunks() {
         let old = (0..40).map(|n: u32| n.to_string() + "\n").collect::<String>();
         let new = old.replace("\n3\n", "\n").replace("\n30\n", "\n30\nmore\n");
-        let shown = unified("a", &old, &new);
+        let shown = unified_diff("a", &old, &new);
         let hunks: Vec<&String> = shown.iter().filter(|line| line.starts_with("@@")).collect();
         assert_eq!(hunks, ["@@ -1,7 +1,6 @@", "@@ -29,6 +28,7 @@"]);
     }
 
     #[test]
     fn a_missing_line_break_is_a_difference() {
-        let shown = unified("a", "x", "x\n");
+        let shown = unified_diff("a", "x", "x\n");
         assert_eq!(shown[2..], ["@@ -1,1 +1,1 @@", "-x", "\\ No newline at end of file", "+x"]);
-        assert_eq!(unified("a", "", "x\n")[2..], ["@@ -0,0 +1,1 @@", "+x"]);
+        assert_eq!(unified_diff("a", "", "x\n")[2..], ["@@ -0,0 +1,1 @@", "+x"]);
     }
 
     #[test]
     fn the_steps_lead_from_one_text_to_the_other() {
         let texts = ["", "a\n", "a\nb\nc\n", "c\nb\na\n", "b\na\nb\na\nc\n", "x\ny\nz\na\n"];
         for (old, new) in texts.iter().flat_map(|old| texts.iter().map(move |new| (*old, *new))) {
-            let (before, after) = (lines(old), lines(new));
+            let (before, after) = (split_lines(old), split_lines(new));
             let (mut row, mut column) = (0, 0);
-            for step in compare(&before, &after) {
+            for step in compute_steps(&before, &after) {
                 match step {
-                    Step::Same => assert_eq!(before[row], after[column]),
-                    Step::Removed | Step::Added => {}
+                    DiffStep::Same => assert_eq!(before[row], after[column]),
+                    DiffStep::Removed | DiffStep::Added => {}
                 }
-                row += usize::from(step != Step::Added);
-                column += usize::from(step != Step::Removed);
+                row += usize::from(step != DiffStep::Added);
+                column += usize::from(step != DiffStep::Removed);
             }
             assert_eq!((row, column), (before.len(), after.len()), "{old:?} -> {new:?}");
         }

@@ -1,10 +1,10 @@
 //! Lists: one description of the fields feeds the table, the JSON and the CSV, page by page, however long they are.
 
-use super::style::{Paint, Tone};
-use super::table::{Cell, Column, Table};
-use super::{Ui, csv, output_error, text};
-use crate::args::Format;
-use crate::args::page::PageArgs;
+use super::style::{TextPainter, TextTone};
+use super::table::{TableCell, TableColumn, TextTable};
+use super::{TerminalUi, csv, output_error, text};
+use crate::args::OutputFormat;
+use crate::args::list_options::ListPageArgs;
 use crate::error::CliError;
 use serde::ser::{SerializeMap as _, SerializeSeq as _};
 use serde::{Serialize, Serializer};
@@ -14,83 +14,83 @@ use std::time::Duration;
 use windlass_types::{Bytes, JobStatus, Timestamp, format_duration};
 
 /// So many rows are in memory at a time.
-pub(crate) const PAGE: u64 = 2000;
+pub(crate) const PAGE_SIZE: u64 = 2000;
 
 /// One value of a row. Each kind knows how people and how programs want to see it.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Datum {
-    Nothing,
-    Flag(bool),
+pub(crate) enum FieldValue {
+    Empty,
+    Bool(bool),
     Number(i64),
     Real(f64),
     Text(String),
     /// One of a few words, perhaps coloured.
-    Word(&'static str, Option<Tone>),
+    Word(&'static str, Option<TextTone>),
     Time(Timestamp),
-    Span(Duration),
+    Duration(Duration),
     Size(Bytes),
     Json(serde_json::Value),
 }
 
-impl Datum {
-    fn cell(&self) -> Cell {
+impl FieldValue {
+    fn to_cell(&self) -> TableCell {
         match self {
-            Self::Nothing => Cell::maybe(None::<&str>),
-            Self::Flag(flag) => Cell::new(if *flag { "yes" } else { "no" }),
-            Self::Number(number) => Cell::new(number.to_string()),
-            Self::Real(number) => Cell::new(format!("{number:.1}")),
-            Self::Text(text) => Cell::new(text),
-            Self::Word(word, tone) => Cell::toned(word, *tone),
-            Self::Time(at) => Cell::new(text::short_time(*at)),
-            Self::Span(span) => Cell::new(format_duration(*span)),
-            Self::Size(size) => Cell::new(size.to_string()),
-            Self::Json(value) => Cell::new(value.to_string()),
+            Self::Empty => TableCell::optional(None::<&str>),
+            Self::Bool(flag) => TableCell::new(if *flag { "yes" } else { "no" }),
+            Self::Number(number) => TableCell::new(number.to_string()),
+            Self::Real(number) => TableCell::new(format!("{number:.1}")),
+            Self::Text(text) => TableCell::new(text),
+            Self::Word(word, tone) => TableCell::with_tone(word, *tone),
+            Self::Time(at) => TableCell::new(text::render_time(*at)),
+            Self::Duration(span) => TableCell::new(format_duration(*span)),
+            Self::Size(size) => TableCell::new(size.to_string()),
+            Self::Json(value) => TableCell::new(value.to_string()),
         }
     }
 
     /// For programs: plain numbers, seconds, bytes, RFC 3339; nothing where there is nothing.
-    fn plain(&self) -> String {
+    fn to_plain_text(&self) -> String {
         match self {
-            Self::Nothing => String::new(),
-            Self::Flag(flag) => flag.to_string(),
+            Self::Empty => String::new(),
+            Self::Bool(flag) => flag.to_string(),
             Self::Number(number) => number.to_string(),
             Self::Real(number) => number.to_string(),
             Self::Text(text) => text.clone(),
             Self::Word(word, _) => (*word).to_owned(),
             Self::Time(at) => at.to_string(),
-            Self::Span(span) => span.as_secs_f64().to_string(),
+            Self::Duration(span) => span.as_secs_f64().to_string(),
             Self::Size(size) => size.0.to_string(),
             Self::Json(value) => value.to_string(),
         }
     }
 
     /// Nothing comes last.
-    fn order(&self, other: &Self) -> Ordering {
+    fn compare_values(&self, other: &Self) -> Ordering {
         match (self, other) {
-            (Self::Nothing, Self::Nothing) => Ordering::Equal,
-            (Self::Nothing, _) => Ordering::Greater,
-            (_, Self::Nothing) => Ordering::Less,
+            (Self::Empty, Self::Empty) => Ordering::Equal,
+            (Self::Empty, _) => Ordering::Greater,
+            (_, Self::Empty) => Ordering::Less,
             (Self::Number(a), Self::Number(b)) => a.cmp(b),
             (Self::Real(a), Self::Real(b)) => a.total_cmp(b),
             (Self::Time(a), Self::Time(b)) => a.cmp(b),
-            (Self::Span(a), Self::Span(b)) => a.cmp(b),
+            (Self::Duration(a), Self::Duration(b)) => a.cmp(b),
             (Self::Size(a), Self::Size(b)) => a.cmp(b),
-            (a, b) => a.plain().cmp(&b.plain()),
+            (a, b) => a.to_plain_text().cmp(&b.to_plain_text()),
         }
     }
 }
 
-impl Serialize for Datum {
+impl Serialize for FieldValue {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
-            Self::Nothing => serializer.serialize_none(),
-            Self::Flag(flag) => serializer.serialize_bool(*flag),
+            Self::Empty => serializer.serialize_none(),
+            Self::Bool(flag) => serializer.serialize_bool(*flag),
             Self::Number(number) => serializer.serialize_i64(*number),
             Self::Real(number) => serializer.serialize_f64(*number),
             Self::Text(text) => serializer.serialize_str(text),
             Self::Word(word, _) => serializer.serialize_str(word),
             Self::Time(at) => at.serialize(serializer),
-            Self::Span(span) => serializer.serialize_f64(span.as_secs_f64()),
+            Self::Duration(span) => serializer.serialize_f64(span.as_secs_f64()),
             Self::Size(size) => serializer.serialize_u64(size.0),
             Self::Json(value) => value.serialize(serializer),
         }
@@ -99,7 +99,7 @@ impl Serialize for Datum {
 
 macro_rules! datum_from {
     ($($from:ty => |$value:ident| $datum:expr;)*) => {$(
-        impl From<$from> for Datum {
+        impl From<$from> for FieldValue {
             fn from($value: $from) -> Self {
                 $datum
             }
@@ -108,7 +108,7 @@ macro_rules! datum_from {
 }
 
 datum_from! {
-    bool => |flag| Self::Flag(flag);
+    bool => |flag| Self::Bool(flag);
     i64 => |number| Self::Number(number);
     i32 => |number| Self::Number(number.into());
     u32 => |number| Self::Number(number.into());
@@ -117,87 +117,87 @@ datum_from! {
     &str => |text| Self::Text(text.to_owned());
     &String => |text| Self::Text(text.clone());
     String => |text| Self::Text(text);
-    JobStatus => |status| Self::Word(status.name(), Tone::of(status));
+    JobStatus => |status| Self::Word(status.name(), TextTone::for_status(status));
     Timestamp => |at| Self::Time(at);
-    Duration => |span| Self::Span(span);
+    Duration => |span| Self::Duration(span);
     Bytes => |size| Self::Size(size);
     serde_json::Value => |value| Self::Json(value);
 }
 
-impl Datum {
+impl FieldValue {
     /// A time that a server wrote out.
-    pub(crate) fn time(text: &str) -> Self {
+    pub(crate) fn parse_time(text: &str) -> Self {
         text.parse().map_or_else(|_| Self::Text(text.to_owned()), Self::Time)
     }
 }
 
-impl<T: Into<Self>> From<Option<T>> for Datum {
+impl<T: Into<Self>> From<Option<T>> for FieldValue {
     fn from(value: Option<T>) -> Self {
-        value.map_or(Self::Nothing, Into::into)
+        value.map_or(Self::Empty, Into::into)
     }
 }
 
 /// One field of the rows of a list.
-pub(crate) struct Field<T: 'static> {
+pub(crate) struct ListField<T: 'static> {
     /// In JSON and CSV; `None` is only for people.
     name: Option<&'static str>,
-    get: fn(&T) -> Datum,
+    get: fn(&T) -> FieldValue,
     /// In the table; `None` is only for programs.
-    column: Option<Column>,
+    column: Option<TableColumn>,
 }
 
-impl<T> Field<T> {
-    pub(crate) const fn new(name: &'static str, get: fn(&T) -> Datum) -> Self {
+impl<T> ListField<T> {
+    pub(crate) const fn new(name: &'static str, get: fn(&T) -> FieldValue) -> Self {
         Self { name: Some(name), get, column: None }
     }
 
     /// Only in the table.
-    pub(crate) const fn shown(column: Column, get: fn(&T) -> Datum) -> Self {
+    pub(crate) const fn table_only(column: TableColumn, get: fn(&T) -> FieldValue) -> Self {
         Self { name: None, get, column: Some(column) }
     }
 
-    pub(crate) const fn column(mut self, column: Column) -> Self {
+    pub(crate) const fn column(mut self, column: TableColumn) -> Self {
         self.column = Some(column);
         self
     }
 
     /// By its name, or by the heading of its column.
-    fn is_called(&self, name: &str) -> bool {
+    fn is_named(&self, name: &str) -> bool {
         self.name == Some(name)
             || self.column.as_ref().is_some_and(|c| c.heading().eq_ignore_ascii_case(name))
     }
 }
 
 /// The fields of a list that are left when some are left out.
-pub(crate) struct Listing<T: 'static> {
-    fields: Vec<&'static Field<T>>,
+pub(crate) struct ListFields<T: 'static> {
+    fields: Vec<&'static ListField<T>>,
 }
 
-impl<T> Listing<T> {
-    pub(crate) fn new(fields: &'static [Field<T>]) -> Self {
+impl<T> ListFields<T> {
+    pub(crate) fn new(fields: &'static [ListField<T>]) -> Self {
         Self { fields: fields.iter().collect() }
     }
 
-    pub(crate) fn with(mut self, fields: &'static [Field<T>]) -> Self {
+    pub(crate) fn with_fields(mut self, fields: &'static [ListField<T>]) -> Self {
         self.fields.extend(fields);
         self
     }
 
     /// Without the fields that were named.
-    pub(crate) fn without(mut self, names: &[String]) -> Result<Self, CliError> {
+    pub(crate) fn without_fields(mut self, names: &[String]) -> Result<Self, CliError> {
         for name in names {
-            self.find(name)?;
-            self.fields.retain(|field| !field.is_called(name));
+            self.find_field(name)?;
+            self.fields.retain(|field| !field.is_named(name));
         }
         Ok(self)
     }
 
-    fn find(&self, name: &str) -> Result<&'static Field<T>, CliError> {
-        let found = self.fields.iter().copied().find(|field| field.is_called(name));
+    fn find_field(&self, name: &str) -> Result<&'static ListField<T>, CliError> {
+        let found = self.fields.iter().copied().find(|field| field.is_named(name));
         found.ok_or_else(|| {
             let names = self.fields.iter().filter_map(|field| field.name);
             let error = CliError::user(format!("there is no field `{name}`"));
-            match windlass_spec::nearest(name, names.clone()) {
+            match windlass_spec::nearest_name(name, names.clone()) {
                 Some(near) => error.with_hint(format!("did you mean `{near}`?")),
                 None => error.with_hint(format!("there are: {}", names.collect::<Vec<_>>().join(", "))),
             }
@@ -210,14 +210,14 @@ impl<T> Listing<T> {
         out: &mut impl Write,
         pages: impl FnMut() -> Result<Vec<T>, CliError>,
     ) -> Result<u64, CliError> {
-        json(out, self, pages)
+        write_json_list(out, self, pages)
     }
 
     /// Sorted and cut as asked for.
-    pub(crate) fn arrange(&self, mut rows: Vec<T>, page: &PageArgs) -> Result<Vec<T>, CliError> {
+    pub(crate) fn sort_and_limit(&self, mut rows: Vec<T>, page: &ListPageArgs) -> Result<Vec<T>, CliError> {
         if let Some(name) = &page.sort_by {
-            let field = self.find(name)?;
-            rows.sort_by(|a, b| (field.get)(a).order(&(field.get)(b)));
+            let field = self.find_field(name)?;
+            rows.sort_by(|a, b| (field.get)(a).compare_values(&(field.get)(b)));
         }
         if page.reverse_sort {
             rows.reverse();
@@ -228,9 +228,9 @@ impl<T> Listing<T> {
     }
 }
 
-impl Ui {
+impl TerminalUi {
     /// Prints a list that is at hand.
-    pub(crate) fn print_list<T>(&self, listing: &Listing<T>, rows: Vec<T>) -> Result<u64, CliError> {
+    pub(crate) fn print_list<T>(&self, listing: &ListFields<T>, rows: Vec<T>) -> Result<u64, CliError> {
         let mut rows = Some(rows);
         self.print_pages(listing, || Ok(rows.take().unwrap_or_default()))
     }
@@ -238,28 +238,34 @@ impl Ui {
     /// Prints a list page by page until one is empty; tells how many rows there were. An empty table is not printed.
     pub(crate) fn print_pages<T>(
         &self,
-        listing: &Listing<T>,
+        listing: &ListFields<T>,
         pages: impl FnMut() -> Result<Vec<T>, CliError>,
     ) -> Result<u64, CliError> {
         let mut out = io::BufWriter::new(self.stdout.lock());
         let printed = match self.format {
-            Format::Json => json(&mut out, listing, pages)?,
-            Format::Csv => as_csv(&mut out, listing, pages)?,
-            _ => table(&mut out, listing, pages, self.width_out(), self.paint_out())?,
+            OutputFormat::Json => write_json_list(&mut out, listing, pages)?,
+            OutputFormat::Csv => write_csv_list(&mut out, listing, pages)?,
+            _ => write_table_list(&mut out, listing, pages, self.stdout_width(), self.stdout_painter())?,
         };
         out.flush().map_err(|e| output_error(&e))?;
         Ok(printed)
     }
 
     /// One row in full: a table of two columns, an object, or CSV with one row.
-    pub(crate) fn print_record<T>(&self, listing: &Listing<T>, row: T) -> Result<(), CliError> {
+    pub(crate) fn print_record<T>(&self, listing: &ListFields<T>, row: T) -> Result<(), CliError> {
         match self.format {
-            Format::Json => self.print_json(&Record { fields: listing.fields.iter().copied(), row: &row }),
-            Format::Csv => self.print_list(listing, vec![row]).map(|_| ()),
+            OutputFormat::Json => {
+                self.print_json(&RecordView { fields: listing.fields.iter().copied(), row: &row })
+            }
+            OutputFormat::Csv => self.print_list(listing, vec![row]).map(|_| ()),
             _ => {
-                let mut table = Table::new(vec![Column::text("FIELD"), Column::elastic("VALUE")]);
+                let mut table =
+                    TextTable::new(vec![TableColumn::text("FIELD"), TableColumn::flexible("VALUE")]);
                 for field in listing.fields.iter().filter(|field| field.name.is_some()) {
-                    table.row(vec![Cell::new(field.name.unwrap_or_default()), (field.get)(&row).cell()]);
+                    table.add_row(vec![
+                        TableCell::new(field.name.unwrap_or_default()),
+                        (field.get)(&row).to_cell(),
+                    ]);
                 }
                 self.print_table(&table)
             }
@@ -268,18 +274,18 @@ impl Ui {
 }
 
 /// A row as an object.
-pub(crate) struct Record<'a, T: 'static, F> {
+pub(crate) struct RecordView<'a, T: 'static, F> {
     fields: F,
     row: &'a T,
 }
 
-impl<'a, T> Record<'a, T, std::slice::Iter<'static, Field<T>>> {
-    pub(crate) fn new(fields: &'static [Field<T>], row: &'a T) -> Self {
+impl<'a, T> RecordView<'a, T, std::slice::Iter<'static, ListField<T>>> {
+    pub(crate) fn new(fields: &'static [ListField<T>], row: &'a T) -> Self {
         Self { fields: fields.iter(), row }
     }
 }
 
-impl<T, F: Iterator<Item = &'static Field<T>> + Clone> Serialize for Record<'_, T, F> {
+impl<T, F: Iterator<Item = &'static ListField<T>> + Clone> Serialize for RecordView<'_, T, F> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         for field in self.fields.clone() {
@@ -291,9 +297,9 @@ impl<T, F: Iterator<Item = &'static Field<T>> + Clone> Serialize for Record<'_, 
     }
 }
 
-fn json<T>(
+fn write_json_list<T>(
     out: &mut impl Write,
-    listing: &Listing<T>,
+    listing: &ListFields<T>,
     mut pages: impl FnMut() -> Result<Vec<T>, CliError>,
 ) -> Result<u64, CliError> {
     let failed = |e: serde_json::Error| output_error(&e.into());
@@ -307,7 +313,7 @@ fn json<T>(
                 break;
             }
             for row in &rows {
-                list.serialize_element(&Record { fields: listing.fields.iter().copied(), row })
+                list.serialize_element(&RecordView { fields: listing.fields.iter().copied(), row })
                     .map_err(failed)?;
             }
             printed += rows.len() as u64;
@@ -318,12 +324,12 @@ fn json<T>(
     Ok(printed)
 }
 
-fn as_csv<T>(
+fn write_csv_list<T>(
     out: &mut impl Write,
-    listing: &Listing<T>,
+    listing: &ListFields<T>,
     mut pages: impl FnMut() -> Result<Vec<T>, CliError>,
 ) -> Result<u64, CliError> {
-    let fields: Vec<&Field<T>> =
+    let fields: Vec<&ListField<T>> =
         listing.fields.iter().copied().filter(|field| field.name.is_some()).collect();
     let names = fields.iter().map(|field| field.name.unwrap_or_default().to_owned());
     csv::write_row(out, names).map_err(|e| output_error(&e))?;
@@ -334,7 +340,7 @@ fn as_csv<T>(
             return Ok(printed);
         }
         for row in &rows {
-            csv::write_row(out, fields.iter().map(|field| (field.get)(row).plain()))
+            csv::write_row(out, fields.iter().map(|field| (field.get)(row).to_plain_text()))
                 .map_err(|e| output_error(&e))?;
         }
         printed += rows.len() as u64;
@@ -342,15 +348,15 @@ fn as_csv<T>(
 }
 
 /// Columns are as wide as the first page needs, and wider later if they must; the heading stands once.
-fn table<T>(
+fn write_table_list<T>(
     out: &mut impl Write,
-    listing: &Listing<T>,
+    listing: &ListFields<T>,
     mut pages: impl FnMut() -> Result<Vec<T>, CliError>,
     width: Option<usize>,
-    paint: Paint,
+    paint: TextPainter,
 ) -> Result<u64, CliError> {
-    let fields: Vec<&Field<T>> = listing.fields.iter().copied().filter(|f| f.column.is_some()).collect();
-    let mut table = Table::new(fields.iter().filter_map(|field| field.column.clone()).collect());
+    let fields: Vec<&ListField<T>> = listing.fields.iter().copied().filter(|f| f.column.is_some()).collect();
+    let mut table = TextTable::new(fields.iter().filter_map(|field| field.column.clone()).collect());
     let mut printed = 0;
     loop {
         let rows = pages()?;
@@ -358,7 +364,7 @@ fn table<T>(
             return Ok(printed);
         }
         for row in &rows {
-            table.row(fields.iter().map(|field| (field.get)(row).cell()).collect());
+            table.add_row(fields.iter().map(|field| (field.get)(row).to_cell()).collect());
         }
         printed += rows.len() as u64;
         for line in table.render_page(width, paint) {
@@ -377,12 +383,12 @@ mod tests {
         memory: Option<Bytes>,
     }
 
-    const FIELDS: &[Field<Row>] = &[
-        Field::new("id", |row: &Row| row.id.into()).column(Column::number("ID")),
-        Field::new("name", |row: &Row| row.name.into()).column(Column::elastic("NAME")),
-        Field::new("memory_bytes", |row: &Row| row.memory.into()).column(Column::number("MEMORY")),
-        Field::new("took_seconds", |_: &Row| Duration::from_millis(1500).into()),
-        Field::shown(Column::text("REMARK"), |_: &Row| "fine".into()),
+    const FIELDS: &[ListField<Row>] = &[
+        ListField::new("id", |row: &Row| row.id.into()).column(TableColumn::number("ID")),
+        ListField::new("name", |row: &Row| row.name.into()).column(TableColumn::flexible("NAME")),
+        ListField::new("memory_bytes", |row: &Row| row.memory.into()).column(TableColumn::number("MEMORY")),
+        ListField::new("took_seconds", |_: &Row| Duration::from_millis(1500).into()),
+        ListField::table_only(TableColumn::text("REMARK"), |_: &Row| "fine".into()),
     ];
 
     fn pages() -> impl FnMut() -> Result<Vec<Row>, CliError> {
@@ -396,7 +402,8 @@ mod tests {
     #[test]
     fn a_table_has_its_heading_once_and_grows() {
         let mut out = Vec::new();
-        let printed = table(&mut out, &Listing::new(FIELDS), pages(), None, Paint::PLAIN).unwrap();
+        let printed =
+            write_table_list(&mut out, &ListFields::new(FIELDS), pages(), None, TextPainter::PLAIN).unwrap();
         assert_eq!(printed, 2);
         let text = String::from_utf8(out).unwrap();
         let lines: Vec<&str> = text.lines().collect();
@@ -413,7 +420,7 @@ mod tests {
     #[test]
     fn json_has_all_that_is_for_programs() {
         let mut out = Vec::new();
-        json(&mut out, &Listing::new(FIELDS), pages()).unwrap();
+        write_json_list(&mut out, &ListFields::new(FIELDS), pages()).unwrap();
         let value: serde_json::Value = serde_json::from_slice(&out).unwrap();
         assert_eq!(
             value[0],
@@ -426,7 +433,7 @@ mod tests {
     #[test]
     fn csv_quotes_what_it_must() {
         let mut out = Vec::new();
-        as_csv(&mut out, &Listing::new(FIELDS), pages()).unwrap();
+        write_csv_list(&mut out, &ListFields::new(FIELDS), pages()).unwrap();
         assert_eq!(
             String::from_utf8(out).unwrap(),
             "id,name,memory_bytes,took_seconds\n1,\"x, \"\"y\"\"\",3145728,1.5\n1000,a much longer name,,1.5\n"
@@ -437,19 +444,22 @@ mod tests {
     fn rows_are_sorted_cut_and_columns_left_out() {
         let rows =
             || vec![Row { id: 1, name: "b", memory: None }, Row { id: 2, name: "a", memory: Some(Bytes(1)) }];
-        let listing = Listing::new(FIELDS);
-        let ids = |page: PageArgs| -> Vec<i64> {
-            listing.arrange(rows(), &page).unwrap().iter().map(|row| row.id).collect()
+        let listing = ListFields::new(FIELDS);
+        let ids = |page: ListPageArgs| -> Vec<i64> {
+            listing.sort_and_limit(rows(), &page).unwrap().iter().map(|row| row.id).collect()
         };
-        assert_eq!(ids(PageArgs::default()), [1, 2]);
-        assert_eq!(ids(PageArgs { sort_by: Some("name".into()), ..PageArgs::default() }), [2, 1]);
-        assert_eq!(ids(PageArgs { sort_by: Some("MEMORY".into()), ..PageArgs::default() }), [2, 1]);
-        assert_eq!(ids(PageArgs { reverse_sort: true, limit: Some(1), ..PageArgs::default() }), [2]);
-        assert_eq!(ids(PageArgs { offset: 1, ..PageArgs::default() }), [2]);
-        let wrong = PageArgs { sort_by: Some("nmae".into()), ..PageArgs::default() };
-        assert_eq!(listing.arrange(rows(), &wrong).err().unwrap().hint.unwrap(), "did you mean `name`?");
-        let less = Listing::new(FIELDS).without(&["name".into(), "remark".into()]).unwrap();
+        assert_eq!(ids(ListPageArgs::default()), [1, 2]);
+        assert_eq!(ids(ListPageArgs { sort_by: Some("name".into()), ..ListPageArgs::default() }), [2, 1]);
+        assert_eq!(ids(ListPageArgs { sort_by: Some("MEMORY".into()), ..ListPageArgs::default() }), [2, 1]);
+        assert_eq!(ids(ListPageArgs { reverse_sort: true, limit: Some(1), ..ListPageArgs::default() }), [2]);
+        assert_eq!(ids(ListPageArgs { offset: 1, ..ListPageArgs::default() }), [2]);
+        let wrong = ListPageArgs { sort_by: Some("nmae".into()), ..ListPageArgs::default() };
+        assert_eq!(
+            listing.sort_and_limit(rows(), &wrong).err().unwrap().hint.unwrap(),
+            "did you mean `name`?"
+        );
+        let less = ListFields::new(FIELDS).without_fields(&["name".into(), "remark".into()]).unwrap();
         assert_eq!(less.fields.len(), 3);
-        assert!(Listing::new(FIELDS).without(&["nothing".into()]).is_err());
+        assert!(ListFields::new(FIELDS).without_fields(&["nothing".into()]).is_err());
     }
 }

@@ -1,61 +1,61 @@
 //! The only place that prints. Data goes to stdout, everything else to stderr.
 
-mod ask;
-mod beside;
+pub(crate) mod attempt_end;
 mod csv;
 pub(crate) mod diff;
-pub(crate) mod gauge;
 pub(crate) mod listing;
-pub(crate) mod live;
-pub(crate) mod outcome;
+pub(crate) mod live_block;
 pub(crate) mod progress;
+pub(crate) mod progress_bar;
+mod prompts;
+mod run_observers;
+pub(crate) mod run_summary;
 pub(crate) mod style;
-pub(crate) mod summary;
 pub(crate) mod table;
 mod terminal;
 pub(crate) mod text;
-mod watch;
+mod worker_line;
 
-use crate::args::{Format, Globals};
-use crate::error::{CliError, Kind};
+use crate::args::{GlobalArgs, OutputFormat};
+use crate::error::{CliError, CliErrorKind};
 use serde::Serialize;
 use std::io::{self, BufRead as _, IsTerminal as _, Read as _, Write};
 use std::path::Path;
-use style::{Paint, Tone};
-use table::Table;
-use windlass_spec::Diagnostics;
+use style::{TextPainter, TextTone};
+use table::TextTable;
+use windlass_spec::SpecDiagnostics;
 
-pub(crate) use beside::WorkerLine;
+pub(crate) use worker_line::WorkerLine;
 
 #[derive(Debug)]
-pub(crate) struct Ui {
-    format: Format,
+pub(crate) struct TerminalUi {
+    format: OutputFormat,
     quiet: bool,
     stdout: io::Stdout,
     stderr: io::Stderr,
-    paint_out: Paint,
-    paint_err: Paint,
+    stdout_painter: TextPainter,
+    stderr_painter: TextPainter,
 }
 
-impl Ui {
-    pub(crate) fn new(globals: &Globals) -> Self {
+impl TerminalUi {
+    pub(crate) fn new(globals: &GlobalArgs) -> Self {
         let (stdout, stderr) = (io::stdout(), io::stderr());
-        let paint = |is_terminal| Paint { enabled: terminal::wants_color(globals.color, is_terminal) };
+        let paint = |is_terminal| TextPainter { enabled: terminal::wants_color(globals.color, is_terminal) };
         Self {
             format: globals.format,
             quiet: globals.quiet,
-            paint_out: paint(stdout.is_terminal()),
-            paint_err: paint(stderr.is_terminal()),
+            stdout_painter: paint(stdout.is_terminal()),
+            stderr_painter: paint(stderr.is_terminal()),
             stdout,
             stderr,
         }
     }
 
-    pub(crate) fn json_wanted(&self) -> bool {
-        self.format == Format::Json
+    pub(crate) fn wants_json(&self) -> bool {
+        self.format == OutputFormat::Json
     }
 
-    pub(crate) fn format(&self) -> Format {
+    pub(crate) fn format(&self) -> OutputFormat {
         self.format
     }
 
@@ -64,18 +64,18 @@ impl Ui {
     }
 
     /// How to colour what goes to stdout.
-    pub(crate) fn paint_out(&self) -> Paint {
-        self.paint_out
+    pub(crate) fn stdout_painter(&self) -> TextPainter {
+        self.stdout_painter
     }
 
     /// How to colour what goes to stderr.
-    pub(crate) fn paint_err(&self) -> Paint {
-        self.paint_err
+    pub(crate) fn stderr_painter(&self) -> TextPainter {
+        self.stderr_painter
     }
 
     /// The width of the terminal on stdout; `None` if there is none and nothing should be cut.
-    pub(crate) fn width_out(&self) -> Option<usize> {
-        terminal::size(&self.stdout).map(|size| size.columns)
+    pub(crate) fn stdout_width(&self) -> Option<usize> {
+        terminal::terminal_size(&self.stdout).map(|size| size.columns)
     }
 
     /// Data, as lines on stdout.
@@ -84,11 +84,11 @@ impl Ui {
         if !lines.is_empty() {
             text.push('\n');
         }
-        self.print_bytes(text::printable(&text).as_bytes())
+        self.print_bytes(text::escape_control(&text).as_bytes())
     }
 
     pub(crate) fn print_line(&self, line: &str) -> Result<(), CliError> {
-        self.print_bytes(format!("{}\n", text::printable(line)).as_bytes())
+        self.print_bytes(format!("{}\n", text::escape_control(line)).as_bytes())
     }
 
     /// Data as it is, on stdout, at once.
@@ -98,15 +98,15 @@ impl Ui {
     }
 
     /// Text that jobs or other users wrote: as it is into a file or a pipe, harmless on a terminal.
-    pub(crate) fn print_text_of_others(&self, bytes: &[u8]) -> Result<(), CliError> {
+    pub(crate) fn print_untrusted_text(&self, bytes: &[u8]) -> Result<(), CliError> {
         if self.stdout.is_terminal() {
-            return self.print_bytes(text::printable(&String::from_utf8_lossy(bytes)).as_bytes());
+            return self.print_bytes(text::escape_control(&String::from_utf8_lossy(bytes)).as_bytes());
         }
         self.print_bytes(bytes)
     }
 
     /// A file that a job wrote, on stdout, however large.
-    pub(crate) fn print_from(&self, file: &mut impl io::Read, path: &Path) -> Result<(), CliError> {
+    pub(crate) fn print_file(&self, file: &mut impl io::Read, path: &Path) -> Result<(), CliError> {
         const AT_ONCE: u64 = 64 * 1024;
         let mut file = io::BufReader::with_capacity(AT_ONCE as usize, file);
         let mut buffer = Vec::new();
@@ -120,7 +120,7 @@ impl Ui {
             };
             match read {
                 Ok(0) => return Ok(()),
-                Ok(n) if self.stdout.is_terminal() => self.print_text_of_others(&buffer[..n])?,
+                Ok(n) if self.stdout.is_terminal() => self.print_untrusted_text(&buffer[..n])?,
                 Ok(n) => {
                     self.print_bytes(&buffer)?;
                     file.consume(n);
@@ -131,8 +131,8 @@ impl Ui {
         }
     }
 
-    pub(crate) fn print_table(&self, table: &Table) -> Result<(), CliError> {
-        self.print_lines(&table.render(self.width_out(), self.paint_out()))
+    pub(crate) fn print_table(&self, table: &TextTable) -> Result<(), CliError> {
+        self.print_lines(&table.render(self.stdout_width(), self.stdout_painter()))
     }
 
     /// One JSON value on stdout, readable.
@@ -152,92 +152,104 @@ impl Ui {
     }
 
     pub(crate) fn print_help(&self, help: &clap::builder::StyledStr) -> Result<(), CliError> {
-        let text = if self.paint_out.enabled { help.ansi().to_string() } else { help.to_string() };
+        let text = if self.stdout_painter.enabled { help.ansi().to_string() } else { help.to_string() };
         self.print_bytes(text.as_bytes())
     }
 
     /// Talk for the person at the terminal; not data, and silent with `--quiet`.
-    pub(crate) fn note(&self, text: &str) {
+    pub(crate) fn print_note(&self, text: &str) {
         if !self.quiet {
-            say(&self.stderr, text);
+            write_stderr_line(&self.stderr, text);
         }
     }
 
-    pub(crate) fn warn(&self, text: &str) {
-        say(&self.stderr, &format!("{} {text}", self.paint_err().apply(Tone::Warn, "warning:")));
+    pub(crate) fn print_warning(&self, text: &str) {
+        write_stderr_line(
+            &self.stderr,
+            &format!("{} {text}", self.stderr_painter().apply(TextTone::Warn, "warning:")),
+        );
     }
 
     /// What is worth saying about a spec file that is used all the same.
-    pub(crate) fn spec_warnings(&self, warnings: &Diagnostics) {
+    pub(crate) fn print_spec_warnings(&self, warnings: &SpecDiagnostics) {
         if self.quiet || warnings.count() == 0 {
             return;
         }
-        if self.json_wanted() {
+        if self.wants_json() {
             let wire = serde_json::json!({ "warnings": warnings.reports() });
-            return say(&self.stderr, &wire.to_string());
+            return write_stderr_line(&self.stderr, &wire.to_string());
         }
-        say(&self.stderr, warnings.render(self.paint_err().spec_style()).trim_end_matches('\n'));
+        write_stderr_line(
+            &self.stderr,
+            warnings.render(self.stderr_painter().spec_style()).trim_end_matches('\n'),
+        );
     }
 
     /// Text for stderr that matters also with `--quiet`.
-    pub(crate) fn say_lines(&self, lines: &[String]) {
+    pub(crate) fn print_stderr_lines(&self, lines: &[String]) {
         if !lines.is_empty() {
-            say(&self.stderr, &lines.join("\n"));
+            write_stderr_line(&self.stderr, &lines.join("\n"));
         }
     }
 
     /// The error that ends the program.
-    pub(crate) fn error(&self, error: &CliError) {
-        if error.kind == Kind::OutputClosed {
+    pub(crate) fn print_error(&self, error: &CliError) {
+        if error.kind == CliErrorKind::OutputClosed {
             return;
         }
-        say(&self.stderr, &render_error(error, self.format, self.paint_err()));
+        write_stderr_line(&self.stderr, &render_error(error, self.format, self.stderr_painter()));
     }
 }
 
 /// A mistake in the command line, as JSON: what was asked for is not known well enough for a [`Ui`].
-pub(crate) fn say_usage_error(error: &CliError) {
-    say(&io::stderr(), &render_error(error, Format::Json, Paint { enabled: false }));
+pub(crate) fn print_usage_error(error: &CliError) {
+    write_stderr_line(
+        &io::stderr(),
+        &render_error(error, OutputFormat::Json, TextPainter { enabled: false }),
+    );
 }
 
 /// Writes a line to stderr. If that is not possible there is nobody left to tell.
-fn say(stderr: &io::Stderr, text: &str) {
-    drop(stderr.lock().write_all(format!("{}\n", text::printable(text)).as_bytes()));
+fn write_stderr_line(stderr: &io::Stderr, text: &str) {
+    drop(stderr.lock().write_all(format!("{}\n", text::escape_control(text)).as_bytes()));
 }
 
 fn output_error(error: &io::Error) -> CliError {
     match error.kind() {
-        io::ErrorKind::BrokenPipe => CliError::new(Kind::OutputClosed, "the reader of the output went away"),
+        io::ErrorKind::BrokenPipe => {
+            CliError::new(CliErrorKind::OutputClosed, "the reader of the output went away")
+        }
         _ => CliError::io(format!("cannot write to stdout: {error}")),
     }
 }
 
-fn render_error(error: &CliError, format: Format, paint: Paint) -> String {
+fn render_error(error: &CliError, format: OutputFormat, paint: TextPainter) -> String {
     #[derive(Serialize)]
     struct Wire<'a> {
         error: &'a str,
         hint: Option<&'a str>,
-        kind: Kind,
+        kind: CliErrorKind,
         exit_code: u8,
         /// Only for errors in a spec file.
         #[serde(skip_serializing_if = "Option::is_none")]
-        diagnostics: Option<Vec<windlass_spec::Report>>,
+        diagnostics: Option<Vec<windlass_spec::DiagnosticReport>>,
     }
-    if format == Format::Json {
+    if format == OutputFormat::Json {
         let wire = Wire {
             error: &error.message,
             hint: error.hint.as_deref(),
             kind: error.kind,
             exit_code: error.kind.exit().code(),
-            diagnostics: (!error.diagnostics.is_empty())
-                .then(|| error.diagnostics.iter().flat_map(windlass_spec::Diagnostics::reports).collect()),
+            diagnostics: (!error.diagnostics.is_empty()).then(|| {
+                error.diagnostics.iter().flat_map(windlass_spec::SpecDiagnostics::reports).collect()
+            }),
         };
         return serde_json::to_string(&wire).unwrap_or_else(|_| error.message.clone());
     }
     let found: String = error.diagnostics.iter().map(|found| found.render(paint.spec_style())).collect();
     let sign = |tone, word| paint.apply(tone, word);
-    let hint = error.hint.as_ref().map(|hint| format!("\n{} {hint}", sign(Tone::Busy, "hint:")));
-    format!("{found}{} {}{}", sign(Tone::Bad, "error:"), error.message, hint.unwrap_or_default())
+    let hint = error.hint.as_ref().map(|hint| format!("\n{} {hint}", sign(TextTone::Busy, "hint:")));
+    format!("{found}{} {}{}", sign(TextTone::Bad, "error:"), error.message, hint.unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -248,11 +260,11 @@ mod tests {
     fn errors_come_with_what_to_do() {
         let error = CliError::user("no workflow `sim`").with_hint("see `windlass workflows`");
         assert_eq!(
-            render_error(&error, Format::Table, Paint::PLAIN),
+            render_error(&error, OutputFormat::Table, TextPainter::PLAIN),
             "error: no workflow `sim`\nhint: see `windlass workflows`"
         );
         assert_eq!(
-            render_error(&error, Format::Json, Paint::PLAIN),
+            render_error(&error, OutputFormat::Json, TextPainter::PLAIN),
             r#"{"error":"no workflow `sim`","hint":"see `windlass workflows`","kind":"user","exit_code":2}"#
         );
     }

@@ -1,10 +1,10 @@
 //! Colour, always as an addition: what is coloured also says its meaning in words.
 
-use windlass_spec::Style;
+use windlass_spec::DiagnosticStyle;
 use windlass_types::JobStatus;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tone {
+pub(crate) enum TextTone {
     Good,
     Bad,
     Warn,
@@ -13,8 +13,8 @@ pub(crate) enum Tone {
     Bold,
 }
 
-impl Tone {
-    const fn code(self) -> &'static str {
+impl TextTone {
+    const fn ansi_code(self) -> &'static str {
         match self {
             Self::Good => "32",
             Self::Bad => "31",
@@ -25,7 +25,7 @@ impl Tone {
         }
     }
 
-    pub(crate) const fn of(status: JobStatus) -> Option<Self> {
+    pub(crate) const fn for_status(status: JobStatus) -> Option<Self> {
         match status {
             JobStatus::Completed => Some(Self::Good),
             JobStatus::Failed | JobStatus::Terminated => Some(Self::Bad),
@@ -39,23 +39,25 @@ impl Tone {
 
 /// Paints, or leaves text as it is.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Paint {
+pub(crate) struct TextPainter {
     pub(crate) enabled: bool,
 }
 
-impl Paint {
+impl TextPainter {
     pub(crate) const PLAIN: Self = Self { enabled: false };
 
-    pub(crate) fn apply(self, tone: impl Into<Option<Tone>>, text: &str) -> String {
+    pub(crate) fn apply(self, tone: impl Into<Option<TextTone>>, text: &str) -> String {
         match tone.into() {
-            Some(tone) if self.enabled && !text.is_empty() => format!("\x1b[{}m{text}\x1b[0m", tone.code()),
+            Some(tone) if self.enabled && !text.is_empty() => {
+                format!("\x1b[{}m{text}\x1b[0m", tone.ansi_code())
+            }
             _ => text.to_owned(),
         }
     }
 
     /// How pictures of a spec file are drawn.
-    pub(crate) const fn spec_style(self) -> Style {
-        if self.enabled { Style::Ansi } else { Style::Plain }
+    pub(crate) const fn spec_style(self) -> DiagnosticStyle {
+        if self.enabled { DiagnosticStyle::Ansi } else { DiagnosticStyle::Plain }
     }
 }
 
@@ -65,8 +67,8 @@ mod tests {
 
     #[test]
     fn plain_paint_adds_nothing() {
-        assert_eq!(Paint::PLAIN.apply(Tone::Bad, "failed"), "failed");
-        assert_eq!(Paint { enabled: true }.apply(Tone::Bad, "failed"), "\x1b[31mfailed\x1b[0m");
-        assert_eq!(Paint { enabled: true }.apply(None, "ready"), "ready");
+        assert_eq!(TextPainter::PLAIN.apply(TextTone::Bad, "failed"), "failed");
+        assert_eq!(TextPainter { enabled: true }.apply(TextTone::Bad, "failed"), "\x1b[31mfailed\x1b[0m");
+        assert_eq!(TextPainter { enabled: true }.apply(None, "ready"), "ready");
     }
 }

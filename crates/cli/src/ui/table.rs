@@ -1,35 +1,35 @@
 //! Tables that fit the terminal.
 
-use super::style::{Paint, Tone};
+use super::style::{TextPainter, TextTone};
 use super::text;
 
-const GAP: &str = "  ";
+const COLUMN_GAP: &str = "  ";
 /// A column is never cut to less than this: before that, others give way.
-const NARROWEST: usize = 8;
+const MIN_COLUMN_WIDTH: usize = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Align {
+enum ColumnAlign {
     Left,
     Right,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Column {
+pub(crate) struct TableColumn {
     heading: &'static str,
-    align: Align,
+    align: ColumnAlign,
     /// May be cut to make the table fit.
-    elastic: bool,
+    is_flexible: bool,
     /// What is cut goes at the start.
     keeps_end: bool,
 }
 
-impl Column {
+impl TableColumn {
     pub(crate) const fn text(heading: &'static str) -> Self {
-        Self { heading, align: Align::Left, elastic: false, keeps_end: false }
+        Self { heading, align: ColumnAlign::Left, is_flexible: false, keeps_end: false }
     }
 
     pub(crate) const fn number(heading: &'static str) -> Self {
-        Self { heading, align: Align::Right, elastic: false, keeps_end: false }
+        Self { heading, align: ColumnAlign::Right, is_flexible: false, keeps_end: false }
     }
 
     pub(crate) const fn heading(&self) -> &'static str {
@@ -37,147 +37,147 @@ impl Column {
     }
 
     /// Text of any length: cut when the terminal is too narrow.
-    pub(crate) const fn elastic(heading: &'static str) -> Self {
-        Self { heading, align: Align::Left, elastic: true, keeps_end: false }
+    pub(crate) const fn flexible(heading: &'static str) -> Self {
+        Self { heading, align: ColumnAlign::Left, is_flexible: true, keeps_end: false }
     }
 
     /// The path of a file, of which the end says most.
     pub(crate) const fn path(heading: &'static str) -> Self {
-        Self { heading, align: Align::Left, elastic: true, keeps_end: true }
+        Self { heading, align: ColumnAlign::Left, is_flexible: true, keeps_end: true }
     }
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Cell {
+pub(crate) struct TableCell {
     text: String,
-    tone: Option<Tone>,
+    tone: Option<TextTone>,
 }
 
-impl Cell {
+impl TableCell {
     pub(crate) fn new(text: impl AsRef<str>) -> Self {
         Self { text: text::one_line(text.as_ref()), tone: None }
     }
 
-    pub(crate) fn toned(text: impl AsRef<str>, tone: impl Into<Option<Tone>>) -> Self {
+    pub(crate) fn with_tone(text: impl AsRef<str>, tone: impl Into<Option<TextTone>>) -> Self {
         Self { tone: tone.into(), ..Self::new(text) }
     }
 
     /// `-` where there is nothing, so that a column can be cut with `awk`.
-    pub(crate) fn maybe(value: Option<impl ToString>) -> Self {
+    pub(crate) fn optional(value: Option<impl ToString>) -> Self {
         Self::new(value.map_or_else(|| "-".to_owned(), |v| v.to_string()))
     }
 }
 
 /// Of a column; `None` if it gave way to the others.
-type Width = Option<usize>;
+type ColumnWidth = Option<usize>;
 
 #[derive(Clone, Debug)]
-pub(crate) struct Table {
-    columns: Vec<Column>,
-    rows: Vec<Vec<Cell>>,
+pub(crate) struct TextTable {
+    columns: Vec<TableColumn>,
+    rows: Vec<Vec<TableCell>>,
     /// Of the columns on the pages before, once there was one.
-    printed: Option<Vec<Width>>,
+    printed_widths: Option<Vec<ColumnWidth>>,
 }
 
-impl Table {
-    pub(crate) fn new(columns: Vec<Column>) -> Self {
-        Self { columns, rows: Vec::new(), printed: None }
+impl TextTable {
+    pub(crate) fn new(columns: Vec<TableColumn>) -> Self {
+        Self { columns, rows: Vec::new(), printed_widths: None }
     }
 
-    pub(crate) fn row(&mut self, cells: Vec<Cell>) {
+    pub(crate) fn add_row(&mut self, cells: Vec<TableCell>) {
         debug_assert_eq!(cells.len(), self.columns.len());
         self.rows.push(cells);
     }
 
     /// Lines without trailing blanks; `terminal` is its width, `None` cuts nothing.
-    pub(crate) fn render(&self, terminal: Option<usize>, paint: Paint) -> Vec<String> {
-        self.render_with(&self.widths(terminal), paint)
+    pub(crate) fn render(&self, terminal: Option<usize>, paint: TextPainter) -> Vec<String> {
+        self.render_with(&self.column_widths(terminal), paint)
     }
 
-    fn render_with(&self, widths: &[Width], paint: Paint) -> Vec<String> {
-        let headings = self.columns.iter().map(|c| Cell::toned(c.heading, Tone::Bold)).collect();
+    fn render_with(&self, widths: &[ColumnWidth], paint: TextPainter) -> Vec<String> {
+        let headings = self.columns.iter().map(|c| TableCell::with_tone(c.heading, TextTone::Bold)).collect();
         std::iter::once(&headings).chain(&self.rows).map(|row| self.render_row(row, widths, paint)).collect()
     }
 
     /// The rows since the last page, below what was printed before.
-    pub(crate) fn render_page(&mut self, terminal: Option<usize>, paint: Paint) -> Vec<String> {
-        let widths = self.widths(terminal);
+    pub(crate) fn render_page(&mut self, terminal: Option<usize>, paint: TextPainter) -> Vec<String> {
+        let widths = self.column_widths(terminal);
         let mut lines = self.render_with(&widths, paint);
-        let columns = |widths: &[Width]| widths.iter().map(Option::is_some).collect::<Vec<_>>();
-        if self.printed.as_deref().is_some_and(|printed| columns(printed) == columns(&widths)) {
+        let columns = |widths: &[ColumnWidth]| widths.iter().map(Option::is_some).collect::<Vec<_>>();
+        if self.printed_widths.as_deref().is_some_and(|printed| columns(printed) == columns(&widths)) {
             // The heading stands above the first page.
             lines.remove(0);
         }
         self.rows.clear();
-        self.printed = Some(widths);
+        self.printed_widths = Some(widths);
         lines
     }
 
-    fn render_row(&self, row: &[Cell], widths: &[Width], paint: Paint) -> String {
+    fn render_row(&self, row: &[TableCell], widths: &[ColumnWidth], paint: TextPainter) -> String {
         let mut line = String::new();
         let mut owed = 0;
         for ((cell, column), width) in row.iter().zip(&self.columns).zip(widths) {
             let Some(width) = *width else { continue };
             let cut = if column.keeps_end { text::truncate_start } else { text::truncate_middle };
             let shown = cut(&cell.text, width);
-            let blanks = width - text::width(&shown);
+            let blanks = width - text::display_width(&shown);
             let (before, after) = match column.align {
-                Align::Left => (0, blanks),
-                Align::Right => (blanks, 0),
+                ColumnAlign::Left => (0, blanks),
+                ColumnAlign::Right => (blanks, 0),
             };
             line.push_str(&" ".repeat(owed + before));
             line.push_str(&paint.apply(cell.tone, &shown));
             // Blanks are written when something follows them.
-            owed = after + GAP.len();
+            owed = after + COLUMN_GAP.len();
         }
         line
     }
 
-    fn widths(&self, terminal: Option<usize>) -> Vec<Width> {
-        let natural = |(i, column): (usize, &Column)| {
-            let before = match &self.printed {
+    fn column_widths(&self, terminal: Option<usize>) -> Vec<ColumnWidth> {
+        let natural = |(i, column): (usize, &TableColumn)| {
+            let before = match &self.printed_widths {
                 Some(printed) => printed[i]?,
                 None => 0,
             };
-            let cells = self.rows.iter().map(|row| text::width(&row[i].text));
-            cells.chain([text::width(column.heading), before]).max()
+            let cells = self.rows.iter().map(|row| text::display_width(&row[i].text));
+            cells.chain([text::display_width(column.heading), before]).max()
         };
-        let mut widths: Vec<Width> = self.columns.iter().enumerate().map(natural).collect();
+        let mut widths: Vec<ColumnWidth> = self.columns.iter().enumerate().map(natural).collect();
         if let Some(terminal) = terminal {
-            while self.least(&widths) > terminal && self.drop_one(&mut widths) {}
-            self.squeeze(&mut widths, terminal);
+            while self.minimum_width(&widths) > terminal && self.drop_column(&mut widths) {}
+            self.shrink_columns(&mut widths, terminal);
         }
         widths
     }
 
     /// What the table needs with everything cut that may be cut.
-    fn least(&self, widths: &[Width]) -> usize {
-        let cut = |(width, column): (&Width, &Column)| {
-            width.map(|width| if column.elastic { width.min(NARROWEST) } else { width })
+    fn minimum_width(&self, widths: &[ColumnWidth]) -> usize {
+        let cut = |(width, column): (&ColumnWidth, &TableColumn)| {
+            width.map(|width| if column.is_flexible { width.min(MIN_COLUMN_WIDTH) } else { width })
         };
-        total(&widths.iter().zip(&self.columns).map(cut).collect::<Vec<_>>())
+        total_width(&widths.iter().zip(&self.columns).map(cut).collect::<Vec<_>>())
     }
 
     /// Leaves out one column: the last that is not elastic (those say what a row is about), never the first.
-    fn drop_one(&self, widths: &mut [Width]) -> bool {
+    fn drop_column(&self, widths: &mut [ColumnWidth]) -> bool {
         let left = |i: &usize| widths[*i].is_some();
-        let rigid = (1..widths.len()).rev().filter(left).find(|&i| !self.columns[i].elastic);
+        let rigid = (1..widths.len()).rev().filter(left).find(|&i| !self.columns[i].is_flexible);
         let Some(i) = rigid.or_else(|| (1..widths.len()).rev().find(left)) else { return false };
         widths[i] = None;
         true
     }
 
     /// Takes from the widest elastic column until the table fits or nothing is left to take.
-    fn squeeze(&self, widths: &mut [Width], terminal: usize) {
+    fn shrink_columns(&self, widths: &mut [ColumnWidth], terminal: usize) {
         for (width, column) in widths.iter_mut().zip(&self.columns) {
-            if column.elastic {
+            if column.is_flexible {
                 *width = width.map(|width| width.min(terminal));
             }
         }
-        while total(widths) > terminal {
-            let columns = widths.iter_mut().zip(&self.columns).filter(|(_, column)| column.elastic);
+        while total_width(widths) > terminal {
+            let columns = widths.iter_mut().zip(&self.columns).filter(|(_, column)| column.is_flexible);
             let elastic = columns.filter_map(|(width, _)| width.as_mut());
-            match elastic.filter(|width| **width > NARROWEST).max() {
+            match elastic.filter(|width| **width > MIN_COLUMN_WIDTH).max() {
                 Some(widest) => *widest -= 1,
                 None => return,
             }
@@ -186,9 +186,9 @@ impl Table {
 }
 
 /// Of a row, with the gaps.
-fn total(widths: &[Width]) -> usize {
+fn total_width(widths: &[ColumnWidth]) -> usize {
     let shown = widths.iter().flatten();
-    shown.clone().sum::<usize>() + GAP.len() * shown.count().saturating_sub(1)
+    shown.clone().sum::<usize>() + COLUMN_GAP.len() * shown.count().saturating_sub(1)
 }
 
 #[cfg(test)]
@@ -197,32 +197,37 @@ mod tests {
 
     #[test]
     fn of_a_path_the_end_is_kept() {
-        let mut table = Table::new(vec![Column::number("ID"), Column::path("PATH")]);
-        table.row(vec![Cell::new("1"), Cell::new("windlass_output/job_stdio/job_1.e")]);
-        assert_eq!(table.render(Some(20), Paint::PLAIN), ["ID  PATH", " 1  …b_stdio/job_1.e"]);
+        let mut table = TextTable::new(vec![TableColumn::number("ID"), TableColumn::path("PATH")]);
+        table.add_row(vec![TableCell::new("1"), TableCell::new("windlass_output/job_stdio/job_1.e")]);
+        assert_eq!(table.render(Some(20), TextPainter::PLAIN), ["ID  PATH", " 1  …b_stdio/job_1.e"]);
     }
 
-    fn sample() -> Table {
-        let mut table = Table::new(vec![
-            Column::number("ID"),
-            Column::elastic("NAME"),
-            Column::text("STATUS"),
-            Column::elastic("COMMAND"),
+    fn sample() -> TextTable {
+        let mut table = TextTable::new(vec![
+            TableColumn::number("ID"),
+            TableColumn::flexible("NAME"),
+            TableColumn::text("STATUS"),
+            TableColumn::flexible("COMMAND"),
         ]);
-        table.row(vec![
-            Cell::new("1"),
-            Cell::new("first"),
-            Cell::toned("failed", Tone::Bad),
-            Cell::new("python train.py\n--epochs 10"),
+        table.add_row(vec![
+            TableCell::new("1"),
+            TableCell::new("first"),
+            TableCell::with_tone("failed", TextTone::Bad),
+            TableCell::new("python train.py\n--epochs 10"),
         ]);
-        table.row(vec![Cell::new("1000"), Cell::new("second"), Cell::maybe(None::<u32>), Cell::new("true")]);
+        table.add_row(vec![
+            TableCell::new("1000"),
+            TableCell::new("second"),
+            TableCell::optional(None::<u32>),
+            TableCell::new("true"),
+        ]);
         table
     }
 
     #[test]
     fn without_a_terminal_nothing_is_cut() {
         assert_eq!(
-            sample().render(None, Paint::PLAIN),
+            sample().render(None, TextPainter::PLAIN),
             [
                 "  ID  NAME    STATUS  COMMAND",
                 "   1  first   failed  python train.py --epochs 10",
@@ -234,7 +239,7 @@ mod tests {
     #[test]
     fn the_widest_elastic_column_gives_way() {
         assert_eq!(
-            sample().render(Some(36), Paint::PLAIN),
+            sample().render(Some(36), TextPainter::PLAIN),
             [
                 "  ID  NAME    STATUS  COMMAND",
                 "   1  first   failed  python …chs 10",
@@ -246,31 +251,35 @@ mod tests {
     #[test]
     fn where_cutting_is_not_enough_columns_give_way() {
         assert_eq!(
-            sample().render(Some(24), Paint::PLAIN),
+            sample().render(Some(24), TextPainter::PLAIN),
             ["  ID  NAME    COMMAND", "   1  first   pytho…s 10", "1000  second  true"]
         );
         for terminal in 4..40 {
-            for line in sample().render(Some(terminal), Paint::PLAIN) {
-                assert!(text::width(&line) <= terminal, "{terminal}: {line}");
+            for line in sample().render(Some(terminal), TextPainter::PLAIN) {
+                assert!(text::display_width(&line) <= terminal, "{terminal}: {line}");
             }
         }
     }
 
     #[test]
     fn a_page_with_fewer_columns_says_which() {
-        let mut table = Table::new(vec![Column::number("ID"), Column::text("STATE"), Column::text("WHEN")]);
-        let row = |id: &str| vec![Cell::new(id), Cell::new("ready"), Cell::new("now")];
-        table.row(row("1"));
-        assert_eq!(table.render_page(Some(16), Paint::PLAIN), ["ID  STATE  WHEN", " 1  ready  now"]);
-        table.row(row("2"));
-        assert_eq!(table.render_page(Some(16), Paint::PLAIN), [" 2  ready  now"]);
-        table.row(row("30000"));
-        assert_eq!(table.render_page(Some(16), Paint::PLAIN), ["   ID  STATE", "30000  ready"]);
+        let mut table = TextTable::new(vec![
+            TableColumn::number("ID"),
+            TableColumn::text("STATE"),
+            TableColumn::text("WHEN"),
+        ]);
+        let row = |id: &str| vec![TableCell::new(id), TableCell::new("ready"), TableCell::new("now")];
+        table.add_row(row("1"));
+        assert_eq!(table.render_page(Some(16), TextPainter::PLAIN), ["ID  STATE  WHEN", " 1  ready  now"]);
+        table.add_row(row("2"));
+        assert_eq!(table.render_page(Some(16), TextPainter::PLAIN), [" 2  ready  now"]);
+        table.add_row(row("30000"));
+        assert_eq!(table.render_page(Some(16), TextPainter::PLAIN), ["   ID  STATE", "30000  ready"]);
     }
 
     #[test]
     fn colour_does_not_count_as_width() {
-        let painted = sample().render(None, Paint { enabled: true });
+        let painted = sample().render(None, TextPainter { enabled: true });
         assert_eq!(painted[1], "   1  first   \x1b[31mfailed\x1b[0m  python train.py --epochs 10");
     }
 }

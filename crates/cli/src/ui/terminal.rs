@@ -5,13 +5,13 @@ use std::io::IsTerminal as _;
 use std::os::fd::AsFd;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Size {
+pub(crate) struct TerminalSize {
     pub(crate) columns: usize,
     pub(crate) rows: usize,
 }
 
 /// The size of the terminal behind this handle; `None` if there is no terminal.
-pub(crate) fn size(handle: impl AsFd) -> Option<Size> {
+pub(crate) fn terminal_size(handle: impl AsFd) -> Option<TerminalSize> {
     if !handle.as_fd().is_terminal() {
         return None;
     }
@@ -21,7 +21,7 @@ pub(crate) fn size(handle: impl AsFd) -> Option<Size> {
         0 => std::env::var(variable).ok().and_then(|v| v.parse().ok()).unwrap_or(fallback),
         known => known,
     };
-    Some(Size { columns: or(columns, "COLUMNS", 80), rows: or(rows, "LINES", 24) })
+    Some(TerminalSize { columns: or(columns, "COLUMNS", 80), rows: or(rows, "LINES", 24) })
 }
 
 /// Cannot move its cursor.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 use windlass_types::Timestamp;
 
-pub(crate) fn width(text: &str) -> usize {
+pub(crate) fn display_width(text: &str) -> usize {
     text.width()
 }
 
@@ -15,16 +15,16 @@ pub(crate) fn one_line(text: &str) -> String {
 
 /// Text of others, ready for a terminal: line ends, tabs and colours stay; every other control character, and every
 /// character that changes the direction of text, is shown as an escape and does nothing.
-pub(crate) fn printable(text: &str) -> Cow<'_, str> {
-    if !text.chars().any(|c| is_active(c) && c != '\n' && c != '\t') {
+pub(crate) fn escape_control(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(|c| is_unsafe_character(c) && c != '\n' && c != '\t') {
         return Cow::Borrowed(text);
     }
     let mut shown = String::with_capacity(text.len() + 16);
     let mut rest = text;
     while let Some(c) = rest.chars().next() {
-        let length = colour_length(rest).unwrap_or(c.len_utf8());
-        let is_colour = colour_length(rest).is_some();
-        if is_colour || !is_active(c) || c == '\n' || c == '\t' {
+        let length = color_sequence_length(rest).unwrap_or(c.len_utf8());
+        let is_colour = color_sequence_length(rest).is_some();
+        if is_colour || !is_unsafe_character(c) || c == '\n' || c == '\t' {
             shown.push_str(&rest[..length]);
         } else if c == '\r' {
             // Of `\r\n` the line end stays; a progress bar gets a line for each of its states.
@@ -38,12 +38,12 @@ pub(crate) fn printable(text: &str) -> Cow<'_, str> {
 }
 
 /// Whether a terminal does something else with it than showing it.
-fn is_active(c: char) -> bool {
+fn is_unsafe_character(c: char) -> bool {
     c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')
 }
 
 /// The length of a sequence that sets a colour or a weight, at the start of the text. Text that is made invisible is none.
-fn colour_length(text: &str) -> Option<usize> {
+fn color_sequence_length(text: &str) -> Option<usize> {
     let (numbers, _) = text.strip_prefix("\x1b[")?.split_once('m')?;
     let is_known = |number: &str| {
         matches!(number.parse(), Ok(0..=4_u8 | 22..=24 | 30..=49 | 90..=107)) || number.is_empty()
@@ -54,7 +54,7 @@ fn colour_length(text: &str) -> Option<usize> {
 
 /// At most `limit` columns, with `…` at the end if something was cut.
 pub(crate) fn truncate(text: &str, limit: usize) -> String {
-    if width(text) <= limit {
+    if display_width(text) <= limit {
         return text.to_owned();
     }
     let room = limit.saturating_sub(1);
@@ -72,7 +72,7 @@ pub(crate) fn truncate(text: &str, limit: usize) -> String {
 
 /// The same with `…` in the middle: names of a family differ at their end.
 pub(crate) fn truncate_middle(text: &str, limit: usize) -> String {
-    if width(text) <= limit {
+    if display_width(text) <= limit {
         return text.to_owned();
     }
     let end = limit.saturating_sub(1) / 2;
@@ -89,11 +89,11 @@ pub(crate) fn truncate_start(text: &str, limit: usize) -> String {
 }
 
 pub(crate) fn pad_left(text: &str, columns: usize) -> String {
-    format!("{}{text}", " ".repeat(columns.saturating_sub(width(text))))
+    format!("{}{text}", " ".repeat(columns.saturating_sub(display_width(text))))
 }
 
 /// `2026-08-22 10:11:12Z`: UTC, to the second.
-pub(crate) fn short_time(at: Timestamp) -> String {
+pub(crate) fn render_time(at: Timestamp) -> String {
     let full = at.to_string();
     match full.split_once('.') {
         Some((seconds, _)) => format!("{}Z", seconds.replacen('T', " ", 1)),
@@ -102,24 +102,24 @@ pub(crate) fn short_time(at: Timestamp) -> String {
 }
 
 /// `1 job`, `3 jobs`.
-pub(crate) fn count(n: u64, singular: &str) -> String {
+pub(crate) fn render_count(n: u64, singular: &str) -> String {
     if n == 1 { format!("1 {singular}") } else { format!("{n} {singular}s") }
 }
 
 /// A word that `/bin/sh` takes as it is, quoted if need be.
 pub(crate) fn shell_quote(word: &str) -> String {
-    if is_left_alone(word) { word.to_owned() } else { always_quoted(word) }
+    if is_shell_safe(word) { word.to_owned() } else { quote_always(word) }
 }
 
 /// Whether a shell takes this for one word and changes nothing in it.
-pub(crate) fn is_left_alone(word: &str) -> bool {
+pub(crate) fn is_shell_safe(word: &str) -> bool {
     let harmless = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
     !word.is_empty() && word.chars().all(harmless)
 }
 
-pub(crate) fn always_quoted(word: &str) -> String {
+pub(crate) fn quote_always(word: &str) -> String {
     let mut quoted = String::new();
-    windlass_spec::template::quote(word, &mut quoted);
+    windlass_spec::template::quote_shell_word(word, &mut quoted);
     quoted
 }
 
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn times_are_utc_to_the_second() {
-        assert_eq!(short_time(Timestamp(1_700_000_000_123_000)), "2023-11-14 22:13:20Z");
+        assert_eq!(render_time(Timestamp(1_700_000_000_123_000)), "2023-11-14 22:13:20Z");
     }
 
     #[test]
@@ -174,7 +174,7 @@ mod tests {
             ("10%\r20%\r\n", "10%\n20%\n"),
             ("a\u{202e}b", "a\\u{202e}b"),
         ] {
-            assert_eq!(printable(text), shown, "{text:?}");
+            assert_eq!(escape_control(text), shown, "{text:?}");
         }
     }
 

@@ -116,7 +116,8 @@ const SEED: &str = "WINDLASS_CHAOS_SEED";
 fn seed() -> u64 {
     let named = std::env::var(SEED).ok().map(|seed| seed.parse().unwrap());
     // Process ids alone are the same every time in a namespace of its own.
-    named.unwrap_or_else(|| windlass_types::Clock.now().0.unsigned_abs() ^ u64::from(std::process::id()))
+    named
+        .unwrap_or_else(|| windlass_types::SystemClock.now().0.unsigned_abs() ^ u64::from(std::process::id()))
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -102,7 +102,7 @@ fn a_campaign_survives_what_befalls_its_server() {
 /// Every block is closed, has one rule for tape, and is protected once at each site where files of it are.
 fn check_catalog(sandbox: &Sandbox, wished: &[Wished]) {
     let path = sandbox.path(".windlass/windlass.db");
-    let books = windlass_store::open(path.to_str().unwrap(), OpenMode::ReadOnly).unwrap();
+    let books = windlass_store::open_store(path.to_str().unwrap(), OpenMode::ReadOnly).unwrap();
     for dataset in wished.iter().flat_map(|one| &one.outputs) {
         for block in books.catalog_blocks(dataset).unwrap() {
             assert!(!block.is_open, "{block:?}");

@@ -3,7 +3,7 @@
 use crate::common::Sandbox;
 use std::fs;
 use windlass_types::WorkflowId;
-use windlass_types::series::{self, Recording, Subject};
+use windlass_types::resource_series::{self, ResourceRecording, SeriesSubject};
 
 #[test]
 fn a_missing_input_that_no_job_makes_is_told_before_anything_runs() {
@@ -78,13 +78,15 @@ fn time_series_are_written_where_a_spec_asks_for_them() {
          jobs: [{name: a, command: sleep 0.6}]\n",
     );
     sandbox.windlass(&["run", "spec.yaml"]).exits(0);
-    let entries: Vec<_> =
-        fs::read_dir(sandbox.path("windlass_output").join(series::FOLDER)).unwrap().flatten().collect();
+    let entries: Vec<_> = fs::read_dir(sandbox.path("windlass_output").join(resource_series::SERIES_DIR))
+        .unwrap()
+        .flatten()
+        .collect();
     let [file] = &entries[..] else { panic!("{} files", entries.len()) };
-    assert!(series::is_file_of(WorkflowId(1), file.file_name().to_str().unwrap()));
-    let recording = Recording::read(&fs::read(file.path()).unwrap()).unwrap();
-    assert!(recording.series.contains_key(&Subject::Node));
-    assert_eq!(recording.series.keys().filter(|subject| **subject != Subject::Node).count(), 1);
+    assert!(resource_series::is_series_file_of(WorkflowId(1), file.file_name().to_str().unwrap()));
+    let recording = ResourceRecording::read(&fs::read(file.path()).unwrap()).unwrap();
+    assert!(recording.series.contains_key(&SeriesSubject::Node));
+    assert_eq!(recording.series.keys().filter(|subject| **subject != SeriesSubject::Node).count(), 1);
 }
 
 #[test]

@@ -11,7 +11,7 @@ mod going_on;
 mod house;
 mod recovering;
 mod refused;
-#[path = "../../../condor/tests/support/mod.rs"]
+#[path = "../../../htcondor/tests/support/mod.rs"]
 #[expect(dead_code, reason = "these tests need only some of what those of the crate need")]
 mod support;
 mod together;

@@ -15,17 +15,17 @@
 //!
 //! What was decided, and why: docs/design/022-adaptive-rounds.md.
 
-mod decision;
-mod experience;
-mod filter;
-mod model;
-mod record;
-mod rounds;
+mod event_filter;
+mod measurements;
+mod round_record;
+mod round_size;
 mod settings;
+mod step_model;
+mod tuning;
 
-pub use decision::{Decision, Hints, Source, decide};
-pub use experience::{Experience, Known, Point};
-pub(crate) use filter::{efficiency, to_make};
-pub use record::{Asked, Measured, RoundRecord};
-pub use rounds::{Probes, RoundSize, probes, round_size};
-pub use settings::{AdaptiveSettings, Window};
+pub(crate) use event_filter::{estimate_filter_efficiency, events_to_generate};
+pub use measurements::{RequestMeasurements, StepHistory, ThreadPoint};
+pub use round_record::{RoundEstimate, RoundMeasurement, RoundRecord};
+pub use round_size::{ProbeJobs, RoundSize, decide_round_size, plan_probe_jobs};
+pub use settings::{AdaptiveSettings, MemoryWindow};
+pub use tuning::{JobHints, JobTuning, SizingSource, decide_tuning};

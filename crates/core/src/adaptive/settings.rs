@@ -67,7 +67,7 @@ impl Default for AdaptiveSettings {
 
 /// The memory that jobs may ask for.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Window {
+pub struct MemoryWindow {
     /// MB per core.
     pub default_per_core: u64,
     pub max_per_core: u64,
@@ -75,31 +75,34 @@ pub struct Window {
     pub safety: f64,
 }
 
-impl Default for Window {
+impl Default for MemoryWindow {
     fn default() -> Self {
         Self { default_per_core: 2000, max_per_core: 3000, safety: 1.20 }
     }
 }
 
-impl Window {
-    pub const fn least(&self, cores: u32) -> u64 {
+impl MemoryWindow {
+    pub const fn default_memory_mb(&self, cores: u32) -> u64 {
         self.default_per_core.saturating_mul(cores as u64)
     }
 
-    pub const fn most(&self, cores: u32) -> u64 {
+    pub const fn max_memory_mb(&self, cores: u32) -> u64 {
         let per_core =
             if self.max_per_core > self.default_per_core { self.max_per_core } else { self.default_per_core };
         per_core.saturating_mul(cores as u64)
     }
 
     /// What is asked for where so much is used, and whether that is less than it should be.
-    pub fn ask(&self, used_mb: f64, cores: u32) -> (u64, bool) {
+    pub fn request_memory(&self, used_mb: f64, cores: u32) -> (u64, bool) {
         let wanted = (used_mb * self.safety).ceil() as u64;
-        (wanted.clamp(self.least(cores), self.most(cores)), wanted > self.most(cores))
+        (
+            wanted.clamp(self.default_memory_mb(cores), self.max_memory_mb(cores)),
+            wanted > self.max_memory_mb(cores),
+        )
     }
 
     /// Whether so much may be used.
-    pub fn fits(&self, used_mb: f64, cores: u32) -> bool {
-        used_mb * self.safety <= self.most(cores) as f64
+    pub fn fits_memory(&self, used_mb: f64, cores: u32) -> bool {
+        used_mb * self.safety <= self.max_memory_mb(cores) as f64
     }
 }

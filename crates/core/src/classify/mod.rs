@@ -19,25 +19,25 @@
 //! Users' own rules are asked first, all of them, in the same order; one that has the name of a default replaces it.
 //! The default rules are data: `rules.json`, each with examples that a test holds it to.
 
-pub mod cms;
+pub mod cms_exit_codes;
 mod evidence;
-mod expressions;
+mod rule_patterns;
 mod rules;
 #[cfg(test)]
 mod tests;
 
-pub use evidence::{Cause, Evidence, Limit, NodeRecord};
-pub use rules::{Rule, RuleError};
+pub use evidence::{FailureEvidence, NodeFailureCounts, ResourceLimit, TerminationCause};
+pub use rules::{ClassificationRule, RuleError};
 
-use crate::{lines, telltale};
-use rules::{RuleSet, Spoken};
+use crate::{log_excerpt, log_lines};
+use rules::{RuleMatch, RuleSet};
 use serde::Serialize;
 use std::sync::LazyLock;
 use windlass_types::{FailureClass, signal_name};
 
 /// What a failure is taken for, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Classified {
+pub struct FailureClassification {
     pub class: FailureClass,
     /// The rule that spoke; `None` where none did.
     pub rule: Option<String>,
@@ -50,7 +50,7 @@ pub struct Classified {
 /// Where a rule comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Origin {
+pub enum RuleOrigin {
     /// Of the user.
     Own,
     Default,
@@ -61,46 +61,50 @@ pub const BAD_NODE: &str = "bad-node";
 
 /// Rules, ready to be asked. Making one takes a good part of a millisecond; asking it, microseconds.
 #[derive(Debug)]
-pub struct Classifier {
+pub struct FailureClassifier {
     own: RuleSet,
     defaults: RuleSet,
 }
 
-static STANDARD: LazyLock<Classifier> =
-    LazyLock::new(|| Classifier::new(Vec::new()).expect("a test has read the rules that are built in"));
+static STANDARD_CLASSIFIER: LazyLock<FailureClassifier> = LazyLock::new(|| {
+    FailureClassifier::new(Vec::new()).expect("a test has read the rules that are built in")
+});
 
-impl Classifier {
+impl FailureClassifier {
     /// The rules that are built in, and no others.
     pub fn standard() -> &'static Self {
-        &STANDARD
+        &STANDARD_CLASSIFIER
     }
 
     /// With rules of the user before those that are built in. A rule with the name of a default replaces it; if it names
     /// no condition, those of the default hold on.
-    pub fn new(mut own: Vec<Rule>) -> Result<Self, RuleError> {
+    pub fn new(mut own: Vec<ClassificationRule>) -> Result<Self, RuleError> {
         let mut defaults = default_rules();
         for rule in &mut own {
             if let Some(place) = defaults.iter().position(|default| default.name == rule.name) {
-                adopt(rule, defaults.remove(place));
+                inherit_defaults(rule, defaults.remove(place));
             }
         }
-        let classifier = Self { own: RuleSet::new(own)?, defaults: RuleSet::of_checked(defaults) };
+        let classifier = Self { own: RuleSet::new(own)?, defaults: RuleSet::from_checked(defaults) };
         classifier.check_examples()?;
         Ok(classifier)
     }
 
     /// All rules in the order in which they are asked.
-    pub fn rules(&self) -> impl Iterator<Item = (&Rule, Origin)> {
-        let own = self.own.rules.iter().map(|rule| (rule, Origin::Own));
-        own.chain(self.defaults.rules.iter().map(|rule| (rule, Origin::Default)))
+    pub fn rules(&self) -> impl Iterator<Item = (&ClassificationRule, RuleOrigin)> {
+        let own = self.own.rules.iter().map(|rule| (rule, RuleOrigin::Own));
+        own.chain(self.defaults.rules.iter().map(|rule| (rule, RuleOrigin::Default)))
     }
 
-    pub fn classify(&self, evidence: &Evidence<'_>) -> Classified {
-        let lines = lines::testimony(evidence.tail);
-        let spoken = self.own.speak(evidence, &lines).or_else(|| self.defaults.speak(evidence, &lines));
+    pub fn classify(&self, evidence: &FailureEvidence<'_>) -> FailureClassification {
+        let lines = log_lines::relevant_lines(evidence.tail);
+        let spoken = self
+            .own
+            .match_evidence(evidence, &lines)
+            .or_else(|| self.defaults.match_evidence(evidence, &lines));
         let mut found = match spoken {
             Some(spoken) => spoken.into(),
-            None => unknown(evidence),
+            None => classify_unknown(evidence),
         };
         let may_be_node = spoken.is_none_or(|spoken| spoken.rule.of_node);
         if let Some(node) = evidence.node
@@ -110,53 +114,53 @@ impl Classifier {
         {
             found.class = FailureClass::Infrastructure;
             found.rule = Some(BAD_NODE.to_owned());
-            found.why = format!("{}; but {}", found.why, node.words());
+            found.why = format!("{}; but {}", found.why, node.describe_counts());
         }
         if found.line.is_none() && !evidence.cause.is_certain() {
-            found.line = telling_line(evidence.tail);
+            found.line = most_relevant_line(evidence.tail);
         }
         found
     }
 
     /// What a line by itself is a sign of.
-    pub(crate) fn about(&self, line: &str) -> Option<&Rule> {
-        self.own.about(line).or_else(|| self.defaults.about(line))
+    pub(crate) fn rule_for_line(&self, line: &str) -> Option<&ClassificationRule> {
+        self.own.rule_for_line(line).or_else(|| self.defaults.rule_for_line(line))
     }
 
     /// Words of which every line that [`Self::about`] knows contains at least one, in upper or lower case. `None` where a
     /// rule is too intricate for that to be known.
-    pub(crate) fn needles(&self) -> Option<Vec<&str>> {
-        Some(self.own.needles()?.chain(self.defaults.needles()?).collect())
+    pub(crate) fn required_words(&self) -> Option<Vec<&str>> {
+        Some(self.own.required_words()?.chain(self.defaults.required_words()?).collect())
     }
 
     /// What an exit code by itself means.
-    pub(crate) fn about_code(&self, code: i32) -> Option<&Rule> {
+    pub(crate) fn rule_for_exit_code(&self, code: i32) -> Option<&ClassificationRule> {
         self.rules().map(|(rule, _)| rule).find(|rule| rule.exit_codes.contains(&code))
     }
 
     fn check_examples(&self) -> Result<(), RuleError> {
         for rule in &self.own.rules {
-            check_examples(self, rule)?;
+            check_rule_examples(self, rule)?;
         }
         Ok(())
     }
 }
 
 /// Takes from the default that it replaces what the rule does not say itself.
-fn adopt(rule: &mut Rule, default: Rule) {
+fn inherit_defaults(rule: &mut ClassificationRule, default: ClassificationRule) {
     if rule.means.is_empty() {
         rule.means = default.means;
     }
-    if rule.names_nothing() {
-        let Rule { on, signals, exit_codes, stderr, near, of_node, .. } = default;
-        *rule = Rule { on, signals, exit_codes, stderr, near, of_node, ..rule.clone() };
+    if rule.has_no_conditions() {
+        let ClassificationRule { on, signals, exit_codes, stderr, near, of_node, .. } = default;
+        *rule = ClassificationRule { on, signals, exit_codes, stderr, near, of_node, ..rule.clone() };
     }
 }
 
 /// Every example of a rule is spoken about by that very rule.
-fn check_examples(classifier: &Classifier, rule: &Rule) -> Result<(), RuleError> {
+fn check_rule_examples(classifier: &FailureClassifier, rule: &ClassificationRule) -> Result<(), RuleError> {
     for example in &rule.examples {
-        let found = classifier.classify(&rule.evidence(example));
+        let found = classifier.classify(&rule.example_evidence(example));
         if found.rule.as_ref() != Some(&rule.name) {
             let instead = match found.rule {
                 Some(other) => format!("rule `{other}` does"),
@@ -168,24 +172,24 @@ fn check_examples(classifier: &Classifier, rule: &Rule) -> Result<(), RuleError>
     Ok(())
 }
 
-fn default_rules() -> Vec<Rule> {
+fn default_rules() -> Vec<ClassificationRule> {
     serde_json::from_str(include_str!("rules.json")).expect("a test has read the rules that are built in")
 }
 
-impl From<Spoken<'_, '_>> for Classified {
-    fn from(Spoken { rule, line }: Spoken<'_, '_>) -> Self {
+impl From<RuleMatch<'_, '_>> for FailureClassification {
+    fn from(RuleMatch { rule, line }: RuleMatch<'_, '_>) -> Self {
         let why =
             if rule.means.is_empty() { format!("rule `{}` says so", rule.name) } else { rule.means.clone() };
         Self { class: rule.class, rule: Some(rule.name.clone()), line: line.map(str::to_owned), why }
     }
 }
 
-fn unknown(evidence: &Evidence<'_>) -> Classified {
+fn classify_unknown(evidence: &FailureEvidence<'_>) -> FailureClassification {
     let ending = match evidence.effective_signal() {
         Some(signal) => signal_name(signal).unwrap_or_else(|| format!("signal {signal}")),
         None => format!("exit code {}", evidence.return_code),
     };
-    Classified {
+    FailureClassification {
         class: FailureClass::Unknown,
         rule: None,
         line: None,
@@ -194,11 +198,12 @@ fn unknown(evidence: &Evidence<'_>) -> Classified {
 }
 
 /// The line that looks most like the reason, also to somebody who knows no rule; else the last one.
-fn telling_line(tail: &str) -> Option<String> {
-    let tail = lines::last_words(tail, false);
-    let best = telltale::telling_lines(tail, 1).pop().map(|finding| finding.text);
+fn most_relevant_line(tail: &str) -> Option<String> {
+    let tail = log_lines::log_tail(tail, false);
+    let best = log_excerpt::excerpt_lines(tail, 1).pop().map(|finding| finding.text);
     best.or_else(|| {
-        let mut lines = tail.split(['\n', '\r']).map(lines::plain).filter(|line| !line.is_empty());
-        lines.next_back().map(|line| telltale::cut(&line))
+        let mut lines =
+            tail.split(['\n', '\r']).map(log_lines::strip_formatting).filter(|line| !line.is_empty());
+        lines.next_back().map(|line| log_excerpt::truncate_line(&line))
     })
 }

@@ -1,8 +1,8 @@
 //! Rules as they are written down, and a set of them made ready to be asked.
 
-use super::evidence::{Cause, Evidence, Limit};
-use super::expressions::Expressions;
-use crate::words::Words;
+use super::evidence::{FailureEvidence, ResourceLimit, TerminationCause};
+use super::rule_patterns::RulePatterns;
+use crate::word_matcher::WordMatcher;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::time::Duration;
@@ -12,14 +12,14 @@ use windlass_types::{Bytes, FailureClass, Resources, Signal};
 /// One rule. It speaks if each kind of condition that it names holds; of each, one entry is enough.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Rule {
+pub struct ClassificationRule {
     pub name: String,
     pub class: FailureClass,
     /// What it means when the rule speaks, as a part of a sentence.
     #[serde(default)]
     pub means: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub on: Vec<Cause>,
+    pub on: Vec<TerminationCause>,
     /// `SIGKILL`, `kill` or `9`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub signals: Vec<Signal>,
@@ -31,7 +31,7 @@ pub struct Rule {
     pub stderr: Vec<String>,
     /// It had used about all of this that it asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub near: Option<Limit>,
+    pub near: Option<ResourceLimit>,
     /// What it speaks of may be the fault of the machine, if that has failed others too.
     #[serde(default, skip_serializing_if = "is_false")]
     pub of_node: bool,
@@ -47,7 +47,7 @@ const fn is_false(value: &bool) -> bool {
 
 /// When a rule gets its turn, after the causes that Windlass saw itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum RuleStage {
     /// The signal says it all.
     Signal,
     /// The most telling line.
@@ -56,42 +56,42 @@ enum Stage {
     Ending,
 }
 
-impl Rule {
-    pub(super) fn names_nothing(&self) -> bool {
+impl ClassificationRule {
+    pub(super) fn has_no_conditions(&self) -> bool {
         self.on.is_empty() && self.signals.is_empty() && self.exit_codes.is_empty() && self.stderr.is_empty()
     }
 
     /// A failure with these last words that this rule is about.
-    pub(super) fn evidence<'a>(&self, tail: &'a str) -> Evidence<'a> {
+    pub(super) fn example_evidence<'a>(&self, tail: &'a str) -> FailureEvidence<'a> {
         let asked =
             Resources { memory: Bytes(1 << 30), runtime: Some(Duration::from_mins(1)), ..Resources::DEFAULT };
         let is_near = |limit| self.near == Some(limit);
-        Evidence {
+        FailureEvidence {
             signal: self.signals.first().map(|signal| signal.number()),
-            cause: self.on.first().copied().unwrap_or(Cause::Itself),
-            wall: if is_near(Limit::Runtime) { Duration::from_mins(1) } else { Duration::ZERO },
-            peak_memory: is_near(Limit::Memory).then_some(asked.memory),
+            cause: self.on.first().copied().unwrap_or(TerminationCause::Itself),
+            wall: if is_near(ResourceLimit::Runtime) { Duration::from_mins(1) } else { Duration::ZERO },
+            peak_memory: is_near(ResourceLimit::Memory).then_some(asked.memory),
             asked: Some(asked),
-            ..Evidence::of_exit(self.exit_codes.first().copied().unwrap_or(1), tail)
+            ..FailureEvidence::from_exit(self.exit_codes.first().copied().unwrap_or(1), tail)
         }
     }
 
-    fn stage(&self) -> Stage {
+    fn stage(&self) -> RuleStage {
         match () {
-            () if !self.signals.is_empty() => Stage::Signal,
-            () if !self.stderr.is_empty() => Stage::Text,
-            () => Stage::Ending,
+            () if !self.signals.is_empty() => RuleStage::Signal,
+            () if !self.stderr.is_empty() => RuleStage::Text,
+            () => RuleStage::Ending,
         }
     }
 
     /// All that it demands, but for what lines say.
-    fn holds(&self, evidence: &Evidence<'_>) -> bool {
+    fn matches_evidence(&self, evidence: &FailureEvidence<'_>) -> bool {
         let signal = evidence.effective_signal();
         let is_signal = |named: &Signal| signal == Some(named.number());
         (self.on.is_empty() || self.on.contains(&evidence.cause))
             && (self.signals.is_empty() || self.signals.iter().any(is_signal))
             && (self.exit_codes.is_empty() || self.exit_codes.contains(&evidence.effective_code()))
-            && self.near.is_none_or(|limit| evidence.is_near(limit))
+            && self.near.is_none_or(|limit| evidence.is_near_limit(limit))
     }
 }
 
@@ -101,9 +101,9 @@ pub enum RuleError {
     #[error("a rule has no name")]
     NoName,
     #[error("there are two rules `{0}`")]
-    Twice(String),
+    Duplicate(String),
     #[error("rule `{0}` names no condition; give it one of stderr, exit_codes, signals, on")]
-    NamesNothing(String),
+    NoCondition(String),
     #[error("rule `{0}` has empty words, which every line contains")]
     Empty(String),
     #[error("rule `{rule}`: `{pattern}` is no regular expression: {what}")]
@@ -115,41 +115,41 @@ pub enum RuleError {
 /// Rules in their order, ready to be asked.
 #[derive(Debug)]
 pub(super) struct RuleSet {
-    pub(super) rules: Vec<Rule>,
-    words: Words,
+    pub(super) rules: Vec<ClassificationRule>,
+    words: WordMatcher,
     /// The rule of each of `words`.
     word_rules: Vec<usize>,
-    expressions: Expressions,
+    expressions: RulePatterns,
     expression_rules: Vec<usize>,
 }
 
 /// A rule that speaks, with the line that it speaks about.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Spoken<'r, 'l> {
-    pub(super) rule: &'r Rule,
+pub(super) struct RuleMatch<'r, 'l> {
+    pub(super) rule: &'r ClassificationRule,
     pub(super) line: Option<&'l str>,
 }
 
 impl RuleSet {
     /// Of rules that somebody wrote.
-    pub(super) fn new(rules: Vec<Rule>) -> Result<Self, RuleError> {
+    pub(super) fn new(rules: Vec<ClassificationRule>) -> Result<Self, RuleError> {
         for (index, rule) in rules.iter().enumerate() {
-            check(rule)?;
+            check_rule(rule)?;
             if rules[..index].iter().any(|other| other.name == rule.name) {
-                return Err(RuleError::Twice(rule.name.clone()));
+                return Err(RuleError::Duplicate(rule.name.clone()));
             }
         }
-        Ok(Self::of_checked(rules))
+        Ok(Self::from_checked(rules))
     }
 
     /// To check rules takes several times as long as to make them ready, and those that are built in are checked by a
     /// test: there are programs that run for one failure.
-    pub(super) fn of_checked(rules: Vec<Rule>) -> Self {
+    pub(super) fn from_checked(rules: Vec<ClassificationRule>) -> Self {
         let (mut words, mut word_rules) = (Vec::new(), Vec::new());
         let (mut expressions, mut expression_rules) = (Vec::new(), Vec::new());
         for (index, rule) in rules.iter().enumerate() {
             for pattern in &rule.stderr {
-                match StderrPattern::of(pattern) {
+                match StderrPattern::parse(pattern) {
                     StderrPattern::Words(said) => {
                         words.push(said.to_owned());
                         word_rules.push(index);
@@ -161,14 +161,15 @@ impl RuleSet {
                 }
             }
         }
-        let (words, expressions) = (Words::new(words), Expressions::new(expressions));
+        let (words, expressions) = (WordMatcher::new(words), RulePatterns::new(expressions));
         Self { rules, words, word_rules, expressions, expression_rules }
     }
 
     /// The rules that know a line, in their order.
-    fn known_by(&self, line: &str) -> Vec<usize> {
-        let by_words = self.words.found_in(line).into_iter().map(|word| self.word_rules[word]);
-        let by_expressions = self.expressions.matching(line).map(|index| self.expression_rules[index]);
+    fn rules_matching_line(&self, line: &str) -> Vec<usize> {
+        let by_words = self.words.find_in(line).into_iter().map(|word| self.word_rules[word]);
+        let by_expressions =
+            self.expressions.matching_patterns(line).map(|index| self.expression_rules[index]);
         let mut rules: Vec<usize> = by_words.chain(by_expressions).collect();
         rules.sort_unstable();
         rules.dedup();
@@ -176,74 +177,83 @@ impl RuleSet {
     }
 
     /// Words of which every line that a rule knows contains at least one, in upper or lower case.
-    pub(super) fn needles(&self) -> Option<impl Iterator<Item = &str>> {
-        Some(self.words.all().chain(self.expressions.needles()?))
+    pub(super) fn required_words(&self) -> Option<impl Iterator<Item = &str>> {
+        Some(self.words.all().chain(self.expressions.required_words()?))
     }
 
     /// The first rule that speaks about a line, whatever else it demands.
-    pub(super) fn about(&self, line: &str) -> Option<&Rule> {
-        let knows = |index: &usize| self.rules[*index].stage() == Stage::Text;
-        self.known_by(line).into_iter().find(knows).map(|index| &self.rules[index])
+    pub(super) fn rule_for_line(&self, line: &str) -> Option<&ClassificationRule> {
+        let knows = |index: &usize| self.rules[*index].stage() == RuleStage::Text;
+        self.rules_matching_line(line).into_iter().find(knows).map(|index| &self.rules[index])
     }
 
     /// The rule that speaks about the evidence; `lines` with the most telling first.
-    pub(super) fn speak<'l>(
+    pub(super) fn match_evidence<'l>(
         &self,
-        evidence: &Evidence<'_>,
+        evidence: &FailureEvidence<'_>,
         lines: &'l [Cow<'_, str>],
-    ) -> Option<Spoken<'_, 'l>> {
+    ) -> Option<RuleMatch<'_, 'l>> {
         let known: Vec<(&str, Vec<usize>)> = lines
             .iter()
-            .map(|line| (&**line, self.known_by(line)))
+            .map(|line| (&**line, self.rules_matching_line(line)))
             .filter(|(_, rules)| !rules.is_empty())
             .collect();
         if evidence.cause.is_certain() {
-            return self.first(evidence, &known, |rule| rule.on.contains(&evidence.cause));
+            return self.first_matching(evidence, &known, |rule| rule.on.contains(&evidence.cause));
         }
-        let at = |stage| move |rule: &Rule| rule.stage() == stage;
-        self.first(evidence, &known, at(Stage::Signal))
-            .or_else(|| self.line(evidence, &known))
-            .or_else(|| self.first(evidence, &known, at(Stage::Ending)))
+        let at = |stage| move |rule: &ClassificationRule| rule.stage() == stage;
+        self.first_matching(evidence, &known, at(RuleStage::Signal))
+            .or_else(|| self.match_line(evidence, &known))
+            .or_else(|| self.first_matching(evidence, &known, at(RuleStage::Ending)))
     }
 
     /// The first of certain rules whose conditions hold.
-    fn first<'l>(
+    fn first_matching<'l>(
         &self,
-        evidence: &Evidence<'_>,
+        evidence: &FailureEvidence<'_>,
         known: &[(&'l str, Vec<usize>)],
-        is_its_turn: impl Fn(&Rule) -> bool,
-    ) -> Option<Spoken<'_, 'l>> {
-        let turns =
-            self.rules.iter().enumerate().filter(|(_, rule)| is_its_turn(rule) && rule.holds(evidence));
+        is_its_turn: impl Fn(&ClassificationRule) -> bool,
+    ) -> Option<RuleMatch<'_, 'l>> {
+        let turns = self
+            .rules
+            .iter()
+            .enumerate()
+            .filter(|(_, rule)| is_its_turn(rule) && rule.matches_evidence(evidence));
         let mut spoken = turns.filter_map(|(index, rule)| {
             let line = known.iter().find(|(_, rules)| rules.contains(&index)).map(|(line, _)| *line);
-            (rule.stderr.is_empty() || line.is_some()).then_some(Spoken { rule, line })
+            (rule.stderr.is_empty() || line.is_some()).then_some(RuleMatch { rule, line })
         });
         spoken.next()
     }
 
     /// What the most telling line means.
-    fn line<'l>(&self, evidence: &Evidence<'_>, known: &[(&'l str, Vec<usize>)]) -> Option<Spoken<'_, 'l>> {
+    fn match_line<'l>(
+        &self,
+        evidence: &FailureEvidence<'_>,
+        known: &[(&'l str, Vec<usize>)],
+    ) -> Option<RuleMatch<'_, 'l>> {
         known.iter().find_map(|(line, rules)| {
             let mut rules = rules.iter().map(|index| &self.rules[*index]);
             let rule = rules.find(|rule| {
-                rule.stage() == Stage::Text && rule.holds(evidence) && evidence.can_be_due_to(rule.class)
+                rule.stage() == RuleStage::Text
+                    && rule.matches_evidence(evidence)
+                    && evidence.can_be_due_to(rule.class)
             })?;
-            Some(Spoken { rule, line: Some(line) })
+            Some(RuleMatch { rule, line: Some(line) })
         })
     }
 }
 
-fn check(rule: &Rule) -> Result<(), RuleError> {
+fn check_rule(rule: &ClassificationRule) -> Result<(), RuleError> {
     if rule.name.trim().is_empty() {
         return Err(RuleError::NoName);
     }
     let name = || rule.name.clone();
-    if rule.names_nothing() {
-        return Err(RuleError::NamesNothing(name()));
+    if rule.has_no_conditions() {
+        return Err(RuleError::NoCondition(name()));
     }
     for pattern in &rule.stderr {
-        let says_nothing = match StderrPattern::of(pattern) {
+        let says_nothing = match StderrPattern::parse(pattern) {
             StderrPattern::Words(words) => words.trim().is_empty(),
             StderrPattern::Regex(expression) => {
                 let bad = |error: regex::Error| RuleError::BadExpression {

@@ -5,12 +5,12 @@ use FailureClass::{Data, Infrastructure, Memory, Permanent, Timeout, Transient, 
 use std::time::Duration;
 use windlass_types::{Bytes, Resources};
 
-fn classify(evidence: &Evidence<'_>) -> Classified {
-    Classifier::standard().classify(evidence)
+fn classify(evidence: &FailureEvidence<'_>) -> FailureClassification {
+    FailureClassifier::standard().classify(evidence)
 }
 
-fn rule(name: &str, class: FailureClass) -> Rule {
-    Rule {
+fn rule(name: &str, class: FailureClass) -> ClassificationRule {
+    ClassificationRule {
         name: name.to_owned(),
         class,
         means: String::new(),
@@ -24,8 +24,8 @@ fn rule(name: &str, class: FailureClass) -> Rule {
     }
 }
 
-fn words(name: &str, class: FailureClass, stderr: &str) -> Rule {
-    Rule { stderr: vec![stderr.to_owned()], ..rule(name, class) }
+fn words(name: &str, class: FailureClass, stderr: &str) -> ClassificationRule {
+    ClassificationRule { stderr: vec![stderr.to_owned()], ..rule(name, class) }
 }
 
 /// They are made ready unchecked.
@@ -37,10 +37,12 @@ fn the_default_rules_would_be_accepted_from_anybody() {
 #[test]
 fn every_default_rule_speaks_about_its_own_examples() {
     let mut complaints = Vec::new();
-    for (rule, _) in Classifier::standard().rules() {
+    for (rule, _) in FailureClassifier::standard().rules() {
         assert!(!rule.examples.is_empty(), "{} has no example", rule.name);
         assert!(!rule.means.is_empty() && !rule.means.ends_with('.'), "{} means `{}`", rule.name, rule.means);
-        complaints.extend(check_examples(Classifier::standard(), rule).err().map(|error| error.to_string()));
+        complaints.extend(
+            check_rule_examples(FailureClassifier::standard(), rule).err().map(|error| error.to_string()),
+        );
     }
     assert!(complaints.is_empty(), "{}", complaints.join("\n"));
 }
@@ -67,7 +69,7 @@ fn the_words_of_torcs_design_are_known() {
         ("PermissionDenied", Permanent),
         ("AssertionError", Permanent),
     ] {
-        let found = classify(&Evidence::of_exit(1, words));
+        let found = classify(&FailureEvidence::from_exit(1, words));
         assert_eq!(found.class, class, "{words}: {:?}", found.rule);
     }
 }
@@ -76,9 +78,9 @@ fn the_words_of_torcs_design_are_known() {
 #[test]
 fn no_rule_takes_the_words_of_another_for_something_else() {
     let mut complaints = Vec::new();
-    for (rule, _) in Classifier::standard().rules() {
+    for (rule, _) in FailureClassifier::standard().rules() {
         for words in rule.stderr.iter().filter(|words| !words.starts_with("re:")) {
-            let found = classify(&rule.evidence(words));
+            let found = classify(&rule.example_evidence(words));
             if found.class != rule.class {
                 complaints
                     .push(format!("`{words}` of {} is {:?} by {:?}", rule.name, found.class, found.rule));
@@ -90,9 +92,9 @@ fn no_rule_takes_the_words_of_another_for_something_else() {
 
 #[test]
 fn names_are_short_words_with_hyphens() {
-    for (rule, origin) in Classifier::standard().rules() {
+    for (rule, origin) in FailureClassifier::standard().rules() {
         let is_plain = |c: char| c.is_ascii_lowercase() || c == '-';
-        assert!(rule.name.chars().all(is_plain) && origin == Origin::Default, "{}", rule.name);
+        assert!(rule.name.chars().all(is_plain) && origin == RuleOrigin::Default, "{}", rule.name);
         assert_ne!(rule.name, BAD_NODE);
     }
 }
@@ -101,15 +103,15 @@ fn names_are_short_words_with_hyphens() {
 fn what_windlass_saw_itself_counts_before_all_else() {
     let tail = "curl: (7) Connection refused";
     for (cause, class, name) in [
-        (Cause::OutOfMemory, Memory, "out-of-memory"),
-        (Cause::Timeout, Timeout, "time-over"),
-        (Cause::CannotStart, Permanent, "cannot-start"),
-        (Cause::Orphaned, Infrastructure, "worker-died"),
-        (Cause::Interrupted, Unknown, "stopped"),
-        (Cause::Itself, Transient, "connection-lost"),
-        (Cause::MissingOutput, Transient, "connection-lost"),
+        (TerminationCause::OutOfMemory, Memory, "out-of-memory"),
+        (TerminationCause::Timeout, Timeout, "time-over"),
+        (TerminationCause::CannotStart, Permanent, "cannot-start"),
+        (TerminationCause::Orphaned, Infrastructure, "worker-died"),
+        (TerminationCause::Interrupted, Unknown, "stopped"),
+        (TerminationCause::Itself, Transient, "connection-lost"),
+        (TerminationCause::MissingOutput, Transient, "connection-lost"),
     ] {
-        let found = classify(&Evidence { cause, ..Evidence::of_exit(75, tail) });
+        let found = classify(&FailureEvidence { cause, ..FailureEvidence::from_exit(75, tail) });
         assert_eq!((found.class, found.rule.as_deref()), (class, Some(name)), "{cause:?}");
         assert_eq!(found.line.is_some(), !cause.is_certain(), "{cause:?}");
     }
@@ -177,7 +179,7 @@ fn signals_lines_and_codes_in_their_order() {
             "file-missing",
         ),
     ] {
-        let found = classify(&Evidence { signal, ..Evidence::of_exit(code, tail) });
+        let found = classify(&FailureEvidence { signal, ..FailureEvidence::from_exit(code, tail) });
         assert_eq!((found.class, found.rule.as_deref()), (class, Some(name)), "{code} {tail}");
     }
 }
@@ -199,7 +201,7 @@ fn vague_words_classify_nothing() {
         "Connection refused\nTraceback (most recent call last):\n  File \"a.py\", line 1\nmy.Boom: it went off",
         "timeout = 30\nmemory = 8g",
     ] {
-        let found = classify(&Evidence::of_exit(1, tail));
+        let found = classify(&FailureEvidence::from_exit(1, tail));
         assert_eq!((found.class, found.rule), (Unknown, None), "{tail}");
         assert!(found.why.contains("exit code 1"), "{}", found.why);
     }
@@ -207,7 +209,7 @@ fn vague_words_classify_nothing() {
 
 #[test]
 fn where_no_rule_speaks_the_line_that_looks_like_the_reason_is_told() {
-    let line = |tail| classify(&Evidence::of_exit(1, tail)).line;
+    let line = |tail| classify(&FailureEvidence::from_exit(1, tail)).line;
     assert_eq!(line("a\nmy error 7\nb").as_deref(), Some("my error 7"));
     assert_eq!(line("step 1\r\x1b[1mstep 2\x1b[0m\n\n").as_deref(), Some("step 2"));
     assert_eq!(line(""), None);
@@ -217,25 +219,27 @@ fn where_no_rule_speaks_the_line_that_looks_like_the_reason_is_told() {
 fn killed_at_its_limit_is_memory_or_time() {
     let asked =
         Resources { memory: Bytes(1 << 30), runtime: Some(Duration::from_secs(100)), ..Resources::DEFAULT };
-    let of = |peak: u64, wall| Evidence {
+    let of = |peak: u64, wall| FailureEvidence {
         signal: Some(9),
         peak_memory: Some(Bytes(peak)),
         wall: Duration::from_secs(wall),
         asked: Some(asked),
-        ..Evidence::of_exit(137, "")
+        ..FailureEvidence::from_exit(137, "")
     };
     assert_eq!(classify(&of(1 << 30, 1)).class, Memory);
     assert_eq!(classify(&of(1 << 20, 99)).class, Timeout);
     assert_eq!(classify(&of(1 << 20, 1)).class, Infrastructure);
     // Nobody killed this one.
-    let failed = Evidence { signal: None, return_code: 1, ..of(1 << 30, 99) };
+    let failed = FailureEvidence { signal: None, return_code: 1, ..of(1 << 30, 99) };
     assert_eq!(classify(&failed).class, Unknown);
 }
 
 #[test]
 fn a_bad_worker_explains_what_a_machine_can_cause() {
-    let bad = NodeRecord { failed: 9, ended: 9, peers_failed: 1, peers_ended: 90 };
-    let of = |node, code, tail| classify(&Evidence { node: Some(node), ..Evidence::of_exit(code, tail) });
+    let bad = NodeFailureCounts { failed: 9, ended: 9, peers_failed: 1, peers_ended: 90 };
+    let of = |node, code, tail| {
+        classify(&FailureEvidence { node: Some(node), ..FailureEvidence::from_exit(code, tail) })
+    };
     let found = of(bad, 1, "oops");
     assert_eq!((found.class, found.rule.as_deref()), (Infrastructure, Some(BAD_NODE)));
     assert!(
@@ -245,16 +249,20 @@ fn a_bad_worker_explains_what_a_machine_can_cause() {
     );
     assert_eq!(of(bad, 127, "sh: 1: solvr: not found").class, Infrastructure);
     assert_eq!(of(bad, 1, "SyntaxError: invalid syntax").class, Permanent);
-    let good = NodeRecord { failed: 1, ended: 9, ..bad };
+    let good = NodeFailureCounts { failed: 1, ended: 9, ..bad };
     assert_eq!((of(good, 1, "oops").class, of(good, 127, "").class), (Unknown, Permanent));
-    let known = classify(&Evidence { node: Some(bad), cause: Cause::Timeout, ..Evidence::of_exit(152, "") });
+    let known = classify(&FailureEvidence {
+        node: Some(bad),
+        cause: TerminationCause::Timeout,
+        ..FailureEvidence::from_exit(152, "")
+    });
     assert_eq!(known.class, Timeout);
 }
 
 #[test]
 fn own_rules_come_first_and_replace_defaults_of_their_name() {
     let own = vec![
-        Rule {
+        ClassificationRule {
             exit_codes: vec![3],
             means: "the solver did not converge".to_owned(),
             ..rule("diverged", Data)
@@ -264,8 +272,8 @@ fn own_rules_come_first_and_replace_defaults_of_their_name() {
         // Only the class changes.
         rule("disk-full", Permanent),
     ];
-    let classifier = Classifier::new(own).unwrap();
-    let of = |code, tail| classifier.classify(&Evidence::of_exit(code, tail));
+    let classifier = FailureClassifier::new(own).unwrap();
+    let of = |code, tail| classifier.classify(&FailureEvidence::from_exit(code, tail));
     assert_eq!(of(3, "No such file or directory").why, "the solver did not converge");
     assert_eq!(of(1, "No Seat Left").class, Transient);
     assert_eq!(of(1, "quota of group bio is used up").class, Infrastructure);
@@ -273,11 +281,14 @@ fn own_rules_come_first_and_replace_defaults_of_their_name() {
     let full = of(1, "x: No space left on device");
     assert_eq!((full.class, full.why.as_str()), (Permanent, "a disk is full"));
     // What windlass saw itself is not overruled by what a program said.
-    let out = Evidence { cause: Cause::OutOfMemory, ..Evidence::of_exit(3, "no seat left") };
+    let out = FailureEvidence {
+        cause: TerminationCause::OutOfMemory,
+        ..FailureEvidence::from_exit(3, "no seat left")
+    };
     assert_eq!(classifier.classify(&out).class, Memory);
     let names: Vec<&str> = classifier
         .rules()
-        .filter(|(_, origin)| *origin == Origin::Own)
+        .filter(|(_, origin)| *origin == RuleOrigin::Own)
         .map(|(rule, _)| &*rule.name)
         .collect();
     assert_eq!(names, ["diverged", "licence-of-ours", "quota", "disk-full"]);
@@ -286,28 +297,35 @@ fn own_rules_come_first_and_replace_defaults_of_their_name() {
 
 #[test]
 fn wrong_rules_are_told_what_is_wrong() {
-    let said = |own| Classifier::new(own).unwrap_err().to_string();
+    let said = |own| FailureClassifier::new(own).unwrap_err().to_string();
     assert!(said(vec![rule("", Data)]).contains("no name"));
     assert!(said(vec![rule("x", Data)]).contains("`x` names no condition"));
     assert!(said(vec![words("x", Data, "a"), words("x", Data, "b")]).contains("two rules `x`"));
     assert!(said(vec![words("x", Data, "re:(")]).contains("no regular expression"));
     assert!(said(vec![words("x", Data, " ")]).contains("empty"));
     assert!(said(vec![words("x", Data, "re:a*")]).contains("empty"));
-    let unfit = Rule { examples: vec!["b".into()], ..words("x", Data, "a ") };
+    let unfit = ClassificationRule { examples: vec!["b".into()], ..words("x", Data, "a ") };
     assert!(said(vec![unfit]).ends_with("its own example `b`; none does"));
-    let signal: Result<Rule, _> =
+    let signal: Result<ClassificationRule, _> =
         serde_json::from_str(r#"{"name": "x", "class": "data", "signals": ["KIL"]}"#);
     assert!(signal.unwrap_err().to_string().contains("`KIL` is no signal"));
-    let unknown: Result<Rule, _> = serde_json::from_str(r#"{"name": "x", "class": "data", "pattern": "a"}"#);
+    let unknown: Result<ClassificationRule, _> =
+        serde_json::from_str(r#"{"name": "x", "class": "data", "pattern": "a"}"#);
     assert!(unknown.unwrap_err().to_string().contains("unknown field `pattern`"));
 }
 
 #[test]
 fn causes_of_ends_become_causes_of_failures() {
-    use windlass_types::work::{EndCause, StopReason};
-    assert_eq!(Cause::from(&EndCause::MissingOutputs(vec!["a".into()])), Cause::MissingOutput);
-    assert_eq!(Cause::from(&EndCause::Stopped(StopReason::Interrupted)), Cause::Interrupted);
-    for cause in [Cause::Itself, Cause::OutOfMemory, Cause::MissingOutput] {
+    use windlass_types::worker_messages::{AttemptEndCause, StopReason};
+    assert_eq!(
+        TerminationCause::from(&AttemptEndCause::MissingOutputs(vec!["a".into()])),
+        TerminationCause::MissingOutput
+    );
+    assert_eq!(
+        TerminationCause::from(&AttemptEndCause::Stopped(StopReason::Interrupted)),
+        TerminationCause::Interrupted
+    );
+    for cause in [TerminationCause::Itself, TerminationCause::OutOfMemory, TerminationCause::MissingOutput] {
         assert_eq!(serde_json::to_value(cause).unwrap(), cause.as_str());
     }
 }

@@ -8,13 +8,13 @@
 //! free on a worker, and `mirror` what the worker holds.
 
 mod demand;
-mod mirror;
-mod pool;
-mod queue;
+mod ready_queue;
+mod resource_pool;
 #[cfg(test)]
 mod tests;
+mod worker_usage;
 
-pub use demand::{Demand, Place, Taste};
-pub use mirror::{Handle, Mirror, Want};
-pub use pool::{Placement, Pool};
-pub use queue::{BYPASS_LIMIT, Fit, ReadyQueue};
+pub use demand::{JobDemand, LocationConstraint, WorkerSelector};
+pub use ready_queue::{BYPASS_LIMIT, JobFit, ReadyQueue};
+pub use resource_pool::{NodePlacement, Pool};
+pub use worker_usage::{ClaimLimits, JobHandle, WorkerUsage};

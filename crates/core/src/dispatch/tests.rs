@@ -27,19 +27,19 @@ fn queue(jobs: &[(u32, u32, i32)], classes: &[Resources]) -> ReadyQueue {
 }
 
 fn drain(mut ready: ReadyQueue) -> Vec<u32> {
-    std::iter::from_fn(|| ready.pop_fitting(|_| Fit::Now)).collect()
+    std::iter::from_fn(|| ready.pop_fitting(|_| JobFit::Now)).collect()
 }
 
 #[test]
 fn what_would_not_end_in_time_is_not_taken() {
     let classes = [Resources::DEFAULT, asks(1, 1, 0, 5), asks(1, 1, 0, 60)];
     let ready = queue(&[(0, 2, 9), (1, 1, 0), (2, 0, 0)], &classes);
-    let mut mirror = Mirror::new(worker(8, 1 << 30, 0));
+    let mut mirror = WorkerUsage::new(worker(8, 1 << 30, 0));
     mirror.limit_time(Duration::from_mins(10));
     let mut left = ready.clone();
-    assert_eq!(mirror.fill(&mut left, 0), [2, 1], "what says nothing may take as long as it takes");
+    assert_eq!(mirror.take_jobs(&mut left, 0), [2, 1], "what says nothing may take as long as it takes");
     assert_eq!(left.len(), 1);
-    let mut mirror = Mirror::new(worker(8, 1 << 30, 0));
+    let mut mirror = WorkerUsage::new(worker(8, 1 << 30, 0));
     mirror.limit_time(Duration::from_mins(10));
     assert!(!mirror.take_alone(0, &classes[2].into()) && mirror.take_alone(1, &classes[1].into()));
 }
@@ -56,9 +56,9 @@ fn priority_then_hardest_to_place_then_age() {
 #[test]
 fn a_class_that_comes_later_takes_its_place_among_the_others() {
     let mut ready = queue(&[(0, 0, 0), (1, 1, 0)], &[asks(1, 10, 0, 1), asks(1, 10, 0, 9)]);
-    let between = ready.add_class(asks(1, 10, 0, 5));
+    let between = ready.add_demand(asks(1, 10, 0, 5));
     ready.push(2, between, 0);
-    let first = ready.add_class(asks(1, 10, 1, 1));
+    let first = ready.add_demand(asks(1, 10, 1, 1));
     ready.push(3, first, 0);
     ready.push(4, between, 7);
     assert_eq!(drain(ready), [4, 3, 1, 2, 0]);
@@ -68,10 +68,10 @@ fn a_class_that_comes_later_takes_its_place_among_the_others() {
 fn what_fits_goes_in_and_smaller_ones_fill_the_gaps() {
     let classes = [asks(3, 10, 0, 9), asks(1, 10, 0, 1)];
     let mut ready = queue(&[(0, 0, 0), (1, 0, 0), (2, 1, 0), (3, 1, 0)], &classes);
-    let mut mirror = Mirror::new(worker(4, 100, 0));
-    assert_eq!(mirror.fill(&mut ready, 0), [0, 2], "3 + 1 of 4 CPUs; the second large one waits");
+    let mut mirror = WorkerUsage::new(worker(4, 100, 0));
+    assert_eq!(mirror.take_jobs(&mut ready, 0), [0, 2], "3 + 1 of 4 CPUs; the second large one waits");
     mirror.remove(0);
-    assert_eq!(mirror.fill(&mut ready, 0), [1]);
+    assert_eq!(mirror.take_jobs(&mut ready, 0), [1]);
     assert_eq!(ready.len(), 1);
 }
 
@@ -79,45 +79,46 @@ fn what_fits_goes_in_and_smaller_ones_fill_the_gaps() {
 fn memory_gpus_and_the_number_of_jobs_bind_too() {
     let classes = [asks(1, 60, 0, 1), asks(1, 1, 1, 1)];
     let ready = queue(&[(0, 0, 0), (1, 0, 0), (2, 1, 0), (3, 1, 0)], &classes);
-    assert_eq!(Mirror::new(worker(8, 100, 1)).fill(&mut ready.clone(), 0), [2, 0]);
+    assert_eq!(WorkerUsage::new(worker(8, 100, 1)).take_jobs(&mut ready.clone(), 0), [2, 0]);
     let one_at_a_time = Capacity { max_jobs: Some(1), ..worker(8, 100, 1) };
-    assert_eq!(Mirror::new(one_at_a_time).fill(&mut ready.clone(), 0), [2]);
-    let mut uncounted = queue(&[(0, 0, 0), (1, 0, 0), (2, 0, 0), (3, 0, 0)], &[Resources::UNCOUNTED]);
+    assert_eq!(WorkerUsage::new(one_at_a_time).take_jobs(&mut ready.clone(), 0), [2]);
+    let mut uncounted =
+        queue(&[(0, 0, 0), (1, 0, 0), (2, 0, 0), (3, 0, 0)], &[Resources::DEFAULT_WITHOUT_CPUS]);
     let many = Capacity { max_jobs: Some(3), ..worker(1, 1, 0) };
-    assert_eq!(Mirror::new(many).fill(&mut uncounted, 0), [0, 1, 2]);
+    assert_eq!(WorkerUsage::new(many).take_jobs(&mut uncounted, 0), [0, 1, 2]);
 }
 
 #[test]
 fn a_job_of_several_nodes_has_them_to_itself() {
     let two_nodes = Resources { nodes: 2, ..asks(1, 1, 0, 9) };
     let classes = [two_nodes, asks(1, 1, 0, 1)];
-    let mut mirror = Mirror::new(Capacity { nodes: 3, ..worker(2, 10, 0) });
+    let mut mirror = WorkerUsage::new(Capacity { nodes: 3, ..worker(2, 10, 0) });
     let mut ready = queue(&[(0, 0, 0), (1, 1, 0), (2, 1, 0), (3, 1, 0)], &classes);
-    assert_eq!(mirror.fill(&mut ready, 0), [0, 1, 2], "two nodes whole, two small jobs on the third");
+    assert_eq!(mirror.take_jobs(&mut ready, 0), [0, 1, 2], "two nodes whole, two small jobs on the third");
     mirror.remove(0);
-    assert_eq!(mirror.fill(&mut ready, 0), [3]);
+    assert_eq!(mirror.take_jobs(&mut ready, 0), [3]);
     assert!(!mirror.pool().could_hold(&Resources { nodes: 4, ..two_nodes }));
 }
 
 #[test]
 fn a_large_job_is_not_bypassed_for_ever() {
     let classes = [asks(2, 1, 0, 9), asks(1, 1, 0, 1)];
-    let mut mirror = Mirror::new(worker(2, 1000, 0));
+    let mut mirror = WorkerUsage::new(worker(2, 1000, 0));
     let mut ready = queue(&[(9999, 1, 0)], &classes);
-    assert_eq!(mirror.fill(&mut ready, 0), [9999]);
+    assert_eq!(mirror.take_jobs(&mut ready, 0), [9999]);
     ready.push(10_000, 0, 5);
     for small in 0..500 {
         ready.push(small, 1, 0);
     }
     let mut started_before = 0;
     loop {
-        let started = mirror.fill(&mut ready, 0);
+        let started = mirror.take_jobs(&mut ready, 0);
         if started.contains(&10_000) {
             break;
         }
         started_before += started.len();
         // One small job always overlaps the next, so that the two CPUs are never free together by themselves.
-        let running: Vec<u32> = mirror.held().collect();
+        let running: Vec<u32> = mirror.held_jobs().collect();
         mirror.remove(*running.iter().max().unwrap());
     }
     assert_eq!(started_before, BYPASS_LIMIT as usize);
@@ -126,9 +127,9 @@ fn a_large_job_is_not_bypassed_for_ever() {
 #[test]
 fn jobs_taken_ahead_wait_in_order() {
     let classes = [asks(2, 1, 0, 9), asks(1, 1, 0, 1), asks(16, 1, 0, 1)];
-    let mut mirror = Mirror::new(worker(2, 1000, 0));
+    let mut mirror = WorkerUsage::new(worker(2, 1000, 0));
     let mut ready = queue(&[(0, 1, 9), (1, 1, 8), (2, 1, 7), (3, 1, 6), (4, 2, 99)], &classes);
-    assert_eq!(mirror.fill(&mut ready, 1), [0, 1, 2], "0 and 1 start, 2 waits; 4 can never run here");
+    assert_eq!(mirror.take_jobs(&mut ready, 1), [0, 1, 2], "0 and 1 start, 2 waits; 4 can never run here");
     assert_eq!((mirror.running(), mirror.queued()), (2, 1));
     mirror.remove(0);
     assert_eq!((mirror.running(), mirror.queued()), (2, 0));
@@ -140,24 +141,24 @@ fn jobs_taken_ahead_wait_in_order() {
 #[test]
 fn a_large_job_is_not_taken_ahead_where_it_would_hold_up_the_small_ones() {
     let classes = [asks(2, 1, 0, 9), asks(1, 1, 0, 1)];
-    let mut mirror = Mirror::new(worker(2, 1000, 0));
+    let mut mirror = WorkerUsage::new(worker(2, 1000, 0));
     let mut ready = queue(&[(0, 1, 0), (1, 1, 0), (2, 1, 0), (3, 1, 0)], &classes);
-    assert_eq!(mirror.fill(&mut ready, 1), [0, 1, 2]);
+    assert_eq!(mirror.take_jobs(&mut ready, 1), [0, 1, 2]);
     ready.push(9, 0, 99);
     mirror.remove(0);
-    assert_eq!(mirror.fill(&mut ready, 1), [3], "9 waits until both CPUs are free, and in no queue");
+    assert_eq!(mirror.take_jobs(&mut ready, 1), [3], "9 waits until both CPUs are free, and in no queue");
     mirror.remove(1);
     mirror.remove(2);
     mirror.remove(3);
-    assert_eq!(mirror.fill(&mut ready, 1), [9]);
+    assert_eq!(mirror.take_jobs(&mut ready, 1), [9]);
 }
 
 #[test]
 fn a_job_that_is_tried_alone_has_the_worker_to_itself() {
     let classes = [asks(1, 1, 0, 1)];
-    let mut mirror = Mirror::new(worker(4, 1000, 0));
+    let mut mirror = WorkerUsage::new(worker(4, 1000, 0));
     let mut ready = queue(&[(0, 0, 0)], &classes);
-    mirror.fill(&mut ready, 0);
+    mirror.take_jobs(&mut ready, 0);
     assert!(!mirror.take_alone(7, &classes[0].into()));
     mirror.remove(0);
     assert!(mirror.take_alone(7, &classes[0].into()));
@@ -167,50 +168,50 @@ fn a_job_that_is_tried_alone_has_the_worker_to_itself() {
 
 #[test]
 fn labels_must_match_and_schedulers_may() {
-    let place = |labels: &[&str], scheduler| Place {
+    let place = |labels: &[&str], scheduler| LocationConstraint {
         labels: labels.iter().map(|label| (*label).to_owned()).collect(),
         scheduler,
-        ..Place::default()
+        ..LocationConstraint::default()
     };
-    let labels = |labels: &[&str]| Taste::default().with_labels(place(labels, None).labels);
+    let labels = |labels: &[&str]| WorkerSelector::default().with_labels(place(labels, None).labels);
     let only_worker =
-        |labels: &[&str]| Taste::default().with_labels_of_only_worker(place(labels, None).labels);
-    assert_eq!(only_worker(&["gpu"]).lacks(&place(&["big", "gpu"], None)), ["big"]);
+        |labels: &[&str]| WorkerSelector::default().with_labels_of_only_worker(place(labels, None).labels);
+    assert_eq!(only_worker(&["gpu"]).missing_labels(&place(&["big", "gpu"], None)), ["big"]);
     for (taste, place, suits) in [
-        (Taste::default(), place(&["gpu"], Some(1)), true),
+        (WorkerSelector::default(), place(&["gpu"], Some(1)), true),
         (labels(&[]), place(&[], None), true),
         (labels(&[]), place(&["gpu"], None), false),
         (labels(&["gpu"]), place(&[], None), false),
         (labels(&["gpu", "big"]), place(&["gpu"], None), true),
         (labels(&["gpu"]), place(&["big", "gpu"], None), false),
-        (labels(&[]).of_scheduler(Some(1)), place(&[], None), true),
-        (labels(&[]).of_scheduler(Some(1)), place(&[], Some(1)), true),
-        (labels(&[]).of_scheduler(Some(1)), place(&[], Some(2)), false),
-        (labels(&[]).of_scheduler(None), place(&[], Some(2)), false),
+        (labels(&[]).with_scheduler(Some(1)), place(&[], None), true),
+        (labels(&[]).with_scheduler(Some(1)), place(&[], Some(1)), true),
+        (labels(&[]).with_scheduler(Some(1)), place(&[], Some(2)), false),
+        (labels(&[]).with_scheduler(None), place(&[], Some(2)), false),
         (only_worker(&[]), place(&["gpu"], None), false),
         (only_worker(&["gpu"]), place(&[], None), true),
         (only_worker(&["gpu"]), place(&["gpu"], None), true),
         (only_worker(&["gpu"]), place(&["big", "gpu"], None), false),
     ] {
-        assert_eq!(taste.suits(&place), suits, "{taste:?} and {place:?}");
+        assert_eq!(taste.accepts_location(&place), suits, "{taste:?} and {place:?}");
     }
 }
 
 #[test]
 fn sites_are_any_of() {
-    let place = |sites: &[&str], elects| Place {
+    let place = |sites: &[&str], elects| LocationConstraint {
         sites: sites.iter().map(|site| (*site).to_owned()).collect(),
         elects,
-        ..Place::default()
+        ..LocationConstraint::default()
     };
-    let at = |site| Taste::default().at_site(site);
+    let at = |site| WorkerSelector::default().at_site(site);
     let closed = |site| {
         let mut taste = at(Some(site));
-        taste.take_elections(false);
+        taste.set_accepts_elections(false);
         taste
     };
     for (taste, place, suits) in [
-        (Taste::default(), place(&["a"], true), true),
+        (WorkerSelector::default(), place(&["a"], true), true),
         (at(Some("a")), place(&[], false), true),
         (at(Some("a")), place(&["a", "b"], true), true),
         (at(Some("c")), place(&["a", "b"], false), false),
@@ -221,60 +222,64 @@ fn sites_are_any_of() {
         (closed("a"), place(&["a"], true), false),
         (closed("a"), place(&[], true), false),
     ] {
-        assert_eq!(taste.suits(&place), suits, "{taste:?} and {place:?}");
+        assert_eq!(taste.accepts_location(&place), suits, "{taste:?} and {place:?}");
     }
 }
 
 #[test]
 fn a_class_behind_a_closed_gate_is_passed_over_and_owed_nothing() {
-    let limited =
-        Demand { place: Place { limit: Some("few".into()), ..Place::default() }, ..asks(1, 1, 0, 9).into() };
+    let limited = JobDemand {
+        location: LocationConstraint { limit: Some("few".into()), ..LocationConstraint::default() },
+        ..asks(1, 1, 0, 9).into()
+    };
     let mut ready = ReadyQueue::new(&[limited, asks(1, 1, 0, 1).into()]);
-    let gate = ready.add_gate(1);
-    ready.put_behind(0, gate);
+    let gate = ready.add_limit(1);
+    ready.apply_limit(0, gate);
     for job in 0..4 {
         ready.push(job, u32::from(job >= 2), 0);
     }
-    let mut mirror = Mirror::new(worker(8, 10, 0));
-    assert_eq!(mirror.fill(&mut ready, 0), [0, 2, 3], "one of the limited, then the others");
-    assert!(ready.is_shut() && !ready.is_empty());
-    assert_eq!(ready.top_priority(&Taste::default()), None);
+    let mut mirror = WorkerUsage::new(worker(8, 10, 0));
+    assert_eq!(mirror.take_jobs(&mut ready, 0), [0, 2, 3], "one of the limited, then the others");
+    assert!(ready.is_all_blocked() && !ready.is_empty());
+    assert_eq!(ready.top_priority(&WorkerSelector::default()), None);
     ready.push(4, 0, 7);
-    assert_eq!(ready.pop_oldest(&Taste::default()), None, "also what comes while it is closed");
-    ready.leave_all_but(0, None);
-    assert_eq!(ready.top_priority(&Taste::default()), Some(7));
-    assert_eq!(mirror.fill(&mut ready, 0), [4]);
+    assert_eq!(ready.pop_oldest(&WorkerSelector::default()), None, "also what comes while it is closed");
+    ready.leave_limits_except(0, None);
+    assert_eq!(ready.top_priority(&WorkerSelector::default()), Some(7));
+    assert_eq!(mirror.take_jobs(&mut ready, 0), [4]);
     assert!(ready.remove(1, 0) && ready.is_empty());
 }
 
 #[test]
 fn a_worker_takes_what_suits_it_and_no_more_than_its_share() {
-    let gpu = Place { labels: vec!["gpu".into()], ..Place::default() };
-    let demand = |place: &Place| Demand { place: place.clone(), ..asks(1, 1, 0, 1).into() };
-    let mut ready = ReadyQueue::new(&[demand(&Place::default()), demand(&gpu)]);
+    let gpu = LocationConstraint { labels: vec!["gpu".into()], ..LocationConstraint::default() };
+    let demand =
+        |place: &LocationConstraint| JobDemand { location: place.clone(), ..asks(1, 1, 0, 1).into() };
+    let mut ready = ReadyQueue::new(&[demand(&LocationConstraint::default()), demand(&gpu)]);
     for job in 0..6 {
         ready.push(job, job % 2, 0);
     }
-    let mut mirror: Mirror = Mirror::with_taste(worker(8, 10, 0), Taste::default().with_labels(gpu.labels));
-    let share = Want { most: 2, ahead: 0 };
-    assert_eq!(mirror.fill_some(&mut ready, share, |job| job), [1, 3]);
-    assert_eq!(mirror.fill_some(&mut ready, share, |job| job), [5], "the others are not for it");
-    assert_eq!(ready.pop_oldest(&Taste::default()), Some(0));
+    let mut mirror: WorkerUsage =
+        WorkerUsage::with_selector(worker(8, 10, 0), WorkerSelector::default().with_labels(gpu.labels));
+    let share = ClaimLimits { max_jobs: 2, queue_ahead: 0 };
+    assert_eq!(mirror.take_jobs_within(&mut ready, share, |job| job), [1, 3]);
+    assert_eq!(mirror.take_jobs_within(&mut ready, share, |job| job), [5], "the others are not for it");
+    assert_eq!(ready.pop_oldest(&WorkerSelector::default()), Some(0));
 }
 
 #[test]
 fn the_oldest_of_the_highest_priority_whatever_it_asks_for() {
     let mut ready =
         queue(&[(0, 0, 0), (1, 1, 5), (2, 0, 5), (3, 1, 0)], &[asks(1, 1, 0, 1), asks(9, 9, 9, 9)]);
-    let order: Vec<u32> = std::iter::from_fn(|| ready.pop_oldest(&Taste::default())).collect();
+    let order: Vec<u32> = std::iter::from_fn(|| ready.pop_oldest(&WorkerSelector::default())).collect();
     assert_eq!(order, [1, 2, 0, 3]);
 }
 
 #[test]
 fn what_is_there_anyway_counts_even_without_room() {
-    let mut mirror = Mirror::new(worker(1, 10, 0));
-    mirror.take_anyway(0, &asks(1, 1, 0, 1).into());
-    mirror.take_anyway(1, &asks(1, 1, 0, 1).into());
+    let mut mirror = WorkerUsage::new(worker(1, 10, 0));
+    mirror.take_unchecked(0, &asks(1, 1, 0, 1).into());
+    mirror.take_unchecked(1, &asks(1, 1, 0, 1).into());
     assert!(mirror.is_running(0) && !mirror.is_running(1));
     mirror.remove(0);
     assert!(mirror.is_running(1));
@@ -283,11 +288,11 @@ fn what_is_there_anyway_counts_even_without_room() {
 #[test]
 fn a_job_that_can_never_run_here_does_not_stop_the_others() {
     let classes = [asks(16, 1, 0, 9), asks(1, 1, 0, 1)];
-    let mut mirror = Mirror::new(worker(1, 1000, 0));
+    let mut mirror = WorkerUsage::new(worker(1, 1000, 0));
     let mut ready = queue(&[(0, 0, 9)], &classes);
     for small in 1..300 {
         ready.push(small, 1, 0);
-        assert_eq!(mirror.fill(&mut ready, 0), [small]);
+        assert_eq!(mirror.take_jobs(&mut ready, 0), [small]);
         mirror.remove(small);
     }
     assert_eq!(ready.len(), 1);

@@ -7,7 +7,7 @@ mod remedy;
 #[cfg(test)]
 mod tests;
 
-use crate::sizing::{Change, Observation};
+use crate::sizing::{AttemptObservation, ResourceChange};
 use serde::Serialize;
 use std::fmt;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use windlass_types::{Capacity, FailureClass, JobId, JobStatus, Resources};
 
 /// A job that ended badly.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Case {
+pub struct FailedJob {
     pub job: JobId,
     pub status: JobStatus,
     /// `None`: it asks for nothing, so that nothing of ours limited it.
@@ -27,7 +27,7 @@ pub struct Case {
 /// The newest attempt of a job, as the books have it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LastAttempt {
-    pub seen: Observation,
+    pub observation: AttemptObservation,
     pub signal: Option<i32>,
     /// There is proof that it was ended for its memory.
     pub out_of_memory: bool,
@@ -37,7 +37,7 @@ pub struct LastAttempt {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Diagnosis {
+pub enum RecoveryDiagnosis {
     OutOfMemory,
     Timeout,
     /// It kept more CPUs busy than it had asked for, and nothing else explains its failure.
@@ -49,7 +49,7 @@ pub enum Diagnosis {
     Unknown,
 }
 
-impl Diagnosis {
+impl RecoveryDiagnosis {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::OutOfMemory => "out of memory",
@@ -62,7 +62,7 @@ impl Diagnosis {
     }
 }
 
-impl fmt::Display for Diagnosis {
+impl fmt::Display for RecoveryDiagnosis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
     }
@@ -70,29 +70,29 @@ impl fmt::Display for Diagnosis {
 
 /// How to go about it.
 #[derive(Clone, Copy, Debug)]
-pub struct Terms<'a> {
+pub struct RecoverySettings<'a> {
     pub memory_multiplier: f64,
     pub runtime_multiplier: f64,
     pub cpu_multiplier: f64,
     /// What nobody can explain is tried again as it is.
     pub retry_unknown: bool,
     /// Those who may take the jobs; empty where nobody knows.
-    pub takers: &'a [Taker],
+    pub workers: &'a [AvailableWorker],
 }
 
 /// A worker that may take jobs, or one that an allocation of Slurm would bring. What one has is not there for as long as
 /// another one stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Taker {
-    pub has: Capacity,
+pub struct AvailableWorker {
+    pub capacity: Capacity,
     /// So long a job may take there; `None`: as long as it likes.
-    pub stays: Option<Duration>,
+    pub time_left: Option<Duration>,
 }
 
-impl Taker {
+impl AvailableWorker {
     /// Whether it could run a job that asks for this, with nothing else running.
-    pub fn holds(&self, asked: &Resources) -> bool {
-        let Self { has, stays } = self;
+    pub fn can_run(&self, asked: &Resources) -> bool {
+        let Self { capacity: has, time_left: stays } = self;
         has.cpus >= asked.cpus
             && has.memory >= asked.memory
             && has.gpus >= asked.gpus
@@ -103,31 +103,31 @@ impl Taker {
 
 /// What was found about one job, and what is done about it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Remedy {
+pub struct JobRemedy {
     pub job: JobId,
-    pub diagnosis: Diagnosis,
+    pub diagnosis: RecoveryDiagnosis,
     /// What the diagnosis rests on: `used 2.1 GiB of 2 GiB`.
     pub evidence: String,
-    pub next: Next,
+    pub next: RecoveryAction,
     /// What it asks for from then on, where that is something else.
-    pub changes: Vec<Change>,
+    pub changes: Vec<ResourceChange>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case", tag = "what", content = "why")]
-pub enum Next {
+pub enum RecoveryAction {
     RunAgain,
     /// It stays as it is, for this reason.
     Stay(String),
 }
 
-impl Remedy {
+impl JobRemedy {
     pub fn runs_again(&self) -> bool {
-        self.next == Next::RunAgain
+        self.next == RecoveryAction::RunAgain
     }
 }
 
 /// What is to be done about each of them, in the same order.
-pub fn plan(cases: &[Case], terms: &Terms<'_>) -> Vec<Remedy> {
-    cases.iter().map(|case| remedy::find(case, terms)).collect()
+pub fn plan_recovery(cases: &[FailedJob], terms: &RecoverySettings<'_>) -> Vec<JobRemedy> {
+    cases.iter().map(|case| remedy::find_remedy(case, terms)).collect()
 }

@@ -1,31 +1,31 @@
 //! The diagnoses and what follows from them, one by one.
 
 use super::*;
-use crate::sizing::Amount;
+use crate::sizing::ResourceAmount;
 use proptest::prelude::*;
 use windlass_types::Bytes;
 
 const GIB: u64 = 1 << 30;
 
-const TERMS: Terms<'static> = Terms {
+const TERMS: RecoverySettings<'static> = RecoverySettings {
     memory_multiplier: 1.5,
     runtime_multiplier: 1.5,
     cpu_multiplier: 1.0,
     retry_unknown: false,
-    takers: &[],
+    workers: &[],
 };
 
 const WORKER: Capacity = Capacity { cpus: 8, memory: Bytes(16 * GIB), gpus: 0, nodes: 1, max_jobs: None };
 
-const TAKER: Taker = Taker { has: WORKER, stays: None };
+const TAKER: AvailableWorker = AvailableWorker { capacity: WORKER, time_left: None };
 
 fn asked() -> Resources {
     Resources { cpus: 2, memory: Bytes(4 * GIB), gpus: 0, nodes: 1, runtime: Some(Duration::from_hours(2)) }
 }
 
 /// Failed with exit code 1 after ten minutes, 1 GiB and half a core.
-fn seen() -> Observation {
-    Observation {
+fn seen() -> AttemptObservation {
+    AttemptObservation {
         status: JobStatus::Failed,
         return_code: 1,
         wall: Duration::from_mins(10),
@@ -35,114 +35,120 @@ fn seen() -> Observation {
     }
 }
 
-fn last(seen: Observation) -> LastAttempt {
-    LastAttempt { seen, signal: None, out_of_memory: false, class: None }
+fn last(seen: AttemptObservation) -> LastAttempt {
+    LastAttempt { observation: seen, signal: None, out_of_memory: false, class: None }
 }
 
-fn case(last: LastAttempt) -> Case {
-    Case { job: JobId(7), status: last.seen.status, asked: Some(asked()), last: Some(last) }
+fn case(last: LastAttempt) -> FailedJob {
+    FailedJob { job: JobId(7), status: last.observation.status, asked: Some(asked()), last: Some(last) }
 }
 
-fn remedy(last: LastAttempt) -> Remedy {
+fn remedy(last: LastAttempt) -> JobRemedy {
     with(&case(last), &TERMS)
 }
 
-fn with(case: &Case, terms: &Terms<'_>) -> Remedy {
-    plan(std::slice::from_ref(case), terms).remove(0)
+fn with(case: &FailedJob, terms: &RecoverySettings<'_>) -> JobRemedy {
+    plan_recovery(std::slice::from_ref(case), terms).remove(0)
 }
 
-fn changes(remedy: &Remedy) -> Vec<String> {
+fn changes(remedy: &JobRemedy) -> Vec<String> {
     remedy.changes.iter().map(|change| change.to.to_string()).collect()
 }
 
 #[test]
 fn proof_of_oom_gets_more_memory_than_it_had() {
-    let killed = Observation { return_code: 137, peak_memory: Some(Bytes(4 * GIB)), ..seen() };
+    let killed = AttemptObservation { return_code: 137, peak_memory: Some(Bytes(4 * GIB)), ..seen() };
     let remedy = remedy(LastAttempt { out_of_memory: true, ..last(killed) });
-    assert_eq!((remedy.diagnosis, remedy.runs_again()), (Diagnosis::OutOfMemory, true));
+    assert_eq!((remedy.diagnosis, remedy.runs_again()), (RecoveryDiagnosis::OutOfMemory, true));
     assert_eq!(remedy.evidence, "used 4 GiB of 4 GiB");
     assert_eq!(changes(&remedy), ["6 GiB"]);
 }
 
 #[test]
 fn a_return_code_of_ones_own_for_oom_and_timeout_changes_nothing() {
-    let oom = LastAttempt { out_of_memory: true, ..last(Observation { return_code: 99, ..seen() }) };
+    let oom = LastAttempt { out_of_memory: true, ..last(AttemptObservation { return_code: 99, ..seen() }) };
     assert_eq!(changes(&remedy(oom)), ["6 GiB"]);
-    let late = Observation { status: JobStatus::Terminated, return_code: 98, ..seen() };
+    let late = AttemptObservation { status: JobStatus::Terminated, return_code: 98, ..seen() };
     let late = remedy(LastAttempt { class: Some(FailureClass::Timeout), ..last(late) });
-    assert_eq!((late.diagnosis, changes(&late)), (Diagnosis::Timeout, vec!["3h".to_owned()]));
+    assert_eq!((late.diagnosis, changes(&late)), (RecoveryDiagnosis::Timeout, vec!["3h".to_owned()]));
 }
 
 #[test]
 fn what_was_killed_is_taken_for_oom_unless_its_time_was_nearly_over() {
     for (minutes, found) in [
-        (1, Diagnosis::OutOfMemory),
-        (100, Diagnosis::OutOfMemory),
-        (107, Diagnosis::OutOfMemory),
-        (109, Diagnosis::Timeout),
-        (120, Diagnosis::Timeout),
+        (1, RecoveryDiagnosis::OutOfMemory),
+        (100, RecoveryDiagnosis::OutOfMemory),
+        (107, RecoveryDiagnosis::OutOfMemory),
+        (109, RecoveryDiagnosis::Timeout),
+        (120, RecoveryDiagnosis::Timeout),
     ] {
-        let killed = Observation { return_code: 137, wall: Duration::from_mins(minutes), ..seen() };
+        let killed = AttemptObservation { return_code: 137, wall: Duration::from_mins(minutes), ..seen() };
         assert_eq!(remedy(last(killed)).diagnosis, found, "after {minutes} of 120 minutes");
     }
-    let killed = last(Observation { return_code: 137, peak_memory: None, ..seen() });
+    let killed = last(AttemptObservation { return_code: 137, peak_memory: None, ..seen() });
     assert_eq!(remedy(killed).evidence, "killed by SIGKILL");
 }
 
 #[test]
 fn a_failure_late_in_its_time_is_not_a_timeout() {
-    let late = Observation { wall: Duration::from_mins(119), ..seen() };
-    assert_eq!(remedy(last(late)).diagnosis, Diagnosis::Unknown);
-    let stopped = Observation { return_code: 143, wall: Duration::from_mins(119), ..seen() };
-    assert_eq!(remedy(last(stopped)).diagnosis, Diagnosis::Timeout);
+    let late = AttemptObservation { wall: Duration::from_mins(119), ..seen() };
+    assert_eq!(remedy(last(late)).diagnosis, RecoveryDiagnosis::Unknown);
+    let stopped = AttemptObservation { return_code: 143, wall: Duration::from_mins(119), ..seen() };
+    assert_eq!(remedy(last(stopped)).diagnosis, RecoveryDiagnosis::Timeout);
 }
 
 #[test]
 fn a_limit_inside_the_command_is_not_ours() {
     let inside = LastAttempt { class: Some(FailureClass::Timeout), ..last(seen()) };
     let remedy = remedy(inside);
-    assert_eq!((remedy.diagnosis, remedy.evidence.as_str()), (Diagnosis::Unknown, "exit code 1, timeout"));
+    assert_eq!(
+        (remedy.diagnosis, remedy.evidence.as_str()),
+        (RecoveryDiagnosis::Unknown, "exit code 1, timeout")
+    );
     assert!(!remedy.runs_again() && remedy.changes.is_empty());
 }
 
 #[test]
 fn a_timeout_gets_more_time() {
-    let late = Observation {
+    let late = AttemptObservation {
         status: JobStatus::Terminated,
         return_code: 152,
         wall: Duration::from_hours(2),
         ..seen()
     };
     let remedy = remedy(last(late));
-    assert_eq!((remedy.diagnosis, remedy.evidence.as_str()), (Diagnosis::Timeout, "ran 2h of 2h"));
+    assert_eq!((remedy.diagnosis, remedy.evidence.as_str()), (RecoveryDiagnosis::Timeout, "ran 2h of 2h"));
     assert_eq!(changes(&remedy), ["3h"]);
 }
 
 #[test]
 fn excess_that_nobody_ended_counts_where_nothing_else_explains_the_failure() {
-    let large = Observation { peak_memory: Some(Bytes(5 * GIB)), ..seen() };
-    let busy = Observation { peak_cpu_percent: Some(390.0), ..seen() };
-    assert_eq!(remedy(last(large)).diagnosis, Diagnosis::OutOfMemory);
+    let large = AttemptObservation { peak_memory: Some(Bytes(5 * GIB)), ..seen() };
+    let busy = AttemptObservation { peak_cpu_percent: Some(390.0), ..seen() };
+    assert_eq!(remedy(last(large)).diagnosis, RecoveryDiagnosis::OutOfMemory);
     let found = remedy(last(busy));
-    assert_eq!((found.diagnosis, found.evidence.as_str()), (Diagnosis::CpuOveruse, "used 3.9 of 2 CPUs"));
+    assert_eq!(
+        (found.diagnosis, found.evidence.as_str()),
+        (RecoveryDiagnosis::CpuOveruse, "used 3.9 of 2 CPUs")
+    );
     assert_eq!(changes(&found), ["4 cpus"]);
     for class in [FailureClass::Permanent, FailureClass::Data, FailureClass::Transient] {
         for seen in [large, busy] {
             let told = remedy(LastAttempt { class: Some(class), ..last(seen) });
-            assert_eq!((told.diagnosis, told.runs_again()), (Diagnosis::Unknown, false), "{class}");
+            assert_eq!((told.diagnosis, told.runs_again()), (RecoveryDiagnosis::Unknown, false), "{class}");
         }
     }
 }
 
 #[test]
 fn a_busy_core_a_little_above_itself_is_one_core() {
-    let noisy = Observation { peak_cpu_percent: Some(220.0), ..seen() };
-    assert_eq!(remedy(last(noisy)).diagnosis, Diagnosis::Unknown);
+    let noisy = AttemptObservation { peak_cpu_percent: Some(220.0), ..seen() };
+    assert_eq!(remedy(last(noisy)).diagnosis, RecoveryDiagnosis::Unknown);
 }
 
 #[test]
 fn all_that_was_too_small_grows_at_once() {
-    let both = Observation { return_code: 137, peak_cpu_percent: Some(600.0), ..seen() };
+    let both = AttemptObservation { return_code: 137, peak_cpu_percent: Some(600.0), ..seen() };
     let remedy = remedy(LastAttempt { out_of_memory: true, ..last(both) });
     assert_eq!(changes(&remedy), ["6 GiB", "6 cpus"]);
 }
@@ -150,28 +156,33 @@ fn all_that_was_too_small_grows_at_once() {
 #[test]
 fn the_unknown_is_tried_again_only_if_somebody_says_so() {
     let unknown = case(last(seen()));
-    let Next::Stay(why) = with(&unknown, &TERMS).next else { panic!("it stays") };
+    let RecoveryAction::Stay(why) = with(&unknown, &TERMS).next else { panic!("it stays") };
     assert!(why.contains("nobody knows"), "{why}");
-    let bold = with(&unknown, &Terms { retry_unknown: true, ..TERMS });
+    let bold = with(&unknown, &RecoverySettings { retry_unknown: true, ..TERMS });
     assert!(bold.runs_again() && bold.changes.is_empty());
 }
 
 #[test]
 fn the_loss_of_a_worker_is_nobodys_fault() {
-    let lost = remedy(last(Observation { return_code: -128, ..seen() }));
-    assert_eq!((lost.diagnosis, lost.runs_again(), lost.changes.len()), (Diagnosis::WorkerLost, true, 0));
+    let lost = remedy(last(AttemptObservation { return_code: -128, ..seen() }));
+    assert_eq!(
+        (lost.diagnosis, lost.runs_again(), lost.changes.len()),
+        (RecoveryDiagnosis::WorkerLost, true, 0)
+    );
 }
 
 #[test]
 fn what_was_canceled_comes_back_as_it_was() {
-    let never = Case { status: JobStatus::Canceled, last: None, ..case(last(seen())) };
-    let stopped =
-        Case { status: JobStatus::Canceled, ..case(last(Observation { return_code: 143, ..seen() })) };
+    let never = FailedJob { status: JobStatus::Canceled, last: None, ..case(last(seen())) };
+    let stopped = FailedJob {
+        status: JobStatus::Canceled,
+        ..case(last(AttemptObservation { return_code: 143, ..seen() }))
+    };
     for case in [never, stopped] {
         let found = with(&case, &TERMS);
         assert_eq!(
             (found.diagnosis, found.runs_again(), found.changes.len()),
-            (Diagnosis::Canceled, true, 0)
+            (RecoveryDiagnosis::Canceled, true, 0)
         );
     }
 }
@@ -179,63 +190,70 @@ fn what_was_canceled_comes_back_as_it_was() {
 #[test]
 fn nothing_grows_beyond_what_a_worker_has() {
     let oom = |memory| {
-        let seen = Observation { return_code: 137, peak_memory: None, ..seen() };
+        let seen = AttemptObservation { return_code: 137, peak_memory: None, ..seen() };
         let asked = Some(Resources { memory: Bytes(memory), ..asked() });
-        Case { asked, ..case(LastAttempt { out_of_memory: true, ..last(seen) }) }
+        FailedJob { asked, ..case(LastAttempt { out_of_memory: true, ..last(seen) }) }
     };
-    let terms = Terms { takers: &[TAKER], ..TERMS };
+    let terms = RecoverySettings { workers: &[TAKER], ..TERMS };
     let capped = with(&oom(14 * GIB), &terms);
     assert_eq!(changes(&capped), ["16 GiB"]);
     assert!(capped.changes[0].evidence.ends_with("; a worker has no more"), "{:?}", capped.changes);
     let full = with(&oom(16 * GIB), &terms);
-    assert_eq!(full.next, Next::Stay("no worker has more than the 16 GiB that it asks for".to_owned()));
+    assert_eq!(
+        full.next,
+        RecoveryAction::Stay("no worker has more than the 16 GiB that it asks for".to_owned())
+    );
     assert_eq!(with(&oom(20 * GIB), &terms).changes, [], "and nothing shrinks");
 }
 
 #[test]
 fn cpus_have_to_go_with_the_memory() {
     let wide = Capacity { cpus: 64, memory: Bytes(4 * GIB), ..WORKER };
-    let both = Observation { return_code: 137, peak_cpu_percent: Some(1600.0), ..seen() };
+    let both = AttemptObservation { return_code: 137, peak_cpu_percent: Some(1600.0), ..seen() };
     let case = case(LastAttempt { out_of_memory: true, ..last(both) });
-    let found = with(&case, &Terms { takers: &[TAKER, Taker { has: wide, ..TAKER }], ..TERMS });
+    let found = with(
+        &case,
+        &RecoverySettings { workers: &[TAKER, AvailableWorker { capacity: wide, ..TAKER }], ..TERMS },
+    );
     assert_eq!(changes(&found), ["6 GiB", "8 cpus"], "64 CPUs are there, but not with 6 GiB");
 }
 
 #[test]
 fn time_is_capped_by_how_long_workers_stay() {
-    let late = Observation { return_code: 152, wall: Duration::from_hours(2), ..seen() };
-    let stays = |hours| Taker { stays: Some(Duration::from_hours(hours)), ..TAKER };
-    let given = |taker| with(&case(last(late)), &Terms { takers: &[taker], ..TERMS });
-    assert_eq!(given(stays(24)).changes[0].to, Amount::Runtime(Duration::from_hours(3)));
+    let late = AttemptObservation { return_code: 152, wall: Duration::from_hours(2), ..seen() };
+    let stays = |hours| AvailableWorker { time_left: Some(Duration::from_hours(hours)), ..TAKER };
+    let given = |taker| with(&case(last(late)), &RecoverySettings { workers: &[taker], ..TERMS });
+    assert_eq!(given(stays(24)).changes[0].to, ResourceAmount::Runtime(Duration::from_hours(3)));
     let stuck = given(stays(2));
-    assert_eq!(stuck.next, Next::Stay("no worker stays longer than its 2h".to_owned()));
+    assert_eq!(stuck.next, RecoveryAction::Stay("no worker stays longer than its 2h".to_owned()));
 }
 
 /// Large nodes for ten minutes and small ones for a day: nobody has large ones for a day.
 #[test]
 fn what_one_worker_has_is_not_there_for_as_long_as_another_one_stays() {
-    let taker = |gib, minutes| Taker {
-        has: Capacity { memory: Bytes(gib * GIB), ..WORKER },
-        stays: Some(Duration::from_mins(minutes)),
+    let taker = |gib, minutes| AvailableWorker {
+        capacity: Capacity { memory: Bytes(gib * GIB), ..WORKER },
+        time_left: Some(Duration::from_mins(minutes)),
     };
     let takers = [taker(5, 24 * 60), taker(64, 10)];
-    let terms = Terms { takers: &takers, ..TERMS };
+    let terms = RecoverySettings { workers: &takers, ..TERMS };
     let oom = |gib: u64, minutes: u64| {
-        let seen = Observation { return_code: 137, peak_memory: None, ..seen() };
+        let seen = AttemptObservation { return_code: 137, peak_memory: None, ..seen() };
         let runtime = Some(Duration::from_mins(minutes));
         let asked = Some(Resources { memory: Bytes(gib * GIB), runtime, ..asked() });
-        with(&Case { asked, ..case(LastAttempt { out_of_memory: true, ..last(seen) }) }, &terms)
+        with(&FailedJob { asked, ..case(LastAttempt { out_of_memory: true, ..last(seen) }) }, &terms)
     };
     assert_eq!(changes(&oom(4, 60)), ["5 GiB"], "6 GiB would be there for ten minutes");
     assert_eq!(changes(&oom(4, 10)), ["6 GiB"]);
-    let stuck =
-        Next::Stay("no worker that could take it has more than the 5 GiB that it asks for".to_owned());
+    let stuck = RecoveryAction::Stay(
+        "no worker that could take it has more than the 5 GiB that it asks for".to_owned(),
+    );
     assert_eq!(oom(5, 60).next, stuck);
     let late = |gib: u64| {
-        let late = Observation { return_code: 152, wall: Duration::from_mins(8), ..seen() };
+        let late = AttemptObservation { return_code: 152, wall: Duration::from_mins(8), ..seen() };
         let runtime = Some(Duration::from_mins(8));
         let asked = Some(Resources { memory: Bytes(gib * GIB), runtime, ..asked() });
-        with(&Case { asked, ..case(last(late)) }, &terms)
+        with(&FailedJob { asked, ..case(last(late)) }, &terms)
     };
     assert_eq!(changes(&late(4)), ["12m"]);
     assert_eq!(changes(&late(8)), ["10m"], "and those of a day are too small");
@@ -243,16 +261,17 @@ fn what_one_worker_has_is_not_there_for_as_long_as_another_one_stays() {
 
 #[test]
 fn several_nodes_are_wanted_of_who_has_them() {
-    let wide = Taker { has: Capacity { memory: Bytes(5 * GIB), nodes: 4, ..WORKER }, ..TAKER };
-    let killed = LastAttempt { out_of_memory: true, ..last(Observation { return_code: 137, ..seen() }) };
-    let case = Case { asked: Some(Resources { nodes: 2, ..asked() }), ..case(killed) };
-    assert_eq!(changes(&with(&case, &Terms { takers: &[TAKER, wide], ..TERMS })), ["5 GiB"]);
+    let wide = AvailableWorker { capacity: Capacity { memory: Bytes(5 * GIB), nodes: 4, ..WORKER }, ..TAKER };
+    let killed =
+        LastAttempt { out_of_memory: true, ..last(AttemptObservation { return_code: 137, ..seen() }) };
+    let case = FailedJob { asked: Some(Resources { nodes: 2, ..asked() }), ..case(killed) };
+    assert_eq!(changes(&with(&case, &RecoverySettings { workers: &[TAKER, wide], ..TERMS })), ["5 GiB"]);
 }
 
 #[test]
 fn what_asks_for_nothing_runs_again_as_it_is() {
-    let free = Case { asked: None, ..case(LastAttempt { out_of_memory: true, ..last(seen()) }) };
-    let found = with(&free, &Terms { takers: &[TAKER], ..TERMS });
+    let free = FailedJob { asked: None, ..case(LastAttempt { out_of_memory: true, ..last(seen()) }) };
+    let found = with(&free, &RecoverySettings { workers: &[TAKER], ..TERMS });
     assert_eq!((found.evidence.as_str(), found.runs_again()), ("used 1 GiB", true));
     assert!(found.changes.is_empty());
 }
@@ -267,7 +286,7 @@ proptest! {
         cpu in prop::option::of(0.0f64..3200.0),
         retry_unknown: bool,
     ) {
-        let seen = Observation {
+        let seen = AttemptObservation {
             return_code: code,
             wall: Duration::from_mins(minutes),
             peak_memory: peak.map(Bytes),
@@ -275,15 +294,15 @@ proptest! {
             ..seen()
         };
         let asked = Resources { memory: Bytes(memory), ..asked() };
-        let case = Case { asked: Some(asked), ..case(last(seen)) };
+        let case = FailedJob { asked: Some(asked), ..case(last(seen)) };
         let longest = Some(Duration::from_hours(4));
-        let taker = Taker { stays: longest, ..TAKER };
-        let found = with(&case, &Terms { takers: &[taker], retry_unknown, ..TERMS });
+        let taker = AvailableWorker { time_left: longest, ..TAKER };
+        let found = with(&case, &RecoverySettings { workers: &[taker], retry_unknown, ..TERMS });
         for change in &found.changes {
             let (grew, fits) = match change.to {
-                Amount::Memory(to) => (to > asked.memory, to <= WORKER.memory),
-                Amount::Cpus(to) => (to > asked.cpus, to <= WORKER.cpus),
-                Amount::Runtime(to) => (Some(to) > asked.runtime, Some(to) <= longest),
+                ResourceAmount::Memory(to) => (to > asked.memory, to <= WORKER.memory),
+                ResourceAmount::Cpus(to) => (to > asked.cpus, to <= WORKER.cpus),
+                ResourceAmount::Runtime(to) => (Some(to) > asked.runtime, Some(to) <= longest),
             };
             prop_assert!(grew && fits, "{change:?}");
         }

@@ -5,11 +5,11 @@
 //! well-known beginning, private keys. Neither finds everything. Redact *before* a text is cut: half a secret looks like
 //! nothing.
 
-mod names;
+mod secret_names;
 
-pub use names::{MASK, Masking};
+pub use secret_names::{MASK, SecretNames};
 
-use crate::words::Words;
+use crate::word_matcher::WordMatcher;
 use aho_corasick::{AhoCorasick, MatchKind};
 use regex::{Captures, Regex};
 use std::borrow::Cow;
@@ -17,23 +17,23 @@ use std::sync::{LazyLock, OnceLock};
 
 /// Masks what is secret in texts of one job.
 #[derive(Clone, Debug, Default)]
-pub struct Redactor {
+pub struct SecretRedactor {
     /// `None`: no value is known.
     values: Option<AhoCorasick>,
 }
 
 /// Shorter values are also parts of innocent words.
-const SHORTEST: usize = 4;
+const MIN_SECRET_LENGTH: usize = 4;
 
-impl Redactor {
+impl SecretRedactor {
     /// Knows the values of the variables whose names mean secrets.
-    pub fn new<'e>(masking: &Masking, environment: impl IntoIterator<Item = (&'e str, &'e str)>) -> Self {
+    pub fn new<'e>(masking: &SecretNames, environment: impl IntoIterator<Item = (&'e str, &'e str)>) -> Self {
         let secret =
             environment.into_iter().filter(|(name, _)| masking.is_secret(name)).map(|(_, value)| value);
         // A value of several lines is printed line by line.
         let mut values: Vec<&str> =
             secret.flat_map(|value| std::iter::once(value).chain(value.lines())).collect();
-        values.retain(|value| value.trim().len() >= SHORTEST);
+        values.retain(|value| value.trim().len() >= MIN_SECRET_LENGTH);
         values.sort_unstable();
         values.dedup();
         let build =
@@ -52,57 +52,57 @@ impl Redactor {
             }
             _ => Cow::Borrowed(text),
         };
-        Shapes::get().mask(text)
+        SecretPatterns::get().mask(text)
     }
 }
 
 /// All shapes, and a quick way to see which of them may occur.
-struct Shapes {
-    all: Vec<Shape>,
+struct SecretPatterns {
+    patterns: Vec<SecretPattern>,
     /// The words of all shapes; most texts have few of them.
-    words: Words,
+    words: WordMatcher,
     /// The shape of each of `words`.
-    owners: Vec<usize>,
+    word_owners: Vec<usize>,
 }
 
-impl Shapes {
+impl SecretPatterns {
     fn get() -> &'static Self {
-        static SHAPES: LazyLock<Shapes> = LazyLock::new(|| Shapes::new(shapes()));
+        static SHAPES: LazyLock<SecretPatterns> = LazyLock::new(|| SecretPatterns::new(secret_patterns()));
         &SHAPES
     }
 
-    fn new(shapes: Vec<Shape>) -> Self {
+    fn new(shapes: Vec<SecretPattern>) -> Self {
         let words = shapes
             .iter()
             .enumerate()
-            .flat_map(|(i, shape)| shape.only_with.iter().map(move |word| ((*word).to_owned(), i)));
-        let (words, owners): (Vec<String>, Vec<usize>) = words.unzip();
-        Self { all: shapes, words: Words::new(words), owners }
+            .flat_map(|(i, shape)| shape.required_words.iter().map(move |word| ((*word).to_owned(), i)));
+        let (words, word_owners): (Vec<String>, Vec<usize>) = words.unzip();
+        Self { patterns: shapes, words: WordMatcher::new(words), word_owners }
     }
 
     fn mask<'t>(&self, text: Cow<'t, str>) -> Cow<'t, str> {
-        let mut may_occur = vec![false; self.all.len()];
-        for word in self.words.found_in(&text) {
-            may_occur[self.owners[word]] = true;
+        let mut may_occur = vec![false; self.patterns.len()];
+        for word in self.words.find_in(&text) {
+            may_occur[self.word_owners[word]] = true;
         }
-        let candidates = self.all.iter().zip(may_occur).filter(|(_, may)| *may);
+        let candidates = self.patterns.iter().zip(may_occur).filter(|(_, may)| *may);
         candidates.fold(text, |text, (shape, _)| shape.mask(text))
     }
 }
 
 /// What a secret looks like. The groups `keep` and `after` of its pattern stay.
-struct Shape {
+struct SecretPattern {
     text: &'static str,
     /// Made when a text first has one of the words: there are programs that run for one text, and all shapes take them
     /// longer than everything else.
     pattern: OnceLock<Regex>,
     /// Quick to look for: without one of them, in upper or lower case, the pattern fits nowhere.
-    only_with: &'static [&'static str],
+    required_words: &'static [&'static str],
 }
 
-impl Shape {
-    const fn new(only_with: &'static [&'static str], text: &'static str) -> Self {
-        Self { text, pattern: OnceLock::new(), only_with }
+impl SecretPattern {
+    const fn new(required_words: &'static [&'static str], text: &'static str) -> Self {
+        Self { text, pattern: OnceLock::new(), required_words }
     }
 
     fn mask<'t>(&self, text: Cow<'t, str>) -> Cow<'t, str> {
@@ -119,24 +119,24 @@ impl Shape {
     }
 }
 
-fn shapes() -> Vec<Shape> {
+fn secret_patterns() -> Vec<SecretPattern> {
     vec![
         // The first one hides what follows it to the end if the end is not there, the second one what comes before.
-        Shape::new(
+        SecretPattern::new(
             &["private key-----"],
             r"(?P<keep>-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----)(?s:.*?)(?P<after>-----END [A-Z0-9 ]*PRIVATE KEY-----|\z)",
         ),
-        Shape::new(
+        SecretPattern::new(
             &["private key-----"],
             r"(?m)(?:^[A-Za-z0-9+/=]{4,}\s*\n)+(?P<after>-----END [A-Z0-9 ]*PRIVATE KEY-----)",
         ),
-        Shape::new(&["://"], r"(?P<keep>[A-Za-z][A-Za-z0-9+.-]*://[^\s/:@]*:)[^\s/@]+(?P<after>@)"),
-        Shape::new(
+        SecretPattern::new(&["://"], r"(?P<keep>[A-Za-z][A-Za-z0-9+.-]*://[^\s/:@]*:)[^\s/@]+(?P<after>@)"),
+        SecretPattern::new(
             &["authorization"],
             r#"(?i)(?P<keep>authorization["']?\s*[:=]\s*["']?(?:[a-z]+\s+)?)[A-Za-z0-9._~+/=*-]{6,}"#,
         ),
-        Shape::new(&["bearer"], r"(?i)(?P<keep>\bbearer\s+)[A-Za-z0-9._~+/=-]{16,}"),
-        Shape::new(
+        SecretPattern::new(&["bearer"], r"(?i)(?P<keep>\bbearer\s+)[A-Za-z0-9._~+/=-]{16,}"),
+        SecretPattern::new(
             &["password", "passwd", "passphrase", "secret", "token", "key", "credential"],
             r#"(?ix)(?P<keep>
                 (?: [a-z0-9_.-]*(?:password|passwd|passphrase|secret|api[_-]?key|access[_-]?key|private[_-]?key|credentials?)[a-z0-9_-]*
@@ -144,13 +144,13 @@ fn shapes() -> Vec<Shape> {
                 (?: ["']?\s*[=:]\s*["']? ))
                 [^\s"',;&(){}\[\]]{4,}"#,
         ),
-        Shape::new(
+        SecretPattern::new(
             &["--pass", "--token", "--secret", "--api"],
             r#"(?i)(?P<keep>--(?:password|passwd|passphrase|token|secret|api-?key)[ =]["']?)[^\s"'=-][^\s"']*"#,
         ),
         // Those that one knows by how they begin: AWS, GitHub, GitLab, Slack, Hugging Face, Google, OpenAI,
         // Anthropic, JWT; and our own.
-        Shape::new(
+        SecretPattern::new(
             &["akia", "asia", "gh", "glpat-", "xox", "hf_", "aiza", "sk-", "eyj", "wl_"],
             r"\b(?:(?:AKIA|ASIA)[A-Z0-9]{16}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,}|xox[abeprs]-[A-Za-z0-9-]{10,}|hf_[A-Za-z0-9]{20,}|AIza[A-Za-z0-9_-]{35}|sk-[A-Za-z0-9_-]{20,}|wl_[A-Za-z0-9_-]{20,}|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*)",
         ),
@@ -171,7 +171,7 @@ mod tests {
             ("SSH_KEY", "line one of it\nline two of it\n"),
             ("EMPTY_SECRET", ""),
         ];
-        let redactor = Redactor::new(&Masking::default(), environment);
+        let redactor = SecretRedactor::new(&SecretNames::default(), environment);
         for (text, expected) in [
             ("at s3same-and-more!", "at ********!"),
             ("xs3samex in /home/ada 1", "x********x in /home/ada 1"),
@@ -181,12 +181,12 @@ mod tests {
             assert_eq!(redactor.redact(text), expected);
         }
         assert!(matches!(redactor.redact("nothing here"), Cow::Borrowed(_)));
-        assert!(matches!(Redactor::default().redact("s3same"), Cow::Borrowed("s3same")));
+        assert!(matches!(SecretRedactor::default().redact("s3same"), Cow::Borrowed("s3same")));
     }
 
     #[test]
     fn what_looks_like_a_secret_goes_too() {
-        let redactor = Redactor::default();
+        let redactor = SecretRedactor::default();
         for (text, expected) in [
             ("psql postgres://ada:hush@db:5432/x", "psql postgres://ada:********@db:5432/x"),
             ("Authorization: Bearer abc.def-123", "Authorization: Bearer ********"),
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn innocent_words_stay() {
-        let redactor = Redactor::default();
+        let redactor = SecretRedactor::default();
         for text in [
             "password authentication failed for user \"ada\"",
             "max_tokens=4096 used",

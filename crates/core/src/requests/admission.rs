@@ -10,21 +10,21 @@ use std::time::Duration;
 use windlass_types::Timestamp;
 
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct AdmissionSettings {
     /// So many runs may be under way at once.
     pub max_active: usize,
-    pub patience: Duration,
+    pub fairness_timeout: Duration,
 }
 
-impl Default for Settings {
+impl Default for AdmissionSettings {
     fn default() -> Self {
-        Self { max_active: 300, patience: Duration::from_hours(24) }
+        Self { max_active: 300, fairness_timeout: Duration::from_hours(24) }
     }
 }
 
 /// A request in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Candidate<'a> {
+pub struct AdmissionCandidate<'a> {
     pub name: &'a str,
     pub requestor: &'a str,
     pub urgent: bool,
@@ -35,22 +35,22 @@ pub struct Candidate<'a> {
 
 /// A request in the queue, in the order in which they will start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Turn<'a> {
+pub struct QueuePosition<'a> {
     pub name: &'a str,
     /// There is a place for it now.
     pub admitted: bool,
 }
 
 /// The whole queue in order. `holders` are the requestors of those that have a place, one entry for each place.
-pub fn queue<'a>(
-    candidates: &[Candidate<'a>],
+pub fn order_queue<'a>(
+    candidates: &[AdmissionCandidate<'a>],
     holders: &[&str],
-    settings: &Settings,
+    settings: &AdmissionSettings,
     now: Timestamp,
-) -> Vec<Turn<'a>> {
-    let mut order: Vec<&Candidate<'a>> = candidates.iter().collect();
+) -> Vec<QueuePosition<'a>> {
+    let mut order: Vec<&AdmissionCandidate<'a>> = candidates.iter().collect();
     order.sort_by_key(|one| (!one.urgent, std::cmp::Reverse(one.priority), one.created_at, one.name));
-    let mut ranked: Vec<(u64, &Candidate<'a>)> = Vec::with_capacity(order.len());
+    let mut ranked: Vec<(u64, &AdmissionCandidate<'a>)> = Vec::with_capacity(order.len());
     for equals in order.chunk_by(|a, b| (a.urgent, a.priority) == (b.urgent, b.priority)) {
         let mut have: HashMap<&str, u64> = HashMap::new();
         for holder in holders {
@@ -58,7 +58,7 @@ pub fn queue<'a>(
         }
         for &one in equals {
             let has = have.entry(one.requestor).or_default();
-            let patient = now.since(one.queued_since) < settings.patience;
+            let patient = now.since(one.queued_since) < settings.fairness_timeout;
             ranked.push((if patient { *has } else { 0 }, one));
             *has += 1;
         }
@@ -70,7 +70,7 @@ pub fn queue<'a>(
     ranked
         .iter()
         .enumerate()
-        .map(|(place, (_, one))| Turn { name: one.name, admitted: place < places })
+        .map(|(place, (_, one))| QueuePosition { name: one.name, admitted: place < places })
         .collect()
 }
 
@@ -80,13 +80,19 @@ mod tests {
 
     const NOW: Timestamp = Timestamp(1_000_000_000_000);
 
-    fn one<'a>(name: &'a str, requestor: &'a str, priority: i64, urgent: bool, age: u64) -> Candidate<'a> {
+    fn one<'a>(
+        name: &'a str,
+        requestor: &'a str,
+        priority: i64,
+        urgent: bool,
+        age: u64,
+    ) -> AdmissionCandidate<'a> {
         let created_at = Timestamp(NOW.0 - i64::try_from(age).unwrap() * 1_000_000);
-        Candidate { name, requestor, urgent, priority, created_at, queued_since: created_at }
+        AdmissionCandidate { name, requestor, urgent, priority, created_at, queued_since: created_at }
     }
 
-    fn order(candidates: &[Candidate<'_>], holders: &[&str]) -> Vec<String> {
-        let turns = queue(candidates, holders, &Settings::default(), NOW);
+    fn order(candidates: &[AdmissionCandidate<'_>], holders: &[&str]) -> Vec<String> {
+        let turns = order_queue(candidates, holders, &AdmissionSettings::default(), NOW);
         turns.iter().map(|turn| turn.name.to_owned()).collect()
     }
 
@@ -125,9 +131,9 @@ mod tests {
     fn as_many_as_there_are_places_start_at_once() {
         let queue_of = [one("x", "a", 3, false, 1), one("y", "b", 2, false, 1), one("z", "c", 1, false, 1)];
         for (max_active, held, expected) in [(5, 0, 3), (5, 3, 2), (5, 5, 0), (0, 0, 0), (2, 7, 0)] {
-            let settings = Settings { max_active, ..Settings::default() };
+            let settings = AdmissionSettings { max_active, ..AdmissionSettings::default() };
             let holders = vec!["q"; held];
-            let turns = queue(&queue_of, &holders, &settings, NOW);
+            let turns = order_queue(&queue_of, &holders, &settings, NOW);
             assert_eq!(turns.iter().filter(|turn| turn.admitted).count(), expected);
             assert!(turns.is_sorted_by_key(|turn| !turn.admitted), "the first ones, never others");
         }

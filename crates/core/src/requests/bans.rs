@@ -1,8 +1,8 @@
 //! Sites that are to get no work: for one request because most of it fails there, for all because it does so for several
 //! requests; until a ban is over or somebody removes it.
 
-use super::book::{NewBan, SiteBan, SiteRow};
-use super::failures::{Tally, is_known};
+use super::failures::{FailureTally, is_known_site};
+use super::rows::{NewBan, SiteBan, SiteRow};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,11 +10,11 @@ use windlass_types::Timestamp;
 use windlass_types::requests::SiteStatus;
 
 /// Whoever bans without being asked.
-pub const BY: &str = "lifecycle";
+pub const LIFECYCLE_ACTOR: &str = "lifecycle";
 
 /// When sites are banned (E 8.1).
 #[derive(Clone, Debug, PartialEq)]
-pub struct Policy {
+pub struct BanPolicy {
     pub enabled: bool,
     /// A site needs so many failures that it may be the cause of …
     pub min_failures: u64,
@@ -22,19 +22,19 @@ pub struct Policy {
     pub failure_ratio: f64,
     pub duration: Duration,
     /// So many requests with a ban of a site make one for all.
-    pub promotion: usize,
+    pub promote_after: usize,
 }
 
-impl Default for Policy {
+impl Default for BanPolicy {
     fn default() -> Self {
         const DAY: Duration = Duration::from_hours(24);
-        Self { enabled: true, min_failures: 3, failure_ratio: 0.5, duration: 7 * DAY, promotion: 3 }
+        Self { enabled: true, min_failures: 3, failure_ratio: 0.5, duration: 7 * DAY, promote_after: 3 }
     }
 }
 
 /// A site that a request is better off without.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Accused {
+pub struct BanCandidate {
     pub site: String,
     /// Failures that it may be the cause of.
     pub blamed: u64,
@@ -42,32 +42,32 @@ pub struct Accused {
     pub ended: u64,
 }
 
-impl Accused {
-    fn tell(&self) -> String {
+impl BanCandidate {
+    fn describe_failures(&self) -> String {
         format!("{} of {} attempts failed there for reasons of the site or its data", self.blamed, self.ended)
     }
 }
 
 /// Sites at which too much of a run failed. One that nobody knows is never among them.
-pub fn detect(tally: &Tally, policy: &Policy) -> Vec<Accused> {
+pub fn find_failing_sites(tally: &FailureTally, policy: &BanPolicy) -> Vec<BanCandidate> {
     if !policy.enabled {
         return Vec::new();
     }
     let accused =
-        tally.sites_blamed().into_iter().filter(|(site, _)| is_known(site)).map(|(site, counts)| {
-            let (blamed, ended) = counts.accused();
-            Accused { site, blamed, ended }
+        tally.blamed_by_site().into_iter().filter(|(site, _)| is_known_site(site)).map(|(site, counts)| {
+            let (blamed, ended) = counts.blamed_and_ended();
+            BanCandidate { site, blamed, ended }
         });
-    accused.filter(|one| is_too_much(one.blamed, one.ended, policy)).collect()
+    accused.filter(|one| exceeds_ratio(one.blamed, one.ended, policy)).collect()
 }
 
-fn is_too_much(blamed: u64, ended: u64, policy: &Policy) -> bool {
+fn exceeds_ratio(blamed: u64, ended: u64, policy: &BanPolicy) -> bool {
     blamed >= policy.min_failures && blamed as f64 > policy.failure_ratio * ended as f64
 }
 
 /// What becomes of accused sites.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Judged {
+pub struct BanDecision {
     pub bans: Vec<NewBan>,
     /// Sites that a unit has no other than, with the reason in words.
     pub refused: Vec<(String, String)>,
@@ -75,14 +75,14 @@ pub struct Judged {
 
 /// Bans them for a request, the worst first, as long as each of its units keeps a site. `places`: sets of sites that units
 /// of the request may use, without those that are closed to it already.
-pub fn judge(
-    mut accused: Vec<Accused>,
+pub fn decide_bans(
+    mut accused: Vec<BanCandidate>,
     request: &str,
     places: &[BTreeSet<String>],
-    policy: &Policy,
+    policy: &BanPolicy,
     now: Timestamp,
-) -> Judged {
-    let mut judged = Judged::default();
+) -> BanDecision {
+    let mut judged = BanDecision::default();
     let mut places = places.to_vec();
     accused.sort_by(|a, b| (b.blamed * a.ended).cmp(&(a.blamed * b.ended)).then_with(|| a.site.cmp(&b.site)));
     for one in accused {
@@ -94,7 +94,7 @@ pub fn judge(
             let why = format!(
                 "{} is not banned, although {}: some of the work has no other site to go to",
                 one.site,
-                one.tell()
+                one.describe_failures()
             );
             judged.refused.push((one.site, why));
             continue;
@@ -103,11 +103,11 @@ pub fn judge(
             sites.remove(&one.site);
         }
         judged.bans.push(NewBan {
-            reason: one.tell(),
+            reason: one.describe_failures(),
             failure_data: json!({ "blamed": one.blamed, "ended": one.ended }),
             site: one.site,
             request: Some(request.to_owned()),
-            by: BY.to_owned(),
+            by: LIFECYCLE_ACTOR.to_owned(),
             expires_at: now.after(policy.duration),
         });
     }
@@ -117,14 +117,14 @@ pub fn judge(
 /// Of the sites that are closed to a request, those that its units can do without. A unit all of whose sites are closed
 /// keeps them: otherwise it would wait, at some backends for ever, where nobody sees that it does.
 #[must_use]
-pub fn bearable(closed: &BTreeSet<String>, places: &[BTreeSet<String>]) -> BTreeSet<String> {
+pub fn dispensable_sites(closed: &BTreeSet<String>, places: &[BTreeSet<String>]) -> BTreeSet<String> {
     let needed: BTreeSet<&String> = places.iter().filter(|sites| sites.is_subset(closed)).flatten().collect();
     closed.iter().filter(|site| !needed.contains(site)).cloned().collect()
 }
 
 /// Bans for all requests, found together.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Promoted {
+pub struct BanPromotion {
     pub bans: Vec<NewBan>,
     /// Those that would have left no site at all.
     pub refused: Vec<NewBan>,
@@ -132,10 +132,15 @@ pub struct Promoted {
 
 /// Bans for all requests that follow from those of single ones, as long as a site is left: each of them leaves the next one
 /// a site less. `open`: the sites that work may go to now.
-pub fn promote(bans: &[SiteBan], mut open: BTreeSet<String>, policy: &Policy, now: Timestamp) -> Promoted {
-    let mut promoted = Promoted::default();
-    for ban in due(bans, policy, now) {
-        if is_last(&ban.site, &open) {
+pub fn decide_promotions(
+    bans: &[SiteBan],
+    mut open: BTreeSet<String>,
+    policy: &BanPolicy,
+    now: Timestamp,
+) -> BanPromotion {
+    let mut promoted = BanPromotion::default();
+    for ban in due_promotions(bans, policy, now) {
+        if is_last_site(&ban.site, &open) {
             promoted.refused.push(ban);
         } else {
             open.remove(&ban.site);
@@ -147,7 +152,7 @@ pub fn promote(bans: &[SiteBan], mut open: BTreeSet<String>, policy: &Policy, no
 
 /// `bans` are all that there are, also those that were removed. What was there when somebody removed a ban for all does not
 /// count for the next one: he has looked at it.
-fn due(bans: &[SiteBan], policy: &Policy, now: Timestamp) -> Vec<NewBan> {
+fn due_promotions(bans: &[SiteBan], policy: &BanPolicy, now: Timestamp) -> Vec<NewBan> {
     let is_active = |ban: &SiteBan| ban.removed_at.is_none() && ban.ban.expires_at > now;
     let mut by_site: BTreeMap<&str, Vec<&SiteBan>> = BTreeMap::new();
     for ban in bans {
@@ -160,23 +165,25 @@ fn due(bans: &[SiteBan], policy: &Policy, now: Timestamp) -> Vec<NewBan> {
         let counts = |ban: &&&SiteBan| is_active(ban) && removed_at.is_none_or(|at| ban.created_at > at);
         let requests: BTreeSet<&str> =
             bans.iter().filter(counts).filter_map(|ban| ban.ban.request.as_deref()).collect();
-        if requests.len() < policy.promotion.max(1) || general().any(|ban| is_active(ban)) || !is_known(site)
+        if requests.len() < policy.promote_after.max(1)
+            || general().any(|ban| is_active(ban))
+            || !is_known_site(site)
         {
             continue;
         }
         due.push(NewBan {
             site: site.to_owned(),
             request: None,
-            reason: format!("{} requests have banned it: {}", requests.len(), tell(&requests)),
+            reason: format!("{} requests have banned it: {}", requests.len(), describe_requests(&requests)),
             failure_data: json!({ "requests": requests }),
-            by: BY.to_owned(),
+            by: LIFECYCLE_ACTOR.to_owned(),
             expires_at: now.after(policy.duration),
         });
     }
     due
 }
 
-fn tell(requests: &BTreeSet<&str>) -> String {
+fn describe_requests(requests: &BTreeSet<&str>) -> String {
     const SHOWN: usize = 5;
     let names: Vec<&str> = requests.iter().copied().take(SHOWN).collect();
     let more = requests.len().saturating_sub(SHOWN);
@@ -191,12 +198,12 @@ pub fn open_sites(sites: &[SiteRow], active: &[SiteBan]) -> BTreeSet<String> {
 }
 
 /// No work at all could go anywhere without it.
-pub fn is_last(site: &str, open: &BTreeSet<String>) -> bool {
+pub fn is_last_site(site: &str, open: &BTreeSet<String>) -> bool {
     open.iter().all(|other| other == site)
 }
 
 /// Bans that ended by themselves and that nobody was told of.
-pub fn expired(bans: &[SiteBan], now: Timestamp) -> impl Iterator<Item = &SiteBan> {
+pub fn expired_bans(bans: &[SiteBan], now: Timestamp) -> impl Iterator<Item = &SiteBan> {
     bans.iter().filter(move |ban| {
         ban.removed_at.is_none() && ban.expiry_told_at.is_none() && ban.ban.expires_at <= now
     })
@@ -214,8 +221,8 @@ mod tests {
         of.iter().map(|sites| sites.iter().map(|site| (*site).to_owned()).collect()).collect()
     }
 
-    fn accused(site: &str, blamed: u64, ended: u64) -> Accused {
-        Accused { site: site.to_owned(), blamed, ended }
+    fn accused(site: &str, blamed: u64, ended: u64) -> BanCandidate {
+        BanCandidate { site: site.to_owned(), blamed, ended }
     }
 
     /// E 6.1: more than half, and at least three, of infrastructure or data.
@@ -232,10 +239,10 @@ mod tests {
             ("", Infrastructure, 9, 9, false),
         ];
         for (site, class, failed, total, expected) in table {
-            let mut tally = Tally::default();
+            let mut tally = FailureTally::default();
             let attempts: Vec<_> = (1..=failed).map(|seq| attempt(seq, site, class)).collect();
-            tally.take(&attempts, &ended(&[(site, total)]));
-            let found = detect(&tally, &Policy::default());
+            tally.add_reports(&attempts, &ended(&[(site, total)]));
+            let found = find_failing_sites(&tally, &BanPolicy::default());
             assert_eq!(!found.is_empty(), expected, "{site} {class} {failed} of {total}");
         }
     }
@@ -243,21 +250,45 @@ mod tests {
     /// E 6.1: what failed is compared with what might have failed so, and not with landings that went well.
     #[test]
     fn landings_that_go_well_clear_no_site() {
-        use crate::requests::failures::ByRole;
+        use crate::requests::failures::RoleCounts;
         use windlass_types::requests::NodeRole;
         // role of what failed, how many, what ended there → accused of how many?
         let table = [
-            (NodeRole::Processing, 5, ByRole { landing: 5, processing: 5, ..ByRole::default() }, Some(5)),
-            (NodeRole::Processing, 5, ByRole { landing: 90, processing: 9, ..ByRole::default() }, Some(9)),
-            (NodeRole::Processing, 5, ByRole { landing: 5, processing: 10, ..ByRole::default() }, None),
-            (NodeRole::Landing, 5, ByRole { landing: 90, ..ByRole::default() }, None),
-            (NodeRole::Landing, 5, ByRole { landing: 6, processing: 90, ..ByRole::default() }, Some(6)),
+            (
+                NodeRole::Processing,
+                5,
+                RoleCounts { landing: 5, processing: 5, ..RoleCounts::default() },
+                Some(5),
+            ),
+            (
+                NodeRole::Processing,
+                5,
+                RoleCounts { landing: 90, processing: 9, ..RoleCounts::default() },
+                Some(9),
+            ),
+            (
+                NodeRole::Processing,
+                5,
+                RoleCounts { landing: 5, processing: 10, ..RoleCounts::default() },
+                None,
+            ),
+            (NodeRole::Landing, 5, RoleCounts { landing: 90, ..RoleCounts::default() }, None),
+            (
+                NodeRole::Landing,
+                5,
+                RoleCounts { landing: 6, processing: 90, ..RoleCounts::default() },
+                Some(6),
+            ),
         ];
         for (role, failed, total, expected) in table {
-            let mut tally = Tally::default();
-            let one = |seq| super::super::failures::AttemptNews { role, ..attempt(seq, "T2_A", Data) };
-            tally.take(&(1..=failed).map(one).collect::<Vec<_>>(), &[("T2_A".to_owned(), total)].into());
-            let found = detect(&tally, &Policy::default());
+            let mut tally = FailureTally::default();
+            let one =
+                |seq| super::super::failures::FailedAttemptReport { role, ..attempt(seq, "T2_A", Data) };
+            tally.add_reports(
+                &(1..=failed).map(one).collect::<Vec<_>>(),
+                &[("T2_A".to_owned(), total)].into(),
+            );
+            let found = find_failing_sites(&tally, &BanPolicy::default());
             let expected = expected.map(|ended| accused("T2_A", failed as u64, ended));
             assert_eq!(found, Vec::from_iter(expected), "{role} {failed} of {total:?}");
         }
@@ -265,27 +296,28 @@ mod tests {
 
     #[test]
     fn a_file_that_is_bad_everywhere_is_nobody_elses_fault() {
-        let mut tally = Tally::default();
+        let mut tally = FailureTally::default();
         let bad = |seq, site: &str, file: &str| {
             let mut news = attempt(seq, site, Data);
             news.bad_files = vec![file.to_owned()];
             news
         };
         let here: Vec<_> = (1..=3).map(|seq| bad(seq, "T2_A", &format!("/store/{seq}"))).collect();
-        tally.take(&here, &ended(&[("T2_A", 4)]));
-        assert_eq!(detect(&tally, &Policy::default()), [accused("T2_A", 3, 4)]);
-        tally.take(&[bad(4, "T2_B", "/store/2")], &ended(&[("T2_A", 4), ("T2_B", 10)]));
-        assert_eq!(tally.blamed("T2_A"), 2, "one of its files cannot be read elsewhere either");
-        assert_eq!(detect(&tally, &Policy::default()), []);
+        tally.add_reports(&here, &ended(&[("T2_A", 4)]));
+        assert_eq!(find_failing_sites(&tally, &BanPolicy::default()), [accused("T2_A", 3, 4)]);
+        tally.add_reports(&[bad(4, "T2_B", "/store/2")], &ended(&[("T2_A", 4), ("T2_B", 10)]));
+        assert_eq!(tally.blamed_failures("T2_A"), 2, "one of its files cannot be read elsewhere either");
+        assert_eq!(find_failing_sites(&tally, &BanPolicy::default()), []);
     }
 
     #[test]
     fn the_last_site_is_never_banned() {
-        let policy = Policy::default();
-        let judge = |accused, places: &[&[&str]]| judge(accused, "r1", &sets(places), &policy, NOW);
+        let policy = BanPolicy::default();
+        let judge = |accused, places: &[&[&str]]| decide_bans(accused, "r1", &sets(places), &policy, NOW);
         let both = vec![accused("T2_A", 3, 4), accused("T2_B", 9, 9)];
         let judged = judge(both.clone(), &[&["T2_A", "T2_B", "T2_C"]]);
-        let banned = |judged: &Judged| judged.bans.iter().map(|ban| ban.site.clone()).collect::<Vec<_>>();
+        let banned =
+            |judged: &BanDecision| judged.bans.iter().map(|ban| ban.site.clone()).collect::<Vec<_>>();
         assert_eq!(banned(&judged), ["T2_B", "T2_A"], "the worst first");
         assert_eq!(judged.bans[0].expires_at, NOW.after(policy.duration));
         let judged = judge(both.clone(), &[&["T2_A", "T2_B"]]);
@@ -293,13 +325,13 @@ mod tests {
         assert_eq!(judged.refused[0].0, "T2_A");
         let judged = judge(both.clone(), &[&["T2_A", "T2_C"], &["T2_B"]]);
         assert_eq!(banned(&judged), ["T2_A"], "one unit has no other place than T2_B");
-        assert_eq!(judge(both, &[&["T2_C"]]), Judged::default(), "closed to it already");
+        assert_eq!(judge(both, &[&["T2_C"]]), BanDecision::default(), "closed to it already");
     }
 
     #[test]
     fn a_unit_without_any_other_site_keeps_those_that_are_closed() {
         let closed = |names: &[&str]| sets(&[names]).remove(0);
-        let bearable = |places: &[&[&str]]| bearable(&closed(&["T2_A", "T2_B"]), &sets(places));
+        let bearable = |places: &[&[&str]]| dispensable_sites(&closed(&["T2_A", "T2_B"]), &sets(places));
         assert_eq!(bearable(&[&["T2_A", "T2_C"], &["T2_B", "T2_C"]]), closed(&["T2_A", "T2_B"]));
         assert_eq!(bearable(&[&["T2_A"], &["T2_B", "T2_C"]]), closed(&["T2_B"]));
         assert_eq!(bearable(&[&["T2_A", "T2_B"]]), closed(&[]));
@@ -308,7 +340,7 @@ mod tests {
     /// Bans for all, where there are sites enough.
     fn promoted(bans: &[SiteBan], now: Timestamp) -> Vec<NewBan> {
         let open = sets(&[&["T2_A", "T2_B", "T2_Z"]]).remove(0);
-        let found = promote(bans, open, &Policy::default(), now);
+        let found = decide_promotions(bans, open, &BanPolicy::default(), now);
         assert_eq!(found.refused, []);
         found.bans
     }
@@ -321,7 +353,7 @@ mod tests {
                 request: request.map(str::to_owned),
                 reason: String::new(),
                 failure_data: serde_json::Value::Null,
-                by: BY.to_owned(),
+                by: LIFECYCLE_ACTOR.to_owned(),
                 expires_at: NOW.after(Duration::from_mins(1)),
             },
             created_at: NOW,
@@ -361,7 +393,7 @@ mod tests {
             (&["T2_B"], &["T2_A"], &["T2_B"]),
         ];
         for (open, banned, refused) in table {
-            let found = promote(&bans, sets(&[open]).remove(0), &Policy::default(), NOW);
+            let found = decide_promotions(&bans, sets(&[open]).remove(0), &BanPolicy::default(), NOW);
             let names = |bans: &[NewBan]| bans.iter().map(|ban| ban.site.clone()).collect::<Vec<_>>();
             assert_eq!(
                 (names(&found.bans), names(&found.refused)),
@@ -398,7 +430,7 @@ mod tests {
             SiteBan { removed_at: Some(NOW), ..ban(2, "T2_B", None) },
             SiteBan { expiry_told_at: Some(over), ..ban(3, "T2_C", None) },
         ];
-        let ids = |now| expired(&bans, now).map(|ban| ban.id).collect::<Vec<_>>();
+        let ids = |now| expired_bans(&bans, now).map(|ban| ban.id).collect::<Vec<_>>();
         assert_eq!(ids(NOW), [0i64; 0]);
         assert_eq!(ids(over), [1]);
     }

@@ -1,17 +1,19 @@
 //! What a decision about a request changes, as values. The store applies the changes of one [`Commit`] in one transaction.
 
-use super::book::{
-    Backend, BlockRow, NewAlert, NewBan, NodeCounts, OutputStep, Overrides, Process, RunEvent, RunRow,
-    RunTotals, StepKind, StepState, Wanted,
+use super::failures::FailureTally;
+use super::rows::{
+    BackendRunRef, BlockRow, NewAlert, NewBan, NodeCounts, OutputStep, OutputStepKind, OutputStepState,
+    RequestCommand, RequestOverrides, RequestProcess, RunEvent, RunRow, RunTotals,
 };
-use super::failures::Tally;
 use std::sync::Arc;
 use windlass_types::Timestamp;
-use windlass_types::requests::{BlockStatus, ProductionStep, Request, RequestStatus, RunStatus};
+use windlass_types::requests::{
+    ProcessingBlockStatus, ProductionStep, Request, RequestRunStatus, RequestStatus,
+};
 
 /// All or nothing, and only if the request is still at the version that the decision was made from.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Commit {
+pub struct RequestCommit {
     pub request: String,
     pub version: i64,
     pub changes: Vec<RequestChange>,
@@ -30,36 +32,36 @@ pub enum RequestChange {
         reason: Option<String>,
     },
     /// What keeps it where it is, while that lasts: for whoever looks, and for the person whom it may come to.
-    Hindered(String),
+    BlockedReason(String),
     Priority(i64),
     /// What is left of them.
     ProductionSteps(Vec<ProductionStep>),
     Urgent(bool),
     SupersededBy(Option<String>),
-    Wanted(Option<Wanted>),
+    SetCommand(Option<RequestCommand>),
     /// As a whole.
-    Overrides(Box<Overrides>),
+    Overrides(Box<RequestOverrides>),
     /// A site that is to get nothing of a request, or of any.
     Ban(Box<NewBan>),
     /// The request that takes the place of this one: submitted in the same breath, so that there is never one without the
     /// other. Refused if there is one of that name, or if another request writes one of its output datasets. With what
     /// people have changed about it.
-    AddVersion(Box<Request>, Box<Overrides>),
-    Alerted(Option<Timestamp>),
+    AddVersion(Box<Request>, Box<RequestOverrides>),
+    SetAlertedAt(Option<Timestamp>),
     /// Made or replaced as a whole.
-    Process(Box<Process>),
+    Process(Box<RequestProcess>),
     AddRun(Box<RunRow>),
     Run {
         run: String,
         change: RunChange,
     },
     /// What is known of the failed attempts of a run, as a whole.
-    Tally {
+    FailureTally {
         run: String,
-        tally: Arc<Tally>,
+        tally: Arc<FailureTally>,
     },
     /// Something that happened to a run; that its status changed is noted anyway.
-    History(Box<RunEvent>),
+    RecordRunEvent(Box<RunEvent>),
     /// A block of a new round; no change if the process has one of that dataset and index.
     AddBlock(Box<BlockRow>),
     Block {
@@ -72,8 +74,8 @@ pub enum RequestChange {
     Step {
         block: String,
         unit: Option<u32>,
-        kind: StepKind,
-        state: StepState,
+        kind: OutputStepKind,
+        state: OutputStepState,
         attempts: u32,
         due_at: Timestamp,
         first_failed_at: Option<Timestamp>,
@@ -88,11 +90,11 @@ pub enum RunChange {
     /// To `submitted` sets `submitted_at`; to one that is an end, `completed_at`: the time of the commit. Leaves a line in
     /// the run's history.
     Status {
-        from: RunStatus,
-        to: RunStatus,
+        from: RequestRunStatus,
+        to: RequestRunStatus,
     },
     /// It was handed over, and this is what it is called there. The backend of a run never changes, only its name there.
-    HandedTo(Backend),
+    AssignBackend(BackendRunRef),
     /// How large it is, once it is planned.
     Totals(RunTotals),
     Counts(NodeCounts),
@@ -108,7 +110,7 @@ pub enum RunChange {
     /// Since when nothing new of it is to begin; `None`: it goes on.
     Pause(Option<Timestamp>),
     /// Since when its backend does not answer; `None`: it does.
-    Silent(Option<Timestamp>),
+    Unresponsive(Option<Timestamp>),
     /// The priority that its backend has been told.
     Priority(i64),
 }
@@ -116,8 +118,8 @@ pub enum RunChange {
 #[derive(Clone, Debug, PartialEq)]
 pub enum BlockChange {
     Status {
-        from: BlockStatus,
-        to: BlockStatus,
+        from: ProcessingBlockStatus,
+        to: ProcessingBlockStatus,
     },
     Opened {
         name: String,
@@ -125,6 +127,6 @@ pub enum BlockChange {
     Closed,
     UnitsCompleted(u32),
     /// So many of its units will be registered, and no more.
-    Expected(u32),
+    UnitsExpected(u32),
     TapeRule(String),
 }

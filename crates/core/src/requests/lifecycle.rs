@@ -5,64 +5,66 @@
 //! them out must therefore be able to do each twice, does not start one that is still under way, and does those about one
 //! run, and those about one block, in the order in which they were given.
 
-mod blame;
-mod desk;
-mod news;
-mod planned;
-mod recovery;
+mod decision_builder;
+mod events;
+mod failure_response;
+mod pending_commands;
+mod planned_round;
 #[cfg(test)]
 mod recovery_tests;
+mod run_recovery;
 #[cfg(test)]
 pub(crate) mod samples;
-mod states;
+mod status_steps;
 #[cfg(test)]
 mod tests;
-mod wishes;
 
-pub use blame::{Blame, may_ban};
+pub use failure_response::{FailureResponseSettings, may_ban_sites};
 
-use super::book::{Backend, BlockRow, FileCounts, NodeCounts, OutputStep, Process, StepKind};
-use super::change::{Commit, RequestChange};
-use super::failures::{AttemptNews, ByRole};
-use super::rounds::{McCompletion, Policy};
-use super::{View, outputs};
-use desk::Desk;
+use super::change::{RequestChange, RequestCommit};
+use super::failures::{FailedAttemptReport, RoleCounts};
+use super::rounds::{McCompletion, RecoveryPolicy};
+use super::rows::{
+    BackendRunRef, BlockRow, NodeCounts, OutputStep, OutputStepKind, RequestFileCounts, RequestProcess,
+};
+use super::{RequestView, outputs};
+use decision_builder::DecisionBuilder;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use windlass_types::Timestamp;
 use windlass_types::payload::MergeOutput;
-use windlass_types::requests::{RequestStatus, UnitStatus};
+use windlass_types::requests::{RequestStatus, RequestUnitStatus};
 
-pub use planned::{Place, Planned};
+pub use planned_round::{PlannedRound, PlannedRun};
 
 /// Everything that a decision needs beside the rows.
 #[derive(Clone, Copy, Debug)]
-pub struct Situation<'a> {
-    pub news: &'a [News],
+pub struct LifecycleInputs<'a> {
+    pub events: &'a [LifecycleEvent],
     /// Admission has a place for it (see [`super::admission`]).
     pub admitted: bool,
     /// Blocks of the versions that this request replaces. Needed only where their outputs are to go at once.
     pub previous: &'a [BlockRow],
     /// Sets of sites that units of the run may go to, without those that are closed to the request. Needed only where
     /// [`may_ban`] says so.
-    pub places: &'a [BTreeSet<String>],
+    pub unit_sites: &'a [BTreeSet<String>],
     /// The name of the run that this decision may make.
-    pub fresh_uuid: &'a str,
+    pub new_run_uuid: &'a str,
 }
 
 /// What comes from outside: outcomes of effects, and what the backend says about the run.
 #[derive(Clone, Debug, PartialEq)]
-pub enum News {
-    Imported(Box<Process>),
-    ImportFailed(Trouble),
-    Planned(Box<Planned>),
+pub enum LifecycleEvent {
+    Imported(Box<RequestProcess>),
+    ImportFailed(EffectFailure),
+    Planned(Box<PlannedRound>),
     /// There is nothing (more) to plan.
     NothingToPlan,
-    PlanFailed(Trouble),
+    PlanFailed(EffectFailure),
     /// A run is at its backend, under this name.
     Submitted {
         run: String,
-        backend: Backend,
+        backend: BackendRunRef,
         /// The priority that it was handed over with, if that is known.
         priority: Option<i64>,
     },
@@ -73,13 +75,13 @@ pub enum News {
     },
     SubmitFailed {
         run: String,
-        trouble: Trouble,
+        failure: EffectFailure,
     },
     /// [`Effect::Stop`] is carried out. `there`: the backend had the run; that it is over comes as [`News::Run`].
     /// Otherwise it certainly does not run and will not.
     Stopped {
         run: String,
-        there: bool,
+        was_running: bool,
     },
     /// [`Effect::Unpause`] is carried out.
     Unpaused {
@@ -88,18 +90,18 @@ pub enum News {
     /// The backend could not be told to stop a run.
     StopFailed {
         run: String,
-        trouble: Trouble,
+        failure: EffectFailure,
     },
-    Run(Box<RunNews>),
+    RunReported(Box<RunReport>),
     /// What a round has done of the input, up to the end of this run, is credited.
     Settled {
         round: u32,
         run: String,
-        files: FileCounts,
+        files: RequestFileCounts,
     },
     SettleFailed {
         round: u32,
-        trouble: Trouble,
+        failure: EffectFailure,
     },
     /// What there is of the outputs of a request that is given up is listed there.
     ManifestWritten {
@@ -111,7 +113,7 @@ pub enum News {
     Step {
         block: String,
         unit: Option<u32>,
-        kind: StepKind,
+        kind: OutputStepKind,
         /// The name of the block, the id of the rule, where there is one; or what went wrong.
         outcome: Result<Option<String>, String>,
     },
@@ -119,28 +121,28 @@ pub enum News {
 
 /// What went wrong with an effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trouble {
+pub struct EffectFailure {
     pub reason: String,
     /// It may go better next time; otherwise a person has to change something.
-    pub again: bool,
+    pub is_retryable: bool,
 }
 
 /// What the backend says. `state` must have been asked for *before* the units, so that `Over` means: these are all.
 #[derive(Clone, Debug, PartialEq)]
-pub struct RunNews {
+pub struct RunReport {
     pub run: String,
     /// What it is called there. `None` where it was asked for by its UUID alone and not found: it may be on its way there.
-    pub backend: Option<Backend>,
+    pub backend: Option<BackendRunRef>,
     pub state: RunState,
     pub counts: NodeCounts,
     pub units_completed: u32,
     pub units_failed: u32,
     /// What happened to units after `units_read`, ascending.
-    pub units: Vec<UnitNews>,
+    pub units: Vec<WorkUnitReport>,
     /// Attempts that failed, after those that the tally has read, ascending.
-    pub attempts: Vec<AttemptNews>,
+    pub attempts: Vec<FailedAttemptReport>,
     /// How many attempts have ended at each site, well or not, in all runs of the round.
-    pub site_totals: BTreeMap<String, ByRole>,
+    pub site_totals: BTreeMap<String, RoleCounts>,
     /// What waits there for a person, and why: for the first look that finds more of it than the last one.
     pub held: Vec<String>,
     /// Why it ended, where the units do not say it.
@@ -160,17 +162,17 @@ pub enum RunState {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct UnitNews {
+pub struct WorkUnitReport {
     pub seq: i64,
     pub unit: u32,
-    pub status: UnitStatus,
+    pub status: RequestUnitStatus,
     /// Of a completed one: what its merge wrote, or why that cannot be read.
     pub output: Result<Option<MergeOutput>, String>,
 }
 
 /// What must be done outside.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Effect {
+pub enum LifecycleEffect {
     /// See that input and sites exist, make the process.
     Import,
     Plan {
@@ -197,7 +199,7 @@ pub enum Effect {
         run: String,
     },
     /// Sites are closed to the request that were not: what has not begun begins elsewhere.
-    Avoid {
+    AvoidSites {
         run: String,
     },
     /// The jobs of a run get the priority that its request has now.
@@ -211,13 +213,13 @@ pub enum Effect {
         run: String,
     },
     /// Write down what there is of the outputs of a request that is given up, for those who clean up (E 4.2).
-    Manifest,
+    WriteManifest,
     Step(Box<OutputStep>),
 }
 
-impl Effect {
+impl LifecycleEffect {
     /// What tells it from all others of its request.
-    pub fn tag(&self) -> String {
+    pub fn effect_key(&self) -> String {
         match self {
             Self::Import => "import".to_owned(),
             Self::Plan { round } => format!("plan {round}"),
@@ -225,10 +227,10 @@ impl Effect {
             Self::Stop { run, .. } => format!("stop {run}"),
             Self::Pause { run } => format!("pause {run}"),
             Self::Unpause { run } => format!("unpause {run}"),
-            Self::Avoid { run } => format!("avoid {run}"),
+            Self::AvoidSites { run } => format!("avoid {run}"),
             Self::Prioritize { run, priority } => format!("prioritize {run} {priority}"),
             Self::Settle { run, .. } => format!("settle {run}"),
-            Self::Manifest => "manifest".to_owned(),
+            Self::WriteManifest => "manifest".to_owned(),
             Self::Step(step) => format!("{} {} {:?}", step.kind.name(), step.block, step.unit),
         }
     }
@@ -236,7 +238,7 @@ impl Effect {
 
 /// Something that somebody should know.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Alert {
+pub struct LifecycleAlert {
     pub kind: AlertKind,
     pub request: String,
     pub text: String,
@@ -254,7 +256,7 @@ pub enum AlertKind {
     HeldNodes,
     OutputFailed,
     /// Many attempts of a run have failed with something in common.
-    FailingAlike,
+    CorrelatedFailures,
     SiteBanned,
     /// A site is to blame, and is the only one for some of the work.
     BanRefused,
@@ -280,7 +282,7 @@ impl AlertKind {
             Self::Held => "held",
             Self::HeldNodes => "held_nodes",
             Self::OutputFailed => "output_failed",
-            Self::FailingAlike => "failing_alike",
+            Self::CorrelatedFailures => "failing_alike",
             Self::SiteBanned => "site_banned",
             Self::BanRefused => "ban_refused",
             Self::FilesExcluded => "files_excluded",
@@ -290,21 +292,21 @@ impl AlertKind {
 }
 
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct LifecycleSettings {
     /// A status that is not here is never stuck.
     pub timeouts: BTreeMap<RequestStatus, Duration>,
     /// After trouble that may pass.
     pub retry_after: Duration,
     /// A backend that has not answered for so long is told of.
-    pub silence: Duration,
+    pub unresponsive_after: Duration,
     /// When failures are a matter for a person.
-    pub recovery: Policy,
-    pub outputs: outputs::Patience,
+    pub recovery: RecoveryPolicy,
+    pub outputs: outputs::OutputRetryPolicy,
     pub mc_completion: McCompletion,
-    pub blame: Blame,
+    pub failure_response: FailureResponseSettings,
 }
 
-impl Default for Settings {
+impl Default for LifecycleSettings {
     fn default() -> Self {
         const HOUR: u64 = 3600;
         let timeouts = [
@@ -319,30 +321,30 @@ impl Default for Settings {
         Self {
             timeouts: timeouts.map(|(status, seconds)| (status, Duration::from_secs(seconds))).into(),
             retry_after: Duration::from_mins(1),
-            silence: Duration::from_hours(1),
-            recovery: Policy::default(),
-            outputs: outputs::Patience::default(),
+            unresponsive_after: Duration::from_hours(1),
+            recovery: RecoveryPolicy::default(),
+            outputs: outputs::OutputRetryPolicy::default(),
             mc_completion: McCompletion::default(),
-            blame: Blame::default(),
+            failure_response: FailureResponseSettings::default(),
         }
     }
 }
 
 /// What follows. Changes are committed before effects are carried out and alerts told.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Decision {
+pub struct LifecycleDecision {
     pub changes: Vec<RequestChange>,
-    pub effects: Vec<Effect>,
+    pub effects: Vec<LifecycleEffect>,
     /// They are among the changes too, so that none is lost; these are for whoever counts them.
-    pub alerts: Vec<Alert>,
+    pub alerts: Vec<LifecycleAlert>,
     /// When to decide again even if there is no news.
-    pub look_again: Option<Timestamp>,
+    pub next_check: Option<Timestamp>,
 }
 
-impl Decision {
+impl LifecycleDecision {
     /// As the store takes it; `None` if nothing changes.
-    pub fn commit(&self, view: &View, at: Timestamp) -> Option<Commit> {
-        (!self.changes.is_empty()).then(|| Commit {
+    pub fn commit(&self, view: &RequestView, at: Timestamp) -> Option<RequestCommit> {
+        (!self.changes.is_empty()).then(|| RequestCommit {
             request: view.row.request.request_name.clone(),
             version: view.row.version,
             changes: self.changes.clone(),
@@ -353,26 +355,31 @@ impl Decision {
 }
 
 /// What is to be done about a request now.
-pub fn decide(view: &View, situation: &Situation<'_>, settings: &Settings, now: Timestamp) -> Decision {
-    let mut desk = Desk::new(view, situation, settings, now);
-    desk.take_news();
-    let stuck = desk.tell_if_stuck();
-    desk.tell_if_silent();
-    desk.see_to_wishes();
-    desk.see_to_pause();
-    desk.go_on();
-    desk.see_to_priority();
+pub fn decide_request(
+    view: &RequestView,
+    situation: &LifecycleInputs<'_>,
+    settings: &LifecycleSettings,
+    now: Timestamp,
+) -> LifecycleDecision {
+    let mut desk = DecisionBuilder::new(view, situation, settings, now);
+    desk.apply_events();
+    let stuck = desk.alert_if_stuck();
+    desk.alert_if_unresponsive();
+    desk.apply_pending_command();
+    desk.update_pause();
+    desk.advance();
+    desk.update_priority();
     if let Some(status) = stuck {
-        desk.hold_if_still(status);
+        desk.hold_if_stuck(status);
     }
     if !desk.is_ending {
-        desk.see_to_outputs();
+        desk.update_outputs();
     }
     desk.into_decision()
 }
 
 /// Whether a request takes one of the places that admission gives out.
-pub fn takes_place(view: &View) -> bool {
+pub fn takes_slot(view: &RequestView) -> bool {
     match view.row.status {
         RequestStatus::Planning | RequestStatus::Stopping => true,
         // When its run is over, outputs being seen to are no load.

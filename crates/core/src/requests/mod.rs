@@ -17,19 +17,19 @@
 
 pub mod admission;
 pub mod bans;
-pub mod book;
 pub mod change;
-pub mod correlated;
+pub mod correlated_failures;
 pub mod document;
 pub mod failures;
-pub mod files;
+pub mod input_files;
 pub mod lifecycle;
-pub mod names;
 pub mod outputs;
 pub mod reqmgr2;
+mod request_view;
 pub mod rounds;
+pub mod rows;
 pub mod transitions;
+pub mod uuids;
 pub mod versions;
-mod view;
 
-pub use view::View;
+pub use request_view::RequestView;

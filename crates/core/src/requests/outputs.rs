@@ -5,23 +5,23 @@
 //!     └──► register V ──► protect V ──┴─► close ──► archive          (invalidate takes the place of all that is open)
 //! ```
 
-use super::book::{BlockRow, OutputStep, StepKind, StepState};
 use super::change::{BlockChange, RequestChange};
+use super::rows::{BlockRow, OutputStep, OutputStepKind, OutputStepState};
 use serde_json::{Value, json};
 use std::time::Duration;
 use windlass_types::Timestamp;
-use windlass_types::requests::{BlockStatus, UnitName};
+use windlass_types::requests::{ProcessingBlockStatus, WorkUnitName};
 
 /// How long a service that refuses is asked again (R-114).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Patience {
+pub struct OutputRetryPolicy {
     /// After the first failure, the second, …; the last one for all that follow.
     pub backoff: Vec<Duration>,
     /// Since the first failure in a row.
     pub limit: Duration,
 }
 
-impl Default for Patience {
+impl Default for OutputRetryPolicy {
     fn default() -> Self {
         Self {
             backoff: [60, 300, 1800, 7200, 14_400, 28_800].map(Duration::from_secs).to_vec(),
@@ -31,12 +31,18 @@ impl Default for Patience {
 }
 
 /// Something to do from now on.
-pub fn add(block: &str, unit: Option<u32>, kind: StepKind, detail: Value, now: Timestamp) -> RequestChange {
+pub fn add_step(
+    block: &str,
+    unit: Option<u32>,
+    kind: OutputStepKind,
+    detail: Value,
+    now: Timestamp,
+) -> RequestChange {
     RequestChange::AddStep(Box::new(OutputStep {
         block: block.to_owned(),
         unit,
         kind,
-        state: StepState::Pending,
+        state: OutputStepState::Pending,
         attempts: 0,
         due_at: now,
         first_failed_at: None,
@@ -48,25 +54,29 @@ pub fn add(block: &str, unit: Option<u32>, kind: StepKind, detail: Value, now: T
 
 /// All work units that will ever be in it are registered and protected, and nobody has closed it.
 pub fn is_full(block: &BlockRow) -> bool {
-    block.status == BlockStatus::Open && !block.is_closed && block.units_completed >= block.units_expected
+    block.status == ProcessingBlockStatus::Open
+        && !block.is_closed
+        && block.units_completed >= block.units_expected
 }
 
 /// Everything that was recorded of these blocks is to be taken back.
-pub fn invalidation(blocks: &[BlockRow], now: Timestamp) -> Vec<RequestChange> {
-    let there = blocks.iter().filter(|block| block.status != BlockStatus::Invalidated);
-    there.map(|block| add(&block.uuid, None, StepKind::Invalidate, undoing(block), now)).collect()
+pub fn plan_invalidation(blocks: &[BlockRow], now: Timestamp) -> Vec<RequestChange> {
+    let there = blocks.iter().filter(|block| block.status != ProcessingBlockStatus::Invalidated);
+    there
+        .map(|block| add_step(&block.uuid, None, OutputStepKind::Invalidate, undo_detail(block), now))
+        .collect()
 }
 
 /// The steps that can be done now, in order, and when the next of the others is due.
-pub fn ready(open: &[OutputStep], now: Timestamp) -> (Vec<OutputStep>, Option<Timestamp>) {
-    let free = open.iter().filter(|step| step.state == StepState::Pending && !waits(step, open));
+pub fn ready_steps(open: &[OutputStep], now: Timestamp) -> (Vec<OutputStep>, Option<Timestamp>) {
+    let free = open.iter().filter(|step| step.state == OutputStepState::Pending && !is_waiting(step, open));
     let (mut ready, later): (Vec<_>, Vec<_>) = free.partition(|step| step.due_at <= now);
     ready.sort_by(|a, b| (a.kind, &a.block, a.unit).cmp(&(b.kind, &b.block, b.unit)));
     (ready.into_iter().cloned().collect(), later.iter().map(|step| step.due_at).min())
 }
 
 /// Whether something that comes before it is not done: of its unit, or of the block as a whole.
-fn waits(step: &OutputStep, open: &[OutputStep]) -> bool {
+fn is_waiting(step: &OutputStep, open: &[OutputStep]) -> bool {
     open.iter().any(|other| {
         other.state.is_open()
             && other.block == step.block
@@ -76,12 +86,12 @@ fn waits(step: &OutputStep, open: &[OutputStep]) -> bool {
 }
 
 /// It went well: earlier failures are forgotten (R-115).
-pub fn done(step: &OutputStep, result: Option<&str>, now: Timestamp) -> RequestChange {
+pub fn record_success(step: &OutputStep, result: Option<&str>, now: Timestamp) -> RequestChange {
     RequestChange::Step {
         block: step.block.clone(),
         unit: step.unit,
         kind: step.kind,
-        state: StepState::Done,
+        state: OutputStepState::Done,
         attempts: 0,
         due_at: now,
         first_failed_at: None,
@@ -91,13 +101,18 @@ pub fn done(step: &OutputStep, result: Option<&str>, now: Timestamp) -> RequestC
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum Failure {
-    Again(RequestChange),
+pub enum StepFailureDecision {
+    Retry(RequestChange),
     /// It has been tried for too long.
     GivenUp(RequestChange),
 }
 
-pub fn failed(step: &OutputStep, error: &str, patience: &Patience, now: Timestamp) -> Failure {
+pub fn decide_step_failure(
+    step: &OutputStep,
+    error: &str,
+    patience: &OutputRetryPolicy,
+    now: Timestamp,
+) -> StepFailureDecision {
     let first = step.first_failed_at.unwrap_or(now);
     let turn = (step.attempts as usize).min(patience.backoff.len().saturating_sub(1));
     let wait = patience.backoff.get(turn).copied().unwrap_or_default();
@@ -106,39 +121,40 @@ pub fn failed(step: &OutputStep, error: &str, patience: &Patience, now: Timestam
         block: step.block.clone(),
         unit: step.unit,
         kind: step.kind,
-        state: if given_up { StepState::Failed } else { StepState::Pending },
+        state: if given_up { OutputStepState::Failed } else { OutputStepState::Pending },
         attempts: step.attempts.saturating_add(1),
         due_at: now.after(wait),
         first_failed_at: Some(first),
         last_error: Some(error.to_owned()),
         result: None,
     };
-    if given_up { Failure::GivenUp(change) } else { Failure::Again(change) }
+    if given_up { StepFailureDecision::GivenUp(change) } else { StepFailureDecision::Retry(change) }
 }
 
 /// A step that was given up, from the beginning.
-pub fn again(step: &OutputStep, now: Timestamp) -> RequestChange {
+pub fn restart_step(step: &OutputStep, now: Timestamp) -> RequestChange {
     OutputStep { attempts: 0, due_at: now, first_failed_at: None, ..step.clone() }
-        .becoming(StepState::Pending)
+        .change_state(OutputStepState::Pending)
 }
 
 /// All that was given up gets as long again, and its blocks are what they were before. A block that ended with its request
 /// has no steps any more, and stays as it is.
-pub fn retry(blocks: &[BlockRow], steps: &[OutputStep], now: Timestamp) -> Vec<RequestChange> {
-    let given_up: Vec<&OutputStep> = steps.iter().filter(|step| step.state == StepState::Failed).collect();
+pub fn retry_failed_steps(blocks: &[BlockRow], steps: &[OutputStep], now: Timestamp) -> Vec<RequestChange> {
+    let given_up: Vec<&OutputStep> =
+        steps.iter().filter(|step| step.state == OutputStepState::Failed).collect();
     let is_meant = |block: &&BlockRow| {
-        block.status == BlockStatus::Failed && given_up.iter().any(|step| step.block == block.uuid)
+        block.status == ProcessingBlockStatus::Failed && given_up.iter().any(|step| step.block == block.uuid)
     };
     let reopened = blocks.iter().filter(is_meant).map(|block| {
-        let to = if block.is_closed { BlockStatus::Complete } else { BlockStatus::Open };
+        let to = if block.is_closed { ProcessingBlockStatus::Complete } else { ProcessingBlockStatus::Open };
         let change = BlockChange::Status { from: block.status, to };
         RequestChange::Block { block: block.uuid.clone(), change }
     });
-    given_up.iter().map(|step| again(step, now)).chain(reopened).collect()
+    given_up.iter().map(|step| restart_step(step, now)).chain(reopened).collect()
 }
 
 /// What invalidation must undo, by how far the block came (R-116, S 6.3).
-pub fn undoing(block: &BlockRow) -> Value {
+pub fn undo_detail(block: &BlockRow) -> Value {
     json!({
         "source_rules": block.units_completed > 0 || block.name.is_some(),
         "tape_rule": block.tape_rule,
@@ -147,9 +163,9 @@ pub fn undoing(block: &BlockRow) -> Value {
 }
 
 /// All that somebody needs who has to look (R-114).
-pub fn tell(step: &OutputStep, block: Option<&BlockRow>, error: &str, now: Timestamp) -> String {
+pub fn describe_failure(step: &OutputStep, block: Option<&BlockRow>, error: &str, now: Timestamp) -> String {
     let about = match step.unit {
-        Some(unit) => format!("{:?} of work unit {}", step.kind, UnitName(unit)),
+        Some(unit) => format!("{:?} of work unit {}", step.kind, WorkUnitName(unit)),
         None => format!("{:?}", step.kind),
     };
     let of = block.map_or_else(
@@ -175,21 +191,21 @@ pub fn tell(step: &OutputStep, block: Option<&BlockRow>, error: &str, now: Times
 mod tests {
     use super::*;
 
-    fn step(unit: Option<u32>, kind: StepKind) -> OutputStep {
-        match add("b", unit, kind, Value::Null, Timestamp(0)) {
+    fn step(unit: Option<u32>, kind: OutputStepKind) -> OutputStep {
+        match add_step("b", unit, kind, Value::Null, Timestamp(0)) {
             RequestChange::AddStep(step) => *step,
             other => panic!("{other:?}"),
         }
     }
 
-    fn names(steps: &[OutputStep]) -> Vec<(Option<u32>, StepKind)> {
+    fn names(steps: &[OutputStep]) -> Vec<(Option<u32>, OutputStepKind)> {
         steps.iter().map(|step| (step.unit, step.kind)).collect()
     }
 
     /// R-110, R-111, R-112: nothing before what it depends on.
     #[test]
     fn steps_are_done_in_their_order() {
-        use StepKind::{Archive, Close, Open, Protect, Register};
+        use OutputStepKind::{Archive, Close, Open, Protect, Register};
         let mut open = vec![
             step(None, Archive),
             step(None, Close),
@@ -201,7 +217,7 @@ mod tests {
         ];
         let mut done = Vec::new();
         while !open.is_empty() {
-            let (ready, _) = ready(&open, Timestamp(0));
+            let (ready, _) = ready_steps(&open, Timestamp(0));
             assert!(!ready.is_empty());
             done.push(names(&ready));
             open.retain(|step| !ready.contains(step));
@@ -218,31 +234,31 @@ mod tests {
 
     #[test]
     fn one_unit_does_not_wait_for_another() {
-        let mut failing = step(Some(1), StepKind::Register);
+        let mut failing = step(Some(1), OutputStepKind::Register);
         failing.due_at = Timestamp(50);
         let open = [
             failing,
-            step(Some(1), StepKind::Protect),
-            step(Some(2), StepKind::Protect),
-            step(None, StepKind::Close),
+            step(Some(1), OutputStepKind::Protect),
+            step(Some(2), OutputStepKind::Protect),
+            step(None, OutputStepKind::Close),
         ];
-        let (ready, next) = ready(&open, Timestamp(0));
-        assert_eq!(names(&ready), [(Some(2), StepKind::Protect)]);
+        let (ready, next) = ready_steps(&open, Timestamp(0));
+        assert_eq!(names(&ready), [(Some(2), OutputStepKind::Protect)]);
         assert_eq!(next, Some(Timestamp(50)), "of what could be done but is not due");
     }
 
     /// R-114: the waits grow, and after three days of nothing but failures a person has to look.
     #[test]
     fn failures_wait_longer_and_end() {
-        let patience = Patience::default();
-        let mut step = step(None, StepKind::Archive);
+        let patience = OutputRetryPolicy::default();
+        let mut step = step(None, OutputStepKind::Archive);
         let mut now = Timestamp(1_000_000);
         let begin = now;
         let mut waits = Vec::new();
         loop {
-            let (change, over) = match failed(&step, "503", &patience, now) {
-                Failure::Again(change) => (change, false),
-                Failure::GivenUp(change) => (change, true),
+            let (change, over) = match decide_step_failure(&step, "503", &patience, now) {
+                StepFailureDecision::Retry(change) => (change, false),
+                StepFailureDecision::GivenUp(change) => (change, true),
             };
             let RequestChange::Step { state, attempts, due_at, first_failed_at, last_error, .. } = change
             else {
@@ -250,10 +266,10 @@ mod tests {
             };
             assert_eq!((first_failed_at, last_error.as_deref()), (Some(begin), Some("503")));
             if over {
-                assert_eq!(state, StepState::Failed);
+                assert_eq!(state, OutputStepState::Failed);
                 break;
             }
-            assert_eq!(state, StepState::Pending);
+            assert_eq!(state, OutputStepState::Pending);
             waits.push(due_at.since(now).as_secs());
             (step.attempts, step.first_failed_at, now) = (attempts, first_failed_at, due_at);
         }
@@ -266,7 +282,7 @@ mod tests {
     #[test]
     fn what_was_given_up_is_tried_again_and_its_block_is_what_it_was() {
         // status of the block, closed?, kind and state of its step → the block afterwards, and whether the step is due
-        use {BlockStatus as B, StepKind as K, StepState as S};
+        use {OutputStepKind as K, OutputStepState as S, ProcessingBlockStatus as B};
         let table = [
             (B::Failed, true, K::Archive, S::Failed, B::Complete, true),
             (B::Failed, false, K::Register, S::Failed, B::Open, true),
@@ -281,9 +297,9 @@ mod tests {
             let block = crate::requests::lifecycle::samples::block(0, 0, 0);
             view.blocks = vec![BlockRow { uuid: "b".into(), status, is_closed, ..block }];
             view.steps = vec![OutputStep { state, attempts: 17, ..step(None, kind) }];
-            let changes = retry(&view.blocks, &view.steps, Timestamp(9));
+            let changes = retry_failed_steps(&view.blocks, &view.steps, Timestamp(9));
             for change in &changes {
-                view.apply(change, Timestamp(9));
+                view.apply_change(change, Timestamp(9));
             }
             assert_eq!(view.blocks[0].status, becomes, "{kind:?} {state:?}");
             let due = |step: &OutputStep| step.state == S::Pending && step.attempts == 0;
@@ -295,14 +311,14 @@ mod tests {
     /// R-115.
     #[test]
     fn success_forgets_failures() {
-        let mut step = step(None, StepKind::Archive);
+        let mut step = step(None, OutputStepKind::Archive);
         (step.attempts, step.first_failed_at, step.last_error) = (4, Some(Timestamp(1)), Some("no".into()));
         let RequestChange::Step { state, attempts, first_failed_at, last_error, result, .. } =
-            done(&step, Some("rule-1"), Timestamp(9))
+            record_success(&step, Some("rule-1"), Timestamp(9))
         else {
             panic!("a step changes");
         };
-        assert_eq!((state, attempts, first_failed_at, last_error), (StepState::Done, 0, None, None));
+        assert_eq!((state, attempts, first_failed_at, last_error), (OutputStepState::Done, 0, None, None));
         assert_eq!(result.as_deref(), Some("rule-1"));
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// An answer, as far as it decides.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Reply<'a> {
+pub struct ReqmgrReply<'a> {
     pub status: u16,
     /// `X-Error-Detail`, where it says what is wrong.
     pub detail: Option<&'a str>,
@@ -20,11 +20,11 @@ pub struct Reply<'a> {
 
 /// Why there is no document.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum ReqmgrRefusal {
     /// It knows no request of that name.
     Unknown,
     /// Nothing is at the address where requests are asked for.
-    Nowhere,
+    WrongAddress,
     /// We are not known there, or may not look.
     Denied(String),
     /// It has trouble of its own, or too much to do.
@@ -32,67 +32,68 @@ pub enum Refusal {
     /// It does not want to be asked like this.
     Refused(String),
     /// It is no answer of a ReqMgr2.
-    Odd(String),
+    Unexpected(String),
 }
 
-impl Refusal {
+impl ReqmgrRefusal {
     /// The same question may be answered in a while.
-    pub const fn is_passing(&self) -> bool {
+    pub const fn is_transient(&self) -> bool {
         matches!(self, Self::Busy(_))
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for ReqmgrRefusal {
     /// Behind `ReqMgr2 at URL`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unknown => f.write_str("knows no request of that name"),
-            Self::Nowhere => f.write_str("answers that there is nothing (404)"),
+            Self::WrongAddress => f.write_str("answers that there is nothing (404)"),
             Self::Denied(why) => write!(f, "does not let us look: {why}"),
             Self::Busy(why) => write!(f, "has trouble: {why}"),
             Self::Refused(why) => write!(f, "refuses: {why}"),
-            Self::Odd(why) => write!(f, "gives an answer that is not understood: {why}"),
+            Self::Unexpected(why) => write!(f, "gives an answer that is not understood: {why}"),
         }
     }
 }
 
 /// The document of the request of this name.
-pub fn document(name: &str, reply: &Reply<'_>) -> Result<Value, Refusal> {
+pub fn parse_document(name: &str, reply: &ReqmgrReply<'_>) -> Result<Value, ReqmgrRefusal> {
     match reply.status {
-        200..=299 => found(name, reply.body),
+        200..=299 => find_document(name, reply.body),
         // Its front door sends those whom it does not know to where people log in.
         300..=399 => {
-            let to = reply.location.map(|to| format!(", it sends us to {}", short(to))).unwrap_or_default();
-            Err(Refusal::Denied(format!("{}{to}", said(reply))))
+            let to =
+                reply.location.map(|to| format!(", it sends us to {}", one_line(to))).unwrap_or_default();
+            Err(ReqmgrRefusal::Denied(format!("{}{to}", describe_status(reply))))
         }
-        401 | 403 | 407 => Err(Refusal::Denied(said(reply))),
-        404 => Err(Refusal::Nowhere),
-        408 | 425 | 429 | 500.. => Err(Refusal::Busy(said(reply))),
-        _ => Err(Refusal::Refused(said(reply))),
+        401 | 403 | 407 => Err(ReqmgrRefusal::Denied(describe_status(reply))),
+        404 => Err(ReqmgrRefusal::WrongAddress),
+        408 | 425 | 429 | 500.. => Err(ReqmgrRefusal::Busy(describe_status(reply))),
+        _ => Err(ReqmgrRefusal::Refused(describe_status(reply))),
     }
 }
 
 /// `403: not authorized`
-fn said(reply: &Reply<'_>) -> String {
-    match reply.detail.map(short).filter(|detail| !detail.is_empty()) {
+fn describe_status(reply: &ReqmgrReply<'_>) -> String {
+    match reply.detail.map(one_line).filter(|detail| !detail.is_empty()) {
         Some(detail) => format!("{}: {detail}", reply.status),
         None => format!("it answers {}", reply.status),
     }
 }
 
 /// One line of what others have written, for people to read.
-fn short(text: &str) -> String {
+fn one_line(text: &str) -> String {
     let plain: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(200).collect();
     plain.trim().to_owned()
 }
 
 /// `{"result": [{NAME: {…}}]}`
-fn found(name: &str, body: &[u8]) -> Result<Value, Refusal> {
-    let odd = |why: &str| Err(Refusal::Odd(why.to_owned()));
+fn find_document(name: &str, body: &[u8]) -> Result<Value, ReqmgrRefusal> {
+    let odd = |why: &str| Err(ReqmgrRefusal::Unexpected(why.to_owned()));
     let answer: Value = serde_json::from_slice(body).map_err(|error| {
         let looks_like_page = body.trim_ascii_start().starts_with(b"<");
         let why = if looks_like_page { "it is a page for people".to_owned() } else { error.to_string() };
-        Refusal::Odd(why)
+        ReqmgrRefusal::Unexpected(why)
     })?;
     let Some(result) = answer.get("result").and_then(Value::as_array) else {
         return odd("it has no list `result`");
@@ -101,29 +102,34 @@ fn found(name: &str, body: &[u8]) -> Result<Value, Refusal> {
     let Some(entries) = entries else { return odd("`result` lists other things than documents") };
     let mut documents = entries.into_iter().flatten();
     match (documents.next(), documents.next()) {
-        (None, _) => Err(Refusal::Unknown),
+        (None, _) => Err(ReqmgrRefusal::Unknown),
         (Some((key, Value::Object(document))), None) if key == name => {
             let mut document = document.clone();
             let inside = document.entry("RequestName").or_insert_with(|| name.into());
             if inside.as_str() == Some(name) {
                 return Ok(Value::Object(document));
             }
-            odd(&format!("`RequestName` in the document of `{name}` is {}", short(&inside.to_string())))
+            odd(&format!("`RequestName` in the document of `{name}` is {}", one_line(&inside.to_string())))
         }
-        (Some((key, _)), None) if key != name => odd(&format!("it is about `{}`", short(key))),
+        (Some((key, _)), None) if key != name => odd(&format!("it is about `{}`", one_line(key))),
         (Some(_), None) => odd("the document is no object"),
         (Some(_), Some(_)) => odd("it is about several requests"),
     }
 }
 
 /// Before the second time that it is asked.
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
-const LONGEST_PAUSE: Duration = Duration::from_secs(8);
+const FIRST_DELAY: Duration = Duration::from_millis(500);
+const MAX_DELAY: Duration = Duration::from_secs(8);
 
 /// How long to wait before it is asked again, after so many times and all this time; `None`: that was it. Where it said how
 /// long it wants to be left alone, it is not asked before.
-pub fn pause(asked: u32, spent: Duration, limit: Duration, wished: Option<Duration>) -> Option<Duration> {
-    let doubled = FIRST_PAUSE.saturating_mul(1 << asked.saturating_sub(1).min(8)).min(LONGEST_PAUSE);
+pub fn retry_delay(
+    asked: u32,
+    spent: Duration,
+    limit: Duration,
+    wished: Option<Duration>,
+) -> Option<Duration> {
+    let doubled = FIRST_DELAY.saturating_mul(1 << asked.saturating_sub(1).min(8)).min(MAX_DELAY);
     let pause = wished.map_or(doubled, |wished| wished.max(doubled));
     (spent.saturating_add(pause) < limit).then_some(pause)
 }
@@ -133,22 +139,22 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn reply(status: u16, body: &[u8]) -> Reply<'_> {
-        Reply { status, body, ..Reply::default() }
+    fn reply(status: u16, body: &[u8]) -> ReqmgrReply<'_> {
+        ReqmgrReply { status, body, ..ReqmgrReply::default() }
     }
 
     #[test]
     fn answers_mean_what_they_say() {
         let name = "user_r_1";
         let body = json!({"result": [{name: {"RequestName": name, "Memory": 2000}}]}).to_string();
-        let document = document(name, &reply(200, body.as_bytes())).unwrap();
+        let document = parse_document(name, &reply(200, body.as_bytes())).unwrap();
         assert_eq!(document, json!({"RequestName": name, "Memory": 2000}));
     }
 
     #[test]
     fn a_document_without_a_name_has_the_one_that_was_asked_for() {
         let body = json!({"result": [{"a": {"Memory": 1}}]}).to_string();
-        let document = document("a", &reply(200, body.as_bytes())).unwrap();
+        let document = parse_document("a", &reply(200, body.as_bytes())).unwrap();
         assert_eq!(document, json!({"RequestName": "a", "Memory": 1}));
     }
 
@@ -168,9 +174,9 @@ mod tests {
             (r#"{"result": [{"a": {"RequestName": "b"}}]}"#, "`RequestName` in the document of `a` is \"b\""),
         ];
         for (body, words) in table {
-            let refusal = document("a", &reply(200, body.as_bytes())).unwrap_err();
+            let refusal = parse_document("a", &reply(200, body.as_bytes())).unwrap_err();
             assert!(refusal.to_string().ends_with(words), "{body}: {refusal}");
-            assert!(!refusal.is_passing(), "{body}");
+            assert!(!refusal.is_transient(), "{body}");
         }
     }
 
@@ -178,21 +184,21 @@ mod tests {
     fn refusals_are_told_apart_by_their_status() {
         let detail = Some("no\nrole");
         let table = [
-            (302, Refusal::Denied("302: no role, it sends us to https://login".to_owned()), false),
-            (401, Refusal::Denied("401: no role".to_owned()), false),
-            (403, Refusal::Denied("403: no role".to_owned()), false),
-            (404, Refusal::Nowhere, false),
-            (400, Refusal::Refused("400: no role".to_owned()), false),
-            (429, Refusal::Busy("429: no role".to_owned()), true),
-            (500, Refusal::Busy("500: no role".to_owned()), true),
-            (503, Refusal::Busy("503: no role".to_owned()), true),
+            (302, ReqmgrRefusal::Denied("302: no role, it sends us to https://login".to_owned()), false),
+            (401, ReqmgrRefusal::Denied("401: no role".to_owned()), false),
+            (403, ReqmgrRefusal::Denied("403: no role".to_owned()), false),
+            (404, ReqmgrRefusal::WrongAddress, false),
+            (400, ReqmgrRefusal::Refused("400: no role".to_owned()), false),
+            (429, ReqmgrRefusal::Busy("429: no role".to_owned()), true),
+            (500, ReqmgrRefusal::Busy("500: no role".to_owned()), true),
+            (503, ReqmgrRefusal::Busy("503: no role".to_owned()), true),
         ];
         for (status, expected, is_passing) in table {
-            let reply = Reply { status, detail, location: Some("https://login"), body: b"<html>" };
-            assert_eq!(document("a", &reply), Err(expected.clone()), "{status}");
-            assert_eq!(expected.is_passing(), is_passing, "{status}");
+            let reply = ReqmgrReply { status, detail, location: Some("https://login"), body: b"<html>" };
+            assert_eq!(parse_document("a", &reply), Err(expected.clone()), "{status}");
+            assert_eq!(expected.is_transient(), is_passing, "{status}");
         }
-        let bare = document("a", &reply(403, b"")).unwrap_err();
+        let bare = parse_document("a", &reply(403, b"")).unwrap_err();
         assert_eq!(bare.to_string(), "does not let us look: it answers 403");
     }
 
@@ -200,16 +206,16 @@ mod tests {
     fn it_is_asked_again_more_and_more_rarely_and_never_beyond_the_limit() {
         let limit = Duration::from_secs(30);
         let pauses: Vec<u64> = (1..8)
-            .map_while(|asked| pause(asked, Duration::ZERO, limit, None))
+            .map_while(|asked| retry_delay(asked, Duration::ZERO, limit, None))
             .map(|pause| pause.as_millis() as u64)
             .collect();
         assert_eq!(pauses, [500, 1000, 2000, 4000, 8000, 8000, 8000]);
-        assert_eq!(pause(1, Duration::from_secs(29), limit, None), Some(FIRST_PAUSE));
-        assert_eq!(pause(2, Duration::from_secs(29), limit, None), None, "it would be over by then");
-        let wished = |seconds| pause(1, Duration::ZERO, limit, Some(Duration::from_secs(seconds)));
-        assert_eq!(wished(0), Some(FIRST_PAUSE));
+        assert_eq!(retry_delay(1, Duration::from_secs(29), limit, None), Some(FIRST_DELAY));
+        assert_eq!(retry_delay(2, Duration::from_secs(29), limit, None), None, "it would be over by then");
+        let wished = |seconds| retry_delay(1, Duration::ZERO, limit, Some(Duration::from_secs(seconds)));
+        assert_eq!(wished(0), Some(FIRST_DELAY));
         assert_eq!(wished(20), Some(Duration::from_secs(20)));
         assert_eq!(wished(60), None, "nobody here waits so long");
-        assert_eq!(pause(u32::MAX, Duration::MAX, limit, None), None);
+        assert_eq!(retry_delay(u32::MAX, Duration::MAX, limit, None), None);
     }
 }

@@ -8,11 +8,11 @@
 //!                         └─► else: held ──────► released by a person ──┘
 //! ```
 
-use super::book::{Extent, Overrides, Process, RunRow};
-use super::failures::Tally;
-use crate::plan::Plan;
+use super::failures::FailureTally;
+use super::rows::{RequestOverrides, RequestProcess, RoundExtent, RunRow};
+use crate::round_plan::RoundPlan;
 use std::time::Duration;
-use windlass_types::requests::{Generation, ProductionStep, Request, RunStatus};
+use windlass_types::requests::{GenerationParams, ProductionStep, Request, RequestRunStatus};
 
 /// When a request for generated events has all that it wants (DESIGN 6.5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,57 +26,66 @@ pub enum McCompletion {
 
 /// How a round came to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum RoundEnd {
     /// There was nothing to plan.
     Empty,
     /// All its work units are completed.
-    Whole,
+    Complete,
     /// Some are not, and will not be: what is done is credited.
-    InPart,
+    Partial,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum RoundDecision {
     /// Everything that was wished for is made.
     Finished,
     /// Another round, for what is left.
-    Round,
+    NextRound,
     /// Going on like this would go on for ever.
     Hold(String),
 }
 
 /// After a round that is settled, and whose completed work units are registered.
-pub fn after_round(request: &Request, process: &Process, ended: Ended, completion: McCompletion) -> Next {
+pub fn decide_after_round(
+    request: &Request,
+    process: &RequestProcess,
+    ended: RoundEnd,
+    completion: McCompletion,
+) -> RoundDecision {
     let Some(generation) = &request.generation else {
         // Files that were attempted and are not planned again are not in the catalog any more.
         let is_left = process.more_input || process.files.attempted > 0;
-        return if is_left && ended != Ended::Empty { Next::Round } else { Next::Finished };
+        return if is_left && ended != RoundEnd::Empty {
+            RoundDecision::NextRound
+        } else {
+            RoundDecision::Finished
+        };
     };
     let made = match completion {
         McCompletion::Produced => process.events_produced,
         McCompletion::Offset => process.next_first_event.saturating_sub(generation.first_event),
     };
     if made >= generation.events {
-        Next::Finished
+        RoundDecision::Finished
     } else if process.events_of_round == 0
-        && ended != Ended::InPart
+        && ended != RoundEnd::Partial
         && !may_be_chance(generation, process, ended)
     {
-        Next::Hold(format!(
+        RoundDecision::Hold(format!(
             "round {} produced no events: {} of {} are there; the filter efficiency {} may be wrong",
             process.round, made, generation.events, generation.filter_efficiency
         ))
     } else {
-        Next::Round
+        RoundDecision::NextRound
     }
 }
 
 /// A filter may let nothing pass of the little that was left to make; not of much, and not again and again.
-fn may_be_chance(generation: &Generation, process: &Process, ended: Ended) -> bool {
+fn may_be_chance(generation: &GenerationParams, process: &RequestProcess, ended: RoundEnd) -> bool {
     /// So many that were expected, and none of them came.
     const MUCH: u64 = 10;
     const OFTEN: u32 = 3;
-    ended == Ended::Whole
+    ended == RoundEnd::Complete
         && generation.filter_efficiency < 1.0
         && process.extent.planned < MUCH
         && process.empty_rounds + 1 < OFTEN
@@ -84,7 +93,7 @@ fn may_be_chance(generation: &Generation, process: &Process, ended: Ended) -> bo
 
 /// When failures are a matter for a person (E 8.1).
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Policy {
+pub struct RecoveryPolicy {
     /// From this share of failed work units on.
     pub hold_threshold: f64,
     /// After so many rescues of a round.
@@ -94,24 +103,24 @@ pub struct Policy {
 }
 
 /// However often a round was rescued, the next rescue begins after this, or after the pause that is set if that is longer.
-const LONGEST_RESCUE_PAUSE: Duration = Duration::from_mins(10);
+const MAX_RESCUE_PAUSE: Duration = Duration::from_mins(10);
 
-impl Default for Policy {
+impl Default for RecoveryPolicy {
     fn default() -> Self {
         Self { hold_threshold: 0.20, max_rescues: 3, rescue_pause: Duration::from_mins(1) }
     }
 }
 
-impl Policy {
+impl RecoveryPolicy {
     /// How long a rescue waits, counted from 1.
     pub fn pause_before(&self, rescue: u32) -> Duration {
         let times = 1_u32.checked_shl(rescue.saturating_sub(1)).unwrap_or(u32::MAX);
-        self.rescue_pause.saturating_mul(times).min(LONGEST_RESCUE_PAUSE.max(self.rescue_pause))
+        self.rescue_pause.saturating_mul(times).min(MAX_RESCUE_PAUSE.max(self.rescue_pause))
     }
 
     /// What a person said about the request stands over it.
     #[must_use]
-    pub fn with(self, overrides: &Overrides) -> Self {
+    pub fn with_overrides(self, overrides: &RequestOverrides) -> Self {
         Self {
             hold_threshold: overrides.error_hold_threshold.unwrap_or(self.hold_threshold),
             max_rescues: overrides.max_rescue_attempts.unwrap_or(self.max_rescues),
@@ -122,7 +131,7 @@ impl Policy {
 
 /// What is done about a run that ended with failures.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Recovery {
+pub enum RunRecovery {
     /// Another run for what is left of the round.
     Rescue { reason: String },
     /// No other attempt can help, and nothing but these files is wrong: they are left out, and the next round follows.
@@ -133,36 +142,38 @@ pub enum Recovery {
 
 /// The one place that decides what follows a run with failures (E 3.2). What is not completed has failed: an abort leaves
 /// units that never ran.
-pub fn after_failure(run: &RunRow, failures: &Tally, policy: Policy) -> Recovery {
+pub fn decide_recovery(run: &RunRow, failures: &FailureTally, policy: RecoveryPolicy) -> RunRecovery {
     let failed = run.totals.units.saturating_sub(run.units_completed);
     let ratio = f64::from(failed) / f64::from(run.totals.units.max(1));
-    let told = tell_failures(run);
+    let told = describe_failures(run);
     if ratio >= policy.hold_threshold {
         let reason = format!(
             "{told}; {:.1} % failed, and from {:.1} % on a person decides",
             ratio * 100.0,
             policy.hold_threshold * 100.0
         );
-        Recovery::Hold { reason }
-    } else if failures.only_bad_files(failed) {
+        RunRecovery::Hold { reason }
+    } else if failures.has_only_bad_files(failed) {
         let files: Vec<String> = failures.files.keys().cloned().collect();
-        Recovery::Settle {
+        RunRecovery::Settle {
             reason: format!("{told}; nothing is wrong but {} input files", files.len()),
             files,
         }
     } else if run.rescues >= policy.max_rescues {
-        Recovery::Hold { reason: format!("{told}; it was rescued {} times, and no more", run.rescues) }
+        RunRecovery::Hold { reason: format!("{told}; it was rescued {} times, and no more", run.rescues) }
     } else {
-        Recovery::Rescue { reason: format!("{told}; rescue {} of {}", run.rescues + 1, policy.max_rescues) }
+        RunRecovery::Rescue {
+            reason: format!("{told}; rescue {} of {}", run.rescues + 1, policy.max_rescues),
+        }
     }
 }
 
-fn tell_failures(run: &RunRow) -> String {
+fn describe_failures(run: &RunRow) -> String {
     let left = run.totals.units.saturating_sub(run.units_completed).saturating_sub(run.units_failed);
     format!(
         "round {} ended {}: {} of {} work units completed, {} failed, {left} never ended; jobs: {} done, {} failed",
         run.round,
-        if run.status == RunStatus::Failed { "without a single success" } else { "with failures" },
+        if run.status == RequestRunStatus::Failed { "without a single success" } else { "with failures" },
         run.units_completed,
         run.totals.units,
         run.units_failed,
@@ -173,7 +184,7 @@ fn tell_failures(run: &RunRow) -> String {
 
 /// How many production steps have been reached (R-045): several at once if the work went past several. A step is a share
 /// of the whole request, whatever rounds it is made in.
-pub fn steps_reached(steps: &[ProductionStep], process: &Process, run: &RunRow) -> usize {
+pub fn count_steps_reached(steps: &[ProductionStep], process: &RequestProcess, run: &RunRow) -> usize {
     let done = share_done(process, run);
     steps.iter().take_while(|step| step.fraction <= done).count()
 }
@@ -181,7 +192,7 @@ pub fn steps_reached(steps: &[ProductionStep], process: &Process, run: &RunRow) 
 /// How much is to be made until the next production step, events or files: a round ends there, so that what follows it is
 /// planned by what was measured (spec 5.7). `done` of it are made, `left` files are still to be read. `None`: there is no step
 /// to come.
-pub fn until_next_step(request: &Request, done: u64, left: u64) -> Option<u64> {
+pub fn amount_until_next_step(request: &Request, done: u64, left: u64) -> Option<u64> {
     let whole = request.generation.map_or(done.saturating_add(left), |generation| generation.events);
     let missing = |step: &ProductionStep| {
         let reached_at = (step.fraction * whole as f64).ceil() as u64;
@@ -191,24 +202,24 @@ pub fn until_next_step(request: &Request, done: u64, left: u64) -> Option<u64> {
 }
 
 /// What a round with this plan is of its request. Events count where they are generated, as many as come through the filter.
-pub fn extent(request: &Request, process: &Process, plan: &Plan) -> Extent {
+pub fn round_extent(request: &Request, process: &RequestProcess, plan: &RoundPlan) -> RoundExtent {
     let Some(generation) = &request.generation else {
         let planned = plan.files.len() as u64;
-        return Extent { before: process.files.processed, planned, later: plan.left_out.later };
+        return RoundExtent { before: process.files.processed, planned, later: plan.left_out.later };
     };
     let wanted = generation.events.saturating_sub(process.events_produced);
     // As large a share of what is wanted as of what has to be made for it.
     let all = plan.asked.events.saturating_add(plan.events_left).max(1);
     let later = (u128::from(wanted) * u128::from(plan.events_left) / u128::from(all)) as u64;
-    Extent { before: process.events_produced, planned: wanted - later, later }
+    RoundExtent { before: process.events_produced, planned: wanted - later, later }
 }
 
 /// The share of the whole request that is done, with so many work units of the present round completed.
-pub fn share_done(process: &Process, run: &RunRow) -> f64 {
+pub fn share_done(process: &RequestProcess, run: &RunRow) -> f64 {
     if run.totals.units == 0 {
         return 0.0;
     }
-    process.extent.done(f64::from(run.units_completed) / f64::from(run.totals.units))
+    process.extent.done_share(f64::from(run.units_completed) / f64::from(run.totals.units))
 }
 
 #[cfg(test)]
@@ -222,15 +233,15 @@ mod tests {
         use McCompletion::{Offset, Produced};
         // completion, produced, of this round, next first event → what
         let table = [
-            (Produced, 1000, 400, 1500, Next::Finished),
-            (Produced, 1200, 400, 1500, Next::Finished),
-            (Produced, 999, 400, 5000, Next::Round),
-            (Offset, 999, 400, 1011, Next::Finished),
-            (Offset, 999, 400, 1010, Next::Round),
+            (Produced, 1000, 400, 1500, RoundDecision::Finished),
+            (Produced, 1200, 400, 1500, RoundDecision::Finished),
+            (Produced, 999, 400, 5000, RoundDecision::NextRound),
+            (Offset, 999, 400, 1011, RoundDecision::Finished),
+            (Offset, 999, 400, 1010, RoundDecision::NextRound),
         ];
         for (completion, produced, of_round, next, expected) in table {
             let mut view = samples::view();
-            view.row.request.generation = Some(Generation {
+            view.row.request.generation = Some(GenerationParams {
                 events: 1000,
                 first_event: 11,
                 first_lumi: 1,
@@ -240,8 +251,8 @@ mod tests {
             let mut process = samples::process();
             (process.events_produced, process.events_of_round) = (produced, of_round);
             process.next_first_event = next;
-            for ended in [Ended::Whole, Ended::InPart] {
-                let found = after_round(&view.row.request, &process, ended, completion);
+            for ended in [RoundEnd::Complete, RoundEnd::Partial] {
+                let found = decide_after_round(&view.row.request, &process, ended, completion);
                 assert_eq!(found, expected, "{produced} {next}");
             }
         }
@@ -250,18 +261,24 @@ mod tests {
     #[test]
     fn a_round_without_events_is_not_repeated_for_ever() {
         let mut view = samples::view();
-        view.row.request.generation = Some(Generation {
+        view.row.request.generation = Some(GenerationParams {
             events: 1000,
             first_event: 1,
             first_lumi: 1,
             events_per_lumi: 10,
             filter_efficiency: 0.5,
         });
-        let process = Process { extent: Extent { before: 0, planned: 1000, later: 0 }, ..samples::process() };
-        let next = |ended| after_round(&view.row.request, &process, ended, McCompletion::Produced);
-        let whole = next(Ended::Whole);
-        assert!(matches!(&whole, Next::Hold(reason) if reason.contains("produced no events")), "{whole:?}");
-        assert_eq!(next(Ended::InPart), Next::Round, "it failed, and somebody let it go on");
+        let process = RequestProcess {
+            extent: RoundExtent { before: 0, planned: 1000, later: 0 },
+            ..samples::process()
+        };
+        let next = |ended| decide_after_round(&view.row.request, &process, ended, McCompletion::Produced);
+        let whole = next(RoundEnd::Complete);
+        assert!(
+            matches!(&whole, RoundDecision::Hold(reason) if reason.contains("produced no events")),
+            "{whole:?}"
+        );
+        assert_eq!(next(RoundEnd::Partial), RoundDecision::NextRound, "it failed, and somebody let it go on");
     }
 
     /// That none of a few events passes a filter is bad luck: the request is right, and goes on.
@@ -279,28 +296,28 @@ mod tests {
         ];
         for (filter_efficiency, planned, empty_rounds, is_held) in table {
             let mut request = samples::request();
-            request.generation = Some(Generation {
+            request.generation = Some(GenerationParams {
                 events: 100,
                 first_event: 1,
                 first_lumi: 1,
                 events_per_lumi: 10,
                 filter_efficiency,
             });
-            let process = Process {
-                extent: Extent { before: 100 - planned, planned, later: 0 },
+            let process = RequestProcess {
+                extent: RoundExtent { before: 100 - planned, planned, later: 0 },
                 events_produced: 100 - planned,
                 empty_rounds,
                 ..samples::process()
             };
-            let found = |ended| after_round(&request, &process, ended, McCompletion::Produced);
-            let next = found(Ended::Whole);
+            let found = |ended| decide_after_round(&request, &process, ended, McCompletion::Produced);
+            let next = found(RoundEnd::Complete);
             assert_eq!(
-                matches!(next, Next::Hold(_)),
+                matches!(next, RoundDecision::Hold(_)),
                 is_held,
                 "{filter_efficiency} {planned} {empty_rounds}: {next:?}"
             );
             assert!(
-                matches!(found(Ended::Empty), Next::Hold(_)),
+                matches!(found(RoundEnd::Empty), RoundDecision::Hold(_)),
                 "nothing could be planned, and nothing will be"
             );
         }
@@ -309,29 +326,29 @@ mod tests {
     /// R-188, R-189: all files are processed or excluded.
     #[test]
     fn a_request_with_input_ends_when_no_file_is_left() {
-        use Ended::{Empty, InPart, Whole};
+        use RoundEnd::{Complete, Empty, Partial};
         // more input, files attempted, how the round ended → what
         let table = [
-            (false, 0, Whole, Next::Finished),
-            (false, 0, InPart, Next::Finished),
-            (true, 0, Whole, Next::Round),
-            (false, 3, Whole, Next::Round),
-            (true, 3, InPart, Next::Round),
-            (false, 3, Empty, Next::Finished),
+            (false, 0, Complete, RoundDecision::Finished),
+            (false, 0, Partial, RoundDecision::Finished),
+            (true, 0, Complete, RoundDecision::NextRound),
+            (false, 3, Complete, RoundDecision::NextRound),
+            (true, 3, Partial, RoundDecision::NextRound),
+            (false, 3, Empty, RoundDecision::Finished),
         ];
         for (more_input, attempted, ended, expected) in table {
             let mut process = samples::process();
             (process.more_input, process.files.attempted) = (more_input, attempted);
-            let next = after_round(&samples::request(), &process, ended, McCompletion::Produced);
+            let next = decide_after_round(&samples::request(), &process, ended, McCompletion::Produced);
             assert_eq!(next, expected, "{more_input} {attempted} {ended:?}");
         }
     }
 
-    fn word(recovery: &Recovery) -> &'static str {
+    fn word(recovery: &RunRecovery) -> &'static str {
         match recovery {
-            Recovery::Rescue { .. } => "rescue",
-            Recovery::Settle { .. } => "settle",
-            Recovery::Hold { .. } => "hold",
+            RunRecovery::Rescue { .. } => "rescue",
+            RunRecovery::Settle { .. } => "settle",
+            RunRecovery::Hold { .. } => "hold",
         }
     }
 
@@ -352,7 +369,7 @@ mod tests {
         ];
         for (units, completed, rescues, expected) in table {
             let run = RunRow { units_completed: completed, rescues, ..samples::run(units) };
-            let found = after_failure(&run, &Tally::default(), Policy::default());
+            let found = decide_recovery(&run, &FailureTally::default(), RecoveryPolicy::default());
             assert_eq!(word(&found), expected, "{completed} of {units} after {rescues}: {found:?}");
         }
     }
@@ -371,14 +388,15 @@ mod tests {
         ];
         for (completed, units, expected) in table {
             let run = RunRow { units_completed: completed, ..samples::run(10) };
-            let failures = Tally {
+            let failures = FailureTally {
                 units: units.iter().copied().collect(),
                 files: [("/store/bad".to_owned(), BadFile::default())].into(),
-                ..Tally::default()
+                ..FailureTally::default()
             };
-            let found = after_failure(&run, &failures, Policy::default());
+            let found = decide_recovery(&run, &failures, RecoveryPolicy::default());
             assert_eq!(word(&found), expected, "{units:?}: {found:?}");
-            let exhausted = after_failure(&RunRow { rescues: 3, ..run }, &failures, Policy::default());
+            let exhausted =
+                decide_recovery(&RunRow { rescues: 3, ..run }, &failures, RecoveryPolicy::default());
             let expected = if expected == "rescue" { "hold" } else { expected };
             assert_eq!(word(&exhausted), expected, "{units:?}: {exhausted:?}");
         }
@@ -388,12 +406,16 @@ mod tests {
     fn what_a_person_said_stands_over_the_settings() {
         let run = RunRow { units_completed: 7, rescues: 3, ..samples::run(10) };
         let word = |threshold, rescues| {
-            let overrides = Overrides {
+            let overrides = RequestOverrides {
                 error_hold_threshold: threshold,
                 max_rescue_attempts: rescues,
-                ..Overrides::default()
+                ..RequestOverrides::default()
             };
-            word(&after_failure(&run, &Tally::default(), Policy::default().with(&overrides)))
+            word(&decide_recovery(
+                &run,
+                &FailureTally::default(),
+                RecoveryPolicy::default().with_overrides(&overrides),
+            ))
         };
         assert_eq!(word(None, None), "hold");
         assert_eq!(word(Some(0.5), None), "hold");
@@ -419,7 +441,7 @@ mod tests {
         for (generated, done, left, steps, expected) in table {
             let mut request = samples::request();
             request.production_steps = steps.to_vec();
-            request.generation = generated.map(|events| Generation {
+            request.generation = generated.map(|events| GenerationParams {
                 events,
                 first_event: 1,
                 first_lumi: 1,
@@ -427,7 +449,7 @@ mod tests {
                 filter_efficiency: 1.0,
             });
             assert_eq!(
-                until_next_step(&request, done, left),
+                amount_until_next_step(&request, done, left),
                 expected,
                 "{generated:?} {done} {left} {steps:?}"
             );
@@ -444,7 +466,7 @@ mod tests {
         {
             let mut run = samples::run(total);
             run.units_completed = done;
-            assert_eq!(steps_reached(&steps, &samples::process(), &run), reached, "{done} of {total}");
+            assert_eq!(count_steps_reached(&steps, &samples::process(), &run), reached, "{done} of {total}");
         }
     }
 
@@ -464,9 +486,10 @@ mod tests {
             (600, 100, 300, 0, 2),
         ];
         for (before, planned, later, done, reached) in table {
-            let process = Process { extent: Extent { before, planned, later }, ..samples::process() };
+            let process =
+                RequestProcess { extent: RoundExtent { before, planned, later }, ..samples::process() };
             let run = RunRow { units_completed: done, ..samples::run(10) };
-            let found = steps_reached(&steps, &process, &run);
+            let found = count_steps_reached(&steps, &process, &run);
             assert_eq!(found, reached, "{before} {planned} {later}: {done}");
         }
     }

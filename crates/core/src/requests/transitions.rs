@@ -7,14 +7,14 @@ use windlass_types::requests::RequestStatus::{
 
 /// A step that the table does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a request that is {from} does not become {to}; after {from} comes {}", list(*.from))]
-pub struct Forbidden {
+#[error("a request that is {from} does not become {to}; after {from} comes {}", list_next_statuses(*.from))]
+pub struct ForbiddenTransition {
     pub from: RequestStatus,
     pub to: RequestStatus,
 }
 
 /// All statuses that may come directly after this one.
-pub const fn after(status: RequestStatus) -> &'static [RequestStatus] {
+pub const fn next_statuses(status: RequestStatus) -> &'static [RequestStatus] {
     match status {
         New => &[Submitted, Aborted],
         Submitted | Resubmitting => &[Queued, Held, Failed, Aborted],
@@ -33,12 +33,12 @@ pub const fn after(status: RequestStatus) -> &'static [RequestStatus] {
 }
 
 /// Whether a request may go this way.
-pub fn check(from: RequestStatus, to: RequestStatus) -> Result<(), Forbidden> {
-    if after(from).contains(&to) { Ok(()) } else { Err(Forbidden { from, to }) }
+pub fn check(from: RequestStatus, to: RequestStatus) -> Result<(), ForbiddenTransition> {
+    if next_statuses(from).contains(&to) { Ok(()) } else { Err(ForbiddenTransition { from, to }) }
 }
 
-fn list(from: RequestStatus) -> String {
-    match after(from) {
+fn list_next_statuses(from: RequestStatus) -> String {
+    match next_statuses(from) {
         [] => "nothing".to_owned(),
         next => next.iter().map(|status| status.name()).collect::<Vec<_>>().join(", "),
     }
@@ -53,7 +53,7 @@ mod tests {
     #[test]
     fn only_the_end_has_no_way_on() {
         for &status in RequestStatus::ALL {
-            assert_eq!(after(status).is_empty(), status.is_terminal(), "{status}");
+            assert_eq!(next_statuses(status).is_empty(), status.is_terminal(), "{status}");
         }
     }
 
@@ -63,7 +63,7 @@ mod tests {
             let mut seen = BTreeSet::from([start]);
             let mut open = vec![start];
             while let Some(status) = open.pop() {
-                open.extend(after(status).iter().filter(|next| seen.insert(**next)));
+                open.extend(next_statuses(status).iter().filter(|next| seen.insert(**next)));
             }
             for end in [Completed, Failed, Aborted, Held] {
                 assert!(seen.contains(&end), "from {start} there is no way to {end}");

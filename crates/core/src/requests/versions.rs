@@ -1,20 +1,20 @@
 //! A request that takes the place of another: the same wish, with the next processing version and a name that is certainly
 //! new (R-180, R-181, DESIGN 6.12).
 
-use super::book::{BlockRow, NewBan, RequestRow, SiteBan, Want, Wanted};
 use super::change::RequestChange;
+use super::rows::{BlockRow, NewBan, RequestCommand, RequestCommandKind, RequestRow, SiteBan};
 use std::collections::BTreeSet;
-use windlass_types::requests::{BlockStatus, CleanupPolicy, Request, RequestStatus};
+use windlass_types::requests::{CleanupPolicy, ProcessingBlockStatus, Request, RequestStatus};
 
 /// What exists already, and must not be given to a new version.
-pub struct Taken<'a> {
+pub struct TakenNames<'a> {
     /// Whether a request has this name.
     pub name: &'a dyn Fn(&str) -> bool,
     /// Whether this dataset exists, or another request writes it.
     pub dataset: &'a dyn Fn(&str) -> bool,
 }
 
-impl std::fmt::Debug for Taken<'_> {
+impl std::fmt::Debug for TakenNames<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Taken").finish_non_exhaustive()
     }
@@ -23,12 +23,12 @@ impl std::fmt::Debug for Taken<'_> {
 /// What ends a request and begins its next version (E 4.3), all in one commit: there is never one without the other. The
 /// old one becomes failed as soon as nothing of it runs; its outputs stay until the new ones are there. What people have
 /// changed about it holds for the new version, and so do `bans`, of which only those of this request are copied.
-pub fn restart(
+pub fn plan_restart(
     old: &RequestRow,
     cleanup_policy: CleanupPolicy,
-    wanted: Wanted,
+    wanted: RequestCommand,
     bans: &[SiteBan],
-    taken: &Taken<'_>,
+    taken: &TakenNames<'_>,
 ) -> Vec<RequestChange> {
     let new = next_version(&old.request, cleanup_policy, taken);
     let is_ours = |ban: &&SiteBan| ban.ban.request.as_ref() == Some(&old.request.request_name);
@@ -38,7 +38,7 @@ pub fn restart(
         .map(|ban| NewBan { request: Some(new.request_name.clone()), ..ban.ban.clone() });
     let copied: Vec<RequestChange> = copied.map(|ban| RequestChange::Ban(Box::new(ban))).collect();
     let mut changes = vec![
-        RequestChange::Wanted(Some(Wanted { what: Want::Fail, ..wanted })),
+        RequestChange::SetCommand(Some(RequestCommand { what: RequestCommandKind::Fail, ..wanted })),
         RequestChange::SupersededBy(Some(new.request_name.clone())),
         RequestChange::AddVersion(Box::new(new), Box::new(old.overrides.clone())),
     ];
@@ -47,31 +47,31 @@ pub fn restart(
 }
 
 /// No request has more versions than this.
-const MOST: usize = 1000;
+const MAX_VERSIONS: usize = 1000;
 
 /// So many versions are looked at for one whose datasets are new.
-const MOST_TRIED: u32 = 1000;
+const MAX_VERSIONS_TRIED: u32 = 1000;
 
 /// The versions before a request, the latest first. `read` knows what a name stands for; `request` is what is wished for there.
-pub fn earlier<T, E>(
+pub fn earlier_versions<T, E>(
     of: &Request,
     read: impl FnMut(&str) -> Result<Option<T>, E>,
     request: impl Fn(&T) -> &Request,
 ) -> Result<Vec<T>, E> {
-    walk(of, read, request, |version| version.previous_version_request.as_deref())
+    walk_versions(of, read, request, |version| version.previous_version_request.as_deref())
 }
 
 /// The versions after a request, the next one first.
-pub fn later<T, E>(
+pub fn later_versions<T, E>(
     of: &Request,
     read: impl FnMut(&str) -> Result<Option<T>, E>,
     request: impl Fn(&T) -> &Request,
 ) -> Result<Vec<T>, E> {
-    walk(of, read, request, |version| version.superseded_by_request.as_deref())
+    walk_versions(of, read, request, |version| version.superseded_by_request.as_deref())
 }
 
 /// From one to the next, and to none twice: people name the version before theirs, and may name anything.
-fn walk<T, E>(
+fn walk_versions<T, E>(
     of: &Request,
     mut read: impl FnMut(&str) -> Result<Option<T>, E>,
     request: impl Fn(&T) -> &Request,
@@ -80,7 +80,7 @@ fn walk<T, E>(
     let mut seen = BTreeSet::from([of.request_name.clone()]);
     let mut found: Vec<T> = Vec::new();
     while let Some(name) = next(found.last().map_or(of, &request)) {
-        if found.len() >= MOST || !seen.insert(name.to_owned()) {
+        if found.len() >= MAX_VERSIONS || !seen.insert(name.to_owned()) {
             break;
         }
         let Some(version) = read(name)? else { break };
@@ -102,8 +102,8 @@ pub enum OutputState {
 
 impl OutputState {
     /// `later` is how the versions after it stand, if there are any: some of them may never have been completed.
-    pub fn of(blocks: &[BlockRow], later: impl IntoIterator<Item = RequestStatus>) -> Self {
-        let is_gone = |block: &BlockRow| block.status == BlockStatus::Invalidated;
+    pub fn from_blocks(blocks: &[BlockRow], later: impl IntoIterator<Item = RequestStatus>) -> Self {
+        let is_gone = |block: &BlockRow| block.status == ProcessingBlockStatus::Invalidated;
         if !blocks.is_empty() && blocks.iter().all(is_gone) {
             Self::Invalidated
         } else if later.into_iter().any(|status| status == RequestStatus::Completed) {
@@ -125,7 +125,7 @@ impl OutputState {
 /// The next version of a request, ready to be submitted, with a name and output datasets that are certainly new. Its
 /// processing version is the one that its datasets are called after.
 #[must_use]
-pub fn next_version(old: &Request, cleanup_policy: CleanupPolicy, taken: &Taken<'_>) -> Request {
+pub fn next_version(old: &Request, cleanup_policy: CleanupPolicy, taken: &TakenNames<'_>) -> Request {
     let first = old.processing_version.saturating_add(1);
     let datasets = |version| -> Vec<String> {
         old.output_datasets.iter().map(|name| next_dataset(name, version)).collect()
@@ -134,11 +134,11 @@ pub fn next_version(old: &Request, cleanup_policy: CleanupPolicy, taken: &Taken<
         let all = datasets(*version);
         all.iter().all(|name| !old.output_datasets.contains(name) && !(taken.dataset)(name))
     };
-    let last = first.saturating_add(MOST_TRIED);
+    let last = first.saturating_add(MAX_VERSIONS_TRIED);
     // Where none is new, the store refuses the request.
     let version = (first..last).find(is_new).unwrap_or(first);
     Request {
-        request_name: new_name(&old.request_name, version, taken.name),
+        request_name: next_name(&old.request_name, version, taken.name),
         processing_version: version,
         output_datasets: datasets(version),
         previous_version_request: Some(old.request_name.clone()),
@@ -149,8 +149,8 @@ pub fn next_version(old: &Request, cleanup_policy: CleanupPolicy, taken: &Taken<
 }
 
 /// `a_v3_b` → `a_v4_b`, `a_v3` → `a_v4`, `a` → `a_v4`; and on until nobody has it (N-11).
-fn new_name(old: &str, version: u32, taken: impl Fn(&str) -> bool) -> String {
-    let (before, after, first) = match marker(old) {
+fn next_name(old: &str, version: u32, taken: impl Fn(&str) -> bool) -> String {
+    let (before, after, first) = match version_marker(old) {
         Some((before, number, after)) => (before, after, number.saturating_add(1)),
         None => (old, "", version),
     };
@@ -159,7 +159,7 @@ fn new_name(old: &str, version: u32, taken: impl Fn(&str) -> bool) -> String {
 }
 
 /// The last `_v{n}` that ends the name or is followed by `_`.
-fn marker(name: &str) -> Option<(&str, u32, &str)> {
+fn version_marker(name: &str) -> Option<(&str, u32, &str)> {
     name.rmatch_indices("_v").find_map(|(at, _)| {
         let rest = &name[at + 2..];
         let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
@@ -185,7 +185,7 @@ fn next_dataset(name: &str, version: u32) -> String {
 mod tests {
     use super::*;
     use crate::requests::lifecycle::samples;
-    use windlass_types::requests::Overrides;
+    use windlass_types::requests::RequestOverrides;
 
     #[test]
     fn names_are_new() {
@@ -201,7 +201,7 @@ mod tests {
             ("huge_v99999999999", 3, &[], "huge_v99999999999_v3"),
         ];
         for (old, version, taken, new) in table {
-            let name = new_name(old, *version, |name| name == *old || taken.contains(&name));
+            let name = next_name(old, *version, |name| name == *old || taken.contains(&name));
             assert_eq!(name, *new, "{old}");
         }
     }
@@ -209,9 +209,14 @@ mod tests {
     #[test]
     fn the_end_of_one_version_is_the_beginning_of_the_next() {
         let old = samples::view().row;
-        let wanted = Wanted { lost: true, ..Wanted::new(Want::Stop, "eve", "again", samples::START) };
-        let overrides =
-            Overrides { excluded_files: ["/store/bad".to_owned()].into(), ..Overrides::default() };
+        let wanted = RequestCommand {
+            lost: true,
+            ..RequestCommand::new(RequestCommandKind::Stop, "eve", "again", samples::START)
+        };
+        let overrides = RequestOverrides {
+            excluded_files: ["/store/bad".to_owned()].into(),
+            ..RequestOverrides::default()
+        };
         let old = RequestRow { overrides: overrides.clone(), ..old };
         let ban = |request: Option<&str>| SiteBan {
             id: 1,
@@ -229,10 +234,10 @@ mod tests {
             expiry_told_at: None,
         };
         let bans = [ban(Some(&old.request.request_name)), ban(None)];
-        let taken = Taken { name: &|name| name == "ana_test_v2", dataset: &|_| false };
-        let changes = restart(&old, CleanupPolicy::ImmediateCleanup, wanted, &bans, &taken);
+        let taken = TakenNames { name: &|name| name == "ana_test_v2", dataset: &|_| false };
+        let changes = plan_restart(&old, CleanupPolicy::ImmediateCleanup, wanted, &bans, &taken);
         let [
-            RequestChange::Wanted(Some(wanted)),
+            RequestChange::SetCommand(Some(wanted)),
             RequestChange::SupersededBy(by),
             RequestChange::AddVersion(new, said),
             RequestChange::Ban(ban),
@@ -240,7 +245,7 @@ mod tests {
         else {
             panic!("{changes:?}");
         };
-        assert_eq!((wanted.what, wanted.lost), (Want::Fail, true));
+        assert_eq!((wanted.what, wanted.lost), (RequestCommandKind::Fail, true));
         assert_eq!((new.request_name.as_str(), by.as_deref()), ("ana_test_v3", Some("ana_test_v3")));
         assert_eq!((new.processing_version, new.cleanup_policy), (2, CleanupPolicy::ImmediateCleanup));
         assert_eq!(**said, overrides, "what people have changed holds for the new version");
@@ -265,7 +270,7 @@ mod tests {
                 processing_version: *version,
                 ..samples::request()
             };
-            let taken = Taken { name: &|_| false, dataset: &|name| there.contains(&name) };
+            let taken = TakenNames { name: &|_| false, dataset: &|name| there.contains(&name) };
             let new = next_version(&old, CleanupPolicy::KeepUntilReplaced, &taken);
             assert_eq!(new.output_datasets, *expected, "{outputs:?}");
             assert!(
@@ -278,11 +283,12 @@ mod tests {
     /// E 4.3.
     #[test]
     fn outputs_are_superseded_and_then_gone() {
-        use BlockStatus::{Archived, Failed, Invalidated};
-        let state = |statuses: &[BlockStatus], later: &[RequestStatus]| {
-            let block = |status: &BlockStatus| BlockRow { status: *status, ..samples::block(0, 0, 1) };
+        use ProcessingBlockStatus::{Archived, Failed, Invalidated};
+        let state = |statuses: &[ProcessingBlockStatus], later: &[RequestStatus]| {
+            let block =
+                |status: &ProcessingBlockStatus| BlockRow { status: *status, ..samples::block(0, 0, 1) };
             let blocks: Vec<_> = statuses.iter().map(block).collect();
-            OutputState::of(&blocks, later.iter().copied()).name()
+            OutputState::from_blocks(&blocks, later.iter().copied()).name()
         };
         let completed = &[RequestStatus::Completed];
         assert_eq!(state(&[Archived, Failed], &[]), "active");
@@ -339,8 +345,8 @@ mod tests {
             let names = |found: Vec<Request>| -> Vec<String> {
                 found.into_iter().map(|version| version.request_name).collect()
             };
-            assert_eq!(names(earlier(&of, read, |version| version).unwrap()), before);
-            assert_eq!(names(later(&of, read, |version| version).unwrap()), after);
+            assert_eq!(names(earlier_versions(&of, read, |version| version).unwrap()), before);
+            assert_eq!(names(later_versions(&of, read, |version| version).unwrap()), after);
         }
     }
 
@@ -351,7 +357,7 @@ mod tests {
         old.output_datasets = vec!["/P/Era-Str-v3/AOD".into(), "/P/Plain/RAW".into()];
         old.processing_version = 3;
         old.superseded_by_request = Some("nobody".into());
-        let taken = Taken { name: &|_| false, dataset: &|_| false };
+        let taken = TakenNames { name: &|_| false, dataset: &|_| false };
         let new = next_version(&old, CleanupPolicy::ImmediateCleanup, &taken);
         assert_eq!(new.output_datasets, ["/P/Era-Str-v4/AOD", "/P/Plain-v4/RAW"]);
         assert_eq!(new.previous_version_request.as_deref(), Some(old.request_name.as_str()));

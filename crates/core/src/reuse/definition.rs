@@ -1,6 +1,6 @@
 //! What makes a job the job it is, and the first thing in which two definitions differ.
 
-use super::Reason;
+use super::RerunReason;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::fmt;
@@ -8,7 +8,7 @@ use std::hash::{Hash as _, Hasher as _};
 
 /// Everything that decides what a job does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Definition<'a> {
+pub struct ReuseDefinition<'a> {
     pub name: Cow<'a, str>,
     pub command: Cow<'a, str>,
     pub invocation_script: Option<Cow<'a, str>>,
@@ -21,18 +21,18 @@ pub struct Definition<'a> {
     pub inputs: Vec<Cow<'a, str>>,
     pub outputs: Vec<Cow<'a, str>>,
     /// The jobs that it waits for, if they are to count.
-    pub depends_on: Option<NamesDigest>,
+    pub depends_on: Option<NameSetDigest>,
 }
 
 /// A set of names, small enough to keep for each of a million jobs. Digests of disjoint sets can be added.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct NamesDigest {
+pub struct NameSetDigest {
     pub count: u32,
     sum: u64,
 }
 
-impl NamesDigest {
-    pub fn of<'n>(names: impl IntoIterator<Item = &'n str>) -> Self {
+impl NameSetDigest {
+    pub fn from_names<'n>(names: impl IntoIterator<Item = &'n str>) -> Self {
         names.into_iter().fold(Self::default(), |digest, name| {
             let mut hasher = rustc_hash::FxHasher::default();
             name.hash(&mut hasher);
@@ -41,7 +41,7 @@ impl NamesDigest {
     }
 }
 
-impl std::ops::Add for NamesDigest {
+impl std::ops::Add for NameSetDigest {
     type Output = Self;
     fn add(self, other: Self) -> Self {
         Self { count: self.count + other.count, sum: self.sum.wrapping_add(other.sum) }
@@ -51,7 +51,7 @@ impl std::ops::Add for NamesDigest {
 /// A part of a definition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Field {
+pub enum DefinitionField {
     UserData,
     OutputUserData,
     Command,
@@ -62,7 +62,7 @@ pub enum Field {
     DependsOn,
 }
 
-impl Field {
+impl DefinitionField {
     /// In the order in which they are compared. User data first: commands hold their ids, which say less than a name.
     pub const ALL: [Self; 8] = [
         Self::UserData,
@@ -89,7 +89,7 @@ impl Field {
     }
 }
 
-impl fmt::Display for Field {
+impl fmt::Display for DefinitionField {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
     }
@@ -97,15 +97,15 @@ impl fmt::Display for Field {
 
 /// "This change means nothing": a field of a job, or of all jobs. Written `JOB:FIELD`, `JOB` (any field) or `*:FIELD`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Accept {
+pub struct AcceptedChange {
     /// `None`: every job.
     pub job: Option<String>,
     /// `None`: every field.
-    pub field: Option<Field>,
+    pub field: Option<DefinitionField>,
 }
 
-impl Accept {
-    pub fn covers(&self, job: &str, field: Field) -> bool {
+impl AcceptedChange {
+    pub fn covers(&self, job: &str, field: DefinitionField) -> bool {
         self.job.as_deref().is_none_or(|accepted| accepted == job)
             && self.field.is_none_or(|accepted| accepted == field)
     }
@@ -116,12 +116,12 @@ pub enum ParseAcceptError {
     #[error("`{0}` names no job; write JOB, JOB:FIELD or *:FIELD")]
     NoJob(String),
     #[error(
-        "unknown field `{0}`; known: {known}", known = Field::ALL.map(Field::name).join(", ")
+        "unknown field `{0}`; known: {known}", known = DefinitionField::ALL.map(DefinitionField::name).join(", ")
     )]
     UnknownField(String),
 }
 
-impl std::str::FromStr for Accept {
+impl std::str::FromStr for AcceptedChange {
     type Err = ParseAcceptError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -132,7 +132,7 @@ impl std::str::FromStr for Accept {
         if job.is_empty() {
             return Err(ParseAcceptError::NoJob(text.to_owned()));
         }
-        let known = |name: &str| Field::ALL.into_iter().find(|field| field.name() == name);
+        let known = |name: &str| DefinitionField::ALL.into_iter().find(|field| field.name() == name);
         let field = match field {
             None => None,
             Some(name) => Some(known(name).ok_or_else(|| ParseAcceptError::UnknownField(name.to_owned()))?),
@@ -142,54 +142,55 @@ impl std::str::FromStr for Accept {
 }
 
 /// The first field that is not as it was and not accepted.
-pub(super) fn difference(
-    old: &Definition<'_>,
-    new: &Definition<'_>,
-    accepted: impl Fn(Field) -> bool,
-) -> Option<Reason> {
-    Field::ALL.into_iter().filter(|&field| !accepted(field)).find_map(|field| {
-        let (old, new) = differing(field, old, new)?;
-        Some(Reason::Changed { field, old, new })
+pub(super) fn find_difference(
+    old: &ReuseDefinition<'_>,
+    new: &ReuseDefinition<'_>,
+    accepted: impl Fn(DefinitionField) -> bool,
+) -> Option<RerunReason> {
+    DefinitionField::ALL.into_iter().filter(|&field| !accepted(field)).find_map(|field| {
+        let (old, new) = compare_field(field, old, new)?;
+        Some(RerunReason::Changed { field, old, new })
     })
 }
 
 /// How one field differs, as text to show, or `None` if it does not.
-fn differing(field: Field, old: &Definition<'_>, new: &Definition<'_>) -> Option<(String, String)> {
+fn compare_field(
+    field: DefinitionField,
+    old: &ReuseDefinition<'_>,
+    new: &ReuseDefinition<'_>,
+) -> Option<(String, String)> {
     match field {
-        Field::Command => differing_texts(Some(&old.command), Some(&new.command)),
-        Field::InvocationScript => {
-            differing_texts(old.invocation_script.as_deref(), new.invocation_script.as_deref())
+        DefinitionField::Command => compare_texts(Some(&old.command), Some(&new.command)),
+        DefinitionField::InvocationScript => {
+            compare_texts(old.invocation_script.as_deref(), new.invocation_script.as_deref())
         }
-        Field::Env => {
-            let pairs = |definition: &Definition<'_>| {
+        DefinitionField::Env => {
+            let pairs = |definition: &ReuseDefinition<'_>| {
                 definition.env.iter().map(|(name, value)| (name.clone(), value.clone())).collect()
             };
-            differing_pairs(pairs(old), pairs(new))
+            compare_pairs(pairs(old), pairs(new))
         }
-        Field::UserData => {
-            let pairs = |definition: &Definition<'_>| {
+        DefinitionField::UserData => {
+            let pairs = |definition: &ReuseDefinition<'_>| {
                 let texts = definition.user_data.iter();
                 texts.map(|(name, text)| (name.clone().into_owned(), text.clone().into_owned())).collect()
             };
-            differing_pairs(pairs(old), pairs(new))
+            compare_pairs(pairs(old), pairs(new))
         }
-        Field::OutputUserData => differing_sets(&old.output_user_data, &new.output_user_data),
-        Field::InputFiles => differing_sets(&old.inputs, &new.inputs),
-        Field::OutputFiles => differing_sets(&old.outputs, &new.outputs),
-        Field::DependsOn => differing_digests(old.depends_on?, new.depends_on?),
+        DefinitionField::OutputUserData => compare_sets(&old.output_user_data, &new.output_user_data),
+        DefinitionField::InputFiles => compare_sets(&old.inputs, &new.inputs),
+        DefinitionField::OutputFiles => compare_sets(&old.outputs, &new.outputs),
+        DefinitionField::DependsOn => compare_digests(old.depends_on?, new.depends_on?),
     }
 }
 
-fn differing_texts(old: Option<&str>, new: Option<&str>) -> Option<(String, String)> {
+fn compare_texts(old: Option<&str>, new: Option<&str>) -> Option<(String, String)> {
     let show = |text: Option<&str>| text.unwrap_or("(none)").to_owned();
     (old != new).then(|| (show(old), show(new)))
 }
 
 /// The first name, in the order of the alphabet, whose value differs.
-fn differing_pairs(
-    mut old: Vec<(String, String)>,
-    mut new: Vec<(String, String)>,
-) -> Option<(String, String)> {
+fn compare_pairs(mut old: Vec<(String, String)>, mut new: Vec<(String, String)>) -> Option<(String, String)> {
     old.sort();
     new.sort();
     if old == new {
@@ -208,7 +209,7 @@ fn differing_pairs(
     Some((show(value(&old, name)), show(value(&new, name))))
 }
 
-fn differing_sets(old: &[Cow<'_, str>], new: &[Cow<'_, str>]) -> Option<(String, String)> {
+fn compare_sets(old: &[Cow<'_, str>], new: &[Cow<'_, str>]) -> Option<(String, String)> {
     let only = |these: &[Cow<'_, str>], others: &[Cow<'_, str>]| {
         let only: Vec<&str> = these.iter().filter(|one| !others.contains(one)).map(AsRef::as_ref).collect();
         if only.is_empty() { "(none)".to_owned() } else { only.join(", ") }
@@ -221,8 +222,8 @@ fn differing_sets(old: &[Cow<'_, str>], new: &[Cow<'_, str>]) -> Option<(String,
 }
 
 /// Names are not kept, so the numbers have to do.
-fn differing_digests(old: NamesDigest, new: NamesDigest) -> Option<(String, String)> {
-    let show = |digest: NamesDigest, which: &str| match digest.count {
+fn compare_digests(old: NameSetDigest, new: NameSetDigest) -> Option<(String, String)> {
+    let show = |digest: NameSetDigest, which: &str| match digest.count {
         0 => "(none)".to_owned(),
         1 => format!("1 {which}job"),
         n => format!("{n} {which}jobs"),

@@ -7,48 +7,48 @@
 mod definition;
 mod dependencies;
 
-pub use definition::{Accept, Definition, Field, NamesDigest, ParseAcceptError};
-pub use dependencies::dependencies;
+pub use definition::{AcceptedChange, DefinitionField, NameSetDigest, ParseAcceptError, ReuseDefinition};
+pub use dependencies::dependency_digests;
 
-use crate::edges::Edges;
-use crate::graph::Cycle;
-use crate::order::Order;
+use crate::edges::DependencyEdges;
+use crate::graph::DependencyCycle;
+use crate::topological_order::TopologicalOrder;
 use rustc_hash::FxHashSet;
 use serde::Serialize;
 use std::borrow::Cow;
 use std::fmt;
-use windlass_types::work::{FileState, FilesSeen};
+use windlass_types::worker_messages::{AttemptFiles, FileSnapshot};
 use windlass_types::{Bytes, JobStatus, Timestamp};
 
 /// A job as it was when it last had the chance to run.
 #[derive(Clone, Debug)]
-pub struct Before<'a> {
-    pub definition: Definition<'a>,
+pub struct PreviousJob<'a> {
+    pub definition: ReuseDefinition<'a>,
     pub status: JobStatus,
     /// The files of the newest attempt that completed, in the order of the definition.
-    pub files: Option<FilesSeen>,
+    pub files: Option<AttemptFiles>,
     /// It added jobs that are not in the plan: only running it again tells what they are to be.
     pub has_added: bool,
 }
 
 /// What is to be decided on.
 #[derive(Clone, Copy)]
-pub struct Question<'a> {
+pub struct ReuseQuery<'a> {
     pub jobs: u32,
-    pub edges: &'a Edges,
+    pub edges: &'a DependencyEdges,
     /// Each job of the plan.
-    pub now: &'a dyn Fn(u32) -> Definition<'a>,
+    pub current: &'a dyn Fn(u32) -> ReuseDefinition<'a>,
     /// The same job before; `None` if there was none of that name.
-    pub before: &'a dyn Fn(u32, &str) -> Option<Before<'a>>,
+    pub previous: &'a dyn Fn(u32, &str) -> Option<PreviousJob<'a>>,
     /// A file as it is at present. With a hash where contents are compared.
-    pub file: &'a dyn Fn(&str) -> Option<FileState>,
+    pub file: &'a dyn Fn(&str) -> Option<FileSnapshot>,
     /// Whether files that are declared by themselves lie in this directory.
     pub is_shared: &'a dyn Fn(&str) -> bool,
     /// Changes that somebody declared to mean nothing.
-    pub accepted: &'a [Accept],
+    pub accepted: &'a [AcceptedChange],
 }
 
-impl fmt::Debug for Question<'_> {
+impl fmt::Debug for ReuseQuery<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Question").field("jobs", &self.jobs).finish_non_exhaustive()
     }
@@ -56,13 +56,13 @@ impl fmt::Debug for Question<'_> {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Decision {
+pub enum ReuseDecision {
     /// What it made is still good. Also said of a job that was left out on purpose.
     Reuse,
-    Run(Reason),
+    Run(RerunReason),
 }
 
-impl Decision {
+impl ReuseDecision {
     pub fn runs(&self) -> bool {
         matches!(self, Self::Run(_))
     }
@@ -71,14 +71,14 @@ impl Decision {
 /// The one thing because of which a job runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "because", rename_all = "snake_case")]
-pub enum Reason {
+pub enum RerunReason {
     /// There was no such job.
     New,
     NotCompleted {
         status: JobStatus,
     },
     Changed {
-        field: Field,
+        field: DefinitionField,
         old: String,
         new: String,
     },
@@ -88,8 +88,8 @@ pub enum Reason {
     NoRecord,
     InputChanged {
         file: String,
-        old: Option<FileState>,
-        new: FileState,
+        old: Option<FileSnapshot>,
+        new: FileSnapshot,
     },
     InputMissing {
         file: String,
@@ -100,8 +100,8 @@ pub enum Reason {
     /// Somebody else has written it since.
     OutputChanged {
         file: String,
-        old: Option<FileState>,
-        new: FileState,
+        old: Option<FileSnapshot>,
+        new: FileSnapshot,
     },
     /// A job that it depends on runs again.
     Upstream {
@@ -112,7 +112,7 @@ pub enum Reason {
     },
 }
 
-impl Reason {
+impl RerunReason {
     /// In words: `command changed: a → b`. `name` gives the name of a job.
     pub fn describe(&self, name: impl Fn(u32) -> String) -> String {
         match self {
@@ -139,7 +139,7 @@ impl Reason {
     }
 }
 
-fn describe_change(old: Option<&FileState>, new: &FileState) -> String {
+fn describe_change(old: Option<&FileSnapshot>, new: &FileSnapshot) -> String {
     match old {
         Some(old) => format!("{} → {}", describe_file(old, new), describe_file(new, old)),
         None => format!("missing → {}", Bytes(new.size)),
@@ -147,8 +147,8 @@ fn describe_change(old: Option<&FileState>, new: &FileState) -> String {
 }
 
 /// A file by what tells it from `other`, and no more: its contents if both were looked at, else its size, else its time.
-fn describe_file(file: &FileState, other: &FileState) -> String {
-    let size = |file: &FileState| Bytes(file.size).to_string().replace(".0 ", " ");
+fn describe_file(file: &FileSnapshot, other: &FileSnapshot) -> String {
+    let size = |file: &FileSnapshot| Bytes(file.size).to_string().replace(".0 ", " ");
     match (&file.hash, &other.hash) {
         (Some(hash), Some(_)) => format!("contents {}", hash.chars().take(12).collect::<String>()),
         _ if size(file) != size(other) => size(file),
@@ -160,7 +160,7 @@ fn describe_file(file: &FileState, other: &FileState) -> String {
 
 /// How many jobs run, and for which kinds of reasons.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Summary {
+pub struct ReuseSummary {
     pub reused: u32,
     pub new: u32,
     pub not_completed: u32,
@@ -169,22 +169,24 @@ pub struct Summary {
     pub upstream: u32,
 }
 
-impl Summary {
-    pub fn of(decisions: &[Decision]) -> Self {
+impl ReuseSummary {
+    pub fn from_decisions(decisions: &[ReuseDecision]) -> Self {
         let mut summary = Self::default();
         for decision in decisions {
             let count = match decision {
-                Decision::Reuse => &mut summary.reused,
-                Decision::Run(Reason::New) => &mut summary.new,
-                Decision::Run(Reason::NotCompleted { .. }) => &mut summary.not_completed,
-                Decision::Run(Reason::Changed { .. } | Reason::HasAdded) => &mut summary.changed,
-                Decision::Run(Reason::Upstream { .. }) => &mut summary.upstream,
-                Decision::Run(
-                    Reason::NoRecord
-                    | Reason::InputChanged { .. }
-                    | Reason::InputMissing { .. }
-                    | Reason::OutputMissing { .. }
-                    | Reason::OutputChanged { .. },
+                ReuseDecision::Reuse => &mut summary.reused,
+                ReuseDecision::Run(RerunReason::New) => &mut summary.new,
+                ReuseDecision::Run(RerunReason::NotCompleted { .. }) => &mut summary.not_completed,
+                ReuseDecision::Run(RerunReason::Changed { .. } | RerunReason::HasAdded) => {
+                    &mut summary.changed
+                }
+                ReuseDecision::Run(RerunReason::Upstream { .. }) => &mut summary.upstream,
+                ReuseDecision::Run(
+                    RerunReason::NoRecord
+                    | RerunReason::InputChanged { .. }
+                    | RerunReason::InputMissing { .. }
+                    | RerunReason::OutputMissing { .. }
+                    | RerunReason::OutputChanged { .. },
                 ) => &mut summary.files,
             };
             *count += 1;
@@ -192,38 +194,39 @@ impl Summary {
         summary
     }
 
-    pub fn runs(&self) -> u32 {
+    pub fn rerun_count(&self) -> u32 {
         self.new + self.not_completed + self.changed + self.files + self.upstream
     }
 }
 
 /// Decides on every job, by number.
-pub fn decide(question: &Question<'_>) -> Result<Vec<Decision>, Cycle> {
-    let order = Order::new(question.jobs, question.edges)?;
-    let mut decisions = vec![Decision::Reuse; question.jobs as usize];
+pub fn decide_reuse(question: &ReuseQuery<'_>) -> Result<Vec<ReuseDecision>, DependencyCycle> {
+    let order = TopologicalOrder::new(question.jobs, question.edges)?;
+    let mut decisions = vec![ReuseDecision::Reuse; question.jobs as usize];
     // Per node: the job that makes those behind it run, and the nearest cause of that.
-    let mut stirred: Vec<Option<Stir>> = vec![None; order.len()];
+    let mut stirred: Vec<Option<UpstreamRerun>> = vec![None; order.len()];
     let mut rewritten = FxHashSet::default();
     for &node in order.sorted() {
-        let reached = order.before(node).iter().find_map(|&before| stirred[before as usize]);
+        let reached = order.predecessors(node).iter().find_map(|&before| stirred[before as usize]);
         if order.is_gate(node) {
             stirred[node as usize] = reached;
             continue;
         }
-        let now = (question.now)(node);
+        let now = (question.current)(node);
         let own = own_reason(question, node, &now, &rewritten);
-        let reason = own.or(reached.map(|stir| Reason::Upstream { job: stir.cause, through: stir.direct }));
+        let reason =
+            own.or(reached.map(|stir| RerunReason::Upstream { job: stir.cause, through: stir.direct }));
         let Some(reason) = reason else { continue };
-        let cause = if let Reason::Upstream { job, .. } = reason { job } else { node };
-        stirred[node as usize] = Some(Stir { cause, direct: node });
+        let cause = if let RerunReason::Upstream { job, .. } = reason { job } else { node };
+        stirred[node as usize] = Some(UpstreamRerun { cause, direct: node });
         rewritten.extend(now.outputs.iter().map(|path| path.clone().into_owned()));
-        decisions[node as usize] = Decision::Run(reason);
+        decisions[node as usize] = ReuseDecision::Run(reason);
     }
     Ok(decisions)
 }
 
 #[derive(Clone, Copy)]
-struct Stir {
+struct UpstreamRerun {
     cause: u32,
     direct: u32,
 }
@@ -231,47 +234,48 @@ struct Stir {
 /// Why `job` has to run whatever becomes of the jobs before it. A file that a job before it writes anew says nothing
 /// yet.
 fn own_reason(
-    question: &Question<'_>,
+    question: &ReuseQuery<'_>,
     job: u32,
-    now: &Definition<'_>,
+    now: &ReuseDefinition<'_>,
     rewritten: &FxHashSet<String>,
-) -> Option<Reason> {
-    let Some(before) = (question.before)(job, &now.name) else { return Some(Reason::New) };
+) -> Option<RerunReason> {
+    let Some(before) = (question.previous)(job, &now.name) else { return Some(RerunReason::New) };
     match before.status {
         JobStatus::Disabled => return None,
         JobStatus::Completed => {}
-        status => return Some(Reason::NotCompleted { status }),
+        status => return Some(RerunReason::NotCompleted { status }),
     }
     let accepted = |field| question.accepted.iter().any(|accept| accept.covers(&now.name, field));
-    if let Some(reason) = definition::difference(&before.definition, now, accepted) {
+    if let Some(reason) = definition::find_difference(&before.definition, now, accepted) {
         return Some(reason);
     }
     if before.has_added {
-        return Some(Reason::HasAdded);
+        return Some(RerunReason::HasAdded);
     }
     let Some(files) = &before.files else {
         let declares = !now.inputs.is_empty() || !now.outputs.is_empty();
-        return declares.then_some(Reason::NoRecord);
+        return declares.then_some(RerunReason::NoRecord);
     };
-    input_reason(question, &before.definition, files, now, rewritten)
-        .or_else(|| output_reason(question, &before.definition, files, now, accepted(Field::OutputFiles)))
+    input_reason(question, &before.definition, files, now, rewritten).or_else(|| {
+        output_reason(question, &before.definition, files, now, accepted(DefinitionField::OutputFiles))
+    })
 }
 
 fn input_reason(
-    question: &Question<'_>,
-    before: &Definition<'_>,
-    files: &FilesSeen,
-    now: &Definition<'_>,
+    question: &ReuseQuery<'_>,
+    before: &ReuseDefinition<'_>,
+    files: &AttemptFiles,
+    now: &ReuseDefinition<'_>,
     rewritten: &FxHashSet<String>,
-) -> Option<Reason> {
+) -> Option<RerunReason> {
     // What a job changes in place is compared as the output that it left.
     let settled =
         now.inputs.iter().filter(|path| !rewritten.contains(path.as_ref()) && !now.outputs.contains(path));
     settled.map(AsRef::as_ref).find_map(|path: &str| match (question.file)(path) {
-        None => Some(Reason::InputMissing { file: path.to_owned() }),
+        None => Some(RerunReason::InputMissing { file: path.to_owned() }),
         Some(new) => {
-            let Was(old) = changed(&before.inputs, &files.inputs, path, &new)?;
-            Some(Reason::InputChanged { file: path.to_owned(), old, new })
+            let PreviousFile(old) = changed_file(&before.inputs, &files.inputs, path, &new)?;
+            Some(RerunReason::InputChanged { file: path.to_owned(), old, new })
         }
     })
 }
@@ -279,35 +283,44 @@ fn input_reason(
 /// The outputs must be there, and as the job left them: whatever else wrote them is not its result. `accepted`: being
 /// there is enough, and so it is for a directory in which other jobs have files of their own.
 fn output_reason(
-    question: &Question<'_>,
-    before: &Definition<'_>,
-    files: &FilesSeen,
-    now: &Definition<'_>,
+    question: &ReuseQuery<'_>,
+    before: &ReuseDefinition<'_>,
+    files: &AttemptFiles,
+    now: &ReuseDefinition<'_>,
     accepted: bool,
-) -> Option<Reason> {
+) -> Option<RerunReason> {
     now.outputs.iter().map(AsRef::as_ref).find_map(|path: &str| match (question.file)(path) {
-        None => Some(Reason::OutputMissing { file: path.to_owned() }),
+        None => Some(RerunReason::OutputMissing { file: path.to_owned() }),
         Some(_) if accepted => None,
         Some(new) => {
-            let Was(old) = changed(&before.outputs, &files.outputs, path, &new)?;
-            (!(question.is_shared)(path)).then(|| Reason::OutputChanged { file: path.to_owned(), old, new })
+            let PreviousFile(old) = changed_file(&before.outputs, &files.outputs, path, &new)?;
+            (!(question.is_shared)(path)).then(|| RerunReason::OutputChanged {
+                file: path.to_owned(),
+                old,
+                new,
+            })
         }
     })
 }
 
 /// A file that was different; `None`: not there.
-struct Was(Option<FileState>);
+struct PreviousFile(Option<FileSnapshot>);
 
 /// How the file was, if that differs from how it is. One that was not among `paths`, because its addition was accepted,
 /// has no old state to differ from.
-fn changed(paths: &[Cow<'_, str>], states: &[Option<FileState>], path: &str, new: &FileState) -> Option<Was> {
+fn changed_file(
+    paths: &[Cow<'_, str>],
+    states: &[Option<FileSnapshot>],
+    path: &str,
+    new: &FileSnapshot,
+) -> Option<PreviousFile> {
     let place = paths.iter().position(|old| old == path)?;
     let old = states.get(place).cloned().flatten();
-    old.as_ref().is_none_or(|old| !is_same(old, new)).then_some(Was(old))
+    old.as_ref().is_none_or(|old| !is_same(old, new)).then_some(PreviousFile(old))
 }
 
 /// Equal contents are the same file whatever its time says; without both hashes, size and time decide.
-fn is_same(old: &FileState, new: &FileState) -> bool {
+fn is_same(old: &FileSnapshot, new: &FileSnapshot) -> bool {
     match (&old.hash, &new.hash) {
         (Some(old), Some(new)) => old == new,
         _ => (old.mtime_ns, old.size) == (new.mtime_ns, new.size),

@@ -1,35 +1,35 @@
 //! Each reason by hand, and random workflows against the rules that must hold whatever changed.
 
 use super::*;
-use crate::edges::EdgesBuilder;
+use crate::edges::DependencyEdgesBuilder;
 use proptest::prelude::*;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-fn state(mtime_ns: i64, hash: Option<&str>) -> FileState {
-    FileState { mtime_ns, size: 1, hash: hash.map(str::to_owned) }
+fn state(mtime_ns: i64, hash: Option<&str>) -> FileSnapshot {
+    FileSnapshot { mtime_ns, size: 1, hash: hash.map(str::to_owned) }
 }
 
 /// `prepare` reads raw and writes clean; `solve` reads clean and writes out; `plot` waits for solve.
 #[derive(Clone)]
 struct World {
-    old: Vec<Before<'static>>,
-    now: Vec<Definition<'static>>,
-    disk: BTreeMap<String, FileState>,
+    old: Vec<PreviousJob<'static>>,
+    now: Vec<ReuseDefinition<'static>>,
+    disk: BTreeMap<String, FileSnapshot>,
     /// A directory in which other declared files lie.
     shared: &'static str,
-    accepted: Vec<Accept>,
-    edges: Edges,
+    accepted: Vec<AcceptedChange>,
+    edges: DependencyEdges,
 }
 
-fn job(name: &'static str, inputs: &[&'static str], outputs: &[&'static str]) -> Definition<'static> {
+fn job(name: &'static str, inputs: &[&'static str], outputs: &[&'static str]) -> ReuseDefinition<'static> {
     let paths = |paths: &[&'static str]| paths.iter().map(|path| Cow::Borrowed(*path)).collect();
-    Definition {
+    ReuseDefinition {
         name: Cow::Borrowed(name),
         command: Cow::Owned(format!("run {name}")),
         inputs: paths(inputs),
         outputs: paths(outputs),
-        ..Definition::default()
+        ..ReuseDefinition::default()
     }
 }
 
@@ -40,19 +40,19 @@ impl World {
             job("solve", &["clean"], &["out"]),
             job("plot", &[], &[]),
         ];
-        let seen = |definition: &Definition<'static>| {
+        let seen = |definition: &ReuseDefinition<'static>| {
             let states = |paths: &[Cow<'_, str>]| paths.iter().map(|_| Some(state(7, None))).collect();
-            FilesSeen { inputs: states(&definition.inputs), outputs: states(&definition.outputs) }
+            AttemptFiles { inputs: states(&definition.inputs), outputs: states(&definition.outputs) }
         };
-        let before = |definition: &Definition<'static>| Before {
+        let before = |definition: &ReuseDefinition<'static>| PreviousJob {
             definition: definition.clone(),
             status: JobStatus::Completed,
             files: Some(seen(definition)).filter(|_| definition.name != "plot"),
             has_added: false,
         };
-        let mut builder = EdgesBuilder::default();
-        builder.depend(1, &[0]);
-        builder.depend(2, &[1]);
+        let mut builder = DependencyEdgesBuilder::default();
+        builder.add_dependencies(1, &[0]);
+        builder.add_dependencies(2, &[1]);
         Self {
             old: now.iter().map(before).collect(),
             now,
@@ -63,12 +63,12 @@ impl World {
         }
     }
 
-    fn decide(&self) -> Vec<Decision> {
-        decide(&Question {
+    fn decide(&self) -> Vec<ReuseDecision> {
+        decide_reuse(&ReuseQuery {
             jobs: self.now.len() as u32,
             edges: &self.edges,
-            now: &|job| self.now[job as usize].clone(),
-            before: &|_, name| self.old.iter().find(|old| old.definition.name == name).cloned(),
+            current: &|job| self.now[job as usize].clone(),
+            previous: &|_, name| self.old.iter().find(|old| old.definition.name == name).cloned(),
             file: &|path| self.disk.get(path).cloned(),
             is_shared: &|path| self.shared == path,
             accepted: &self.accepted,
@@ -77,49 +77,53 @@ impl World {
     }
 
     /// What is decided if all but `reasons` are due to the first job that runs.
-    fn expect(&self, reasons: [Option<Reason>; 3]) {
-        let expected = reasons.map(|reason| reason.map_or(Decision::Reuse, Decision::Run));
+    fn expect(&self, reasons: [Option<RerunReason>; 3]) {
+        let expected = reasons.map(|reason| reason.map_or(ReuseDecision::Reuse, ReuseDecision::Run));
         assert_eq!(self.decide(), expected);
     }
 }
 
-fn upstream(job: u32, through: u32) -> Reason {
-    Reason::Upstream { job, through }
+fn upstream(job: u32, through: u32) -> RerunReason {
+    RerunReason::Upstream { job, through }
 }
 
 #[test]
 fn reasons_in_words() {
-    let file = |hash| FileState { mtime_ns: 1_700_000_000_000_000_000, size: 2048, hash };
-    let sized = |size| FileState { size, ..file(None) };
+    let file = |hash| FileSnapshot { mtime_ns: 1_700_000_000_000_000_000, size: 2048, hash };
+    let sized = |size| FileSnapshot { size, ..file(None) };
     let name = |job: u32| ["prepare", "solve"][job as usize].to_owned();
     for (reason, words) in [
-        (Reason::NotCompleted { status: JobStatus::Failed }, "was failed"),
+        (RerunReason::NotCompleted { status: JobStatus::Failed }, "was failed"),
         (
-            Reason::Changed { field: Field::Command, old: "a".into(), new: "b".into() },
+            RerunReason::Changed { field: DefinitionField::Command, old: "a".into(), new: "b".into() },
             "command changed: a → b",
         ),
         (
-            Reason::InputChanged { file: "raw".into(), old: None, new: file(None) },
+            RerunReason::InputChanged { file: "raw".into(), old: None, new: file(None) },
             "input raw changed: missing → 2 KiB",
         ),
         (
-            Reason::InputChanged { file: "raw".into(), old: Some(sized(2048)), new: sized(4096) },
+            RerunReason::InputChanged { file: "raw".into(), old: Some(sized(2048)), new: sized(4096) },
             "input raw changed: 2 KiB → 4 KiB",
         ),
         (
-            Reason::InputChanged { file: "raw".into(), old: Some(sized(5 << 30)), new: sized((5 << 30) + 1) },
+            RerunReason::InputChanged {
+                file: "raw".into(),
+                old: Some(sized(5 << 30)),
+                new: sized((5 << 30) + 1),
+            },
             "input raw changed: 5368709120 bytes → 5368709121 bytes",
         ),
         (
-            Reason::InputChanged {
+            RerunReason::InputChanged {
                 file: "raw".into(),
-                old: Some(FileState { mtime_ns: 0, ..file(None) }),
+                old: Some(FileSnapshot { mtime_ns: 0, ..file(None) }),
                 new: file(None),
             },
             "input raw changed: 1970-01-01T00:00:00.000Z → 2023-11-14T22:13:20.000Z",
         ),
         (
-            Reason::InputChanged {
+            RerunReason::InputChanged {
                 file: "raw".into(),
                 old: Some(file(Some("0123456789abcdef".into()))),
                 new: file(Some("fedcba9876543210".into())),
@@ -137,21 +141,24 @@ fn reasons_in_words() {
 fn nothing_changed_nothing_runs() {
     let world = World::new();
     world.expect([None, None, None]);
-    assert_eq!(Summary::of(&world.decide()), Summary { reused: 3, ..Summary::default() });
+    assert_eq!(
+        ReuseSummary::from_decisions(&world.decide()),
+        ReuseSummary { reused: 3, ..ReuseSummary::default() }
+    );
 }
 
 #[test]
 fn a_new_job_runs_and_so_does_what_waits_for_it() {
     let mut world = World::new();
     world.old.remove(1);
-    world.expect([None, Some(Reason::New), Some(upstream(1, 1))]);
+    world.expect([None, Some(RerunReason::New), Some(upstream(1, 1))]);
 }
 
 #[test]
 fn what_did_not_complete_runs_and_what_was_left_out_stays_out() {
     let mut world = World::new();
     world.old[1].status = JobStatus::Failed;
-    world.expect([None, Some(Reason::NotCompleted { status: JobStatus::Failed }), Some(upstream(1, 1))]);
+    world.expect([None, Some(RerunReason::NotCompleted { status: JobStatus::Failed }), Some(upstream(1, 1))]);
     world.old[1].status = JobStatus::Disabled;
     world.expect([None, None, None]);
 }
@@ -160,41 +167,54 @@ fn what_did_not_complete_runs_and_what_was_left_out_stays_out() {
 fn the_nearest_cause_is_named_and_the_way_it_came() {
     let mut world = World::new();
     world.disk.insert("raw".into(), state(8, None));
-    let changed = Reason::InputChanged { file: "raw".into(), old: Some(state(7, None)), new: state(8, None) };
+    let changed =
+        RerunReason::InputChanged { file: "raw".into(), old: Some(state(7, None)), new: state(8, None) };
     world.expect([Some(changed), Some(upstream(0, 0)), Some(upstream(0, 1))]);
-    let summary = Summary::of(&world.decide());
-    assert_eq!((summary.files, summary.upstream, summary.runs()), (1, 2, 3));
+    let summary = ReuseSummary::from_decisions(&world.decide());
+    assert_eq!((summary.files, summary.upstream, summary.rerun_count()), (1, 2, 3));
 }
 
-type Edit = fn(&mut Definition<'static>);
+type Edit = fn(&mut ReuseDefinition<'static>);
 
 #[test]
 fn every_field_is_compared_and_shown_old_and_new() {
     let changed = |field, old: &str, new: &str| {
-        Some(Reason::Changed { field, old: old.to_owned(), new: new.to_owned() })
+        Some(RerunReason::Changed { field, old: old.to_owned(), new: new.to_owned() })
     };
-    let cases: [(Edit, Option<Reason>); 8] = [
-        (|d| d.command = "run plot --big".into(), changed(Field::Command, "run plot", "run plot --big")),
-        (|d| d.invocation_script = Some("srun".into()), changed(Field::InvocationScript, "(none)", "srun")),
-        (|d| d.env = vec![("B".to_owned(), "1".to_owned())].into(), changed(Field::Env, "(no B)", "B=1")),
-        (|d| d.user_data.push(("u".into(), "{}".into())), changed(Field::UserData, "(no u)", "u={}")),
-        (|d| d.output_user_data.push("u".into()), changed(Field::OutputUserData, "(none)", "u")),
-        (|d| d.inputs.push("out".into()), changed(Field::InputFiles, "(none)", "out")),
-        (|d| d.outputs.push("png".into()), changed(Field::OutputFiles, "(none)", "png")),
+    let cases: [(Edit, Option<RerunReason>); 8] = [
         (
-            |d| d.depends_on = Some(NamesDigest::of(["solve", "x"])),
-            changed(Field::DependsOn, "1 job", "2 jobs"),
+            |d| d.command = "run plot --big".into(),
+            changed(DefinitionField::Command, "run plot", "run plot --big"),
+        ),
+        (
+            |d| d.invocation_script = Some("srun".into()),
+            changed(DefinitionField::InvocationScript, "(none)", "srun"),
+        ),
+        (
+            |d| d.env = vec![("B".to_owned(), "1".to_owned())].into(),
+            changed(DefinitionField::Env, "(no B)", "B=1"),
+        ),
+        (
+            |d| d.user_data.push(("u".into(), "{}".into())),
+            changed(DefinitionField::UserData, "(no u)", "u={}"),
+        ),
+        (|d| d.output_user_data.push("u".into()), changed(DefinitionField::OutputUserData, "(none)", "u")),
+        (|d| d.inputs.push("out".into()), changed(DefinitionField::InputFiles, "(none)", "out")),
+        (|d| d.outputs.push("png".into()), changed(DefinitionField::OutputFiles, "(none)", "png")),
+        (
+            |d| d.depends_on = Some(NameSetDigest::from_names(["solve", "x"])),
+            changed(DefinitionField::DependsOn, "1 job", "2 jobs"),
         ),
     ];
     for (edit, reason) in cases {
         let mut world = World::new();
-        world.old[2].definition.depends_on = Some(NamesDigest::of(["solve"]));
-        world.now[2].depends_on = Some(NamesDigest::of(["solve"]));
+        world.old[2].definition.depends_on = Some(NameSetDigest::from_names(["solve"]));
+        world.now[2].depends_on = Some(NameSetDigest::from_names(["solve"]));
         edit(&mut world.now[2]);
         world.expect([None, None, reason.clone()]);
-        let Some(Reason::Changed { field, .. }) = reason else { unreachable!() };
+        let Some(RerunReason::Changed { field, .. }) = reason else { unreachable!() };
         world.accepted = vec![format!("plot:{field}").parse().unwrap()];
-        if field != Field::OutputFiles && field != Field::InputFiles {
+        if field != DefinitionField::OutputFiles && field != DefinitionField::InputFiles {
             world.expect([None, None, None]);
         }
     }
@@ -206,8 +226,8 @@ fn the_order_of_variables_files_and_dependencies_means_nothing() {
     let mut world = World::new();
     world.old[2].definition.env = vec![pair("A"), pair("B")].into();
     world.now[2].env = vec![pair("B"), pair("A")].into();
-    world.old[2].definition.depends_on = Some(NamesDigest::of(["a", "b"]));
-    world.now[2].depends_on = Some(NamesDigest::of(["b"]) + NamesDigest::of(["a"]));
+    world.old[2].definition.depends_on = Some(NameSetDigest::from_names(["a", "b"]));
+    world.now[2].depends_on = Some(NameSetDigest::from_names(["b"]) + NameSetDigest::from_names(["a"]));
     world.expect([None, None, None]);
 }
 
@@ -221,7 +241,7 @@ fn equal_contents_are_the_same_file_whenever_it_was_written() {
     world.disk.insert("raw".into(), new.clone());
     let old = Some(state(7, Some("abc")));
     world.expect([
-        Some(Reason::InputChanged { file: "raw".into(), old, new }),
+        Some(RerunReason::InputChanged { file: "raw".into(), old, new }),
         Some(upstream(0, 0)),
         Some(upstream(0, 1)),
     ]);
@@ -231,11 +251,11 @@ fn equal_contents_are_the_same_file_whenever_it_was_written() {
 fn missing_files_make_a_job_run() {
     let mut world = World::new();
     world.disk.remove("out");
-    world.expect([None, Some(Reason::OutputMissing { file: "out".into() }), Some(upstream(1, 1))]);
+    world.expect([None, Some(RerunReason::OutputMissing { file: "out".into() }), Some(upstream(1, 1))]);
     world.disk.remove("raw");
     world.expect([
-        Some(Reason::InputMissing { file: "raw".into() }),
-        Some(Reason::OutputMissing { file: "out".into() }),
+        Some(RerunReason::InputMissing { file: "raw".into() }),
+        Some(RerunReason::OutputMissing { file: "out".into() }),
         Some(upstream(1, 1)),
     ]);
 }
@@ -245,12 +265,13 @@ fn missing_files_make_a_job_run() {
 fn an_output_that_is_not_as_the_job_left_it_makes_it_run() {
     let mut world = World::new();
     world.disk.insert("out".into(), state(8, None));
-    let reason = Reason::OutputChanged { file: "out".into(), old: Some(state(7, None)), new: state(8, None) };
+    let reason =
+        RerunReason::OutputChanged { file: "out".into(), old: Some(state(7, None)), new: state(8, None) };
     assert_eq!(
         reason.describe(|_| String::new()),
         "output out changed since: 1970-01-01T00:00:00.000Z → 1970-01-01T00:00:00.000Z"
     );
-    assert_eq!(Summary::of(&[Decision::Run(reason.clone())]).files, 1);
+    assert_eq!(ReuseSummary::from_decisions(&[ReuseDecision::Run(reason.clone())]).files, 1);
     world.expect([None, Some(reason.clone()), Some(upstream(1, 1))]);
     world.accepted = vec!["solve:output_files".parse().unwrap()];
     world.expect([None, None, None]);
@@ -263,7 +284,7 @@ fn an_output_that_is_not_as_the_job_left_it_makes_it_run() {
     world.disk.insert("out".into(), state(9, Some("abc")));
     world.expect([None, None, None]);
     world.old[1].files.as_mut().unwrap().outputs.clear();
-    let lost = Reason::OutputChanged { file: "out".into(), old: None, new: state(9, Some("abc")) };
+    let lost = RerunReason::OutputChanged { file: "out".into(), old: None, new: state(9, Some("abc")) };
     world.expect([None, Some(lost), Some(upstream(1, 1))]);
 }
 
@@ -274,10 +295,10 @@ fn a_file_that_is_changed_in_place_is_compared_as_it_was_left() {
         definition.outputs = vec!["raw".into()];
     }
     world.old[0].files =
-        Some(FilesSeen { inputs: vec![Some(state(3, None))], outputs: vec![Some(state(7, None))] });
+        Some(AttemptFiles { inputs: vec![Some(state(3, None))], outputs: vec![Some(state(7, None))] });
     world.expect([None, None, None]);
     world.disk.insert("raw".into(), state(9, None));
-    assert!(matches!(world.decide()[0], Decision::Run(Reason::OutputChanged { .. })));
+    assert!(matches!(world.decide()[0], ReuseDecision::Run(RerunReason::OutputChanged { .. })));
 }
 
 #[test]
@@ -285,7 +306,7 @@ fn a_file_that_is_about_to_be_written_again_is_nobodys_reason() {
     let mut world = World::new();
     world.disk.remove("clean");
     world.expect([
-        Some(Reason::OutputMissing { file: "clean".into() }),
+        Some(RerunReason::OutputMissing { file: "clean".into() }),
         Some(upstream(0, 0)),
         Some(upstream(0, 1)),
     ]);
@@ -295,7 +316,7 @@ fn a_file_that_is_about_to_be_written_again_is_nobodys_reason() {
 fn files_without_a_record_count_as_changed() {
     let mut world = World::new();
     world.old[1].files = None;
-    world.expect([None, Some(Reason::NoRecord), Some(upstream(1, 1))]);
+    world.expect([None, Some(RerunReason::NoRecord), Some(upstream(1, 1))]);
 }
 
 #[test]
@@ -308,15 +329,15 @@ fn an_accepted_new_input_has_nothing_to_differ_from() {
 
 #[test]
 fn what_is_accepted_is_read_as_people_write_it() {
-    let accept = |job: Option<&str>, field| Ok(Accept { job: job.map(str::to_owned), field });
+    let accept = |job: Option<&str>, field| Ok(AcceptedChange { job: job.map(str::to_owned), field });
     for (text, expected) in [
-        ("solve:command", accept(Some("solve"), Some(Field::Command))),
+        ("solve:command", accept(Some("solve"), Some(DefinitionField::Command))),
         ("solve", accept(Some("solve"), None)),
-        ("*:env", accept(None, Some(Field::Env))),
+        ("*:env", accept(None, Some(DefinitionField::Env))),
         (":env", Err(ParseAcceptError::NoJob(":env".into()))),
         ("solve:colour", Err(ParseAcceptError::UnknownField("colour".into()))),
     ] {
-        assert_eq!(text.parse::<Accept>(), expected, "{text}");
+        assert_eq!(text.parse::<AcceptedChange>(), expected, "{text}");
     }
 }
 
@@ -329,18 +350,18 @@ proptest! {
     ) {
         let count = failed.len();
         let mut pairs = Vec::new();
-        let mut builder = EdgesBuilder::default();
+        let mut builder = DependencyEdgesBuilder::default();
         for (job, on) in raw.iter().map(|(job, on)| (job % count, on)).filter(|(job, _)| *job > 0) {
             let on: Vec<u32> = on.iter().map(|on| (on % job) as u32).collect();
-            builder.depend(job as u32, &on);
+            builder.add_dependencies(job as u32, &on);
             pairs.extend(on.iter().map(|&on| (job, on as usize)));
         }
-        let definition = |job: u32| Definition { name: job.to_string().into(), ..Definition::default() };
-        let decisions = decide(&Question {
+        let definition = |job: u32| ReuseDefinition { name: job.to_string().into(), ..ReuseDefinition::default() };
+        let decisions = decide_reuse(&ReuseQuery {
             jobs: count as u32,
             edges: &builder.finish(),
-            now: &definition,
-            before: &|job, _| Some(Before {
+            current: &definition,
+            previous: &|job, _| Some(PreviousJob {
                 definition: definition(job),
                 status: if failed[job as usize] { JobStatus::Failed } else { JobStatus::Completed },
                 files: None,
@@ -357,7 +378,7 @@ proptest! {
         }
         for job in 0..count {
             prop_assert_eq!(decisions[job].runs(), runs[job], "job {}", job);
-            if let Decision::Run(Reason::Upstream { job: cause, through }) = decisions[job] {
+            if let ReuseDecision::Run(RerunReason::Upstream { job: cause, through }) = decisions[job] {
                 prop_assert!(failed[cause as usize] && runs[through as usize]);
                 prop_assert!(pairs.contains(&(job, through as usize)));
             }

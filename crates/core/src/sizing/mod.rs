@@ -4,19 +4,19 @@
 //! shows that it needs more, and less only on good evidence: every job of it has a result, none failed, and there is
 //! something to be gained.
 
-mod measure;
+mod usage_statistics;
 
-pub use measure::Measure;
+pub use usage_statistics::UsageStatistics;
 
 use serde::Serialize;
 use std::fmt;
 use std::time::Duration;
-use windlass_types::work::return_code;
-use windlass_types::{Bytes, JobStatus, Resources, format_duration, write_duration, write_size};
+use windlass_types::worker_messages::return_code;
+use windlass_types::{Bytes, JobStatus, Resources, format_duration, format_exact_size, format_iso_duration};
 
 /// One attempt, as the books have it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Observation {
+pub struct AttemptObservation {
     pub status: JobStatus,
     pub return_code: i32,
     pub wall: Duration,
@@ -26,7 +26,7 @@ pub struct Observation {
     pub avg_cpu_percent: Option<f64>,
 }
 
-impl Observation {
+impl AttemptObservation {
     fn ran_out_of_memory(&self) -> bool {
         self.return_code == return_code::OUT_OF_MEMORY
     }
@@ -38,23 +38,23 @@ impl Observation {
 
 /// Jobs that ask for the same.
 #[derive(Clone, Copy, Debug)]
-pub struct Class<'a> {
+pub struct SizingGroup<'a> {
     pub name: &'a str,
     pub asked: Resources,
     pub jobs: u32,
     /// The newest attempt of each job that has one.
-    pub observations: &'a [Observation],
+    pub observations: &'a [AttemptObservation],
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Rules {
+pub struct SizingRules {
     pub memory_multiplier: f64,
     pub cpu_multiplier: f64,
     pub runtime_multiplier: f64,
     pub downsize: bool,
 }
 
-impl Default for Rules {
+impl Default for SizingRules {
     fn default() -> Self {
         Self { memory_multiplier: 1.2, cpu_multiplier: 1.2, runtime_multiplier: 1.2, downsize: true }
     }
@@ -64,18 +64,18 @@ impl Default for Rules {
 const MEMORY_WORTH_SAVING: u64 = 1 << 30;
 const CPU_PERCENT_WORTH_SAVING: f64 = 5.0;
 /// Samples of a busy core lie around 100 %, not at it: only more than this above is a second one.
-pub(crate) const CPU_PERCENT_OF_NOISE: f64 = 25.0;
+pub(crate) const CPU_PERCENT_NOISE: f64 = 25.0;
 const RUNTIME_WORTH_SAVING: Duration = Duration::from_mins(30);
 
 const GIB: f64 = 1_073_741_824.0;
 
 /// Nobody is given less than this.
-const LEAST_MEMORY: Bytes = Bytes(1 << 20);
-const LEAST_RUNTIME: Duration = Duration::from_mins(1);
+const MIN_MEMORY: Bytes = Bytes(1 << 20);
+const MIN_RUNTIME: Duration = Duration::from_mins(1);
 
 /// What a class asked for, what it used, and what it should ask for.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Sizing {
+pub struct GroupSizing {
     pub name: String,
     pub jobs: u32,
     /// Attempts that were looked at.
@@ -83,31 +83,31 @@ pub struct Sizing {
     pub failed: u32,
     pub asked: Resources,
     /// In bytes.
-    pub memory: Option<Measure>,
+    pub memory: Option<UsageStatistics>,
     /// In percent of one core.
-    pub cpu_percent: Option<Measure>,
+    pub cpu_percent: Option<UsageStatistics>,
     /// In seconds.
-    pub runtime: Option<Measure>,
+    pub runtime: Option<UsageStatistics>,
     /// More used than asked for, or ended for it.
-    pub excesses: Vec<Excess>,
-    pub changes: Vec<Change>,
+    pub excesses: Vec<ResourceExcess>,
+    pub changes: Vec<ResourceChange>,
     /// Why nothing is made smaller although something could be.
-    pub kept: Option<Kept>,
+    pub kept: Option<KeepReason>,
     /// Held by the runs that were looked at, and not used.
-    pub waste: Savings,
+    pub waste: ResourceSavings,
     /// What the changes free.
-    pub savings: Savings,
+    pub savings: ResourceSavings,
 }
 
-impl Sizing {
+impl GroupSizing {
     /// What the class should ask for.
     pub fn proposed(&self) -> Resources {
         let mut resources = self.asked;
         for change in &self.changes {
             match change.to {
-                Amount::Memory(memory) => resources.memory = memory,
-                Amount::Cpus(cpus) => resources.cpus = cpus,
-                Amount::Runtime(runtime) => resources.runtime = Some(runtime),
+                ResourceAmount::Memory(memory) => resources.memory = memory,
+                ResourceAmount::Cpus(cpus) => resources.cpus = cpus,
+                ResourceAmount::Runtime(runtime) => resources.runtime = Some(runtime),
             }
         }
         resources
@@ -116,13 +116,13 @@ impl Sizing {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Resource {
+pub enum ResourceKind {
     Memory,
     Cpus,
     Runtime,
 }
 
-impl Resource {
+impl ResourceKind {
     /// The field of a spec that holds it.
     pub const fn field(self) -> &'static str {
         match self {
@@ -135,32 +135,32 @@ impl Resource {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Amount {
+pub enum ResourceAmount {
     Memory(Bytes),
     Cpus(u32),
     Runtime(Duration),
 }
 
-impl Amount {
-    pub const fn resource(self) -> Resource {
+impl ResourceAmount {
+    pub const fn resource(self) -> ResourceKind {
         match self {
-            Self::Memory(_) => Resource::Memory,
-            Self::Cpus(_) => Resource::Cpus,
-            Self::Runtime(_) => Resource::Runtime,
+            Self::Memory(_) => ResourceKind::Memory,
+            Self::Cpus(_) => ResourceKind::Cpus,
+            Self::Runtime(_) => ResourceKind::Runtime,
         }
     }
 
     /// As it is written in a spec: `3g`, `4`, `PT1H30M`.
-    pub fn as_written(self) -> String {
+    pub fn to_spec_text(self) -> String {
         match self {
-            Self::Memory(bytes) => write_size(bytes),
+            Self::Memory(bytes) => format_exact_size(bytes),
             Self::Cpus(cpus) => cpus.to_string(),
-            Self::Runtime(runtime) => write_duration(runtime),
+            Self::Runtime(runtime) => format_iso_duration(runtime),
         }
     }
 }
 
-impl fmt::Display for Amount {
+impl fmt::Display for ResourceAmount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Memory(bytes) => f.pad(&bytes.to_string()),
@@ -173,8 +173,8 @@ impl fmt::Display for Amount {
 
 /// Attempts that used more than was asked for.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Excess {
-    pub resource: Resource,
+pub struct ResourceExcess {
+    pub resource: ResourceKind,
     pub runs: u32,
     /// Of those, how many were ended for it.
     pub ended: u32,
@@ -183,10 +183,10 @@ pub struct Excess {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Change {
+pub struct ResourceChange {
     /// `None`: nothing was asked for.
-    pub from: Option<Amount>,
-    pub to: Amount,
+    pub from: Option<ResourceAmount>,
+    pub to: ResourceAmount,
     pub is_less: bool,
     /// For a person, and for the comment in a spec: "largest of 812 runs was 2.1 GiB (p95 1.9 GiB)".
     pub evidence: String,
@@ -195,14 +195,14 @@ pub struct Change {
 /// Why a class keeps what it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kept {
+pub enum KeepReason {
     /// Not asked to.
     NotWanted,
     SomeWithoutResult,
     SomeFailed,
 }
 
-impl fmt::Display for Kept {
+impl fmt::Display for KeepReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::NotWanted => "nothing is made smaller with --no-downsize",
@@ -214,34 +214,35 @@ impl fmt::Display for Kept {
 
 /// Resources over time, summed over the jobs of a class. Negative where more is used, or asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Savings {
+pub struct ResourceSavings {
     pub cpu_hours: f64,
     pub gib_hours: f64,
 }
 
 /// Judges one class.
-pub fn size(class: &Class<'_>, rules: &Rules) -> Sizing {
+pub fn size_group(class: &SizingGroup<'_>, rules: &SizingRules) -> GroupSizing {
     let runs = class.observations;
-    let memory = Measure::of(runs.iter().filter_map(|run| run.peak_memory).map(|peak| peak.0 as f64));
-    let cpu_percent = Measure::of(runs.iter().filter_map(|run| run.peak_cpu_percent));
-    let runtime = Measure::of(runs.iter().map(|run| run.wall.as_secs_f64()));
+    let memory =
+        UsageStatistics::from_values(runs.iter().filter_map(|run| run.peak_memory).map(|peak| peak.0 as f64));
+    let cpu_percent = UsageStatistics::from_values(runs.iter().filter_map(|run| run.peak_cpu_percent));
+    let runtime = UsageStatistics::from_values(runs.iter().map(|run| run.wall.as_secs_f64()));
     let failed = runs.iter().filter(|run| run.status != JobStatus::Completed).count() as u32;
     let needs = [
-        memory_need(class, memory.as_ref(), rules),
-        cpu_need(class, cpu_percent.as_ref(), rules),
-        runtime_need(class, runtime.as_ref(), rules),
+        plan_memory(class, memory.as_ref(), rules),
+        plan_cpus(class, cpu_percent.as_ref(), rules),
+        plan_runtime(class, runtime.as_ref(), rules),
     ];
     let kept = match () {
-        () if !rules.downsize => Some(Kept::NotWanted),
-        () if (runs.len() as u32) < class.jobs => Some(Kept::SomeWithoutResult),
-        () if failed > 0 => Some(Kept::SomeFailed),
+        () if !rules.downsize => Some(KeepReason::NotWanted),
+        () if (runs.len() as u32) < class.jobs => Some(KeepReason::SomeWithoutResult),
+        () if failed > 0 => Some(KeepReason::SomeFailed),
         () => None,
     };
-    let (less, more): (Vec<Change>, Vec<Change>) =
+    let (less, more): (Vec<ResourceChange>, Vec<ResourceChange>) =
         needs.into_iter().flatten().partition(|change| change.is_less);
     let kept = kept.filter(|_| !less.is_empty());
     let changes = if kept.is_none() { [more, less].concat() } else { more };
-    let mut sizing = Sizing {
+    let mut sizing = GroupSizing {
         name: class.name.to_owned(),
         jobs: class.jobs,
         runs: runs.len() as u32,
@@ -250,23 +251,27 @@ pub fn size(class: &Class<'_>, rules: &Rules) -> Sizing {
         memory,
         cpu_percent,
         runtime,
-        excesses: excesses(class),
+        excesses: find_excesses(class),
         changes,
         kept,
-        waste: waste(class),
-        savings: Savings::default(),
+        waste: compute_waste(class),
+        savings: ResourceSavings::default(),
     };
-    sizing.savings = savings(&sizing);
+    sizing.savings = compute_savings(&sizing);
     sizing
 }
 
-fn memory_need(class: &Class<'_>, used: Option<&Measure>, rules: &Rules) -> Option<Change> {
+fn plan_memory(
+    class: &SizingGroup<'_>,
+    used: Option<&UsageStatistics>,
+    rules: &SizingRules,
+) -> Option<ResourceChange> {
     let asked = class.asked.memory;
     let ended = class.observations.iter().filter(|run| run.ran_out_of_memory()).count();
     let measured = used.map_or(0.0, |used| used.max * rules.memory_multiplier);
     // What was killed at its limit shows the limit, not the need.
     let blind = if ended > 0 { asked.0 as f64 * rules.memory_multiplier } else { 0.0 };
-    let to = measure::round_memory(measured.max(blind)).max(LEAST_MEMORY);
+    let to = usage_statistics::round_memory(measured.max(blind)).max(MIN_MEMORY);
     let is_less = to < asked;
     let worth = asked.0.saturating_sub(to.0) > MEMORY_WORTH_SAVING;
     let over = ended > 0 || used.is_some_and(|used| used.max > asked.0 as f64);
@@ -276,36 +281,54 @@ fn memory_need(class: &Class<'_>, used: Option<&Measure>, rules: &Rules) -> Opti
     let evidence = match used {
         Some(used) => {
             let [p95, max] = [used.p95, used.max].map(|bytes| Bytes(bytes as u64).to_string());
-            evidence(used.runs, &max, &p95, ended, "ran out of memory")
+            describe_evidence(used.runs, &max, &p95, ended, "ran out of memory")
         }
         None => format!("{ended} ran out of memory"),
     };
-    Some(Change { from: Some(Amount::Memory(asked)), to: Amount::Memory(to), is_less, evidence })
+    Some(ResourceChange {
+        from: Some(ResourceAmount::Memory(asked)),
+        to: ResourceAmount::Memory(to),
+        is_less,
+        evidence,
+    })
 }
 
-fn cpu_need(class: &Class<'_>, used: Option<&Measure>, rules: &Rules) -> Option<Change> {
+fn plan_cpus(
+    class: &SizingGroup<'_>,
+    used: Option<&UsageStatistics>,
+    rules: &SizingRules,
+) -> Option<ResourceChange> {
     let used = used?;
     let asked = class.asked.cpus;
     let cores = used.max / 100.0 * rules.cpu_multiplier;
-    let to = measure::whole(cores).clamp(1, u64::from(u32::MAX)) as u32;
+    let to = usage_statistics::round_up(cores).clamp(1, u64::from(u32::MAX)) as u32;
     let is_less = to < asked;
     let worth = f64::from(asked) * 100.0 - f64::from(to) * 100.0 > CPU_PERCENT_WORTH_SAVING;
-    let over = used.max > f64::from(asked) * 100.0 + CPU_PERCENT_OF_NOISE;
+    let over = used.max > f64::from(asked) * 100.0 + CPU_PERCENT_NOISE;
     if to == asked || (is_less && !worth) || (!is_less && !over) {
         return None;
     }
     let [p95, max] = [used.p95, used.max].map(|percent| format!("{percent:.0} %"));
-    let evidence = evidence(used.runs, &max, &p95, 0, "");
-    Some(Change { from: Some(Amount::Cpus(asked)), to: Amount::Cpus(to), is_less, evidence })
+    let evidence = describe_evidence(used.runs, &max, &p95, 0, "");
+    Some(ResourceChange {
+        from: Some(ResourceAmount::Cpus(asked)),
+        to: ResourceAmount::Cpus(to),
+        is_less,
+        evidence,
+    })
 }
 
-fn runtime_need(class: &Class<'_>, used: Option<&Measure>, rules: &Rules) -> Option<Change> {
+fn plan_runtime(
+    class: &SizingGroup<'_>,
+    used: Option<&UsageStatistics>,
+    rules: &SizingRules,
+) -> Option<ResourceChange> {
     let used = used?;
     let asked = class.asked.runtime?;
     let ended = class.observations.iter().filter(|run| run.ran_out_of_time()).count();
     let measured = used.max * rules.runtime_multiplier;
     let blind = if ended > 0 { asked.as_secs_f64() * rules.runtime_multiplier } else { 0.0 };
-    let to = measure::round_runtime(measured.max(blind)).max(LEAST_RUNTIME);
+    let to = usage_statistics::round_runtime(measured.max(blind)).max(MIN_RUNTIME);
     let is_less = to < asked;
     let worth = asked.saturating_sub(to) > RUNTIME_WORTH_SAVING;
     let over = ended > 0 || used.max > asked.as_secs_f64();
@@ -313,11 +336,16 @@ fn runtime_need(class: &Class<'_>, used: Option<&Measure>, rules: &Rules) -> Opt
         return None;
     }
     let [p95, max] = [used.p95, used.max].map(|seconds| format_duration(Duration::from_secs_f64(seconds)));
-    let evidence = evidence(used.runs, &max, &p95, ended, "ran out of time");
-    Some(Change { from: Some(Amount::Runtime(asked)), to: Amount::Runtime(to), is_less, evidence })
+    let evidence = describe_evidence(used.runs, &max, &p95, ended, "ran out of time");
+    Some(ResourceChange {
+        from: Some(ResourceAmount::Runtime(asked)),
+        to: ResourceAmount::Runtime(to),
+        is_less,
+        evidence,
+    })
 }
 
-fn evidence(runs: u32, max: &str, p95: &str, ended: usize, why: &str) -> String {
+fn describe_evidence(runs: u32, max: &str, p95: &str, ended: usize, why: &str) -> String {
     let ended = if ended > 0 { format!("; {ended} {why}") } else { String::new() };
     match runs {
         1 => format!("the only run used {max}{ended}"),
@@ -326,17 +354,18 @@ fn evidence(runs: u32, max: &str, p95: &str, ended: usize, why: &str) -> String 
 }
 
 /// Where more was used than asked for.
-fn excesses(class: &Class<'_>) -> Vec<Excess> {
+fn find_excesses(class: &SizingGroup<'_>) -> Vec<ResourceExcess> {
     let asked = &class.asked;
-    let memory = |run: &Observation| ratio(run.peak_memory.map(|peak| peak.0 as f64), asked.memory.0 as f64);
-    let cpus = |run: &Observation| ratio(run.peak_cpu_percent, f64::from(asked.cpus) * 100.0);
+    let memory =
+        |run: &AttemptObservation| ratio(run.peak_memory.map(|peak| peak.0 as f64), asked.memory.0 as f64);
+    let cpus = |run: &AttemptObservation| ratio(run.peak_cpu_percent, f64::from(asked.cpus) * 100.0);
     let limit = asked.runtime.map_or(0.0, |runtime| runtime.as_secs_f64());
-    let time = |run: &Observation| ratio(Some(run.wall.as_secs_f64()), limit);
-    let never = |_: &Observation| false;
+    let time = |run: &AttemptObservation| ratio(Some(run.wall.as_secs_f64()), limit);
+    let never = |_: &AttemptObservation| false;
     [
-        excess(Resource::Memory, class, memory, Observation::ran_out_of_memory),
-        excess(Resource::Cpus, class, cpus, never),
-        excess(Resource::Runtime, class, time, Observation::ran_out_of_time),
+        find_excess(ResourceKind::Memory, class, memory, AttemptObservation::ran_out_of_memory),
+        find_excess(ResourceKind::Cpus, class, cpus, never),
+        find_excess(ResourceKind::Runtime, class, time, AttemptObservation::ran_out_of_time),
     ]
     .into_iter()
     .flatten()
@@ -347,22 +376,22 @@ fn ratio(used: Option<f64>, asked: f64) -> Option<f64> {
     used.filter(|_| asked > 0.0).map(|used| used / asked)
 }
 
-fn excess(
-    resource: Resource,
-    class: &Class<'_>,
-    ratio: impl Fn(&Observation) -> Option<f64>,
-    ended: impl Fn(&Observation) -> bool,
-) -> Option<Excess> {
-    let over = |run: &&Observation| ended(run) || ratio(run).is_some_and(|ratio| ratio > 1.0);
+fn find_excess(
+    resource: ResourceKind,
+    class: &SizingGroup<'_>,
+    ratio: impl Fn(&AttemptObservation) -> Option<f64>,
+    ended: impl Fn(&AttemptObservation) -> bool,
+) -> Option<ResourceExcess> {
+    let over = |run: &&AttemptObservation| ended(run) || ratio(run).is_some_and(|ratio| ratio > 1.0);
     let runs = class.observations.iter().filter(over).count() as u32;
     let ended = class.observations.iter().filter(|run| ended(run)).count() as u32;
     let worst = class.observations.iter().filter_map(&ratio).max_by(f64::total_cmp);
-    (runs > 0).then_some(Excess { resource, runs, ended, worst })
+    (runs > 0).then_some(ResourceExcess { resource, runs, ended, worst })
 }
 
 /// What was asked for and not used, where it was measured.
-fn waste(class: &Class<'_>) -> Savings {
-    let mut waste = Savings::default();
+fn compute_waste(class: &SizingGroup<'_>) -> ResourceSavings {
+    let mut waste = ResourceSavings::default();
     for run in class.observations {
         let hours = run.wall.as_secs_f64() / 3600.0;
         if let Some(percent) = run.avg_cpu_percent {
@@ -376,12 +405,12 @@ fn waste(class: &Class<'_>) -> Savings {
 }
 
 /// Requests are held for as long as the jobs run, so that is what counts.
-fn savings(sizing: &Sizing) -> Savings {
+fn compute_savings(sizing: &GroupSizing) -> ResourceSavings {
     let mean_hours = sizing.runtime.as_ref().map_or(0.0, |runtime| runtime.mean) / 3600.0;
     let held = mean_hours * f64::from(sizing.jobs);
     let proposed = sizing.proposed();
     let gib = (sizing.asked.memory.0 as f64 - proposed.memory.0 as f64) / GIB;
-    Savings {
+    ResourceSavings {
         cpu_hours: (f64::from(sizing.asked.cpus) - f64::from(proposed.cpus)) * held,
         gib_hours: gib * held,
     }

@@ -14,8 +14,8 @@ fn asked() -> Resources {
     }
 }
 
-fn run(gib: f64, cpu: f64, minutes: u64) -> Observation {
-    Observation {
+fn run(gib: f64, cpu: f64, minutes: u64) -> AttemptObservation {
+    AttemptObservation {
         status: JobStatus::Completed,
         return_code: 0,
         wall: Duration::from_mins(minutes),
@@ -25,39 +25,39 @@ fn run(gib: f64, cpu: f64, minutes: u64) -> Observation {
     }
 }
 
-fn sized(jobs: u32, observations: &[Observation], rules: &Rules) -> Sizing {
-    size(&Class { name: "solve_{nu}", asked: asked(), jobs, observations }, rules)
+fn sized(jobs: u32, observations: &[AttemptObservation], rules: &SizingRules) -> GroupSizing {
+    size_group(&SizingGroup { name: "solve_{nu}", asked: asked(), jobs, observations }, rules)
 }
 
-fn changes(sizing: &Sizing) -> Vec<String> {
+fn changes(sizing: &GroupSizing) -> Vec<String> {
     sizing.changes.iter().map(|change| format!("{} {}", change.to.resource().field(), change.to)).collect()
 }
 
 #[test]
 fn what_is_right_stays() {
-    let sizing = sized(2, &[run(7.5, 390.0, 200), run(6.0, 200.0, 220)], &Rules::default());
+    let sizing = sized(2, &[run(7.5, 390.0, 200), run(6.0, 200.0, 220)], &SizingRules::default());
     assert_eq!((changes(&sizing), sizing.kept, sizing.excesses.len()), (vec![], None, 0));
-    assert_eq!(sizing.savings, Savings::default());
+    assert_eq!(sizing.savings, ResourceSavings::default());
 }
 
 #[test]
 fn a_busy_core_that_is_measured_a_little_above_itself_is_one_core() {
-    let noisy = sized(2, &[run(7.5, 420.0, 200), run(7.5, 400.0, 200)], &Rules::default());
+    let noisy = sized(2, &[run(7.5, 420.0, 200), run(7.5, 400.0, 200)], &SizingRules::default());
     assert_eq!(changes(&noisy), [""; 0]);
-    assert_eq!(noisy.excesses[0].resource, Resource::Cpus, "it is shown all the same");
-    let busy = sized(2, &[run(7.5, 480.0, 200), run(7.5, 400.0, 200)], &Rules::default());
+    assert_eq!(noisy.excesses[0].resource, ResourceKind::Cpus, "it is shown all the same");
+    let busy = sized(2, &[run(7.5, 480.0, 200), run(7.5, 400.0, 200)], &SizingRules::default());
     assert_eq!(changes(&busy), ["num_cpus 6 cpus"]);
 }
 
 #[test]
 fn waste_is_what_was_held_and_not_used() {
-    let waste = sized(1, &[run(6.0, 100.0, 120)], &Rules::default()).waste;
+    let waste = sized(1, &[run(6.0, 100.0, 120)], &SizingRules::default()).waste;
     assert!((waste.cpu_hours - 6.0).abs() < 1e-9 && (waste.gib_hours - 4.0).abs() < 1e-9, "{waste:?}");
 }
 
 #[test]
 fn less_where_all_ran_well_and_it_pays() {
-    let sizing = sized(2, &[run(2.5, 150.0, 60), run(1.0, 90.0, 60)], &Rules::default());
+    let sizing = sized(2, &[run(2.5, 150.0, 60), run(1.0, 90.0, 60)], &SizingRules::default());
     assert_eq!(changes(&sizing), ["memory 3 GiB", "num_cpus 2 cpus", "runtime 1h 15m"]);
     assert_eq!(sizing.changes[0].evidence, "p95 of 2 runs is 2.5 GiB, the largest 2.5 GiB");
     assert_eq!(sizing.proposed().cpus, 2);
@@ -67,19 +67,19 @@ fn less_where_all_ran_well_and_it_pays() {
 
 #[test]
 fn a_small_saving_is_not_worth_a_change() {
-    let sizing = sized(1, &[run(6.0, 390.0, 190)], &Rules::default());
+    let sizing = sized(1, &[run(6.0, 390.0, 190)], &SizingRules::default());
     assert_eq!(changes(&sizing), Vec::<String>::new(), "7.25 GiB of 8, 3h 50m of 4h");
 }
 
 #[test]
 fn less_needs_every_job_to_have_ended_well() {
     let small = run(1.0, 90.0, 60);
-    let failed = Observation { status: JobStatus::Failed, return_code: 1, ..small };
-    let careful = Rules { downsize: false, ..Rules::default() };
+    let failed = AttemptObservation { status: JobStatus::Failed, return_code: 1, ..small };
+    let careful = SizingRules { downsize: false, ..SizingRules::default() };
     for (jobs, runs, rules, kept) in [
-        (3, vec![small, small], Rules::default(), Kept::SomeWithoutResult),
-        (2, vec![small, failed], Rules::default(), Kept::SomeFailed),
-        (2, vec![small, small], careful, Kept::NotWanted),
+        (3, vec![small, small], SizingRules::default(), KeepReason::SomeWithoutResult),
+        (2, vec![small, failed], SizingRules::default(), KeepReason::SomeFailed),
+        (2, vec![small, small], careful, KeepReason::NotWanted),
     ] {
         let sizing = sized(jobs, &runs, &rules);
         assert_eq!((sizing.kept, sizing.changes.len()), (Some(kept), 0), "{kept}");
@@ -88,7 +88,7 @@ fn less_needs_every_job_to_have_ended_well() {
 
 #[test]
 fn more_as_soon_as_one_shows_it() {
-    let sizing = sized(100, &[run(9.0, 500.0, 300)], &Rules::default());
+    let sizing = sized(100, &[run(9.0, 500.0, 300)], &SizingRules::default());
     assert_eq!(changes(&sizing), ["memory 11 GiB", "num_cpus 6 cpus", "runtime 6h"]);
     assert!(
         sizing.changes.iter().all(|change| !change.is_less && change.evidence.starts_with("the only run"))
@@ -98,37 +98,40 @@ fn more_as_soon_as_one_shows_it() {
     assert_eq!(
         worst,
         [
-            (Resource::Memory, 1, Some(1.125)),
-            (Resource::Cpus, 1, Some(1.25)),
-            (Resource::Runtime, 1, Some(1.25))
+            (ResourceKind::Memory, 1, Some(1.125)),
+            (ResourceKind::Cpus, 1, Some(1.25)),
+            (ResourceKind::Runtime, 1, Some(1.25))
         ]
     );
 }
 
 #[test]
 fn what_was_ended_at_its_limit_gets_more_than_the_limit() {
-    let killed = Observation { status: JobStatus::Failed, return_code: 137, ..run(7.9, 100.0, 10) };
-    let unmeasured = Observation { peak_memory: None, ..killed };
-    let late = Observation { status: JobStatus::Terminated, return_code: 152, ..run(1.0, 100.0, 240) };
-    let of = |run| sized(1, &[run], &Rules::default());
+    let killed = AttemptObservation { status: JobStatus::Failed, return_code: 137, ..run(7.9, 100.0, 10) };
+    let unmeasured = AttemptObservation { peak_memory: None, ..killed };
+    let late = AttemptObservation { status: JobStatus::Terminated, return_code: 152, ..run(1.0, 100.0, 240) };
+    let of = |run| sized(1, &[run], &SizingRules::default());
     assert_eq!(changes(&of(killed)), ["memory 9.6 GiB"], "1.2 × 8 GiB, in steps of 128 MiB");
     assert_eq!(changes(&of(unmeasured)), ["memory 9.6 GiB"]);
     assert_eq!(changes(&of(late)), ["runtime 4h 50m"]);
-    let ended = |sizing: &Sizing| sizing.excesses.iter().map(|excess| excess.ended).collect::<Vec<_>>();
+    let ended = |sizing: &GroupSizing| sizing.excesses.iter().map(|excess| excess.ended).collect::<Vec<_>>();
     assert_eq!((ended(&of(killed)), ended(&of(late))), (vec![1], vec![1]));
     assert!(of(late).changes[0].evidence.ends_with("; 1 ran out of time"));
 }
 
 #[test]
 fn nobody_is_given_less_than_the_floor() {
-    let tiny =
-        Observation { peak_memory: Some(Bytes(100)), wall: Duration::from_millis(5), ..run(0.0, 0.1, 0) };
-    let sizing = sized(1, &[tiny], &Rules::default());
+    let tiny = AttemptObservation {
+        peak_memory: Some(Bytes(100)),
+        wall: Duration::from_millis(5),
+        ..run(0.0, 0.1, 0)
+    };
+    let sizing = sized(1, &[tiny], &SizingRules::default());
     assert_eq!(changes(&sizing), ["memory 1 MiB", "num_cpus 1 cpu", "runtime 1m"]);
 }
 
 #[test]
 fn without_a_run_there_is_nothing_to_say() {
-    let sizing = sized(5, &[], &Rules::default());
+    let sizing = sized(5, &[], &SizingRules::default());
     assert_eq!((sizing.runs, sizing.memory, sizing.changes.len(), sizing.kept), (0, None, 0, None));
 }

@@ -23,24 +23,24 @@
 //! | `steps.rs` | which jobs run as steps, and what a worker that is gone has left of them |
 //! | `usage.rs` | what became of the core-hours of allocations |
 
-pub mod admit;
+pub mod allocation_capacity;
+pub mod allocation_decision;
+pub mod allocation_ends;
+pub mod allocation_groups;
+pub mod allocation_request;
+pub mod allocation_rows;
 pub mod autoschedule;
-pub mod book;
-pub mod calls;
-pub mod ends;
-pub mod fate;
-pub mod fit;
-pub mod generate;
-pub mod groups;
-pub mod home;
-pub mod offer;
-pub mod profile;
-pub mod reasons;
+pub mod call_statistics;
+pub mod cluster_profile;
+pub mod core_hours;
+pub mod database_id;
+pub mod end_reserve;
+pub mod job_steps;
+pub mod log_meanings;
+pub mod partition_fit;
+pub mod pending_reasons;
 pub mod regenerate;
-pub mod request;
-pub mod reserve;
-pub mod sight;
-pub mod signs;
-pub mod stay;
-pub mod steps;
-pub mod usage;
+pub mod schedule_generation;
+pub mod slurm_jobs;
+pub mod worker_admission;
+pub mod worker_settings;

@@ -3,13 +3,15 @@
 //! What is asked for already counts: allocations that are open, and recovery actions that wait for their jobs. So planning
 //! twice asks for nothing the second time.
 
-use super::book::{AddAction, NewAllocation, Schedule};
-use super::fit::{Ask, smallest_node};
-use super::generate::{Proposal, propose};
-use super::groups::{Demand, Fault, Options, WalltimeStrategy, fits, slots};
-use super::offer::Offer;
-use super::profile::{Partition, Profile};
-use super::request::{Crew, request};
+use super::allocation_capacity::AllocationCapacity;
+use super::allocation_groups::{
+    AllocationDemand, AllocationOptions, UnfitDemand, WalltimeStrategy, fits_any_partition, sequential_slots,
+};
+use super::allocation_request::{AllocationWorkerOptions, build_request};
+use super::allocation_rows::{AllocationSchedule, NewAllocation, NewAllocationAction};
+use super::cluster_profile::{ClusterProfile, Partition};
+use super::partition_fit::{PartitionRequest, smallest_node};
+use super::schedule_generation::{SchedulerProposal, propose_schedulers};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -19,7 +21,7 @@ use windlass_types::{JobId, JobStatus, Resources, WorkflowId};
 
 /// A job of the workflow.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Left {
+pub struct RemainingJob {
     pub id: JobId,
     pub name: String,
     pub status: JobStatus,
@@ -34,7 +36,7 @@ pub struct Left {
 
 /// An action that asks for allocations.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asking {
+pub struct AllocationAction {
     pub id: i64,
     pub scheduler: Option<String>,
     pub allocations: u32,
@@ -44,12 +46,12 @@ pub struct Asking {
 
 /// What the books have about a workflow.
 #[derive(Clone, Copy, Debug)]
-pub struct Books<'a> {
+pub struct RegenerateInput<'a> {
     pub workflow: WorkflowId,
     /// As [`Schedule::seen`].
     pub seen: &'a str,
-    pub jobs: &'a [Left],
-    pub actions: &'a [Asking],
+    pub jobs: &'a [RemainingJob],
+    pub actions: &'a [AllocationAction],
     pub schedulers: &'a [SlurmScheduler],
     /// All that there ever were.
     pub allocations: &'a [Allocation],
@@ -58,9 +60,9 @@ pub struct Books<'a> {
 
 /// What somebody wants of it.
 #[derive(Clone, Copy, Debug)]
-pub struct Wish<'a> {
+pub struct RegenerateOptions<'a> {
     /// Where nothing is said about account, partition and walltime, those of the workflow's schedulers hold.
-    pub options: &'a Options,
+    pub options: &'a AllocationOptions,
     /// These jobs as well, whatever their state.
     pub include: &'a [JobId],
     /// Allocations for jobs that are ready are asked for at once.
@@ -72,67 +74,75 @@ pub struct Wish<'a> {
 
 /// Why there is no schedule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NoSchedule {
+pub enum RegenerateError {
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
-    Unfit(Vec<Fault>),
+    Unfit(Vec<UnfitDemand>),
     #[error("{0}")]
     Request(String),
 }
 
 /// The schedule; it is empty if everything that is left is served. A schedule that marks actions and no more still changes
 /// something: they would ask for allocations a second time.
-pub fn regenerate(books: &Books<'_>, profile: &Profile, wish: &Wish<'_>) -> Result<Schedule, NoSchedule> {
+pub fn regenerate(
+    books: &RegenerateInput<'_>,
+    profile: &ClusterProfile,
+    wish: &RegenerateOptions<'_>,
+) -> Result<AllocationSchedule, RegenerateError> {
     let options = with_account(wish.options, books.schedulers);
     let include: BTreeSet<JobId> = wish.include.iter().copied().collect();
-    let wanted: Vec<&Left> = books.jobs.iter().filter(|job| is_wanted(job, &include)).collect();
-    let served = served(books, profile, &wanted, wish);
-    let unserved: Vec<&Left> = wanted.into_iter().filter(|job| !served.contains(&job.id)).collect();
-    let mut schedule = Schedule { seen: books.seen.to_owned(), ..Schedule::default() };
+    let wanted: Vec<&RemainingJob> = books.jobs.iter().filter(|job| is_included(job, &include)).collect();
+    let served = find_served_jobs(books, profile, &wanted, wish);
+    let unserved: Vec<&RemainingJob> = wanted.into_iter().filter(|job| !served.contains(&job.id)).collect();
+    let mut schedule = AllocationSchedule { seen: books.seen.to_owned(), ..AllocationSchedule::default() };
     let armed = books.actions.iter().filter(|action| !action.is_executed && !action.is_recovery);
     schedule.mark_executed = armed.map(|action| action.id).collect();
-    reuse(books, profile, &unserved, wish, &mut schedule)?;
+    reuse_schedulers(books, profile, &unserved, wish, &mut schedule)?;
     let reused: BTreeSet<&str> =
         schedule.allocations.iter().map(|one| one.request.scheduler.as_str()).collect();
     let reused = books.schedulers.iter().filter(|one| reused.contains(one.name.as_str()));
     let reused: BTreeMap<&str, &SlurmScheduler> = reused.map(|one| (one.name.as_str(), one)).collect();
-    let names_one = |job: &&Left| {
+    let names_one = |job: &&RemainingJob| {
         let its = job.scheduler.as_deref().and_then(|name| reused.get(name));
-        its.is_some_and(|scheduler| holds(profile, scheduler, job, wish.options.reserve))
+        its.is_some_and(|scheduler| scheduler_fits_job(profile, scheduler, job, wish.options.reserve))
     };
-    let unserved: Vec<&Left> = unserved.into_iter().filter(|job| !names_one(job)).collect();
-    let mut demands = demands(&unserved);
+    let unserved: Vec<&RemainingJob> = unserved.into_iter().filter(|job| !names_one(job)).collect();
+    let mut demands = group_into_demands(&unserved);
     let taken = books.schedulers.iter().map(|scheduler| scheduler.name.clone()).collect();
     // What was good for them before may not hold what they ask for now.
-    let there = inherited(&options, books.schedulers);
-    let attempt = |demands: &[Demand]| {
-        let with = |options: &Options| propose(profile, demands, options, Some(wish.suffix), &taken);
-        with(&lasting(&there, books.schedulers)).or_else(|_| with(&there)).or_else(|_| with(&options))
+    let there = with_inherited_partition(&options, books.schedulers);
+    let attempt = |demands: &[AllocationDemand]| {
+        let with = |options: &AllocationOptions| {
+            propose_schedulers(profile, demands, options, Some(wish.suffix), &taken)
+        };
+        with(&with_inherited_walltime(&there, books.schedulers))
+            .or_else(|_| with(&there))
+            .or_else(|_| with(&options))
     };
     let proposals = match attempt(&demands) {
         Ok(proposals) => proposals,
         Err(faults) => {
             // One that fits nowhere keeps nobody else waiting.
-            demands.retain(|demand| fits(profile, demand, &options));
+            demands.retain(|demand| fits_any_partition(profile, demand, &options));
             if demands.is_empty() && schedule.allocations.is_empty() {
-                return Err(NoSchedule::Unfit(faults));
+                return Err(RegenerateError::Unfit(faults));
             }
             schedule.unfit = faults.iter().map(ToString::to_string).collect();
-            attempt(&demands).map_err(NoSchedule::Unfit)?
+            attempt(&demands).map_err(RegenerateError::Unfit)?
         }
     };
     for proposal in proposals {
-        add(books, wish, &demands, proposal, &mut schedule)?;
+        add_proposal(books, wish, &demands, proposal, &mut schedule)?;
     }
     Ok(schedule)
 }
 
-fn is_wanted(job: &Left, include: &BTreeSet<JobId>) -> bool {
+fn is_included(job: &RemainingJob, include: &BTreeSet<JobId>) -> bool {
     let is_left = matches!(job.status, JobStatus::Uninitialized | JobStatus::Ready | JobStatus::Blocked);
     job.labels.is_empty() && (is_left || include.contains(&job.id))
 }
 
 /// Who paid pays, where nobody says otherwise.
-fn with_account(options: &Options, schedulers: &[SlurmScheduler]) -> Options {
+fn with_account(options: &AllocationOptions, schedulers: &[SlurmScheduler]) -> AllocationOptions {
     let mut options = options.clone();
     if options.account.is_empty() {
         let account = schedulers.iter().map(|scheduler| &scheduler.account).find(|it| !it.is_empty());
@@ -142,7 +152,7 @@ fn with_account(options: &Options, schedulers: &[SlurmScheduler]) -> Options {
 }
 
 /// They go where they went, if all schedulers agree about it and nobody says otherwise.
-fn inherited(options: &Options, schedulers: &[SlurmScheduler]) -> Options {
+fn with_inherited_partition(options: &AllocationOptions, schedulers: &[SlurmScheduler]) -> AllocationOptions {
     let mut options = options.clone();
     if options.partition.is_none()
         && let Some(first) = schedulers.first()
@@ -154,11 +164,11 @@ fn inherited(options: &Options, schedulers: &[SlurmScheduler]) -> Options {
 }
 
 /// And last as long as they did, on the same terms. Whoever says how walltimes are found does not want the old ones.
-fn lasting(options: &Options, schedulers: &[SlurmScheduler]) -> Options {
+fn with_inherited_walltime(options: &AllocationOptions, schedulers: &[SlurmScheduler]) -> AllocationOptions {
     let mut options = options.clone();
     let is_said = options.exact_walltime.is_some()
         || options.walltime != WalltimeStrategy::default()
-        || options.multiplier.total_cmp(&Options::default().multiplier).is_ne();
+        || options.multiplier.total_cmp(&AllocationOptions::default().multiplier).is_ne();
     if !is_said
         && let Some(first) = schedulers.first().and_then(SlurmScheduler::walltime)
         && schedulers.iter().all(|scheduler| scheduler.walltime() == Some(first))
@@ -171,41 +181,49 @@ fn lasting(options: &Options, schedulers: &[SlurmScheduler]) -> Options {
 /// Jobs for which nodes are asked already. Of those that name a scheduler as many as its open allocations, and those that
 /// its armed recovery action will ask for, can hold; those that are furthest from running go without first. Those that name
 /// none are taken by whoever has room.
-fn served(books: &Books<'_>, profile: &Profile, wanted: &[&Left], wish: &Wish<'_>) -> BTreeSet<JobId> {
+fn find_served_jobs(
+    books: &RegenerateInput<'_>,
+    profile: &ClusterProfile,
+    wanted: &[&RemainingJob],
+    wish: &RegenerateOptions<'_>,
+) -> BTreeSet<JobId> {
     let mut served = BTreeSet::new();
     for scheduler in books.schedulers {
-        let mut jobs: Vec<&Left> = wanted
+        let mut jobs: Vec<&RemainingJob> = wanted
             .iter()
             .copied()
             .filter(|job| job.scheduler.as_deref() == Some(scheduler.name.as_str()))
-            .filter(|job| holds(profile, scheduler, job, wish.options.reserve))
+            .filter(|job| scheduler_fits_job(profile, scheduler, job, wish.options.reserve))
             .collect();
-        let open = books.allocations.iter().filter(|one| is_of(one, scheduler) && !one.state.is_over());
+        let open = books
+            .allocations
+            .iter()
+            .filter(|one| belongs_to_scheduler(one, scheduler) && !one.state.is_over());
         let open = open.filter(|one| one.unwanted.is_none()).count() as u64;
         let armed = books.actions.iter().filter(|action| {
             action.is_recovery && !action.is_executed && action.scheduler.as_ref() == Some(&scheduler.name)
         });
         let armed: u64 = armed.map(|action| u64::from(action.allocations)).sum();
         let supply = open + armed;
-        if supply == 0 && (wish.submit || !is_fresh(books, scheduler)) {
+        if supply == 0 && (wish.submit || !is_unused_scheduler(books, scheduler)) {
             continue;
         }
         let room = if supply == 0 {
             u64::MAX
         } else {
-            supply.saturating_mul(capacity(scheduler, &jobs, wish.options.reserve))
+            supply.saturating_mul(jobs_per_allocation(scheduler, &jobs, wish.options.reserve))
         };
         jobs.sort_by_key(|job| (job.level, job.id));
         let room = usize::try_from(room).unwrap_or(usize::MAX);
         served.extend(jobs.iter().take(room).map(|job| job.id));
-        let mut others: Vec<&Left> = wanted
+        let mut others: Vec<&RemainingJob> = wanted
             .iter()
             .copied()
             .filter(|job| job.scheduler.is_none() && !served.contains(&job.id))
-            .filter(|job| holds(profile, scheduler, job, wish.options.reserve))
+            .filter(|job| scheduler_fits_job(profile, scheduler, job, wish.options.reserve))
             .collect();
         let room = open
-            .saturating_mul(capacity(scheduler, &others, wish.options.reserve))
+            .saturating_mul(jobs_per_allocation(scheduler, &others, wish.options.reserve))
             .saturating_sub(jobs.len() as u64);
         others.sort_by_key(|job| (job.level, job.id));
         served.extend(others.iter().take(usize::try_from(room).unwrap_or(usize::MAX)).map(|job| job.id));
@@ -213,21 +231,28 @@ fn served(books: &Books<'_>, profile: &Profile, wanted: &[&Left], wish: &Wish<'_
     served
 }
 
-fn is_of(allocation: &Allocation, scheduler: &SlurmScheduler) -> bool {
+fn belongs_to_scheduler(allocation: &Allocation, scheduler: &SlurmScheduler) -> bool {
     allocation.request.scheduler == scheduler.name
 }
 
 /// Nobody has asked for an allocation of it, and nothing will: it was made for somebody who does so by hand.
-fn is_fresh(books: &Books<'_>, scheduler: &SlurmScheduler) -> bool {
-    let asks = |action: &&Asking| action.scheduler.as_ref() == Some(&scheduler.name);
-    !books.allocations.iter().any(|one| is_of(one, scheduler)) && books.actions.iter().find(asks).is_none()
+fn is_unused_scheduler(books: &RegenerateInput<'_>, scheduler: &SlurmScheduler) -> bool {
+    let asks = |action: &&AllocationAction| action.scheduler.as_ref() == Some(&scheduler.name);
+    !books.allocations.iter().any(|one| belongs_to_scheduler(one, scheduler))
+        && books.actions.iter().find(asks).is_none()
 }
 
 /// Whether the job fits into an allocation of the scheduler at all: what it asks for may be more than it was. What the scheduler
 /// does not say is limited by the nodes that Slurm would give it.
-fn holds(profile: &Profile, scheduler: &SlurmScheduler, job: &Left, reserve: Duration) -> bool {
+fn scheduler_fits_job(
+    profile: &ClusterProfile,
+    scheduler: &SlurmScheduler,
+    job: &RemainingJob,
+    reserve: Duration,
+) -> bool {
     let asks = &job.resources;
-    let has_node = |partition: &Partition| smallest_node(&Ask::new(asks, ""), partition).is_some();
+    let has_node =
+        |partition: &Partition| smallest_node(&PartitionRequest::new(asks, ""), partition).is_some();
     let may_be_given = |partition: &&Partition| match &scheduler.partition {
         Some(name) => partition.name == *name,
         None => partition.is_default || !partition.requires_explicit_request,
@@ -237,45 +262,46 @@ fn holds(profile: &Profile, scheduler: &SlurmScheduler, job: &Left, reserve: Dur
     let is_there = given.peek().is_none() || given.any(has_node);
     // A worker begins nothing that would reach into the end of its allocation.
     let runtime = asks.runtime.map(|runtime| runtime.saturating_add(reserve));
-    is_there && Offer::from(scheduler).holds(&Resources { runtime, ..*asks })
+    is_there && AllocationCapacity::from(scheduler).fits_job(&Resources { runtime, ..*asks })
 }
 
 /// How many of these jobs one allocation of the scheduler can do. What it does not say is no limit.
-fn capacity(scheduler: &SlurmScheduler, jobs: &[&Left], reserve: Duration) -> u64 {
+fn jobs_per_allocation(scheduler: &SlurmScheduler, jobs: &[&RemainingJob], reserve: Duration) -> u64 {
     let most =
         |amount: fn(&Resources) -> u64| jobs.iter().map(|job| amount(&job.resources)).max().unwrap_or(0);
     let runtime =
-        jobs.iter().filter_map(|job| job.resources.runtime).max().unwrap_or(Resources::UNSAID_RUNTIME);
+        jobs.iter().filter_map(|job| job.resources.runtime).max().unwrap_or(Resources::ASSUMED_RUNTIME);
     let holds =
         |has: Option<u64>, asks: u64| has.map_or(u64::MAX, |has| has.checked_div(asks).unwrap_or(u64::MAX));
-    let offer = Offer::from(scheduler);
+    let offer = AllocationCapacity::from(scheduler);
     let per_node = holds(offer.cpus.map(u64::from), most(|asks| asks.cpus.into()))
         .min(holds(offer.memory.map(|bytes| bytes.0), most(|asks| asks.memory.0)))
         .min(holds(offer.gpus.map(u64::from), most(|asks| asks.gpus.into())))
         .max(1);
-    let slots = u64::from(slots(offer.lasts.unwrap_or(Duration::ZERO), runtime, reserve));
+    let slots = u64::from(sequential_slots(offer.walltime.unwrap_or(Duration::ZERO), runtime, reserve));
     let units = u64::from(scheduler.nodes) / most(|asks| asks.nodes.into()).max(1);
     per_node.saturating_mul(slots).saturating_mul(units.max(1))
 }
 
 /// Schedulers that were made before and never used are used now, instead of new ones beside them.
-fn reuse(
-    books: &Books<'_>,
-    profile: &Profile,
-    unserved: &[&Left],
-    wish: &Wish<'_>,
-    schedule: &mut Schedule,
-) -> Result<(), NoSchedule> {
-    for scheduler in books.schedulers.iter().filter(|one| wish.submit && is_fresh(books, one)) {
-        let is_its = |job: &&&Left| {
+fn reuse_schedulers(
+    books: &RegenerateInput<'_>,
+    profile: &ClusterProfile,
+    unserved: &[&RemainingJob],
+    wish: &RegenerateOptions<'_>,
+    schedule: &mut AllocationSchedule,
+) -> Result<(), RegenerateError> {
+    for scheduler in books.schedulers.iter().filter(|one| wish.submit && is_unused_scheduler(books, one)) {
+        let is_its = |job: &&&RemainingJob| {
             job.scheduler.as_ref() == Some(&scheduler.name)
-                && holds(profile, scheduler, job, wish.options.reserve)
+                && scheduler_fits_job(profile, scheduler, job, wish.options.reserve)
         };
-        let jobs: Vec<&Left> = unserved.iter().filter(is_its).copied().collect();
+        let jobs: Vec<&RemainingJob> = unserved.iter().filter(is_its).copied().collect();
         if jobs.is_empty() || jobs.iter().all(|job| job.level > 0) {
             continue;
         }
-        let needed = (jobs.len() as u64).div_ceil(capacity(scheduler, &jobs, wish.options.reserve)).max(1);
+        let needed =
+            (jobs.len() as u64).div_ceil(jobs_per_allocation(scheduler, &jobs, wish.options.reserve)).max(1);
         let nodes = jobs.iter().map(|job| job.resources.nodes).max().unwrap_or(1);
         let each = scheduler.nodes > 1 && nodes <= 1;
         push_allocations(books, wish, scheduler, u32::try_from(needed).unwrap_or(u32::MAX), each, schedule)?;
@@ -284,19 +310,19 @@ fn reuse(
 }
 
 /// Jobs that ask for the same and wait for the same number of others.
-fn demands(jobs: &[&Left]) -> Vec<Demand> {
-    let mut found: Vec<Demand> = Vec::new();
+fn group_into_demands(jobs: &[&RemainingJob]) -> Vec<AllocationDemand> {
+    let mut found: Vec<AllocationDemand> = Vec::new();
     let mut places: BTreeMap<(Option<&str>, u32), Vec<usize>> = BTreeMap::new();
     for job in jobs {
         let same = places.entry((job.requirements.as_deref(), job.level)).or_default();
         let place = same.iter().copied().find(|place| found[*place].resources == job.resources);
         let place = place.unwrap_or_else(|| {
             same.push(found.len());
-            found.push(Demand {
+            found.push(AllocationDemand {
                 requirements: job.requirements.clone(),
                 resources: job.resources,
                 level: job.level,
-                ..Demand::default()
+                ..AllocationDemand::default()
             });
             found.len() - 1
         });
@@ -308,20 +334,20 @@ fn demands(jobs: &[&Left]) -> Vec<Demand> {
 }
 
 /// What a group adds: its scheduler, whose jobs it is for, and what asks for its allocations.
-fn add(
-    books: &Books<'_>,
-    wish: &Wish<'_>,
-    demands: &[Demand],
-    proposal: Proposal,
-    schedule: &mut Schedule,
-) -> Result<(), NoSchedule> {
-    let Proposal { scheduler, action, gate, group, .. } = proposal;
+fn add_proposal(
+    books: &RegenerateInput<'_>,
+    wish: &RegenerateOptions<'_>,
+    demands: &[AllocationDemand],
+    proposal: SchedulerProposal,
+    schedule: &mut AllocationSchedule,
+) -> Result<(), RegenerateError> {
+    let SchedulerProposal { scheduler, action, trigger_demands: gate, group, .. } = proposal;
     let ids = |numbers: &[usize]| {
         numbers.iter().flat_map(|number| demands[*number].ids.clone()).collect::<Vec<_>>()
     };
     schedule.assign.extend(ids(&group.demands).into_iter().map(|id| (id, scheduler.name.clone())));
     if group.is_deferred {
-        schedule.actions.push(AddAction { action, jobs: ids(&gate), is_recovery: true });
+        schedule.actions.push(NewAllocationAction { action, jobs: ids(&gate), is_recovery: true });
     } else if wish.submit {
         let each = action.start_one_worker_per_node;
         push_allocations(books, wish, &scheduler, group.allocations, each, schedule)?;
@@ -331,15 +357,15 @@ fn add(
 }
 
 fn push_allocations(
-    books: &Books<'_>,
-    wish: &Wish<'_>,
+    books: &RegenerateInput<'_>,
+    wish: &RegenerateOptions<'_>,
     scheduler: &SlurmScheduler,
     count: u32,
     one_worker_per_node: bool,
-    schedule: &mut Schedule,
-) -> Result<(), NoSchedule> {
-    let crew = Crew { one_worker_per_node, max_parallel_jobs: None };
-    let request = request(scheduler, books.slurm_defaults, crew).map_err(NoSchedule::Request)?;
+    schedule: &mut AllocationSchedule,
+) -> Result<(), RegenerateError> {
+    let crew = AllocationWorkerOptions { one_worker_per_node, max_parallel_jobs: None };
+    let request = build_request(scheduler, books.slurm_defaults, crew).map_err(RegenerateError::Request)?;
     let new = NewAllocation {
         workflow: books.workflow,
         scheduler: None,

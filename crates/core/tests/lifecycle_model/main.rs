@@ -10,25 +10,28 @@ use rows::{ENGINE, HTCONDOR, START, block, called, merged, process, request, run
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
-use windlass_core::requests::View;
-use windlass_core::requests::book::{
-    Backend, FileCounts, OutputStep, Overrides, Process, RequestRow, RunCause, RunRow, StepKind, StepState,
-    Want, Wanted,
-};
+use windlass_core::requests::RequestView;
 use windlass_core::requests::change::{RequestChange, RunChange};
-use windlass_core::requests::failures::{BadFile, Tally};
+use windlass_core::requests::failures::{BadFile, FailureTally};
 use windlass_core::requests::lifecycle::{
-    Decision, Effect, News, Planned, RunState, Settings, Situation, Trouble, UnitNews, decide,
+    EffectFailure, LifecycleDecision, LifecycleEffect, LifecycleEvent, LifecycleInputs, LifecycleSettings,
+    PlannedRound, RunState, WorkUnitReport, decide_request,
+};
+use windlass_core::requests::rows::{
+    BackendRunRef, OutputStep, OutputStepKind, OutputStepState, RequestCommand, RequestCommandKind,
+    RequestFileCounts, RequestOverrides, RequestProcess, RequestRow, RequestRunCause, RunRow,
 };
 use windlass_core::requests::transitions;
 use windlass_types::Timestamp;
-use windlass_types::requests::{BlockStatus, ProductionStep, RequestStatus, RunStatus, UnitStatus};
+use windlass_types::requests::{
+    ProcessingBlockStatus, ProductionStep, RequestRunStatus, RequestStatus, RequestUnitStatus,
+};
 
 const DATASETS: [&str; 2] = ["/Mu/A-v1/AOD", "/Mu/A-v1/MINIAOD"];
 /// So often a round is rescued, as the settings say.
 const MOST_RESCUES: u32 = 3;
 
-type Key = (String, Option<u32>, StepKind);
+type Key = (String, Option<u32>, OutputStepKind);
 
 #[derive(Clone, Copy, Debug)]
 enum Act {
@@ -60,7 +63,7 @@ enum Act {
     /// The backend falls silent, or is heard again.
     Silence,
     Want {
-        what: Want,
+        what: RequestCommandKind,
         rescue: bool,
         lost: bool,
         /// With a release: a file that is not to be read any more.
@@ -81,8 +84,8 @@ fn act() -> impl Strategy<Value = Act> {
         2 => Just(Act::HearTwice),
         2 => Just(Act::Wait),
         2 => (prop_oneof![
-            4 => Just(Want::Stop), 6 => Just(Want::Release), 1 => Just(Want::Remove), 1 => Just(Want::Abort),
-            1 => Just(Want::Fail)
+            4 => Just(RequestCommandKind::Stop), 6 => Just(RequestCommandKind::Release), 1 => Just(RequestCommandKind::Remove), 1 => Just(RequestCommandKind::Abort),
+            1 => Just(RequestCommandKind::Fail)
         ], any::<bool>(), any::<bool>(), prop::option::weighted(0.3, 0..15_u32))
         .prop_map(|(what, rescue, lost, without)| Act::Want { what, rescue, lost, without }),
     ]
@@ -94,9 +97,9 @@ struct Workflow {
     round: u32,
     /// The file that each unit reads.
     reads: Vec<u32>,
-    units: Vec<Option<UnitStatus>>,
+    units: Vec<Option<RequestUnitStatus>>,
     /// (unit, status), in the order in which it happened; its place is its `seq`.
-    told: Vec<(u32, UnitStatus)>,
+    told: Vec<(u32, RequestUnitStatus)>,
     /// The run that is under way.
     live: Option<String>,
     is_halted: bool,
@@ -104,12 +107,12 @@ struct Workflow {
 
 #[derive(Debug)]
 struct World {
-    view: View,
+    view: RequestView,
     /// Steps that the rows have and the view does not show.
-    settled: BTreeMap<Key, StepState>,
-    news: Vec<News>,
-    heard: Option<News>,
-    under_way: VecDeque<Effect>,
+    settled: BTreeMap<Key, OutputStepState>,
+    news: Vec<LifecycleEvent>,
+    heard: Option<LifecycleEvent>,
+    under_way: VecDeque<LifecycleEffect>,
     now: Timestamp,
     /// Files in the input, and how many of them are taken into a round.
     files: u32,
@@ -124,7 +127,7 @@ struct World {
     is_silent: bool,
     has_manifest: bool,
     /// Where its rounds run.
-    backend: Backend,
+    backend: BackendRunRef,
     names: u32,
     workflows: Vec<Workflow>,
     /// Run → its workflow.
@@ -139,10 +142,10 @@ struct World {
 }
 
 impl World {
-    fn new(files: u32, at_once: u32, production_steps: Vec<ProductionStep>, backend: Backend) -> Self {
+    fn new(files: u32, at_once: u32, production_steps: Vec<ProductionStep>, backend: BackendRunRef) -> Self {
         let row = RequestRow {
             request: request(production_steps),
-            overrides: Overrides::default(),
+            overrides: RequestOverrides::default(),
             status: RequestStatus::Submitted,
             version: 1,
             created_at: START,
@@ -153,7 +156,7 @@ impl World {
             alerted_at: None,
         };
         Self {
-            view: View {
+            view: RequestView {
                 row,
                 process: None,
                 run: None,
@@ -209,7 +212,7 @@ impl World {
                 self.news.clear();
             }
             Act::Work { fails } => {
-                self.work(if fails { UnitStatus::Failed } else { UnitStatus::Completed });
+                self.work(if fails { RequestUnitStatus::Failed } else { RequestUnitStatus::Completed });
             }
             Act::Halt => {
                 if let Some(live) = self.workflows.iter_mut().find(|workflow| workflow.live.is_some()) {
@@ -226,7 +229,7 @@ impl World {
             }
             Act::Silence => self.is_silent = !self.is_silent,
             Act::Want { what, rescue, lost, without } => {
-                if what == Want::Release {
+                if what == RequestCommandKind::Release {
                     self.exclude(without);
                 }
                 self.want(what, rescue, lost);
@@ -242,7 +245,9 @@ impl World {
     fn completions(&self, file: u32) -> usize {
         let of = |workflow: &Workflow| {
             let units = workflow.reads.iter().zip(&workflow.units);
-            units.filter(|(read, status)| **read == file && **status == Some(UnitStatus::Completed)).count()
+            units
+                .filter(|(read, status)| **read == file && **status == Some(RequestUnitStatus::Completed))
+                .count()
         };
         self.workflows.iter().map(of).sum()
     }
@@ -258,14 +263,15 @@ impl World {
         self.view.row.overrides.excluded_files.contains(&file.to_string())
     }
 
-    fn want(&mut self, what: Want, rescue: bool, lost: bool) {
+    fn want(&mut self, what: RequestCommandKind, rescue: bool, lost: bool) {
         let is_over = self.view.row.status.is_terminal();
         // As the interface has it: who wanted the end is not talked out of it.
         if is_over || self.wanted_end {
             return;
         }
-        self.wanted_end |= matches!(what, Want::Abort | Want::Fail);
-        self.view.row.wanted = Some(Wanted { rescue, lost, ..Wanted::new(what, "eve", "so", self.now) });
+        self.wanted_end |= matches!(what, RequestCommandKind::Abort | RequestCommandKind::Fail);
+        self.view.row.wanted =
+            Some(RequestCommand { rescue, lost, ..RequestCommand::new(what, "eve", "so", self.now) });
     }
 
     fn decide(&mut self, admitted: bool) {
@@ -274,12 +280,18 @@ impl World {
         self.heard = news.last().cloned();
         self.names += 1;
         let fresh_uuid = format!("next-{}", self.names);
-        let situation =
-            Situation { news: &news, admitted, previous: &[], places: &[], fresh_uuid: &fresh_uuid };
-        let mut settings = Settings { timeouts: BTreeMap::new(), ..Settings::default() };
+        let situation = LifecycleInputs {
+            events: &news,
+            admitted,
+            previous: &[],
+            unit_sites: &[],
+            new_run_uuid: &fresh_uuid,
+        };
+        let mut settings = LifecycleSettings { timeouts: BTreeMap::new(), ..LifecycleSettings::default() };
         settings.recovery.rescue_pause = Duration::ZERO;
         self.view.failures = Arc::new(self.tally());
-        let Decision { changes, effects, .. } = decide(&self.view, &situation, &settings, self.now);
+        let LifecycleDecision { changes, effects, .. } =
+            decide_request(&self.view, &situation, &settings, self.now);
         for change in &changes {
             self.commit(change);
         }
@@ -291,12 +303,12 @@ impl World {
     }
 
     /// What is known of the failures of the latest run: a unit that could not read its file says so.
-    fn tally(&self) -> Tally {
-        let mut tally = Tally::default();
+    fn tally(&self) -> FailureTally {
+        let mut tally = FailureTally::default();
         let run = self.view.run.as_ref().and_then(|run| self.runs.get(&run.uuid));
         let Some(workflow) = run.map(|&at| &self.workflows[at]) else { return tally };
         for (unit, (read, status)) in (0..).zip(workflow.reads.iter().zip(&workflow.units)) {
-            if *status == Some(UnitStatus::Failed) {
+            if *status == Some(RequestUnitStatus::Failed) {
                 tally.units.insert(unit, self.bad.contains(read));
                 if self.bad.contains(read) {
                     tally.files.insert(read.to_string(), BadFile::default());
@@ -321,7 +333,9 @@ impl World {
                 }
             }
             RequestChange::AddRun(run) => self.check_new_run(run),
-            RequestChange::Run { change: RunChange::Status { to: RunStatus::Removed, .. }, .. } => {
+            RequestChange::Run {
+                change: RunChange::Status { to: RequestRunStatus::Removed, .. }, ..
+            } => {
                 self.given_up |= self.view.row.wanted.as_ref().is_some_and(|wanted| wanted.lost);
             }
             RequestChange::AddStep(step) if self.settled.contains_key(&key(step)) => return,
@@ -331,22 +345,22 @@ impl World {
             }
             _ => {}
         }
-        self.view.apply(change, self.now);
+        self.view.apply_change(change, self.now);
     }
 
     /// One round at a time, and no more rescues than there may be.
     fn check_new_run(&self, run: &RunRow) {
         assert!(run.rescues <= MOST_RESCUES);
         let Some(before) = &self.view.run else {
-            return assert_eq!((run.round, run.cause, run.rescues), (0, RunCause::First, 0));
+            return assert_eq!((run.round, run.cause, run.rescues), (0, RequestRunCause::First, 0));
         };
         assert!(before.status.is_over(), "{before:?} is not over");
         if run.round == before.round {
-            let counted = u32::from(run.cause == RunCause::Failure);
+            let counted = u32::from(run.cause == RequestRunCause::Failure);
             assert_eq!(run.rescues, before.rescues + counted);
             let known = self.workflows.iter().find(|workflow| workflow.round == run.round);
             let is_done = |unit: usize| {
-                known.is_some_and(|workflow| workflow.units[unit] == Some(UnitStatus::Completed))
+                known.is_some_and(|workflow| workflow.units[unit] == Some(RequestUnitStatus::Completed))
             };
             let mut reads = self.planned[&run.round].iter().enumerate();
             assert!(
@@ -376,13 +390,13 @@ impl World {
             () => RunState::Running,
         };
         let count = |status| workflow.units.iter().filter(|unit| **unit == Some(status)).count() as u32;
-        let (completed, failed) = (count(UnitStatus::Completed), count(UnitStatus::Failed));
+        let (completed, failed) = (count(RequestUnitStatus::Completed), count(RequestUnitStatus::Failed));
         let units = workflow.told.iter().enumerate().skip(run.units_read as usize);
-        let units = units.map(|(at, (unit, status))| UnitNews {
+        let units = units.map(|(at, (unit, status))| WorkUnitReport {
             seq: at as i64 + 1,
             unit: *unit,
             status: *status,
-            output: Ok((*status == UnitStatus::Completed).then(|| merged(workflow.round, *unit))),
+            output: Ok((*status == RequestUnitStatus::Completed).then(|| merged(workflow.round, *unit))),
         });
         let called = Some(called(&run.backend, at, &run.uuid));
         let news = told(run, called, state, completed, failed, units.collect());
@@ -390,39 +404,42 @@ impl World {
     }
 
     /// A backend that is silent does nothing.
-    fn answers(&self, effect: &Effect) -> bool {
-        let asks = matches!(effect, Effect::Submit { .. } | Effect::Resume { .. } | Effect::Stop { .. });
+    fn answers(&self, effect: &LifecycleEffect) -> bool {
+        let asks = matches!(
+            effect,
+            LifecycleEffect::Submit { .. } | LifecycleEffect::Resume { .. } | LifecycleEffect::Stop { .. }
+        );
         !(asks && self.is_silent)
     }
 
-    fn perform_or_not(&mut self, effect: &Effect) -> Option<News> {
+    fn perform_or_not(&mut self, effect: &LifecycleEffect) -> Option<LifecycleEvent> {
         if self.answers(effect) { Some(self.perform(effect)) } else { failure(effect) }
     }
 
-    fn perform(&mut self, effect: &Effect) -> News {
+    fn perform(&mut self, effect: &LifecycleEffect) -> LifecycleEvent {
         match effect {
-            Effect::Import => News::Imported(Box::new(process())),
-            Effect::Plan { round } => self.plan(*round),
-            Effect::Submit { run } | Effect::Resume { run } => self.hand_over(run),
-            Effect::Stop { run, .. } => self.stop(run),
-            Effect::Pause { run } | Effect::Unpause { run } | Effect::Avoid { run } => {
-                News::Unpaused { run: run.clone() }
+            LifecycleEffect::Import => LifecycleEvent::Imported(Box::new(process())),
+            LifecycleEffect::Plan { round } => self.plan(*round),
+            LifecycleEffect::Submit { run } | LifecycleEffect::Resume { run } => self.hand_over(run),
+            LifecycleEffect::Stop { run, .. } => self.stop(run),
+            LifecycleEffect::Pause { run }
+            | LifecycleEffect::Unpause { run }
+            | LifecycleEffect::AvoidSites { run } => LifecycleEvent::Unpaused { run: run.clone() },
+            LifecycleEffect::Prioritize { run, priority } => {
+                LifecycleEvent::Prioritized { run: run.clone(), priority: *priority }
             }
-            Effect::Prioritize { run, priority } => {
-                News::Prioritized { run: run.clone(), priority: *priority }
-            }
-            Effect::Settle { round, run } => self.settle(*round, run),
-            Effect::Manifest => {
+            LifecycleEffect::Settle { round, run } => self.settle(*round, run),
+            LifecycleEffect::WriteManifest => {
                 self.has_manifest = true;
-                News::ManifestWritten { path: "manifest".into() }
+                LifecycleEvent::ManifestWritten { path: "manifest".into() }
             }
-            Effect::Step(step) => self.record(step),
+            LifecycleEffect::Step(step) => self.record(step),
         }
     }
 
     /// Fresh files first, then those that were attempted.
-    fn plan(&mut self, round: u32) -> News {
-        let Some(process) = self.view.process.clone() else { return News::NothingToPlan };
+    fn plan(&mut self, round: u32) -> LifecycleEvent {
+        let Some(process) = self.view.process.clone() else { return LifecycleEvent::NothingToPlan };
         for file in (0..self.files).filter(|file| self.is_left_out(*file)).collect::<Vec<_>>() {
             if self.file_states.get(&file) != Some(&"processed") {
                 self.file_states.insert(file, "excluded");
@@ -435,7 +452,7 @@ impl World {
         let more_input = reads.len() > self.at_once as usize;
         reads.truncate(self.at_once as usize);
         if reads.is_empty() {
-            return News::NothingToPlan;
+            return LifecycleEvent::NothingToPlan;
         }
         self.names += 1;
         let units = reads.len() as u32;
@@ -444,10 +461,10 @@ impl World {
             (0..2).map(move |dataset| block(round, dataset, first..=(first + 1).min(units - 1), START))
         });
         self.planned.insert(round, reads);
-        News::Planned(Box::new(Planned {
+        LifecycleEvent::Planned(Box::new(PlannedRound {
             run: run(round, &format!("run-{}", self.names), units, self.backend.clone()),
             blocks: blocks.collect(),
-            process: Process {
+            process: RequestProcess {
                 more_input,
                 files: self.file_counts(),
                 excluded: self.view.row.overrides.excluded_files.len() as u64,
@@ -457,45 +474,47 @@ impl World {
     }
 
     /// The same each time, and of nothing that may still change.
-    fn settle(&mut self, round: u32, run: &str) -> News {
+    fn settle(&mut self, round: u32, run: &str) -> LifecycleEvent {
         let known = self.workflows.iter().find(|workflow| workflow.round == round);
         for (unit, read) in self.planned[&round].iter().enumerate() {
             // Of one that was never handed over nothing is done.
             let state = match known.and_then(|workflow| workflow.units[unit]) {
-                Some(UnitStatus::Completed) => "processed",
-                Some(UnitStatus::Failed) if self.bad.contains(read) => "excluded",
+                Some(RequestUnitStatus::Completed) => "processed",
+                Some(RequestUnitStatus::Failed) if self.bad.contains(read) => "excluded",
                 _ => "attempted",
             };
             self.file_states.insert(*read, state);
         }
-        News::Settled { round, run: run.to_owned(), files: self.file_counts() }
+        LifecycleEvent::Settled { round, run: run.to_owned(), files: self.file_counts() }
     }
 
-    fn file_counts(&self) -> FileCounts {
+    fn file_counts(&self) -> RequestFileCounts {
         let count = |state| self.file_states.values().filter(|known| **known == state).count() as u64;
-        FileCounts {
+        RequestFileCounts {
             attempted: count("attempted"),
             processed: count("processed"),
             excluded: count("excluded"),
         }
     }
 
-    fn hand_over(&mut self, run: &str) -> News {
+    fn hand_over(&mut self, run: &str) -> LifecycleEvent {
         assert!(!self.renounced.contains(run), "{run} was said not to run any more");
         let Some(row) = self.view.run.as_ref().filter(|row| row.uuid == run) else {
             // It got there before, which was heard of only after this was decided; otherwise it would have been renounced.
             let at =
                 *self.runs.get(run).unwrap_or_else(|| panic!("{run} is handed over, and nobody wants it"));
-            return News::Submitted {
+            return LifecycleEvent::Submitted {
                 run: run.to_owned(),
                 backend: called(&self.backend, at, run),
                 priority: None,
             };
         };
         let before = match &row.backend {
-            Backend::Engine { workflow, .. } => workflow.map(|workflow| workflow.0 as usize),
+            BackendRunRef::Engine { workflow, .. } => workflow.map(|workflow| workflow.0 as usize),
             // The directory of the round, if one of its runs was ever handed over.
-            Backend::Htcondor { .. } => self.workflows.iter().position(|known| known.round == row.round),
+            BackendRunRef::Htcondor { .. } => {
+                self.workflows.iter().position(|known| known.round == row.round)
+            }
         };
         let known = self.runs.get(run).copied().or(before);
         let at = known.unwrap_or_else(|| {
@@ -516,14 +535,14 @@ impl World {
             workflow
                 .units
                 .iter_mut()
-                .filter(|unit| **unit != Some(UnitStatus::Completed))
+                .filter(|unit| **unit != Some(RequestUnitStatus::Completed))
                 .for_each(|unit| *unit = None);
             workflow.live = workflow.units.contains(&None).then(|| run.to_owned());
         }
-        News::Submitted { run: run.to_owned(), backend, priority: None }
+        LifecycleEvent::Submitted { run: run.to_owned(), backend, priority: None }
     }
 
-    fn stop(&mut self, run: &str) -> News {
+    fn stop(&mut self, run: &str) -> LifecycleEvent {
         let there = self.runs.get(run).copied();
         match there {
             Some(at) if self.workflows[at].live.as_deref() == Some(run) => {
@@ -533,8 +552,8 @@ impl World {
                 for (unit, status) in
                     workflow.units.iter_mut().enumerate().filter(|(_, status)| status.is_none())
                 {
-                    *status = Some(UnitStatus::Canceled);
-                    workflow.told.push((unit as u32, UnitStatus::Canceled));
+                    *status = Some(RequestUnitStatus::Canceled);
+                    workflow.told.push((unit as u32, RequestUnitStatus::Canceled));
                 }
             }
             Some(_) => {}
@@ -542,10 +561,10 @@ impl World {
                 self.renounced.insert(run.to_owned());
             }
         }
-        News::Stopped { run: run.to_owned(), there: there.is_some() }
+        LifecycleEvent::Stopped { run: run.to_owned(), was_running: there.is_some() }
     }
 
-    fn work(&mut self, status: UnitStatus) {
+    fn work(&mut self, status: RequestUnitStatus) {
         let Some(workflow) = self.workflows.iter_mut().find(|workflow| workflow.live.is_some()) else {
             return;
         };
@@ -553,7 +572,8 @@ impl World {
             return;
         }
         if let Some(unit) = workflow.units.iter().position(Option::is_none) {
-            let status = if self.bad.contains(&workflow.reads[unit]) { UnitStatus::Failed } else { status };
+            let status =
+                if self.bad.contains(&workflow.reads[unit]) { RequestUnitStatus::Failed } else { status };
             workflow.units[unit] = Some(status);
             workflow.told.push((unit as u32, status));
         }
@@ -563,21 +583,21 @@ impl World {
     }
 
     /// Nothing before what it depends on.
-    fn record(&mut self, step: &OutputStep) -> News {
+    fn record(&mut self, step: &OutputStep) -> LifecycleEvent {
         let has = |unit, kind| self.catalog.contains(&(step.block.clone(), unit, kind));
-        let block = self.view.block(&step.block).expect("a block that is there");
+        let block = self.view.find_block(&step.block).expect("a block that is there");
         let units = |kind| (block.first_unit..=block.last_unit).filter(|unit| has(Some(*unit), kind)).count();
         let all = |kind| units(kind) as u32 == block.units_expected;
         match step.kind {
-            StepKind::Open | StepKind::Invalidate => {}
-            StepKind::Register => assert!(has(None, StepKind::Open)),
-            StepKind::Protect => assert!(has(step.unit, StepKind::Register)),
-            StepKind::Close => assert!(all(StepKind::Protect)),
-            StepKind::Archive => assert!(has(None, StepKind::Close)),
+            OutputStepKind::Open | OutputStepKind::Invalidate => {}
+            OutputStepKind::Register => assert!(has(None, OutputStepKind::Open)),
+            OutputStepKind::Protect => assert!(has(step.unit, OutputStepKind::Register)),
+            OutputStepKind::Close => assert!(all(OutputStepKind::Protect)),
+            OutputStepKind::Archive => assert!(has(None, OutputStepKind::Close)),
         }
         self.catalog.insert(key(step));
         let outcome = Ok(Some(format!("{:?} of {}", step.kind, step.block)));
-        News::Step { block: step.block.clone(), unit: step.unit, kind: step.kind, outcome }
+        LifecycleEvent::Step { block: step.block.clone(), unit: step.unit, kind: step.kind, outcome }
     }
 
     /// From now on all goes well but for what is spoilt: who is held is released, and a backend that is still silent is
@@ -587,10 +607,10 @@ impl World {
             self.now = self.now.after(Duration::from_hours(9));
             self.workflows.iter_mut().for_each(|workflow| workflow.is_halted = false);
             if self.is_silent {
-                self.want(Want::Fail, false, true);
+                self.want(RequestCommandKind::Fail, false, true);
                 self.view.row.wanted.iter_mut().for_each(|wanted| wanted.lost = true);
             } else {
-                self.work(UnitStatus::Completed);
+                self.work(RequestUnitStatus::Completed);
             }
             self.decide(true);
             while let Some(effect) = self.under_way.pop_front() {
@@ -598,7 +618,7 @@ impl World {
                 self.news.extend(news);
             }
             if self.view.row.status == RequestStatus::Held && self.view.row.wanted.is_none() {
-                self.want(Want::Release, false, false);
+                self.want(RequestCommandKind::Release, false, false);
             }
         }
     }
@@ -614,11 +634,13 @@ impl World {
         assert!(self.workflows.iter().all(is_idle), "nothing runs any more");
         assert_eq!(self.view.steps, [], "all that was to be done about outputs is done");
         for block in &self.view.blocks {
-            let ends: &[BlockStatus] = match status {
-                RequestStatus::Failed => {
-                    &[BlockStatus::Archived, BlockStatus::Invalidated, BlockStatus::Failed]
-                }
-                _ => &[BlockStatus::Archived, BlockStatus::Invalidated],
+            let ends: &[ProcessingBlockStatus] = match status {
+                RequestStatus::Failed => &[
+                    ProcessingBlockStatus::Archived,
+                    ProcessingBlockStatus::Invalidated,
+                    ProcessingBlockStatus::Failed,
+                ],
+                _ => &[ProcessingBlockStatus::Archived, ProcessingBlockStatus::Invalidated],
             };
             assert!(ends.contains(&block.status), "{block:?}");
         }
@@ -638,23 +660,23 @@ impl World {
             );
         }
         let done = |block: &str, unit, kind| {
-            self.settled.get(&(block.to_owned(), unit, kind)) == Some(&StepState::Done)
+            self.settled.get(&(block.to_owned(), unit, kind)) == Some(&OutputStepState::Done)
         };
         let mut registered = 0;
         for block in &self.view.blocks {
-            let is_there = block.status == BlockStatus::Archived;
+            let is_there = block.status == ProcessingBlockStatus::Archived;
             assert_eq!(block.units_completed, block.units_expected);
             assert_eq!(
                 (is_there, is_there),
-                (block.units_expected > 0, done(&block.uuid, None, StepKind::Archive))
+                (block.units_expected > 0, done(&block.uuid, None, OutputStepKind::Archive))
             );
             let of_round = self.workflows.iter().find(|workflow| workflow.round == block.round);
             let units = of_round.map(|workflow| workflow.units.as_slice()).unwrap_or_default();
             for unit in block.first_unit..=block.last_unit {
-                let is_completed = units.get(unit as usize) == Some(&Some(UnitStatus::Completed));
+                let is_completed = units.get(unit as usize) == Some(&Some(RequestUnitStatus::Completed));
                 assert_eq!(
                     is_completed,
-                    done(&block.uuid, Some(unit), StepKind::Register),
+                    done(&block.uuid, Some(unit), OutputStepKind::Register),
                     "{unit} of {block:?}"
                 );
                 registered += u64::from(is_completed);
@@ -669,19 +691,28 @@ fn key(step: &OutputStep) -> Key {
     (step.block.clone(), step.unit, step.kind)
 }
 
-fn failure(effect: &Effect) -> Option<News> {
-    let trouble = Trouble { reason: "no answer".into(), again: true };
+fn failure(effect: &LifecycleEffect) -> Option<LifecycleEvent> {
+    let trouble = EffectFailure { reason: "no answer".into(), is_retryable: true };
     Some(match effect {
-        Effect::Import => News::ImportFailed(trouble),
-        Effect::Plan { .. } => News::PlanFailed(trouble),
-        Effect::Submit { run } | Effect::Resume { run } => News::SubmitFailed { run: run.clone(), trouble },
-        Effect::Stop { run, .. } => News::StopFailed { run: run.clone(), trouble },
-        Effect::Pause { .. } | Effect::Unpause { .. } | Effect::Avoid { .. } | Effect::Prioritize { .. } => {
+        LifecycleEffect::Import => LifecycleEvent::ImportFailed(trouble),
+        LifecycleEffect::Plan { .. } => LifecycleEvent::PlanFailed(trouble),
+        LifecycleEffect::Submit { run } | LifecycleEffect::Resume { run } => {
+            LifecycleEvent::SubmitFailed { run: run.clone(), failure: trouble }
+        }
+        LifecycleEffect::Stop { run, .. } => {
+            LifecycleEvent::StopFailed { run: run.clone(), failure: trouble }
+        }
+        LifecycleEffect::Pause { .. }
+        | LifecycleEffect::Unpause { .. }
+        | LifecycleEffect::AvoidSites { .. }
+        | LifecycleEffect::Prioritize { .. } => {
             return None;
         }
-        Effect::Settle { round, .. } => News::SettleFailed { round: *round, trouble },
-        Effect::Manifest => News::ManifestFailed { reason: trouble.reason },
-        Effect::Step(step) => News::Step {
+        LifecycleEffect::Settle { round, .. } => {
+            LifecycleEvent::SettleFailed { round: *round, failure: trouble }
+        }
+        LifecycleEffect::WriteManifest => LifecycleEvent::ManifestFailed { reason: trouble.reason },
+        LifecycleEffect::Step(step) => LifecycleEvent::Step {
             block: step.block.clone(),
             unit: step.unit,
             kind: step.kind,
@@ -730,7 +761,10 @@ fn what_is_handed_over_late_and_again_changes_nothing() {
     for backend in [ENGINE, HTCONDOR] {
         let mut world = World::new(15, 20, Vec::new(), backend);
         let is_handing_over = |world: &World| {
-            matches!(world.under_way.front(), Some(Effect::Submit { .. } | Effect::Resume { .. }))
+            matches!(
+                world.under_way.front(),
+                Some(LifecycleEffect::Submit { .. } | LifecycleEffect::Resume { .. })
+            )
         };
         while !is_handing_over(&world) {
             world.act(Act::Perform);
@@ -751,7 +785,7 @@ fn what_is_handed_over_late_and_again_changes_nothing() {
         let follows = world.view.run.as_ref().and_then(|run| run.parent.clone());
         assert_eq!(
             late,
-            follows.map(|run| Effect::Submit { run }),
+            follows.map(|run| LifecycleEffect::Submit { run }),
             "another run follows the one that is handed over"
         );
         world.act(Act::Perform);

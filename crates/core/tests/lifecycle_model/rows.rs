@@ -2,13 +2,15 @@
 
 use crate::DATASETS;
 use std::collections::BTreeMap;
-use windlass_core::requests::book::{
-    Backend, BlockRow, Extent, FileCounts, NodeCounts, Process, RunCause, RunRow, RunTotals,
+use windlass_core::requests::lifecycle::{LifecycleEvent, RunReport, RunState, WorkUnitReport};
+use windlass_core::requests::rows::{
+    BackendRunRef, BlockRow, NodeCounts, RequestFileCounts, RequestProcess, RequestRunCause, RoundExtent,
+    RunRow, RunTotals,
 };
-use windlass_core::requests::lifecycle::{News, RunNews, RunState, UnitNews};
 use windlass_types::payload::{MergeCounts, MergeOutput, MergedFile};
 use windlass_types::requests::{
-    BlockStatus, CleanupPolicy, ProductionStep, Request, RunStatus, SplittingAlgo, SplittingParams,
+    CleanupPolicy, ProcessingBlockStatus, ProductionStep, Request, RequestRunStatus, SplittingAlgo,
+    SplittingParams,
 };
 use windlass_types::{RunId, Timestamp, WorkflowId};
 
@@ -16,13 +18,13 @@ pub(crate) const START: Timestamp = Timestamp(1_000_000);
 
 pub(crate) fn told(
     run: &RunRow,
-    backend: Option<Backend>,
+    backend: Option<BackendRunRef>,
     state: RunState,
     completed: u32,
     failed: u32,
-    units: Vec<UnitNews>,
-) -> News {
-    News::Run(Box::new(RunNews {
+    units: Vec<WorkUnitReport>,
+) -> LifecycleEvent {
+    LifecycleEvent::RunReported(Box::new(RunReport {
         run: run.uuid.clone(),
         backend,
         state,
@@ -38,19 +40,19 @@ pub(crate) fn told(
 }
 
 /// What the backend calls a run of its workflow `at`.
-pub(crate) fn called(backend: &Backend, at: usize, run: &str) -> Backend {
+pub(crate) fn called(backend: &BackendRunRef, at: usize, run: &str) -> BackendRunRef {
     match backend {
-        Backend::Engine { .. } => {
-            Backend::Engine { workflow: Some(WorkflowId(at as i64)), run: Some(RunId(1)) }
+        BackendRunRef::Engine { .. } => {
+            BackendRunRef::Engine { workflow: Some(WorkflowId(at as i64)), run: Some(RunId(1)) }
         }
-        Backend::Htcondor { schedd, .. } => {
-            Backend::Htcondor { schedd: schedd.clone(), cluster: Some(format!("{at}-{run}")) }
+        BackendRunRef::Htcondor { schedd, .. } => {
+            BackendRunRef::Htcondor { schedd: schedd.clone(), cluster: Some(format!("{at}-{run}")) }
         }
     }
 }
 
-pub(crate) const ENGINE: Backend = Backend::Engine { workflow: None, run: None };
-pub(crate) const HTCONDOR: Backend = Backend::Htcondor { schedd: None, cluster: None };
+pub(crate) const ENGINE: BackendRunRef = BackendRunRef::Engine { workflow: None, run: None };
+pub(crate) const HTCONDOR: BackendRunRef = BackendRunRef::Htcondor { schedd: None, cluster: None };
 
 pub(crate) fn merged(round: u32, unit: u32) -> MergeOutput {
     let file = |dataset: &str| MergedFile {
@@ -71,8 +73,8 @@ pub(crate) fn merged(round: u32, unit: u32) -> MergeOutput {
     }
 }
 
-pub(crate) fn process() -> Process {
-    Process {
+pub(crate) fn process() -> RequestProcess {
+    RequestProcess {
         uuid: "process".into(),
         request_name: "r".into(),
         round: 0,
@@ -82,8 +84,8 @@ pub(crate) fn process() -> Process {
         more_input: true,
         excluded: 0,
         settled: 0,
-        files: FileCounts::default(),
-        extent: Extent::default(),
+        files: RequestFileCounts::default(),
+        extent: RoundExtent::default(),
         events_produced: 0,
         events_of_round: 0,
         empty_rounds: 0,
@@ -94,20 +96,20 @@ pub(crate) fn process() -> Process {
     }
 }
 
-pub(crate) fn run(round: u32, uuid: &str, units: u32, backend: Backend) -> RunRow {
+pub(crate) fn run(round: u32, uuid: &str, units: u32, backend: BackendRunRef) -> RunRow {
     RunRow {
         uuid: uuid.into(),
         process: "process".into(),
         round,
         parent: None,
-        cause: RunCause::First,
+        cause: RequestRunCause::First,
         rescues: 0,
         paused: None,
         silent: None,
         priority: None,
         backend,
         submit_dir: "dir".into(),
-        status: RunStatus::Ready,
+        status: RequestRunStatus::Ready,
         stop_requested_at: None,
         stop_reason: None,
         totals: RunTotals { units, ..RunTotals::default() },
@@ -179,7 +181,7 @@ pub(crate) fn block(
         name: None,
         is_closed: false,
         tape_rule: None,
-        status: BlockStatus::Open,
+        status: ProcessingBlockStatus::Open,
         created_at: now,
         updated_at: now,
     }

@@ -1,29 +1,29 @@
 //! The plan of a recovery, for programs.
 
-use super::{Patient, Plan};
+use super::{JobDiagnosis, RecoveryPlan};
 use serde::Serialize;
 use serde_json::{Value, json};
-use windlass_core::recovery::{Diagnosis, Next};
-use windlass_core::sizing::{Amount, Change};
+use windlass_core::recovery::{RecoveryAction, RecoveryDiagnosis};
+use windlass_core::sizing::{ResourceAmount, ResourceChange};
 use windlass_types::{JobId, JobStatus, WorkflowId};
 
 #[derive(Debug, Serialize)]
-pub struct PlanView<'a> {
+pub struct RecoveryPlanReport<'a> {
     workflow_id: WorkflowId,
     name: &'a str,
     dry_run: bool,
     run_again: usize,
     stay: usize,
-    jobs: Vec<JobView<'a>>,
+    jobs: Vec<JobDiagnosisReport<'a>>,
 }
 
 #[derive(Debug, Serialize)]
-struct JobView<'a> {
+struct JobDiagnosisReport<'a> {
     job_id: JobId,
     name: &'a str,
     /// Where it stood.
     status: JobStatus,
-    diagnosis: Diagnosis,
+    diagnosis: RecoveryDiagnosis,
     evidence: &'a str,
     runs_again: bool,
     /// Why it does not.
@@ -32,53 +32,53 @@ struct JobView<'a> {
     changes: Vec<Value>,
 }
 
-impl<'a> PlanView<'a> {
-    pub fn new(plan: &'a Plan, dry_run: bool) -> Self {
-        Self::of_first(plan, dry_run, plan.patients.len())
+impl<'a> RecoveryPlanReport<'a> {
+    pub fn new(plan: &'a RecoveryPlan, dry_run: bool) -> Self {
+        Self::with_limit(plan, dry_run, plan.diagnoses.len())
     }
 
     /// So many jobs are told of one by one.
-    pub fn of_first(plan: &'a Plan, dry_run: bool, most: usize) -> Self {
+    pub fn with_limit(plan: &'a RecoveryPlan, dry_run: bool, most: usize) -> Self {
         Self {
             workflow_id: plan.row.id,
             name: &plan.row.name,
             dry_run,
-            run_again: plan.again().count(),
-            stay: plan.staying(),
-            jobs: plan.patients.iter().take(most).map(JobView::new).collect(),
+            run_again: plan.rerun_jobs().count(),
+            stay: plan.unchanged_count(),
+            jobs: plan.diagnoses.iter().take(most).map(JobDiagnosisReport::new).collect(),
         }
     }
 }
 
-impl<'a> JobView<'a> {
-    fn new(patient: &'a Patient) -> Self {
+impl<'a> JobDiagnosisReport<'a> {
+    fn new(patient: &'a JobDiagnosis) -> Self {
         let remedy = &patient.remedy;
-        let change = |change: &Change| {
+        let change = |change: &ResourceChange| {
             json!({
-                "resource": change.to.resource(), "from": change.from.map(plain), "to": plain(change.to),
+                "resource": change.to.resource(), "from": change.from.map(amount_json), "to": amount_json(change.to),
                 "evidence": change.evidence,
             })
         };
         Self {
             job_id: remedy.job,
-            name: &patient.found.name,
-            status: patient.found.case.status,
+            name: &patient.examined.name,
+            status: patient.examined.failed_job.status,
             diagnosis: remedy.diagnosis,
             evidence: &remedy.evidence,
             runs_again: remedy.runs_again(),
             stays_because: match &remedy.next {
-                Next::Stay(why) => Some(why),
-                Next::RunAgain => None,
+                RecoveryAction::Stay(why) => Some(why),
+                RecoveryAction::RunAgain => None,
             },
             changes: remedy.changes.iter().map(change).collect(),
         }
     }
 }
 
-fn plain(amount: Amount) -> Value {
+fn amount_json(amount: ResourceAmount) -> Value {
     match amount {
-        Amount::Memory(bytes) => bytes.0.into(),
-        Amount::Cpus(cpus) => cpus.into(),
-        Amount::Runtime(time) => time.as_secs_f64().into(),
+        ResourceAmount::Memory(bytes) => bytes.0.into(),
+        ResourceAmount::Cpus(cpus) => cpus.into(),
+        ResourceAmount::Runtime(time) => time.as_secs_f64().into(),
     }
 }

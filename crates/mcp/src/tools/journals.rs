@@ -1,18 +1,18 @@
 //! What workers on this machine could not deliver.
 
-use super::Answer;
-use crate::desk::{Desk, UndeliveredAttempt};
+use super::ToolResult;
+use crate::agent_session::{AgentSession, UndeliveredAttempt};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use windlass_types::RunId;
 
 /// So many attempts are told of one by one, of each worker.
-const MOST: usize = 200;
+const MAX_ATTEMPTS: usize = 200;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Journals {
+pub(super) struct OfflineJournalsInput {
     workflow_id: i64,
     /// Only of this run.
     run_id: Option<i64>,
@@ -21,19 +21,19 @@ pub(super) struct Journals {
     base_dir: Option<String>,
 }
 
-pub(super) fn check(desk: &Desk, args: &Journals) -> Answer {
-    let workflow = desk.workflow(args.workflow_id)?;
+pub(super) fn check_offline_journals(desk: &AgentSession, args: &OfflineJournalsInput) -> ToolResult {
+    let workflow = desk.load_workflow(args.workflow_id)?;
     let wanted = |attempt: &UndeliveredAttempt| args.run_id.is_none_or(|run| attempt.run_id == RunId(run));
     let mut total = 0;
     let mut workers: Vec<Value> = Vec::new();
-    for mut found in desk.hands.journals(workflow.id)? {
+    for mut found in desk.actions.undelivered_results(workflow.id)? {
         found.attempts.retain(wanted);
         let count = found.attempts.len();
         if count == 0 {
             continue;
         }
         total += count;
-        found.attempts.truncate(MOST);
+        found.attempts.truncate(MAX_ATTEMPTS);
         workers.push(json!({
             "worker_id": found.worker_id, "host": found.host, "is_alive": found.is_alive, "count": count,
             "first": found.attempts,

@@ -4,35 +4,38 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 /// Of a list without a limit.
-pub(super) const USUAL: u64 = 50;
+pub(super) const DEFAULT_PAGE_LENGTH: u64 = 50;
 /// Of any list.
-pub(super) const MOST: u64 = 500;
+pub(super) const MAX_PAGE_LENGTH: u64 = 500;
 /// However long its items are; what does not fit any more is on the next page.
-pub(super) const MOST_BYTES: usize = 256 << 10;
+pub(super) const MAX_PAGE_BYTES: usize = 256 << 10;
 
 /// How much of a list is wanted.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Page {
+pub(super) struct PageRange {
     pub(super) offset: u64,
     pub(super) limit: u64,
 }
 
-impl Page {
+impl PageRange {
     pub(super) fn new(offset: Option<u64>, limit: Option<u64>) -> Self {
-        Self { offset: offset.unwrap_or(0), limit: limit.unwrap_or(USUAL).clamp(1, MOST) }
+        Self {
+            offset: offset.unwrap_or(0),
+            limit: limit.unwrap_or(DEFAULT_PAGE_LENGTH).clamp(1, MAX_PAGE_LENGTH),
+        }
     }
 
     /// One more than is shown: it says whether there is more.
-    pub(super) const fn asked(&self) -> u64 {
+    pub(super) const fn fetch_limit(&self) -> u64 {
         self.limit + 1
     }
 
     /// What was found from the offset on, in the shape of a list.
-    pub(super) fn show<T, S: Serialize>(&self, mut rows: Vec<T>, view: impl Fn(T) -> S) -> Value {
+    pub(super) fn render_page<T, S: Serialize>(&self, mut rows: Vec<T>, view: impl Fn(T) -> S) -> Value {
         let has_more = rows.len() as u64 > self.limit;
         rows.truncate(self.limit as usize);
         let items: Vec<Value> = rows.into_iter().map(|row| json!(view(row))).collect();
-        let fitting = fitting(&items, MOST_BYTES);
+        let fitting = count_fitting(&items, MAX_PAGE_BYTES);
         let has_more = has_more || fitting < items.len();
         let items = &items[..fitting];
         let next = has_more.then(|| self.offset + items.len() as u64);
@@ -40,14 +43,14 @@ impl Page {
     }
 
     /// The same for a list that is all in memory.
-    pub(super) fn of_all<T, S: Serialize>(&self, rows: Vec<T>, view: impl Fn(T) -> S) -> Value {
+    pub(super) fn render_slice<T, S: Serialize>(&self, rows: Vec<T>, view: impl Fn(T) -> S) -> Value {
         let rows = rows.into_iter().skip(self.offset as usize).take(self.limit as usize + 1).collect();
-        self.show(rows, view)
+        self.render_page(rows, view)
     }
 }
 
 /// So many of them fit into an answer; the first does, whatever it is.
-pub(super) fn fitting(items: &[Value], most: usize) -> usize {
+pub(super) fn count_fitting(items: &[Value], most: usize) -> usize {
     let mut bytes = 0;
     let fits = |item: &&Value| {
         bytes += item.to_string().len();
@@ -62,23 +65,23 @@ mod tests {
 
     #[test]
     fn a_page_says_whether_there_is_more() {
-        let page = Page::new(Some(1), Some(2));
-        let shown = page.of_all(vec![1, 2, 3, 4], |n| n);
+        let page = PageRange::new(Some(1), Some(2));
+        let shown = page.render_slice(vec![1, 2, 3, 4], |n| n);
         assert_eq!(shown, json!({"count": 2, "has_more": true, "next_offset": 3, "items": [2, 3]}));
-        let last = Page::new(Some(3), Some(2)).of_all(vec![1, 2, 3, 4], |n| n);
+        let last = PageRange::new(Some(3), Some(2)).render_slice(vec![1, 2, 3, 4], |n| n);
         assert_eq!(last, json!({"count": 1, "has_more": false, "next_offset": null, "items": [4]}));
-        assert_eq!(Page::new(None, Some(1_000_000)).limit, MOST);
+        assert_eq!(PageRange::new(None, Some(1_000_000)).limit, MAX_PAGE_LENGTH);
     }
 
     #[test]
     fn an_answer_has_an_end_however_long_its_items_are() {
-        let long = "x".repeat(MOST_BYTES / 4);
-        let shown = Page::new(None, None).of_all(vec![&long; 9], |text| text);
+        let long = "x".repeat(MAX_PAGE_BYTES / 4);
+        let shown = PageRange::new(None, None).render_slice(vec![&long; 9], |text| text);
         assert_eq!((&shown["count"], &shown["next_offset"]), (&json!(3), &json!(3)));
-        assert!(shown.to_string().len() <= MOST_BYTES + 200);
+        assert!(shown.to_string().len() <= MAX_PAGE_BYTES + 200);
         let longer = long.repeat(9);
-        let shown = Page::new(Some(4), None).of_all(vec![&longer; 9], |text| text);
+        let shown = PageRange::new(Some(4), None).render_slice(vec![&longer; 9], |text| text);
         assert_eq!((&shown["count"], &shown["next_offset"]), (&json!(1), &json!(5)), "it goes on");
-        assert_eq!(fitting(&[], 10), 0);
+        assert_eq!(count_fitting(&[], 10), 0);
     }
 }

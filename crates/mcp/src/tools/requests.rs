@@ -1,17 +1,17 @@
 //! Requests: how they stand, what went wrong in them, and what operators do about that.
 
-use super::Answer;
-use super::page::Page;
-use crate::desk::{Desk, Trouble};
-use crate::requests::AboutRequests;
-use crate::shown;
+use super::ToolResult;
+use super::page::PageRange;
+use crate::agent_session::{AgentSession, ToolError};
+use crate::output_redaction;
+use crate::requests::RequestToolCall;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct List {
+pub(super) struct ListRequestsInput {
     /// Only those in this status: `held`, `active`, `queued`, `completed`, …; several with commas.
     status: Option<String>,
     /// Only those whose name is like this; `*` stands for anything.
@@ -21,44 +21,44 @@ pub(super) struct List {
     offset: Option<u64>,
 }
 
-pub(super) fn list(desk: &Desk, args: &List) -> Answer {
-    let page = Page::new(args.offset, args.limit);
-    let asked = AboutRequests::List {
+pub(super) fn list_requests(desk: &AgentSession, args: &ListRequestsInput) -> ToolResult {
+    let page = PageRange::new(args.offset, args.limit);
+    let asked = RequestToolCall::List {
         status: args.status.clone(),
         name: args.name.clone(),
         offset: page.offset,
-        limit: page.asked(),
+        limit: page.fetch_limit(),
     };
-    match desk.hands.requests(&asked)? {
-        Value::Array(rows) => Ok(page.show(rows, |row| row)),
+    match desk.actions.perform_request_call(&asked)? {
+        Value::Array(rows) => Ok(page.render_page(rows, |row| row)),
         other => Ok(other),
     }
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct One {
+pub(super) struct RequestInput {
     request_name: String,
 }
 
-pub(super) fn get(desk: &Desk, args: &One) -> Answer {
-    desk.hands.requests(&AboutRequests::Show { name: args.request_name.clone() })
+pub(super) fn get_request(desk: &AgentSession, args: &RequestInput) -> ToolResult {
+    desk.actions.perform_request_call(&RequestToolCall::Show { name: args.request_name.clone() })
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Errors {
+pub(super) struct RequestErrorsInput {
     request_name: String,
     /// Over all its rounds; otherwise the present one and its rescues.
     #[serde(default)]
     all_rounds: bool,
 }
 
-pub(super) fn errors(desk: &Desk, args: &Errors) -> Answer {
-    let asked = AboutRequests::Errors { name: args.request_name.clone(), all_rounds: args.all_rounds };
-    let mut answer = desk.hands.requests(&asked)?;
+pub(super) fn get_request_errors(desk: &AgentSession, args: &RequestErrorsInput) -> ToolResult {
+    let asked = RequestToolCall::Errors { name: args.request_name.clone(), all_rounds: args.all_rounds };
+    let mut answer = desk.actions.perform_request_call(&asked)?;
     if let Value::Object(fields) = &mut answer {
-        fields.insert("note".to_owned(), json!(shown::NOTE));
+        fields.insert("note".to_owned(), json!(output_redaction::OUTPUT_NOTICE));
     }
     Ok(answer)
 }
@@ -66,7 +66,7 @@ pub(super) fn errors(desk: &Desk, args: &Errors) -> Answer {
 /// All that a release can say. What is not said is not sent on.
 #[derive(Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Release {
+pub(super) struct ReleaseRequestInput {
     #[serde(skip_serializing)]
     request_name: String,
     /// Why, in a sentence. It is kept.
@@ -103,15 +103,15 @@ pub(super) struct Release {
     confirm: bool,
 }
 
-pub(super) fn release(desk: &Desk, args: &Release) -> Answer {
-    let body = serde_json::to_value(args).map_err(|why| Trouble::refused(why.to_string()))?;
-    let name = confirmed(desk, &args.request_name, args.confirm, "let it go on")?;
-    desk.hands.requests(&AboutRequests::Release { name, body })
+pub(super) fn release_request(desk: &AgentSession, args: &ReleaseRequestInput) -> ToolResult {
+    let body = serde_json::to_value(args).map_err(|why| ToolError::new(why.to_string()))?;
+    let name = check_confirmed(desk, &args.request_name, args.confirm, "let it go on")?;
+    desk.actions.perform_request_call(&RequestToolCall::Release { name, body })
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Ended {
+pub(super) struct EndRequestInput {
     request_name: String,
     /// Why, in a sentence. It is kept.
     reason: String,
@@ -120,25 +120,25 @@ pub(super) struct Ended {
     confirm: bool,
 }
 
-pub(super) fn stop(desk: &Desk, args: &Ended) -> Answer {
-    let name = confirmed(desk, &args.request_name, args.confirm, "stop its run cleanly")?;
-    desk.hands.requests(&AboutRequests::Stop { name, reason: args.reason.clone() })
+pub(super) fn stop_request(desk: &AgentSession, args: &EndRequestInput) -> ToolResult {
+    let name = check_confirmed(desk, &args.request_name, args.confirm, "stop its run cleanly")?;
+    desk.actions.perform_request_call(&RequestToolCall::Stop { name, reason: args.reason.clone() })
 }
 
-pub(super) fn fail(desk: &Desk, args: &Ended) -> Answer {
+pub(super) fn fail_request(desk: &AgentSession, args: &EndRequestInput) -> ToolResult {
     let what = "give it up for good, and end what runs of it";
-    let name = confirmed(desk, &args.request_name, args.confirm, what)?;
-    desk.hands.requests(&AboutRequests::Fail { name, reason: args.reason.clone() })
+    let name = check_confirmed(desk, &args.request_name, args.confirm, what)?;
+    desk.actions.perform_request_call(&RequestToolCall::Fail { name, reason: args.reason.clone() })
 }
 
 /// The name of the request, if it is meant.
-fn confirmed(desk: &Desk, name: &str, confirm: bool, what: &str) -> Result<String, Trouble> {
-    let shown = desk.hands.requests(&AboutRequests::Show { name: name.to_owned() })?;
+fn check_confirmed(desk: &AgentSession, name: &str, confirm: bool, what: &str) -> Result<String, ToolError> {
+    let shown = desk.actions.perform_request_call(&RequestToolCall::Show { name: name.to_owned() })?;
     if confirm {
         return Ok(name.to_owned());
     }
     let status = shown["status"].as_str().unwrap_or("unknown");
-    Err(Trouble::refused(format!("nothing was done. Request {name} is {status}; this would {what}."))
+    Err(ToolError::new(format!("nothing was done. Request {name} is {status}; this would {what}."))
         .with_hint("ask your user; if that is wanted, call this again with confirm: true"))
 }
 
@@ -149,10 +149,10 @@ mod tests {
     #[test]
     fn a_release_says_what_was_said_and_nothing_else() {
         let args = json!({"request_name": "reco", "reason": "mended", "site_bans": ["T2_A"], "ban_seconds": 60, "confirm": true});
-        let release: Release = serde_json::from_value(args).unwrap();
+        let release: ReleaseRequestInput = serde_json::from_value(args).unwrap();
         let expected = json!({"reason": "mended", "site_bans": ["T2_A"], "ban_seconds": 60});
         assert_eq!(serde_json::to_value(&release).unwrap(), expected);
         let unknown = json!({"request_name": "reco", "reason": "", "force": true});
-        assert!(serde_json::from_value::<Release>(unknown).is_err());
+        assert!(serde_json::from_value::<ReleaseRequestInput>(unknown).is_err());
     }
 }

@@ -1,21 +1,24 @@
 //! What jobs ask for and use, and changes of it.
 
-use super::Answer;
-use super::page::Page;
-use crate::desk::{Desk, Trouble, change_for, requirements};
+use super::ToolResult;
+use super::page::PageRange;
+use crate::agent_session::{AgentSession, ToolError, change_requirements, load_requirements};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use windlass_core::orders::{fits, makes_no_sense};
-use windlass_core::sizing::{Rules, Sizing};
-use windlass_insight::classes::{self, Which};
+use windlass_core::failure_commands::{invalid_command_reason, is_applicable};
+use windlass_core::sizing::{GroupSizing, SizingRules};
+use windlass_insight::job_groups::{self, JobGroupFilter};
 use windlass_store::model::JobRow;
-use windlass_types::orders::{Answer as Given, Changes, Order, Orders, Outcome, Verdict};
+use windlass_types::failure_commands::{
+    FailureCommand, FailureCommandBatch, FailureCommandKind, FailureCommandOutcome,
+    FailureCommandStatus as Given, RequestedJobChanges,
+};
 use windlass_types::{JobId, Resources, parse_duration};
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Check {
+pub(super) struct CheckUtilizationInput {
     workflow_id: i64,
     /// Attempts that failed count as well.
     #[serde(default)]
@@ -25,16 +28,16 @@ pub(super) struct Check {
     offset: Option<u64>,
 }
 
-pub(super) fn check(desk: &Desk, args: &Check) -> Answer {
-    let sizings = sizings(desk, args.workflow_id, args.include_failed)?;
-    let of_note = |sizing: &Sizing| !sizing.changes.is_empty() || !sizing.excesses.is_empty();
+pub(super) fn check_utilization(desk: &AgentSession, args: &CheckUtilizationInput) -> ToolResult {
+    let sizings = load_sizings(desk, args.workflow_id, args.include_failed)?;
+    let of_note = |sizing: &GroupSizing| !sizing.changes.is_empty() || !sizing.excesses.is_empty();
     let shown = sizings.into_iter().filter(of_note).collect();
-    Ok(Page::new(args.offset, args.limit).of_all(shown, |sizing| sizing))
+    Ok(PageRange::new(args.offset, args.limit).render_slice(shown, |sizing| sizing))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Analyze {
+pub(super) struct AnalyzeUsageInput {
     workflow_id: i64,
     /// Only attempts that completed.
     #[serde(default)]
@@ -44,21 +47,24 @@ pub(super) struct Analyze {
     offset: Option<u64>,
 }
 
-pub(super) fn analyze(desk: &Desk, args: &Analyze) -> Answer {
-    let sizings = sizings(desk, args.workflow_id, !args.completed_only)?;
-    Ok(Page::new(args.offset, args.limit).of_all(sizings, |sizing| sizing))
+pub(super) fn analyze_usage(desk: &AgentSession, args: &AnalyzeUsageInput) -> ToolResult {
+    let sizings = load_sizings(desk, args.workflow_id, !args.completed_only)?;
+    Ok(PageRange::new(args.offset, args.limit).render_slice(sizings, |sizing| sizing))
 }
 
-fn sizings(desk: &Desk, workflow: i64, failed: bool) -> Result<Vec<Sizing>, Trouble> {
-    let row = desk.workflow(workflow)?;
-    let which = Which { run: None, failed, jobs: &[] };
-    let judged = classes::judge(classes::load(&*desk.books, &row, &which)?, &Rules::default());
+fn load_sizings(desk: &AgentSession, workflow: i64, failed: bool) -> Result<Vec<GroupSizing>, ToolError> {
+    let row = desk.load_workflow(workflow)?;
+    let which = JobGroupFilter { run: None, include_failed: failed, jobs: &[] };
+    let judged = job_groups::size_groups(
+        job_groups::load_job_groups(&*desk.store, &row, &which)?,
+        &SizingRules::default(),
+    );
     Ok(judged.into_iter().map(|(_, sizing)| sizing).collect())
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Update {
+pub(super) struct UpdateResourcesInput {
     job_id: i64,
     num_cpus: Option<u32>,
     /// For example `8g`.
@@ -73,59 +79,78 @@ pub(super) struct Update {
     reason: Option<String>,
 }
 
-pub(super) fn update(desk: &Desk, args: &Update) -> Answer {
-    let (_, job) = desk.job(args.job_id)?;
-    let before = requirements(&*desk.books, &job)?;
-    let changes = Changes {
+pub(super) fn update_resources(desk: &AgentSession, args: &UpdateResourcesInput) -> ToolResult {
+    let (_, job) = desk.load_job(args.job_id)?;
+    let before = load_requirements(&*desk.store, &job)?;
+    let changes = RequestedJobChanges {
         cpus: args.num_cpus,
-        memory_bytes: args.memory.as_ref().map(|memory| parse("memory", memory.parse())).transpose()?,
+        memory_bytes: args
+            .memory
+            .as_ref()
+            .map(|memory| parse_amount("memory", memory.parse()))
+            .transpose()?,
         runtime_seconds: args
             .runtime
             .as_ref()
-            .map(|runtime| parse("runtime", parse_duration(runtime)))
+            .map(|runtime| parse_amount("runtime", parse_duration(runtime)))
             .transpose()?
             .map(|time| time.as_secs_f64()),
         scheduler: args.scheduler.clone(),
         partition: args.partition.clone(),
-        ..Changes::default()
+        ..RequestedJobChanges::default()
     };
-    let resources = changes.applied_to(before);
+    let resources = changes.apply_to_resources(before);
     let is_moved = changes.scheduler.is_some() || changes.partition.is_some();
     if resources == before && !is_moved {
-        return Err(Trouble::refused(format!("nothing was to change for job {}", job.id))
+        return Err(ToolError::new(format!("nothing was to change for job {}", job.id))
             .with_hint("name num_cpus, memory, runtime, scheduler or partition"));
     }
-    if fits(Verdict::Change, job.status) {
-        revise(desk, &job, changes, args.reason.as_deref())?;
+    if is_applicable(FailureCommandKind::Change, job.status) {
+        revise_job(desk, &job, changes, args.reason.as_deref())?;
     } else if is_moved {
-        return Err(Trouble::refused(format!("job {} is {}: it stays where it is", job.id, job.status)));
+        return Err(ToolError::new(format!("job {} is {}: it stays where it is", job.id, job.status)));
     } else {
-        let order = change(desk, job.id, changes, args.reason.as_deref());
-        if let Some(why) = makes_no_sense(&order) {
-            return Err(Trouble::refused(format!("job {}: {why}", job.id)));
+        let order = change_command(desk, job.id, changes, args.reason.as_deref());
+        if let Some(why) = invalid_command_reason(&order) {
+            return Err(ToolError::new(format!("job {}: {why}", job.id)));
         }
-        desk.check_room(job.workflow_id, &order.changes, &before)?;
-        change_for(&*desk.books, &job, resources)?;
+        desk.check_capacity(job.workflow_id, &order.changes, &before)?;
+        change_requirements(&*desk.store, &job, resources)?;
     }
-    Ok(json!({ "job_id": job.id, "name": job.name, "before": view(&before), "now": view(&resources),
-        "holds": "from its next attempt on" }))
+    Ok(
+        json!({ "job_id": job.id, "name": job.name, "before": resources_json(&before), "now": resources_json(&resources),
+        "holds": "from its next attempt on" }),
+    )
 }
 
 /// What waits or has failed is changed by an order, which can be undone, also while somebody runs the workflow.
-fn revise(desk: &Desk, job: &JobRow, changes: Changes, reason: Option<&str>) -> Result<(), Trouble> {
-    let orders = vec![change(desk, job.id, changes, reason)];
-    let outcomes = desk.give(job.workflow_id, Orders { orders, ..Orders::default() })?;
+fn revise_job(
+    desk: &AgentSession,
+    job: &JobRow,
+    changes: RequestedJobChanges,
+    reason: Option<&str>,
+) -> Result<(), ToolError> {
+    let orders = vec![change_command(desk, job.id, changes, reason)];
+    let outcomes = desk.submit_failure_commands(
+        job.workflow_id,
+        FailureCommandBatch { orders, ..FailureCommandBatch::default() },
+    )?;
     match outcomes.into_iter().find(|outcome| outcome.answer == Given::Refused) {
-        Some(refused) => Err(Trouble::refused(format!("job {}: {}", job.id, refused.words))),
+        Some(refused) => Err(ToolError::new(format!("job {}: {}", job.id, refused.words))),
         None => Ok(()),
     }
 }
 
-fn change(desk: &Desk, job: JobId, changes: Changes, reason: Option<&str>) -> Order {
+fn change_command(
+    desk: &AgentSession,
+    job: JobId,
+    changes: RequestedJobChanges,
+    reason: Option<&str>,
+) -> FailureCommand {
     let why = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
-    Order {
+    FailureCommand {
         job,
-        verdict: Verdict::Change,
+        verdict: FailureCommandKind::Change,
         changes,
         reason: format!("asked for by agent {}{why}", desk.agent),
         confidence: None,
@@ -133,11 +158,11 @@ fn change(desk: &Desk, job: JobId, changes: Changes, reason: Option<&str>) -> Or
     }
 }
 
-fn parse<T>(what: &str, parsed: Result<T, windlass_types::ParseAmountError>) -> Result<T, Trouble> {
-    parsed.map_err(|why| Trouble::refused(format!("{what}: {why}")))
+fn parse_amount<T>(what: &str, parsed: Result<T, windlass_types::ParseAmountError>) -> Result<T, ToolError> {
+    parsed.map_err(|why| ToolError::new(format!("{what}: {why}")))
 }
 
-fn view(resources: &Resources) -> Value {
+fn resources_json(resources: &Resources) -> Value {
     json!({
         "num_cpus": resources.cpus, "memory": resources.memory.to_string(), "num_gpus": resources.gpus,
         "num_nodes": resources.nodes, "runtime_seconds": resources.runtime.map(|time| time.as_secs_f64()),
@@ -146,9 +171,9 @@ fn view(resources: &Resources) -> Value {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Regroup {
+pub(super) struct RegroupResourcesInput {
     workflow_id: i64,
-    groups: Vec<Group>,
+    groups: Vec<ResourceGroup>,
     /// Says what would change, and changes nothing.
     #[serde(default)]
     dry_run: bool,
@@ -156,7 +181,7 @@ pub(super) struct Regroup {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Group {
+struct ResourceGroup {
     memory: String,
     num_cpus: u32,
     runtime: String,
@@ -167,31 +192,34 @@ struct Group {
     job_ids: Vec<i64>,
 }
 
-pub(super) fn regroup(desk: &Desk, args: &Regroup) -> Answer {
-    let workflow = desk.workflow(args.workflow_id)?;
+pub(super) fn regroup_resources(desk: &AgentSession, args: &RegroupResourcesInput) -> ToolResult {
+    let workflow = desk.load_workflow(args.workflow_id)?;
     let mut orders = Vec::new();
     for (number, group) in (1..).zip(&args.groups) {
         let changes = group.changes()?;
         let name = group.name.clone().unwrap_or_else(|| format!("group {number}"));
         for id in &group.job_ids {
-            let job = desk.job_of(&workflow, *id)?;
-            orders.push(change(desk, job.id, changes.clone(), Some(&name)));
+            let job = desk.load_workflow_job(&workflow, *id)?;
+            orders.push(change_command(desk, job.id, changes.clone(), Some(&name)));
         }
     }
     if orders.is_empty() {
-        return Err(Trouble::refused("no job was named").with_hint("each group names its job_ids"));
+        return Err(ToolError::new("no job was named").with_hint("each group names its job_ids"));
     }
-    let outcomes = desk.give(workflow.id, Orders { dry_run: args.dry_run, orders, ..Orders::default() })?;
+    let outcomes = desk.submit_failure_commands(
+        workflow.id,
+        FailureCommandBatch { dry_run: args.dry_run, orders, ..FailureCommandBatch::default() },
+    )?;
     let mut outcomes = outcomes.into_iter();
     let mut groups = Vec::new();
     for (number, group) in (1..).zip(&args.groups) {
-        let of_group: Vec<Outcome> = outcomes.by_ref().take(group.job_ids.len()).collect();
-        let refused = |one: &&Outcome| one.answer == Given::Refused;
-        let told = |one: &Outcome| json!({ "job_id": one.job, "why": one.words });
+        let of_group: Vec<FailureCommandOutcome> = outcomes.by_ref().take(group.job_ids.len()).collect();
+        let refused = |one: &&FailureCommandOutcome| one.answer == Given::Refused;
+        let told = |one: &FailureCommandOutcome| json!({ "job_id": one.job, "why": one.words });
         let changed = of_group.iter().filter(|one| one.answer == Given::Done).count();
         groups.push(json!({
             "name": group.name.clone().unwrap_or_else(|| format!("group {number}")),
-            "resources": view(&group.changes()?.applied_to(Resources::DEFAULT)),
+            "resources": resources_json(&group.changes()?.apply_to_resources(Resources::DEFAULT)),
             "jobs": of_group.len(), "changed": changed,
             "refused": of_group.iter().filter(refused).map(told).collect::<Vec<_>>(),
         }));
@@ -202,16 +230,16 @@ pub(super) fn regroup(desk: &Desk, args: &Regroup) -> Answer {
     }))
 }
 
-impl Group {
-    fn changes(&self) -> Result<Changes, Trouble> {
-        let runtime = parse("runtime", parse_duration(&self.runtime))?;
-        Ok(Changes {
+impl ResourceGroup {
+    fn changes(&self) -> Result<RequestedJobChanges, ToolError> {
+        let runtime = parse_amount("runtime", parse_duration(&self.runtime))?;
+        Ok(RequestedJobChanges {
             cpus: Some(self.num_cpus),
-            memory_bytes: Some(parse("memory", self.memory.parse())?),
+            memory_bytes: Some(parse_amount("memory", self.memory.parse())?),
             runtime_seconds: Some(runtime.as_secs_f64()),
             gpus: Some(self.num_gpus.unwrap_or(0)),
             nodes: Some(self.num_nodes.unwrap_or(1)),
-            ..Changes::default()
+            ..RequestedJobChanges::default()
         })
     }
 }

@@ -1,53 +1,53 @@
 //! Allocations of Slurm: what a spec would ask for, and what became of those of a workflow.
 
-use super::Answer;
-use super::specs::{load, source};
-use crate::desk::{Desk, Trouble};
+use super::ToolResult;
+use super::specs::{load_spec, spec_source};
+use crate::agent_session::{AgentSession, ToolError};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use windlass_core::slurm::ends;
-use windlass_core::slurm::generate::write_walltime;
-use windlass_core::slurm::groups::Options;
-use windlass_core::slurm::profile::{Profile, is_word};
-use windlass_insight::packing::{self, Planned, Unpacked, Unwritten};
-use windlass_spec::{Diagnostics, Workflow};
+use windlass_core::slurm::allocation_ends;
+use windlass_core::slurm::allocation_groups::AllocationOptions;
+use windlass_core::slurm::cluster_profile::{ClusterProfile, is_safe_name};
+use windlass_core::slurm::schedule_generation::format_walltime;
+use windlass_insight::slurm_planning::{self, PlannedAllocations, SlurmPlanError, SpecScheduleError};
+use windlass_spec::{ResolvedWorkflow, SpecDiagnostics};
 use windlass_store::model::{AllocationFilter, WorkflowRow};
-use windlass_types::slurm::{Allocation, SlurmState};
+use windlass_types::slurm::{Allocation, SlurmJobState};
 
 /// So many allocations are told of one by one, the newest.
-const MOST: usize = 200;
+const MAX_ALLOCATIONS: usize = 200;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Sacct {
+pub(super) struct SlurmSacctInput {
     workflow_id: i64,
 }
 
-pub(super) fn sacct(desk: &Desk, args: &Sacct) -> Answer {
-    let workflow = desk.workflow(args.workflow_id)?;
+pub(super) fn get_slurm_sacct(desk: &AgentSession, args: &SlurmSacctInput) -> ToolResult {
+    let workflow = desk.load_workflow(args.workflow_id)?;
     let filter = AllocationFilter { workflow: Some(workflow.id), ..AllocationFilter::default() };
-    let rows = desk.books.allocations(&filter)?;
-    let items: Vec<Value> = rows.iter().rev().take(MOST).map(told).collect();
+    let rows = desk.store.allocations(&filter)?;
+    let items: Vec<Value> = rows.iter().rev().take(MAX_ALLOCATIONS).map(allocation_json).collect();
     let mut answer = json!({
-        "workflow_id": workflow.id, "count": rows.len(), "has_more": rows.len() > MOST, "allocations": items,
+        "workflow_id": workflow.id, "count": rows.len(), "has_more": rows.len() > MAX_ALLOCATIONS, "allocations": items,
         "source": "what the server was told by Slurm's queue and accounting, as it noted it",
     });
     if let Value::Object(answer) = &mut answer {
-        answer.extend(measured(desk, &workflow, rows.iter().any(|row| row.job_id.is_some())));
+        answer.extend(load_accounting(desk, &workflow, rows.iter().any(|row| row.job_id.is_some())));
     }
     Ok(answer)
 }
 
 /// What accounting has beyond that. It may be late, or not there: then what the books have is told all the same.
-fn measured(desk: &Desk, workflow: &WorkflowRow, was_submitted: bool) -> Map<String, Value> {
-    let (accounts, trouble) = match was_submitted.then(|| desk.hands.accounts(workflow.id)) {
+fn load_accounting(desk: &AgentSession, workflow: &WorkflowRow, was_submitted: bool) -> Map<String, Value> {
+    let (accounts, trouble) = match was_submitted.then(|| desk.actions.slurm_accounting(workflow.id)) {
         None => (Vec::new(), None),
         Some(Ok(accounts)) => (accounts, None),
         Some(Err(why)) => (Vec::new(), Some(json!({ "error": why.message, "hint": why.hint }))),
     };
-    let has_more = accounts.len() > MOST;
-    let accounts: Vec<Value> = accounts.into_iter().take(MOST).collect();
+    let has_more = accounts.len() > MAX_ALLOCATIONS;
+    let accounts: Vec<Value> = accounts.into_iter().take(MAX_ALLOCATIONS).collect();
     Map::from_iter([
         ("accounts".to_owned(), json!(accounts)),
         ("accounts_have_more".to_owned(), json!(has_more)),
@@ -55,19 +55,19 @@ fn measured(desk: &Desk, workflow: &WorkflowRow, was_submitted: bool) -> Map<Str
     ])
 }
 
-fn told(row: &Allocation) -> Value {
+fn allocation_json(row: &Allocation) -> Value {
     json!({
         "allocation_id": row.id, "slurm_job_id": row.job_id, "scheduler": row.request.scheduler,
         "account": row.request.account, "partition": row.request.partition, "nodes": row.nodes,
-        "state": row.state, "slurm_state": row.end.map(SlurmState::name), "exit_code": row.exit_code,
+        "state": row.state, "slurm_state": row.end.map(SlurmJobState::name), "exit_code": row.exit_code,
         "reason": row.reason, "submitted_at": row.submitted_at, "started_at": row.started_at,
-        "ended_at": row.ended_at, "restarts": row.restarts, "in_words": ends::in_words(row),
+        "ended_at": row.ended_at, "restarts": row.restarts, "in_words": allocation_ends::describe_end(row),
     })
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Plan {
+pub(super) struct PlanAllocationsInput {
     /// The spec, as JSON or in another format that specs have.
     spec_json: String,
     /// Who pays.
@@ -82,101 +82,111 @@ pub(super) struct Plan {
 }
 
 /// What reaches Slurm is a word.
-fn word(of: &str, text: &str) -> Result<String, Trouble> {
-    if is_word(text) {
+fn check_word(of: &str, text: &str) -> Result<String, ToolError> {
+    if is_safe_name(text) {
         return Ok(text.to_owned());
     }
-    Err(Trouble::refused(format!("{of}: letters, digits and _ - . + @ are allowed")))
+    Err(ToolError::new(format!("{of}: letters, digits and _ - . + @ are allowed")))
 }
 
-fn cluster(desk: &Desk, profile: Option<&str>) -> Result<Profile, Trouble> {
-    let profile = profile.map(|name| word("hpc_profile", name)).transpose()?;
+fn load_cluster_profile(desk: &AgentSession, profile: Option<&str>) -> Result<ClusterProfile, ToolError> {
+    let profile = profile.map(|name| check_word("hpc_profile", name)).transpose()?;
     if profile.as_ref().is_some_and(|name| name.contains('.')) {
         // A name with a dot would be a file's.
-        return Err(Trouble::refused("hpc_profile is the name of a profile, not a file"));
+        return Err(ToolError::new("hpc_profile is the name of a profile, not a file"));
     }
-    desk.hands.cluster(profile.as_deref())
+    desk.actions.load_cluster_profile(profile.as_deref())
 }
 
-fn unfit(why: &Unpacked) -> Trouble {
-    Trouble::refused(why.to_string()).with_hint(why.hint())
+fn slurm_plan_error(why: &SlurmPlanError) -> ToolError {
+    ToolError::new(why.to_string()).with_hint(why.hint())
 }
 
 /// The text of a spec that can be read, with what is asked of Slurm for it; as it is if it says that itself.
-pub(super) fn scheduled(
-    desk: &Desk,
+pub(super) fn write_schedule(
+    desk: &AgentSession,
     text: &str,
     account: Option<&str>,
     profile: Option<&str>,
-) -> Result<String, Trouble> {
-    let workflow = load(text).map_err(|found| mistaken(&found))?;
-    let account = account.map(|name| word("account", name)).transpose()?;
-    let cluster = cluster(desk, profile)?;
-    if packing::is_scheduled(&workflow) {
-        packing::check(&workflow, &cluster).map_err(|why| unfit(&why))?;
+) -> Result<String, ToolError> {
+    let workflow = load_spec(text).map_err(|found| spec_error(&found))?;
+    let account = account.map(|name| check_word("account", name)).transpose()?;
+    let cluster = load_cluster_profile(desk, profile)?;
+    if slurm_planning::has_schedulers(&workflow) {
+        slurm_planning::check(&workflow, &cluster).map_err(|why| slurm_plan_error(&why))?;
         return Ok(text.to_owned());
     }
-    let account = account.or_else(|| packing::default_account(&workflow).map(str::to_owned));
-    let options = Options { account: account.unwrap_or_default(), ..Options::default() };
-    let demands = packing::demands(&workflow);
-    let proposals = packing::proposals(&workflow, &demands, &cluster, &options).map_err(|why| unfit(&why))?;
+    let account = account.or_else(|| slurm_planning::default_account(&workflow).map(str::to_owned));
+    let options = AllocationOptions { account: account.unwrap_or_default(), ..AllocationOptions::default() };
+    let demands = slurm_planning::entry_demands(&workflow);
+    let proposals = slurm_planning::propose_workflow_schedulers(&workflow, &demands, &cluster, &options)
+        .map_err(|why| slurm_plan_error(&why))?;
     if proposals.is_empty() {
-        return Err(Trouble::refused("the spec has no job that Slurm could run")
+        return Err(ToolError::new("the spec has no job that Slurm could run")
             .with_hint("jobs with labels wait for workers that carry those"));
     }
-    let waits_for = |text: &str| -> Result<Vec<Vec<u32>>, Trouble> {
-        let new = load(text).map_err(|found| mistaken(&found))?;
+    let waits_for = |text: &str| -> Result<Vec<Vec<u32>>, ToolError> {
+        let new = load_spec(text).map_err(|found| spec_error(&found))?;
         Ok(new.actions().iter().map(|action| action.jobs.clone()).collect())
     };
-    packing::scheduled(source(text), &workflow, &demands, &proposals, true, waits_for)
+    slurm_planning::write_schedule(spec_source(text), &workflow, &demands, &proposals, true, waits_for)
 }
 
-fn mistaken(found: &Diagnostics) -> Trouble {
-    Trouble::refused(format!("the spec has {} mistakes", found.count()))
+fn spec_error(found: &SpecDiagnostics) -> ToolError {
+    ToolError::new(format!("the spec has {} mistakes", found.count()))
         .with_hint("check_spec says which they are")
 }
 
-impl From<Unwritten> for Trouble {
-    fn from(why: Unwritten) -> Self {
+impl From<SpecScheduleError> for ToolError {
+    fn from(why: SpecScheduleError) -> Self {
         let hint = match why {
-            Unwritten::NoAccount => "say `account`, or put it into the spec's slurm_defaults",
-            Unwritten::NoPattern(_) => "give jobs of one entry names that no others have",
-            Unwritten::Patch(_) => {
+            SpecScheduleError::NoAccount => "say `account`, or put it into the spec's slurm_defaults",
+            SpecScheduleError::NoPattern(_) => "give jobs of one entry names that no others have",
+            SpecScheduleError::Patch(_) => {
                 "write slurm_schedulers and actions into the spec, as plan_allocations tells"
             }
         };
-        Self::refused(why.to_string()).with_hint(hint)
+        Self::new(why.to_string()).with_hint(hint)
     }
 }
 
-pub(super) fn plan(desk: &Desk, args: &Plan) -> Answer {
-    let partition = args.partition.as_deref().map(|name| word("partition", name)).transpose()?;
-    let workflow = load(&args.spec_json).map_err(|found| mistaken(&found))?;
-    let options = Options { account: word("account", &args.account)?, partition, ..Options::default() };
-    let cluster = cluster(desk, args.hpc_profile.as_deref())?;
-    let planned = packing::plan(&workflow, &cluster, &options).map_err(|why| unfit(&why))?;
-    let share = |planned: &Planned| {
-        let start = (!args.skip_test_only).then(|| start(desk, &workflow, planned)).transpose()?;
-        Ok(group(planned, start.as_deref()))
+pub(super) fn plan_allocations(desk: &AgentSession, args: &PlanAllocationsInput) -> ToolResult {
+    let partition = args.partition.as_deref().map(|name| check_word("partition", name)).transpose()?;
+    let workflow = load_spec(&args.spec_json).map_err(|found| spec_error(&found))?;
+    let options = AllocationOptions {
+        account: check_word("account", &args.account)?,
+        partition,
+        ..AllocationOptions::default()
     };
-    let groups = planned.iter().map(share).collect::<Result<Vec<Value>, Trouble>>()?;
-    Ok(json!({ "cluster": packing::title(&cluster), "groups": groups }))
+    let cluster = load_cluster_profile(desk, args.hpc_profile.as_deref())?;
+    let planned = slurm_planning::plan_allocations(&workflow, &cluster, &options)
+        .map_err(|why| slurm_plan_error(&why))?;
+    let share = |planned: &PlannedAllocations| {
+        let start = (!args.skip_test_only).then(|| estimate_start(desk, &workflow, planned)).transpose()?;
+        Ok(planned_json(planned, start.as_deref()))
+    };
+    let groups = planned.iter().map(share).collect::<Result<Vec<Value>, ToolError>>()?;
+    Ok(json!({ "cluster": slurm_planning::cluster_title(&cluster), "groups": groups }))
 }
 
 /// When one of its allocations would start.
-fn start(desk: &Desk, workflow: &Workflow<'_>, planned: &Planned) -> Result<String, Trouble> {
+fn estimate_start(
+    desk: &AgentSession,
+    workflow: &ResolvedWorkflow<'_>,
+    planned: &PlannedAllocations,
+) -> Result<String, ToolError> {
     if planned.is_deferred {
         return Ok("when jobs are ready".to_owned());
     }
-    desk.hands.would_start(&planned.request(workflow).map_err(Trouble::refused)?)
+    desk.actions.estimate_start(&planned.request(workflow).map_err(ToolError::new)?)
 }
 
-fn group(planned: &Planned, start: Option<&str>) -> Value {
+fn planned_json(planned: &PlannedAllocations, start: Option<&str>) -> Value {
     let scheduler = &planned.scheduler;
     json!({
         "scheduler": scheduler.name, "partition": planned.partition, "jobs": planned.jobs,
         "allocations": planned.allocations, "nodes": scheduler.nodes,
-        "walltime": planned.walltime.map(write_walltime), "mem": scheduler.mem, "gres": scheduler.gres,
+        "walltime": planned.walltime.map(format_walltime), "mem": scheduler.mem, "gres": scheduler.gres,
         "extra": scheduler.extra, "core_hours": planned.core_hours, "is_deferred": planned.is_deferred,
         "start": start,
     })

@@ -1,77 +1,79 @@
 //! Specs: checking and planning them, making workflows of them, and what there is to read about them.
 
-use super::{Answer, slurm};
-use crate::desk::{Desk, SpecText, Trouble};
-use crate::library;
+use super::{ToolResult, slurm};
+use crate::agent_session::{AgentSession, SpecText, ToolError};
+use crate::embedded_docs;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::HashMap;
-use windlass_core::edges::Edges;
-use windlass_core::outline::{self, Facts, Grain, Outline, Request};
-use windlass_insight::making;
-use windlass_spec::{Diagnostics, Format, NoAttachments, Report, Source, Workflow};
+use windlass_core::edges::DependencyEdges;
+use windlass_core::workflow_outline::{self, JobFacts, OutlineGrain, OutlineRequest, WorkflowOutline};
+use windlass_insight::workflow_creation;
+use windlass_spec::{
+    DiagnosticReport, NoAttachments, ResolvedWorkflow, SpecDiagnostics, SpecFormat, SpecSource,
+};
 use windlass_store::model::JobFilter;
 use windlass_types::Resources;
 
 /// What a spec is called in messages.
-const NAME: &str = "spec";
+const SPEC_NAME: &str = "spec";
 /// Mistakes that are told of one spec.
-const MISTAKES: usize = 50;
+const MAX_DIAGNOSTICS: usize = 50;
 /// Names of jobs, and lines of a plan.
-const NAMED: usize = 100;
+const MAX_NAMED: usize = 100;
 /// Jobs that are read at once.
-const PAGE: u64 = 2000;
+const JOB_PAGE: u64 = 2000;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct CheckSpec {
+pub(super) struct CheckSpecInput {
     /// The text of the spec, in YAML, JSON, JSON5, TOML or KDL.
     spec: String,
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "others of its kind fail")]
-pub(super) fn check(_: &Desk, args: &CheckSpec) -> Answer {
-    Ok(checked(&args.spec))
+pub(super) fn check_spec(_: &AgentSession, args: &CheckSpecInput) -> ToolResult {
+    Ok(check_report(&args.spec))
 }
 
-pub(super) fn load(text: &str) -> Result<Workflow<'_>, Diagnostics> {
-    windlass_spec::load(source(text), &NoAttachments)
+pub(super) fn load_spec(text: &str) -> Result<ResolvedWorkflow<'_>, SpecDiagnostics> {
+    windlass_spec::load_spec(spec_source(text), &NoAttachments)
 }
 
-pub(super) fn source(text: &str) -> Source<'_> {
-    Source::new(NAME, text.as_bytes())
+pub(super) fn spec_source(text: &str) -> SpecSource<'_> {
+    SpecSource::new(SPEC_NAME, text.as_bytes())
 }
 
-fn checked(text: &str) -> Value {
-    match load(text) {
+fn check_report(text: &str) -> Value {
+    match load_spec(text) {
         Ok(workflow) => json!({
-            "valid": true, "errors": [], "warnings": mistakes(workflow.all_warnings()), "summary": summary(&workflow),
+            "valid": true, "errors": [], "warnings": first_diagnostics(workflow.warning_diagnostics()), "summary": spec_summary(&workflow),
         }),
         Err(found) => json!({
-            "valid": false, "errors": mistakes(&found), "error_count": found.count(), "warnings": [], "summary": null,
+            "valid": false, "errors": first_diagnostics(&found), "error_count": found.count(), "warnings": [], "summary": null,
         }),
     }
 }
 
-fn mistakes(found: &Diagnostics) -> Vec<Report> {
-    found.reports().into_iter().take(MISTAKES).collect()
+fn first_diagnostics(found: &SpecDiagnostics) -> Vec<DiagnosticReport> {
+    found.reports().into_iter().take(MAX_DIAGNOSTICS).collect()
 }
 
-fn summary(workflow: &Workflow<'_>) -> Value {
+fn spec_summary(workflow: &ResolvedWorkflow<'_>) -> Value {
     json!({
         "workflow_name": workflow.name(), "job_count": workflow.job_count(),
         "job_count_before_expansion": workflow.entry_count(), "file_count": workflow.file_count(),
         "user_data_count": workflow.user_data_count(), "resource_requirements_count": workflow.requirements().len(),
         "failure_handler_count": workflow.failure_handlers().len(), "action_count": workflow.actions().len(),
         "use_pending_failed": workflow.settings().use_pending_failed,
-        "job_names": workflow.jobs().take(NAMED).map(|job| job.name.to_owned()).collect::<Vec<_>>(),
+        "job_names": workflow.jobs().take(MAX_NAMED).map(|job| job.name.to_owned()).collect::<Vec<_>>(),
     })
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Create {
+pub(super) struct CreateWorkflowInput {
     /// The spec: its text, or a JSON object.
     spec_json: Value,
     /// For agents that know Torc: a workflow belongs to whoever this server acts for, whatever this says.
@@ -110,21 +112,21 @@ enum WorkflowType {
     Slurm,
 }
 
-pub(super) fn create(desk: &Desk, args: &Create) -> Answer {
+pub(super) fn create_workflow(desk: &AgentSession, args: &CreateWorkflowInput) -> ToolResult {
     let action = args.action;
     let is_for_slurm = args.workflow_type == WorkflowType::Slurm;
     if !is_for_slurm && (args.account.is_some() || args.hpc_profile.is_some()) {
-        return Err(Trouble::refused("account and hpc_profile are for workflows on Slurm")
+        return Err(ToolError::new("account and hpc_profile are for workflows on Slurm")
             .with_hint("leave them out, or say workflow_type slurm"));
     }
     let text = match &args.spec_json {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
-    let mut found = checked(&text);
+    let mut found = check_report(&text);
     let text = if is_for_slurm && found["valid"] == true {
-        let text = slurm::scheduled(desk, &text, args.account.as_deref(), args.hpc_profile.as_deref())?;
-        found = checked(&text);
+        let text = slurm::write_schedule(desk, &text, args.account.as_deref(), args.hpc_profile.as_deref())?;
+        found = check_report(&text);
         text
     } else {
         text
@@ -134,13 +136,13 @@ pub(super) fn create(desk: &Desk, args: &Create) -> Answer {
     }
     let spec = SpecText(text);
     match action {
-        CreateAction::CreateWorkflow => desk.hands.create(&spec, args.working_dir.as_deref()),
+        CreateAction::CreateWorkflow => desk.actions.create_workflow(&spec, args.working_dir.as_deref()),
         CreateAction::SaveSpecFile => {
             let path = args
                 .output_path
                 .as_ref()
-                .ok_or_else(|| Trouble::refused("save_spec_file needs an output_path"))?;
-            desk.hands.save(&spec, path)
+                .ok_or_else(|| ToolError::new("save_spec_file needs an output_path"))?;
+            desk.actions.save_spec(&spec, path)
         }
         CreateAction::Validate => Ok(found),
     }
@@ -148,54 +150,54 @@ pub(super) fn create(desk: &Desk, args: &Create) -> Answer {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Plan {
+pub(super) struct ExecutionPlanInput {
     /// The id of a workflow, or the text of a spec.
     spec_or_id: Value,
 }
 
-pub(super) fn plan(desk: &Desk, args: &Plan) -> Answer {
+pub(super) fn get_execution_plan(desk: &AgentSession, args: &ExecutionPlanInput) -> ToolResult {
     let text = match &args.spec_or_id {
         Value::String(text) => text.trim().to_owned(),
         other => other.to_string(),
     };
     match text.parse::<i64>() {
-        Ok(id) => of_workflow(desk, id),
-        Err(_) => of_spec(&text),
+        Ok(id) => plan_workflow(desk, id),
+        Err(_) => plan_spec(&text),
     }
 }
 
-fn of_spec(text: &str) -> Answer {
-    let workflow = load(text).map_err(|found| {
+fn plan_spec(text: &str) -> ToolResult {
+    let workflow = load_spec(text).map_err(|found| {
         let first = found.reports().into_iter().next().map(|report| report.message).unwrap_or_default();
-        Trouble::refused(format!("the spec has {} mistakes; the first: {first}", found.count()))
+        ToolError::new(format!("the spec has {} mistakes; the first: {first}", found.count()))
             .with_hint("check_spec tells all of them")
     })?;
-    let kinds: Vec<&str> = workflow.kinds().iter().map(|kind| kind.name.as_str()).collect();
+    let kinds: Vec<&str> = workflow.job_groups().iter().map(|kind| kind.name.as_str()).collect();
     let facts = |number: u32| {
         let job = workflow.job(number as usize);
         let set = job.requirements.map(|set| workflow.requirements()[set as usize].resources);
-        Facts {
+        JobFacts {
             name: job.name,
-            kind: job.kind,
+            entry: job.group,
             resources: set.unwrap_or(Resources::DEFAULT),
             priority: job.priority,
-            measured: None,
+            measured_runtime: None,
             is_reused: false,
         }
     };
-    let edges = making::edges(&workflow);
-    outlined(workflow.name(), workflow.job_count() as u32, &edges, &kinds, &facts)
+    let edges = workflow_creation::dependency_edges(&workflow);
+    render_outline(workflow.name(), workflow.job_count() as u32, &edges, &kinds, &facts)
 }
 
-fn of_workflow(desk: &Desk, id: i64) -> Answer {
-    let row = desk.workflow(id)?;
-    let table = desk.books.load_jobs(row.id)?;
+fn plan_workflow(desk: &AgentSession, id: i64) -> ToolResult {
+    let row = desk.load_workflow(id)?;
+    let table = desk.store.load_jobs(row.id)?;
     let (mut names, mut kinds, mut kind_of) = (Vec::new(), Vec::new(), Vec::new());
     let mut known: HashMap<String, u32> = HashMap::new();
     let mut after = None;
     loop {
-        let filter = JobFilter { after, limit: Some(PAGE), ..JobFilter::default() };
-        let page = desk.books.jobs(row.id, &filter)?;
+        let filter = JobFilter { after, limit: Some(JOB_PAGE), ..JobFilter::default() };
+        let page = desk.store.jobs(row.id, &filter)?;
         let Some(last) = page.last().map(|job| job.id) else { break };
         for job in page {
             names.push(job.name);
@@ -209,78 +211,79 @@ fn of_workflow(desk: &Desk, id: i64) -> Answer {
         after = Some(last);
     }
     if names.len() != table.ids.len() {
-        return Err(Trouble::refused("the workflow is changing just now").with_hint("try again"));
+        return Err(ToolError::new("the workflow is changing just now").with_hint("try again"));
     }
     let kinds: Vec<&str> = kinds.iter().map(String::as_str).collect();
     let facts = |number: u32| {
         let index = number as usize;
-        Facts {
+        JobFacts {
             name: &names[index],
-            kind: kind_of[index],
+            entry: kind_of[index],
             resources: table.requirements[table.class[index] as usize],
             priority: table.priority[index],
-            measured: None,
+            measured_runtime: None,
             is_reused: false,
         }
     };
-    outlined(&row.name, names.len() as u32, &table.edges, &kinds, &facts)
+    render_outline(&row.name, names.len() as u32, &table.edges, &kinds, &facts)
 }
 
-fn outlined<'a>(
+fn render_outline<'a>(
     name: &str,
     jobs: u32,
-    edges: &'a Edges,
+    edges: &'a DependencyEdges,
     kinds: &'a [&'a str],
-    facts: &'a dyn Fn(u32) -> Facts<'a>,
-) -> Answer {
-    let request = Request { jobs, edges, kinds, facts, grain: Grain::Kinds, capacity: None };
-    let mut outline: Outline =
-        outline::outline(&request).map_err(|cycle| Trouble::refused(cycle.to_string()))?;
-    let is_cut = outline.groups.len() > NAMED || outline.critical_path.len() > NAMED;
-    outline.groups.truncate(NAMED);
-    outline.links.truncate(NAMED);
-    outline.stages.truncate(NAMED);
-    outline.critical_path.truncate(NAMED);
-    let outline = serde_json::to_value(&outline).map_err(|why| Trouble::refused(why.to_string()))?;
+    facts: &'a dyn Fn(u32) -> JobFacts<'a>,
+) -> ToolResult {
+    let request =
+        OutlineRequest { jobs, edges, entries: kinds, facts, grain: OutlineGrain::Entries, capacity: None };
+    let mut outline: WorkflowOutline =
+        workflow_outline::outline_workflow(&request).map_err(|cycle| ToolError::new(cycle.to_string()))?;
+    let is_cut = outline.groups.len() > MAX_NAMED || outline.critical_path.len() > MAX_NAMED;
+    outline.groups.truncate(MAX_NAMED);
+    outline.links.truncate(MAX_NAMED);
+    outline.stages.truncate(MAX_NAMED);
+    outline.critical_path.truncate(MAX_NAMED);
+    let outline = serde_json::to_value(&outline).map_err(|why| ToolError::new(why.to_string()))?;
     Ok(json!({ "name": name, "is_cut": is_cut, "plan": outline }))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Nothing {}
+pub(super) struct NoInput {}
 
 #[expect(clippy::unnecessary_wraps, reason = "others of its kind fail")]
-pub(super) fn list_examples(_: &Desk, _: &Nothing) -> Answer {
-    let view = |example: &library::Example| {
+pub(super) fn list_examples(_: &AgentSession, _: &NoInput) -> ToolResult {
+    let view = |example: &embedded_docs::ExampleSpec| {
         let about = example.text.lines().next().unwrap_or_default().trim_start_matches(['#', '/']).trim();
         json!({ "name": example.name, "file": example.file, "about": about })
     };
-    Ok(json!({ "examples": library::EXAMPLES.iter().map(view).collect::<Vec<_>>() }))
+    Ok(json!({ "examples": embedded_docs::EXAMPLES.iter().map(view).collect::<Vec<_>>() }))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct GetExample {
+pub(super) struct GetExampleInput {
     /// As list_examples names it.
     name: String,
     /// yaml, json, json5, toml or kdl. Without it, as it was written, with its comments.
     format: Option<String>,
 }
 
-pub(super) fn get_example(_: &Desk, args: &GetExample) -> Answer {
-    let example = library::example(&args.name).ok_or_else(|| {
-        Trouble::refused(format!("there is no example `{}`", args.name))
+pub(super) fn get_example(_: &AgentSession, args: &GetExampleInput) -> ToolResult {
+    let example = embedded_docs::find_example(&args.name).ok_or_else(|| {
+        ToolError::new(format!("there is no example `{}`", args.name))
             .with_hint("list_examples says which there are")
     })?;
     let text = match &args.format {
         None => example.text.to_owned(),
         Some(name) => {
-            let format = Format::from_path(format!("spec.{name}").as_ref()).ok_or_else(|| {
-                Trouble::refused(format!("there is no format `{name}`: yaml, json, json5, toml, kdl"))
+            let format = SpecFormat::from_path(format!("spec.{name}").as_ref()).ok_or_else(|| {
+                ToolError::new(format!("there is no format `{name}`: yaml, json, json5, toml, kdl"))
             })?;
-            let source = Source::new(example.file, example.text.as_bytes());
-            windlass_spec::convert(source, format).map_err(|_| {
-                Trouble::refused(format!("example `{}` cannot be written as {name}", example.name))
+            let source = SpecSource::new(example.file, example.text.as_bytes());
+            windlass_spec::convert_spec(source, format).map_err(|_| {
+                ToolError::new(format!("example `{}` cannot be written as {name}", example.name))
             })?
         }
     };
@@ -289,21 +292,21 @@ pub(super) fn get_example(_: &Desk, args: &GetExample) -> Answer {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct GetDocs {
+pub(super) struct GetDocsInput {
     topic: Option<String>,
 }
 
-pub(super) fn get_docs(_: &Desk, args: &GetDocs) -> Answer {
+pub(super) fn get_docs(_: &AgentSession, args: &GetDocsInput) -> ToolResult {
     let topics = || {
-        library::PAGES
+        embedded_docs::PAGES
             .iter()
             .map(|page| json!({ "topic": page.topic, "title": page.title() }))
             .collect::<Vec<_>>()
     };
     let Some(topic) = &args.topic else { return Ok(json!({ "topics": topics() })) };
-    match library::page(topic) {
+    match embedded_docs::find_page(topic) {
         Some(page) => Ok(json!({ "topic": page.topic, "text": page.text })),
-        None => Err(Trouble::refused(format!("there is no page about `{topic}`"))
+        None => Err(ToolError::new(format!("there is no page about `{topic}`"))
             .with_hint("without a topic, get_docs says which there are")),
     }
 }

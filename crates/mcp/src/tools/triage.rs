@@ -4,29 +4,32 @@
 //! waits for it, that the amounts make sense, and that the lines it quotes stand in the log. Each job is decided on for
 //! itself: one that cannot be does not keep the others from it.
 
-use super::Answer;
-use super::jobs::{failure, last_failed, last_failure};
-use super::logs::{MOST_BYTES, MOST_LINES, tail_of};
-use super::page::Page;
-use crate::desk::{Desk, Trouble};
-use crate::shown;
+use super::ToolResult;
+use super::jobs::{failure_json, load_last_failed_attempt, load_last_failure};
+use super::logs::{MAX_LINES, MAX_LOG_BYTES, read_redacted_tail};
+use super::page::PageRange;
+use crate::agent_session::{AgentSession, ToolError};
+use crate::output_redaction;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use windlass_core::orders::is_quoted;
-use windlass_insight::logs::Stream;
+use windlass_core::failure_commands::is_quoted;
+use windlass_insight::logs::LogStream;
 use windlass_store::model::{JobFilter, JobRow, ResultRow, WorkflowRow};
-use windlass_types::orders::{Answer as Given, Changes, Order, Orders, Outcome, Verdict};
+use windlass_types::failure_commands::{
+    FailureCommand, FailureCommandBatch, FailureCommandKind, FailureCommandOutcome,
+    FailureCommandStatus as Given, RequestedJobChanges,
+};
 use windlass_types::{JobStatus, ParseAmountError, parse_duration};
 
 /// Lines of stderr that are shown of each job.
-const TAIL: usize = 50;
+const TAIL_LINES: usize = 50;
 /// So much of all of them together, and at least so much of each.
-const TAILS: u64 = 128 << 10;
-const LEAST: u64 = 1 << 10;
-const COMMAND: usize = 2000;
+const TAIL_BYTES_IN_ALL: u64 = 128 << 10;
+const MIN_TAIL_BYTES: u64 = 1 << 10;
+const MAX_COMMAND: usize = 2000;
 /// More at once nobody looks through.
-const MOST: usize = 200;
+const MAX_CLASSIFICATIONS: usize = 200;
 
 const GUIDANCE: &str = "For each job decide whether another attempt can help. Retry what may go away by itself (networks, busy \
 services, nodes, locks), and what ran out of memory or time with more of it. Fail what happens again each time (syntax errors, \
@@ -36,33 +39,33 @@ classify_and_resolve_failures, first with dry_run, then with confirm: true.";
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct PendingFailed {
+pub(super) struct PendingFailedInput {
     workflow_id: i64,
     /// At most so many (20; never more than 500).
     limit: Option<u64>,
     offset: Option<u64>,
 }
 
-pub(super) fn list(desk: &Desk, args: &PendingFailed) -> Answer {
-    let workflow = desk.workflow(args.workflow_id)?;
-    let page = Page::new(args.offset, args.limit.or(Some(20)));
+pub(super) fn list_pending_failed_jobs(desk: &AgentSession, args: &PendingFailedInput) -> ToolResult {
+    let workflow = desk.load_workflow(args.workflow_id)?;
+    let page = PageRange::new(args.offset, args.limit.or(Some(20)));
     let filter = JobFilter {
         status: vec![JobStatus::PendingFailed],
         offset: page.offset,
-        limit: Some(page.asked()),
+        limit: Some(page.fetch_limit()),
         ..JobFilter::default()
     };
-    let jobs = desk.books.jobs(workflow.id, &filter)?;
-    let each = (TAILS / (jobs.len() as u64).max(1)).clamp(LEAST, MOST_BYTES);
+    let jobs = desk.store.jobs(workflow.id, &filter)?;
+    let each = (TAIL_BYTES_IN_ALL / (jobs.len() as u64).max(1)).clamp(MIN_TAIL_BYTES, MAX_LOG_BYTES);
     let views = jobs
         .iter()
-        .map(|job| Ok::<_, Trouble>((job.id, view(desk, &workflow, job, each)?)))
+        .map(|job| Ok::<_, ToolError>((job.id, pending_failed_json(desk, &workflow, job, each)?)))
         .collect::<Result<_, _>>()?;
-    let mut shown = page.show(desk.told_of(workflow.id, views)?, |view| view);
+    let mut shown = page.render_page(desk.redact_values(workflow.id, views)?, |view| view);
     let items = shown["items"].take();
     let more = json!({
         "workflow_id": workflow.id, "use_pending_failed": workflow.settings.use_pending_failed,
-        "total": workflow.counts.get(JobStatus::PendingFailed), "note": shown::NOTE, "guidance": GUIDANCE, "jobs": items,
+        "total": workflow.counts.get(JobStatus::PendingFailed), "note": output_redaction::OUTPUT_NOTICE, "guidance": GUIDANCE, "jobs": items,
     });
     if let (Value::Object(shown), Value::Object(more)) = (&mut shown, more) {
         shown.remove("items");
@@ -72,18 +75,25 @@ pub(super) fn list(desk: &Desk, args: &PendingFailed) -> Answer {
 }
 
 /// `most`: so many bytes of what it wrote.
-fn view(desk: &Desk, workflow: &WorkflowRow, job: &JobRow, most: u64) -> Result<Value, Trouble> {
-    let row = last_failed(desk, workflow, job)?;
+fn pending_failed_json(
+    desk: &AgentSession,
+    workflow: &WorkflowRow,
+    job: &JobRow,
+    most: u64,
+) -> Result<Value, ToolError> {
+    let row = load_last_failed_attempt(desk, workflow, job)?;
     let row = row.as_ref();
-    let failure = last_failure(desk, workflow, job)?.map(|row| failure(&row));
-    let stderr = row.map(|row| tail_of(desk, workflow, job, row.key.into(), Stream::Stderr, (TAIL, most)));
+    let failure = load_last_failure(desk, workflow, job)?.map(|row| failure_json(&row));
+    let stderr = row.map(|row| {
+        read_redacted_tail(desk, workflow, job, row.key.into(), LogStream::Stderr, (TAIL_LINES, most))
+    });
     let (tail, error) = match stderr {
         Some(Ok(tail)) => (tail.map(|tail| tail.text), None),
         Some(Err(why)) => (None, Some(why.message)),
         None => (None, Some("no attempt of it is known".to_owned())),
     };
     Ok(json!({
-        "job_id": job.id, "name": job.name, "command": shown::cut(&job.command, COMMAND),
+        "job_id": job.id, "name": job.name, "command": output_redaction::truncate_text(&job.command, MAX_COMMAND),
         "run_id": row.map(|row| row.key.run_id), "attempt_id": job.attempt_id,
         "return_code": row.map(|row| row.return_code).or(job.return_code), "signal": row.and_then(|row| row.signal),
         "out_of_memory": row.is_some_and(|row| row.out_of_memory),
@@ -96,10 +106,10 @@ fn view(desk: &Desk, workflow: &WorkflowRow, job: &JobRow, most: u64) -> Result<
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Resolve {
+pub(super) struct ResolveFailuresInput {
     workflow_id: i64,
     /// One for each job, at most 200.
-    classifications: Vec<Classification>,
+    classifications: Vec<ClassificationInput>,
     /// Says what would be done, and does nothing.
     #[serde(default)]
     dry_run: bool,
@@ -110,9 +120,9 @@ pub(super) struct Resolve {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Classification {
+struct ClassificationInput {
     job_id: i64,
-    action: Action,
+    action: ClassifiedAction,
     /// For the next attempt, for example `8g`. Only with retry.
     memory: Option<String>,
     /// For the next attempt, for example `PT2H` or `90m`. Only with retry.
@@ -132,40 +142,40 @@ struct Classification {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-enum Action {
+enum ClassifiedAction {
     Retry,
     Fail,
 }
 
-pub(super) fn resolve(desk: &Desk, args: &Resolve) -> Answer {
-    let workflow = desk.workflow(args.workflow_id)?;
+pub(super) fn resolve_failures(desk: &AgentSession, args: &ResolveFailuresInput) -> ToolResult {
+    let workflow = desk.load_workflow(args.workflow_id)?;
     if !workflow.settings.use_pending_failed {
-        return Err(Trouble::refused(format!(
+        return Err(ToolError::new(format!(
             "workflow {} does not let anybody decide on its failures: its spec does not say `use_pending_failed: true`",
             workflow.id
         )));
     }
-    if args.classifications.len() > MOST {
-        return Err(Trouble::refused(format!("at most {MOST} jobs can be decided on at once")));
+    if args.classifications.len() > MAX_CLASSIFICATIONS {
+        return Err(ToolError::new(format!("at most {MAX_CLASSIFICATIONS} jobs can be decided on at once")));
     }
-    let judged: Vec<Result<Order, Trouble>> =
-        args.classifications.iter().map(|one| order(desk, &workflow, one)).collect();
-    let orders: Vec<Order> = judged.iter().filter_map(|one| one.as_ref().ok().cloned()).collect();
+    let judged: Vec<Result<FailureCommand, ToolError>> =
+        args.classifications.iter().map(|one| parse_command(desk, &workflow, one)).collect();
+    let orders: Vec<FailureCommand> = judged.iter().filter_map(|one| one.as_ref().ok().cloned()).collect();
     let dry_run = args.dry_run || !args.confirm;
     let outcomes = if orders.is_empty() {
         Vec::new()
     } else {
         // Here, where the logs are, and not in the books, which keep the last words only.
         let agent = Some(desk.agent.clone());
-        let given = Orders { agent, dry_run, is_looked_up: true, orders };
-        desk.give(workflow.id, given)?
+        let given = FailureCommandBatch { agent, dry_run, is_looked_up: true, orders };
+        desk.submit_failure_commands(workflow.id, given)?
     };
     let mut outcomes = outcomes.into_iter();
     let results: Vec<Value> = std::iter::zip(&args.classifications, judged)
         .map(|(said, judged)| match judged {
-            Ok(_) => outcomes.next().map_or(Value::Null, |outcome| told(&outcome, dry_run)),
+            Ok(_) => outcomes.next().map_or(Value::Null, |outcome| outcome_json(&outcome, dry_run)),
             Err(why) => json!({
-                "job_id": said.job_id, "action": said.action.verdict().as_str(), "status": "error",
+                "job_id": said.job_id, "action": said.action.to_command_action().as_str(), "status": "error",
                 "error": why.message, "hint": why.hint,
             }),
         })
@@ -180,7 +190,7 @@ pub(super) fn resolve(desk: &Desk, args: &Resolve) -> Answer {
 }
 
 /// What came of one decision.
-fn told(outcome: &Outcome, dry_run: bool) -> Value {
+fn outcome_json(outcome: &FailureCommandOutcome, dry_run: bool) -> Value {
     let (job, action) = (outcome.job, outcome.verdict.as_str());
     let status = match outcome.answer {
         Given::Done if dry_run => "would_apply",
@@ -193,41 +203,45 @@ fn told(outcome: &Outcome, dry_run: bool) -> Value {
     json!({ "job_id": job, "action": action, "status": status, "words": outcome.words })
 }
 
-impl Action {
-    const fn verdict(self) -> Verdict {
+impl ClassifiedAction {
+    const fn to_command_action(self) -> FailureCommandKind {
         match self {
-            Self::Retry => Verdict::Retry,
-            Self::Fail => Verdict::Fail,
+            Self::Retry => FailureCommandKind::Retry,
+            Self::Fail => FailureCommandKind::Fail,
         }
     }
 }
 
 /// The decision on a job, if it can be decided like this.
-fn order(desk: &Desk, workflow: &WorkflowRow, said: &Classification) -> Result<Order, Trouble> {
-    let job = desk.job_of(workflow, said.job_id)?;
+fn parse_command(
+    desk: &AgentSession,
+    workflow: &WorkflowRow,
+    said: &ClassificationInput,
+) -> Result<FailureCommand, ToolError> {
+    let job = desk.load_workflow_job(workflow, said.job_id)?;
     if job.status != JobStatus::PendingFailed {
-        return Err(Trouble::refused(format!("job {} is {}, not pending_failed", job.id, job.status)));
+        return Err(ToolError::new(format!("job {} is {}, not pending_failed", job.id, job.status)));
     }
-    let verdict = said.action.verdict();
-    if verdict == Verdict::Fail && (said.memory.is_some() || said.runtime.is_some()) {
-        return Err(Trouble::refused("memory and runtime are for another attempt: only with retry"));
+    let verdict = said.action.to_command_action();
+    if verdict == FailureCommandKind::Fail && (said.memory.is_some() || said.runtime.is_some()) {
+        return Err(ToolError::new("memory and runtime are for another attempt: only with retry"));
     }
     if said.confidence.is_some_and(|sure| !(0.0..=1.0).contains(&sure)) {
-        return Err(Trouble::refused("confidence is a number from 0 to 1"));
+        return Err(ToolError::new("confidence is a number from 0 to 1"));
     }
     let memory = said.memory.as_deref().map(str::parse).transpose();
     let runtime = said.runtime.as_deref().map(parse_duration).transpose();
-    let changes = Changes {
-        memory_bytes: memory.map_err(|why: ParseAmountError| Trouble::refused(format!("memory: {why}")))?,
+    let changes = RequestedJobChanges {
+        memory_bytes: memory.map_err(|why: ParseAmountError| ToolError::new(format!("memory: {why}")))?,
         runtime_seconds: runtime
-            .map_err(|why| Trouble::refused(format!("runtime: {why}")))?
+            .map_err(|why| ToolError::new(format!("runtime: {why}")))?
             .map(|time| time.as_secs_f64()),
         scheduler: said.scheduler.clone(),
         partition: said.partition.clone(),
-        ..Changes::default()
+        ..RequestedJobChanges::default()
     };
     check_evidence(desk, workflow, &job, &said.evidence)?;
-    Ok(Order {
+    Ok(FailureCommand {
         job: job.id,
         verdict,
         changes,
@@ -239,25 +253,25 @@ fn order(desk: &Desk, workflow: &WorkflowRow, said: &Classification) -> Result<O
 
 /// Every line that is quoted stands in what is shown of the job's last attempt: its logs, or what the books keep of them.
 fn check_evidence(
-    desk: &Desk,
+    desk: &AgentSession,
     workflow: &WorkflowRow,
     job: &JobRow,
     evidence: &[String],
-) -> Result<(), Trouble> {
+) -> Result<(), ToolError> {
     if evidence.is_empty() {
         return Ok(());
     }
-    let Some(row) = last_failed(desk, workflow, job)? else {
-        return Err(Trouble::refused(format!(
+    let Some(row) = load_last_failed_attempt(desk, workflow, job)? else {
+        return Err(ToolError::new(format!(
             "no attempt of job {} is known, so nothing can be quoted",
             job.id
         )));
     };
-    let said = said(desk, workflow, job, &row)?;
+    let said = load_output_texts(desk, workflow, job, &row)?;
     let said: Vec<&str> = said.iter().map(String::as_str).collect();
     match evidence.iter().find(|quote| !is_quoted(&said, quote)) {
         None => Ok(()),
-        Some(quote) => Err(Trouble::refused(format!(
+        Some(quote) => Err(ToolError::new(format!(
             "this line is not in the log of job {}: {:?}",
             job.id,
             quote.trim()
@@ -268,13 +282,18 @@ fn check_evidence(
     }
 }
 
-fn said(desk: &Desk, workflow: &WorkflowRow, job: &JobRow, row: &ResultRow) -> Result<Vec<String>, Trouble> {
-    let streams = [Stream::Stderr, Stream::Stdout].into_iter();
-    let most = (MOST_LINES, MOST_BYTES);
-    let tails = streams.map(|stream| tail_of(desk, workflow, job, row.key.into(), stream, most));
+fn load_output_texts(
+    desk: &AgentSession,
+    workflow: &WorkflowRow,
+    job: &JobRow,
+    row: &ResultRow,
+) -> Result<Vec<String>, ToolError> {
+    let streams = [LogStream::Stderr, LogStream::Stdout].into_iter();
+    let most = (MAX_LINES, MAX_LOG_BYTES);
+    let tails = streams.map(|stream| read_redacted_tail(desk, workflow, job, row.key.into(), stream, most));
     let mut said: Vec<String> =
         tails.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().map(|tail| tail.text).collect();
-    if let Some(kept) = last_failure(desk, workflow, job)? {
+    if let Some(kept) = load_last_failure(desk, workflow, job)? {
         said.extend([kept.line, kept.last_words].into_iter().flatten());
     }
     Ok(said)

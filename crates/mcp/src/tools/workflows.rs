@@ -1,25 +1,25 @@
 //! Workflows as a whole.
 
-use super::Answer;
-use super::page::Page;
-use crate::desk::{Desk, Trouble};
+use super::ToolResult;
+use super::page::PageRange;
+use crate::agent_session::{AgentSession, ToolError};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use windlass_insight::{State, is_run_by_somebody};
+use windlass_insight::{WorkflowPhase, has_active_process};
 use windlass_store::model::{JobFilter, JobRow, ResultFilter, ResultRow, WorkflowRow};
 use windlass_types::JobStatus;
 
 /// So many jobs are named in an overview; the counts say how many there are.
-const NAMED: u64 = 20;
+const MAX_NAMED: u64 = 20;
 /// Results that are read at once.
-const PAGE: u64 = 2000;
+const RESULT_PAGE: u64 = 2000;
 /// So many of the longest jobs are named.
-const LONGEST: usize = 10;
+const MAX_LONGEST: usize = 10;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ListWorkflows {
+pub(super) struct ListWorkflowsInput {
     /// Only names that contain this.
     name_contains: Option<String>,
     /// Only of this user.
@@ -34,29 +34,29 @@ pub(super) struct ListWorkflows {
     offset: Option<u64>,
 }
 
-pub(super) fn list(desk: &Desk, args: &ListWorkflows) -> Answer {
-    let mut rows = desk.books.workflows()?;
+pub(super) fn list_workflows(desk: &AgentSession, args: &ListWorkflowsInput) -> ToolResult {
+    let mut rows = desk.store.workflows()?;
     rows.sort_by_key(|row| std::cmp::Reverse(row.id));
-    let state = |row: &WorkflowRow| State::of(row, is_run_by_somebody(&*desk.books, row));
+    let state = |row: &WorkflowRow| WorkflowPhase::from_row(row, has_active_process(&*desk.store, row));
     rows.retain(|row| args.include_archived || !row.is_archived);
     rows.retain(|row| args.user.as_ref().is_none_or(|user| *user == row.user));
     rows.retain(|row| args.name_contains.as_ref().is_none_or(|part| row.name.contains(part)));
     rows.retain(|row| args.state.as_ref().is_none_or(|wanted| state(row).name() == wanted));
-    Ok(Page::new(args.offset, args.limit).of_all(rows, |row| brief(desk, &row)))
+    Ok(PageRange::new(args.offset, args.limit).render_slice(rows, |row| workflow_summary(desk, &row)))
 }
 
 /// What a list says of a workflow.
-fn brief(desk: &Desk, row: &WorkflowRow) -> Value {
-    let state = State::of(row, is_run_by_somebody(&*desk.books, row));
+fn workflow_summary(desk: &AgentSession, row: &WorkflowRow) -> Value {
+    let state = WorkflowPhase::from_row(row, has_active_process(&*desk.store, row));
     json!({
         "workflow_id": row.id, "name": row.name, "user": row.user, "state": state, "run_id": row.run_id,
         "created_at": row.created_at, "started_at": row.started_at, "ended_at": row.ended_at,
-        "jobs": counts(row),
+        "jobs": status_counts(row),
     })
 }
 
 /// Only states that jobs are in.
-fn counts(row: &WorkflowRow) -> Value {
+fn status_counts(row: &WorkflowRow) -> Value {
     let mut all: serde_json::Map<String, Value> = row
         .counts
         .iter()
@@ -69,21 +69,21 @@ fn counts(row: &WorkflowRow) -> Value {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct OneWorkflow {
+pub(super) struct WorkflowInput {
     /// Its id.
     workflow_id: i64,
 }
 
-pub(super) fn status(desk: &Desk, args: &OneWorkflow) -> Answer {
-    let row = desk.workflow(args.workflow_id)?;
-    let mut view = brief(desk, &row);
+pub(super) fn get_workflow_status(desk: &AgentSession, args: &WorkflowInput) -> ToolResult {
+    let row = desk.load_workflow(args.workflow_id)?;
+    let mut view = workflow_summary(desk, &row);
     let more = json!({
         "description": row.description,
         "use_pending_failed": row.settings.use_pending_failed,
-        "running": named(desk, &row, &[JobStatus::Running])?,
-        "failed": named(desk, &row, &[JobStatus::Failed, JobStatus::Terminated])?,
-        "waiting_for_a_decision": named(desk, &row, &[JobStatus::PendingFailed])?,
-        "next": next(&row),
+        "running": list_named_jobs(desk, &row, &[JobStatus::Running])?,
+        "failed": list_named_jobs(desk, &row, &[JobStatus::Failed, JobStatus::Terminated])?,
+        "waiting_for_a_decision": list_named_jobs(desk, &row, &[JobStatus::PendingFailed])?,
+        "next": next_steps(&row),
     });
     if let (Value::Object(view), Value::Object(more)) = (&mut view, more) {
         view.extend(more);
@@ -91,11 +91,15 @@ pub(super) fn status(desk: &Desk, args: &OneWorkflow) -> Answer {
     Ok(view)
 }
 
-fn named(desk: &Desk, row: &WorkflowRow, statuses: &[JobStatus]) -> Result<Vec<Value>, Trouble> {
+fn list_named_jobs(
+    desk: &AgentSession,
+    row: &WorkflowRow,
+    statuses: &[JobStatus],
+) -> Result<Vec<Value>, ToolError> {
     if statuses.iter().all(|status| row.counts.get(*status) == 0) {
         return Ok(Vec::new());
     }
-    let filter = JobFilter { status: statuses.to_vec(), limit: Some(NAMED), ..JobFilter::default() };
+    let filter = JobFilter { status: statuses.to_vec(), limit: Some(MAX_NAMED), ..JobFilter::default() };
     let view = |job: JobRow| {
         let told = json!({
             "job_id": job.id, "name": job.name, "status": job.status, "attempt_id": job.attempt_id,
@@ -103,11 +107,11 @@ fn named(desk: &Desk, row: &WorkflowRow, statuses: &[JobStatus]) -> Result<Vec<V
         });
         (job.id, told)
     };
-    desk.told_of(row.id, desk.books.jobs(row.id, &filter)?.into_iter().map(view).collect())
+    desk.redact_values(row.id, desk.store.jobs(row.id, &filter)?.into_iter().map(view).collect())
 }
 
 /// What is worth looking at next.
-fn next(row: &WorkflowRow) -> Vec<&'static str> {
+fn next_steps(row: &WorkflowRow) -> Vec<&'static str> {
     let has = |status| row.counts.get(status) > 0;
     let mut next = Vec::new();
     if has(JobStatus::PendingFailed) {
@@ -124,7 +128,7 @@ fn next(row: &WorkflowRow) -> Vec<&'static str> {
 
 /// What the attempts of a workflow add up to.
 #[derive(Default)]
-struct Sum {
+struct ResultTotals {
     attempts: u64,
     failed: u64,
     wall: f64,
@@ -133,8 +137,8 @@ struct Sum {
     longest: Vec<(f64, String)>,
 }
 
-impl Sum {
-    fn add(&mut self, row: &ResultRow) {
+impl ResultTotals {
+    fn add_result(&mut self, row: &ResultRow) {
         self.attempts += 1;
         self.failed += u64::from(row.status != JobStatus::Completed);
         let seconds = row.wall.as_secs_f64();
@@ -146,31 +150,31 @@ impl Sum {
             self.largest_memory = Some((peak.0, row.job_name.clone()));
         }
         let place = self.longest.partition_point(|(longer, _)| *longer >= seconds);
-        if place < LONGEST {
+        if place < MAX_LONGEST {
             self.longest.insert(place, (seconds, row.job_name.clone()));
-            self.longest.truncate(LONGEST);
+            self.longest.truncate(MAX_LONGEST);
         }
     }
 }
 
-pub(super) fn summary(desk: &Desk, args: &OneWorkflow) -> Answer {
-    let row = desk.workflow(args.workflow_id)?;
+pub(super) fn get_workflow_summary(desk: &AgentSession, args: &WorkflowInput) -> ToolResult {
+    let row = desk.load_workflow(args.workflow_id)?;
     if row.counts.settled() < row.counts.total() {
-        return Err(Trouble::refused(format!("workflow {} is not over", row.id))
+        return Err(ToolError::new(format!("workflow {} is not over", row.id))
             .with_hint("get_workflow_status says where it stands"));
     }
-    let (mut sum, mut after) = (Sum::default(), None);
+    let (mut sum, mut after) = (ResultTotals::default(), None);
     loop {
-        let filter = ResultFilter { after, limit: Some(PAGE), ..ResultFilter::default() };
-        let page = desk.books.results(row.id, &filter)?;
+        let filter = ResultFilter { after, limit: Some(RESULT_PAGE), ..ResultFilter::default() };
+        let page = desk.store.results(row.id, &filter)?;
         let Some(last) = page.last().map(|row| row.key) else { break };
         for row in &page {
-            sum.add(row);
+            sum.add_result(row);
         }
         after = Some((last.job_id, last.run_id, last.attempt_id));
     }
     let elapsed = row.started_at.zip(row.ended_at).map(|(start, end)| end.since(start).as_secs_f64());
-    let mut view = brief(desk, &row);
+    let mut view = workflow_summary(desk, &row);
     let more = json!({
         "elapsed_seconds": elapsed,
         "attempts": sum.attempts,

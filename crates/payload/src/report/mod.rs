@@ -6,8 +6,8 @@
 mod parse;
 mod write;
 
-pub use parse::parse;
-pub use write::write;
+pub use parse::parse_report;
+pub use write::render_report;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -17,26 +17,26 @@ use windlass_types::LumiMask;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct JobReport {
-    pub inputs: Vec<InputFile>,
-    pub outputs: Vec<OutputFile>,
+    pub inputs: Vec<ReportedInput>,
+    pub outputs: Vec<ReportedOutput>,
     pub errors: Vec<FrameworkError>,
-    pub skipped: Vec<FileName>,
-    pub fallbacks: Vec<FileName>,
+    pub skipped: Vec<ReportedFileName>,
+    pub fallbacks: Vec<ReportedFileName>,
     /// Summary → metric → value, as far as values are numbers.
     pub performance: BTreeMap<String, BTreeMap<String, f64>>,
     /// False if it breaks off.
-    pub complete: bool,
+    pub is_complete: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FileName {
+pub struct ReportedFileName {
     pub lfn: String,
     pub pfn: String,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct InputFile {
-    pub name: FileName,
+pub struct ReportedInput {
+    pub name: ReportedFileName,
     /// `primaryFiles`, `secondaryFiles` or `mixingFiles`; empty counts as primary.
     pub kind: String,
     pub events_read: u64,
@@ -44,8 +44,8 @@ pub struct InputFile {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OutputFile {
-    pub name: FileName,
+pub struct ReportedOutput {
+    pub name: ReportedFileName,
     pub module: String,
     pub module_class: String,
     pub guid: String,
@@ -67,7 +67,7 @@ pub struct FrameworkError {
 const MAX_BYTES: u64 = 256 * 1024 * 1024;
 
 /// The report in a file. `None` if there is no file.
-pub fn read(path: &Path) -> io::Result<Option<JobReport>> {
+pub fn read_report(path: &Path) -> io::Result<Option<JobReport>> {
     let file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -75,7 +75,7 @@ pub fn read(path: &Path) -> io::Result<Option<JobReport>> {
     };
     let mut bytes = Vec::new();
     file.take(MAX_BYTES).read_to_end(&mut bytes)?;
-    Ok(Some(parse(&String::from_utf8_lossy(&bytes))))
+    Ok(Some(parse_report(&String::from_utf8_lossy(&bytes))))
 }
 
 impl JobReport {
@@ -85,7 +85,7 @@ impl JobReport {
     }
 
     /// The last error: those before it are what it was caused by.
-    pub fn error(&self) -> Option<&FrameworkError> {
+    pub fn last_error(&self) -> Option<&FrameworkError> {
         self.errors.iter().rfind(|error| error.status != 0)
     }
 
@@ -113,7 +113,7 @@ impl JobReport {
     }
 
     /// What it says about an output, by the last part of its path: programs know files by names of their own.
-    pub fn output(&self, path: &Path) -> Option<&OutputFile> {
+    pub fn find_output(&self, path: &Path) -> Option<&ReportedOutput> {
         let name = path.file_name()?.to_str()?;
         let is_named = |text: &str| text.rsplit('/').next() == Some(name);
         self.outputs.iter().find(|output| is_named(&output.name.pfn) || is_named(&output.name.lfn))
@@ -121,10 +121,11 @@ impl JobReport {
 
     /// LFNs of inputs that the report blames: those it skipped, and those that its error names.
     pub fn bad_inputs<'a>(&self, inputs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Vec<String> {
-        let text = self.error().map_or("", |error| &error.text);
+        let text = self.last_error().map_or("", |error| &error.text);
         let is_blamed = |lfn: &str, path: &str| {
-            let skipped =
-                |file: &FileName| (!lfn.is_empty() && file.lfn == lfn) || names_path(&file.pfn, path);
+            let skipped = |file: &ReportedFileName| {
+                (!lfn.is_empty() && file.lfn == lfn) || is_same_path(&file.pfn, path)
+            };
             self.skipped.iter().any(skipped) || mentions(text, lfn) || mentions(text, path)
         };
         let blamed = inputs.into_iter().filter(|(lfn, path)| is_blamed(lfn, path));
@@ -140,7 +141,7 @@ fn mentions(text: &str, name: &str) -> bool {
     !name.is_empty() && text.match_indices(name).any(|(at, _)| !goes_on(&text[at + name.len()..]))
 }
 
-fn names_path(pfn: &str, path: &str) -> bool {
+fn is_same_path(pfn: &str, path: &str) -> bool {
     !path.is_empty() && (pfn == path || pfn.strip_prefix("file:") == Some(path))
 }
 
@@ -151,7 +152,7 @@ mod tests {
     #[test]
     fn blamed_are_files_that_were_skipped_or_named() {
         let report = JobReport {
-            skipped: vec![FileName { lfn: "/store/a".to_owned(), pfn: String::new() }],
+            skipped: vec![ReportedFileName { lfn: "/store/a".to_owned(), pfn: String::new() }],
             errors: vec![FrameworkError {
                 status: 8021,
                 kind: String::new(),

@@ -1,33 +1,33 @@
 //! Reads job reports. Takes everything for text that might be cut, wrong or hostile: it never fails, it stops.
 
-use super::{FileName, FrameworkError, InputFile, JobReport, OutputFile};
+use super::{FrameworkError, JobReport, ReportedFileName, ReportedInput, ReportedOutput};
 use quick_xml::XmlVersion;
 use quick_xml::events::{BytesRef, BytesStart, Event};
 use quick_xml::reader::Reader;
 use std::borrow::Cow;
 
 /// What a text says, as far as it can be read.
-pub fn parse(text: &str) -> JobReport {
+pub fn parse_report(text: &str) -> JobReport {
     let mut reader = Reader::from_str(text);
     let config = reader.config_mut();
     config.check_end_names = false;
     config.allow_unmatched_ends = true;
     config.allow_dangling_amp = true;
-    let mut state = State::default();
+    let mut state = ReportParser::default();
     loop {
         match reader.read_event() {
-            Ok(Event::Start(tag)) => state.open(&tag),
+            Ok(Event::Start(tag)) => state.open_element(&tag),
             Ok(Event::Empty(tag)) => {
-                state.open(&tag);
-                state.close();
+                state.open_element(&tag);
+                state.close_element();
             }
             Ok(Event::End(tag)) => {
-                if state.open.last().is_some_and(|open| open == tag.name().as_ref()) {
-                    state.close();
+                if state.open_elements.last().is_some_and(|open| open == tag.name().as_ref()) {
+                    state.close_element();
                 }
             }
-            Ok(Event::Text(text)) => state.add(&text),
-            Ok(Event::CData(text)) => state.add(&text),
+            Ok(Event::Text(text)) => state.add_text(&text),
+            Ok(Event::CData(text)) => state.add_text(&text),
             Ok(Event::GeneralRef(entity)) => state.add_entity(&entity),
             Ok(Event::Comment(_) | Event::Decl(_) | Event::PI(_) | Event::DocType(_)) => {}
             Ok(Event::Eof) | Err(_) => break,
@@ -37,22 +37,22 @@ pub fn parse(text: &str) -> JobReport {
 }
 
 #[derive(Default)]
-struct State {
+struct ReportParser {
     report: JobReport,
-    open: Vec<String>,
+    open_elements: Vec<String>,
     /// Of the innermost element, if it is one whose text matters.
     text: String,
     run: u64,
     summary: String,
 }
 
-impl State {
-    fn open(&mut self, tag: &BytesStart<'_>) {
+impl ReportParser {
+    fn open_element(&mut self, tag: &BytesStart<'_>) {
         let name = tag.name().as_ref().to_owned();
         self.text.clear();
         match name.as_str() {
-            "InputFile" => self.report.inputs.push(InputFile::default()),
-            "File" => self.report.outputs.push(OutputFile::default()),
+            "InputFile" => self.report.inputs.push(ReportedInput::default()),
+            "File" => self.report.outputs.push(ReportedOutput::default()),
             "FrameworkError" => self.report.errors.push(FrameworkError {
                 status: attribute(tag, "ExitStatus").trim().parse().unwrap_or(0),
                 kind: attribute(tag, "Type"),
@@ -61,20 +61,20 @@ impl State {
             "SkippedFile" => self.report.skipped.push(file_name(tag)),
             "FallbackAttempt" => self.report.fallbacks.push(file_name(tag)),
             "Run" => self.run = attribute(tag, "ID").trim().parse().unwrap_or(0),
-            "LumiSection" => self.lumi(&attribute(tag, "ID")),
+            "LumiSection" => self.add_lumi(&attribute(tag, "ID")),
             "PerformanceSummary" => self.summary = attribute(tag, "Metric"),
-            "Metric" => self.metric(tag),
+            "Metric" => self.add_metric(tag),
             _ => {}
         }
-        self.open.push(name);
+        self.open_elements.push(name);
     }
 
-    fn close(&mut self) {
-        let Some(name) = self.open.pop() else { return };
+    fn close_element(&mut self) {
+        let Some(name) = self.open_elements.pop() else { return };
         let text = std::mem::take(&mut self.text);
         let text = text.trim();
         match name.as_str() {
-            "FrameworkJobReport" => self.report.complete = true,
+            "FrameworkJobReport" => self.report.is_complete = true,
             "FrameworkError" => {
                 if let Some(error) = self.report.errors.last_mut() {
                     text.clone_into(&mut error.text);
@@ -113,7 +113,7 @@ impl State {
         }
     }
 
-    fn lumi(&mut self, id: &str) {
+    fn add_lumi(&mut self, id: &str) {
         let Ok(lumi) = id.trim().parse() else { return };
         let lumis = if self.is_within("InputFile") {
             self.report.inputs.last_mut().map(|input| &mut input.lumis)
@@ -121,7 +121,7 @@ impl State {
             self.report
                 .outputs
                 .last_mut()
-                .filter(|_| self.open.iter().any(|name| name == "File"))
+                .filter(|_| self.open_elements.iter().any(|name| name == "File"))
                 .map(|o| &mut o.lumis)
         };
         if let Some(lumis) = lumis {
@@ -129,7 +129,7 @@ impl State {
         }
     }
 
-    fn metric(&mut self, tag: &BytesStart<'_>) {
+    fn add_metric(&mut self, tag: &BytesStart<'_>) {
         // `-nan` and `inf` are what programs write for "nobody knows".
         let value = attribute(tag, "Value").trim().parse().ok().filter(|value: &f64| value.is_finite());
         if let Some(value) = value {
@@ -138,7 +138,7 @@ impl State {
         }
     }
 
-    fn add(&mut self, text: &str) {
+    fn add_text(&mut self, text: &str) {
         if self.is_wanted() {
             self.text.push_str(text);
         }
@@ -157,16 +157,16 @@ impl State {
 
     /// Branches are most of a report, and nobody asks for them.
     fn is_wanted(&self) -> bool {
-        self.open.last().is_some_and(|name| name != "Branch" && name != "Branches")
+        self.open_elements.last().is_some_and(|name| name != "Branch" && name != "Branches")
     }
 
     fn is_within(&self, name: &str) -> bool {
-        self.open.iter().any(|open| open == name)
+        self.open_elements.iter().any(|open| open == name)
     }
 }
 
-fn file_name(tag: &BytesStart<'_>) -> FileName {
-    FileName { lfn: attribute(tag, "Lfn"), pfn: attribute(tag, "Pfn") }
+fn file_name(tag: &BytesStart<'_>) -> ReportedFileName {
+    ReportedFileName { lfn: attribute(tag, "Lfn"), pfn: attribute(tag, "Pfn") }
 }
 
 /// Empty if it is not there, or cannot be read.
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn entities_sections_and_numbers_that_are_none() {
-        let report = parse(concat!(
+        let report = parse_report(concat!(
             "<FrameworkJobReport><InputFile><LFN>/a&amp;b&#33;</LFN><EventsRead>7</EventsRead>",
             "<Runs><Run ID='3'><LumiSection ID='1'/><LumiSection ID='2'/></Run></Runs></InputFile>",
             "<FrameworkError ExitStatus='8001' Type='x &lt; y'><![CDATA[ a < b ]]></FrameworkError>",
@@ -199,17 +199,17 @@ mod tests {
         assert_eq!(report.skipped[0].lfn, "/store/x");
         assert_eq!(report.metric("Timing", "TotalJobTime"), Some(150.0));
         assert_eq!(report.metric("Timing", "AvgEventTime"), None);
-        assert!(report.complete);
+        assert!(report.is_complete);
     }
 
     #[test]
     fn what_breaks_off_counts_as_far_as_it_goes() {
-        let report = parse(
+        let report = parse_report(
             "<FrameworkJobReport><File><PFN>out.root</PFN><TotalEvents>12</TotalEvents><Runs><Run ID=\"1",
         );
-        assert!(!report.complete);
+        assert!(!report.is_complete);
         assert_eq!(report.outputs[0].events, Some(12));
-        assert_eq!(parse(""), JobReport::default());
-        assert_eq!(parse("not XML at all < & >"), JobReport::default());
+        assert_eq!(parse_report(""), JobReport::default());
+        assert_eq!(parse_report("not XML at all < & >"), JobReport::default());
     }
 }

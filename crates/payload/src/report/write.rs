@@ -1,49 +1,49 @@
 //! Writes job reports, in the shape in which real ones are.
 
-use super::{FileName, JobReport};
+use super::{JobReport, ReportedFileName};
 use quick_xml::escape::escape;
 use std::fmt::{self, Write};
 use windlass_types::LumiMask;
 
 /// The report as XML.
-pub fn write(report: &JobReport) -> String {
+pub fn render_report(report: &JobReport) -> String {
     let mut text = String::new();
-    compose(report, &mut text).expect("a String takes everything");
+    write_report(report, &mut text).expect("a String takes everything");
     text
 }
 
-fn compose(report: &JobReport, out: &mut String) -> fmt::Result {
+fn write_report(report: &JobReport, out: &mut String) -> fmt::Result {
     out.write_str("<FrameworkJobReport>\n")?;
     for input in &report.inputs {
         out.write_str("\n<InputFile>\n<State  Value=\"closed\"/>\n")?;
-        names(&input.name, out)?;
-        element("InputType", &input.kind, out)?;
-        element("EventsRead", &input.events_read, out)?;
-        runs(&input.lumis, out)?;
+        write_file_name(&input.name, out)?;
+        write_element("InputType", &input.kind, out)?;
+        write_element("EventsRead", &input.events_read, out)?;
+        write_runs(&input.lumis, out)?;
         out.write_str("</InputFile>\n")?;
     }
     for file in &report.outputs {
         out.write_str("\n<File>\n<State  Value=\"closed\"/>\n")?;
-        names(&file.name, out)?;
-        element("ModuleLabel", &file.module, out)?;
-        element("GUID", &file.guid, out)?;
-        element("OutputModuleClass", &file.module_class, out)?;
+        write_file_name(&file.name, out)?;
+        write_element("ModuleLabel", &file.module, out)?;
+        write_element("GUID", &file.guid, out)?;
+        write_element("OutputModuleClass", &file.module_class, out)?;
         if let Some(events) = file.events {
-            element("TotalEvents", &events, out)?;
+            write_element("TotalEvents", &events, out)?;
         }
-        runs(&file.lumis, out)?;
+        write_runs(&file.lumis, out)?;
         out.write_str("<Inputs>\n")?;
         for lfn in &file.inputs {
             writeln!(out, "<Input>\n  <LFN>{}</LFN>\n</Input>", escape(lfn))?;
         }
         out.write_str("</Inputs>\n</File>\n")?;
     }
-    tail(report, out)
+    write_tail(report, out)
 }
 
-fn tail(report: &JobReport, out: &mut String) -> fmt::Result {
+fn write_tail(report: &JobReport, out: &mut String) -> fmt::Result {
     for (tag, files) in [("SkippedFile", &report.skipped), ("FallbackAttempt", &report.fallbacks)] {
-        for FileName { lfn, pfn } in files {
+        for ReportedFileName { lfn, pfn } in files {
             writeln!(out, "<{tag} Pfn=\"{}\" Lfn=\"{}\" />", escape(pfn), escape(lfn))?;
         }
     }
@@ -65,16 +65,16 @@ fn tail(report: &JobReport, out: &mut String) -> fmt::Result {
     out.write_str("</FrameworkJobReport>\n")
 }
 
-fn names(name: &FileName, out: &mut String) -> fmt::Result {
-    element("LFN", &name.lfn, out)?;
-    element("PFN", &name.pfn, out)
+fn write_file_name(name: &ReportedFileName, out: &mut String) -> fmt::Result {
+    write_element("LFN", &name.lfn, out)?;
+    write_element("PFN", &name.pfn, out)
 }
 
-fn element(tag: &str, value: &impl ToString, out: &mut String) -> fmt::Result {
+fn write_element(tag: &str, value: &impl ToString, out: &mut String) -> fmt::Result {
     writeln!(out, "<{tag}>{}</{tag}>", escape(value.to_string()))
 }
 
-fn runs(lumis: &LumiMask, out: &mut String) -> fmt::Result {
+fn write_runs(lumis: &LumiMask, out: &mut String) -> fmt::Result {
     out.write_str("<Runs>\n")?;
     for (run, ranges) in lumis {
         writeln!(out, "<Run ID=\"{run}\">")?;
@@ -88,22 +88,23 @@ fn runs(lumis: &LumiMask, out: &mut String) -> fmt::Result {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{FrameworkError, InputFile, OutputFile, parse};
+    use super::super::parse::parse_report;
+    use super::super::{FrameworkError, ReportedInput, ReportedOutput};
     use super::*;
     use std::collections::BTreeMap;
 
     #[test]
     fn what_is_written_is_read_again() {
-        let name = |lfn: &str| FileName { lfn: lfn.to_owned(), pfn: "a <&\"'> b".to_owned() };
+        let name = |lfn: &str| ReportedFileName { lfn: lfn.to_owned(), pfn: "a <&\"'> b".to_owned() };
         let lumis = LumiMask::from([(1, vec![(1, 3), (7, 7)]), (2, vec![(5, 5)])]);
         let report = JobReport {
-            inputs: vec![InputFile {
+            inputs: vec![ReportedInput {
                 name: name("/store/a"),
                 kind: "primaryFiles".to_owned(),
                 events_read: u64::MAX,
                 lumis: lumis.clone(),
             }],
-            outputs: vec![OutputFile {
+            outputs: vec![ReportedOutput {
                 name: name("/store/b"),
                 module: "m".to_owned(),
                 module_class: "PoolOutputModule".to_owned(),
@@ -116,8 +117,8 @@ mod tests {
             skipped: vec![name("/store/c")],
             fallbacks: vec![name("/store/d")],
             performance: BTreeMap::from([("Timing".to_owned(), BTreeMap::from([("x".to_owned(), 0.25)]))]),
-            complete: true,
+            is_complete: true,
         };
-        assert_eq!(parse(&write(&report)), report);
+        assert_eq!(parse_report(&render_report(&report)), report);
     }
 }

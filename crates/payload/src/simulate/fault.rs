@@ -1,11 +1,16 @@
 //! Failures on demand: which of them is due, and how one is written on a command line.
 
-use windlass_types::payload::{Fault, FaultKind};
+use windlass_types::payload::{SimulatedFailure, SimulatedFailureKind};
 use windlass_types::{Bytes, signal_number};
 
 /// The first whose conditions all hold.
-pub(super) fn due(faults: &[Fault], node: u32, site: &str, attempt: u32) -> Option<FaultKind> {
-    let is_due = |fault: &&Fault| {
+pub(super) fn find_due_fault(
+    faults: &[SimulatedFailure],
+    node: u32,
+    site: &str,
+    attempt: u32,
+) -> Option<SimulatedFailureKind> {
+    let is_due = |fault: &&SimulatedFailure| {
         fault.node.is_none_or(|wanted| wanted == node)
             && fault.site.as_deref().is_none_or(|wanted| wanted == site)
             && fault.until_attempt.is_none_or(|last| attempt <= last)
@@ -14,16 +19,16 @@ pub(super) fn due(faults: &[Fault], node: u32, site: &str, attempt: u32) -> Opti
 }
 
 /// `exit:8021`, `signal:SEGV`, `memory:500m`, `hang`, `bad-input`, `no-output`, `no-events`.
-pub fn parse_fault(text: &str) -> Result<FaultKind, String> {
+pub fn parse_fault(text: &str) -> Result<SimulatedFailureKind, String> {
     let (word, value) = text.split_once(':').unwrap_or((text, ""));
     let kind = match word {
-        "exit" => value.parse().ok().filter(|code| *code > 0).map(FaultKind::Exit),
-        "signal" => signal_number(value).or_else(|| value.parse().ok()).map(FaultKind::Signal),
-        "memory" => value.parse().ok().map(|Bytes(bytes)| FaultKind::Memory(bytes >> 20)),
-        "hang" => Some(FaultKind::Hang),
-        "bad-input" => Some(FaultKind::BadInput),
-        "no-output" => Some(FaultKind::NoOutput),
-        "no-events" => Some(FaultKind::NoEvents),
+        "exit" => value.parse().ok().filter(|code| *code > 0).map(SimulatedFailureKind::Exit),
+        "signal" => signal_number(value).or_else(|| value.parse().ok()).map(SimulatedFailureKind::Signal),
+        "memory" => value.parse().ok().map(|Bytes(bytes)| SimulatedFailureKind::Memory(bytes >> 20)),
+        "hang" => Some(SimulatedFailureKind::Hang),
+        "bad-input" => Some(SimulatedFailureKind::BadInput),
+        "no-output" => Some(SimulatedFailureKind::NoOutput),
+        "no-events" => Some(SimulatedFailureKind::NoEvents),
         _ => None,
     };
     kind.ok_or_else(|| {
@@ -39,29 +44,29 @@ mod tests {
 
     #[test]
     fn a_fault_is_due_where_all_its_conditions_hold() {
-        let fault = |kind, node, site: Option<&str>, until_attempt| Fault {
+        let fault = |kind, node, site: Option<&str>, until_attempt| SimulatedFailure {
             kind,
             node,
             site: site.map(str::to_owned),
             until_attempt,
         };
         let faults = [
-            fault(FaultKind::Exit(1), Some(3), Some("T1"), Some(2)),
-            fault(FaultKind::Hang, None, Some("T2"), None),
+            fault(SimulatedFailureKind::Exit(1), Some(3), Some("T1"), Some(2)),
+            fault(SimulatedFailureKind::Hang, None, Some("T2"), None),
         ];
-        assert_eq!(due(&faults, 3, "T1", 2), Some(FaultKind::Exit(1)));
-        assert_eq!(due(&faults, 3, "T1", 3), None);
-        assert_eq!(due(&faults, 4, "T1", 1), None);
-        assert_eq!(due(&faults, 3, "T2", 9), Some(FaultKind::Hang));
+        assert_eq!(find_due_fault(&faults, 3, "T1", 2), Some(SimulatedFailureKind::Exit(1)));
+        assert_eq!(find_due_fault(&faults, 3, "T1", 3), None);
+        assert_eq!(find_due_fault(&faults, 4, "T1", 1), None);
+        assert_eq!(find_due_fault(&faults, 3, "T2", 9), Some(SimulatedFailureKind::Hang));
     }
 
     #[test]
     fn faults_are_read_from_words() {
-        assert_eq!(parse_fault("exit:8021"), Ok(FaultKind::Exit(8021)));
-        assert_eq!(parse_fault("signal:SIGSEGV"), Ok(FaultKind::Signal(11)));
-        assert_eq!(parse_fault("signal:9"), Ok(FaultKind::Signal(9)));
-        assert_eq!(parse_fault("memory:500m"), Ok(FaultKind::Memory(500)));
-        assert_eq!(parse_fault("no-events"), Ok(FaultKind::NoEvents));
+        assert_eq!(parse_fault("exit:8021"), Ok(SimulatedFailureKind::Exit(8021)));
+        assert_eq!(parse_fault("signal:SIGSEGV"), Ok(SimulatedFailureKind::Signal(11)));
+        assert_eq!(parse_fault("signal:9"), Ok(SimulatedFailureKind::Signal(9)));
+        assert_eq!(parse_fault("memory:500m"), Ok(SimulatedFailureKind::Memory(500)));
+        assert_eq!(parse_fault("no-events"), Ok(SimulatedFailureKind::NoEvents));
         for wrong in ["", "exit", "exit:0", "exit:x", "signal:FOO", "crash"] {
             assert!(parse_fault(wrong).unwrap_err().contains("bad-input"), "{wrong}");
         }

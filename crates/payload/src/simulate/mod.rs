@@ -1,92 +1,95 @@
 //! A stand-in for a real program: reads or makes events, uses CPU and memory as a profile says, writes event files and a
 //! job report, and fails on demand.
 
-mod burn;
 mod fault;
+mod load_generator;
+pub mod planning_simulation;
 mod profile;
-pub mod rehearsal;
 mod task;
 
 pub use fault::parse_fault;
-pub use profile::{Demand, Profile, demand, profile};
-pub use task::{Task, TaskError};
+pub use profile::{ProgramProfile, ResourceDemand, compute_demand, find_profile};
+pub use task::{SimulationTask, SimulationTaskError};
 
 use crate::codes;
-use crate::events::{self, Contents, Counter, Event, ReadError, Wanted};
-use crate::report::{self, FileName, FrameworkError, InputFile, JobReport, OutputFile};
-use crate::run::StepInput;
+use crate::events::{self, EventCounter, EventFileContents, EventLine, EventReadError, EventSelection};
+use crate::node_run::StepInput;
+use crate::report::{self, FrameworkError, JobReport, ReportedFileName, ReportedInput, ReportedOutput};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::time::Instant;
-use windlass_types::payload::{FaultKind, Generation};
+use windlass_types::payload::{EventGeneration, SimulatedFailureKind};
 
 /// Does what a program would do. Returns what the process is to end with; a signal or a hang does not return.
-pub fn simulate(task: &Task) -> io::Result<u8> {
+pub fn run_simulation(task: &SimulationTask) -> io::Result<u8> {
     let begin = Instant::now();
-    let fault = fault::due(&task.simulation.faults, task.node, &task.site, task.attempt);
-    let mut job = Job { task, report: JobReport::default(), events_read: 0, bytes: (0, 0) };
+    let fault = fault::find_due_fault(&task.simulation.faults, task.node, &task.site, task.attempt);
+    let mut job = SimulatedProgram { task, report: JobReport::default(), events_read: 0, bytes: (0, 0) };
     let produced = job.produce(fault)?;
     let code = match produced {
-        Ok(()) => job.fail(fault)?,
+        Ok(()) => job.inject_fault(fault)?,
         Err(code) => code,
     };
-    job.measure(begin);
+    job.report_usage(begin);
     if let Some(path) = &task.report {
-        fs::write(path, report::write(&job.report))?;
+        fs::write(path, report::render_report(&job.report))?;
     }
     Ok(code)
 }
 
-struct Job<'a> {
-    task: &'a Task,
+struct SimulatedProgram<'a> {
+    task: &'a SimulationTask,
     report: JobReport,
     events_read: u64,
     /// Read and written.
     bytes: (u64, u64),
 }
 
-impl Job<'_> {
+impl SimulatedProgram<'_> {
     /// Reads, works, writes. The inner error is what the process is to end with.
-    fn produce(&mut self, fault: Option<FaultKind>) -> io::Result<Result<(), u8>> {
+    fn produce(&mut self, fault: Option<SimulatedFailureKind>) -> io::Result<Result<(), u8>> {
         let task = self.task;
-        let profile = profile(task.simulation.profile.as_deref().unwrap_or(&task.step));
+        let profile = find_profile(task.simulation.profile.as_deref().unwrap_or(&task.step));
         let speed = task.simulation.speed.unwrap_or(1.0);
-        let size = demand(profile, 1, task.threads, speed).event_size;
-        if fault == Some(FaultKind::BadInput) {
+        let size = compute_demand(profile, 1, task.threads, speed).event_size;
+        if fault == Some(SimulatedFailureKind::BadInput) {
             let first = task.inputs.first().cloned().unwrap_or_default();
-            return Ok(Err(self.bad_input(&first, "unexpected end of file")));
+            return Ok(Err(self.report_bad_input(&first, "unexpected end of file")));
         }
         let keep = task.simulation.filter_efficiency.unwrap_or(1.0);
-        let mut writer =
-            EventWriter::create(task, size, if fault == Some(FaultKind::NoEvents) { 0.0 } else { keep })?;
+        let mut writer = EventWriter::create(
+            task,
+            size,
+            if fault == Some(SimulatedFailureKind::NoEvents) { 0.0 } else { keep },
+        )?;
         if let Some(made) = task.generate {
-            self.events_read += generate(made, &mut writer)?;
+            self.events_read += generate_events(made, &mut writer)?;
         }
         for input in &task.inputs {
-            if let Err(code) = self.read(input, &mut writer)? {
+            if let Err(code) = self.read_input(input, &mut writer)? {
                 return Ok(Err(code));
             }
         }
         let contents = writer.finish()?;
-        let needs = demand(profile, self.events_read, task.threads, speed);
-        let memory = burn::hold(needs.memory);
-        burn::burn(needs.serial, needs.parallel, task.threads);
+        let needs = compute_demand(profile, self.events_read, task.threads, speed);
+        let memory = load_generator::allocate_memory(needs.memory);
+        load_generator::use_cpu(needs.serial, needs.parallel, task.threads);
         drop(memory);
-        self.tell_outputs(&contents);
+        self.report_outputs(&contents);
         Ok(Ok(()))
     }
 
-    fn read(&mut self, input: &StepInput, writer: &mut EventWriter) -> io::Result<Result<(), u8>> {
-        let wanted = Wanted { events: input.events, lumis: input.lumis.as_ref() };
-        let mut told = InputFile {
-            name: FileName { lfn: input.lfn.clone(), pfn: input.path.to_string_lossy().into_owned() },
+    fn read_input(&mut self, input: &StepInput, writer: &mut EventWriter) -> io::Result<Result<(), u8>> {
+        let wanted = EventSelection { events: input.events, lumis: input.lumis.as_ref() };
+        let mut told = ReportedInput {
+            name: ReportedFileName { lfn: input.lfn.clone(), pfn: input.path.to_string_lossy().into_owned() },
             kind: "primaryFiles".to_owned(),
-            ..InputFile::default()
+            ..ReportedInput::default()
         };
         let mut write_error = None;
-        let read = events::read(&input.path, wanted, |event| {
+        let read = events::read_events(&input.path, wanted, |event| {
             told.events_read += 1;
             told.lumis.insert(event.run, event.lumi);
             writer.process(&event).inspect_err(|error| write_error = Some(io::Error::from(error.kind())))
@@ -97,32 +100,36 @@ impl Job<'_> {
         match (read, write_error) {
             (_, Some(error)) => Err(error),
             (Ok(()), None) => Ok(Ok(())),
-            (Err(ReadError::Io(error)), None) => Ok(Err(self.bad_input(input, &error.to_string()))),
-            (Err(error @ ReadError::NoEvent(_)), None) => Ok(Err(self.bad_input(input, &error.to_string()))),
+            (Err(EventReadError::Io(error)), None) => {
+                Ok(Err(self.report_bad_input(input, &error.to_string())))
+            }
+            (Err(error @ EventReadError::NoEvent(_)), None) => {
+                Ok(Err(self.report_bad_input(input, &error.to_string())))
+            }
         }
     }
 
-    fn bad_input(&mut self, input: &StepInput, why: &str) -> u8 {
+    fn report_bad_input(&mut self, input: &StepInput, why: &str) -> u8 {
         let path = input.path.to_string_lossy().into_owned();
-        self.report.skipped.push(FileName { lfn: input.lfn.clone(), pfn: path.clone() });
+        self.report.skipped.push(ReportedFileName { lfn: input.lfn.clone(), pfn: path.clone() });
         let text = format!("An exception of category 'FileReadError' occurred while reading {path}: {why}");
-        self.error(codes::FILE_READ, "FileReadError", text)
+        self.add_error(codes::FILE_READ, "FileReadError", text)
     }
 
-    fn error(&mut self, status: i32, kind: &str, text: String) -> u8 {
+    fn add_error(&mut self, status: i32, kind: &str, text: String) -> u8 {
         self.report.errors.push(FrameworkError { status, kind: kind.to_owned(), text });
         // As a real one ends: the low eight bits, and never 0.
         u8::try_from(status & 0xff).ok().filter(|code| *code != 0).unwrap_or(1)
     }
 
     /// What is to go wrong after the work was done.
-    fn fail(&mut self, fault: Option<FaultKind>) -> io::Result<u8> {
+    fn inject_fault(&mut self, fault: Option<SimulatedFailureKind>) -> io::Result<u8> {
         match fault {
-            None | Some(FaultKind::NoEvents | FaultKind::BadInput) => Ok(0),
-            Some(FaultKind::Exit(code)) => {
-                Ok(self.error(code, "Simulated", format!("told to fail with {code}")))
+            None | Some(SimulatedFailureKind::NoEvents | SimulatedFailureKind::BadInput) => Ok(0),
+            Some(SimulatedFailureKind::Exit(code)) => {
+                Ok(self.add_error(code, "Simulated", format!("told to fail with {code}")))
             }
-            Some(FaultKind::Signal(signal)) => {
+            Some(SimulatedFailureKind::Signal(signal)) => {
                 let signal = rustix::process::Signal::from_named_raw(signal)
                     .ok_or_else(|| io::Error::other(format!("there is no signal {signal}")))?;
                 // The first SIGSEGV from outside only takes off the handler that looks for overflows of the stack.
@@ -131,12 +138,16 @@ impl Job<'_> {
                     std::thread::yield_now();
                 }
             }
-            Some(FaultKind::Memory(most)) => {
-                burn::swell(most << 20);
-                Ok(self.error(codes::BAD_ALLOC, "BadAlloc", "std::bad_alloc: no memory is left".to_owned()))
+            Some(SimulatedFailureKind::Memory(most)) => {
+                load_generator::grow_memory(most << 20);
+                Ok(self.add_error(
+                    codes::BAD_ALLOC,
+                    "BadAlloc",
+                    "std::bad_alloc: no memory is left".to_owned(),
+                ))
             }
-            Some(FaultKind::Hang) => hang(),
-            Some(FaultKind::NoOutput) => {
+            Some(SimulatedFailureKind::Hang) => hang_forever(),
+            Some(SimulatedFailureKind::NoOutput) => {
                 self.task.outputs.iter().try_for_each(fs::remove_file)?;
                 self.report.outputs.clear();
                 Ok(0)
@@ -144,16 +155,18 @@ impl Job<'_> {
         }
     }
 
-    fn tell_outputs(&mut self, contents: &Contents) {
+    fn report_outputs(&mut self, contents: &EventFileContents) {
         let inputs: Vec<String> =
             self.task.inputs.iter().map(|input| input.lfn.clone()).filter(|lfn| !lfn.is_empty()).collect();
         for path in &self.task.outputs {
             self.bytes.1 += fs::metadata(path).map_or(0, |metadata| metadata.len());
-            self.report.outputs.push(OutputFile {
-                name: FileName { lfn: String::new(), pfn: path.to_string_lossy().into_owned() },
+            self.report.outputs.push(ReportedOutput {
+                name: ReportedFileName { lfn: String::new(), pfn: path.to_string_lossy().into_owned() },
                 module: format!("{}output", self.task.step),
                 module_class: "PoolOutputModule".to_owned(),
-                guid: windlass_types::digest(format!("{} {}", self.task.seed, path_name(path)).as_bytes()),
+                guid: windlass_types::digest_bytes(
+                    format!("{} {}", self.task.seed, path_name(path)).as_bytes(),
+                ),
                 events: Some(contents.events),
                 lumis: contents.lumis.clone(),
                 inputs: inputs.clone(),
@@ -161,11 +174,11 @@ impl Job<'_> {
         }
     }
 
-    fn measure(&mut self, begin: Instant) {
+    fn report_usage(&mut self, begin: Instant) {
         const MB: f64 = 1024.0 * 1024.0;
-        let (wall, cpu) = (begin.elapsed().as_secs_f64(), burn::process_time().as_secs_f64());
+        let (wall, cpu) = (begin.elapsed().as_secs_f64(), load_generator::process_time().as_secs_f64());
         let events = self.events_read as f64;
-        let rss = windlass_proc::sample::own_peak_rss().map_or(0.0, |peak| peak.0 as f64 / MB);
+        let rss = windlass_process::usage_sample::own_peak_rss().map_or(0.0, |peak| peak.0 as f64 / MB);
         let each = |total: f64, count: f64| if count > 0.0 { total / count } else { 0.0 };
         let summaries: [(&str, &[(&str, f64)]); 4] = [
             ("ApplicationMemory", &[("PeakValueRss", rss), ("PeakValueVsize", rss * 1.2)]),
@@ -200,17 +213,17 @@ fn path_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-fn hang() -> ! {
+fn hang_forever() -> ! {
     loop {
         std::thread::park();
     }
 }
 
 /// Makes events from nothing. Returns how many.
-fn generate(made: Generation, writer: &mut EventWriter) -> io::Result<u64> {
+fn generate_events(made: EventGeneration, writer: &mut EventWriter) -> io::Result<u64> {
     for number in made.first_event..=made.last_event {
         let section = made.events_per_lumi.map_or(0, |size| (number - made.first_event) / size.max(1));
-        let value = mix(writer.seed, number);
+        let value = mix_bits(writer.seed, number);
         writer.write(made.run, made.first_lumi + section, number, value)?;
     }
     Ok(made.last_event - made.first_event + 1)
@@ -219,41 +232,41 @@ fn generate(made: Generation, writer: &mut EventWriter) -> io::Result<u64> {
 /// Writes the same events to every output.
 struct EventWriter {
     files: Vec<BufWriter<File>>,
-    counter: Counter,
+    counter: EventCounter,
     step: String,
     seed: u64,
     size: usize,
     /// The share that is kept.
-    keep: f64,
+    kept_fraction: f64,
     line: String,
 }
 
 impl EventWriter {
-    fn create(task: &Task, size: usize, keep: f64) -> io::Result<Self> {
+    fn create(task: &SimulationTask, size: usize, keep: f64) -> io::Result<Self> {
         let files = task.outputs.iter().map(|path| File::create(path).map(BufWriter::new));
         Ok(Self {
             files: files.collect::<io::Result<_>>()?,
-            counter: Counter::default(),
+            counter: EventCounter::default(),
             step: task.step.clone(),
             seed: task.seed,
             size,
-            keep,
+            kept_fraction: keep,
             line: String::new(),
         })
     }
 
     /// What comes out depends on what goes in.
-    fn process(&mut self, event: &Event<'_>) -> io::Result<()> {
+    fn process(&mut self, event: &EventLine<'_>) -> io::Result<()> {
         let word = event.rest.split(' ').next().unwrap_or_default();
         let value =
-            word.bytes().chain(self.step.bytes()).fold(event.number, |sum, byte| mix(sum, byte.into()));
+            word.bytes().chain(self.step.bytes()).fold(event.number, |sum, byte| mix_bits(sum, byte.into()));
         self.write(event.run, event.lumi, event.number, value)
     }
 
     fn write(&mut self, run: u64, lumi: u64, number: u64, value: u64) -> io::Result<()> {
         use std::fmt::Write as _;
         // The value is as good as random, so the share of all values below a limit is the limit.
-        if mix(value, 1) as f64 / u64::MAX as f64 >= self.keep {
+        if mix_bits(value, 1) as f64 / u64::MAX as f64 >= self.kept_fraction {
             return Ok(());
         }
         self.line.clear();
@@ -268,7 +281,7 @@ impl EventWriter {
         self.files.iter_mut().try_for_each(|file| file.write_all(self.line.as_bytes()))
     }
 
-    fn finish(self) -> io::Result<Contents> {
+    fn finish(self) -> io::Result<EventFileContents> {
         for file in self.files {
             file.into_inner().map_err(io::IntoInnerError::into_error)?;
         }
@@ -277,7 +290,7 @@ impl EventWriter {
 }
 
 /// Two numbers into one in which every bit of both counts (`splitmix64`).
-fn mix(a: u64, b: u64) -> u64 {
+fn mix_bits(a: u64, b: u64) -> u64 {
     let mut z = a.rotate_left(32) ^ b.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Profile {
+pub struct ProgramProfile {
     pub name: String,
     /// Of the work of an event, what one thread has to do alone.
     pub serial_fraction: f64,
@@ -22,22 +22,22 @@ pub struct Profile {
     pub kb_per_event: u64,
 }
 
-static PROFILES: LazyLock<Vec<Profile>> = LazyLock::new(|| {
+static PROFILES: LazyLock<Vec<ProgramProfile>> = LazyLock::new(|| {
     serde_json::from_str(include_str!("profiles.json"))
         .expect("a test has read the profiles that are built in")
 });
 
-const DEFAULT: usize = 1;
+const DEFAULT_PROFILE: usize = 1;
 
 /// The one that a name begins with, in upper or lower case; DIGI if there is none.
-pub fn profile(name: &str) -> &'static Profile {
+pub fn find_profile(name: &str) -> &'static ProgramProfile {
     let name = name.to_ascii_uppercase();
-    PROFILES.iter().find(|profile| name.starts_with(&profile.name)).unwrap_or(&PROFILES[DEFAULT])
+    PROFILES.iter().find(|profile| name.starts_with(&profile.name)).unwrap_or(&PROFILES[DEFAULT_PROFILE])
 }
 
 /// What it takes, all together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Demand {
+pub struct ResourceDemand {
     /// CPU time that one thread spends alone.
     pub serial: Duration,
     /// CPU time that each thread spends beside the others.
@@ -48,12 +48,12 @@ pub struct Demand {
 }
 
 /// A speed of 1000 is a thousand times faster, and smaller in memory and in files.
-pub fn demand(profile: &Profile, events: u64, threads: u32, speed: f64) -> Demand {
+pub fn compute_demand(profile: &ProgramProfile, events: u64, threads: u32, speed: f64) -> ResourceDemand {
     let speed = if speed.is_finite() && speed > 0.0 { speed } else { 1.0 };
     let work = events as f64 * profile.sec_per_event / speed;
     let seconds = |seconds: f64| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
     let memory = (profile.base_mb + profile.mb_per_thread * u64::from(threads)) as f64 * 1024.0 * 1024.0;
-    Demand {
+    ResourceDemand {
         serial: seconds(work * profile.serial_fraction),
         parallel: seconds(work * (1.0 - profile.serial_fraction) / f64::from(threads.max(1))),
         memory: (memory / speed) as u64,
@@ -68,24 +68,24 @@ mod tests {
     #[test]
     fn profiles_are_found_by_the_beginning_of_a_name() {
         assert_eq!(PROFILES.len(), 5);
-        assert_eq!(profile("GEN-SIM").name, "GEN");
-        assert_eq!(profile("MiniAOD").name, "MINI");
-        assert_eq!(profile("whatever").name, "DIGI");
+        assert_eq!(find_profile("GEN-SIM").name, "GEN");
+        assert_eq!(find_profile("MiniAOD").name, "MINI");
+        assert_eq!(find_profile("whatever").name, "DIGI");
     }
 
     #[test]
     fn wall_time_follows_amdahl_and_the_work_stays_the_same() {
-        let made = profile("GEN");
+        let made = find_profile("GEN");
         for threads in [1u32, 2, 8] {
-            let demand = demand(made, 1000, threads, 1.0);
+            let demand = compute_demand(made, 1000, threads, 1.0);
             let wall = (demand.serial + demand.parallel).as_secs_f64();
             let expected = 50.0 * (0.3 + 0.7 / f64::from(threads));
             assert!((wall - expected).abs() < 1e-6, "{threads} threads: {wall} and {expected}");
             let work = demand.serial.as_secs_f64() + demand.parallel.as_secs_f64() * f64::from(threads);
             assert!((work - 50.0).abs() < 1e-6, "{threads} threads: {work}");
         }
-        assert_eq!(demand(made, 1, 2, 1.0).memory, 2000 * 1024 * 1024);
-        assert_eq!(demand(made, 1, 2, 1000.0).memory, 2000 * 1024 * 1024 / 1000);
-        assert_eq!(demand(made, 1, 1, 100.0).event_size, 512);
+        assert_eq!(compute_demand(made, 1, 2, 1.0).memory, 2000 * 1024 * 1024);
+        assert_eq!(compute_demand(made, 1, 2, 1000.0).memory, 2000 * 1024 * 1024 / 1000);
+        assert_eq!(compute_demand(made, 1, 1, 100.0).event_size, 512);
     }
 }

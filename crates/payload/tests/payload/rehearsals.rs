@@ -1,18 +1,22 @@
 //! Rounds learn: a few of the requests that `cargo xtask bench adaptive` has a hundred of.
 
-use windlass_core::plan::PlanSettings;
-use windlass_payload::simulate::rehearsal::{Rehearsed, rehearse, wrong_hints};
+use windlass_core::round_plan::PlanSettings;
+use windlass_payload::simulate::planning_simulation::{
+    SimulatedRound, request_with_wrong_hints, simulate_rounds,
+};
 
-fn rehearsed(seeds: std::ops::Range<u64>) -> Vec<Vec<Rehearsed>> {
+fn rehearsed(seeds: std::ops::Range<u64>) -> Vec<Vec<SimulatedRound>> {
     let settings = PlanSettings::default();
-    seeds.map(|seed| rehearse(&wrong_hints(seed, &settings), &settings, 3).unwrap()).collect()
+    seeds
+        .map(|seed| simulate_rounds(&request_with_wrong_hints(seed, &settings), &settings, 3).unwrap())
+        .collect()
 }
 
 ///
 #[test]
 fn estimates_are_right_by_round_two() {
     let all = rehearsed(0..60);
-    let is_right = |round: usize| all.iter().filter(|rounds| rounds[round].error() <= 0.20).count();
+    let is_right = |round: usize| all.iter().filter(|rounds| rounds[round].estimate_error() <= 0.20).count();
     assert!(is_right(0) < 20, "hints are to be wrong");
     assert!(is_right(1) >= 57, "{} of 60", is_right(1));
     assert!(is_right(2) >= 57, "{} of 60", is_right(2));
@@ -21,7 +25,7 @@ fn estimates_are_right_by_round_two() {
 #[test]
 fn cores_get_more_done() {
     let all = rehearsed(1000..1040);
-    let gain = |rounds: &[Rehearsed]| rounds[1].events_per_core_hour / rounds[0].events_per_core_hour;
+    let gain = |rounds: &[SimulatedRound]| rounds[1].events_per_core_hour / rounds[0].events_per_core_hour;
     let mean = all.iter().map(|rounds| gain(rounds).ln()).sum::<f64>() / all.len() as f64;
     assert!(mean.exp() > 1.1, "{}", mean.exp());
     let killed = |round: usize| all.iter().map(|rounds| rounds[round].killed).sum::<u64>();

@@ -1,7 +1,7 @@
 //! Real job reports: what is read from them, and that nothing that happens to them on the way does harm.
 
 use proptest::prelude::*;
-use windlass_payload::report::{JobReport, parse};
+use windlass_payload::report::{JobReport, parse_report};
 
 const FAILED: &str = include_str!("../data/CMSSWFailReport.xml");
 const MERGED: &str = include_str!("../data/CMSSWMergeReport.xml");
@@ -11,9 +11,9 @@ const ALL: [&str; 4] = [FAILED, MERGED, PROCESSED, MEASURED];
 
 #[test]
 fn a_report_of_a_job_that_failed() {
-    let report = parse(FAILED);
-    assert!(report.complete);
-    let error = report.error().unwrap();
+    let report = parse_report(FAILED);
+    assert!(report.is_complete);
+    let error = report.last_error().unwrap();
     assert_eq!((error.status, error.kind.as_str()), (8001, "CMSException"));
     assert!(error.text.starts_with("cms::Exception caught in cmsRun"), "{}", error.text);
     assert!(error.text.contains("No \"CastorDbRecord\" record found"), "{}", error.text);
@@ -24,19 +24,19 @@ fn a_report_of_a_job_that_failed() {
 
 #[test]
 fn a_report_of_a_job_that_processed() {
-    let report = parse(PROCESSED);
-    assert_eq!(report.error(), None);
+    let report = parse_report(PROCESSED);
+    assert_eq!(report.last_error(), None);
     assert_eq!(report.events_read(), 2);
     assert_eq!(report.inputs[0].lumis.0[&122_023], [(215, 215)]);
     assert_eq!(report.outputs[0].name.pfn, "outputRECORECO.root");
     assert_eq!(report.outputs[0].lumis.0[&122_023], [(215, 215)]);
-    let by_path = report.output("/scratch/step1/outputRECORECO.root".as_ref()).unwrap();
+    let by_path = report.find_output("/scratch/step1/outputRECORECO.root".as_ref()).unwrap();
     assert_eq!(by_path.module, "outputRECORECO");
 }
 
 #[test]
 fn a_report_with_measurements() {
-    let report = parse(MEASURED);
+    let report = parse_report(MEASURED);
     assert_eq!(report.metric("ApplicationMemory", "PeakValueRss"), Some(492.293));
     assert_eq!(report.metric("ApplicationMemory", "PeakValueVsize"), Some(643.281));
     assert!(report.metric("Timing", "TotalJobTime").is_some_and(|seconds| seconds > 0.0));
@@ -45,21 +45,22 @@ fn a_report_with_measurements() {
 
 #[test]
 fn a_report_that_is_cut_says_what_it_said_until_then() {
-    let report = parse(&PROCESSED[..PROCESSED.find("<TotalEvents>").unwrap()]);
-    assert!(!report.complete);
+    let report = parse_report(&PROCESSED[..PROCESSED.find("<TotalEvents>").unwrap()]);
+    assert!(!report.is_complete);
     assert_eq!(report.events_read(), 2);
     assert_eq!(report.outputs[0].events, None);
-    assert!(parse(MERGED).inputs.len() > 1);
+    assert!(parse_report(MERGED).inputs.len() > 1);
 }
 
 /// What a file that is cut anywhere says is the beginning of what the whole one says.
 #[test]
 fn cut_anywhere_it_never_says_more() {
     for sample in ALL {
-        let whole = parse(sample);
+        let whole = parse_report(sample);
         let ends = (0..sample.len()).step_by(97).filter(|end| sample.is_char_boundary(*end));
         for end in ends {
-            let JobReport { inputs, outputs, errors, complete, .. } = parse(&sample[..end]);
+            let JobReport { inputs, outputs, errors, is_complete: complete, .. } =
+                parse_report(&sample[..end]);
             assert!(!complete, "cut at {end}");
             assert!(inputs.len() <= whole.inputs.len() && outputs.len() <= whole.outputs.len());
             assert!(errors.len() <= whole.errors.len());
@@ -86,7 +87,7 @@ proptest! {
                 bytes[place] ^= change;
             }
         }
-        let report = parse(&String::from_utf8_lossy(&bytes));
+        let report = parse_report(&String::from_utf8_lossy(&bytes));
         // A flipped byte may make a tag of a text, but no number of files from nothing.
         prop_assert!(report.inputs.len() + report.outputs.len() <= bytes.len() / "<File>".len());
     }

@@ -4,7 +4,8 @@ use super::units::{TAKE_ALL, Unit, node};
 use std::collections::BTreeMap;
 use std::fs;
 use windlass_types::payload::{
-    EventWindow, EventsFrom, Generation, Node, NodeReport, SideBySide, StepProfile, StepTuning,
+    EventCountSource, EventGeneration, EventWindow, NodeReport, ProcessingNode, StepParallelism, StepProfile,
+    StepTuning,
 };
 
 /// Takes the events of its share, whatever file they are in.
@@ -32,7 +33,7 @@ fn unit() -> Unit {
     let mut unit = Unit::new();
     let events = lines((1..=10u64).map(|event| (event.div_ceil(3), event)));
     unit.write("t1/store/in/a.txt", &events);
-    unit.manifest.nodes = vec![Node { expected_events: 10, ..node(0, "/store/in/a.txt") }];
+    unit.manifest.nodes = vec![ProcessingNode { expected_events: 10, ..node(0, "/store/in/a.txt") }];
     unit.manifest.steps[1].command = Some(TAKE_SHARE.to_owned());
     unit.manifest.steps[1].join = Some(PUT_TOGETHER.to_owned());
     unit.manifest.steps[1].threads = 8;
@@ -73,7 +74,7 @@ fn instances_write_together_what_one_would_write_alone() {
     let split = unit.run(0).unwrap();
     assert_eq!(written(&unit, &split), expected);
     let (before, now) = (&alone.outputs[0], &split.outputs[0]);
-    assert_eq!((now.events, now.events_from), (10, EventsFrom::File));
+    assert_eq!((now.events, now.events_from), (10, EventCountSource::File));
     assert_eq!((&now.adler32, &now.lumis), (&before.adler32, &before.lumis));
     assert_eq!(shares(&unit), ["0/3 2 3 0", "1/3 2 3 0", "2/3 2 4 0"]);
     let step = &split.steps[1];
@@ -103,7 +104,7 @@ fn no_more_instances_run_than_there_is_memory_for() {
 fn a_probe_stands_over_what_was_measured() {
     let mut unit = unit();
     tune(&unit, "RECO", StepTuning { run_threads: Some(8), ..StepTuning::default() });
-    unit.manifest.nodes[0].probe = Some(SideBySide { instances: 2, threads: 4 });
+    unit.manifest.nodes[0].probe = Some(StepParallelism { instances: 2, threads: 4 });
     unit.run(0).unwrap();
     assert_eq!(shares(&unit), ["0/2 4 5 0", "1/2 4 5 0"]);
 }
@@ -121,9 +122,14 @@ fn windows_and_sections_are_kept() {
     assert_eq!(numbers.join(" "), "3 4 5 6 7 8 9");
     // Made from nothing: numbers and sections are those of the node.
     unit.manifest.steps[0].command = Some(MAKE_SHARE.to_owned());
-    let generate =
-        Generation { first_event: 101, last_event: 115, run: 1, first_lumi: 9, events_per_lumi: Some(4) };
-    unit.manifest.nodes = vec![Node { generate: Some(generate), ..Node::default() }];
+    let generate = EventGeneration {
+        first_event: 101,
+        last_event: 115,
+        run: 1,
+        first_lumi: 9,
+        events_per_lumi: Some(4),
+    };
+    unit.manifest.nodes = vec![ProcessingNode { generate: Some(generate), ..ProcessingNode::default() }];
     let report = unit.run(0).unwrap();
     let expected = lines((101..=115).map(|event| (9 + (event - 101) / 4, event)));
     assert_eq!((written(&unit, &report), report.steps[0].instances), (expected, 4));

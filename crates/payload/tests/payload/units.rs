@@ -3,18 +3,18 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use windlass_payload::{Control, Failure, Place, cleanup, land, merge, run};
+use windlass_payload::{PayloadFailure, StepControl, UnitWorkspace, cleanup, landing, merge, node_run};
 use windlass_types::FailureClass;
 use windlass_types::LumiMask;
 use windlass_types::payload::{
-    EventWindow, EventsFrom, Generation, Input, Merge, Node, NodeReport, Output, Site, Step, StepProfile,
-    StepTuning, UnitManifest,
+    EventCountSource, EventGeneration, EventWindow, ManifestInput, ManifestSite, ManifestStep, MergeSettings,
+    NodeReport, ProcessingNode, StepProfile, StepTuning, WorkUnitManifest, WorkUnitOutput,
 };
 
 /// A unit with two sites in a directory of its own.
 pub(super) struct Unit {
     dir: tempfile::TempDir,
-    pub(super) manifest: UnitManifest,
+    pub(super) manifest: WorkUnitManifest,
 }
 
 const SITE: &str = "T1";
@@ -23,8 +23,8 @@ impl Unit {
     /// Two nodes that take every event of their inputs and add the name of the step.
     pub(super) fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let storage = |name: &str| Site { storage_path: dir.path().join(name).display().to_string() };
-        let manifest = UnitManifest {
+        let storage = |name: &str| ManifestSite { storage_path: dir.path().join(name).display().to_string() };
+        let manifest = WorkUnitManifest {
             request: "r1".to_owned(),
             tag: "t1".to_owned(),
             unit: "mg_000000".to_owned(),
@@ -32,7 +32,7 @@ impl Unit {
             steps: vec![step("DIGI", TAKE_ALL), step("RECO", TAKE_ALL)],
             nodes: vec![node(0, "/store/in/a.txt"), node(1, "/store/in/b.txt")],
             outputs: vec![output("RECO")],
-            merge: Merge::default(),
+            merge: MergeSettings::default(),
             sites: BTreeMap::from([(SITE.to_owned(), storage("t1")), ("T2".to_owned(), storage("t2"))]),
             seed: 7,
         };
@@ -56,25 +56,26 @@ impl Unit {
         fs::read_to_string(self.path(name)).unwrap()
     }
 
-    fn place(&self) -> Place {
+    fn place(&self) -> UnitWorkspace {
         self.write("run/mg_000000.json", &serde_json::to_string(&self.manifest).unwrap());
-        Place::open(&self.path("run/mg_000000.json"), SITE).unwrap()
+        UnitWorkspace::open(&self.path("run/mg_000000.json"), SITE).unwrap()
     }
 
-    pub(super) fn run(&self, node: u32) -> Result<NodeReport, Failure> {
-        self.run_with(node, &Control::default())
+    pub(super) fn run(&self, node: u32) -> Result<NodeReport, PayloadFailure> {
+        self.run_with(node, &StepControl::default())
     }
 
-    fn run_with(&self, node: u32, control: &Control) -> Result<NodeReport, Failure> {
+    fn run_with(&self, node: u32, control: &StepControl) -> Result<NodeReport, PayloadFailure> {
         let (work_dir, program) = (self.path("work"), Path::new("/nonexistent/windlass"));
-        let options = run::Options { node, attempt: 1, work_dir: &work_dir, program, keep: false };
-        let ended = run::run(&self.place(), &options, control);
+        let options =
+            node_run::NodeRunOptions { node, attempt: 1, work_dir: &work_dir, program, keep_scratch: false };
+        let ended = node_run::run_node(&self.place(), &options, control);
         assert_eq!(fs::read_dir(&work_dir).unwrap().count(), 0, "the scratch directory is gone");
         ended
     }
 
-    fn merge(&self) -> Result<windlass_types::payload::MergeOutput, Failure> {
-        merge::merge(&self.place(), &self.path("work"), &Control::default())
+    fn merge(&self) -> Result<windlass_types::payload::MergeOutput, PayloadFailure> {
+        merge::merge_unit(&self.place(), &self.path("work"), &StepControl::default())
     }
 
     pub(super) fn report(&self, node: u32) -> NodeReport {
@@ -85,8 +86,8 @@ impl Unit {
 pub(super) const TAKE_ALL: &str =
     r#"for f in $(cat "$WINDLASS_INPUTS"); do sed "s/\$/ $WINDLASS_STEP/" "$f"; done > "$WINDLASS_OUTPUT""#;
 
-fn step(name: &str, command: &str) -> Step {
-    Step {
+fn step(name: &str, command: &str) -> ManifestStep {
+    ManifestStep {
         name: name.to_owned(),
         command: Some(command.to_owned()),
         threads: 1,
@@ -96,13 +97,13 @@ fn step(name: &str, command: &str) -> Step {
     }
 }
 
-pub(super) fn node(index: u32, lfn: &str) -> Node {
-    let input = Input { lfn: lfn.to_owned(), ..Input::default() };
-    Node { index, inputs: vec![input], expected_events: 3, ..Node::default() }
+pub(super) fn node(index: u32, lfn: &str) -> ProcessingNode {
+    let input = ManifestInput { lfn: lfn.to_owned(), ..ManifestInput::default() };
+    ProcessingNode { index, inputs: vec![input], expected_events: 3, ..ProcessingNode::default() }
 }
 
-fn output(step: &str) -> Output {
-    Output {
+fn output(step: &str) -> WorkUnitOutput {
+    WorkUnitOutput {
         dataset: format!("/A/B/{step}"),
         tier: step.to_owned(),
         step: step.to_owned(),
@@ -119,7 +120,7 @@ const MERGED: &str = "t1/store/mc/B/A/RECO/t1-mg_000000-0.txt";
 #[test]
 fn a_unit_from_landing_to_cleanup() {
     let unit = Unit::new();
-    land::land(&unit.place()).unwrap();
+    landing::run_landing(&unit.place()).unwrap();
     let first = unit.run(0).unwrap();
     assert_eq!(first.steps.iter().map(|step| step.step.as_str()).collect::<Vec<_>>(), ["DIGI", "RECO"]);
     assert_eq!((first.steps[1].events_read, first.steps[1].events_written), (3, 3));
@@ -127,7 +128,7 @@ fn a_unit_from_landing_to_cleanup() {
         first.steps.iter().all(|step| step.wall_sec > 0.0 && step.peak_rss_mb >= 0.0 && step.exit_code == 0)
     );
     let file = &first.outputs[0];
-    assert_eq!((file.events, file.events_from), (3, EventsFrom::File));
+    assert_eq!((file.events, file.events_from), (3, EventCountSource::File));
     assert_eq!(file.lumis, LumiMask::from([(1, vec![(1, 2)])]));
     assert_eq!(
         unit.read(&format!("{UNMERGED}/RECO_0.txt")),
@@ -151,9 +152,9 @@ fn a_unit_from_landing_to_cleanup() {
     let metrics = unit.place().metrics().unwrap().unwrap();
     assert_eq!((metrics.jobs_sampled, metrics.steps["RECO"].totals.events_written), (2, 5));
 
-    assert_eq!(cleanup::cleanup(&unit.place(), false).unwrap(), 2);
+    assert_eq!(cleanup::cleanup_unit(&unit.place(), false).unwrap(), 2);
     assert!(!unit.path(UNMERGED).exists() && unit.path(MERGED).exists());
-    assert_eq!(cleanup::cleanup(&unit.place(), false).unwrap(), 0, "again there is nothing to do");
+    assert_eq!(cleanup::cleanup_unit(&unit.place(), false).unwrap(), 0, "again there is nothing to do");
     assert_eq!(unit.merge().unwrap(), merged, "also when what it was made of is gone");
 }
 
@@ -164,15 +165,16 @@ fn reports_can_be_elsewhere() {
     let (work_dir, program) = (unit.path("work"), Path::new("/nonexistent/windlass"));
     let sandbox = |name: &str| unit.place().with_results(unit.path(name));
     for node in [0, 1] {
-        let options = run::Options { node, attempt: 1, work_dir: &work_dir, program, keep: false };
-        run::run(&sandbox("sent"), &options, &Control::default()).unwrap();
+        let options =
+            node_run::NodeRunOptions { node, attempt: 1, work_dir: &work_dir, program, keep_scratch: false };
+        node_run::run_node(&sandbox("sent"), &options, &StepControl::default()).unwrap();
     }
     assert!(unit.path("sent/proc_0.json").is_file() && !unit.path("run/mg_000000").exists());
-    let nothing_sent = merge::merge(&sandbox("empty"), &work_dir, &Control::default());
+    let nothing_sent = merge::merge_unit(&sandbox("empty"), &work_dir, &StepControl::default());
     assert!(nothing_sent.unwrap_err().to_string().contains("node 0 left no"));
-    merge::merge(&sandbox("sent"), &work_dir, &Control::default()).unwrap();
+    merge::merge_unit(&sandbox("sent"), &work_dir, &StepControl::default()).unwrap();
     assert!(unit.path("sent/merge_output.json").is_file() && unit.path("sent/metrics.json").is_file());
-    assert_eq!(cleanup::cleanup(&sandbox("sent"), false).unwrap(), 2);
+    assert_eq!(cleanup::cleanup_unit(&sandbox("sent"), false).unwrap(), 2);
     assert!(!unit.path("run/mg_000000").exists());
 }
 
@@ -194,14 +196,14 @@ fn steps_are_told_what_they_need() {
         "env | grep ^WINDLASS_ | sort > \"$WINDLASS_MANIFEST_DIR/told\"; echo 1 1 1 > $WINDLASS_OUTPUT",
     )];
     unit.manifest.outputs = vec![output("GEN")];
-    let made = Generation {
+    let made = EventGeneration {
         first_event: 5_000_000_000,
         last_event: 5_000_000_009,
         run: 1,
         first_lumi: 8,
         events_per_lumi: None,
     };
-    unit.manifest.nodes = vec![Node { generate: Some(made), ..Node::default() }];
+    unit.manifest.nodes = vec![ProcessingNode { generate: Some(made), ..ProcessingNode::default() }];
     unit.run(0).unwrap();
     let told = unit.read("run/told");
     for line in [
@@ -292,22 +294,22 @@ fn inputs_that_cannot_be_read_are_named() {
     let failure = unit.run(1).unwrap_err();
     assert_eq!((failure.code, failure.process_code(), failure.class), (8028, 66, Some(FailureClass::Data)));
     assert_eq!(unit.report(1).bad_inputs, ["/store/in/b.txt"]);
-    assert_eq!(land::land(&unit.place()).unwrap_err().class, Some(FailureClass::Data));
+    assert_eq!(landing::run_landing(&unit.place()).unwrap_err().class, Some(FailureClass::Data));
     let landing = unit.place().landing_path();
     let told: NodeReport = serde_json::from_slice(&fs::read(&landing).unwrap()).unwrap();
     assert_eq!(told.bad_inputs, ["/store/in/b.txt"], "all of them, for whoever leaves them out");
 
     let travels = unit.path("landing.json");
-    land::land(&unit.place().with_landing(travels.clone())).unwrap_err();
+    landing::run_landing(&unit.place().with_landing(travels.clone())).unwrap_err();
     let travelled: NodeReport = serde_json::from_slice(&fs::read(&travels).unwrap()).unwrap();
     assert_eq!(travelled.bad_inputs, told.bad_inputs);
 
     let elsewhere = unit.path("t2/b.txt").display().to_string();
     unit.manifest.nodes[1].inputs[0].replicas.insert("T2".to_owned(), elsewhere);
-    let failure = land::land(&unit.place()).unwrap_err();
+    let failure = landing::run_landing(&unit.place()).unwrap_err();
     assert_eq!(failure.class, Some(FailureClass::Infrastructure), "another site may do");
     unit.write("t2/b.txt", "1 3 4\n");
-    land::land(&unit.place()).unwrap();
+    landing::run_landing(&unit.place()).unwrap();
     assert!(!landing.exists(), "what an earlier one found is not said of this one");
     assert_eq!(unit.run(1).unwrap().outputs[0].events, 1, "the copy of the other site is in reach");
 }
@@ -316,10 +318,10 @@ fn inputs_that_cannot_be_read_are_named() {
 fn a_site_without_storage_does_not_do() {
     let unit = Unit::new();
     fs::remove_dir_all(unit.path("t1")).unwrap();
-    let failure = land::land(&unit.place()).unwrap_err();
+    let failure = landing::run_landing(&unit.place()).unwrap_err();
     assert_eq!((failure.code, failure.process_code()), (60321, 74));
     assert_eq!(failure.class, Some(FailureClass::Infrastructure));
-    let failure = Place::open(&unit.path("run/mg_000000.json"), "T9").unwrap_err();
+    let failure = UnitWorkspace::open(&unit.path("run/mg_000000.json"), "T9").unwrap_err();
     assert!(failure.message.contains("there are: T1, T2"), "{failure}");
 }
 
@@ -329,7 +331,7 @@ fn a_landing_begins_the_unit_anew() {
     unit.run(0).unwrap();
     unit.run(1).unwrap();
     unit.merge().unwrap();
-    land::land(&unit.place()).unwrap();
+    landing::run_landing(&unit.place()).unwrap();
     assert_eq!(unit.place().merge_output().unwrap(), None);
     assert_eq!(unit.place().report(0).unwrap(), None);
 }
@@ -420,10 +422,10 @@ fn cleanup_leaves_other_units_alone_and_waits_for_the_merge() {
     unit.run(0).unwrap();
     let other = "t1/store/unmerged/B/A/RECO/t1-mg_000001/RECO_0.txt";
     unit.write(other, "1 1 1\n");
-    let failure = cleanup::cleanup(&unit.place(), false).unwrap_err();
+    let failure = cleanup::cleanup_unit(&unit.place(), false).unwrap_err();
     assert!(failure.message.contains("not merged"), "{failure}");
     assert!(unit.path(UNMERGED).exists());
-    assert_eq!(cleanup::cleanup(&unit.place(), true).unwrap(), 1);
+    assert_eq!(cleanup::cleanup_unit(&unit.place(), true).unwrap(), 1);
     assert!(unit.path(other).exists() && !unit.path(UNMERGED).exists());
 }
 
@@ -431,7 +433,7 @@ fn cleanup_leaves_other_units_alone_and_waits_for_the_merge() {
 fn a_signal_for_the_job_ends_its_step_and_is_reported() {
     let mut unit = Unit::new();
     unit.manifest.steps[0].command = Some("touch $WINDLASS_MANIFEST_DIR/begun; sleep 1000".to_owned());
-    let control = Control::default();
+    let control = StepControl::default();
     std::thread::scope(|scope| {
         let running = scope.spawn(|| unit.run_with(0, &control));
         while !unit.path("run/begun").exists() {
@@ -449,7 +451,7 @@ fn manifests_that_lead_elsewhere_are_refused() {
     let mut unit = Unit::new();
     unit.manifest.outputs[0].unmerged_base = "/store/../../etc".to_owned();
     unit.write("bad.json", &serde_json::to_string(&unit.manifest).unwrap());
-    let failure = Place::open(&unit.path("bad.json"), SITE).unwrap_err();
+    let failure = UnitWorkspace::open(&unit.path("bad.json"), SITE).unwrap_err();
     assert_eq!((failure.code, failure.process_code()), (7002, 70));
     assert!(failure.message.contains("unmerged_base"), "{failure}");
 }
@@ -477,10 +479,10 @@ fn an_input_that_was_changed_is_not_processed() {
     };
     unit.write("t1/store/in/b.txt", &good.replace("2 1 5", "2 1 6"));
     is_refused(&unit, "/store/in/b.txt has the adler32");
-    land::land(&unit.place()).unwrap();
+    landing::run_landing(&unit.place()).unwrap();
     unit.write("t1/store/in/b.txt", &format!("{good}odd\n"));
     is_refused(&unit, "/store/in/b.txt has 16 bytes, the catalog says 12");
-    let failure = land::land(&unit.place()).unwrap_err();
+    let failure = landing::run_landing(&unit.place()).unwrap_err();
     assert_eq!((failure.code, failure.class), (8021, Some(FailureClass::Data)), "{failure}");
     assert_eq!(failure.bad_inputs, ["/store/in/b.txt"]);
 
@@ -489,8 +491,11 @@ fn an_input_that_was_changed_is_not_processed() {
     unit.manifest.nodes[1].inputs[0].replicas.insert("T2".to_owned(), elsewhere);
     assert_eq!(unit.run(1).unwrap().outputs[0].events, 2, "a good copy that is in reach is used");
     // Catalogs say such words where there is no checksum.
-    unit.manifest.nodes[1].inputs[0] =
-        Input { lfn: "/store/in/b.txt".to_owned(), adler32: Some("NOTSET".to_owned()), ..Input::default() };
+    unit.manifest.nodes[1].inputs[0] = ManifestInput {
+        lfn: "/store/in/b.txt".to_owned(),
+        adler32: Some("NOTSET".to_owned()),
+        ..ManifestInput::default()
+    };
     assert_eq!(unit.run(1).unwrap().outputs[0].events, 2);
 }
 

@@ -7,13 +7,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
-use windlass_core::requests::book::{RunRow, SiteRow};
-use windlass_engine::service::{Service, ServiceOptions};
-use windlass_requests::{Lifecycle, LifecycleOptions, LifecycleStatus, LocalCatalog, Nudge, Parts};
-use windlass_store::model::RunFilter;
-use windlass_store::{Database, Store};
-use windlass_types::Clock;
-use windlass_types::requests::{Request, RequestStatus, RunStatus};
+use windlass_core::requests::rows::{RunRow, SiteRow};
+use windlass_requests::{
+    LifecycleOptions, LifecycleParts, LifecycleStatus, LocalCatalog, ReconcilerWaker, RequestLifecycle,
+};
+use windlass_scheduler::service::{SchedulerHandle, SchedulerOptions};
+use windlass_store::model::RequestRunFilter;
+use windlass_store::{Store, StoreDatabase};
+use windlass_types::SystemClock;
+use windlass_types::requests::{Request, RequestRunStatus, RequestStatus};
 
 pub(crate) const SITE: &str = "T2_XX_Bench";
 pub(crate) const USER: &str = "bench";
@@ -32,10 +34,10 @@ pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (f64, T) {
 }
 
 pub(crate) struct Ground {
-    pub(crate) books: Arc<dyn Database>,
+    pub(crate) books: Arc<dyn StoreDatabase>,
     options: LifecycleOptions,
-    service: Service,
-    lifecycle: Lifecycle,
+    service: SchedulerHandle,
+    lifecycle: RequestLifecycle,
 }
 
 /// How long the two parts of taking up a request took.
@@ -45,23 +47,24 @@ pub(crate) struct TakenUp {
 }
 
 impl Ground {
-    pub(crate) fn open(books: Arc<dyn Database>, directory: &Path) -> Outcome<Self> {
+    pub(crate) fn open(books: Arc<dyn StoreDatabase>, directory: &Path) -> Outcome<Self> {
         let mut options = LifecycleOptions::new(directory.join("requests"), directory.join("storage"), USER);
         options.interval = Duration::from_hours(1);
-        options.admission.max_active = usize::MAX;
+        options.admission_settings.max_active = usize::MAX;
         // As few units at once as are to be over together.
-        options.plan.throttles.insert("MergeGroup".to_owned(), 3);
-        options.plan.max_nodes = u32::MAX;
+        options.plan_settings.throttles.insert("MergeGroup".to_owned(), 3);
+        options.plan_settings.max_nodes = u32::MAX;
         books.put_site(&site())?;
         // The lifecycle is not told what the engine does: it looks when we say so.
-        let service = Service::start(Arc::clone(&books) as Arc<dyn Store>, ServiceOptions::default())?;
+        let service =
+            SchedulerHandle::start(Arc::clone(&books) as Arc<dyn Store>, SchedulerOptions::default())?;
         let lifecycle = open_lifecycle(&books, &service, &options)?;
         Ok(Self { books, options, service, lifecycle })
     }
 
     /// A single large request.
     pub(crate) fn take_up_one(&self, nodes: u32) -> Outcome<TakenUp> {
-        let created_at = Clock.now();
+        let created_at = SystemClock.now();
         self.submit("large", nodes)?;
         let run = self.await_runs(1)?.pop().ok_or("it has no run")?;
         let submitted_at = run.submitted_at.ok_or("it was not submitted")?;
@@ -85,14 +88,14 @@ impl Ground {
     }
 
     fn submit(&self, name: &str, nodes: u32) -> Outcome<()> {
-        self.books.add_request(&request(name, nodes)?, RequestStatus::Submitted, USER, Clock.now())?;
-        self.lifecycle.nudge(name);
+        self.books.add_request(&request(name, nodes)?, RequestStatus::Submitted, USER, SystemClock.now())?;
+        self.lifecycle.wake_request(name);
         Ok(())
     }
 
     fn await_runs(&self, count: usize) -> Outcome<Vec<RunRow>> {
-        let handed = vec![RunStatus::Submitted, RunStatus::Running];
-        let filter = RunFilter { status: handed, ..RunFilter::default() };
+        let handed = vec![RequestRunStatus::Submitted, RequestRunStatus::Running];
+        let filter = RequestRunFilter { status: handed, ..RequestRunFilter::default() };
         loop {
             let runs = self.books.request_runs(&filter)?;
             if runs.len() >= count {
@@ -106,7 +109,7 @@ impl Ground {
     /// How long a pass over everything takes.
     pub(crate) fn pass(&self) -> Outcome<f64> {
         let before = self.lifecycle.status().passes;
-        self.lifecycle.nudge_all();
+        self.lifecycle.wake_all();
         self.await_pass(before)
     }
 
@@ -153,13 +156,13 @@ impl Ground {
 }
 
 fn open_lifecycle(
-    books: &Arc<dyn Database>,
-    service: &Service,
+    books: &Arc<dyn StoreDatabase>,
+    service: &SchedulerHandle,
     options: &LifecycleOptions,
-) -> std::io::Result<Lifecycle> {
+) -> std::io::Result<RequestLifecycle> {
     let catalog = Arc::new(LocalCatalog::new(Arc::clone(books), "tape"));
-    let parts = Parts { books: Arc::clone(books), service: service.clone(), catalog };
-    Lifecycle::open(parts, Nudge::default(), options.clone())
+    let parts = LifecycleParts { database: Arc::clone(books), service: service.clone(), catalog };
+    RequestLifecycle::open(parts, ReconcilerWaker::default(), options.clone())
 }
 
 fn without_trouble(status: &LifecycleStatus) -> Outcome<()> {
@@ -179,7 +182,7 @@ fn site() -> SiteRow {
         collector_host: None,
         storage_element: None,
         storage_path: None,
-        updated_at: Clock.now(),
+        updated_at: SystemClock.now(),
     }
 }
 

@@ -5,30 +5,37 @@ use std::fs;
 use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
-use windlass_engine::service::{May, Refused, Reply, Service, Speaker, Sponsor};
-use windlass_types::fleet::{Exchange, ExchangeAnswer, Introduction, JobsOf, Welcome};
-use windlass_types::payload::{MergeCounts, MergeOutput, MergedFile, UnitManifest};
-use windlass_types::work::{Assignment, EndCause, Ended, Exit, Report, Usage};
-use windlass_types::{Bytes, Capacity, Clock, LumiMask};
+use windlass_scheduler::service::{
+    CallError, CallReply, SchedulerHandle, WorkerCaller, WorkerOwner, WorkflowPredicate,
+};
+use windlass_types::payload::{MergeCounts, MergeOutput, MergedFile, WorkUnitManifest};
+use windlass_types::worker_messages::{
+    Assignment, AttemptEndCause, AttemptEndReport, AttemptReport, AttemptUsage, ProcessExit,
+};
+use windlass_types::worker_protocol::{
+    AcceptedJobOwners, ExchangeReply, RegistrationReply, WorkerExchange, WorkerRegistration,
+};
+use windlass_types::{Bytes, Capacity, LumiMask, SystemClock};
 
 pub(crate) struct Hand<'s> {
-    service: &'s Service,
+    service: &'s SchedulerHandle,
     merged: usize,
 }
 
 impl<'s> Hand<'s> {
-    pub(crate) fn new(service: &'s Service) -> Self {
+    pub(crate) fn new(service: &'s SchedulerHandle) -> Self {
         Self { service, merged: 0 }
     }
 
     /// Works until so many units are merged, and leaves.
     pub(crate) fn complete(mut self, units: usize) -> Outcome<()> {
-        let Welcome { worker, secret, .. } = self.introduce().map_err(|refused| refused.to_string())?;
+        let RegistrationReply { worker, secret, .. } =
+            self.introduce().map_err(|refused| refused.to_string())?;
         let mut reports = Vec::new();
         for number in 1.. {
             let draining = self.merged >= units;
             let leaving = draining && reports.is_empty();
-            let exchange = Exchange {
+            let exchange = WorkerExchange {
                 worker,
                 secret: secret.clone(),
                 number,
@@ -39,8 +46,8 @@ impl<'s> Hand<'s> {
                 draining,
                 leaving,
             };
-            let speaker = Speaker::User(USER.into());
-            let answer: Result<ExchangeAnswer, Refused> =
+            let speaker = WorkerCaller::User(USER.into());
+            let answer: Result<ExchangeReply, CallError> =
                 ask(|reply| self.service.exchange(exchange, speaker, reply));
             let answer = answer.map_err(|refused| refused.to_string())?;
             if leaving {
@@ -53,9 +60,9 @@ impl<'s> Hand<'s> {
         Ok(())
     }
 
-    fn introduce(&self) -> Result<Welcome, Refused> {
-        let who = Introduction {
-            jobs_of: JobsOf::Own,
+    fn introduce(&self) -> Result<RegistrationReply, CallError> {
+        let who = WorkerRegistration {
+            jobs_of: AcceptedJobOwners::Own,
             host: "here".into(),
             boot_id: "b".into(),
             pid: 1,
@@ -69,26 +76,26 @@ impl<'s> Hand<'s> {
             allocation: None,
             slurm: None,
         };
-        let may: May = Arc::new(|_| true);
-        let sponsor = Sponsor { user: USER.into(), sees_all: false, may };
-        ask(|reply| self.service.introduce(who, sponsor, reply))
+        let may: WorkflowPredicate = Arc::new(|_| true);
+        let sponsor = WorkerOwner { user: USER.into(), sees_all: false, may_work_for: may };
+        ask(|reply| self.service.register_worker(who, sponsor, reply))
     }
 
-    fn carry_out(&mut self, assignment: &Assignment) -> Outcome<Report> {
+    fn carry_out(&mut self, assignment: &Assignment) -> Outcome<AttemptReport> {
         let words: Vec<&str> = assignment.command.split(' ').collect();
         if let [_, "payload", "merge", manifest] = words[..] {
             merge(Path::new(manifest.trim_matches('\'')))?;
             self.merged += 1;
         }
-        let now = Clock.now();
-        Ok(Report::Ended(Ended {
+        let now = SystemClock.now();
+        Ok(AttemptReport::Ended(AttemptEndReport {
             key: assignment.key,
             started_at: now,
             ended_at: now,
             wall: Duration::from_millis(1),
-            exit: Exit::Code(0),
-            cause: EndCause::Itself,
-            usage: Usage::default(),
+            exit: ProcessExit::Code(0),
+            cause: AttemptEndCause::Itself,
+            usage: AttemptUsage::default(),
             files: None,
             last_words: None,
             recovered: None,
@@ -97,7 +104,7 @@ impl<'s> Hand<'s> {
 }
 
 fn merge(path: &Path) -> Outcome<()> {
-    let manifest: UnitManifest = serde_json::from_slice(&fs::read(path)?)?;
+    let manifest: WorkUnitManifest = serde_json::from_slice(&fs::read(path)?)?;
     let merged = |dataset: &str| {
         let file = MergedFile {
             lfn: format!("/store/mc/{}/{}.root", dataset.replace('/', "_"), manifest.unit),
@@ -123,8 +130,8 @@ fn merge(path: &Path) -> Outcome<()> {
 }
 
 /// Calls the service and waits for the answer.
-fn ask<T: Send + 'static>(call: impl FnOnce(Reply<T>)) -> Result<T, Refused> {
+fn ask<T: Send + 'static>(call: impl FnOnce(CallReply<T>)) -> Result<T, CallError> {
     let (sender, receiver) = mpsc::channel();
     call(Box::new(move |answer| sender.send(answer).unwrap_or_default()));
-    receiver.recv().unwrap_or_else(|_| Err(Refused::Internal("it is gone".into())))
+    receiver.recv().unwrap_or_else(|_| Err(CallError::Internal("it is gone".into())))
 }

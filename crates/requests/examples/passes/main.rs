@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::sync::Arc;
 use windlass_store::sqlite::{OpenMode, SqliteStore};
-use windlass_store::{Database, DatasetWriter, Location};
-use windlass_types::Clock;
+use windlass_store::{DatasetWriter, StoreDatabase, StoreLocation};
+use windlass_types::SystemClock;
 use windlass_types::catalog::{CatalogFile, FileLumi};
 
 const DATASET: &str = "/Bench/Era-RAW-v1/RAW";
@@ -32,8 +32,14 @@ fn main() -> Outcome<()> {
 
     let books = create(books)?;
     let dataset: Vec<CatalogFile> = (0..files).map(file).collect();
-    let (add_files, added) =
-        timed(|| books.add_dataset_files(DATASET, &dataset, DatasetWriter::everything("bench"), Clock.now()));
+    let (add_files, added) = timed(|| {
+        books.add_dataset_files(
+            DATASET,
+            &dataset,
+            DatasetWriter::with_full_access("bench"),
+            SystemClock.now(),
+        )
+    });
     let (read_files, read) = timed(|| books.dataset_files(DATASET, true));
     if (added?, read?.len()) != (u64::from(files), files as usize) {
         return Err("the catalog has lost files".into());
@@ -45,7 +51,7 @@ fn main() -> Outcome<()> {
     let idle = (0..IDLE_PASSES).map(|_| ground.pass()).collect::<Outcome<Vec<f64>>>()?;
     let (open_requests, open) = timed(|| ground.books.open_requests());
     let open: Vec<String> = open?.into_iter().map(|(name, _)| name).collect();
-    let (views, read) = timed(|| ground.books.views(&open));
+    let (views, read) = timed(|| ground.books.load_request_views(&open));
     let open = read?.len();
     ground.work(UNITS_OF_NEWS * open)?;
     let with_news = ground.pass()?;
@@ -71,9 +77,9 @@ fn main() -> Outcome<()> {
     Ok(writeln!(std::io::stdout(), "{line}")?)
 }
 
-fn create(location: &str) -> Outcome<Arc<dyn Database>> {
-    if Location::is_postgres(location) {
-        return Ok(windlass_store::open(location, OpenMode::ReadWrite)?);
+fn create(location: &str) -> Outcome<Arc<dyn StoreDatabase>> {
+    if StoreLocation::is_postgres(location) {
+        return Ok(windlass_store::open_store(location, OpenMode::ReadWrite)?);
     }
     Ok(Arc::new(SqliteStore::create(location)?.store))
 }

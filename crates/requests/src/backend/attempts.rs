@@ -1,26 +1,26 @@
 //! Failed attempts in the words of decisions, whichever backend tells of them.
 
-use super::roles::role_of;
-use crate::outline::unit_directory;
+use super::role_retries::role_of_handler;
+use crate::run_outline::unit_directory;
 use std::collections::BTreeMap;
 use std::path::Path;
-use windlass_condor::watch;
-use windlass_core::requests::failures::{AttemptNews, ByRole};
-use windlass_core::signature::Signature;
-use windlass_payload::Told;
+use windlass_core::failure_signature::FailureSignature;
+use windlass_core::requests::failures::{FailedAttemptReport, RoleCounts};
+use windlass_htcondor::watch;
+use windlass_payload::LoggedFailure;
 use windlass_store::model::{FailedAttempt, SiteCounts};
 use windlass_types::FailureClass;
 use windlass_types::payload::NodeReport;
 use windlass_types::requests::NodeRole;
 
 /// So many are read at once; the others come with the next look.
-pub(crate) const MOST: usize = 1000;
+pub(crate) const MAX_ATTEMPTS_PER_READ: usize = 1000;
 
 /// What the engine knows, and what the job itself has reported. `None`: not a job of ours.
-pub(super) fn of_engine(directory: &Path, failed: FailedAttempt) -> Option<AttemptNews> {
-    let Node { role, unit, index } = Node::of_job(&failed.job_name)?;
+pub(super) fn from_engine_attempt(directory: &Path, failed: FailedAttempt) -> Option<FailedAttemptReport> {
+    let EngineNodeName { role, unit, index } = EngineNodeName::parse_job_name(&failed.job_name)?;
     let tail = failed.last_words.unwrap_or_default();
-    let told = Told::at_end(&tail);
+    let told = LoggedFailure::from_log_tail(&tail);
     let report = match index {
         Some(index) => read_report(directory, unit, &format!("proc_{index}.json"))
             .filter(|report| report.attempt == failed.attempt_id.0),
@@ -36,7 +36,7 @@ pub(super) fn of_engine(directory: &Path, failed: FailedAttempt) -> Option<Attem
         (FailureClass::Infrastructure, Some(report)) if role == NodeRole::Landing => report.bad_inputs,
         _ => Vec::new(),
     };
-    Some(AttemptNews {
+    Some(FailedAttemptReport {
         seq: failed.seq,
         unit,
         node: failed.job_name,
@@ -56,19 +56,19 @@ pub(super) fn of_engine(directory: &Path, failed: FailedAttempt) -> Option<Attem
 }
 
 /// What has ended at sites, as the engine counts it.
-pub(super) fn by_role(counts: &SiteCounts) -> BTreeMap<String, ByRole> {
+pub(super) fn counts_by_role(counts: &SiteCounts) -> BTreeMap<String, RoleCounts> {
     let roles = |counts: &BTreeMap<String, u64>| {
-        counts.iter().map(|(handler, ended)| ByRole::of(role_of(handler), *ended)).sum()
+        counts.iter().map(|(handler, ended)| RoleCounts::for_role(role_of_handler(handler), *ended)).sum()
     };
     counts.iter().map(|(site, counts)| (site.clone(), roles(counts))).collect()
 }
 
 /// What a POST script has written down. `None`: it went well.
-pub(super) fn of_condor(failed: watch::FailedAttempt) -> Option<AttemptNews> {
+pub(super) fn from_condor_attempt(failed: watch::FailedNodeAttempt) -> Option<FailedAttemptReport> {
     let line = failed.line;
     let failure = line.failure?;
     let ending = format!("exit code {}", failure.code);
-    Some(AttemptNews {
+    Some(FailedAttemptReport {
         seq: failed.seq,
         unit: line.unit,
         node: line.node,
@@ -77,7 +77,7 @@ pub(super) fn of_condor(failed: watch::FailedAttempt) -> Option<AttemptNews> {
         site: line.site,
         class: failure.class,
         code: failure.code,
-        signature: Signature::new(failure.class, &ending, Some(&failure.why)).key,
+        signature: FailureSignature::new(failure.class, &ending, Some(&failure.why)).key,
         message: failure.why,
         is_final: failure.is_final,
         bad_files: failure.bad_files,
@@ -95,16 +95,16 @@ fn read_report(directory: &Path, unit: u32, name: &str) -> Option<NodeReport> {
 
 /// A job of a run, by its name in the engine.
 #[derive(Debug, PartialEq, Eq)]
-struct Node {
+struct EngineNodeName {
     role: NodeRole,
     unit: u32,
     /// Of a processing node.
     index: Option<u32>,
 }
 
-impl Node {
+impl EngineNodeName {
     /// `proc_000012_3`, `merge_000012`
-    fn of_job(name: &str) -> Option<Self> {
+    fn parse_job_name(name: &str) -> Option<Self> {
         let (role, rest) = name.split_once('_')?;
         let (role, (unit, index)) = match role {
             "landing" => (NodeRole::Landing, (rest, None)),
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn jobs_are_known_by_their_names() {
-        let node = |role, unit, index| Some(Node { role, unit, index });
+        let node = |role, unit, index| Some(EngineNodeName { role, unit, index });
         for (name, expected) in [
             ("landing_000012", node(NodeRole::Landing, 12, None)),
             ("proc_000012_3", node(NodeRole::Processing, 12, Some(3))),
@@ -137,7 +137,7 @@ mod tests {
             ("other_1", None),
             ("merge", None),
         ] {
-            assert_eq!(Node::of_job(name), expected, "{name}");
+            assert_eq!(EngineNodeName::parse_job_name(name), expected, "{name}");
         }
     }
 
@@ -169,24 +169,24 @@ mod tests {
             "failure": { "exit_code": 8021, "message": "cannot read /store/a" }, "bad_inputs": ["/store/a"],
         });
         std::fs::write(unit.join("proc_2.json"), report.to_string()).unwrap();
-        let news = of_engine(run.path(), failed("proc_000001_2", 3, "")).unwrap();
+        let news = from_engine_attempt(run.path(), failed("proc_000001_2", 3, "")).unwrap();
         assert_eq!(
             (news.code, news.bad_files, news.memory_mb),
             (8021, vec!["/store/a".to_owned()], Some(300))
         );
-        let later = of_engine(run.path(), failed("proc_000001_2", 4, "")).unwrap();
+        let later = from_engine_attempt(run.path(), failed("proc_000001_2", 4, "")).unwrap();
         assert_eq!((later.code, later.bad_files.len()), (65, 0), "the report is of another attempt");
         std::fs::write(unit.join("landing.json"), report.to_string()).unwrap();
-        let landing = of_engine(run.path(), failed("landing_000001", 2, "")).unwrap();
+        let landing = from_engine_attempt(run.path(), failed("landing_000001", 2, "")).unwrap();
         assert_eq!(landing.bad_files, ["/store/a"], "its latest attempt tells");
         let infrastructure = |name: &str| {
             let failed = FailedAttempt { class: FailureClass::Infrastructure, ..failed(name, 3, "") };
-            of_engine(run.path(), failed).unwrap().bad_files
+            from_engine_attempt(run.path(), failed).unwrap().bad_files
         };
         assert_eq!(infrastructure("landing_000001"), ["/store/a"], "what it did not find");
         assert_eq!(infrastructure("proc_000001_2"), [""; 0]);
         let said = "step 1\nwindlass payload: data failure 71101: it is not what the nodes wrote\n";
-        let merge = of_engine(run.path(), failed("merge_000001", 1, said)).unwrap();
+        let merge = from_engine_attempt(run.path(), failed("merge_000001", 1, said)).unwrap();
         assert_eq!((merge.code, merge.role), (71101, NodeRole::Merge));
         assert_eq!(merge.message, "it is not what the nodes wrote");
     }

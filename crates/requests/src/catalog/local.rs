@@ -1,88 +1,88 @@
 //! The catalog that is in our own database: the default, and all that a laptop needs.
 
-use super::{Catalog, CatalogError};
+use super::{CatalogError, DatasetCatalog};
 use std::sync::Arc;
-use windlass_store::{Database, Error};
-use windlass_types::Clock;
-use windlass_types::catalog::{CatalogFile, NewRule};
+use windlass_store::{StoreDatabase, StoreError};
+use windlass_types::SystemClock;
+use windlass_types::catalog::{CatalogFile, NewReplicationRule};
 
 #[derive(Clone)]
 pub struct LocalCatalog {
-    books: Arc<dyn Database>,
+    database: Arc<dyn StoreDatabase>,
     /// Which places are good for what is to stay.
-    tape: String,
+    tape_expression: String,
 }
 
 impl LocalCatalog {
-    pub fn new(books: Arc<dyn Database>, tape: &str) -> Self {
-        Self { books, tape: tape.to_owned() }
+    pub fn new(database: Arc<dyn StoreDatabase>, tape: &str) -> Self {
+        Self { database, tape_expression: tape.to_owned() }
     }
 
-    fn rule(&self, block: &str, rse_expression: &str, comment: &str) -> Result<String, CatalogError> {
-        let rule = NewRule {
+    fn create_rule(&self, block: &str, rse_expression: &str, comment: &str) -> Result<String, CatalogError> {
+        let rule = NewReplicationRule {
             name: block.to_owned(),
             rse_expression: rse_expression.to_owned(),
             copies: 1,
             lifetime: None,
             comment: Some(comment.to_owned()),
         };
-        self.books.add_rule(&rule, Clock.now()).map_err(|error| told(&error))
+        self.database.add_rule(&rule, SystemClock.now()).map_err(|error| catalog_error(&error))
     }
 }
 
 impl std::fmt::Debug for LocalCatalog {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LocalCatalog").field("tape", &self.tape).finish_non_exhaustive()
+        f.debug_struct("LocalCatalog").field("tape", &self.tape_expression).finish_non_exhaustive()
     }
 }
 
 /// What the database refuses it will refuse again; when it cannot be used, it is another time.
-fn told(error: &Error) -> CatalogError {
-    if error.is_transient() { CatalogError::later(error) } else { CatalogError::never(error) }
+fn catalog_error(error: &StoreError) -> CatalogError {
+    if error.is_transient() { CatalogError::transient(error) } else { CatalogError::permanent(error) }
 }
 
-impl Catalog for LocalCatalog {
-    fn has(&self, dataset: &str) -> Result<bool, CatalogError> {
-        Ok(self.books.dataset(dataset).map_err(|error| told(&error))?.is_some())
+impl DatasetCatalog for LocalCatalog {
+    fn has_dataset(&self, dataset: &str) -> Result<bool, CatalogError> {
+        Ok(self.database.dataset(dataset).map_err(|error| catalog_error(&error))?.is_some())
     }
 
-    fn files(&self, dataset: &str) -> Result<Vec<CatalogFile>, CatalogError> {
-        self.books.dataset_files(dataset, true).map_err(|error| told(&error))
+    fn list_files(&self, dataset: &str) -> Result<Vec<CatalogFile>, CatalogError> {
+        self.database.dataset_files(dataset, true).map_err(|error| catalog_error(&error))
     }
 
     fn open_block(&self, dataset: &str, block: &str) -> Result<(), CatalogError> {
-        self.books.open_block(dataset, block, Clock.now()).map_err(|error| told(&error))
+        self.database.open_block(dataset, block, SystemClock.now()).map_err(|error| catalog_error(&error))
     }
 
-    fn register(&self, block: &str, _site: &str, files: &[CatalogFile]) -> Result<(), CatalogError> {
-        self.books.register_files(block, files).map(drop).map_err(|error| told(&error))
+    fn register_files(&self, block: &str, _site: &str, files: &[CatalogFile]) -> Result<(), CatalogError> {
+        self.database.register_files(block, files).map(drop).map_err(|error| catalog_error(&error))
     }
 
-    fn protect(&self, block: &str, site: &str) -> Result<String, CatalogError> {
-        self.rule(block, site, "outputs stay where they were made")
+    fn protect_block(&self, block: &str, site: &str) -> Result<String, CatalogError> {
+        self.create_rule(block, site, "outputs stay where they were made")
     }
 
     fn close_block(&self, block: &str) -> Result<(), CatalogError> {
-        self.books.close_block(block, Clock.now()).map_err(|error| told(&error))
+        self.database.close_block(block, SystemClock.now()).map_err(|error| catalog_error(&error))
     }
 
-    fn archive(&self, block: &str) -> Result<String, CatalogError> {
-        self.rule(block, &self.tape, "outputs stay for good")
+    fn archive_block(&self, block: &str) -> Result<String, CatalogError> {
+        self.create_rule(block, &self.tape_expression, "outputs stay for good")
     }
 
     fn remove_rule(&self, rule: &str) -> Result<(), CatalogError> {
-        self.books.delete_rule(rule).map(drop).map_err(|error| told(&error))
+        self.database.delete_rule(rule).map(drop).map_err(|error| catalog_error(&error))
     }
 
-    fn invalidate(&self, block: &str) -> Result<(), CatalogError> {
-        if self.books.catalog_block(block).map_err(|error| told(&error))?.is_none() {
+    fn invalidate_block(&self, block: &str) -> Result<(), CatalogError> {
+        if self.database.catalog_block(block).map_err(|error| catalog_error(&error))?.is_none() {
             return Ok(());
         }
-        for rule in self.books.rules(Some(block)).map_err(|error| told(&error))? {
+        for rule in self.database.rules(Some(block)).map_err(|error| catalog_error(&error))? {
             self.remove_rule(&rule.id)?;
         }
-        let files = self.books.block_files(block, true).map_err(|error| told(&error))?;
+        let files = self.database.block_files(block, true).map_err(|error| catalog_error(&error))?;
         let lfns: Vec<String> = files.into_iter().map(|file| file.lfn).collect();
-        self.books.invalidate_files(&lfns).map(drop).map_err(|error| told(&error))
+        self.database.invalidate_files(&lfns).map(drop).map_err(|error| catalog_error(&error))
     }
 }

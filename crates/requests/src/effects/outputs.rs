@@ -1,19 +1,19 @@
 //! What is done in the catalog about outputs.
 
-use super::Rows;
-use crate::catalog::{CatalogError, Fault};
-use crate::names;
-use crate::world::World;
+use super::EffectRows;
+use crate::catalog::{CatalogError, CatalogErrorKind};
+use crate::context::ReconcilerContext;
+use crate::derived_names;
 use serde::Deserialize;
-use windlass_core::requests::book::{BlockRow, OutputStep, StepKind};
-use windlass_core::requests::lifecycle::News;
-use windlass_store::model::StepFilter;
+use windlass_core::requests::lifecycle::LifecycleEvent;
+use windlass_core::requests::rows::{BlockRow, OutputStep, OutputStepKind};
+use windlass_store::model::OutputStepFilter;
 use windlass_types::catalog::{CatalogFile, FileLumi};
 use windlass_types::payload::MergedFile;
 
 /// What a step says about the files of a unit.
 #[derive(Debug, Default, Deserialize)]
-struct Detail {
+struct OutputStepDetail {
     #[serde(default)]
     site: String,
     #[serde(default)]
@@ -25,51 +25,63 @@ struct Detail {
     tape_rule: Option<String>,
 }
 
-pub(super) fn perform(world: &World, step: &OutputStep, rows: &Rows) -> News {
-    let outcome = carry_out(world, step, rows.block.as_ref());
+pub(super) fn perform_output_step(
+    world: &ReconcilerContext,
+    step: &OutputStep,
+    rows: &EffectRows,
+) -> LifecycleEvent {
+    let outcome = try_output_step(world, step, rows.block.as_ref());
     if let Err(error) = &outcome {
         let (request, block, kind) = (&rows.name, &step.block, step.kind.name());
         tracing::warn!(%request, %block, unit = step.unit, kind, error, "an output step failed");
     }
-    News::Step { block: step.block.clone(), unit: step.unit, kind: step.kind, outcome }
+    LifecycleEvent::Step { block: step.block.clone(), unit: step.unit, kind: step.kind, outcome }
 }
 
-fn carry_out(world: &World, step: &OutputStep, block: Option<&BlockRow>) -> Result<Option<String>, String> {
-    let detail: Detail = match &step.detail {
-        serde_json::Value::Null => Detail::default(),
+fn try_output_step(
+    world: &ReconcilerContext,
+    step: &OutputStep,
+    block: Option<&BlockRow>,
+) -> Result<Option<String>, String> {
+    let detail: OutputStepDetail = match &step.detail {
+        serde_json::Value::Null => OutputStepDetail::default(),
         detail => serde_json::from_value(detail.clone())
             .map_err(|error| format!("the step's detail cannot be read: {error}"))?,
     };
-    if step.kind == StepKind::Invalidate {
-        return invalidate(world, step, block, &detail).map(|()| None);
+    if step.kind == OutputStepKind::Invalidate {
+        return invalidate_outputs(world, step, block, &detail).map(|()| None);
     }
     let block = block.ok_or("its block is gone")?;
     // Known from the beginning, so that a block whose opening was forgotten is opened again as itself.
-    let name = block.name.clone().unwrap_or_else(|| names::block_in_catalog(&block.dataset, &block.uuid));
+    let name =
+        block.name.clone().unwrap_or_else(|| derived_names::catalog_block_name(&block.dataset, &block.uuid));
     let catalog = &world.catalog;
     let done = match step.kind {
-        StepKind::Open => catalog.open_block(&block.dataset, &name).map(|()| Some(name)),
-        StepKind::Register => {
-            let files = files(world, &detail).map_err(|error| error.to_string())?;
-            catalog.register(&name, &detail.site, &files).map(|()| None)
+        OutputStepKind::Open => catalog.open_block(&block.dataset, &name).map(|()| Some(name)),
+        OutputStepKind::Register => {
+            let files = catalog_files(world, &detail).map_err(|error| error.to_string())?;
+            catalog.register_files(&name, &detail.site, &files).map(|()| None)
         }
-        StepKind::Protect => catalog.protect(&name, &detail.site).map(Some),
-        StepKind::Close => catalog.close_block(&name).map(|()| None),
-        StepKind::Archive => catalog.archive(&name).map(Some),
-        StepKind::Invalidate => Ok(None),
+        OutputStepKind::Protect => catalog.protect_block(&name, &detail.site).map(Some),
+        OutputStepKind::Close => catalog.close_block(&name).map(|()| None),
+        OutputStepKind::Archive => catalog.archive_block(&name).map(Some),
+        OutputStepKind::Invalidate => Ok(None),
     };
     done.map_err(|error| error.detail)
 }
 
 /// What a merge wrote, as a catalog has it.
-fn files(world: &World, detail: &Detail) -> Result<Vec<CatalogFile>, windlass_store::Error> {
-    let storage = world.storage_of(&detail.site)?;
+fn catalog_files(
+    world: &ReconcilerContext,
+    detail: &OutputStepDetail,
+) -> Result<Vec<CatalogFile>, windlass_store::StoreError> {
+    let storage = world.storage_path(&detail.site)?;
     let one = |file: &MergedFile| CatalogFile {
         lfn: file.lfn.clone(),
         size: file.size,
         events: file.events,
         checksums: [("adler32".to_owned(), file.adler32.clone())].into(),
-        lumis: lumis(file),
+        lumis: file_lumis(file),
         replicas: [(detail.site.clone(), format!("{storage}{}", file.lfn))].into(),
         parents: file.parents.clone(),
     };
@@ -77,7 +89,7 @@ fn files(world: &World, detail: &Detail) -> Result<Vec<CatalogFile>, windlass_st
 }
 
 /// Runs and sections beyond 32 bits do not exist; one that does would not be found again.
-fn lumis(file: &MergedFile) -> Vec<FileLumi> {
+fn file_lumis(file: &MergedFile) -> Vec<FileLumi> {
     let one = |run: u64, lumi: u64| {
         Some(FileLumi { run: u32::try_from(run).ok()?, lumi: u32::try_from(lumi).ok()?, events: None })
     };
@@ -87,29 +99,29 @@ fn lumis(file: &MergedFile) -> Vec<FileLumi> {
 
 /// Rules go first, then the files. What cannot be removed for good reason is told, and the rest is removed all the same
 /// what may be removed later is tried again, with all of it.
-fn invalidate(
-    world: &World,
+fn invalidate_outputs(
+    world: &ReconcilerContext,
     step: &OutputStep,
     block: Option<&BlockRow>,
-    detail: &Detail,
+    detail: &OutputStepDetail,
 ) -> Result<(), String> {
-    let filter = StepFilter { block: Some(step.block.clone()), ..StepFilter::default() };
-    let steps = world.books.steps(&filter).map_err(|error| error.to_string())?;
-    let protecting = steps.iter().filter(|step| step.kind == StepKind::Protect);
+    let filter = OutputStepFilter { block: Some(step.block.clone()), ..OutputStepFilter::default() };
+    let steps = world.database.output_steps(&filter).map_err(|error| error.to_string())?;
+    let protecting = steps.iter().filter(|step| step.kind == OutputStepKind::Protect);
     let rules = protecting.filter_map(|step| step.result.as_ref()).chain(&detail.tape_rule);
     let mut later = Vec::new();
     let mut note = |outcome: Result<(), CatalogError>| match outcome {
         Ok(()) => {}
-        Err(error) if error.fault == Fault::Later => later.push(error.detail),
+        Err(error) if error.fault == CatalogErrorKind::Transient => later.push(error.detail),
         Err(error) => tracing::warn!(block = step.block, error = error.detail, "left as it is"),
     };
     for rule in rules {
         note(world.catalog.remove_rule(rule));
     }
-    let derived = block.map(|block| names::block_in_catalog(&block.dataset, &block.uuid));
+    let derived = block.map(|block| derived_names::catalog_block_name(&block.dataset, &block.uuid));
     let known = block.and_then(|block| block.name.clone()).or_else(|| detail.block.clone());
     if let Some(name) = known.or(derived) {
-        note(world.catalog.invalidate(&name));
+        note(world.catalog.invalidate_block(&name));
     }
     if later.is_empty() { Ok(()) } else { Err(later.join("; ")) }
 }

@@ -1,6 +1,6 @@
 //! By what ReqMgr2 is known to be the right one, and by which certificate or proxy we are known to it.
 
-use super::{Reqmgr2, Reqmgr2Error, cannot_read, read};
+use super::{Reqmgr2Client, Reqmgr2Error, file_error, read_file};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -11,13 +11,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub(super) fn config(wanted: &Reqmgr2) -> Result<ClientConfig, Reqmgr2Error> {
+pub(super) fn build_tls_config(wanted: &Reqmgr2Client) -> Result<ClientConfig, Reqmgr2Error> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let shown = identity(wanted, &provider)?;
+    let shown = load_identity(wanted, &provider)?;
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| Reqmgr2Error::Address { url: wanted.url.clone(), why: error.to_string() })?
-        .with_root_certificates(roots(wanted.authorities.as_deref())?);
+        .with_root_certificates(load_roots(wanted.authorities.as_deref())?);
     Ok(match shown {
         Some(shown) => builder.with_client_cert_resolver(shown),
         None => builder.with_no_client_auth(),
@@ -26,17 +26,18 @@ pub(super) fn config(wanted: &Reqmgr2) -> Result<ClientConfig, Reqmgr2Error> {
 
 /// Our certificate and its key. They are handed over as they are: rustls would look into the certificate, and does not know
 /// the critical extension that makes one a proxy (RFC 3820).
-fn identity(
-    wanted: &Reqmgr2,
+fn load_identity(
+    wanted: &Reqmgr2Client,
     provider: &CryptoProvider,
 ) -> Result<Option<Arc<SingleCertAndKey>>, Reqmgr2Error> {
     let Some(cert) = &wanted.cert else { return Ok(None) };
     let path = wanted.key.as_ref().unwrap_or(cert);
-    let chain = certificates(&read(cert)?).unwrap_or_default();
+    let chain = parse_certificates(&read_file(cert)?).unwrap_or_default();
     if chain.is_empty() {
-        return Err(holds_no(cert, "certificate"));
+        return Err(missing_item_error(cert, "certificate"));
     }
-    let key = PrivateKeyDer::from_pem_slice(&read(path)?).map_err(|_| holds_no(path, "private key"))?;
+    let key = PrivateKeyDer::from_pem_slice(&read_file(path)?)
+        .map_err(|_| missing_item_error(path, "private key"))?;
     let key = provider.key_provider.load_private_key(key);
     let key = key.map_err(|error| Reqmgr2Error::File {
         path: path.clone(),
@@ -46,26 +47,27 @@ fn identity(
 }
 
 /// Those of the system, and the named ones.
-fn roots(authorities: Option<&Path>) -> Result<RootCertStore, Reqmgr2Error> {
+fn load_roots(authorities: Option<&Path>) -> Result<RootCertStore, Reqmgr2Error> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     let Some(path) = authorities else { return Ok(roots) };
     let mut found = 0;
-    for file in files(path)? {
+    for file in list_certificate_files(path)? {
         // Directories of the grid hold much else, and some authorities that nobody can read any more.
-        let (added, _) = roots.add_parsable_certificates(certificates(&read(&file)?).unwrap_or_default());
+        let (added, _) =
+            roots.add_parsable_certificates(parse_certificates(&read_file(&file)?).unwrap_or_default());
         found += added;
     }
-    if found == 0 { Err(holds_no(path, "certificate of an authority")) } else { Ok(roots) }
+    if found == 0 { Err(missing_item_error(path, "certificate of an authority")) } else { Ok(roots) }
 }
 
 /// The file, or those in the directory that hold certificates by their names: `*.pem`, `*.crt`, `HASH.0`.
-fn files(path: &Path) -> Result<Vec<PathBuf>, Reqmgr2Error> {
+fn list_certificate_files(path: &Path) -> Result<Vec<PathBuf>, Reqmgr2Error> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
     let entries = std::fs::read_dir(path).and_then(Iterator::collect::<io::Result<Vec<_>>>);
-    let entries = entries.map_err(|error| cannot_read(path, &error))?;
+    let entries = entries.map_err(|error| file_error(path, &error))?;
     let is_certificate = |path: &PathBuf| {
         let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
         let is_number = !ending.is_empty() && ending.bytes().all(|byte| byte.is_ascii_digit());
@@ -74,21 +76,21 @@ fn files(path: &Path) -> Result<Vec<PathBuf>, Reqmgr2Error> {
     Ok(entries.into_iter().map(|entry| entry.path()).filter(is_certificate).collect())
 }
 
-fn certificates(pem: &[u8]) -> Option<Vec<CertificateDer<'static>>> {
+fn parse_certificates(pem: &[u8]) -> Option<Vec<CertificateDer<'static>>> {
     CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>().ok()
 }
 
-fn holds_no(path: &Path, what: &str) -> Reqmgr2Error {
+fn missing_item_error(path: &Path, what: &str) -> Reqmgr2Error {
     Reqmgr2Error::File { path: path.to_owned(), why: format!("it holds no {what} in PEM") }
 }
 
 /// Whether the two ends did not agree on who they are.
-pub(super) fn is_about_trust(error: &(dyn Error + 'static)) -> bool {
-    causes(error).any(<dyn Error>::is::<rustls::Error>)
+pub(super) fn is_trust_error(error: &(dyn Error + 'static)) -> bool {
+    error_causes(error).any(<dyn Error>::is::<rustls::Error>)
 }
 
 /// The error and what is behind it, also where an error of the system is wrapped around another one, which `source` skips.
-pub(super) fn causes<'a>(
+pub(super) fn error_causes<'a>(
     error: &'a (dyn Error + 'static),
 ) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     std::iter::successors(Some(error), |&error| {

@@ -6,8 +6,8 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
-use windlass_core::requests::document::{Context, read};
-use windlass_requests::{Reqmgr2, Reqmgr2Error};
+use windlass_core::requests::document::{DocumentContext, parse_request};
+use windlass_requests::{Reqmgr2Client, Reqmgr2Error};
 
 /// One with a directory and ports of its own, gone when the test is over.
 struct Server {
@@ -63,19 +63,23 @@ fn a_request_of_the_real_one_is_fetched_and_read() {
     let server = Server::start();
     server.has(name, document);
     let limit = Duration::from_secs(20);
-    let reqmgr2 = Reqmgr2 { limit, ..Reqmgr2::at(format!("http://127.0.0.1:{}/reqmgr2", server.port)) };
-    let fetched = reqmgr2.fetch(name).unwrap();
+    let reqmgr2 = Reqmgr2Client {
+        timeout: limit,
+        ..Reqmgr2Client::from_url(format!("http://127.0.0.1:{}/reqmgr2", server.port))
+    };
+    let fetched = reqmgr2.fetch_request(name).unwrap();
     assert_eq!(fetched["RequestName"], json!(name));
-    let context = Context { requestor: "me", name_suffix: "x", max_memory_per_core_mb: 3000 };
-    let request = read(&fetched, &context).unwrap();
-    assert_eq!(request, read(document, &context).unwrap(), "as it was put there");
+    let context = DocumentContext { requestor: "me", name_suffix: "x", max_memory_per_core_mb: 3000 };
+    let request = parse_request(&fetched, &context).unwrap();
+    assert_eq!(request, parse_request(document, &context).unwrap(), "as it was put there");
     assert_eq!((&request.request_name, request.requestor.as_str()), (name, "wms2"));
 
-    let unknown = reqmgr2.fetch("nobody_knows_261116_010203_1").unwrap_err();
+    let unknown = reqmgr2.fetch_request("nobody_knows_261116_010203_1").unwrap_err();
     assert!(unknown.to_string().contains("knows no request of that name"), "{unknown}");
-    let elsewhere = Reqmgr2::at(format!("http://127.0.0.1:{}", server.port)).fetch(name).unwrap_err();
+    let elsewhere =
+        Reqmgr2Client::from_url(format!("http://127.0.0.1:{}", server.port)).fetch_request(name).unwrap_err();
     assert!(elsewhere.to_string().contains("there is nothing (404)"), "{elsewhere}");
     assert!(server.tool("stop"));
-    let away = Reqmgr2 { limit: Duration::from_secs(1), ..reqmgr2 }.fetch(name).unwrap_err();
+    let away = Reqmgr2Client { timeout: Duration::from_secs(1), ..reqmgr2 }.fetch_request(name).unwrap_err();
     assert!(matches!(away, Reqmgr2Error::Unreachable { .. }), "{away}");
 }

@@ -4,19 +4,19 @@ use crate::kit::{Bench, generating, reading};
 use crate::recovery::{OUTPUT, assert_one_at_a_time, causes, failing, release};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use windlass_core::requests::book::{Backend, Overrides, RunCause, RunRow};
 use windlass_core::requests::change::RequestChange;
-use windlass_types::requests::{FileState, RequestStatus, RunStatus};
+use windlass_core::requests::rows::{BackendRunRef, RequestOverrides, RequestRunCause, RunRow};
+use windlass_types::requests::{RequestFileState, RequestRunStatus, RequestStatus};
 
 /// E 3.4: rescue succeeds → the round is complete → the next one. Each round has rescues of its own.
 #[test]
 fn rescue_succeeds_and_the_next_round_follows() {
     let mut bench = Bench::new();
     bench.input(24, 10);
-    let settings = &mut bench.options.plan.adaptive;
+    let settings = &mut bench.options.plan_settings.adaptive;
     // Rounds of six units, each of two files.
     (settings.first_round_units, settings.growth, settings.min_samples) = (6, 1, 1000);
-    bench.options.decisions.blame.alike.enabled = false;
+    bench.options.decision_settings.failure_response.correlated.enabled = false;
     // In the first run of each round one of its units fails.
     failing(&mut bench, 1);
     bench.start();
@@ -27,10 +27,10 @@ fn rescue_succeeds_and_the_next_round_follows() {
     assert_eq!(
         causes(&runs),
         [
-            (0, RunCause::First, 0),
-            (0, RunCause::Failure, 1),
-            (1, RunCause::First, 0),
-            (1, RunCause::Failure, 1)
+            (0, RequestRunCause::First, 0),
+            (0, RequestRunCause::Failure, 1),
+            (1, RequestRunCause::First, 0),
+            (1, RequestRunCause::Failure, 1)
         ]
     );
     assert_one_at_a_time(&runs);
@@ -43,7 +43,7 @@ fn a_release_credits_the_run_and_its_rescues() {
     let mut bench = Bench::new();
     bench.input(24, 10);
     // Otherwise it might be paused before its retries are used up.
-    bench.options.decisions.blame.alike.enabled = false;
+    bench.options.decision_settings.failure_response.correlated.enabled = false;
     let mended: Arc<AtomicBool> = Arc::default();
     let is_mended = Arc::clone(&mended);
     // One unit fails until it is mended, another one in the first run only.
@@ -67,12 +67,12 @@ fn a_release_credits_the_run_and_its_rescues() {
     let last = runs.last().unwrap();
     assert_eq!(
         (last.round, last.cause, last.totals.units),
-        (1, RunCause::First, 1),
+        (1, RequestRunCause::First, 1),
         "what failed, and no more"
     );
     let process = bench.books.process("r1").unwrap().unwrap();
     let rows = bench.books.file_rows(&process.uuid).unwrap();
-    assert_eq!(rows.iter().filter(|row| row.state == FileState::Processed).count(), 24);
+    assert_eq!(rows.iter().filter(|row| row.state == RequestFileState::Processed).count(), 24);
     assert_eq!(rows.iter().filter(|row| row.round == 1).count(), 2, "{rows:?}");
 }
 
@@ -90,17 +90,17 @@ fn a_release_with_another_retry_limit_holds_for_the_next_round() {
     bench.submit(&generating("g1", 100));
     bench.wait("g1", RequestStatus::Held);
     is_hopeless.store(true, Ordering::Relaxed);
-    let overrides = Overrides { retry_count: Some(0), ..Overrides::default() };
+    let overrides = RequestOverrides { retry_count: Some(0), ..RequestOverrides::default() };
     release(&bench, "g1", false, &[RequestChange::Overrides(overrides.into())]);
     let runs = bench.wait_for(|bench| {
         let runs = bench.runs("g1");
         (runs.len() == 2 && runs[1].status.is_over()).then_some(runs)
     });
     let tries = |run: &RunRow| {
-        let Backend::Engine { workflow: Some(workflow), .. } = run.backend else { panic!("{run:?}") };
+        let BackendRunRef::Engine { workflow: Some(workflow), .. } = run.backend else { panic!("{run:?}") };
         let failed = bench.books.failed_attempts(workflow, 0, 1000).unwrap();
         failed.iter().map(|one| one.attempt_id.0).max()
     };
     assert_eq!((tries(&runs[0]), tries(&runs[1])), (Some(4), Some(1)), "three retries, then none");
-    assert_eq!(runs[1].status, RunStatus::Failed);
+    assert_eq!(runs[1].status, RequestRunStatus::Failed);
 }

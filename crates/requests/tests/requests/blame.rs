@@ -5,12 +5,12 @@ use serde_json::Value;
 use std::fs;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
-use windlass_core::requests::book::{AlertRow, Backend, NewBan, SiteBan, Want};
-use windlass_core::requests::correlated::OnAlike;
-use windlass_core::requests::failures::{Tally, report};
-use windlass_store::model::{AlertFilter, BanFilter};
+use windlass_core::requests::correlated_failures::CorrelatedAction;
+use windlass_core::requests::failures::{FailureTally, build_error_report};
+use windlass_core::requests::rows::{AlertRow, BackendRunRef, NewBan, RequestCommandKind, SiteBan};
+use windlass_store::model::{AlertFilter, SiteBanFilter};
 use windlass_types::requests::{Request, RequestStatus};
-use windlass_types::{Clock, FailureClass};
+use windlass_types::{FailureClass, SystemClock};
 
 /// Units of one job each.
 fn many(name: &str, units: u64) -> Request {
@@ -27,7 +27,10 @@ fn break_storage(bench: &Bench, site: &str) {
 }
 
 fn bans(bench: &Bench) -> Vec<SiteBan> {
-    bench.books.bans(&BanFilter { active_at: Some(Clock.now()), ..BanFilter::default() }).unwrap()
+    bench
+        .books
+        .bans(&SiteBanFilter { active_at: Some(SystemClock.now()), ..SiteBanFilter::default() })
+        .unwrap()
 }
 
 fn alerts(bench: &Bench, kind: &str) -> Vec<AlertRow> {
@@ -37,9 +40,9 @@ fn alerts(bench: &Bench, kind: &str) -> Vec<AlertRow> {
 /// How much has ended at a site, in all runs of a request.
 fn ended_at(bench: &Bench, name: &str, site: &str) -> u64 {
     let runs = bench.runs(name);
-    let workflow = |backend: &Backend| match backend {
-        Backend::Engine { workflow, .. } => *workflow,
-        Backend::Htcondor { .. } => None,
+    let workflow = |backend: &BackendRunRef| match backend {
+        BackendRunRef::Engine { workflow, .. } => *workflow,
+        BackendRunRef::Htcondor { .. } => None,
     };
     let mut workflows: Vec<_> = runs.iter().filter_map(|run| workflow(&run.backend)).collect();
     workflows.dedup();
@@ -50,19 +53,19 @@ fn ended_at(bench: &Bench, name: &str, site: &str) -> u64 {
 }
 
 /// All failures of a request, over all its runs.
-fn failures(bench: &Bench, name: &str) -> Tally {
+fn failures(bench: &Bench, name: &str) -> FailureTally {
     let process = bench.books.process(name).unwrap().unwrap();
-    let tallies = bench.books.failures_of(&process.uuid).unwrap();
-    Tally::merged(tallies.iter().map(|(_, tally)| tally))
+    let tallies = bench.books.list_failure_tallies(&process.uuid).unwrap();
+    FailureTally::merge_all(tallies.iter().map(|(_, tally)| tally))
 }
 
 /// E 6.1, 6.5.
 #[test]
 fn a_site_where_everything_fails_is_banned_and_left() {
     let mut bench = Bench::new();
-    bench.options.decisions.blame.alike.enabled = false;
+    bench.options.decision_settings.failure_response.correlated.enabled = false;
     // Whatever fails, a person decides: rescues would go elsewhere at once.
-    bench.options.decisions.recovery.hold_threshold = 0.0;
+    bench.options.decision_settings.recovery.hold_threshold = 0.0;
     break_storage(&bench, "T1_A");
     bench.start();
     bench.submit(&many("g1", 16));
@@ -73,11 +76,11 @@ fn a_site_where_everything_fails_is_banned_and_left() {
     let known = failures(&bench, "g1");
     assert_eq!(known.kinds.len(), 1, "{:?}", known.kinds);
     assert_eq!((known.kinds[0].class, known.kinds[0].code), (FailureClass::Infrastructure, 60311));
-    let told = report(&known);
+    let told = build_error_report(&known);
     assert!(told.kinds[0].suggestion.starts_with("ban T1_A: "), "{}", told.kinds[0].suggestion);
     assert!(told.kinds[0].log_tail.contains("60311"), "{}", told.kinds[0].log_tail);
     let before = ended_at(&bench, "g1", "T1_A");
-    bench.want("g1", Want::Release);
+    bench.want("g1", RequestCommandKind::Release);
     bench.wait("g1", RequestStatus::Completed);
     assert_eq!(ended_at(&bench, "g1", "T1_A"), before, "nothing more of it ran there");
     assert!(bench.events("/Prim/Era-g1-v1/GEN").len() >= 160);
@@ -87,9 +90,9 @@ fn a_site_where_everything_fails_is_banned_and_left() {
 #[test]
 fn three_requests_that_ban_a_site_ban_it_for_all() {
     let mut bench = Bench::new();
-    bench.options.decisions.blame.alike.enabled = false;
+    bench.options.decision_settings.failure_response.correlated.enabled = false;
     // Whatever fails, a person decides: rescues would go elsewhere at once.
-    bench.options.decisions.recovery.hold_threshold = 0.0;
+    bench.options.decision_settings.recovery.hold_threshold = 0.0;
     break_storage(&bench, "T1_A");
     bench.start();
     for name in ["g1", "g2", "g3"] {
@@ -111,7 +114,7 @@ fn three_requests_that_ban_a_site_ban_it_for_all() {
 #[test]
 fn the_last_site_is_not_banned_and_people_are_told() {
     let mut bench = Bench::new();
-    bench.options.decisions.blame.alike.enabled = false;
+    bench.options.decision_settings.failure_response.correlated.enabled = false;
     for site in SITES {
         break_storage(&bench, site);
     }
@@ -128,7 +131,7 @@ fn the_last_site_is_not_banned_and_people_are_told() {
 #[test]
 fn a_broken_configuration_pauses_the_run_and_is_held_after_a_while() {
     let mut bench = Bench::new();
-    bench.options.decisions.blame.alike.hold_after = Duration::from_millis(300);
+    bench.options.decision_settings.failure_response.correlated.hold_after = Duration::from_millis(300);
     bench.start();
     let mut request = many("g1", 40);
     request.payload_config = steps("GEN", "echo no such parameter >&2; exit 7");
@@ -156,14 +159,14 @@ fn a_paused_run_goes_on_when_somebody_says_so() {
     request.payload_config = steps("GEN", &command);
     bench.submit(&request);
     let run = bench.wait_for(|bench| bench.runs("g1").pop().filter(|run| run.paused.is_some()));
-    let Backend::Engine { workflow: Some(workflow), .. } = run.backend else { panic!("{run:?}") };
+    let BackendRunRef::Engine { workflow: Some(workflow), .. } = run.backend else { panic!("{run:?}") };
     // What had begun ends, and nothing else comes.
     bench.wait_for(|bench| bench.books.held_jobs(workflow).unwrap().is_empty().then_some(()));
     let burnt = failures(&bench, "g1").failed;
     assert!(burnt < 100, "{burnt} attempts failed");
     assert_eq!(bench.row("g1").status, RequestStatus::Active);
     fs::write(&mended, "").unwrap();
-    bench.want("g1", Want::Release);
+    bench.want("g1", RequestCommandKind::Release);
     bench.wait("g1", RequestStatus::Completed);
     assert!(bench.events("/Prim/Era-g1-v1/GEN").len() >= 400);
     assert_eq!(alerts(&bench, "failing_alike").len(), 1, "{:?}", alerts(&bench, "failing_alike"));
@@ -214,7 +217,7 @@ fn ending_with(code: u32) -> String {
 #[test]
 fn a_run_whose_jobs_all_fail_for_good_is_paused_although_all_of_it_lands() {
     let mut bench = Bench::new();
-    bench.options.decisions.blame.alike.hold_after = Duration::from_millis(300);
+    bench.options.decision_settings.failure_response.correlated.hold_after = Duration::from_millis(300);
     bench.start();
     let mut request = many("g1", 60);
     request.payload_config = steps("GEN", &ending_with(7002));
@@ -252,9 +255,9 @@ fn a_site_whose_data_cannot_be_read_is_banned_although_all_of_it_lands() {
 #[test]
 fn where_no_site_is_ever_banned_one_that_spoils_a_run_holds_its_request() {
     let mut bench = Bench::new();
-    bench.options.decisions.blame.bans.enabled = false;
-    bench.options.decisions.blame.alike.on_alike = OnAlike::Hold;
-    bench.options.decisions.blame.alike.min_attempts = 5;
+    bench.options.decision_settings.failure_response.bans.enabled = false;
+    bench.options.decision_settings.failure_response.correlated.action = CorrelatedAction::Hold;
+    bench.options.decision_settings.failure_response.correlated.min_attempts = 5;
     break_storage(&bench, "T1_A");
     bench.start();
     bench.submit(&many("g1", 50));
@@ -283,25 +286,26 @@ fn a_ban_that_leaves_a_run_no_site_does_not_hold_for_it_and_people_are_told() {
         true
     });
     // So that most units have no site yet when the ban comes.
-    bench.options.plan.throttles.insert("MergeGroup".into(), 2);
+    bench.options.plan_settings.throttles.insert("MergeGroup".into(), 2);
     bench.start();
     bench.submit(&reading("r1"));
     let run = bench.wait_for(|bench| bench.runs("r1").pop().filter(|run| run.status.is_active()));
-    let Backend::Engine { workflow: Some(workflow), .. } = run.backend else { panic!("{run:?}") };
+    let BackendRunRef::Engine { workflow: Some(workflow), .. } = run.backend else { panic!("{run:?}") };
     let ban = NewBan {
         site: "T1_A".into(),
         request: Some("r1".into()),
         reason: "it loses files".into(),
         failure_data: Value::Null,
         by: "me".into(),
-        expires_at: Clock.now().after(Duration::from_hours(1)),
+        expires_at: SystemClock.now().after(Duration::from_hours(1)),
     };
-    bench.books.add_ban(&ban, Clock.now()).unwrap();
-    bench.lifecycle().nudge_all();
+    bench.books.add_ban(&ban, SystemClock.now()).unwrap();
+    bench.lifecycle().wake_all();
     let told = bench.wait_for(|bench| alerts(bench, "ban_refused").pop());
     assert_eq!(told.alert.request.as_deref(), Some("r1"));
     assert!(told.alert.message.contains("T1_A is banned, and open to the run of r1"), "{told:?}");
-    let waiting = bench.books.units(workflow, 0).unwrap().iter().filter(|unit| unit.site.is_none()).count();
+    let waiting =
+        bench.books.work_units(workflow, 0).unwrap().iter().filter(|unit| unit.site.is_none()).count();
     assert!(waiting > 2, "{waiting} units have still to elect a site");
 
     let (is_open, told) = &*gate;

@@ -3,14 +3,14 @@
 use crate::kit::{Bench, reading};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
-use windlass_requests::{Catalog, CatalogError};
+use windlass_requests::{CatalogError, DatasetCatalog};
 use windlass_types::catalog::CatalogFile;
 use windlass_types::requests::RequestStatus;
 
 /// Fails the first so many times that it is asked for the same thing.
 #[derive(Debug)]
 struct Moody {
-    real: Arc<dyn Catalog>,
+    real: Arc<dyn DatasetCatalog>,
     failures: u32,
     /// It does it, and fails afterwards.
     is_silent: bool,
@@ -35,37 +35,37 @@ impl Moody {
         if self.is_silent {
             answer()?;
         }
-        Err(CatalogError::later(format!("{what}: come again")))
+        Err(CatalogError::transient(format!("{what}: come again")))
     }
 }
 
-impl Catalog for Moody {
-    fn has(&self, dataset: &str) -> Result<bool, CatalogError> {
-        self.ask("has", || self.real.has(dataset))
+impl DatasetCatalog for Moody {
+    fn has_dataset(&self, dataset: &str) -> Result<bool, CatalogError> {
+        self.ask("has", || self.real.has_dataset(dataset))
     }
-    fn files(&self, dataset: &str) -> Result<Vec<CatalogFile>, CatalogError> {
-        self.ask("files", || self.real.files(dataset))
+    fn list_files(&self, dataset: &str) -> Result<Vec<CatalogFile>, CatalogError> {
+        self.ask("files", || self.real.list_files(dataset))
     }
     fn open_block(&self, dataset: &str, block: &str) -> Result<(), CatalogError> {
         self.ask(&format!("open {block}"), || self.real.open_block(dataset, block))
     }
-    fn register(&self, block: &str, site: &str, files: &[CatalogFile]) -> Result<(), CatalogError> {
-        self.ask(&format!("register {}", files[0].lfn), || self.real.register(block, site, files))
+    fn register_files(&self, block: &str, site: &str, files: &[CatalogFile]) -> Result<(), CatalogError> {
+        self.ask(&format!("register {}", files[0].lfn), || self.real.register_files(block, site, files))
     }
-    fn protect(&self, block: &str, site: &str) -> Result<String, CatalogError> {
-        self.ask(&format!("protect {block} {site}"), || self.real.protect(block, site))
+    fn protect_block(&self, block: &str, site: &str) -> Result<String, CatalogError> {
+        self.ask(&format!("protect {block} {site}"), || self.real.protect_block(block, site))
     }
     fn close_block(&self, block: &str) -> Result<(), CatalogError> {
         self.ask(&format!("close {block}"), || self.real.close_block(block))
     }
-    fn archive(&self, block: &str) -> Result<String, CatalogError> {
-        self.ask(&format!("archive {block}"), || self.real.archive(block))
+    fn archive_block(&self, block: &str) -> Result<String, CatalogError> {
+        self.ask(&format!("archive {block}"), || self.real.archive_block(block))
     }
     fn remove_rule(&self, rule: &str) -> Result<(), CatalogError> {
         self.ask(&format!("remove {rule}"), || self.real.remove_rule(rule))
     }
-    fn invalidate(&self, block: &str) -> Result<(), CatalogError> {
-        self.ask(&format!("invalidate {block}"), || self.real.invalidate(block))
+    fn invalidate_block(&self, block: &str) -> Result<(), CatalogError> {
+        self.ask(&format!("invalidate {block}"), || self.real.invalidate_block(block))
     }
 }
 

@@ -1,7 +1,7 @@
 //! The lifecycle dies after each of its commits in turn, and what comes after it goes on from the rows alone.
 
 use crate::kit::{Bench, reading};
-use windlass_core::requests::book::Want;
+use windlass_core::requests::rows::RequestCommandKind;
 use windlass_types::requests::{ProductionStep, Request, RequestStatus};
 
 /// Runs the request with a crash after commit `n`. Whether it came so far.
@@ -18,7 +18,7 @@ fn crashes_at(n: u32, request: &Request, stop: bool) -> bool {
     if stop {
         bench.wait_for(|bench| (is_active(bench) || is_dead(bench) || is_over(bench)).then_some(()));
         if is_active(&bench) {
-            bench.want(name, Want::Stop);
+            bench.want(name, RequestCommandKind::Stop);
         }
     }
     bench.wait_for(|bench| (is_dead(bench) || is_over(bench)).then_some(()));
@@ -29,7 +29,7 @@ fn crashes_at(n: u32, request: &Request, stop: bool) -> bool {
     bench.wait(name, RequestStatus::Completed);
     bench.assert_whole(name, &request.output_datasets[0], 1..=60);
     // Nothing more is to be done, whoever looks.
-    assert_eq!(bench.books.unsettled_requests().unwrap(), [""; 0]);
+    assert_eq!(bench.books.requests_with_pending_steps().unwrap(), [""; 0]);
     has_crashed
 }
 

@@ -6,13 +6,13 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
-use windlass_core::adaptive::{RoundRecord, Source};
-use windlass_core::requests::book::{Backend, RunRow, Want};
+use windlass_core::adaptive::{RoundRecord, SizingSource};
 use windlass_core::requests::change::RequestChange;
-use windlass_types::Clock;
+use windlass_core::requests::rows::{BackendRunRef, RequestCommandKind, RunRow};
+use windlass_types::SystemClock;
 use windlass_types::payload::{StepProfile, StepTuning};
 use windlass_types::requests::{
-    BlockStatus, ProductionStep, RequestStatus, RunStatus, SiteStatus, USUAL_PRIORITY,
+    DEFAULT_PRIORITY, ProcessingBlockStatus, ProductionStep, RequestRunStatus, RequestStatus, SiteStatus,
 };
 
 #[test]
@@ -28,7 +28,7 @@ fn a_request_goes_from_submitted_to_completed() {
     let runs = bench.runs("r1");
     assert_eq!(runs.len(), 1);
     let run = &runs[0];
-    assert_eq!((run.status, run.units_completed), (RunStatus::Completed, run.totals.units));
+    assert_eq!((run.status, run.units_completed), (RequestRunStatus::Completed, run.totals.units));
     assert_eq!(run.counts.done, run.totals.nodes);
     let sites: BTreeSet<String> = bench.books.sites().unwrap().into_iter().map(|site| site.name).collect();
     assert_eq!(sites.into_iter().collect::<Vec<_>>(), ["T1_A", "T2_B"], "workers' sites are known");
@@ -105,7 +105,7 @@ fn a_wrong_filter_efficiency_is_mended_by_what_came_out() {
 #[test]
 fn a_round_runs_better_for_what_the_one_before_measured() {
     let mut bench = Bench::new();
-    let settings = &mut bench.options.plan.adaptive;
+    let settings = &mut bench.options.plan_settings.adaptive;
     (settings.first_round_units, settings.min_samples, settings.max_change) = (2, 4, 1.0);
     settings.probe_jobs = 0;
     bench.start();
@@ -126,9 +126,9 @@ fn a_round_runs_better_for_what_the_one_before_measured() {
     let StepTuning { instances, run_threads, .. } = profile.steps["GEN"];
     assert_eq!((instances, run_threads), (Some(4), Some(1)));
     let process = bench.books.process("g1").unwrap().unwrap();
-    let known = windlass_requests::learnt::so_far(&process, runs.last());
+    let known = windlass_requests::experience::current_experience(&process, runs.last());
     let [first, second] = &known.rounds[..] else { panic!("{:#?}", known.rounds) };
-    assert_eq!((first.asked.from, second.asked.from), (Source::Hint, Source::Measured));
+    assert_eq!((first.asked.from, second.asked.from), (SizingSource::Hint, SizingSource::Measured));
     assert_eq!((first.asked.events, second.asked.events), (40, 80));
     let done = |round: &RoundRecord| round.measured.unwrap().events_per_core_hour;
     assert!(done(second) > done(first), "{:#?}", known.rounds);
@@ -152,7 +152,7 @@ fn a_stopped_request_goes_on_with_what_is_left() {
     bench.start();
     bench.submit(&reading("r1"));
     bench.wait_for(|bench| bench.runs("r1").first().filter(|run| run.units_completed > 0).map(drop));
-    bench.want("r1", Want::Stop);
+    bench.want("r1", RequestCommandKind::Stop);
     bench.wait_for(|bench| bench.runs("r1")[0].stop_requested_at.map(drop));
     let (is_open, told) = &*gate;
     *is_open.lock().unwrap() = true;
@@ -164,11 +164,11 @@ fn a_stopped_request_goes_on_with_what_is_left() {
     assert!(statuses.windows(3).any(|three| three == on_the_way), "{statuses:?}");
     let runs = bench.runs("r1");
     assert_eq!(runs.len(), 2, "{runs:?}");
-    assert_eq!((runs[0].status, runs[1].status), (RunStatus::Stopped, RunStatus::Completed));
+    assert_eq!((runs[0].status, runs[1].status), (RequestRunStatus::Stopped, RequestRunStatus::Completed));
     assert_eq!(runs[1].parent.as_ref(), Some(&runs[0].uuid));
     let workflow = |run: &RunRow| match run.backend {
-        Backend::Engine { workflow, .. } => workflow.unwrap(),
-        Backend::Htcondor { .. } => panic!("{run:?}"),
+        BackendRunRef::Engine { workflow, .. } => workflow.unwrap(),
+        BackendRunRef::Htcondor { .. } => panic!("{run:?}"),
     };
     assert_eq!(workflow(&runs[0]), workflow(&runs[1]));
 }
@@ -194,7 +194,7 @@ fn production_steps_let_others_go_first() {
     // Its jobs as well: merges and cleanups before the others.
     let workflow = bench.books.workflows().unwrap().iter().map(|workflow| workflow.id).max().unwrap();
     let priorities: BTreeSet<i32> = bench.books.load_jobs(workflow).unwrap().priority.into_iter().collect();
-    let own = i32::try_from(row.request.priority - USUAL_PRIORITY).unwrap();
+    let own = i32::try_from(row.request.priority - DEFAULT_PRIORITY).unwrap();
     assert_eq!(priorities, [own, own + 10].into());
 }
 
@@ -215,7 +215,7 @@ fn a_request_that_does_not_learn_stops_at_its_steps() {
     assert_eq!(row.request.priority, 50);
     let workflow = bench.books.workflows().unwrap()[0].id;
     let priorities: BTreeSet<i32> = bench.books.load_jobs(workflow).unwrap().priority.into_iter().collect();
-    let own = i32::try_from(row.request.priority - USUAL_PRIORITY).unwrap();
+    let own = i32::try_from(row.request.priority - DEFAULT_PRIORITY).unwrap();
     assert_eq!(priorities, [own, own + 10].into());
 }
 
@@ -230,10 +230,14 @@ fn an_aborted_request_leaves_nothing_behind() {
     request.splitting_params.target_block_size_kb = Some(1_000_000);
     bench.submit(&request);
     bench.wait_for(|bench| bench.blocks("r1").first().filter(|block| block.units_completed > 0).map(drop));
-    bench.want("r1", Want::Abort);
+    bench.want("r1", RequestCommandKind::Abort);
     bench.wait("r1", RequestStatus::Aborted);
     bench.wait_for(|bench| {
-        bench.blocks("r1").iter().all(|block| block.status == BlockStatus::Invalidated).then_some(())
+        bench
+            .blocks("r1")
+            .iter()
+            .all(|block| block.status == ProcessingBlockStatus::Invalidated)
+            .then_some(())
     });
     assert_eq!(bench.events("/Prim/Era-r1-v1/RECO"), [0u64; 0]);
     for block in bench.blocks("r1") {
@@ -272,13 +276,13 @@ fn a_drained_site_begins_nothing() {
     request.splitting_params.target_merged_size_kb = Some(10);
     bench.submit(&request);
     let workflow = bench.wait_for(|bench| match bench.runs("g1").first()?.backend {
-        Backend::Engine { workflow, .. } => workflow,
-        Backend::Htcondor { .. } => None,
+        BackendRunRef::Engine { workflow, .. } => workflow,
+        BackendRunRef::Htcondor { .. } => None,
     });
     let held = |bench: &Bench| bench.books.held_jobs(workflow).unwrap().len();
     bench.wait_for(|bench| (held(bench) > 0).then_some(()));
-    bench.books.set_site_status("T1_A", SiteStatus::Draining, None, Clock.now()).unwrap();
-    bench.lifecycle().nudge_all();
+    bench.books.set_site_status("T1_A", SiteStatus::Draining, None, SystemClock.now()).unwrap();
+    bench.lifecycle().wake_all();
     let passes = bench.lifecycle().status().passes;
     bench.wait_for(|bench| (bench.lifecycle().status().passes > passes).then_some(()));
     let begun = held(&bench);
@@ -287,7 +291,7 @@ fn a_drained_site_begins_nothing() {
     told.notify_all();
     bench.wait("g1", RequestStatus::Completed);
     bench.assert_whole("g1", "/Prim/Era-g1-v1/GEN", 1..=600);
-    let units = bench.books.units(workflow, 0).unwrap();
+    let units = bench.books.work_units(workflow, 0).unwrap();
     let drained = units.iter().filter(|unit| unit.site.as_deref() == Some("T1_A")).count();
     assert!(units.len() == 60 && drained <= begun, "{drained} of {} after {begun} had begun", units.len());
 }
@@ -309,15 +313,15 @@ fn a_new_priority_reaches_all_jobs_of_an_active_request() {
     bench.start();
     bench.submit(&reading("r1"));
     let workflow = bench.wait_for(|bench| match bench.runs("r1").first()?.backend {
-        Backend::Engine { workflow, .. } => workflow,
-        Backend::Htcondor { .. } => None,
+        BackendRunRef::Engine { workflow, .. } => workflow,
+        BackendRunRef::Htcondor { .. } => None,
     });
     bench.wait("r1", RequestStatus::Active);
     let priorities = |bench: &Bench| -> BTreeSet<i32> {
         bench.books.load_jobs(workflow).unwrap().priority.into_iter().collect()
     };
-    bench.change("r1", |_| vec![RequestChange::Priority(USUAL_PRIORITY + 7)]);
-    bench.wait_for(|bench| (bench.runs("r1")[0].priority == Some(USUAL_PRIORITY + 7)).then_some(()));
+    bench.change("r1", |_| vec![RequestChange::Priority(DEFAULT_PRIORITY + 7)]);
+    bench.wait_for(|bench| (bench.runs("r1")[0].priority == Some(DEFAULT_PRIORITY + 7)).then_some(()));
     assert_eq!(priorities(&bench), [7, 17].into());
     let (is_open, told) = &*gate;
     *is_open.lock().unwrap() = true;

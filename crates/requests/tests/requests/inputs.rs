@@ -5,11 +5,11 @@ use crate::kit::{Bench, SITES, generating, reading, steps, wish};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use windlass_core::adaptive::{Asked, Source};
-use windlass_core::requests::book::{FileRow, Overrides, Want};
+use windlass_core::adaptive::{RoundEstimate, SizingSource};
 use windlass_core::requests::change::RequestChange;
+use windlass_core::requests::rows::{RequestCommandKind, RequestFileRow, RequestOverrides};
 use windlass_store::model::AlertFilter;
-use windlass_types::requests::{FileState, RequestStatus, SplittingAlgo};
+use windlass_types::requests::{RequestFileState, RequestStatus, SplittingAlgo};
 
 const OUTPUT: &str = "/Prim/Era-r1-v1/RECO";
 
@@ -18,7 +18,7 @@ const TAKE_WINDOWS: &str = r#"tr -d ' \n' < "$WINDLASS_INPUT_DETAILS" | sed 's/,
     sed 's/.*"path":"\([^"]*\)".*"first":\([0-9]*\),"last":\([0-9]*\).*/\1 \2 \3/' |
     while read f first last || [ -n "$f" ]; do sed -n "${first},${last}p" "$f"; done > "$WINDLASS_OUTPUT""#;
 
-fn rows(bench: &Bench, name: &str) -> Vec<FileRow> {
+fn rows(bench: &Bench, name: &str) -> Vec<RequestFileRow> {
     let process = bench.books.process(name).unwrap().unwrap();
     bench.books.file_rows(&process.uuid).unwrap()
 }
@@ -42,7 +42,7 @@ fn lose(bench: &Bench, number: usize) {
 /// A fate that lets these jobs fail as long as the flag is set.
 fn breaking(bench: &mut Bench, jobs: &'static [&'static str]) -> Arc<AtomicBool> {
     // That they fail alike is looked at elsewhere.
-    bench.options.decisions.blame.alike.enabled = false;
+    bench.options.decision_settings.failure_response.correlated.enabled = false;
     let broken = Arc::new(AtomicBool::new(true));
     let is_broken = Arc::clone(&broken);
     bench.fate = Arc::new(move |job| {
@@ -71,7 +71,8 @@ fn a_bad_file_is_excluded_and_the_rest_of_its_unit_is_processed_in_a_later_round
     let row = bench.wait("r1", RequestStatus::Completed);
     assert_outputs(&bench, without_the_bad_file());
     let rows = rows(&bench, "r1");
-    let excluded: Vec<&FileRow> = rows.iter().filter(|row| row.state == FileState::Excluded).collect();
+    let excluded: Vec<&RequestFileRow> =
+        rows.iter().filter(|row| row.state == RequestFileState::Excluded).collect();
     let [bad] = excluded.as_slice() else { panic!("{rows:#?}") };
     assert_eq!((bad.lfn.as_str(), bad.round), ("/store/in/4.txt", 0));
     assert!(bad.reason.as_ref().unwrap().contains("found it bad"), "{bad:?}");
@@ -120,11 +121,11 @@ fn of_a_file_that_is_partly_done_only_the_rest_is_processed_again() {
     bench.submit(&request);
     bench.wait("r1", RequestStatus::Held);
     broken.store(false, Ordering::Relaxed);
-    bench.want("r1", Want::Release);
+    bench.want("r1", RequestCommandKind::Release);
     bench.wait("r1", RequestStatus::Completed);
     assert_outputs(&bench, 1..=60);
     let rows = rows(&bench, "r1");
-    assert!(rows.iter().all(|row| row.state == FileState::Processed) && rows.len() == 6, "{rows:?}");
+    assert!(rows.iter().all(|row| row.state == RequestFileState::Processed) && rows.len() == 6, "{rows:?}");
     let (first, again): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.round == 0);
     assert!(!first.is_empty() && !again.is_empty(), "{rows:?}");
 }
@@ -134,7 +135,7 @@ fn of_a_file_that_is_partly_done_only_the_rest_is_processed_again() {
 fn input_is_processed_in_rounds_that_learn() {
     let mut bench = Bench::new();
     bench.input(24, 10);
-    let settings = &mut bench.options.plan.adaptive;
+    let settings = &mut bench.options.plan_settings.adaptive;
     (settings.first_round_units, settings.growth, settings.min_samples) = (2, 2, 4);
     bench.start();
     bench.submit(&reading("r1"));
@@ -142,11 +143,11 @@ fn input_is_processed_in_rounds_that_learn() {
     assert_outputs(&bench, 1..=240);
     let (runs, process) = (bench.runs("r1"), bench.books.process("r1").unwrap().unwrap());
     assert_eq!((process.files.processed, process.extent.later), (24, 0));
-    let known = windlass_requests::learnt::so_far(&process, runs.last());
-    let asked: Vec<Asked> = known.rounds.iter().map(|round| round.asked).collect();
+    let known = windlass_requests::experience::current_experience(&process, runs.last());
+    let asked: Vec<RoundEstimate> = known.rounds.iter().map(|round| round.asked).collect();
     assert!((2..=3).contains(&asked.len()), "{asked:#?}");
-    assert_eq!((asked[0].from, asked[0].units, asked[0].jobs), (Source::Hint, 2, 4));
-    assert!(asked[1..].iter().all(|round| round.from == Source::Measured), "{asked:#?}");
+    assert_eq!((asked[0].from, asked[0].units, asked[0].jobs), (SizingSource::Hint, 2, 4));
+    assert!(asked[1..].iter().all(|round| round.from == SizingSource::Measured), "{asked:#?}");
     // A kilobyte was said of each event, and they have a few bytes: more jobs make a merged file of the size aimed at.
     assert!(asked[1].jobs > 2 * u64::from(asked[1].units), "{asked:#?}");
     assert_eq!(asked.iter().map(|round| round.events).sum::<u64>(), 240, "a file is in one round");
@@ -164,10 +165,11 @@ fn files_that_came_later_are_taken_and_such_that_nobody_wants_are_not() {
     broken.store(false, Ordering::Relaxed);
     bench.input(8, 10);
     let failed = first_file_of(&bench, 1);
-    let overrides = Overrides { excluded_files: [failed.clone()].into(), ..Overrides::default() };
-    let overrides = overrides.said_by("eve");
+    let overrides =
+        RequestOverrides { excluded_files: [failed.clone()].into(), ..RequestOverrides::default() };
+    let overrides = overrides.record_excluded_by("eve");
     bench.change("r1", |_| {
-        let wanted = RequestChange::Wanted(Some(wish(Want::Release)));
+        let wanted = RequestChange::SetCommand(Some(wish(RequestCommandKind::Release)));
         vec![RequestChange::Overrides(overrides.clone().into()), wanted]
     });
     bench.wait("r1", RequestStatus::Completed);
@@ -175,7 +177,7 @@ fn files_that_came_later_are_taken_and_such_that_nobody_wants_are_not() {
     let gone = number * 10 + 1..=number * 10 + 10;
     assert_outputs(&bench, (1..=80).filter(|event| !gone.contains(event)));
     let rows = rows(&bench, "r1");
-    let excluded: Vec<_> = rows.iter().filter(|row| row.state == FileState::Excluded).collect();
+    let excluded: Vec<_> = rows.iter().filter(|row| row.state == RequestFileState::Excluded).collect();
     assert_eq!(excluded.len(), 1, "{rows:?}");
     assert_eq!(excluded[0].reason.as_deref(), Some("by eve"), "{excluded:?}");
 }
@@ -197,7 +199,7 @@ fn generation_with_lost_units_makes_enough_events_and_each_once() {
     bench.submit(&generating("g1", 95));
     bench.wait("g1", RequestStatus::Held);
     broken.store(false, Ordering::Relaxed);
-    bench.want("g1", Want::Release);
+    bench.want("g1", RequestCommandKind::Release);
     bench.wait("g1", RequestStatus::Completed);
     let unique = bench.unique_events("/Prim/Era-g1-v1/GEN");
     assert!(unique.len() >= 95, "{}", unique.len());

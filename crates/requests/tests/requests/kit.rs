@@ -10,17 +10,20 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use windlass_core::requests::book::{BlockRow, RequestRow, RunRow, Want, Wanted};
-use windlass_core::requests::change::{Commit, RequestChange};
-use windlass_engine::service::{Service, ServiceOptions};
-use windlass_requests::{Catalog, Lifecycle, LifecycleOptions, LocalCatalog, Nudge, OnCommit, Parts};
-use windlass_store::model::RunFilter;
+use windlass_core::requests::change::{RequestChange, RequestCommit};
+use windlass_core::requests::rows::{BlockRow, RequestCommand, RequestCommandKind, RequestRow, RunRow};
+use windlass_requests::{
+    DatasetCatalog, LifecycleOptions, LifecycleParts, LocalCatalog, OnCommit, ReconcilerWaker,
+    RequestLifecycle,
+};
+use windlass_scheduler::service::{SchedulerHandle, SchedulerOptions};
+use windlass_store::model::RequestRunFilter;
 use windlass_store::sqlite::SqliteStore;
-use windlass_store::{Database, DatasetWriter, Error, Store};
-use windlass_types::Clock;
+use windlass_store::{DatasetWriter, Store, StoreDatabase, StoreError};
+use windlass_types::SystemClock;
 use windlass_types::catalog::{CatalogFile, FileLumi};
 use windlass_types::requests::{
-    CleanupPolicy, Generation, Request, RequestStatus, SplittingAlgo, SplittingParams,
+    CleanupPolicy, GenerationParams, Request, RequestStatus, SplittingAlgo, SplittingParams,
 };
 
 /// Longer than anything here takes on a busy machine; only a test that fails waits so long.
@@ -35,8 +38,8 @@ pub(crate) const SITES: [&str; 2] = ["T1_A", "T2_B"];
 pub(crate) const INPUT: &str = "/Prim/Era-RAW-v1/RAW";
 
 pub(crate) struct Bench {
-    pub(crate) books: Arc<dyn Database>,
-    pub(crate) catalog: Arc<dyn Catalog>,
+    pub(crate) books: Arc<dyn StoreDatabase>,
+    pub(crate) catalog: Arc<dyn DatasetCatalog>,
     pub(crate) options: LifecycleOptions,
     pub(crate) fate: Fate,
     /// Sites where no processing succeeds.
@@ -49,23 +52,23 @@ pub(crate) struct Bench {
 }
 
 struct Live {
-    lifecycle: Lifecycle,
+    lifecycle: RequestLifecycle,
     workers: Vec<Worker>,
-    service: Service,
+    service: SchedulerHandle,
 }
 
 impl Bench {
     pub(crate) fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let store = SqliteStore::create(dir.path().join("windlass.db")).unwrap().store;
-        let books: Arc<dyn Database> = Arc::new(store);
+        let books: Arc<dyn StoreDatabase> = Arc::new(store);
         let mut options =
             LifecycleOptions::new(dir.path().join("requests"), dir.path().join("storage"), "me");
         options.interval = Duration::from_hours(1);
         options.cool_off = Duration::ZERO;
-        options.decisions.retry_after = Duration::from_millis(20);
-        options.decisions.recovery.rescue_pause = Duration::ZERO;
-        options.decisions.outputs.backoff = vec![Duration::from_millis(1)];
+        options.decision_settings.retry_after = Duration::from_millis(20);
+        options.decision_settings.recovery.rescue_pause = Duration::ZERO;
+        options.decision_settings.outputs.backoff = vec![Duration::from_millis(1)];
         fs::create_dir_all(dir.path().join("work")).unwrap();
         let catalog = Arc::new(LocalCatalog::new(Arc::clone(&books), "tape"));
         let (sender, receiver) = mpsc::channel();
@@ -92,28 +95,28 @@ impl Bench {
 
     /// The server is started, with a worker at each site.
     pub(crate) fn start(&mut self) {
-        let nudge = Nudge::default();
+        let nudge = ReconcilerWaker::default();
         let told = nudge.clone();
-        let service = ServiceOptions {
-            on_change: Some(Arc::new(move |workflow| told.workflow(workflow))),
-            ..ServiceOptions::default()
+        let service = SchedulerOptions {
+            on_change: Some(Arc::new(move |workflow| told.wake_workflow(workflow))),
+            ..SchedulerOptions::default()
         };
         let store: Arc<dyn Store> = Arc::clone(&self.books) as _;
-        let service = Service::start(store, service).unwrap();
+        let service = SchedulerHandle::start(store, service).unwrap();
         let work = self.dir.path().join("work");
         let start = |site: &&str| Worker::start(&service, site, &work, self.fate_at(site));
         let workers = SITES.iter().map(start).collect();
         // So that planning finds them, as it does a moment later anyway.
         self.wait_for(|bench| (bench.books.active_workers(None).unwrap().len() >= SITES.len()).then_some(()));
-        let own: Arc<OnceLock<Lifecycle>> = Arc::default();
+        let own: Arc<OnceLock<RequestLifecycle>> = Arc::default();
         let mut options = self.options.clone();
         options.on_commit = Some(self.told(&own));
-        let parts = Parts {
-            books: Arc::clone(&self.books),
+        let parts = LifecycleParts {
+            database: Arc::clone(&self.books),
             service: service.clone(),
             catalog: Arc::clone(&self.catalog),
         };
-        let lifecycle = Lifecycle::open(parts, nudge, options).unwrap();
+        let lifecycle = RequestLifecycle::open(parts, nudge, options).unwrap();
         own.set(lifecycle.clone()).unwrap();
         self.live = Some(Live { lifecycle, workers, service });
     }
@@ -127,7 +130,7 @@ impl Bench {
     }
 
     /// Tells whoever waits; and crashes when it is time.
-    fn told(&self, own: &Arc<OnceLock<Lifecycle>>) -> OnCommit {
+    fn told(&self, own: &Arc<OnceLock<RequestLifecycle>>) -> OnCommit {
         let (sender, own) = (Mutex::new(self.news.0.clone()), Arc::clone(own));
         let (crash_at, commits) = (self.crash_at, AtomicU32::new(0));
         Arc::new(move |_request| {
@@ -148,7 +151,7 @@ impl Bench {
         }
     }
 
-    pub(crate) fn lifecycle(&self) -> &Lifecycle {
+    pub(crate) fn lifecycle(&self) -> &RequestLifecycle {
         &self.live.as_ref().unwrap().lifecycle
     }
 
@@ -172,34 +175,36 @@ impl Bench {
             }
         };
         let files: Vec<CatalogFile> = (0..files).map(file).collect();
-        self.books.add_dataset_files(INPUT, &files, DatasetWriter::everything("me"), Clock.now()).unwrap();
+        self.books
+            .add_dataset_files(INPUT, &files, DatasetWriter::with_full_access("me"), SystemClock.now())
+            .unwrap();
     }
 
     pub(crate) fn submit(&self, request: &Request) {
-        self.books.add_request(request, RequestStatus::Submitted, "me", Clock.now()).unwrap();
+        self.books.add_request(request, RequestStatus::Submitted, "me", SystemClock.now()).unwrap();
         self.nudge(&request.request_name);
     }
 
     /// Somebody wants something of a request.
-    pub(crate) fn want(&self, name: &str, what: Want) {
-        self.change(name, |_| vec![RequestChange::Wanted(Some(wish(what)))]);
+    pub(crate) fn want(&self, name: &str, what: RequestCommandKind) {
+        self.change(name, |_| vec![RequestChange::SetCommand(Some(wish(what)))]);
     }
 
     /// Changes a request, as it is when that is done.
     pub(crate) fn change(&self, name: &str, changes: impl Fn(&RequestRow) -> Vec<RequestChange>) {
         loop {
             let row = self.row(name);
-            let commit = Commit {
+            let commit = RequestCommit {
                 request: name.to_owned(),
                 version: row.version,
                 changes: changes(&row),
                 by: "me".into(),
-                at: Clock.now(),
+                at: SystemClock.now(),
             };
             match self.books.apply_requests(&[commit]).pop().unwrap() {
                 Ok(_) => break,
                 // The lifecycle was faster.
-                Err(Error::Outdated { .. }) => {}
+                Err(StoreError::Outdated { .. }) => {}
                 Err(error) => panic!("{error}"),
             }
         }
@@ -208,7 +213,7 @@ impl Bench {
 
     fn nudge(&self, name: &str) {
         if let Some(live) = &self.live {
-            live.lifecycle.nudge(name);
+            live.lifecycle.wake_request(name);
         }
     }
 
@@ -258,13 +263,13 @@ impl Bench {
 
     pub(crate) fn runs(&self, name: &str) -> Vec<RunRow> {
         let Some(process) = self.books.process(name).unwrap() else { return Vec::new() };
-        let filter = RunFilter { process: Some(process.uuid), ..RunFilter::default() };
+        let filter = RequestRunFilter { process: Some(process.uuid), ..RequestRunFilter::default() };
         self.books.request_runs(&filter).unwrap()
     }
 
     pub(crate) fn blocks(&self, name: &str) -> Vec<BlockRow> {
         let Some(process) = self.books.process(name).unwrap() else { return Vec::new() };
-        self.books.blocks(&process.uuid).unwrap()
+        self.books.processing_blocks(&process.uuid).unwrap()
     }
 
     pub(crate) fn statuses(&self, name: &str) -> Vec<RequestStatus> {
@@ -306,11 +311,11 @@ impl Bench {
     pub(crate) fn assert_archived(&self, name: &str) {
         for block in self.blocks(name) {
             if block.units_expected == 0 {
-                let never = (windlass_types::requests::BlockStatus::Invalidated, None);
+                let never = (windlass_types::requests::ProcessingBlockStatus::Invalidated, None);
                 assert_eq!((block.status, block.name.as_deref()), never, "{block:?}");
                 continue;
             }
-            assert_eq!(block.status, windlass_types::requests::BlockStatus::Archived, "{block:?}");
+            assert_eq!(block.status, windlass_types::requests::ProcessingBlockStatus::Archived, "{block:?}");
             let known = self.books.catalog_block(block.name.as_ref().unwrap()).unwrap().unwrap();
             assert!(!known.is_open);
             let rules = self.books.rules(block.name.as_deref()).unwrap();
@@ -326,8 +331,8 @@ impl Drop for Bench {
     }
 }
 
-pub(crate) fn wish(what: Want) -> Wanted {
-    Wanted::new(what, "me", "test", Clock.now())
+pub(crate) fn wish(what: RequestCommandKind) -> RequestCommand {
+    RequestCommand::new(what, "me", "test", SystemClock.now())
 }
 
 /// A request over the input dataset, a file for each job and a work unit for each two jobs.
@@ -379,7 +384,7 @@ pub(crate) fn generating(name: &str, events: u64) -> Request {
     Request {
         input_dataset: None,
         output_datasets: vec![format!("/Prim/Era-{name}-v1/GEN")],
-        generation: Some(Generation {
+        generation: Some(GenerationParams {
             events,
             first_event: 1,
             first_lumi: 1,

@@ -7,11 +7,13 @@ use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
-use windlass_core::requests::book::{Backend, NewBan, Overrides, RunCause, RunRow, Want, Wanted};
 use windlass_core::requests::change::RequestChange;
+use windlass_core::requests::rows::{
+    BackendRunRef, NewBan, RequestCommand, RequestCommandKind, RequestOverrides, RequestRunCause, RunRow,
+};
 use windlass_core::requests::versions;
-use windlass_types::Clock;
-use windlass_types::requests::{BlockStatus, CleanupPolicy, RequestStatus, RunStatus};
+use windlass_types::SystemClock;
+use windlass_types::requests::{CleanupPolicy, ProcessingBlockStatus, RequestRunStatus, RequestStatus};
 
 pub(crate) const OUTPUT: &str = "/Prim/Era-r1-v1/RECO";
 const MADE: &str = "/Prim/Era-g1-v1/GEN";
@@ -30,7 +32,7 @@ fn broken(bench: &mut Bench) -> Arc<AtomicBool> {
     mended
 }
 
-pub(crate) fn causes(runs: &[RunRow]) -> Vec<(u32, RunCause, u32)> {
+pub(crate) fn causes(runs: &[RunRow]) -> Vec<(u32, RequestRunCause, u32)> {
     runs.iter().map(|run| (run.round, run.cause, run.rescues)).collect()
 }
 
@@ -42,8 +44,8 @@ pub(crate) fn assert_one_at_a_time(runs: &[RunRow]) {
 }
 
 pub(crate) fn release(bench: &Bench, name: &str, rescue: bool, changes: &[RequestChange]) {
-    let wanted = Wanted { rescue, ..wish(Want::Release) };
-    bench.change(name, |_| [changes, &[RequestChange::Wanted(Some(wanted.clone()))]].concat());
+    let wanted = RequestCommand { rescue, ..wish(RequestCommandKind::Release) };
+    bench.change(name, |_| [changes, &[RequestChange::SetCommand(Some(wanted.clone()))]].concat());
 }
 
 #[test]
@@ -56,8 +58,8 @@ fn rescue_succeeds_and_the_round_is_complete() {
     bench.wait("r1", RequestStatus::Completed);
     bench.assert_whole("r1", OUTPUT, 1..=120);
     let runs = bench.runs("r1");
-    assert_eq!(causes(&runs), [(0, RunCause::First, 0), (0, RunCause::Failure, 1)]);
-    assert_eq!((runs[0].status, runs[1].status), (RunStatus::Partial, RunStatus::Completed));
+    assert_eq!(causes(&runs), [(0, RequestRunCause::First, 0), (0, RequestRunCause::Failure, 1)]);
+    assert_eq!((runs[0].status, runs[1].status), (RequestRunStatus::Partial, RequestRunStatus::Completed));
     assert_eq!((runs[0].units_completed, runs[1].units_completed), (5, 6));
     assert_one_at_a_time(&runs);
     assert!(!bench.statuses("r1").contains(&RequestStatus::Held));
@@ -96,9 +98,9 @@ fn rescues_exhausted_held_released_with_a_ban_completes() {
         reason: "it fails there".into(),
         failure_data: Value::Null,
         by: "me".into(),
-        expires_at: Clock.now().after(Duration::from_hours(1)),
+        expires_at: SystemClock.now().after(Duration::from_hours(1)),
     };
-    let overrides = Overrides { memory_mb: Some(2500), ..Overrides::default() };
+    let overrides = RequestOverrides { memory_mb: Some(2500), ..RequestOverrides::default() };
     let changes = [RequestChange::Ban(ban.into()), RequestChange::Overrides(overrides.into())];
     release(&bench, "g1", false, &changes);
     bench.wait("g1", RequestStatus::Completed);
@@ -113,11 +115,11 @@ fn rescues_exhausted_held_released_with_a_ban_completes() {
 
     let runs = bench.runs("g1");
     let last = runs.last().unwrap();
-    assert_eq!((last.round, last.cause, last.rescues), (1, RunCause::First, 0));
+    assert_eq!((last.round, last.cause, last.rescues), (1, RequestRunCause::First, 0));
     assert_one_at_a_time(&runs);
-    let Backend::Engine { workflow: Some(workflow), .. } = last.backend else { panic!("{last:?}") };
+    let BackendRunRef::Engine { workflow: Some(workflow), .. } = last.backend else { panic!("{last:?}") };
     let sites: BTreeSet<_> =
-        bench.books.units(workflow, 0).unwrap().into_iter().map(|unit| unit.site).collect();
+        bench.books.work_units(workflow, 0).unwrap().into_iter().map(|unit| unit.site).collect();
     assert_eq!(sites, [Some("T2_B".to_owned())].into(), "nothing of it lands where it is banned");
     let outline: Value =
         serde_json::from_slice(&fs::read(format!("{}/run.json", last.submit_dir)).unwrap()).unwrap();
@@ -129,20 +131,20 @@ fn everything_failed_is_held_and_not_failed() {
     let mut bench = Bench::new();
     bench.input(12, 10);
     // Otherwise it would be paused before its retries are used up.
-    bench.options.decisions.blame.alike.enabled = false;
+    bench.options.decision_settings.failure_response.correlated.enabled = false;
     bench.sick.lock().unwrap().extend(["T1_A".to_owned(), "T2_B".to_owned()]);
     bench.start();
     bench.submit(&reading("r1"));
     bench.wait("r1", RequestStatus::Held);
     let runs = bench.runs("r1");
-    assert_eq!((runs.len(), runs[0].status, runs[0].units_completed), (1, RunStatus::Failed, 0));
+    assert_eq!((runs.len(), runs[0].status, runs[0].units_completed), (1, RequestRunStatus::Failed, 0));
 
     bench.sick.lock().unwrap().clear();
     release(&bench, "r1", false, &[]);
     bench.wait("r1", RequestStatus::Completed);
     bench.assert_whole("r1", OUTPUT, 1..=120);
     let runs = bench.runs("r1");
-    assert_eq!(causes(&runs), [(0, RunCause::First, 0), (1, RunCause::First, 0)]);
+    assert_eq!(causes(&runs), [(0, RequestRunCause::First, 0), (1, RequestRunCause::First, 0)]);
     assert_one_at_a_time(&runs);
     assert!(!bench.statuses("r1").contains(&RequestStatus::Failed));
 }
@@ -160,16 +162,18 @@ fn a_ratio_at_the_threshold_is_held_without_a_rescue() {
     assert_eq!((runs.len(), runs[0].units_completed, runs[0].totals.units), (1, 4, 5));
 
     // A threshold of its own lets the same round go on: the person's run does not count, those after it do.
-    let overrides = Overrides { error_hold_threshold: Some(0.5), ..Overrides::default() };
+    let overrides = RequestOverrides { error_hold_threshold: Some(0.5), ..RequestOverrides::default() };
     release(&bench, "g1", true, &[RequestChange::Overrides(overrides.into())]);
-    bench.wait_for(|bench| bench.runs("g1").iter().any(|run| run.cause == RunCause::Failure).then_some(()));
+    bench.wait_for(|bench| {
+        bench.runs("g1").iter().any(|run| run.cause == RequestRunCause::Failure).then_some(())
+    });
     mended.store(true, Ordering::Relaxed);
     bench.wait("g1", RequestStatus::Completed);
     bench.assert_whole("g1", MADE, 1..=100);
     let runs = bench.runs("g1");
     assert_eq!(
         causes(&runs)[..3],
-        [(0, RunCause::First, 0), (0, RunCause::Person, 0), (0, RunCause::Failure, 1)]
+        [(0, RequestRunCause::First, 0), (0, RequestRunCause::Person, 0), (0, RequestRunCause::Failure, 1)]
     );
     assert_one_at_a_time(&runs);
 }
@@ -188,7 +192,7 @@ fn a_release_credits_completed_work_and_plans_the_rest() {
     bench.wait("r1", RequestStatus::Completed);
     bench.assert_whole("r1", OUTPUT, 1..=80);
     let runs = bench.runs("r1");
-    assert_eq!(causes(&runs), [(0, RunCause::First, 0), (1, RunCause::First, 0)]);
+    assert_eq!(causes(&runs), [(0, RequestRunCause::First, 0), (1, RequestRunCause::First, 0)]);
     assert_eq!(runs[1].totals.units, 1, "the work unit that failed, and no other");
     let process = bench.books.process("r1").unwrap().unwrap();
     assert_eq!((process.files.processed, process.files.attempted, process.files.excluded), (8, 0, 0));
@@ -212,18 +216,19 @@ fn a_removed_run_does_not_go_on_with_files_that_are_excluded() {
     bench.start();
     bench.submit(&reading("r1"));
     bench.wait_for(|bench| bench.runs("r1").first().filter(|run| run.units_completed > 0).map(drop));
-    bench.want("r1", Want::Remove);
+    bench.want("r1", RequestCommandKind::Remove);
     bench.wait("r1", RequestStatus::Held);
     let (is_open, told) = &*gate;
     *is_open.lock().unwrap() = true;
     told.notify_all();
     let run = bench.wait_for(|bench| bench.runs("r1").pop().filter(|run| run.status.is_over()));
-    assert_eq!(run.status, RunStatus::Stopped, "{run:?}");
+    assert_eq!(run.status, RequestRunStatus::Stopped, "{run:?}");
     // One of the files of the unit that waited.
     let manifest = fs::read(format!("{}/mg_000001.json", run.submit_dir)).unwrap();
     let manifest: Value = serde_json::from_slice(&manifest).unwrap();
     let file = manifest["nodes"][0]["inputs"][0]["lfn"].as_str().unwrap().to_owned();
-    let overrides = Overrides { excluded_files: [file.clone()].into(), ..Overrides::default() }.said_by("me");
+    let overrides = RequestOverrides { excluded_files: [file.clone()].into(), ..RequestOverrides::default() }
+        .record_excluded_by("me");
     release(&bench, "r1", false, &[RequestChange::Overrides(overrides.into())]);
     bench.wait("r1", RequestStatus::Completed);
     bench.assert_archived("r1");
@@ -232,7 +237,7 @@ fn a_removed_run_does_not_go_on_with_files_that_are_excluded() {
     let expected: BTreeSet<u64> = (1..=120).filter(|event| !left_out.contains(event)).collect();
     assert_eq!(bench.unique_events(OUTPUT), expected);
     let runs = bench.runs("r1");
-    assert_eq!(causes(&runs), [(0, RunCause::First, 0), (1, RunCause::First, 0)]);
+    assert_eq!(causes(&runs), [(0, RequestRunCause::First, 0), (1, RequestRunCause::First, 0)]);
     assert_one_at_a_time(&runs);
     let process = bench.books.process("r1").unwrap().unwrap();
     assert_eq!((process.files.processed, process.files.excluded), (11, 1));
@@ -257,7 +262,7 @@ fn a_stop_is_no_rescue() {
     bench.start();
     bench.submit(&reading("r1"));
     bench.wait_for(|bench| bench.runs("r1").first().filter(|run| run.units_completed > 0).map(drop));
-    bench.want("r1", Want::Stop);
+    bench.want("r1", RequestCommandKind::Stop);
     bench.wait_for(|bench| bench.runs("r1")[0].stop_requested_at.map(drop));
     let (is_open, told) = &*gate;
     *is_open.lock().unwrap() = true;
@@ -265,7 +270,10 @@ fn a_stop_is_no_rescue() {
     bench.wait("r1", RequestStatus::Completed);
     bench.assert_whole("r1", OUTPUT, 1..=120);
     let runs = bench.runs("r1");
-    assert_eq!(causes(&runs), [(0, RunCause::First, 0), (0, RunCause::Stop, 0), (0, RunCause::Failure, 1)]);
+    assert_eq!(
+        causes(&runs),
+        [(0, RequestRunCause::First, 0), (0, RequestRunCause::Stop, 0), (0, RequestRunCause::Failure, 1)]
+    );
     assert!(runs.is_sorted_by_key(|run| run.units_completed), "nothing is lost: {runs:#?}");
     assert_one_at_a_time(&runs);
 }
@@ -280,7 +288,7 @@ fn fail_writes_the_manifest() {
     bench.submit(&reading("r1"));
     bench.wait("r1", RequestStatus::Held);
     bench.wait_for(|bench| (bench.events(OUTPUT).len() == 60).then_some(()));
-    bench.want("r1", Want::Fail);
+    bench.want("r1", RequestCommandKind::Fail);
     let failed = bench.wait("r1", RequestStatus::Failed);
     let path = bench.options.submit_root.join("r1/invalidation.json");
     assert!(failed.reason.unwrap().contains(&path.display().to_string()));
@@ -298,7 +306,7 @@ fn fail_writes_the_manifest() {
             block["source_rules"].as_array().unwrap().len() + usize::from(block["tape_rule"].is_string());
         assert_eq!(named, rules.len(), "{block} {rules:?}");
     }
-    let ends = [BlockStatus::Archived, BlockStatus::Failed];
+    let ends = [ProcessingBlockStatus::Archived, ProcessingBlockStatus::Failed];
     assert!(bench.blocks("r1").iter().all(|block| ends.contains(&block.status)), "{:#?}", bench.blocks("r1"));
 }
 
@@ -318,7 +326,7 @@ fn fail_stops_what_runs() {
     bench.start();
     bench.submit(&reading("r1"));
     bench.wait_for(|bench| bench.runs("r1").first().filter(|run| run.units_completed > 0).map(drop));
-    bench.want("r1", Want::Fail);
+    bench.want("r1", RequestCommandKind::Fail);
     bench.wait_for(|bench| bench.runs("r1")[0].stop_requested_at.map(drop));
     let (is_open, told) = &*gate;
     *is_open.lock().unwrap() = true;
@@ -342,9 +350,15 @@ fn kill_and_clone_begins_anew_and_keeps_the_old_outputs() {
     mended.store(true, Ordering::Relaxed);
     let name = |name: &str| bench.books.request(name).unwrap().is_some();
     let dataset = |dataset: &str| bench.books.output_taken_by(dataset, "").unwrap().is_some();
-    let taken = versions::Taken { name: &name, dataset: &dataset };
+    let taken = versions::TakenNames { name: &name, dataset: &dataset };
     bench.change("r1", |row| {
-        versions::restart(row, CleanupPolicy::ImmediateCleanup, wish(Want::Fail), &[], &taken)
+        versions::plan_restart(
+            row,
+            CleanupPolicy::ImmediateCleanup,
+            wish(RequestCommandKind::Fail),
+            &[],
+            &taken,
+        )
     });
     let old = bench.wait("r1", RequestStatus::Failed);
     assert_eq!(old.request.superseded_by_request.as_deref(), Some("r1_v2"));
@@ -353,7 +367,9 @@ fn kill_and_clone_begins_anew_and_keeps_the_old_outputs() {
     assert_eq!(new.request.previous_version_request.as_deref(), Some("r1"));
     bench.assert_whole("r1_v2", &new.request.output_datasets[0], 1..=80);
     bench.wait_for(|bench| bench.events(OUTPUT).is_empty().then_some(()));
-    let gone = |bench: &Bench| versions::OutputState::of(&bench.blocks("r1"), Some(RequestStatus::Completed));
+    let gone = |bench: &Bench| {
+        versions::OutputState::from_blocks(&bench.blocks("r1"), Some(RequestStatus::Completed))
+    };
     bench.wait_for(|bench| (gone(bench) == versions::OutputState::Invalidated).then_some(()));
 }
 
@@ -372,9 +388,11 @@ fn the_outputs_of_all_versions_before_go_with_the_first_that_is_completed() {
         mended.store(name != "r1", Ordering::Relaxed);
         let is_name = |name: &str| bench.books.request(name).unwrap().is_some();
         let is_dataset = |dataset: &str| bench.books.output_taken_by(dataset, "").unwrap().is_some();
-        let taken = versions::Taken { name: &is_name, dataset: &is_dataset };
+        let taken = versions::TakenNames { name: &is_name, dataset: &is_dataset };
         let policy = CleanupPolicy::ImmediateCleanup;
-        bench.change(name, |row| versions::restart(row, policy, wish(Want::Fail), &[], &taken));
+        bench.change(name, |row| {
+            versions::plan_restart(row, policy, wish(RequestCommandKind::Fail), &[], &taken)
+        });
         bench.wait(name, RequestStatus::Failed);
     }
     assert_eq!(bench.events(OUTPUT).len(), 60, "nothing has taken their place yet");
@@ -383,7 +401,7 @@ fn the_outputs_of_all_versions_before_go_with_the_first_that_is_completed() {
     for name in ["r1", "r1_v2"] {
         bench.wait_for(|bench| {
             let blocks = bench.blocks(name);
-            blocks.iter().all(|block| block.status == BlockStatus::Invalidated).then_some(())
+            blocks.iter().all(|block| block.status == ProcessingBlockStatus::Invalidated).then_some(())
         });
     }
     assert_eq!(bench.events(OUTPUT), [0u64; 0]);
@@ -407,17 +425,21 @@ fn what_a_release_changes_holds_for_all_rescues_that_follow() {
     bench.submit(&reading("r1"));
     bench.wait("r1", RequestStatus::Held);
     let planned = tried.lock().unwrap()[0].1;
-    let overrides = Overrides {
+    let overrides = RequestOverrides {
         memory_mb: Some(planned + 500),
         retry_count: Some(1),
         error_hold_threshold: Some(0.5),
-        ..Overrides::default()
+        ..RequestOverrides::default()
     };
     release(&bench, "r1", true, &[RequestChange::Overrides(overrides.into())]);
     bench.wait("r1", RequestStatus::Completed);
     bench.assert_whole("r1", OUTPUT, 1..=80);
     let causes = causes(&bench.runs("r1"));
-    assert_eq!(causes[2..], [(0, RunCause::Failure, 1), (0, RunCause::Failure, 2)], "{causes:?}");
+    assert_eq!(
+        causes[2..],
+        [(0, RequestRunCause::Failure, 1), (0, RequestRunCause::Failure, 2)],
+        "{causes:?}"
+    );
     let asked: Vec<(i64, u64, usize)> = tried
         .lock()
         .unwrap()

@@ -6,7 +6,7 @@ use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-use windlass_requests::{Reqmgr2, Reqmgr2Error};
+use windlass_requests::{Reqmgr2Client, Reqmgr2Error};
 
 fn document(name: &str) -> Value {
     json!({"RequestName": name, "RequestType": "ReReco", "Memory": 2000})
@@ -16,15 +16,17 @@ fn document(name: &str) -> Value {
 fn a_request_is_fetched_by_its_name() {
     let stub = Stub::start();
     stub.has("user_r_1", &document("user_r_1"));
-    assert_eq!(Reqmgr2::at(&stub.url).fetch("user_r_1").unwrap(), document("user_r_1"));
+    assert_eq!(Reqmgr2Client::from_url(&stub.url).fetch_request("user_r_1").unwrap(), document("user_r_1"));
     let heard = stub.heard().concat().to_lowercase();
     assert!(heard.contains("accept: application/json") && !heard.contains("authorization"), "{heard}");
-    let error = Reqmgr2::at(&stub.url).fetch("user_r_2").unwrap_err();
+    let error = Reqmgr2Client::from_url(&stub.url).fetch_request("user_r_2").unwrap_err();
     assert!(error.to_string().ends_with("knows no request of that name: `user_r_2`"), "{error}");
     let dir = tempfile::tempdir().unwrap();
     let token = dir.path().join("token");
     std::fs::write(&token, "abc\n").unwrap();
-    Reqmgr2 { token: Some(token), ..Reqmgr2::at(&stub.url) }.fetch("user_r_1").unwrap();
+    Reqmgr2Client { token: Some(token), ..Reqmgr2Client::from_url(&stub.url) }
+        .fetch_request("user_r_1")
+        .unwrap();
     assert!(stub.heard()[2].contains("authorization: Bearer abc\r\n"), "{:?}", stub.heard());
 }
 
@@ -34,7 +36,7 @@ fn what_is_passing_is_tried_again_and_nothing_else() {
     stub.has("a", &document("a"));
     let page = || "<html>".to_owned();
     stub.says_first([Said(503, "", page()), Said(500, "x-error-detail: database\r\n", page())]);
-    assert_eq!(Reqmgr2::at(&stub.url).fetch("a").unwrap(), document("a"));
+    assert_eq!(Reqmgr2Client::from_url(&stub.url).fetch_request("a").unwrap(), document("a"));
     assert_eq!(stub.heard().len(), 3);
     for (said, words) in [
         (Said(403, "x-error-detail: no role\r\n", page()), "does not let us look: 403: no role"),
@@ -45,7 +47,7 @@ fn what_is_passing_is_tried_again_and_nothing_else() {
     ] {
         let before = stub.heard().len();
         stub.says_first([said]);
-        let error = Reqmgr2::at(&stub.url).fetch("a").unwrap_err();
+        let error = Reqmgr2Client::from_url(&stub.url).fetch_request("a").unwrap_err();
         assert!(error.to_string().contains(words), "{error}");
         assert_eq!(stub.heard().len(), before + 1, "{error}");
     }
@@ -54,14 +56,16 @@ fn what_is_passing_is_tried_again_and_nothing_else() {
 #[test]
 fn one_that_is_away_is_given_up() {
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let away =
-        Reqmgr2 { limit: Duration::from_millis(700), ..Reqmgr2::at(format!("http://{nobody}/reqmgr2")) };
-    let error = away.fetch("a").unwrap_err();
+    let away = Reqmgr2Client {
+        timeout: Duration::from_millis(700),
+        ..Reqmgr2Client::from_url(format!("http://{nobody}/reqmgr2"))
+    };
+    let error = away.fetch_request("a").unwrap_err();
     assert!(matches!(error, Reqmgr2Error::Unreachable { .. }), "{error}");
     // It listens, and never answers.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/reqmgr2", silent.local_addr().unwrap());
-    let error = Reqmgr2 { url, ..away }.fetch("a").unwrap_err();
+    let error = Reqmgr2Client { url, ..away }.fetch_request("a").unwrap_err();
     assert!(matches!(error, Reqmgr2Error::Unreachable { .. }), "{error}");
 }
 
@@ -142,10 +146,10 @@ impl Secured {
         self.dir.path().join(name)
     }
 
-    fn reqmgr2(&self, cert: Option<&str>, key: Option<&str>, authorities: Option<&str>) -> Reqmgr2 {
+    fn reqmgr2(&self, cert: Option<&str>, key: Option<&str>, authorities: Option<&str>) -> Reqmgr2Client {
         let path = |name: Option<&str>| name.map(|name| self.file(name));
         let (cert, key, authorities) = (path(cert), path(key), path(authorities));
-        Reqmgr2 { cert, key, authorities, ..Reqmgr2::at(&self.url) }
+        Reqmgr2Client { cert, key, authorities, ..Reqmgr2Client::from_url(&self.url) }
     }
 }
 
@@ -163,16 +167,16 @@ fn it_knows_us_by_a_certificate_or_a_proxy_and_we_it_by_its_authority() {
     {
         let reqmgr2 = secured.reqmgr2(Some(cert), key, Some(ca));
         reqmgr2.check().unwrap();
-        assert_eq!(reqmgr2.fetch("a").unwrap(), document("a"), "{cert} {ca}");
+        assert_eq!(reqmgr2.fetch_request("a").unwrap(), document("a"), "{cert} {ca}");
     }
     let (known, nobody) = (Some("ca.pem"), None);
     for (reqmgr2, words) in [
         (secured.reqmgr2(Some("x509up"), None, None), "UnknownIssuer"),
         (secured.reqmgr2(nobody, None, known), "and we do not trust each other"),
     ] {
-        let error = reqmgr2.fetch("a").unwrap_err();
+        let error = reqmgr2.fetch_request("a").unwrap_err();
         assert!(
-            matches!(error, Reqmgr2Error::Distrust { .. }) && error.to_string().contains(words),
+            matches!(error, Reqmgr2Error::UntrustedServer { .. }) && error.to_string().contains(words),
             "{error}"
         );
     }

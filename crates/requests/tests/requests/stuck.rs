@@ -4,10 +4,10 @@
 use crate::kit::{Bench, generating};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
-use windlass_core::requests::book::Want;
+use windlass_core::requests::rows::RequestCommandKind;
 use windlass_requests::MAX_ACTIVE_RUNS;
 use windlass_store::model::AlertFilter;
-use windlass_types::Clock;
+use windlass_types::SystemClock;
 use windlass_types::requests::RequestStatus;
 
 /// Short, so that nobody waits for it; whatever is still so then is meant to be.
@@ -15,7 +15,7 @@ const SOON: Duration = Duration::from_millis(100);
 
 fn impatient(status: RequestStatus) -> Bench {
     let mut bench = Bench::new();
-    bench.options.decisions.timeouts.insert(status, SOON);
+    bench.options.decision_settings.timeouts.insert(status, SOON);
     bench
 }
 
@@ -65,13 +65,13 @@ fn what_cannot_be_planned_for_too_long_is_held_with_the_reason() {
 #[test]
 fn what_waits_in_the_queue_for_too_long_is_told_of_and_begins_when_its_turn_comes() {
     let mut bench = impatient(RequestStatus::Queued);
-    bench.options.admission.max_active = 0;
+    bench.options.admission_settings.max_active = 0;
     bench.start();
     bench.submit(&generating("g1", 20));
     told(&bench, "stuck_in_queue");
     assert_eq!(bench.row("g1").status, RequestStatus::Queued);
-    bench.books.set_setting(MAX_ACTIVE_RUNS, Some(&1.into()), "me", Clock.now()).unwrap();
-    bench.lifecycle().nudge_all();
+    bench.books.set_setting(MAX_ACTIVE_RUNS, Some(&1.into()), "me", SystemClock.now()).unwrap();
+    bench.lifecycle().wake_all();
     bench.wait("g1", RequestStatus::Completed);
 }
 
@@ -94,7 +94,7 @@ fn what_does_not_stop_for_too_long_is_told_of_and_stops_when_it_can() {
     bench.start();
     bench.submit(&generating("g1", 20));
     bench.wait("g1", RequestStatus::Active);
-    bench.want("g1", Want::Stop);
+    bench.want("g1", RequestCommandKind::Stop);
     told(&bench, "stuck_in_stopping");
     assert_eq!(bench.row("g1").status, RequestStatus::Stopping);
     gate.open();

@@ -5,11 +5,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
-use windlass_engine::service::{May, Refused, Reply, Service, Speaker, Sponsor};
-use windlass_payload::{Control, Failure, Place, cleanup, land, merge, run};
-use windlass_types::fleet::{Exchange, ExchangeAnswer, Introduction, JobsOf, Welcome};
-use windlass_types::work::{Assignment, EndCause, Ended, Exit, Report, Usage};
-use windlass_types::{Bytes, Capacity, Clock};
+use windlass_payload::{PayloadFailure, StepControl, UnitWorkspace, cleanup, landing, merge, node_run};
+use windlass_scheduler::service::{
+    CallError, CallReply, SchedulerHandle, WorkerCaller, WorkerOwner, WorkflowPredicate,
+};
+use windlass_types::worker_messages::{
+    Assignment, AttemptEndCause, AttemptEndReport, AttemptReport, AttemptUsage, ProcessExit,
+};
+use windlass_types::worker_protocol::{
+    AcceptedJobOwners, ExchangeReply, RegistrationReply, WorkerExchange, WorkerRegistration,
+};
+use windlass_types::{Bytes, Capacity, SystemClock};
 
 /// Asked before each job; `false`: it fails, as a program does that got a bad disk.
 pub(crate) type Fate = Arc<dyn Fn(&Assignment) -> bool + Send + Sync>;
@@ -20,7 +26,7 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    pub(crate) fn start(service: &Service, site: &str, work_dir: &Path, fate: Fate) -> Self {
+    pub(crate) fn start(service: &SchedulerHandle, site: &str, work_dir: &Path, fate: Fate) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
         let mut hand = Hand {
             service: service.clone(),
@@ -43,7 +49,7 @@ impl Drop for Worker {
 }
 
 struct Hand {
-    service: Service,
+    service: SchedulerHandle,
     site: String,
     work_dir: PathBuf,
     fate: Fate,
@@ -53,11 +59,11 @@ struct Hand {
 impl Hand {
     /// Until it is told to go, or the service is gone.
     fn work(&mut self) {
-        let Ok(Welcome { worker, secret, .. }) = self.introduce() else { return };
+        let Ok(RegistrationReply { worker, secret, .. }) = self.introduce() else { return };
         let mut reports = Vec::new();
         for number in 1.. {
             let leaving = self.is_over.load(Ordering::Relaxed) && reports.is_empty();
-            let exchange = Exchange {
+            let exchange = WorkerExchange {
                 worker,
                 secret: secret.clone(),
                 number,
@@ -77,9 +83,9 @@ impl Hand {
         }
     }
 
-    fn introduce(&self) -> Result<Welcome, Refused> {
-        let who = Introduction {
-            jobs_of: JobsOf::Own,
+    fn introduce(&self) -> Result<RegistrationReply, CallError> {
+        let who = WorkerRegistration {
+            jobs_of: AcceptedJobOwners::Own,
             host: "here".into(),
             boot_id: "b".into(),
             pid: 1,
@@ -93,31 +99,31 @@ impl Hand {
             allocation: None,
             slurm: None,
         };
-        let may: May = Arc::new(|_| true);
-        let sponsor = Sponsor { user: "me".into(), sees_all: false, may };
-        ask(|reply| self.service.introduce(who, sponsor, reply))
+        let may: WorkflowPredicate = Arc::new(|_| true);
+        let sponsor = WorkerOwner { user: "me".into(), sees_all: false, may_work_for: may };
+        ask(|reply| self.service.register_worker(who, sponsor, reply))
     }
 
-    fn exchange(&self, exchange: Exchange) -> Result<ExchangeAnswer, Refused> {
-        ask(|reply| self.service.exchange(exchange, Speaker::User("me".into()), reply))
+    fn exchange(&self, exchange: WorkerExchange) -> Result<ExchangeReply, CallError> {
+        ask(|reply| self.service.exchange(exchange, WorkerCaller::User("me".into()), reply))
     }
 
-    fn carry_out(&self, assignment: &Assignment) -> Report {
+    fn carry_out(&self, assignment: &Assignment) -> AttemptReport {
         let outcome =
             if (self.fate)(assignment) { self.payload(assignment) } else { Err((5, "no luck".into())) };
         let (code, words) = match outcome {
             Ok(()) => (0, None),
             Err((code, words)) => (code, Some(words)),
         };
-        let now = Clock.now();
-        Report::Ended(Ended {
+        let now = SystemClock.now();
+        AttemptReport::Ended(AttemptEndReport {
             key: assignment.key,
             started_at: now,
             ended_at: now,
             wall: Duration::from_millis(1),
-            exit: Exit::Code(code),
-            cause: EndCause::Itself,
-            usage: Usage::default(),
+            exit: ProcessExit::Code(code),
+            cause: AttemptEndCause::Itself,
+            usage: AttemptUsage::default(),
             files: None,
             last_words: words,
             recovered: None,
@@ -127,34 +133,34 @@ impl Hand {
     /// What the command line would do.
     fn payload(&self, assignment: &Assignment) -> Result<(), (i32, String)> {
         let words: Vec<&str> = assignment.command.split(' ').collect();
-        let told = |failure: Failure| (1, failure.to_string());
+        let told = |failure: PayloadFailure| (1, failure.to_string());
         let [_, "payload", verb, manifest, ref rest @ ..] = words[..] else {
             panic!("not a command of ours: {}", assignment.command);
         };
-        let place = Place::open(Path::new(manifest.trim_matches('\'')), &self.site).map_err(told)?;
-        let control = Control::default();
+        let place = UnitWorkspace::open(Path::new(manifest.trim_matches('\'')), &self.site).map_err(told)?;
+        let control = StepControl::default();
         match (verb, rest) {
-            ("land", []) => land::land(&place).map_err(told),
+            ("land", []) => landing::run_landing(&place).map_err(told),
             ("run", ["--node", node]) => {
-                let options = run::Options {
+                let options = node_run::NodeRunOptions {
                     node: node.parse().unwrap(),
                     attempt: assignment.key.attempt.0,
                     work_dir: &self.work_dir,
                     program: Path::new("/no/windlass"),
-                    keep: false,
+                    keep_scratch: false,
                 };
-                run::run(&place, &options, &control).map(drop).map_err(told)
+                node_run::run_node(&place, &options, &control).map(drop).map_err(told)
             }
-            ("merge", []) => merge::merge(&place, &self.work_dir, &control).map(drop).map_err(told),
-            ("cleanup", []) => cleanup::cleanup(&place, false).map(drop).map_err(told),
+            ("merge", []) => merge::merge_unit(&place, &self.work_dir, &control).map(drop).map_err(told),
+            ("cleanup", []) => cleanup::cleanup_unit(&place, false).map(drop).map_err(told),
             _ => panic!("not a command of ours: {}", assignment.command),
         }
     }
 }
 
 /// Calls the service and waits for the answer.
-fn ask<T: Send + 'static>(call: impl FnOnce(Reply<T>)) -> Result<T, Refused> {
+fn ask<T: Send + 'static>(call: impl FnOnce(CallReply<T>)) -> Result<T, CallError> {
     let (sender, receiver) = mpsc::channel();
     call(Box::new(move |answer| sender.send(answer).unwrap_or_default()));
-    receiver.recv().unwrap_or_else(|_| Err(Refused::Internal("it is gone".into())))
+    receiver.recv().unwrap_or_else(|_| Err(CallError::Internal("it is gone".into())))
 }

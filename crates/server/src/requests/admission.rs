@@ -1,50 +1,55 @@
 //! Whose turn it is, and how many may have one.
 
-use super::Actor;
-use crate::error::{Answer, ApiError};
+use super::RequestActor;
+use crate::error::{ApiError, ApiResult};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use windlass_api::requests::{AdmissionConfig, AdmissionQueue, NextInQueue, SystemStatus};
-use windlass_core::requests::View;
-pub use windlass_core::requests::admission::Settings;
-use windlass_core::requests::admission::{Candidate, queue};
-use windlass_core::requests::lifecycle::takes_place;
-use windlass_store::Database;
+use windlass_core::requests::RequestView;
+pub use windlass_core::requests::admission::AdmissionSettings;
+use windlass_core::requests::admission::{AdmissionCandidate, order_queue};
+use windlass_core::requests::lifecycle::takes_slot;
+use windlass_store::StoreDatabase;
 use windlass_types::Timestamp;
 use windlass_types::requests::RequestStatus;
 
 /// The setting that says how many runs may be under way at once.
 pub use windlass_requests::MAX_ACTIVE_RUNS as MAX_ACTIVE;
 /// So many of the queue are told, unless somebody asks for another number.
-const TOLD: usize = 100;
-const LARGEST: u64 = 1_000_000;
+const DEFAULT_QUEUE_LENGTH: usize = 100;
+const MAX_ACTIVE_LIMIT: u64 = 1_000_000;
 
 /// What holds now: what was set while the server ran, else what is usual.
-pub fn settings(db: &dyn Database, usual: &Settings) -> Answer<Settings> {
+pub fn load_admission_settings(
+    db: &dyn StoreDatabase,
+    usual: &AdmissionSettings,
+) -> ApiResult<AdmissionSettings> {
     let set = db.setting(MAX_ACTIVE)?.and_then(|value| value.as_u64());
-    Ok(Settings { max_active: set.map_or(usual.max_active, |most| most as usize), ..usual.clone() })
+    Ok(AdmissionSettings { max_active: set.map_or(usual.max_active, |most| most as usize), ..usual.clone() })
 }
 
-pub fn show(
-    db: &dyn Database,
+pub fn get_admission_queue(
+    db: &dyn StoreDatabase,
     limit: Option<u64>,
-    usual: &Settings,
+    usual: &AdmissionSettings,
     now: Timestamp,
-) -> Answer<AdmissionQueue> {
-    let settings = settings(db, usual)?;
+) -> ApiResult<AdmissionQueue> {
+    let settings = load_admission_settings(db, usual)?;
     let names: Vec<String> = db.open_requests()?.into_iter().map(|(name, _)| name).collect();
-    let open = db.views(&names)?;
+    let open = db.load_request_views(&names)?;
     let holders: Vec<&str> =
-        open.iter().filter(|one| takes_place(one)).map(|one| one.row.request.requestor.as_str()).collect();
-    let waiting: Vec<&View> = open.iter().filter(|one| one.row.status == RequestStatus::Queued).collect();
-    let candidates: Vec<Candidate<'_>> = waiting.iter().map(|one| candidate(one)).collect();
-    let turns = queue(&candidates, &holders, &settings, now);
-    let told = limit.map_or(TOLD, |limit| limit as usize);
+        open.iter().filter(|one| takes_slot(one)).map(|one| one.row.request.requestor.as_str()).collect();
+    let waiting: Vec<&RequestView> =
+        open.iter().filter(|one| one.row.status == RequestStatus::Queued).collect();
+    let candidates: Vec<AdmissionCandidate<'_>> =
+        waiting.iter().map(|one| admission_candidate(one)).collect();
+    let turns = order_queue(&candidates, &holders, &settings, now);
+    let told = limit.map_or(DEFAULT_QUEUE_LENGTH, |limit| limit as usize);
     let in_order: Vec<NextInQueue> = turns
         .iter()
         .filter_map(|turn| waiting.iter().find(|one| one.row.request.request_name == turn.name))
         .take(told.max(1))
-        .map(|one| next(one))
+        .map(|one| api_next_in_queue(one))
         .collect();
     Ok(AdmissionQueue {
         active_dags: holders.len() as u64,
@@ -56,9 +61,9 @@ pub fn show(
 }
 
 /// Everything about requests in numbers.
-pub fn system_status(db: &dyn Database, now: Timestamp) -> Answer<SystemStatus> {
+pub fn get_system_status(db: &dyn StoreDatabase, now: Timestamp) -> ApiResult<SystemStatus> {
     let AdmissionQueue { active_dags, max_active_dags, queued_workflows, .. } =
-        show(db, Some(0), &Settings::default(), now)?;
+        get_admission_queue(db, Some(0), &AdmissionSettings::default(), now)?;
     let counts = db.request_counts()?;
     let mut sites: BTreeMap<String, u64> = BTreeMap::new();
     for site in db.sites()? {
@@ -75,9 +80,9 @@ pub fn system_status(db: &dyn Database, now: Timestamp) -> Answer<SystemStatus> 
     })
 }
 
-fn candidate(open: &View) -> Candidate<'_> {
+fn admission_candidate(open: &RequestView) -> AdmissionCandidate<'_> {
     let request = &open.row.request;
-    Candidate {
+    AdmissionCandidate {
         name: &request.request_name,
         requestor: &request.requestor,
         urgent: request.urgent,
@@ -87,7 +92,7 @@ fn candidate(open: &View) -> Candidate<'_> {
     }
 }
 
-fn next(open: &View) -> NextInQueue {
+fn api_next_in_queue(open: &RequestView) -> NextInQueue {
     let request = &open.row.request;
     NextInQueue {
         request_name: request.request_name.clone(),
@@ -98,21 +103,25 @@ fn next(open: &View) -> NextInQueue {
     }
 }
 
-pub fn config(db: &dyn Database) -> Answer<AdmissionConfig> {
-    Ok(AdmissionConfig { max_active_dags: Some(settings(db, &Settings::default())?.max_active as u64) })
+pub fn get_admission_config(db: &dyn StoreDatabase) -> ApiResult<AdmissionConfig> {
+    Ok(AdmissionConfig {
+        max_active_dags: Some(load_admission_settings(db, &AdmissionSettings::default())?.max_active as u64),
+    })
 }
 
-pub fn set(
-    db: &dyn Database,
+pub fn set_admission_config(
+    db: &dyn StoreDatabase,
     wanted: &AdmissionConfig,
-    actor: Actor<'_>,
+    actor: RequestActor<'_>,
     now: Timestamp,
-) -> Answer<AdmissionConfig> {
+) -> ApiResult<AdmissionConfig> {
     if let Some(most) = wanted.max_active_dags {
-        if most > LARGEST {
-            return Err(ApiError::invalid(format!("`max_active_dags` is {most}; it is at most {LARGEST}")));
+        if most > MAX_ACTIVE_LIMIT {
+            return Err(ApiError::invalid(format!(
+                "`max_active_dags` is {most}; it is at most {MAX_ACTIVE_LIMIT}"
+            )));
         }
         db.set_setting(MAX_ACTIVE, Some(&Value::from(most)), actor.name, now)?;
     }
-    config(db)
+    get_admission_config(db)
 }

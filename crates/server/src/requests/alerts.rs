@@ -1,31 +1,31 @@
 //! What people were told.
 
-use super::page;
-use crate::error::Answer;
-use windlass_api::requests::{Alert, Alerts};
-use windlass_core::requests::book::AlertRow;
-use windlass_store::Database;
+use super::page_length;
+use crate::error::ApiResult;
+use windlass_api::requests::{AlertList, AlertResponse};
+use windlass_core::requests::rows::AlertRow;
+use windlass_store::StoreDatabase;
 use windlass_store::model::AlertFilter;
 
 /// The newest of those that fit, the oldest of them first.
-pub fn list(
-    db: &dyn Database,
+pub fn list_alerts(
+    db: &dyn StoreDatabase,
     request: Option<&str>,
     kind: Option<&str>,
     limit: Option<u64>,
-) -> Answer<Alerts> {
+) -> ApiResult<AlertList> {
     let filter = AlertFilter {
         request: request.map(str::to_owned),
         kind: kind.map(str::to_owned),
-        limit: Some(page(limit)),
+        limit: Some(page_length(limit)),
         ..AlertFilter::default()
     };
-    Ok(Alerts { items: db.alerts(&filter)?.into_iter().map(shown).collect() })
+    Ok(AlertList { items: db.alerts(&filter)?.into_iter().map(api_alert).collect() })
 }
 
-fn shown(row: AlertRow) -> Alert {
+fn api_alert(row: AlertRow) -> AlertResponse {
     let AlertRow { id, alert, at, told_at } = row;
-    Alert {
+    AlertResponse {
         id,
         kind: alert.kind,
         request_name: alert.request,

@@ -1,56 +1,66 @@
 //! The catalog that is in our own database.
 
-use super::{Actor, page};
-use crate::error::{Answer, ApiError};
-use windlass_api::requests::{Blocks, Datasets, Files, Import, Imported};
-use windlass_core::catalog;
-use windlass_store::{Database, DatasetWriter};
+use super::{RequestActor, page_length};
+use crate::error::{ApiError, ApiResult};
+use windlass_api::requests::{DatasetBlockList, DatasetFileList, DatasetList, ImportFiles, ImportResponse};
+use windlass_core::catalog_checks;
+use windlass_store::{DatasetWriter, StoreDatabase};
 use windlass_types::Timestamp;
 use windlass_types::catalog::DatasetSummary;
 
-pub fn list(db: &dyn Database, pattern: Option<&str>) -> Answer<Datasets> {
-    Ok(Datasets { items: db.datasets(pattern)? })
+pub fn list_datasets(db: &dyn StoreDatabase, pattern: Option<&str>) -> ApiResult<DatasetList> {
+    Ok(DatasetList { items: db.datasets(pattern)? })
 }
 
-pub fn show(db: &dyn Database, name: &str) -> Answer<DatasetSummary> {
+pub fn get_dataset(db: &dyn StoreDatabase, name: &str) -> ApiResult<DatasetSummary> {
     db.dataset(name)?.ok_or_else(|| ApiError::not_found(format_args!("dataset `{name}`")))
 }
 
-pub fn files(
-    db: &dyn Database,
+pub fn list_dataset_files(
+    db: &dyn StoreDatabase,
     dataset: &str,
     only_valid: bool,
     offset: u64,
     limit: Option<u64>,
-) -> Answer<Files> {
-    let (items, total) = db.page_of_dataset_files(dataset, only_valid, offset, page(limit))?;
-    Ok(Files { items, total, offset })
+) -> ApiResult<DatasetFileList> {
+    let (items, total) = db.list_dataset_files(dataset, only_valid, offset, page_length(limit))?;
+    Ok(DatasetFileList { items, total, offset })
 }
 
-pub fn blocks(db: &dyn Database, dataset: &str) -> Answer<Blocks> {
-    show(db, dataset)?;
-    Ok(Blocks { items: db.catalog_blocks(dataset)? })
+pub fn list_dataset_blocks(db: &dyn StoreDatabase, dataset: &str) -> ApiResult<DatasetBlockList> {
+    get_dataset(db, dataset)?;
+    Ok(DatasetBlockList { items: db.catalog_blocks(dataset)? })
 }
 
 /// All of it or nothing; the same once more changes nothing. Only the owner of a dataset and operators change it.
-pub fn import(db: &dyn Database, import: &Import, actor: Actor<'_>, now: Timestamp) -> Answer<Imported> {
-    let faults = catalog::faults(&import.dataset, &import.files);
+pub fn import_files(
+    db: &dyn StoreDatabase,
+    import: &ImportFiles,
+    actor: RequestActor<'_>,
+    now: Timestamp,
+) -> ApiResult<ImportResponse> {
+    let faults = catalog_checks::check_catalog_files(&import.dataset, &import.files);
     if !faults.is_empty() {
-        return Err(ApiError::invalid(catalog::tell(&faults)));
+        return Err(ApiError::invalid(catalog_checks::join_problems(&faults)));
     }
-    let added = db.add_dataset_files(&import.dataset, &import.files, writer(actor), now)?;
-    Ok(Imported { added, dataset: show(db, &import.dataset)? })
+    let added = db.add_dataset_files(&import.dataset, &import.files, dataset_writer(actor), now)?;
+    Ok(ImportResponse { added, dataset: get_dataset(db, &import.dataset)? })
 }
 
 /// What belongs to no user that is known is for those who may change everybody's.
-fn writer(actor: Actor<'_>) -> DatasetWriter<'_> {
+fn dataset_writer(actor: RequestActor<'_>) -> DatasetWriter<'_> {
     const NO_USER: &str = "";
-    DatasetWriter { user: actor.name, may_change_others: (actor.may)(NO_USER).is_ok() }
+    DatasetWriter { user: actor.name, may_change_others: (actor.authorize)(NO_USER).is_ok() }
 }
 
 /// Forgets a dataset; its files stay where they are.
-pub fn forget(db: &dyn Database, name: &str, actor: Actor<'_>, now: Timestamp) -> Answer<()> {
-    if db.delete_dataset(name, writer(actor), now)? {
+pub fn forget_dataset(
+    db: &dyn StoreDatabase,
+    name: &str,
+    actor: RequestActor<'_>,
+    now: Timestamp,
+) -> ApiResult<()> {
+    if db.delete_dataset(name, dataset_writer(actor), now)? {
         return Ok(());
     }
     Err(ApiError::not_found(format_args!("dataset `{name}`")))

@@ -1,79 +1,85 @@
 //! Runs of requests, which the specification calls DAGs. Their nodes come from the engine, or from DAGMan, as they are at
 //! the moment.
 
+mod dag_actions;
 mod nodes;
-mod verbs;
 
-pub use nodes::{LogFiles, Nodes, Which, log_files, logs, nodes};
-pub use verbs::{hold, release, remove, rescue};
+pub use dag_actions::{hold_dag, release_dag, remove_dag, rescue_dag};
+pub use nodes::{DagLogFiles, DagLogSelector, DagNodeFilter, find_log_files, get_dag_logs, list_dag_nodes};
 
-use super::page;
-use crate::error::{Answer, ApiError};
+use super::page_length;
+use crate::error::{ApiError, ApiResult};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::path::Path;
-use windlass_api::requests::{Dag, DagEvent, DagHistory, Dags};
-use windlass_condor::watch::Watch;
-use windlass_core::requests::book::{Backend, RunEvent, RunRow};
-use windlass_store::Database;
-use windlass_store::model::RunFilter;
+use windlass_api::requests::{DagHistory, RequestDag, RequestDagEvent, RequestDagList};
+use windlass_core::requests::rows::{BackendRunRef, RunEvent, RunRow};
+use windlass_htcondor::watch::DagPoller;
+use windlass_store::StoreDatabase;
+use windlass_store::model::RequestRunFilter;
 
-pub fn list(db: &dyn Database, mut filter: RunFilter) -> Answer<Dags> {
-    filter.limit = Some(page(filter.limit));
+pub fn list_dags(db: &dyn StoreDatabase, mut filter: RequestRunFilter) -> ApiResult<RequestDagList> {
+    filter.limit = Some(page_length(filter.limit));
     let runs = db.request_runs(&filter)?;
     let mut names: BTreeMap<String, Option<String>> = BTreeMap::new();
     for run in &runs {
         if let Entry::Vacant(name) = names.entry(run.process.clone()) {
-            name.insert(request_of(db, run)?);
+            name.insert(find_request_name(db, run)?);
         }
     }
-    let named = |run: RunRow| Dag { request_name: names.get(&run.process).cloned().flatten(), ..dag(run) };
-    Ok(Dags { items: runs.into_iter().map(named).collect(), offset: filter.offset })
+    let named =
+        |run: RunRow| RequestDag { request_name: names.get(&run.process).cloned().flatten(), ..api_dag(run) };
+    Ok(RequestDagList { items: runs.into_iter().map(named).collect(), offset: filter.offset })
 }
 
-pub fn show(db: &dyn Database, uuid: &str) -> Answer<Dag> {
-    let run = run(db, uuid)?;
-    let history = db.run_history(uuid)?.into_iter().map(event).collect();
-    Ok(Dag { request_name: request_of(db, &run)?, history, held: held(&run), ..dag(run) })
+pub fn get_dag(db: &dyn StoreDatabase, uuid: &str) -> ApiResult<RequestDag> {
+    let run = load_run(db, uuid)?;
+    let history = db.run_history(uuid)?.into_iter().map(api_dag_event).collect();
+    Ok(RequestDag {
+        request_name: find_request_name(db, &run)?,
+        history,
+        held: held_reasons(&run),
+        ..api_dag(run)
+    })
 }
 
-fn request_of(db: &dyn Database, run: &RunRow) -> Answer<Option<String>> {
+fn find_request_name(db: &dyn StoreDatabase, run: &RunRow) -> ApiResult<Option<String>> {
     Ok(db.process_by_uuid(&run.process)?.map(|process| process.request_name))
 }
 
 /// The user whose request it carries out.
-pub fn requestor(db: &dyn Database, uuid: &str) -> Answer<String> {
-    let name = request_of(db, &run(db, uuid)?)?.unwrap_or_default();
-    super::requestor(db, &name)
+pub fn load_dag_requestor(db: &dyn StoreDatabase, uuid: &str) -> ApiResult<String> {
+    let name = find_request_name(db, &load_run(db, uuid)?)?.unwrap_or_default();
+    super::load_requestor(db, &name)
 }
 
 /// What happened to it, the oldest first.
-pub fn history(db: &dyn Database, uuid: &str) -> Answer<DagHistory> {
-    run(db, uuid)?;
-    Ok(DagHistory { items: db.run_history(uuid)?.into_iter().map(event).collect() })
+pub fn get_dag_history(db: &dyn StoreDatabase, uuid: &str) -> ApiResult<DagHistory> {
+    load_run(db, uuid)?;
+    Ok(DagHistory { items: db.run_history(uuid)?.into_iter().map(api_dag_event).collect() })
 }
 
 /// What of it waits for a person at this moment, and why.
-fn held(run: &RunRow) -> Vec<String> {
+fn held_reasons(run: &RunRow) -> Vec<String> {
     match &run.backend {
-        Backend::Htcondor { cluster: Some(cluster), .. } if run.status.is_active() => {
-            let watch = Watch::of(Path::new(&run.submit_dir), cluster.parse().ok(), 0);
-            watch.without_attempts().look().tell_held()
+        BackendRunRef::Htcondor { cluster: Some(cluster), .. } if run.status.is_active() => {
+            let watch = DagPoller::for_cluster(Path::new(&run.submit_dir), cluster.parse().ok(), 0);
+            watch.without_attempts().poll().describe_held()
         }
         _ => Vec::new(),
     }
 }
 
-fn run(db: &dyn Database, uuid: &str) -> Answer<RunRow> {
+fn load_run(db: &dyn StoreDatabase, uuid: &str) -> ApiResult<RunRow> {
     db.request_run(uuid)?.ok_or_else(|| ApiError::not_found(format_args!("DAG {uuid}")))
 }
 
-pub(crate) fn dag(run: RunRow) -> Dag {
+pub(crate) fn api_dag(run: RunRow) -> RequestDag {
     let (backend, workflow, engine_run, schedd, cluster) = match run.backend {
-        Backend::Engine { workflow, run } => ("engine", workflow, run, None, None),
-        Backend::Htcondor { schedd, cluster } => ("htcondor", None, None, schedd, cluster),
+        BackendRunRef::Engine { workflow, run } => ("engine", workflow, run, None, None),
+        BackendRunRef::Htcondor { schedd, cluster } => ("htcondor", None, None, schedd, cluster),
     };
-    Dag {
+    RequestDag {
         id: run.uuid,
         request_name: None,
         workflow_id: run.process,
@@ -109,8 +115,8 @@ pub(crate) fn dag(run: RunRow) -> Dag {
     }
 }
 
-fn event(event: RunEvent) -> DagEvent {
-    DagEvent {
+fn api_dag_event(event: RunEvent) -> RequestDagEvent {
+    RequestDagEvent {
         event_type: event.event_type,
         from_status: event.from,
         to_status: event.to,

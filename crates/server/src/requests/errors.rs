@@ -1,40 +1,41 @@
 //! What went wrong in a request, for people: the tallies of its runs, and what might be done about it.
 
-use super::release::window;
-use super::request;
-use crate::error::Answer;
+use super::load_request;
+use super::release::memory_range_mb;
+use crate::error::ApiResult;
 use std::collections::BTreeSet;
 use windlass_api::requests::{
-    ErrorsOfCategory, ErrorsOfCode, ErrorsOfFile, ErrorsOfKind, ErrorsOfSite, ReleaseRequest, RequestErrors,
-    Suggestion,
+    ErrorsOfCategory, ErrorsOfCode, ErrorsOfFile, ErrorsOfKind, ErrorsOfSite, RecoverySuggestion,
+    ReleaseRequest, RequestErrors,
 };
-use windlass_core::adaptive::Window;
-use windlass_core::requests::book::{Process, RequestRow};
-use windlass_core::requests::failures::{self, ErrorReport, KindErrors, Remedy, Tally};
-use windlass_store::Database;
-use windlass_store::model::{BanFilter, RunFilter};
+use windlass_core::adaptive::MemoryWindow;
+use windlass_core::requests::failures::{self, ErrorReport, FailureRemedy, FailureTally, KindErrors};
+use windlass_core::requests::rows::{RequestProcess, RequestRow};
+use windlass_store::StoreDatabase;
+use windlass_store::model::{RequestRunFilter, SiteBanFilter};
 use windlass_types::Timestamp;
 
 /// Times what an event was said to take, where jobs ran out of time: nobody has seen how long they would have taken.
-const LONGER: f64 = 4.0;
+const TIMEOUT_FACTOR: f64 = 4.0;
 
 /// Over the present round and its rescues, or over all rounds.
-pub fn show(
-    db: &dyn Database,
+pub fn get_request_errors(
+    db: &dyn StoreDatabase,
     name: &str,
     all: bool,
-    memory: Window,
+    memory: MemoryWindow,
     now: Timestamp,
-) -> Answer<RequestErrors> {
-    let row = request(db, name)?;
+) -> ApiResult<RequestErrors> {
+    let row = load_request(db, name)?;
     let process = db.process(name)?;
     let tallies = match &process {
-        Some(process) => tallies(db, process, all)?,
+        Some(process) => load_tallies(db, process, all)?,
         None => Vec::new(),
     };
-    let report = failures::report(&Tally::merged(tallies.iter().map(|(_, tally)| tally)));
-    let banned = banned(db, name, now)?;
-    let suggestions = suggestions(&row, &report, &banned, memory);
+    let report =
+        failures::build_error_report(&FailureTally::merge_all(tallies.iter().map(|(_, tally)| tally)));
+    let banned = load_banned_sites(db, name, now)?;
+    let suggestions = plan_suggestions(&row, &report, &banned, memory);
     Ok(RequestErrors {
         request_name: name.to_owned(),
         status: row.status,
@@ -43,23 +44,27 @@ pub fn show(
         dags: tallies.into_iter().map(|(run, _)| run).collect(),
         attempts_ended: report.attempts_ended,
         attempts_failed: report.attempts_failed,
-        by_category: report.by_category.iter().map(of_category).collect(),
-        by_site: report.by_site.into_iter().map(|site| of_site(site, &banned)).collect(),
-        by_exit_code: report.by_exit_code.iter().map(of_code).collect(),
-        bad_files: report.bad_files.into_iter().map(of_file).collect(),
+        by_category: report.by_category.iter().map(api_category_errors).collect(),
+        by_site: report.by_site.into_iter().map(|site| api_site_errors(site, &banned)).collect(),
+        by_exit_code: report.by_exit_code.iter().map(api_code_errors).collect(),
+        bad_files: report.bad_files.into_iter().map(api_file_errors).collect(),
         more_bad_files: report.more_bad_files,
-        kinds: report.kinds.into_iter().map(of_kind).collect(),
+        kinds: report.kinds.into_iter().map(api_kind_errors).collect(),
         of_other_kinds: report.of_other_kinds,
-        suggested_release: together(&suggestions),
+        suggested_release: merge_releases(&suggestions),
         suggestions,
         reason: row.reason,
     })
 }
 
-fn tallies(db: &dyn Database, process: &Process, all: bool) -> Answer<Vec<(String, Tally)>> {
-    let mut tallies = db.failures_of(&process.uuid)?;
+fn load_tallies(
+    db: &dyn StoreDatabase,
+    process: &RequestProcess,
+    all: bool,
+) -> ApiResult<Vec<(String, FailureTally)>> {
+    let mut tallies = db.list_failure_tallies(&process.uuid)?;
     if !all {
-        let filter = RunFilter { process: Some(process.uuid.clone()), ..RunFilter::default() };
+        let filter = RequestRunFilter { process: Some(process.uuid.clone()), ..RequestRunFilter::default() };
         let runs = db.request_runs(&filter)?;
         let of_round: BTreeSet<&str> =
             runs.iter().filter(|run| run.round == process.round).map(|run| run.uuid.as_str()).collect();
@@ -68,21 +73,22 @@ fn tallies(db: &dyn Database, process: &Process, all: bool) -> Answer<Vec<(Strin
     Ok(tallies)
 }
 
-fn banned(db: &dyn Database, name: &str, now: Timestamp) -> Answer<BTreeSet<String>> {
-    let filter = BanFilter { holds_for: Some(name.to_owned()), active_at: Some(now), ..BanFilter::default() };
+fn load_banned_sites(db: &dyn StoreDatabase, name: &str, now: Timestamp) -> ApiResult<BTreeSet<String>> {
+    let filter =
+        SiteBanFilter { applies_to: Some(name.to_owned()), active_at: Some(now), ..SiteBanFilter::default() };
     Ok(db.bans(&filter)?.into_iter().map(|ban| ban.ban.site).collect())
 }
 
 /// One for each thing that might be done; what most attempts speak for comes first.
-fn suggestions(
+fn plan_suggestions(
     row: &RequestRow,
     report: &ErrorReport,
     banned: &BTreeSet<String>,
-    memory: Window,
-) -> Vec<Suggestion> {
-    let mut all: Vec<Suggestion> = Vec::new();
+    memory: MemoryWindow,
+) -> Vec<RecoverySuggestion> {
+    let mut all: Vec<RecoverySuggestion> = Vec::new();
     for kind in &report.kinds {
-        let new = suggestion(row, report, kind, banned, memory);
+        let new = plan_suggestion(row, report, kind, banned, memory);
         match all.iter_mut().find(|known| known.text == new.text) {
             Some(known) => known.attempts += new.attempts,
             None => all.push(new),
@@ -92,47 +98,47 @@ fn suggestions(
     all
 }
 
-fn suggestion(
+fn plan_suggestion(
     row: &RequestRow,
     report: &ErrorReport,
     kind: &KindErrors,
     banned: &BTreeSet<String>,
-    memory: Window,
-) -> Suggestion {
+    memory: MemoryWindow,
+) -> RecoverySuggestion {
     let mut text = kind.suggestion.clone();
     let mut release = ReleaseRequest::default();
-    let (least, most) = window(&row.request, memory);
+    let (least, most) = memory_range_mb(&row.request, memory);
     match &kind.remedy {
-        Some(Remedy::Ban(site)) if banned.contains(site) => {
+        Some(FailureRemedy::Ban(site)) if banned.contains(site) => {
             text = format!("{site} is banned for it already: what is left goes elsewhere");
         }
-        Some(Remedy::Ban(site)) => release.site_bans.push(site.clone()),
-        Some(Remedy::MemoryMb(wanted)) if *wanted > most => {
+        Some(FailureRemedy::Ban(site)) => release.site_bans.push(site.clone()),
+        Some(FailureRemedy::MemoryMb(wanted)) if *wanted > most => {
             text = format!(
                 "{text}; but a job of this request gets {most} MB at most: it needs more cores per job"
             );
             release.memory_mb = i64::try_from(most).ok();
         }
-        Some(Remedy::MemoryMb(wanted)) => release.memory_mb = i64::try_from(*wanted.max(&least)).ok(),
-        Some(Remedy::MoreTime) => {
+        Some(FailureRemedy::MemoryMb(wanted)) => release.memory_mb = i64::try_from(*wanted.max(&least)).ok(),
+        Some(FailureRemedy::MoreTime) => {
             let said = row.overrides.time_per_event_sec.unwrap_or(row.request.time_per_event_sec);
-            let longer = said * LONGER;
+            let longer = said * TIMEOUT_FACTOR;
             if longer > 0.0 {
                 text = format!("{text}: {longer} s instead of {said} s");
                 release.time_per_event_sec = Some(longer);
             }
         }
-        Some(Remedy::Exclude) => {
+        Some(FailureRemedy::Exclude) => {
             let for_good = report.bad_files.iter().filter(|file| !file.units.is_empty());
             release.excluded_files = for_good.map(|file| file.lfn.clone()).collect();
         }
-        None => return Suggestion { text, attempts: kind.attempts, release: None },
+        None => return RecoverySuggestion { text, attempts: kind.attempts, release: None },
     }
-    Suggestion { text, attempts: kind.attempts, release: Some(release) }
+    RecoverySuggestion { text, attempts: kind.attempts, release: Some(release) }
 }
 
 /// All of them at once, as one release.
-fn together(suggestions: &[Suggestion]) -> ReleaseRequest {
+fn merge_releases(suggestions: &[RecoverySuggestion]) -> ReleaseRequest {
     let mut whole = ReleaseRequest::default();
     for release in suggestions.iter().filter_map(|one| one.release.as_ref()) {
         whole.site_bans.extend(release.site_bans.iter().cloned());
@@ -147,11 +153,11 @@ fn together(suggestions: &[Suggestion]) -> ReleaseRequest {
     whole
 }
 
-fn of_category(one: &failures::CategoryErrors) -> ErrorsOfCategory {
+fn api_category_errors(one: &failures::CategoryErrors) -> ErrorsOfCategory {
     ErrorsOfCategory { category: one.category, attempts: one.attempts, for_good: one.for_good }
 }
 
-fn of_site(one: failures::SiteErrors, banned: &BTreeSet<String>) -> ErrorsOfSite {
+fn api_site_errors(one: failures::SiteErrors, banned: &BTreeSet<String>) -> ErrorsOfSite {
     ErrorsOfSite {
         is_banned: banned.contains(&one.site),
         site_name: one.site,
@@ -161,15 +167,15 @@ fn of_site(one: failures::SiteErrors, banned: &BTreeSet<String>) -> ErrorsOfSite
     }
 }
 
-fn of_code(one: &failures::CodeErrors) -> ErrorsOfCode {
+fn api_code_errors(one: &failures::CodeErrors) -> ErrorsOfCode {
     ErrorsOfCode { exit_code: one.exit_code, attempts: one.attempts }
 }
 
-fn of_file(one: failures::FileErrors) -> ErrorsOfFile {
+fn api_file_errors(one: failures::FileErrors) -> ErrorsOfFile {
     ErrorsOfFile { lfn: one.lfn, attempts: one.attempts, sites: one.sites, work_units: one.units }
 }
 
-fn of_kind(one: KindErrors) -> ErrorsOfKind {
+fn api_kind_errors(one: KindErrors) -> ErrorsOfKind {
     ErrorsOfKind {
         category: one.category,
         exit_code: one.exit_code,

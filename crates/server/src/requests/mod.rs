@@ -7,67 +7,67 @@
 pub mod admission;
 pub mod alerts;
 pub mod catalog;
-pub mod change;
 pub mod dags;
-pub mod endings;
 pub mod errors;
 pub mod files;
-pub mod import;
-pub mod look;
+mod output_retry;
+mod production_steps;
 pub mod release;
-mod retry;
+pub mod reqmgr2_import;
+pub mod request_queries;
+pub mod request_update;
 pub mod sites;
-mod steps;
 pub mod submit;
+pub mod termination;
 pub mod workflows;
 
-use crate::error::{Answer, ApiError};
-use windlass_core::requests::book::RequestRow;
-use windlass_store::Database;
+use crate::error::{ApiError, ApiResult};
+use windlass_core::requests::rows::RequestRow;
+use windlass_store::StoreDatabase;
 
 /// More are not listed at once.
-pub const MOST: u64 = 10_000;
+pub const MAX_PAGE_LENGTH: u64 = 10_000;
 /// As many as are listed where nobody says how many.
-pub const USUAL: u64 = 1000;
+pub const DEFAULT_PAGE_LENGTH: u64 = 1000;
 /// Reasons and the like are no longer.
-pub const LONGEST_TEXT: usize = 1000;
+pub const MAX_TEXT_LENGTH: usize = 1000;
 
 /// Who acts, and whether he may do so to what belongs to somebody. A person at his own database may.
 #[derive(Clone, Copy)]
-pub struct Actor<'a> {
+pub struct RequestActor<'a> {
     pub name: &'a str,
-    pub may: &'a (dyn Fn(&str) -> Answer<()> + Sync),
+    pub authorize: &'a (dyn Fn(&str) -> ApiResult<()> + Sync),
 }
 
-impl Actor<'_> {
+impl RequestActor<'_> {
     /// Somebody at his own database.
-    pub fn owner(name: &str) -> Actor<'_> {
-        Actor { name, may: &|_| Ok(()) }
+    pub fn owner(name: &str) -> RequestActor<'_> {
+        RequestActor { name, authorize: &|_| Ok(()) }
     }
 }
 
-impl std::fmt::Debug for Actor<'_> {
+impl std::fmt::Debug for RequestActor<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Actor").field(&self.name).finish()
     }
 }
 
-pub(crate) fn request(db: &dyn Database, name: &str) -> Answer<RequestRow> {
+pub(crate) fn load_request(db: &dyn StoreDatabase, name: &str) -> ApiResult<RequestRow> {
     db.request(name)?.ok_or_else(|| ApiError::not_found(format_args!("request `{name}`")))
 }
 
 /// The user whose request it is.
-pub(crate) fn requestor(db: &dyn Database, name: &str) -> Answer<String> {
-    Ok(request(db, name)?.request.requestor)
+pub(crate) fn load_requestor(db: &dyn StoreDatabase, name: &str) -> ApiResult<String> {
+    Ok(load_request(db, name)?.request.requestor)
 }
 
-fn text(what: &str, text: &str) -> Answer<()> {
-    if text.len() > LONGEST_TEXT {
-        return Err(ApiError::invalid(format!("`{what}` is longer than {LONGEST_TEXT} bytes")));
+fn check_text(what: &str, text: &str) -> ApiResult<()> {
+    if text.len() > MAX_TEXT_LENGTH {
+        return Err(ApiError::invalid(format!("`{what}` is longer than {MAX_TEXT_LENGTH} bytes")));
     }
     Ok(())
 }
 
-fn page(limit: Option<u64>) -> u64 {
-    limit.unwrap_or(USUAL).min(MOST)
+fn page_length(limit: Option<u64>) -> u64 {
+    limit.unwrap_or(DEFAULT_PAGE_LENGTH).min(MAX_PAGE_LENGTH)
 }

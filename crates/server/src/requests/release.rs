@@ -1,86 +1,86 @@
 //! Letting a request go on that is held, perhaps otherwise than before. All that is said is checked first, and
 //! all that is wrong with it is told at once; then it is one commit: what is changed, and that somebody wants it to go on.
 
-use super::change::{change, reason_or_none};
-use super::submit::refused;
-use super::{Actor, retry, sites, text};
-use crate::error::{Answer, ApiError, FieldFault};
+use super::request_update::{reason_or_none, update_request};
+use super::submit::invalid_document_error;
+use super::{RequestActor, check_text, output_retry, sites};
+use crate::error::{ApiError, ApiResult, FieldError};
 use serde_json::Value;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::time::Duration;
-use windlass_api::requests::{ReleaseRequest, Released};
-use windlass_core::adaptive::Window;
-use windlass_core::requests::View;
-use windlass_core::requests::book::{NewBan, RequestRow, Want, Wanted};
+use windlass_api::requests::{ReleaseRequest, ReleaseResponse};
+use windlass_core::adaptive::MemoryWindow;
+use windlass_core::requests::RequestView;
 use windlass_core::requests::change::RequestChange;
-use windlass_store::Database;
-use windlass_store::model::BanFilter;
+use windlass_core::requests::rows::{NewBan, RequestCommand, RequestCommandKind, RequestRow};
+use windlass_store::StoreDatabase;
+use windlass_store::model::SiteBanFilter;
 use windlass_types::Timestamp;
-use windlass_types::requests::{Overrides, Request, RequestStatus, RunStatus};
+use windlass_types::requests::{Request, RequestOverrides, RequestRunStatus, RequestStatus};
 
 /// More retries or rescues than this only hide what is wrong.
-const MOST_TRIES: i64 = 100;
+const MAX_TRIES: i64 = 100;
 /// More than eleven days for an event are a mistake.
-const MOST_SECONDS: f64 = 1e6;
+const MAX_EVENT_SECONDS: f64 = 1e6;
 /// So many files are excluded with one call.
-const MOST_FILES: usize = 10_000;
+const MAX_EXCLUDED_FILES: usize = 10_000;
 /// So many names are told.
-const SHOWN: usize = 10;
+const MAX_NAMES_SHOWN: usize = 10;
 
 /// What a release is judged by.
-struct Facts {
-    view: View,
-    sites: BTreeSet<String>,
+struct ReleaseFacts {
+    view: RequestView,
+    known_sites: BTreeSet<String>,
     /// Where the request might still run, but for what is said now.
-    open: BTreeSet<String>,
+    open_sites: BTreeSet<String>,
     /// Sites that are banned for this request alone.
-    banned: BTreeSet<String>,
+    banned_sites: BTreeSet<String>,
     /// Those of the files to be excluded that its input does not have.
-    strangers: Vec<String>,
+    unknown_files: Vec<String>,
     /// Its round was planned with files that are to be excluded now, and is not whole.
     is_outdated: bool,
     /// What a job of it may ask for, in MB.
-    memory: (u64, u64),
+    memory_range_mb: (u64, u64),
 }
 
 /// `spell`: for how long sites are banned that somebody names without saying it. `memory`: what jobs may ask for.
-pub fn release(
-    db: &dyn Database,
+pub fn release_request(
+    db: &dyn StoreDatabase,
     name: &str,
     wanted: &ReleaseRequest,
     spell: Duration,
-    memory: Window,
-    actor: Actor<'_>,
+    memory: MemoryWindow,
+    actor: RequestActor<'_>,
     now: Timestamp,
-) -> Answer<Released> {
-    text("reason", &wanted.reason)?;
-    let before = super::request(db, name)?;
+) -> ApiResult<ReleaseResponse> {
+    check_text("reason", &wanted.reason)?;
+    let before = super::load_request(db, name)?;
     let message = RefCell::new(String::new());
-    change(db, name, None, actor, now, |row| {
-        let facts = gather(db, row, wanted, memory, now)?;
-        let Some(what) = going_on(&facts, wanted.rescue) else {
-            let again = retry::outputs(&facts.view, wanted, actor, now);
-            let again = again.ok_or_else(|| not_held(&facts.view))?;
+    update_request(db, name, None, actor, now, |row| {
+        let facts = load_release_facts(db, row, wanted, memory, now)?;
+        let Some(what) = describe_release(&facts, wanted.rescue) else {
+            let again = output_retry::plan_output_retry(&facts.view, wanted, actor, now);
+            let again = again.ok_or_else(|| not_held_error(&facts.view))?;
             again.message.clone_into(&mut message.borrow_mut());
             return again.changes;
         };
         what.clone_into(&mut message.borrow_mut());
-        let faults = faults(wanted, &facts);
+        let faults = check_release(wanted, &facts);
         if !faults.is_empty() {
-            return Err(refused(faults));
+            return Err(invalid_document_error(faults));
         }
-        Ok(changes(row, wanted, &facts, spell, actor, now))
+        Ok(plan_release(row, wanted, &facts, spell, actor, now))
     })?;
-    Ok(Released {
+    Ok(ReleaseResponse {
         request_name: name.to_owned(),
         status: before.status,
-        overrides: super::request(db, name)?.overrides,
+        overrides: super::load_request(db, name)?.overrides,
         message: message.into_inner(),
     })
 }
 
-fn not_held(view: &View) -> ApiError {
+fn not_held_error(view: &RequestView) -> ApiError {
     let row = &view.row;
     let detail = format!(
         "request `{}` is {}: only one that is held, whose run is paused, or whose outputs were given up, is released",
@@ -95,7 +95,10 @@ fn not_held(view: &View) -> ApiError {
 }
 
 /// What a release will come to, in words; `None`: it is not for releasing.
-fn going_on(Facts { view, is_outdated, .. }: &Facts, rescue: bool) -> Option<&'static str> {
+fn describe_release(
+    ReleaseFacts { view, is_outdated, .. }: &ReleaseFacts,
+    rescue: bool,
+) -> Option<&'static str> {
     let run = view.run_of_round();
     match view.row.status {
         RequestStatus::Active if run.is_none_or(|run| run.paused.is_none()) => None,
@@ -116,37 +119,42 @@ fn going_on(Facts { view, is_outdated, .. }: &Facts, rescue: bool) -> Option<&'s
 }
 
 /// It is held because its run failed, or failed in part.
-fn has_failed(view: &View) -> bool {
+fn has_failed(view: &RequestView) -> bool {
     let status = view.run_of_round().map(|run| run.status);
-    matches!(status, Some(RunStatus::Partial | RunStatus::Failed))
+    matches!(status, Some(RequestRunStatus::Partial | RequestRunStatus::Failed))
 }
 
-fn gather(
-    db: &dyn Database,
+fn load_release_facts(
+    db: &dyn StoreDatabase,
     row: &RequestRow,
     wanted: &ReleaseRequest,
-    memory: Window,
+    memory: MemoryWindow,
     now: Timestamp,
-) -> Answer<Facts> {
+) -> ApiResult<ReleaseFacts> {
     let request = &row.request;
     let name = &request.request_name;
-    let view = db.views(std::slice::from_ref(name))?.pop();
+    let view = db.load_request_views(std::slice::from_ref(name))?.pop();
     let view = view.ok_or_else(|| ApiError::not_found(format_args!("request `{name}`")))?;
-    let holds = BanFilter { holds_for: Some(name.clone()), active_at: Some(now), ..BanFilter::default() };
+    let holds =
+        SiteBanFilter { applies_to: Some(name.clone()), active_at: Some(now), ..SiteBanFilter::default() };
     let bans = db.bans(&holds)?;
-    Ok(Facts {
-        is_outdated: view.is_outdated_by(&row.overrides.clone().with(overrides(wanted))),
+    Ok(ReleaseFacts {
+        is_outdated: view.is_outdated_by(&row.overrides.clone().merged_with(release_overrides(wanted))),
         view,
-        open: sites::open_to(db, request, now)?,
-        banned: bans.iter().filter(|ban| ban.ban.request.is_some()).map(|ban| ban.ban.site.clone()).collect(),
-        sites: db.sites()?.into_iter().map(|site| site.name).collect(),
-        strangers: strangers(db, request, &wanted.excluded_files)?,
-        memory: window(request, memory),
+        open_sites: sites::load_open_sites(db, request, now)?,
+        banned_sites: bans
+            .iter()
+            .filter(|ban| ban.ban.request.is_some())
+            .map(|ban| ban.ban.site.clone())
+            .collect(),
+        known_sites: db.sites()?.into_iter().map(|site| site.name).collect(),
+        unknown_files: find_unknown_files(db, request, &wanted.excluded_files)?,
+        memory_range_mb: memory_range_mb(request, memory),
     })
 }
 
 /// Files that the input dataset does not have. Where the catalog is elsewhere nobody here knows.
-fn strangers(db: &dyn Database, request: &Request, files: &[String]) -> Answer<Vec<String>> {
+fn find_unknown_files(db: &dyn StoreDatabase, request: &Request, files: &[String]) -> ApiResult<Vec<String>> {
     let Some(dataset) = request.input_dataset.as_ref().filter(|_| !files.is_empty()) else {
         return Ok(Vec::new());
     };
@@ -159,15 +167,15 @@ fn strangers(db: &dyn Database, request: &Request, files: &[String]) -> Answer<V
 }
 
 /// what every job gets at least, and what no site is asked for.
-pub(super) fn window(request: &Request, memory: Window) -> (u64, u64) {
-    (memory.least(request.multicore), memory.most(request.multicore))
+pub(super) fn memory_range_mb(request: &Request, memory: MemoryWindow) -> (u64, u64) {
+    (memory.default_memory_mb(request.multicore), memory.max_memory_mb(request.multicore))
 }
 
 /// Everything that is wrong with it.
-fn faults(wanted: &ReleaseRequest, facts: &Facts) -> Vec<FieldFault> {
+fn check_release(wanted: &ReleaseRequest, facts: &ReleaseFacts) -> Vec<FieldError> {
     let mut faults = Vec::new();
     let mut fault = |field: &str, reason: String, remedy: &str| {
-        faults.push(FieldFault { field: field.to_owned(), reason, remedy: Some(remedy.to_owned()) });
+        faults.push(FieldError { field: field.to_owned(), reason, remedy: Some(remedy.to_owned()) });
     };
     if wanted.rescue && !has_failed(&facts.view) {
         let reason = "is for a request whose run has failed, and the last run of this one has not".to_owned();
@@ -180,20 +188,20 @@ fn faults(wanted: &ReleaseRequest, facts: &Facts) -> Vec<FieldFault> {
             "release it without `rescue`: what is done is credited, and the next round leaves them out";
         fault("excluded_files", reason, remedy);
     }
-    site_faults(wanted, facts, &mut fault);
-    let (least, most) = facts.memory;
+    check_sites(wanted, facts, &mut fault);
+    let (least, most) = facts.memory_range_mb;
     if let Some(memory) = wanted.memory_mb
         && !u64::try_from(memory).is_ok_and(|memory| (least..=most).contains(&memory))
     {
         let reason = format!("is {memory}; a job of this request gets between {least} and {most} MB");
         fault("memory_mb", reason, "more takes more cores per job, which is another request");
     }
-    time_faults(wanted, &mut fault);
+    check_times(wanted, &mut fault);
     for (field, value) in
         [("retry_count", wanted.retry_count), ("max_rescue_attempts", wanted.max_rescue_attempts)]
     {
-        if let Some(value) = value.filter(|value| !(0..=MOST_TRIES).contains(value)) {
-            let reason = format!("is {value}; it is between 0 and {MOST_TRIES}");
+        if let Some(value) = value.filter(|value| !(0..=MAX_TRIES).contains(value)) {
+            let reason = format!("is {value}; it is between 0 and {MAX_TRIES}");
             fault(field, reason, "if that is not enough, something else is wrong");
         }
     }
@@ -201,14 +209,14 @@ fn faults(wanted: &ReleaseRequest, facts: &Facts) -> Vec<FieldFault> {
         let reason = format!("is {share}; it is a share of the work units, between 0 and 1");
         fault("error_hold_threshold", reason, "0.3 holds the request when 30 % have failed");
     }
-    file_faults(wanted, facts, &mut fault);
+    check_files(wanted, facts, &mut fault);
     faults
 }
 
-fn time_faults(wanted: &ReleaseRequest, fault: &mut impl FnMut(&str, String, &str)) {
+fn check_times(wanted: &ReleaseRequest, fault: &mut impl FnMut(&str, String, &str)) {
     let Some(seconds) = wanted.time_per_event_sec else { return };
-    if !(seconds > 0.0 && seconds <= MOST_SECONDS) {
-        let reason = format!("is {seconds}; an event takes more than 0 and at most {MOST_SECONDS} s");
+    if !(seconds > 0.0 && seconds <= MAX_EVENT_SECONDS) {
+        let reason = format!("is {seconds}; an event takes more than 0 and at most {MAX_EVENT_SECONDS} s");
         fault("time_per_event_sec", reason, "say how long one event takes, not how long a job does");
     }
     if wanted.rescue {
@@ -218,13 +226,17 @@ fn time_faults(wanted: &ReleaseRequest, fault: &mut impl FnMut(&str, String, &st
     }
 }
 
-fn site_faults(wanted: &ReleaseRequest, facts: &Facts, fault: &mut impl FnMut(&str, String, &str)) {
-    for (n, site) in wanted.site_bans.iter().enumerate().filter(|(_, site)| !facts.sites.contains(*site)) {
-        let known = format!("there are {}", some(&facts.sites));
+fn check_sites(wanted: &ReleaseRequest, facts: &ReleaseFacts, fault: &mut impl FnMut(&str, String, &str)) {
+    for (n, site) in
+        wanted.site_bans.iter().enumerate().filter(|(_, site)| !facts.known_sites.contains(*site))
+    {
+        let known = format!("there are {}", join_first_names(&facts.known_sites));
         fault(&format!("site_bans[{n}]"), format!("is `{site}`, which is no site that is known"), &known);
     }
     if let Some(seconds) = wanted.ban_seconds {
-        if !u64::try_from(seconds).is_ok_and(|seconds| sites::is_spell(Duration::from_secs(seconds))) {
+        if !u64::try_from(seconds)
+            .is_ok_and(|seconds| sites::is_valid_ban_duration(Duration::from_secs(seconds)))
+        {
             let reason = format!("is {seconds}; a site is banned for a second at least, and a year at most");
             fault("ban_seconds", reason, "longer is for good: `windlass site set` disables a site");
         }
@@ -233,14 +245,14 @@ fn site_faults(wanted: &ReleaseRequest, facts: &Facts, fault: &mut impl FnMut(&s
             fault("ban_seconds", reason, "name the site in `site_bans`, or leave it out");
         }
     }
-    let is_left = facts.open.iter().any(|site| !wanted.site_bans.contains(site));
-    if !wanted.site_bans.is_empty() && !facts.open.is_empty() && !is_left {
-        let reason = format!("leaves it no site: it may use {}", some(&facts.open));
+    let is_left = facts.open_sites.iter().any(|site| !wanted.site_bans.contains(site));
+    if !wanted.site_bans.is_empty() && !facts.open_sites.is_empty() && !is_left {
+        let reason = format!("leaves it no site: it may use {}", join_first_names(&facts.open_sites));
         fault("site_bans", reason, "leave it one of them, or lift another ban first");
     }
 }
 
-fn file_faults(wanted: &ReleaseRequest, facts: &Facts, fault: &mut impl FnMut(&str, String, &str)) {
+fn check_files(wanted: &ReleaseRequest, facts: &ReleaseFacts, fault: &mut impl FnMut(&str, String, &str)) {
     let request = &facts.view.row.request;
     if wanted.excluded_files.is_empty() {
         return;
@@ -249,11 +261,11 @@ fn file_faults(wanted: &ReleaseRequest, facts: &Facts, fault: &mut impl FnMut(&s
         let reason = "names files, and this request reads none: its events are generated".to_owned();
         return fault("excluded_files", reason, "leave them out");
     };
-    if wanted.excluded_files.len() > MOST_FILES {
-        let reason = format!("names {} files; {MOST_FILES} at most", wanted.excluded_files.len());
+    if wanted.excluded_files.len() > MAX_EXCLUDED_FILES {
+        let reason = format!("names {} files; {MAX_EXCLUDED_FILES} at most", wanted.excluded_files.len());
         fault("excluded_files", reason, "exclude them in several calls, or invalidate them in the catalog");
     }
-    for stranger in facts.strangers.iter().take(SHOWN) {
+    for stranger in facts.unknown_files.iter().take(MAX_NAMES_SHOWN) {
         let n = wanted.excluded_files.iter().position(|file| file == stranger).unwrap_or_default();
         let reason = format!("is `{stranger}`, which is no file of {dataset}");
         fault(&format!("excluded_files[{n}]"), reason, "write the logical name as the catalog has it");
@@ -261,9 +273,9 @@ fn file_faults(wanted: &ReleaseRequest, facts: &Facts, fault: &mut impl FnMut(&s
 }
 
 /// The first of them.
-fn some(names: &BTreeSet<String>) -> String {
-    let shown: Vec<&str> = names.iter().take(SHOWN).map(String::as_str).collect();
-    match names.len().saturating_sub(SHOWN) {
+fn join_first_names(names: &BTreeSet<String>) -> String {
+    let shown: Vec<&str> = names.iter().take(MAX_NAMES_SHOWN).map(String::as_str).collect();
+    match names.len().saturating_sub(MAX_NAMES_SHOWN) {
         0 if shown.is_empty() => "none".to_owned(),
         0 => shown.join(", "),
         more => format!("{} and {more} more", shown.join(", ")),
@@ -271,24 +283,25 @@ fn some(names: &BTreeSet<String>) -> String {
 }
 
 /// What is changed, and that it is to go on.
-fn changes(
+fn plan_release(
     row: &RequestRow,
     wanted: &ReleaseRequest,
-    facts: &Facts,
+    facts: &ReleaseFacts,
     spell: Duration,
-    actor: Actor<'_>,
+    actor: RequestActor<'_>,
     now: Timestamp,
 ) -> Vec<RequestChange> {
     let spell =
         wanted.ban_seconds.and_then(|seconds| seconds.try_into().ok()).map_or(spell, Duration::from_secs);
     let said = reason_or_none(&wanted.reason);
     let mut changes = Vec::new();
-    let overrides = row.overrides.clone().with(overrides(wanted).said_by(actor.name));
+    let overrides =
+        row.overrides.clone().merged_with(release_overrides(wanted).record_excluded_by(actor.name));
     if overrides != row.overrides {
         changes.push(RequestChange::Overrides(Box::new(overrides)));
     }
     let new: BTreeSet<&String> =
-        wanted.site_bans.iter().filter(|site| !facts.banned.contains(*site)).collect();
+        wanted.site_bans.iter().filter(|site| !facts.banned_sites.contains(*site)).collect();
     for site in new {
         let ban = NewBan {
             site: site.clone(),
@@ -298,33 +311,36 @@ fn changes(
             by: actor.name.to_owned(),
             expires_at: now.after(spell),
         };
-        changes.push(RequestChange::Alert(Box::new(sites::banned(&ban))));
+        changes.push(RequestChange::Alert(Box::new(sites::ban_alert(&ban))));
         changes.push(RequestChange::Ban(Box::new(ban)));
     }
-    let reason = match told(wanted) {
+    let reason = match describe_overrides(wanted) {
         Some(with) => format!("{said} ({with})"),
         None => said.to_owned(),
     };
-    let wish = Wanted { rescue: wanted.rescue, ..Wanted::new(Want::Release, actor.name, reason, now) };
-    changes.push(RequestChange::Wanted(Some(wish)));
+    let wish = RequestCommand {
+        rescue: wanted.rescue,
+        ..RequestCommand::new(RequestCommandKind::Release, actor.name, reason, now)
+    };
+    changes.push(RequestChange::SetCommand(Some(wish)));
     changes
 }
 
 /// Numbers were checked before.
-fn overrides(wanted: &ReleaseRequest) -> Overrides {
-    Overrides {
+fn release_overrides(wanted: &ReleaseRequest) -> RequestOverrides {
+    RequestOverrides {
         retry_count: wanted.retry_count.and_then(|count| count.try_into().ok()),
         error_hold_threshold: wanted.error_hold_threshold,
         max_rescue_attempts: wanted.max_rescue_attempts.and_then(|count| count.try_into().ok()),
         memory_mb: wanted.memory_mb.and_then(|memory| memory.try_into().ok()),
         time_per_event_sec: wanted.time_per_event_sec,
         excluded_files: wanted.excluded_files.iter().cloned().collect(),
-        ..Overrides::default()
+        ..RequestOverrides::default()
     }
 }
 
 /// What is changed, for the audit trail: `without T2_A; 4000 MB`.
-pub(super) fn told(wanted: &ReleaseRequest) -> Option<String> {
+pub(super) fn describe_overrides(wanted: &ReleaseRequest) -> Option<String> {
     let bans = wanted.site_bans.join(", ");
     let files = match wanted.excluded_files.as_slice() {
         [] => None,
@@ -336,16 +352,16 @@ pub(super) fn told(wanted: &ReleaseRequest) -> Option<String> {
         (!bans.is_empty()).then(|| format!("not at {bans}")),
         wanted.memory_mb.map(|memory| format!("{memory} MB")),
         wanted.time_per_event_sec.map(|seconds| format!("{seconds} s per event")),
-        wanted.retry_count.map(|count| times(count, "retry", "retries")),
+        wanted.retry_count.map(|count| render_count(count, "retry", "retries")),
         wanted.error_hold_threshold.map(|share| format!("held from {} % on", share * 100.0)),
-        wanted.max_rescue_attempts.map(|count| times(count, "rescue", "rescues")),
+        wanted.max_rescue_attempts.map(|count| render_count(count, "rescue", "rescues")),
         files,
     ];
     let told: Vec<String> = parts.into_iter().flatten().collect();
     (!told.is_empty()).then(|| told.join("; "))
 }
 
-fn times(count: i64, one: &str, many: &str) -> String {
+fn render_count(count: i64, one: &str, many: &str) -> String {
     format!("at most {count} {}", if count == 1 { one } else { many })
 }
 
@@ -355,7 +371,7 @@ mod tests {
 
     #[test]
     fn what_is_changed_is_told_in_the_trail() {
-        assert_eq!(told(&ReleaseRequest::default()), None);
+        assert_eq!(describe_overrides(&ReleaseRequest::default()), None);
         let wanted = ReleaseRequest {
             site_bans: vec!["T2_A".into(), "T2_B".into()],
             memory_mb: Some(3000),
@@ -366,6 +382,6 @@ mod tests {
         };
         let expected =
             "not at T2_A, T2_B; 3000 MB; 2.5 s per event; held from 30 % on; without 2 input files";
-        assert_eq!(told(&wanted).as_deref(), Some(expected));
+        assert_eq!(describe_overrides(&wanted).as_deref(), Some(expected));
     }
 }

@@ -1,73 +1,76 @@
 //! Sites: where work may run, and where it may not for a while.
 
-use super::{Actor, request, text};
-use crate::error::{Answer, ApiError};
+use super::{RequestActor, check_text, load_request};
+use crate::error::{ApiError, ApiResult};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use windlass_api::requests::{Ban, Bans, NewBan, PatchSite, Site, Sites, Unbanned};
+use windlass_api::requests::{
+    BanList, BanResponse, BanSite, PatchSite, SiteList, SiteResponse, UnbanResponse,
+};
 use windlass_core::requests::bans;
-use windlass_core::requests::book::{self, NewAlert, SiteBan, SiteRow};
-use windlass_store::Database;
-use windlass_store::model::{BanFilter, SiteUsage};
+use windlass_core::requests::rows::{self, NewAlert, SiteBan, SiteRow};
+use windlass_store::StoreDatabase;
+use windlass_store::model::{SiteBanFilter, SiteUsage};
 use windlass_types::Timestamp;
 use windlass_types::requests::{Request, SiteStatus};
 
 /// Longer is for good: disable it.
-const LONGEST_BAN: Duration = Duration::from_hours(24 * 366);
+const MAX_BAN: Duration = Duration::from_hours(24 * 366);
 
-pub fn list(db: &dyn Database, now: Timestamp) -> Answer<Sites> {
-    let mut bans: BTreeMap<String, Vec<Ban>> = BTreeMap::new();
-    for ban in db.bans(&BanFilter { active_at: Some(now), ..BanFilter::default() })? {
-        bans.entry(ban.ban.site.clone()).or_default().push(shown_ban(ban));
+pub fn list_sites(db: &dyn StoreDatabase, now: Timestamp) -> ApiResult<SiteList> {
+    let mut bans: BTreeMap<String, Vec<BanResponse>> = BTreeMap::new();
+    for ban in db.bans(&SiteBanFilter { active_at: Some(now), ..SiteBanFilter::default() })? {
+        bans.entry(ban.ban.site.clone()).or_default().push(api_ban(ban));
     }
     let usage = db.site_usage()?;
     let shown = |row: SiteRow| {
         let bans = bans.remove(&row.name).unwrap_or_default();
         let usage = usage.get(&row.name).copied().unwrap_or_default();
-        shown(row, usage, bans)
+        api_site(row, usage, bans)
     };
-    Ok(Sites { items: db.sites()?.into_iter().map(shown).collect() })
+    Ok(SiteList { items: db.sites()?.into_iter().map(shown).collect() })
 }
 
-pub fn show(db: &dyn Database, name: &str, now: Timestamp) -> Answer<Site> {
-    let row = site(db, name)?;
-    let bans = active_bans(db, name, now)?.into_iter().map(shown_ban).collect();
+pub fn get_site(db: &dyn StoreDatabase, name: &str, now: Timestamp) -> ApiResult<SiteResponse> {
+    let row = load_site(db, name)?;
+    let bans = load_active_bans(db, name, now)?.into_iter().map(api_ban).collect();
     let usage = db.site_usage()?.remove(name).unwrap_or_default();
-    Ok(shown(row, usage, bans))
+    Ok(api_site(row, usage, bans))
 }
 
 /// Those that hold now, or all that there ever were.
-pub fn bans(
-    db: &dyn Database,
+pub fn list_bans(
+    db: &dyn StoreDatabase,
     site: Option<&str>,
     request: Option<&str>,
     all: bool,
     now: Timestamp,
-) -> Answer<Bans> {
-    let filter = BanFilter {
+) -> ApiResult<BanList> {
+    let filter = SiteBanFilter {
         site: site.map(str::to_owned),
-        holds_for: request.map(str::to_owned),
+        applies_to: request.map(str::to_owned),
         active_at: (!all).then_some(now),
-        ..BanFilter::default()
+        ..SiteBanFilter::default()
     };
-    Ok(Bans { items: db.bans(&filter)?.into_iter().map(shown_ban).collect() })
+    Ok(BanList { items: db.bans(&filter)?.into_iter().map(api_ban).collect() })
 }
 
-fn site(db: &dyn Database, name: &str) -> Answer<SiteRow> {
+fn load_site(db: &dyn StoreDatabase, name: &str) -> ApiResult<SiteRow> {
     db.site(name)?.ok_or_else(|| {
         ApiError::not_found(format_args!("site `{name}`"))
             .with_hint("a site is there once a worker of it was: `windlass worker --site NAME`")
     })
 }
 
-fn active_bans(db: &dyn Database, name: &str, now: Timestamp) -> Answer<Vec<SiteBan>> {
-    let filter = BanFilter { site: Some(name.to_owned()), active_at: Some(now), ..BanFilter::default() };
+fn load_active_bans(db: &dyn StoreDatabase, name: &str, now: Timestamp) -> ApiResult<Vec<SiteBan>> {
+    let filter =
+        SiteBanFilter { site: Some(name.to_owned()), active_at: Some(now), ..SiteBanFilter::default() };
     Ok(db.bans(&filter)?)
 }
 
-fn shown(row: SiteRow, usage: SiteUsage, bans: Vec<Ban>) -> Site {
-    Site {
+fn api_site(row: SiteRow, usage: SiteUsage, bans: Vec<BanResponse>) -> SiteResponse {
+    SiteResponse {
         name: row.name,
         status: row.status,
         drain_until: row.drain_until,
@@ -84,9 +87,9 @@ fn shown(row: SiteRow, usage: SiteUsage, bans: Vec<Ban>) -> Site {
     }
 }
 
-pub(super) fn shown_ban(row: SiteBan) -> Ban {
+pub(super) fn api_ban(row: SiteBan) -> BanResponse {
     let SiteBan { id, ban, created_at, removed_at, removed_by, .. } = row;
-    Ban {
+    BanResponse {
         id,
         site_name: ban.site,
         request_name: ban.request,
@@ -101,7 +104,12 @@ pub(super) fn shown_ban(row: SiteBan) -> Ban {
 }
 
 /// Changes what is said. A site that is not there is made: it may be known before a worker of it comes.
-pub fn patch(db: &dyn Database, name: &str, patch: &PatchSite, now: Timestamp) -> Answer<Site> {
+pub fn patch_site(
+    db: &dyn StoreDatabase,
+    name: &str,
+    patch: &PatchSite,
+    now: Timestamp,
+) -> ApiResult<SiteResponse> {
     windlass_types::check_site_name(name).map_err(|error| ApiError::invalid(error.to_string()))?;
     if let Some(path) = patch.storage_path.as_ref().filter(|path| !path.starts_with('/')) {
         return Err(ApiError::invalid(format!("`storage_path` is `{path}`; it begins with `/`")));
@@ -112,7 +120,7 @@ pub fn patch(db: &dyn Database, name: &str, patch: &PatchSite, now: Timestamp) -
         ))
         .with_hint("drain the site or ban it for a while: `windlass site drain`, `windlass site ban`"));
     }
-    let mut row = db.site(name)?.unwrap_or_else(|| fresh(name, now));
+    let mut row = db.site(name)?.unwrap_or_else(|| new_site_row(name, now));
     let PatchSite {
         status,
         total_slots,
@@ -134,10 +142,10 @@ pub fn patch(db: &dyn Database, name: &str, patch: &PatchSite, now: Timestamp) -
     row.storage_path = storage_path.or(row.storage_path);
     row.updated_at = now;
     db.put_site(&row)?;
-    show(db, name, now)
+    get_site(db, name, now)
 }
 
-fn fresh(name: &str, now: Timestamp) -> SiteRow {
+fn new_site_row(name: &str, now: Timestamp) -> SiteRow {
     SiteRow {
         name: name.to_owned(),
         status: SiteStatus::Enabled,
@@ -155,38 +163,49 @@ fn fresh(name: &str, now: Timestamp) -> SiteRow {
 }
 
 /// It finishes what it has and gets nothing new.
-pub fn drain(db: &dyn Database, name: &str, until: Option<Timestamp>, now: Timestamp) -> Answer<Site> {
+pub fn drain_site(
+    db: &dyn StoreDatabase,
+    name: &str,
+    until: Option<Timestamp>,
+    now: Timestamp,
+) -> ApiResult<SiteResponse> {
     if let Some(until) = until.filter(|until| *until <= now) {
         return Err(ApiError::invalid(format!("`until` is {until}, which is over; it is {now}")));
     }
-    site(db, name)?;
+    load_site(db, name)?;
     db.set_site_status(name, SiteStatus::Draining, until, now)?;
-    show(db, name, now)
+    get_site(db, name, now)
 }
 
-pub fn enable(db: &dyn Database, name: &str, now: Timestamp) -> Answer<Site> {
-    site(db, name)?;
+pub fn enable_site(db: &dyn StoreDatabase, name: &str, now: Timestamp) -> ApiResult<SiteResponse> {
+    load_site(db, name)?;
     db.set_site_status(name, SiteStatus::Enabled, None, now)?;
-    show(db, name, now)
+    get_site(db, name, now)
 }
 
 /// Whether a site can be banned for so long.
-pub(super) fn is_spell(spell: Duration) -> bool {
-    !spell.is_zero() && spell <= LONGEST_BAN
+pub(super) fn is_valid_ban_duration(spell: Duration) -> bool {
+    !spell.is_zero() && spell <= MAX_BAN
 }
 
 /// No new work goes there for a while.
-pub fn ban(db: &dyn Database, name: &str, new: &NewBan, actor: Actor<'_>, now: Timestamp) -> Answer<Site> {
-    text("reason", &new.reason)?;
+pub fn ban_site(
+    db: &dyn StoreDatabase,
+    name: &str,
+    new: &BanSite,
+    actor: RequestActor<'_>,
+    now: Timestamp,
+) -> ApiResult<SiteResponse> {
+    check_text("reason", &new.reason)?;
     let spell = Duration::from_secs(new.seconds);
-    if !is_spell(spell) {
+    if !is_valid_ban_duration(spell) {
         return Err(ApiError::invalid(
             "`seconds`: a site is banned for a second at least, and a year at most",
         ));
     }
-    site(db, name)?;
-    leaves_some(db, name, new.request_name.as_deref(), now)?;
-    let ban = book::NewBan {
+    load_site(db, name)?;
+    check_sites_remain(db, name, new.request_name.as_deref(), now)?;
+    let ban = rows::NewBan {
         site: name.to_owned(),
         request: new.request_name.clone(),
         reason: new.reason.clone(),
@@ -195,21 +214,21 @@ pub fn ban(db: &dyn Database, name: &str, new: &NewBan, actor: Actor<'_>, now: T
         expires_at: now.after(spell),
     };
     db.add_ban(&ban, now)?;
-    db.add_alert(&banned(&ban), now)?;
-    show(db, name, now)
+    db.add_alert(&ban_alert(&ban), now)?;
+    get_site(db, name, now)
 }
 
 /// Whoever has no site left waits where nobody sees why.
-fn leaves_some(db: &dyn Database, name: &str, of: Option<&str>, now: Timestamp) -> Answer<()> {
+fn check_sites_remain(db: &dyn StoreDatabase, name: &str, of: Option<&str>, now: Timestamp) -> ApiResult<()> {
     let whom = if let Some(of) = of {
-        let row = request(db, of)?;
-        if open_to(db, &row.request, now)?.iter().ne([name]) {
+        let row = load_request(db, of)?;
+        if load_open_sites(db, &row.request, now)?.iter().ne([name]) {
             return Ok(());
         }
         format!("request `{of}`")
     } else {
-        let active = db.bans(&BanFilter { active_at: Some(now), ..BanFilter::default() })?;
-        if !bans::is_last(name, &bans::open_sites(&db.sites()?, &active)) {
+        let active = db.bans(&SiteBanFilter { active_at: Some(now), ..SiteBanFilter::default() })?;
+        if !bans::is_last_site(name, &bans::open_sites(&db.sites()?, &active)) {
             return Ok(());
         }
         "any request".to_owned()
@@ -220,25 +239,30 @@ fn leaves_some(db: &dyn Database, name: &str, of: Option<&str>, now: Timestamp) 
 }
 
 /// Where a request might run: wished for, not disabled and not banned for it.
-pub(super) fn open_to(db: &dyn Database, request: &Request, now: Timestamp) -> Answer<BTreeSet<String>> {
-    let holds = BanFilter {
-        holds_for: Some(request.request_name.clone()),
+pub(super) fn load_open_sites(
+    db: &dyn StoreDatabase,
+    request: &Request,
+    now: Timestamp,
+) -> ApiResult<BTreeSet<String>> {
+    let holds = SiteBanFilter {
+        applies_to: Some(request.request_name.clone()),
         active_at: Some(now),
-        ..BanFilter::default()
+        ..SiteBanFilter::default()
     };
     let closed: BTreeSet<String> = db.bans(&holds)?.into_iter().map(|ban| ban.ban.site).collect();
     let open = db.sites()?.into_iter().filter(|site| site.status != SiteStatus::Disabled);
-    let open = open.map(|site| site.name).filter(|site| is_wished(request, site) && !closed.contains(site));
+    let open =
+        open.map(|site| site.name).filter(|site| is_site_allowed(request, site) && !closed.contains(site));
     Ok(open.collect())
 }
 
-fn is_wished(request: &Request, site: &str) -> bool {
+fn is_site_allowed(request: &Request, site: &str) -> bool {
     let lists = |list: &[String]| list.iter().any(|name| name == site);
     (request.site_whitelist.is_empty() || lists(&request.site_whitelist)) && !lists(&request.site_blacklist)
 }
 
 /// People are told of every ban, whoever it is from.
-pub(super) fn banned(ban: &book::NewBan) -> NewAlert {
+pub(super) fn ban_alert(ban: &rows::NewBan) -> NewAlert {
     let whom =
         ban.request.as_ref().map_or_else(|| "all requests".to_owned(), |name| format!("request {name}"));
     NewAlert {
@@ -253,26 +277,26 @@ pub(super) fn banned(ban: &book::NewBan) -> NewAlert {
 }
 
 /// Lifts the bans that hold: of one request, or all.
-pub fn unban(
-    db: &dyn Database,
+pub fn unban_site(
+    db: &dyn StoreDatabase,
     name: &str,
     of: Option<&str>,
-    actor: Actor<'_>,
+    actor: RequestActor<'_>,
     now: Timestamp,
-) -> Answer<Unbanned> {
-    site(db, name)?;
-    let bans = active_bans(db, name, now)?;
+) -> ApiResult<UnbanResponse> {
+    load_site(db, name)?;
+    let bans = load_active_bans(db, name, now)?;
     let meant = bans.iter().filter(|ban| of.is_none_or(|of| ban.ban.request.as_deref() == Some(of)));
     let mut removed = 0;
     for ban in meant {
         db.remove_ban(ban.id, actor.name, now)?;
-        db.add_alert(&told_of_removal(ban, actor), now)?;
+        db.add_alert(&unban_alert(ban, actor), now)?;
         removed += 1;
     }
-    Ok(Unbanned { site_name: name.to_owned(), removed })
+    Ok(UnbanResponse { site_name: name.to_owned(), removed })
 }
 
-fn told_of_removal(ban: &SiteBan, actor: Actor<'_>) -> NewAlert {
+fn unban_alert(ban: &SiteBan, actor: RequestActor<'_>) -> NewAlert {
     let of = ban.ban.request.as_deref().unwrap_or("all requests");
     NewAlert {
         kind: "site_ban_removed".to_owned(),

@@ -1,73 +1,79 @@
 //! Requests, submitted: a document becomes a request, or all its faults are told and nothing is stored.
 
-use super::{Actor, look, steps};
-use crate::error::{Answer, ApiError, FieldFault};
+use super::{RequestActor, production_steps, request_queries};
+use crate::error::{ApiError, ApiResult, FieldError};
 use serde_json::Value;
-use windlass_api::requests::Submitted;
-use windlass_core::adaptive::Window;
-use windlass_core::requests::book::RequestRow;
-use windlass_core::requests::document::{self, Context, Fault};
-use windlass_store::{Database, Error};
+use windlass_api::requests::SubmitResponse;
+use windlass_core::adaptive::MemoryWindow;
+use windlass_core::requests::document::{self, DocumentContext, DocumentProblem};
+use windlass_core::requests::rows::RequestRow;
+use windlass_store::{StoreDatabase, StoreError};
 use windlass_types::Timestamp;
 use windlass_types::requests::{ProductionStep, Request, RequestStatus};
 
 /// A request, and whether it is new.
 pub fn submit(
-    db: &dyn Database,
+    db: &dyn StoreDatabase,
     body: &Value,
-    memory: Window,
-    actor: Actor<'_>,
+    memory: MemoryWindow,
+    actor: RequestActor<'_>,
     now: Timestamp,
-) -> Answer<(Submitted, bool)> {
-    let request = read(body, actor.name, memory, now)?;
-    (actor.may)(&request.requestor)?;
+) -> ApiResult<(SubmitResponse, bool)> {
+    let request = parse_request(body, actor.name, memory, now)?;
+    (actor.authorize)(&request.requestor)?;
     let name = request.request_name.clone();
     if let Some(there) = db.request(&name)? {
-        return again(db, &request, there);
+        return match_existing_request(db, &request, there);
     }
-    let foreign = document::not_for_us(&request);
+    let foreign = document::check_ownership(&request);
     if !foreign.is_empty() {
-        return Err(refused(foreign.into_iter().map(field_fault).collect()));
+        return Err(invalid_document_error(foreign.into_iter().map(field_error).collect()));
     }
     if let Some(previous) = &request.previous_version_request
         && db.request(previous)?.is_none()
     {
         let reason = format!("there is no request `{previous}`");
-        return Err(refused(vec![FieldFault::new("previous_version_request", reason)]));
+        return Err(invalid_document_error(vec![FieldError::new("previous_version_request", reason)]));
     }
     match db.add_request(&request, RequestStatus::Submitted, actor.name, now) {
         Ok(_) => {}
         // Somebody else was quicker.
-        Err(Error::NameTaken { .. }) => {
-            let there = super::request(db, &name)?;
-            return again(db, &request, there);
+        Err(StoreError::NameTaken { .. }) => {
+            let there = super::load_request(db, &name)?;
+            return match_existing_request(db, &request, there);
         }
         Err(error) => return Err(error.into()),
     }
-    let submitted = told(db, super::request(db, &name)?)?;
-    let submitted = Submitted { status: RequestStatus::Submitted, ..submitted };
+    let submitted = load_submit_response(db, super::load_request(db, &name)?)?;
+    let submitted = SubmitResponse { status: RequestStatus::Submitted, ..submitted };
     Ok((submitted, true))
 }
 
 /// The request that a document means, or everything that is wrong with it.
-pub fn read(body: &Value, requestor: &str, memory: Window, now: Timestamp) -> Answer<Request> {
-    let (document, beside) = apart(body)?;
-    let suffix = suffix(now);
-    let context = Context {
+pub fn parse_request(
+    body: &Value,
+    requestor: &str,
+    memory: MemoryWindow,
+    now: Timestamp,
+) -> ApiResult<Request> {
+    let (document, beside) = split_production_steps(body)?;
+    let suffix = name_suffix(now);
+    let context = DocumentContext {
         requestor,
         name_suffix: &suffix,
         max_memory_per_core_mb: memory.max_per_core.max(memory.default_per_core),
     };
-    let told = |faults: Vec<Fault>| refused(faults.into_iter().map(field_fault).collect());
-    let mut request = document::read(&document, &context).map_err(told)?;
+    let told =
+        |faults: Vec<DocumentProblem>| invalid_document_error(faults.into_iter().map(field_error).collect());
+    let mut request = document::parse_request(&document, &context).map_err(told)?;
     let faults = windlass_requests::payload_faults(&request);
     if !faults.is_empty() {
         return Err(told(faults));
     }
     if let Some(beside) = beside {
-        let faults = steps::faults(&beside, request.urgent);
+        let faults = production_steps::check_production_steps(&beside, request.urgent);
         if !faults.is_empty() {
-            return Err(refused(faults));
+            return Err(invalid_document_error(faults));
         }
         request.production_steps = beside;
     }
@@ -75,13 +81,13 @@ pub fn read(body: &Value, requestor: &str, memory: Window, now: Timestamp) -> An
 }
 
 /// A document of ReqMgr2, which knows no production steps, and those that came with it.
-fn apart(body: &Value) -> Answer<(Value, Option<Vec<ProductionStep>>)> {
+fn split_production_steps(body: &Value) -> ApiResult<(Value, Option<Vec<ProductionStep>>)> {
     let is_own = body.get("request_name").is_some();
     let Some(beside) = body.get("production_steps").filter(|_| !is_own) else {
         return Ok((body.clone(), None));
     };
     let steps = serde_json::from_value(beside.clone()).map_err(|error| {
-        refused(vec![FieldFault::new(
+        invalid_document_error(vec![FieldError::new(
             "production_steps",
             format!("is a list of {{fraction, priority}}: {error}"),
         )])
@@ -93,26 +99,30 @@ fn apart(body: &Value) -> Answer<(Value, Option<Vec<ProductionStep>>)> {
     Ok((document, Some(steps)))
 }
 
-pub(super) fn field_fault(fault: Fault) -> FieldFault {
-    FieldFault { field: fault.field, reason: fault.reason, remedy: fault.remedy }
+pub(super) fn field_error(fault: DocumentProblem) -> FieldError {
+    FieldError { field: fault.field, reason: fault.reason, remedy: fault.remedy }
 }
 
 /// All of them, in words and one by one.
-pub(super) fn refused(faults: Vec<FieldFault>) -> ApiError {
+pub(super) fn invalid_document_error(faults: Vec<FieldError>) -> ApiError {
     let told: Vec<String> = faults.iter().map(ToString::to_string).collect();
     ApiError::invalid(told.join("; ")).with_errors(faults)
 }
 
 /// As ReqMgr2 ends its names: `261116_010203_4567`.
-fn suffix(now: Timestamp) -> String {
+fn name_suffix(now: Timestamp) -> String {
     let digits: String = now.to_string().chars().filter(char::is_ascii_digit).collect();
     let part = |from: usize, to: usize| digits.get(from..to).unwrap_or("0").to_owned();
     format!("{}_{}_{:04}", part(2, 8), part(8, 14), (now.0 / 100).rem_euclid(10_000))
 }
 
 /// The same document once more is answered with what is there; another one is refused.
-fn again(db: &dyn Database, request: &Request, there: RequestRow) -> Answer<(Submitted, bool)> {
-    let differs = differences(request, &there.request);
+fn match_existing_request(
+    db: &dyn StoreDatabase,
+    request: &Request,
+    there: RequestRow,
+) -> ApiResult<(SubmitResponse, bool)> {
+    let differs = find_different_fields(request, &there.request);
     if !differs.is_empty() {
         let detail = format!(
             "there is already a request `{}`, and it differs in {}",
@@ -123,14 +133,14 @@ fn again(db: &dyn Database, request: &Request, there: RequestRow) -> Answer<(Sub
             "give the new one another name; priority and production steps of the other can be changed",
         ));
     }
-    let submitted = told(db, there)?;
+    let submitted = load_submit_response(db, there)?;
     Ok((submitted, false))
 }
 
-fn told(db: &dyn Database, row: RequestRow) -> Answer<Submitted> {
+fn load_submit_response(db: &dyn StoreDatabase, row: RequestRow) -> ApiResult<SubmitResponse> {
     let process = db.process(&row.request.request_name)?;
-    Ok(Submitted {
-        workflow: look::workflow_ref(&row, process.as_ref()),
+    Ok(SubmitResponse {
+        workflow: request_queries::workflow_ref(&row, process.as_ref()),
         request_name: row.request.request_name,
         status: row.status,
         production_steps: row.request.production_steps,
@@ -139,7 +149,7 @@ fn told(db: &dyn Database, row: RequestRow) -> Answer<Submitted> {
 
 /// The fields in which a document is not the one that made the request. What became of it since does not count: steps that
 /// were reached are gone, and the last of them has set the priority.
-fn differences(new: &Request, there: &Request) -> Vec<String> {
+fn find_different_fields(new: &Request, there: &Request) -> Vec<String> {
     let reached = new.production_steps.len().checked_sub(there.production_steps.len());
     let reached = reached.filter(|reached| new.production_steps[*reached..] == there.production_steps[..]);
     let demoted = reached.and_then(|reached| new.production_steps.get(reached.checked_sub(1)?));
@@ -181,13 +191,13 @@ mod tests {
             "acquisition_era": "E", "processing_string": "S",
             "payload_config": {"simulation": {}},
         });
-        read(&document, "me", Window::default(), Timestamp(0)).unwrap()
+        parse_request(&document, "me", MemoryWindow::default(), Timestamp(0)).unwrap()
     }
 
     #[test]
     fn what_became_of_a_request_is_no_difference() {
         let new = request(100, &[(0.1, 80), (0.5, 50)]);
-        let is_same = |there: &Request| differences(&new, there);
+        let is_same = |there: &Request| find_different_fields(&new, there);
         assert_eq!(is_same(&new), [""; 0]);
         assert_eq!(is_same(&request(80, &[(0.5, 50)])), [""; 0], "a step was reached");
         assert_eq!(is_same(&request(50, &[])), [""; 0], "both were");
@@ -200,6 +210,6 @@ mod tests {
     #[test]
     fn names_end_with_the_time() {
         let at: Timestamp = "2026-11-16T01:02:03.456789Z".parse().unwrap();
-        assert_eq!(suffix(at), "261116_010203_4567");
+        assert_eq!(name_suffix(at), "261116_010203_4567");
     }
 }

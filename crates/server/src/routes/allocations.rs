@@ -2,36 +2,41 @@
 //! the books; here they are only written.
 
 use crate::caller::Caller;
-use crate::error::{Answer, ApiError};
+use crate::error::{ApiError, ApiResult};
 use crate::extract::{Json, Path, Query};
-use crate::state::{AppState, blocking};
+use crate::state::{AppState, run_blocking};
 use axum::extract::State;
 use serde::Deserialize;
 use std::time::Duration;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use windlass_api::allocations::{Allocation, Allocations, AskForAllocations, LookedAtAllocations};
-use windlass_auth::Operation;
-use windlass_core::slurm::book::NewAllocation;
-use windlass_core::slurm::request::{Crew, request};
-use windlass_slurm::steward::Looked;
-use windlass_store::model::{AllocationFilter, Part, SchedulerRow};
-use windlass_types::slurm::{AllocationState, SlurmState};
+use windlass_api::allocations::{
+    AllocationList, AllocationRefreshResult, AllocationResponse, CreateAllocations,
+};
+use windlass_auth::AuthOperation;
+use windlass_core::slurm::allocation_request::{AllocationWorkerOptions, build_request};
+use windlass_core::slurm::allocation_rows::NewAllocation;
+use windlass_slurm::allocation_reconciler::PollOutcome;
+use windlass_store::model::{AllocationFilter, SlurmSchedulerRow, WorkflowPartId};
+use windlass_types::slurm::{AllocationState, SlurmJobState};
 use windlass_types::{AllocationId, Timestamp, WorkflowId};
 
 pub(crate) fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(list, ask_for)).routes(routes!(show, discard)).routes(routes!(look))
+    OpenApiRouter::new()
+        .routes(routes!(list_allocations, create_allocations))
+        .routes(routes!(get_allocation, cancel_allocation))
+        .routes(routes!(refresh_allocations))
 }
 
 /// More are not listed at once.
-const MOST: u64 = 100_000;
+const MAX_LISTED: u64 = 100_000;
 /// More are not asked for at once.
-const MOST_AT_ONCE: u32 = 1000;
+const MAX_CREATED_AT_ONCE: u32 = 1000;
 
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct Which {
+pub(crate) struct AllocationListQuery {
     /// Only those in this state.
     state: Option<String>,
     /// Only those that are not over, or only those that are.
@@ -48,32 +53,32 @@ pub(crate) struct Which {
 
 /// Allocations of a workflow
 #[utoipa::path(get, path = "/workflows/{id}/allocations", tag = "allocations", operation_id = "list_allocations",
-    params(("id" = i64, Path,), Which), responses(
-    (status = 200, description = "By number", body = Allocations),
+    params(("id" = i64, Path,), AllocationListQuery), responses(
+    (status = 200, description = "By number", body = AllocationList),
     (status = 404, description = "There is no such workflow"),
     (status = 422, description = "There is no such state")))]
-async fn list(
+async fn list_allocations(
     State(state): State<AppState>,
     caller: Caller,
     Path(id): Path<i64>,
-    Query(which): Query<Which>,
-) -> Answer<Json<Allocations>> {
-    let id = caller.workflow(&state, Operation::ReadWorkflow, WorkflowId(id)).await?.id;
-    let states = which.state.as_deref().map(named).transpose()?;
+    Query(which): Query<AllocationListQuery>,
+) -> ApiResult<Json<AllocationList>> {
+    let id = caller.authorize_workflow(&state, AuthOperation::ReadWorkflow, WorkflowId(id)).await?.id;
+    let states = which.state.as_deref().map(parse_state).transpose()?;
     let filter = AllocationFilter {
         workflow: Some(id),
         states: states.into_iter().collect(),
         is_open: which.is_open,
         scheduler_name: which.scheduler,
         offset: which.offset.unwrap_or(0),
-        limit: Some(which.limit.unwrap_or(MOST).clamp(1, MOST)),
+        limit: Some(which.limit.unwrap_or(MAX_LISTED).clamp(1, MAX_LISTED)),
         ..AllocationFilter::default()
     };
-    let rows = state.books(move |store| store.allocations(&filter)).await?;
-    Ok(Json(Allocations { items: rows.into_iter().map(shown).collect::<Answer<_>>()? }))
+    let rows = state.with_store(move |store| store.allocations(&filter)).await?;
+    Ok(Json(AllocationList { items: rows.into_iter().map(api_allocation).collect::<ApiResult<_>>()? }))
 }
 
-fn named(name: &str) -> Answer<AllocationState> {
+fn parse_state(name: &str) -> ApiResult<AllocationState> {
     AllocationState::from_name(name).ok_or_else(|| {
         ApiError::invalid(format!("state: `{}` is none", name.escape_debug()))
             .with_hint(AllocationState::ALL.map(AllocationState::name).join(", "))
@@ -84,33 +89,33 @@ fn named(name: &str) -> Answer<AllocationState> {
 ///
 /// They are submitted to Slurm by the server as soon as it can, and workers in them take jobs of the workflow.
 #[utoipa::path(post, path = "/workflows/{id}/allocations", tag = "allocations", operation_id = "ask_for_allocations",
-    params(("id" = i64, Path,)), request_body = AskForAllocations, responses(
-    (status = 200, description = "They are in the books", body = Allocations),
+    params(("id" = i64, Path,)), request_body = CreateAllocations, responses(
+    (status = 200, description = "They are in the books", body = AllocationList),
     (status = 404, description = "There is no such workflow"),
     (status = 422, description = "It has no such scheduler, or the request makes no sense")))]
-async fn ask_for(
+async fn create_allocations(
     State(state): State<AppState>,
     caller: Caller,
     Path(id): Path<i64>,
-    Json(wanted): Json<AskForAllocations>,
-) -> Answer<Json<Allocations>> {
-    let workflow = caller.workflow(&state, Operation::ChangeWorkflow, WorkflowId(id)).await?;
-    if !(1..=MOST_AT_ONCE).contains(&wanted.count) || wanted.max_parallel_jobs == Some(0) {
+    Json(wanted): Json<CreateAllocations>,
+) -> ApiResult<Json<AllocationList>> {
+    let workflow = caller.authorize_workflow(&state, AuthOperation::ChangeWorkflow, WorkflowId(id)).await?;
+    if !(1..=MAX_CREATED_AT_ONCE).contains(&wanted.count) || wanted.max_parallel_jobs == Some(0) {
         return Err(ApiError::invalid(format!(
-            "count is from 1 to {MOST_AT_ONCE}, and max_parallel_jobs at least 1"
+            "count is from 1 to {MAX_CREATED_AT_ONCE}, and max_parallel_jobs at least 1"
         )));
     }
     let (by, now) = (caller.user().to_owned(), state.now());
     let rows = state
-        .books(move |store| {
+        .with_store(move |store| {
             let schedulers = store.schedulers(workflow.id)?;
             let found = schedulers.iter().find(|row| row.scheduler.name == wanted.scheduler);
-            let found = found.ok_or_else(|| unknown(&wanted.scheduler, &schedulers))?;
-            let crew = Crew {
+            let found = found.ok_or_else(|| unknown_scheduler_error(&wanted.scheduler, &schedulers))?;
+            let crew = AllocationWorkerOptions {
                 one_worker_per_node: wanted.start_one_worker_per_node,
                 max_parallel_jobs: wanted.max_parallel_jobs,
             };
-            let request = request(&found.scheduler, &workflow.settings.slurm_defaults, crew)
+            let request = build_request(&found.scheduler, &workflow.settings.slurm_defaults, crew)
                 .map_err(ApiError::invalid)?;
             let new = NewAllocation {
                 workflow: workflow.id,
@@ -126,11 +131,11 @@ async fn ask_for(
             Ok::<_, ApiError>(store.allocations(&filter)?)
         })
         .await?;
-    state.events.nudge();
-    Ok(Json(Allocations { items: rows.into_iter().map(shown).collect::<Answer<_>>()? }))
+    state.events.wake();
+    Ok(Json(AllocationList { items: rows.into_iter().map(api_allocation).collect::<ApiResult<_>>()? }))
 }
 
-fn unknown(name: &str, known: &[SchedulerRow]) -> ApiError {
+fn unknown_scheduler_error(name: &str, known: &[SlurmSchedulerRow]) -> ApiError {
     let refused = ApiError::invalid(format!("the workflow has no scheduler `{}`", name.escape_debug()));
     let names: Vec<&str> = known.iter().map(|row| row.scheduler.name.as_str()).collect();
     if names.is_empty() { refused } else { refused.with_hint(format!("it has {}", names.join(", "))) }
@@ -139,16 +144,17 @@ fn unknown(name: &str, known: &[SchedulerRow]) -> ApiError {
 /// One allocation
 #[utoipa::path(get, path = "/allocations/{id}", tag = "allocations", operation_id = "get_allocation",
     params(("id" = i64, Path,)), responses(
-    (status = 200, description = "How far it is", body = Allocation),
+    (status = 200, description = "How far it is", body = AllocationResponse),
     (status = 404, description = "There is no such allocation")))]
-async fn show(
+async fn get_allocation(
     State(state): State<AppState>,
     caller: Caller,
     Path(id): Path<i64>,
-) -> Answer<Json<Allocation>> {
-    let id = allowed(&state, &caller, Operation::ReadWorkflow, id).await?;
-    let row = state.books(move |store| store.allocation(id)).await?.ok_or_else(|| missing(id))?;
-    shown(row).map(Json)
+) -> ApiResult<Json<AllocationResponse>> {
+    let id = authorize_allocation(&state, &caller, AuthOperation::ReadWorkflow, id).await?;
+    let row =
+        state.with_store(move |store| store.allocation(id)).await?.ok_or_else(|| allocation_not_found(id))?;
+    api_allocation(row).map(Json)
 }
 
 /// An allocation is not wanted any more
@@ -156,25 +162,25 @@ async fn show(
 /// If it was not submitted yet it never will be. Otherwise the server has Slurm cancel it. One that is over stays as it is.
 #[utoipa::path(delete, path = "/allocations/{id}", tag = "allocations", operation_id = "cancel_allocation",
     params(("id" = i64, Path,)), responses(
-    (status = 200, description = "As it is now", body = Allocation),
+    (status = 200, description = "As it is now", body = AllocationResponse),
     (status = 404, description = "There is no such allocation"),
     (status = 409, description = "A client looks after it")))]
-async fn discard(
+async fn cancel_allocation(
     State(state): State<AppState>,
     caller: Caller,
     Path(id): Path<i64>,
-) -> Answer<Json<Allocation>> {
-    let id = allowed(&state, &caller, Operation::ChangeWorkflow, id).await?;
+) -> ApiResult<Json<AllocationResponse>> {
+    let id = authorize_allocation(&state, &caller, AuthOperation::ChangeWorkflow, id).await?;
     let (by, now) = (caller.user().to_owned(), state.now());
     let why = format!("canceled by {by}");
     let mut rows =
-        state.books(move |store| store.acting_as(&by).discard_allocations(&[id], &why, now)).await?;
-    state.events.nudge();
-    shown(rows.pop().ok_or_else(|| missing(id))?).map(Json)
+        state.with_store(move |store| store.acting_as(&by).discard_allocations(&[id], &why, now)).await?;
+    state.events.wake();
+    api_allocation(rows.pop().ok_or_else(|| allocation_not_found(id))?).map(Json)
 }
 
 /// No controller may keep anybody waiting for longer.
-const LONGEST_LOOK: Duration = Duration::from_secs(20);
+const MAX_REFRESH_TIME: Duration = Duration::from_secs(20);
 
 /// Have Slurm asked how allocations stand
 ///
@@ -182,45 +188,52 @@ const LONGEST_LOOK: Duration = Duration::from_secs(20);
 /// then nothing is known, and nothing is changed.
 #[utoipa::path(post, path = "/workflows/{id}/allocations/look", tag = "allocations", operation_id = "look_at_allocations",
     params(("id" = i64, Path,)), responses(
-    (status = 200, description = "Whether it answered", body = LookedAtAllocations),
+    (status = 200, description = "Whether it answered", body = AllocationRefreshResult),
     (status = 404, description = "There is no such workflow")))]
-async fn look(
+async fn refresh_allocations(
     State(state): State<AppState>,
     caller: Caller,
     Path(id): Path<i64>,
-) -> Answer<Json<LookedAtAllocations>> {
-    caller.workflow(&state, Operation::ReadWorkflow, WorkflowId(id)).await?;
-    let Some(steward) = state.steward.clone() else {
+) -> ApiResult<Json<AllocationRefreshResult>> {
+    caller.authorize_workflow(&state, AuthOperation::ReadWorkflow, WorkflowId(id)).await?;
+    let Some(steward) = state.allocation_reconciler.clone() else {
         let trouble = Some("this server does not look after allocations: it runs without --slurm".to_owned());
-        return Ok(Json(LookedAtAllocations { is_looked_after: false, answered: false, trouble }));
+        return Ok(Json(AllocationRefreshResult { is_looked_after: false, answered: false, trouble }));
     };
-    let trouble = match blocking(move || steward.look(LONGEST_LOOK)).await? {
-        Looked::Answered => None,
-        Looked::Silent(why) => Some(why),
+    let trouble = match run_blocking(move || steward.poll_now(MAX_REFRESH_TIME)).await? {
+        PollOutcome::Answered => None,
+        PollOutcome::NoAnswer(why) => Some(why),
     };
-    state.events.nudge();
-    Ok(Json(LookedAtAllocations { is_looked_after: true, answered: trouble.is_none(), trouble }))
+    state.events.wake();
+    Ok(Json(AllocationRefreshResult { is_looked_after: true, answered: trouble.is_none(), trouble }))
 }
 
-fn missing(id: AllocationId) -> ApiError {
+fn allocation_not_found(id: AllocationId) -> ApiError {
     ApiError::not_found(format_args!("allocation {id}"))
 }
 
 /// What is of a workflow that is not his is not there.
-async fn allowed(state: &AppState, caller: &Caller, operation: Operation, id: i64) -> Answer<AllocationId> {
+async fn authorize_allocation(
+    state: &AppState,
+    caller: &Caller,
+    operation: AuthOperation,
+    id: i64,
+) -> ApiResult<AllocationId> {
     let id = AllocationId(id);
-    let workflow = state.books(move |store| store.workflow_of(Part::Allocation(id))).await?;
-    let workflow = workflow.ok_or_else(|| missing(id))?;
-    caller.workflow(state, operation, workflow).await.map_err(|error| match error.status.as_u16() {
-        404 => missing(id),
-        _ => error,
+    let workflow = state.with_store(move |store| store.workflow_of(WorkflowPartId::Allocation(id))).await?;
+    let workflow = workflow.ok_or_else(|| allocation_not_found(id))?;
+    caller.authorize_workflow(state, operation, workflow).await.map_err(|error| {
+        match error.status.as_u16() {
+            404 => allocation_not_found(id),
+            _ => error,
+        }
     })?;
     Ok(id)
 }
 
-fn shown(row: windlass_types::slurm::Allocation) -> Answer<Allocation> {
+fn api_allocation(row: windlass_types::slurm::Allocation) -> ApiResult<AllocationResponse> {
     let time = |at: Option<Timestamp>| at.map(|at| at.to_string());
-    Ok(Allocation {
+    Ok(AllocationResponse {
         id: row.id.0,
         workflow_id: row.workflow.0,
         is_ours: row.is_ours,
@@ -240,7 +253,7 @@ fn shown(row: windlass_types::slurm::Allocation) -> Answer<Allocation> {
         started_at: time(row.started_at),
         ends_at: time(row.ends_at),
         ended_at: time(row.ended_at),
-        end: row.end.map(SlurmState::name).map(str::to_owned),
+        end: row.end.map(SlurmJobState::name).map(str::to_owned),
         exit_code: row.exit_code,
         seen_at: time(row.seen_at),
     })

@@ -1,10 +1,10 @@
 //! Events as they happen: server-sent events, resumed by id.
 
-use crate::caller::{Caller, Credential};
-use crate::error::{Answer, ApiError};
+use crate::caller::{Caller, RequestCredential};
+use crate::error::{ApiError, ApiResult};
+use crate::event_publisher::EventSubscription;
 use crate::extract::{Path, Query};
-use crate::publisher::Subscription;
-use crate::state::{AppState, blocking};
+use crate::state::{AppState, run_blocking};
 use axum::Extension;
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -20,63 +20,63 @@ use std::time::{Duration, Instant};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use windlass_auth::{Denied, Operation};
-use windlass_store::model::{EventRow, Severity};
+use windlass_auth::{AuthOperation, AuthenticationError};
+use windlass_store::model::{EventRow, EventSeverity};
 use windlass_types::{EventId, WorkflowId};
 
-pub(crate) fn lasting() -> OpenApiRouter<AppState> {
+pub(crate) fn streaming_routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(stream_events))
 }
 
-pub(crate) fn torc_lasting() -> OpenApiRouter<AppState> {
+pub(crate) fn torc_streaming_routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(stream_workflow_events))
 }
 
 /// A reader that hears nothing for so long cannot tell silence from a dead connection.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 /// So soon a reader that was cut off comes again.
-const COME_AGAIN: Duration = Duration::from_secs(1);
+const CLIENT_RETRY_DELAY: Duration = Duration::from_secs(1);
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 #[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Level {
+pub(crate) enum EventLevel {
     Debug,
     Info,
     Warning,
     Error,
 }
 
-impl From<Level> for Severity {
-    fn from(level: Level) -> Self {
+impl From<EventLevel> for EventSeverity {
+    fn from(level: EventLevel) -> Self {
         match level {
-            Level::Debug => Self::Debug,
-            Level::Info => Self::Info,
-            Level::Warning => Self::Warning,
-            Level::Error => Self::Error,
+            EventLevel::Debug => Self::Debug,
+            EventLevel::Info => Self::Info,
+            EventLevel::Warning => Self::Warning,
+            EventLevel::Error => Self::Error,
         }
     }
 }
 
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct Follow {
+pub(crate) struct EventStreamQuery {
     /// Only of this workflow; without it, of all that you may see.
     workflow: Option<i64>,
     /// Only what came after the event of this id; without it, what happens from now on. The header `Last-Event-ID`, which
     /// browsers send by themselves, wins.
     after: Option<i64>,
     /// Only what is this severe or more.
-    severity: Option<Level>,
+    severity: Option<EventLevel>,
     /// Only of this category.
     category: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct FollowWorkflow {
+pub(crate) struct WorkflowEventStreamQuery {
     /// Only what is this severe or more.
-    level: Option<Level>,
+    level: Option<EventLevel>,
     /// Only what came after the event of this id; without it, what happens from now on.
     after: Option<i64>,
 }
@@ -85,76 +85,81 @@ pub(crate) struct FollowWorkflow {
 ///
 /// Server-sent events: `id` is the id of the event, `event` its category, `data` the event as JSON. A reader that is too
 /// slow is cut off, and so are all when the server stops; whoever comes again with `Last-Event-ID` misses nothing.
-#[utoipa::path(get, path = "/events/stream", tag = "events", params(Follow),
+#[utoipa::path(get, path = "/events/stream", tag = "events", params(EventStreamQuery),
     responses((status = 200, description = "Events until you hang up", content_type = "text/event-stream", body = String)))]
 async fn stream_events(
     State(state): State<AppState>,
     caller: Caller,
-    Extension(credential): Extension<Credential>,
+    Extension(credential): Extension<RequestCredential>,
     headers: HeaderMap,
-    Query(follow): Query<Follow>,
-) -> Answer<Response> {
+    Query(follow): Query<EventStreamQuery>,
+) -> ApiResult<Response> {
     let workflow = follow.workflow.map(WorkflowId);
-    let sees = caller.sees_events(&state, workflow).await?;
+    let sees = caller.event_visibility(&state, workflow).await?;
     let subscription = state.events.subscribe(workflow, resume_after(&headers, follow.after)?).await?;
-    let severity = follow.severity.map(Severity::from);
+    let severity = follow.severity.map(EventSeverity::from);
     let wanted = move |event: &EventRow| {
         severity.is_none_or(|least| event.severity >= least)
             && follow.category.as_ref().is_none_or(|category| *category == event.category)
     };
-    let right = Right::new(state, caller, credential, workflow);
-    Ok(respond(right, subscription, sees, wanted, ours))
+    let right = StreamPermission::new(state, caller, credential, workflow);
+    Ok(stream_response(right, subscription, sees, wanted, windlass_event))
 }
 
 /// Events of a workflow as they happen, as Torc tells them
-#[utoipa::path(get, path = "/workflows/{id}/events/stream", tag = "events", params(("id" = i64, Path,), FollowWorkflow),
+#[utoipa::path(get, path = "/workflows/{id}/events/stream", tag = "events", params(("id" = i64, Path,), WorkflowEventStreamQuery),
     responses((status = 200, description = "Events until you hang up", content_type = "text/event-stream", body = String)))]
 async fn stream_workflow_events(
     State(state): State<AppState>,
     caller: Caller,
-    Extension(credential): Extension<Credential>,
+    Extension(credential): Extension<RequestCredential>,
     headers: HeaderMap,
     Path(id): Path<i64>,
-    Query(follow): Query<FollowWorkflow>,
-) -> Answer<Response> {
+    Query(follow): Query<WorkflowEventStreamQuery>,
+) -> ApiResult<Response> {
     let workflow = Some(WorkflowId(id));
-    let sees = caller.sees_events(&state, workflow).await?;
+    let sees = caller.event_visibility(&state, workflow).await?;
     let subscription = state.events.subscribe(workflow, resume_after(&headers, follow.after)?).await?;
-    let severity = follow.level.map_or(Severity::Info, Severity::from);
-    let right = Right::new(state, caller, credential, workflow);
-    Ok(respond(right, subscription, sees, move |event| event.severity >= severity, torcs))
+    let severity = follow.level.map_or(EventSeverity::Info, EventSeverity::from);
+    let right = StreamPermission::new(state, caller, credential, workflow);
+    Ok(stream_response(right, subscription, sees, move |event| event.severity >= severity, torc_event))
 }
 
-fn resume_after(headers: &HeaderMap, asked: Option<i64>) -> Answer<Option<EventId>> {
+fn resume_after(headers: &HeaderMap, asked: Option<i64>) -> ApiResult<Option<EventId>> {
     let Some(header) = headers.get(LAST_EVENT_ID) else { return Ok(asked.map(EventId)) };
     let id = header.to_str().ok().and_then(|text| text.trim().parse().ok());
     id.map(|id| Some(EventId(id))).ok_or_else(|| ApiError::invalid("Last-Event-ID is not the id of an event"))
 }
 
 /// Somebody's right to follow, which may end while he does.
-pub(crate) struct Right {
+pub(crate) struct StreamPermission {
     state: AppState,
     caller: Caller,
-    credential: Credential,
+    credential: RequestCredential,
     workflow: Option<WorkflowId>,
     check_at: tokio::time::Instant,
 }
 
-impl Right {
-    fn new(state: AppState, caller: Caller, credential: Credential, workflow: Option<WorkflowId>) -> Self {
-        let check_at = tokio::time::Instant::now() + state.options.check_rights;
+impl StreamPermission {
+    fn new(
+        state: AppState,
+        caller: Caller,
+        credential: RequestCredential,
+        workflow: Option<WorkflowId>,
+    ) -> Self {
+        let check_at = tokio::time::Instant::now() + state.options.permission_check_interval;
         Self { state, caller, credential, workflow, check_at }
     }
 
     /// What comes next; `None`: it is over, or he may not hear it any more.
-    async fn next(&mut self, subscription: &mut Subscription) -> Option<Vec<EventRow>> {
+    async fn next_events(&mut self, subscription: &mut EventSubscription) -> Option<Vec<EventRow>> {
         loop {
-            let heard = tokio::time::timeout_at(self.check_at, subscription.next()).await;
+            let heard = tokio::time::timeout_at(self.check_at, subscription.next_batch()).await;
             if tokio::time::Instant::now() >= self.check_at {
-                if !self.is_still_there().await {
+                if !self.is_still_allowed().await {
                     return None;
                 }
-                self.check_at = tokio::time::Instant::now() + self.state.options.check_rights;
+                self.check_at = tokio::time::Instant::now() + self.state.options.permission_check_interval;
             }
             if let Ok(batch) = heard {
                 return batch;
@@ -163,14 +168,14 @@ impl Right {
     }
 
     /// He is who he was, and may see what he follows. If that cannot be found out at the moment, nothing has changed.
-    async fn is_still_there(&self) -> bool {
-        match self.credential.admit(&self.state).await {
+    async fn is_still_allowed(&self) -> bool {
+        match self.credential.authenticate(&self.state).await {
             Ok(now) if now != self.caller.0 => return false,
-            Ok(_) | Err(Denied::Unavailable | Denied::Throttled(_)) => {}
+            Ok(_) | Err(AuthenticationError::Unavailable | AuthenticationError::Throttled(_)) => {}
             Err(_) => return false,
         }
         let Some(id) = self.workflow else { return true };
-        match self.caller.workflow(&self.state, Operation::ReadWorkflow, id).await {
+        match self.caller.authorize_workflow(&self.state, AuthOperation::ReadWorkflow, id).await {
             Ok(_) => true,
             Err(error) => !error.status.is_client_error(),
         }
@@ -178,17 +183,17 @@ impl Right {
 }
 
 /// Whose events somebody may know of.
-pub(crate) enum Sees {
+pub(crate) enum EventVisibility {
     All,
     /// Asks the books, so it is called where that may block, and remembers what they said for a while.
-    Some(Box<dyn FnMut(WorkflowId) -> bool + Send>),
+    Filtered(Box<dyn FnMut(WorkflowId) -> bool + Send>),
 }
 
-impl Sees {
+impl EventVisibility {
     /// `remembered`: a right that is taken away counts for streams too, after this long.
-    pub(crate) fn asking(remembered: Duration, may: impl Fn(WorkflowId) -> bool + Send + 'static) -> Self {
+    pub(crate) fn cached(remembered: Duration, may: impl Fn(WorkflowId) -> bool + Send + 'static) -> Self {
         let mut known: HashMap<WorkflowId, (bool, Instant)> = HashMap::new();
-        Self::Some(Box::new(move |id| match known.get(&id) {
+        Self::Filtered(Box::new(move |id| match known.get(&id) {
             Some((sees, asked)) if asked.elapsed() < remembered => *sees,
             _ => {
                 let sees = may(id);
@@ -199,54 +204,54 @@ impl Sees {
     }
 
     /// What is left of these.
-    async fn sift(self, events: Vec<EventRow>) -> Option<(Vec<EventRow>, Self)> {
-        let Self::Some(mut may) = self else { return Some((events, self)) };
-        let sifted = blocking(move || {
+    async fn filter_events(self, events: Vec<EventRow>) -> Option<(Vec<EventRow>, Self)> {
+        let Self::Filtered(mut may) = self else { return Some((events, self)) };
+        let sifted = run_blocking(move || {
             let mine = events.into_iter().filter(|event| event.workflow_id.is_some_and(&mut may)).collect();
-            (mine, Self::Some(may))
+            (mine, Self::Filtered(may))
         });
         sifted.await.ok()
     }
 }
 
-fn respond(
-    right: Right,
-    subscription: Subscription,
-    sees: Sees,
+fn stream_response(
+    right: StreamPermission,
+    subscription: EventSubscription,
+    sees: EventVisibility,
     wanted: impl Fn(&EventRow) -> bool + Send + 'static,
     say: fn(&EventRow) -> Event,
 ) -> Response {
-    let welcome = stream::once(async { Ok(Event::default().retry(COME_AGAIN).comment("following")) });
-    let events = welcome.chain(told(right, subscription, sees, wanted, say));
+    let welcome = stream::once(async { Ok(Event::default().retry(CLIENT_RETRY_DELAY).comment("following")) });
+    let events = welcome.chain(render_event_stream(right, subscription, sees, wanted, say));
     let mut response = Sse::new(events).keep_alive(KeepAlive::new().interval(HEARTBEAT)).into_response();
     // Proxies that gather answers would keep events back.
     response.headers_mut().insert("x-accel-buffering", axum::http::HeaderValue::from_static("no"));
     response
 }
 
-fn told(
-    right: Right,
-    subscription: Subscription,
-    sees: Sees,
+fn render_event_stream(
+    right: StreamPermission,
+    subscription: EventSubscription,
+    sees: EventVisibility,
     wanted: impl Fn(&EventRow) -> bool + Send + 'static,
     say: fn(&EventRow) -> Event,
 ) -> impl Stream<Item = Result<Event, Infallible>> + Send {
     let reader = (right, subscription, sees, wanted);
     let batches = stream::unfold(reader, move |(mut right, mut subscription, sees, wanted)| async move {
-        let batch = right.next(&mut subscription).await?;
-        let (batch, sees) = sees.sift(batch.into_iter().filter(&wanted).collect()).await?;
+        let batch = right.next_events(&mut subscription).await?;
+        let (batch, sees) = sees.filter_events(batch.into_iter().filter(&wanted).collect()).await?;
         let events: Vec<_> = batch.iter().map(|event| Ok(say(event))).collect();
         Some((stream::iter(events), (right, subscription, sees, wanted)))
     });
     batches.flatten()
 }
 
-fn ours(event: &EventRow) -> Event {
-    said(event, &json!(event))
+fn windlass_event(event: &EventRow) -> Event {
+    sse_event(event, &json!(event))
 }
 
-fn torcs(event: &EventRow) -> Event {
-    said(
+fn torc_event(event: &EventRow) -> Event {
+    sse_event(
         event,
         &json!({
             "workflow_id": event.workflow_id,
@@ -258,7 +263,7 @@ fn torcs(event: &EventRow) -> Event {
     )
 }
 
-fn said(event: &EventRow, data: &serde_json::Value) -> Event {
+fn sse_event(event: &EventRow, data: &serde_json::Value) -> Event {
     let category = event.category.replace(['\n', '\r'], " ");
     Event::default().id(event.id.0.to_string()).event(category).data(data.to_string())
 }

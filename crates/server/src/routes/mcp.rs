@@ -3,12 +3,12 @@
 //! His books are those of `/books`, asked in his name: what he may not see there, his agent does not see here. What
 //! changes something goes to the service in his name too. Nothing is kept between requests.
 
-use super::{books, requests};
+use super::{requests, store_calls};
 use crate::caller::Caller;
-use crate::error::{Answer, ApiError};
-use crate::options::AgentRights;
-use crate::slurm;
-use crate::state::{AppState, ask};
+use crate::error::{ApiError, ApiResult};
+use crate::options::AgentPermission;
+use crate::slurm_allocations;
+use crate::state::{AppState, call_service};
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
@@ -19,24 +19,25 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use windlass_auth::{Operation, Relation};
-use windlass_core::slurm::profile::Profile;
-use windlass_core::why::Offer;
-use windlass_engine::service::ResetWhich;
-use windlass_insight::allocating;
-use windlass_insight::recovery::Room;
+use windlass_auth::{AuthOperation, ObjectRelation};
+use windlass_core::job_explanation::WorkerAvailability;
+use windlass_core::slurm::cluster_profile::ClusterProfile;
+use windlass_insight::allocation_planning;
+use windlass_insight::recovery::EligibleCapacity;
 use windlass_mcp::{
-    AboutRequests, Desk, Environment, Hands, Skill, SpecText, Trouble, environments, make_workflow,
+    AgentActions, AgentCapability, AgentSession, JobVariables, RequestToolCall, SpecText, ToolError,
+    create_workflow, load_job_variables,
 };
+use windlass_scheduler::service::JobsToReset;
 use windlass_store::model::{WorkerFilter, WorkerRow};
-use windlass_store::wire::error::{Elsewhere, Sort};
-use windlass_store::wire::{self, Remote, Request as Asked, Transport};
-use windlass_store::{Error, Location, Store};
+use windlass_store::rpc::rpc_error::{ErrorCategory, RemoteError};
+use windlass_store::rpc::{self, RpcStore, RpcTransport, StoreCall as Asked};
+use windlass_store::{Store, StoreError, StoreLocation};
 use windlass_types::slurm::AllocationRequest;
 use windlass_types::{JobId, Timestamp, WorkflowId};
 
 pub(crate) fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(mcp))
+    OpenApiRouter::new().routes(routes!(handle_mcp))
 }
 
 /// Speak the Model Context Protocol
@@ -47,142 +48,163 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
     (status = 200, description = "The answer", body = serde_json::Value),
     (status = 202, description = "Taken note of"),
     (status = 404, description = "This server does not speak it")))]
-async fn mcp(State(state): State<AppState>, caller: Caller, request: Request) -> Answer<Response> {
+async fn handle_mcp(State(state): State<AppState>, caller: Caller, request: Request) -> ApiResult<Response> {
     let rights = state.options.mcp.ok_or_else(|| {
         ApiError::new(StatusCode::NOT_FOUND, "not_found", "this server does not speak to agents")
             .with_hint("`windlass serve --mcp` does")
     })?;
-    let desk = desk(&state, &caller, rights);
-    Ok(windlass_mcp::respond(desk, request).await.map(Body::new))
+    let desk = agent_session(&state, &caller, rights);
+    Ok(windlass_mcp::respond_http(desk, request).await.map(Body::new))
 }
 
-fn desk(state: &AppState, caller: &Caller, rights: AgentRights) -> Desk {
-    let seat = Seat { state: state.clone(), caller: caller.clone(), runtime: Handle::current() };
-    Desk {
-        books: Arc::new(Remote::new(seat.clone())),
-        hands: Arc::new(seat),
-        masking: state.auth.masking(),
+fn agent_session(state: &AppState, caller: &Caller, rights: AgentPermission) -> AgentSession {
+    let seat = CallerBackend { state: state.clone(), caller: caller.clone(), runtime: Handle::current() };
+    AgentSession {
+        store: Arc::new(RpcStore::new(seat.clone())),
+        actions: Arc::new(seat),
+        masking: state.authenticator.masking(),
         agent: format!("agent of {}", caller.user()),
         known_as: None,
-        allow_write: rights == AgentRights::Write,
+        allow_write: rights == AgentPermission::Write,
     }
 }
 
 /// The place of one caller. Used on threads that may block.
 #[derive(Clone, Debug)]
-struct Seat {
+struct CallerBackend {
     state: AppState,
     caller: Caller,
     runtime: Handle,
 }
 
-impl Transport for Seat {
-    fn location(&self) -> Location {
-        Location::Server("this server".to_owned())
+impl RpcTransport for CallerBackend {
+    fn location(&self) -> StoreLocation {
+        StoreLocation::Server("this server".to_owned())
     }
 
-    fn call(&self, request: &Asked, _now: Timestamp) -> Result<Vec<u8>, Error> {
-        let answer = self.runtime.block_on(books::perform(&self.state, &self.caller, request.clone()));
-        answer.map(|answer| answer.body).map_err(|refused| elsewhere(refused).into())
+    fn call(&self, request: &Asked, _now: Timestamp) -> Result<Vec<u8>, StoreError> {
+        let answer =
+            self.runtime.block_on(store_calls::perform_call(&self.state, &self.caller, request.clone()));
+        answer.map(|answer| answer.body).map_err(|refused| remote_store_error(refused).into())
     }
 
-    fn create(&self, lines: Box<dyn Read + Send>, now: Timestamp) -> Result<Vec<u8>, Error> {
-        let made = self.make(lines, now);
-        made.map(|made| wire::Answer::new(made).body).map_err(|refused| elsewhere(refused).into())
+    fn send_new_workflow(&self, lines: Box<dyn Read + Send>, now: Timestamp) -> Result<Vec<u8>, StoreError> {
+        let made = self.create_workflow_from_lines(lines, now);
+        made.map(|made| rpc::StoreReply::new(made).body).map_err(|refused| remote_store_error(refused).into())
     }
 }
 
 /// A refusal, as books that are elsewhere tell it.
-fn elsewhere(refused: ApiError) -> Elsewhere {
+fn remote_store_error(refused: ApiError) -> RemoteError {
     let sort = match refused.status.as_u16() {
-        404 | 410 => Sort::Missing,
-        401 | 403 => Sort::Forbidden,
-        400 | 413 | 422 => Sort::Wrong,
-        429 | 502..=504 => Sort::Surroundings,
-        500.. => Sort::Internal,
-        _ => Sort::Refused,
+        404 | 410 => ErrorCategory::Missing,
+        401 | 403 => ErrorCategory::Forbidden,
+        400 | 413 | 422 => ErrorCategory::Wrong,
+        429 | 502..=504 => ErrorCategory::Surroundings,
+        500.. => ErrorCategory::Internal,
+        _ => ErrorCategory::Refused,
     };
-    Elsewhere { sort, code: refused.code.into_owned(), message: refused.detail, hint: refused.hint }
+    RemoteError {
+        category: sort,
+        code: refused.code.into_owned(),
+        message: refused.detail,
+        hint: refused.hint,
+    }
 }
 
-fn trouble(refused: ApiError) -> Trouble {
-    Trouble { message: refused.detail, hint: refused.hint }
+fn tool_error(refused: ApiError) -> ToolError {
+    ToolError { message: refused.detail, hint: refused.hint }
 }
 
 /// With all that is wrong with what was sent.
-fn told_whole(refused: ApiError) -> Trouble {
+fn detailed_tool_error(refused: ApiError) -> ToolError {
     let faults: Vec<String> = refused.errors.iter().map(ToString::to_string).collect();
-    let mut trouble = trouble(refused);
+    let mut trouble = tool_error(refused);
     if !faults.is_empty() {
         trouble.message = format!("{}: {}", trouble.message, faults.join("; "));
     }
     trouble
 }
 
-impl Seat {
+impl CallerBackend {
     /// Makes a workflow of its lines if he may; it is his.
-    fn make(&self, lines: Box<dyn Read + Send>, now: Timestamp) -> Answer<Result<WorkflowId, Error>> {
-        self.caller.may(Operation::CreateWorkflow, Relation::Own, "workflow")?;
+    fn create_workflow_from_lines(
+        &self,
+        lines: Box<dyn Read + Send>,
+        now: Timestamp,
+    ) -> ApiResult<Result<WorkflowId, StoreError>> {
+        self.caller.authorize(AuthOperation::CreateWorkflow, ObjectRelation::Own, "workflow")?;
         let store = self.state.store.acting_as(self.caller.user());
-        let lines = books::keep(lines, self.state.options.limits.max_upload)?;
-        let made = wire::create::create(&*store, lines, Some(self.caller.user()), now);
-        self.state.events.nudge();
+        let lines = store_calls::spool_reader(lines, self.state.options.limits.max_upload)?;
+        let made = rpc::workflow_upload::create_from_lines(&*store, lines, Some(self.caller.user()), now);
+        self.state.events.wake();
         Ok(made)
     }
 
-    fn may_make_workflows(&self) -> Result<(), Trouble> {
-        self.caller.may(Operation::CreateWorkflow, Relation::Own, "workflow").map_err(trouble)
+    fn check_can_create_workflows(&self) -> Result<(), ToolError> {
+        self.caller
+            .authorize(AuthOperation::CreateWorkflow, ObjectRelation::Own, "workflow")
+            .map_err(tool_error)
     }
 
     /// Does something to a workflow if he may.
-    fn to_workflow<T, F>(&self, operation: Operation, id: WorkflowId, work: F) -> Result<T, Trouble>
+    fn perform_on_workflow<T, F>(
+        &self,
+        operation: AuthOperation,
+        id: WorkflowId,
+        work: F,
+    ) -> Result<T, ToolError>
     where
-        F: AsyncFnOnce(&AppState, &str) -> Answer<T>,
+        F: AsyncFnOnce(&AppState, &str) -> ApiResult<T>,
     {
         let done = self.runtime.block_on(async {
-            self.caller.workflow(&self.state, operation, id).await?;
+            self.caller.authorize_workflow(&self.state, operation, id).await?;
             let done = work(&self.state, self.caller.user()).await;
-            self.state.events.nudge();
+            self.state.events.wake();
             done
         });
-        done.map_err(trouble)
+        done.map_err(tool_error)
     }
 }
 
-impl Hands for Seat {
-    fn can(&self, skill: Skill) -> bool {
+impl AgentActions for CallerBackend {
+    fn supports(&self, skill: AgentCapability) -> bool {
         match skill {
-            Skill::MakeWorkflows => true,
-            Skill::PlanAllocations => self.state.steward.is_some(),
-            Skill::ReadJournals => false,
+            AgentCapability::MakeWorkflows => true,
+            AgentCapability::PlanAllocations => self.state.allocation_reconciler.is_some(),
+            AgentCapability::ReadJournals => false,
         }
     }
 
     /// What the cluster has may be known to whoever may make workflows for it.
-    fn cluster(&self, profile: Option<&str>) -> Result<Profile, Trouble> {
+    fn load_cluster_profile(&self, profile: Option<&str>) -> Result<ClusterProfile, ToolError> {
         if let Some(name) = profile {
-            return Err(Trouble::refused(format!("there is no profile `{name}` here"))
+            return Err(ToolError::new(format!("there is no profile `{name}` here"))
                 .with_hint("leave out hpc_profile: this server asks its own cluster"));
         }
-        self.may_make_workflows()?;
-        slurm::cluster(&self.state).map_err(trouble)
+        self.check_can_create_workflows()?;
+        slurm_allocations::load_cluster_profile(&self.state).map_err(tool_error)
     }
 
-    fn would_start(&self, request: &AllocationRequest) -> Result<String, Trouble> {
-        self.may_make_workflows()?;
-        slurm::would_start(&self.state, request).map_err(trouble)
+    fn estimate_start(&self, request: &AllocationRequest) -> Result<String, ToolError> {
+        self.check_can_create_workflows()?;
+        slurm_allocations::estimate_start(&self.state, request).map_err(tool_error)
     }
 
-    fn accounts(&self, workflow: WorkflowId) -> Result<Vec<Value>, Trouble> {
-        let allowed = self.caller.workflow(&self.state, Operation::ReadWorkflow, workflow);
-        self.runtime.block_on(allowed).map_err(trouble)?;
-        let rows = slurm::accounts(&self.state, workflow).map_err(trouble)?;
+    fn slurm_accounting(&self, workflow: WorkflowId) -> Result<Vec<Value>, ToolError> {
+        let allowed = self.caller.authorize_workflow(&self.state, AuthOperation::ReadWorkflow, workflow);
+        self.runtime.block_on(allowed).map_err(tool_error)?;
+        let rows = slurm_allocations::load_slurm_accounting(&self.state, workflow).map_err(tool_error)?;
         Ok(rows.iter().filter_map(|row| serde_json::to_value(row).ok()).collect())
     }
 
     /// Also those that work for all, as far as he may see them, and with what of them stands in no row: how long they stay,
     /// and who takes nothing more.
-    fn workers(&self, _: &dyn Store, workflow: WorkflowId) -> Result<Vec<Offer>, Trouble> {
+    fn available_workers(
+        &self,
+        _: &dyn Store,
+        workflow: WorkflowId,
+    ) -> Result<Vec<WorkerAvailability>, ToolError> {
         let filter = WorkerFilter {
             workflow: Some(workflow),
             also_shared: true,
@@ -191,15 +213,19 @@ impl Hands for Seat {
         };
         let caller = &self.caller;
         let may_see = |row: &WorkerRow| {
-            caller.may(Operation::ReadWorker, caller.relation_to(&row.worker.user), "worker").is_ok()
+            caller
+                .authorize(AuthOperation::ReadWorker, caller.relation_to_user(&row.worker.user), "worker")
+                .is_ok()
         };
         let mut rows = self.state.store.workers(&filter)?;
         rows.retain(may_see);
-        let present =
-            self.runtime.block_on(ask(|reply| self.state.service.roster(reply))).map_err(trouble)?;
+        let present = self
+            .runtime
+            .block_on(call_service(|reply| self.state.service.list_workers(reply)))
+            .map_err(tool_error)?;
         let offer = |row: WorkerRow| {
             let now = present.iter().find(|one| one.worker == row.id);
-            Offer {
+            WorkerAvailability {
                 name: format!("worker {} on {}", row.id, row.worker.host),
                 worker: Some(row.id),
                 silence: now.map(|now| now.silence),
@@ -207,61 +233,65 @@ impl Hands for Seat {
                 site: row.worker.site,
                 is_draining: row.is_draining || now.is_some_and(|now| now.is_draining),
                 time_left: now.and_then(|now| now.time_left),
-                ..Offer::of(row.worker.capacity)
+                ..WorkerAvailability::from_capacity(row.worker.capacity)
             }
         };
         Ok(rows.into_iter().map(offer).collect())
     }
 
     /// What workers have now says little where new allocations bring others.
-    fn room(&self, books: &dyn Store, workflow: WorkflowId) -> Result<Room, Trouble> {
-        if allocating::is_on_slurm(books, workflow)?
-            && let Ok(profile) = slurm::cluster(&self.state)
+    fn eligible_capacity(
+        &self,
+        books: &dyn Store,
+        workflow: WorkflowId,
+    ) -> Result<EligibleCapacity, ToolError> {
+        if allocation_planning::is_on_slurm(books, workflow)?
+            && let Ok(profile) = slurm_allocations::load_cluster_profile(&self.state)
         {
             let settings = books.workflow(workflow)?.map(|row| row.settings).unwrap_or_default();
-            return Ok(allocating::room(&profile, None, &settings));
+            return Ok(allocation_planning::cluster_capacity(&profile, None, &settings));
         }
-        Ok(Room::of(&self.workers(books, workflow)?))
+        Ok(EligibleCapacity::from_offers(&self.available_workers(books, workflow)?))
     }
 
-    fn create(&self, spec: &SpecText, working_dir: Option<&str>) -> Result<Value, Trouble> {
-        make_workflow(&Remote::new(self.clone()), spec, working_dir, self.caller.user())
+    fn create_workflow(&self, spec: &SpecText, working_dir: Option<&str>) -> Result<Value, ToolError> {
+        create_workflow(&RpcStore::new(self.clone()), spec, working_dir, self.caller.user())
     }
 
-    fn requests(&self, asked: &AboutRequests) -> Result<Value, Trouble> {
+    fn perform_request_call(&self, asked: &RequestToolCall) -> Result<Value, ToolError> {
         let answer = requests::answer_agent(&self.state, &self.caller, asked.clone());
-        self.runtime.block_on(answer).map_err(told_whole)
+        self.runtime.block_on(answer).map_err(detailed_tool_error)
     }
 
-    fn start(&self, workflow: WorkflowId) -> Result<Value, Trouble> {
-        let run = self.to_workflow(Operation::ChangeWorkflow, workflow, async |state, by| {
-            ask(|reply| state.service.start_workflow(workflow, by, reply)).await
+    fn start_workflow(&self, workflow: WorkflowId) -> Result<Value, ToolError> {
+        let run = self.perform_on_workflow(AuthOperation::ChangeWorkflow, workflow, async |state, by| {
+            call_service(|reply| state.service.start_workflow(workflow, by, reply)).await
         })?;
         Ok(json!({ "workflow_id": workflow, "run_id": run, "state": "workers may have it" }))
     }
 
-    fn cancel(&self, workflow: WorkflowId) -> Result<Value, Trouble> {
-        self.to_workflow(Operation::CancelWorkflow, workflow, async |state, by| {
-            ask(|reply| state.service.cancel(workflow, by, reply)).await
+    fn cancel_workflow(&self, workflow: WorkflowId) -> Result<Value, ToolError> {
+        self.perform_on_workflow(AuthOperation::CancelWorkflow, workflow, async |state, by| {
+            call_service(|reply| state.service.cancel_workflow(workflow, by, reply)).await
         })?;
         Ok(json!({ "workflow_id": workflow, "state": "canceling: workers end what runs" }))
     }
 
-    fn reset(&self, workflow: WorkflowId, failed_only: bool) -> Result<Value, Trouble> {
-        let which = if failed_only { ResetWhich::Failed } else { ResetWhich::All };
-        let jobs = self.to_workflow(Operation::ChangeWorkflow, workflow, async |state, by| {
-            ask(|reply| state.service.reset_jobs(workflow, which, by, reply)).await
+    fn reset_workflow(&self, workflow: WorkflowId, failed_only: bool) -> Result<Value, ToolError> {
+        let which = if failed_only { JobsToReset::Failed } else { JobsToReset::All };
+        let jobs = self.perform_on_workflow(AuthOperation::ChangeWorkflow, workflow, async |state, by| {
+            call_service(|reply| state.service.reset_jobs(workflow, which, by, reply)).await
         })?;
         Ok(json!({ "workflow_id": workflow, "jobs": jobs, "next": "run_workflow has them run" }))
     }
 
     /// As they are, although he may not see them: they are what is taken out of what he sees.
-    fn environments(
+    fn load_job_variables(
         &self,
         _: &dyn Store,
         workflow: WorkflowId,
         jobs: &[JobId],
-    ) -> Result<Vec<Environment>, Trouble> {
-        environments(&*self.state.store, workflow, jobs)
+    ) -> Result<Vec<JobVariables>, ToolError> {
+        load_job_variables(&*self.state.store, workflow, jobs)
     }
 }

@@ -1,22 +1,22 @@
 //! What Prometheus reads.
 
 use crate::caller::Caller;
-use crate::error::{Answer, ApiError};
+use crate::error::{ApiError, ApiResult};
 use crate::state::AppState;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use windlass_auth::{Operation, Relation};
+use windlass_auth::{AuthOperation, ObjectRelation};
 
 pub(crate) fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(metrics))
+    OpenApiRouter::new().routes(routes!(get_metrics))
 }
 
 /// The same below the prefix of the API.
-pub(crate) fn api_routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(api_metrics))
+pub(crate) fn prefixed_routes() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new().routes(routes!(get_prefixed_metrics))
 }
 
 /// Figures for Prometheus
@@ -24,8 +24,8 @@ pub(crate) fn api_routes() -> OpenApiRouter<AppState> {
 /// In the text format of OpenMetrics. The reference of metrics explains the names.
 #[utoipa::path(get, path = "/metrics", tag = "operations",
     responses((status = 200, description = "All figures", body = String, content_type = "application/openmetrics-text")))]
-async fn metrics(State(state): State<AppState>, caller: Caller) -> Answer<Response> {
-    caller.may(Operation::Metrics, Relation::Own, "figures")?;
+async fn get_metrics(State(state): State<AppState>, caller: Caller) -> ApiResult<Response> {
+    caller.authorize(AuthOperation::Metrics, ObjectRelation::Own, "figures")?;
     let text = state.metrics.render().map_err(ApiError::internal)?;
     Ok(([(CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text).into_response())
 }
@@ -35,6 +35,6 @@ async fn metrics(State(state): State<AppState>, caller: Caller) -> Answer<Respon
 /// The same as `/metrics` without the prefix.
 #[utoipa::path(get, path = "/metrics", tag = "operations",
     responses((status = 200, description = "All figures", body = String, content_type = "application/openmetrics-text")))]
-async fn api_metrics(state: State<AppState>, caller: Caller) -> Answer<Response> {
-    metrics(state, caller).await
+async fn get_prefixed_metrics(state: State<AppState>, caller: Caller) -> ApiResult<Response> {
+    get_metrics(state, caller).await
 }

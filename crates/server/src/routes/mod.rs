@@ -2,7 +2,6 @@
 //! the OpenAPI.
 
 mod allocations;
-mod books;
 mod docs;
 pub(crate) mod events;
 mod failures;
@@ -13,6 +12,7 @@ mod nodes;
 pub(crate) mod requests;
 mod slurm;
 mod status;
+mod store_calls;
 mod tokens;
 mod torc;
 mod worker_messages;
@@ -23,16 +23,16 @@ use crate::state::AppState;
 use utoipa_axum::router::OpenApiRouter;
 
 /// Routes without a prefix, for those who watch over the server, and for agents.
-pub(crate) fn plain() -> OpenApiRouter<AppState> {
+pub(crate) fn unprefixed_routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().merge(health::routes()).merge(metrics::routes()).merge(mcp::routes())
 }
 
 /// Our own routes below [`crate::error::API_PREFIX`], done in a moment.
-pub(crate) fn brief() -> OpenApiRouter<AppState> {
+pub(crate) fn brief_routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .merge(docs::routes())
-        .merge(health::api_routes())
-        .merge(metrics::api_routes())
+        .merge(health::prefixed_routes())
+        .merge(metrics::prefixed_routes())
         .merge(status::routes())
         .merge(tokens::routes())
         .merge(workers::routes())
@@ -42,25 +42,25 @@ pub(crate) fn brief() -> OpenApiRouter<AppState> {
         .merge(allocations::routes())
         .merge(slurm::routes())
         .merge(requests::routes())
-        .merge(books::routes())
+        .merge(store_calls::routes())
 }
 
 /// Our own routes whose requests last as long as they like: waits and streams.
-pub(crate) fn lasting() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().merge(events::lasting()).merge(workers::lasting())
+pub(crate) fn long_running_routes() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new().merge(events::streaming_routes()).merge(workers::long_running_routes())
 }
 
 /// What takes in more than fits into memory.
-pub(crate) fn uploads() -> OpenApiRouter<AppState> {
-    books::uploads().merge(requests::uploads())
+pub(crate) fn upload_routes() -> OpenApiRouter<AppState> {
+    store_calls::uploads().merge(requests::upload_routes())
 }
 
 /// The contract of Torc, at both prefixes.
-pub(crate) fn torc() -> OpenApiRouter<AppState> {
-    torc::routes().merge(tokens::torc())
+pub(crate) fn torc_routes() -> OpenApiRouter<AppState> {
+    torc::routes().merge(tokens::torc_routes())
 }
 
 /// What of it lasts.
-pub(crate) fn torc_lasting() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().merge(events::torc_lasting())
+pub(crate) fn torc_long_running_routes() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new().merge(events::torc_streaming_routes())
 }

@@ -1,7 +1,7 @@
 //! How requests stand on this server, in one answer.
 
 use crate::caller::Caller;
-use crate::error::Answer;
+use crate::error::ApiResult;
 use crate::extract::Json;
 use crate::requests::admission;
 use crate::state::AppState;
@@ -11,7 +11,7 @@ use utoipa_axum::routes;
 use windlass_api::requests::SystemStatus;
 
 pub(crate) fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(status))
+    OpenApiRouter::new().routes(routes!(get_status))
 }
 
 /// Requests and sites in numbers
@@ -19,7 +19,7 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
 /// Requests, blocks and sites by status, and the admission queue. `/health` says whether the server works.
 #[utoipa::path(get, path = "/status", tag = "operations", operation_id = "get_system_status",
     responses((status = 200, description = "Counts by status", body = SystemStatus)))]
-async fn status(State(state): State<AppState>, caller: Caller) -> Answer<Json<SystemStatus>> {
+async fn get_status(State(state): State<AppState>, caller: Caller) -> ApiResult<Json<SystemStatus>> {
     let now = state.now();
-    caller.look(&state, move |db| admission::system_status(db, now)).await.map(Json)
+    caller.read_as_caller(&state, move |db| admission::get_system_status(db, now)).await.map(Json)
 }

@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 /// A length of time.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Length {
+pub(crate) struct DurationMessage {
     /// About a hundred years at most.
     #[schema(maximum = 3_155_760_000_i64)]
     secs: u64,
@@ -18,7 +18,7 @@ pub(crate) struct Length {
 /// What a worker can give at once.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct WorkerCapacity {
+pub(crate) struct WorkerCapacityMessage {
     #[schema(maximum = 1_000_000)]
     cpus: u32,
     /// Bytes of each node.
@@ -36,7 +36,7 @@ pub(crate) struct WorkerCapacity {
 /// One execution of one job.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct AttemptName {
+pub(crate) struct AttemptKeyMessage {
     workflow: i64,
     job: i64,
     run: i64,
@@ -66,7 +66,7 @@ pub(crate) struct IntroductionMessage {
     pid: u32,
     #[schema(maximum = 9_223_372_036_854_775_807_i64)]
     pid_start_ticks: u64,
-    capacity: WorkerCapacity,
+    capacity: WorkerCapacityMessage,
     #[serde(default)]
     #[schema(max_length = 255)]
     version: String,
@@ -101,7 +101,7 @@ pub(crate) struct ComebackMessage {
     #[schema(max_length = 256)]
     secret: String,
     #[schema(max_items = 100_000)]
-    held: Vec<AttemptName>,
+    held: Vec<AttemptKeyMessage>,
     /// Executions of actions: action and attempt.
     #[schema(max_items = 100_000)]
     actions: Vec<(i64, u32)>,
@@ -126,9 +126,9 @@ pub(crate) struct WelcomeMessage {
     worker: i64,
     /// Every exchange quotes it.
     secret: String,
-    lease: Length,
+    lease: DurationMessage,
     /// Attempts that are not its own any more.
-    lost: Vec<AttemptName>,
+    lost: Vec<AttemptKeyMessage>,
     lost_actions: Vec<(i64, u32)>,
 }
 
@@ -152,9 +152,9 @@ pub(crate) struct ExchangeMessage {
     #[schema(max_items = 1_000)]
     actions: Vec<ActionReportMessage>,
     /// How long the server may wait before it answers that there is nothing.
-    wait: Length,
+    wait: DurationMessage,
     #[serde(default)]
-    time_left: Option<Length>,
+    time_left: Option<DurationMessage>,
     #[serde(default)]
     draining: bool,
     #[serde(default)]
@@ -180,10 +180,13 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
     use std::time::Duration;
-    use windlass_types::fleet::{ActionReport, Comeback, Exchange, Introduction, JobsOf, Welcome};
-    use windlass_types::slurm::SlurmPlace;
-    use windlass_types::work::AttemptKey;
+    use windlass_types::slurm::SlurmJobNode;
     use windlass_types::worker_bounds as bounds;
+    use windlass_types::worker_messages::AttemptKey;
+    use windlass_types::worker_protocol::{
+        AcceptedJobOwners, ActionReport, RegistrationReply, WorkerExchange, WorkerReconnect,
+        WorkerRegistration,
+    };
     use windlass_types::{Attempt, Bytes, Capacity, JobId, RunId, Timestamp, WorkerId, WorkflowId};
 
     /// The schema reads the message, and writes it as it was.
@@ -200,13 +203,13 @@ mod tests {
 
     #[test]
     fn the_schema_has_the_fields_of_the_messages() {
-        let before = Comeback {
+        let before = WorkerReconnect {
             worker: WorkerId(1),
             secret: "s".into(),
             held: vec![key()],
             actions: vec![(1, Attempt(1))],
         };
-        agrees::<IntroductionMessage>(&Introduction {
+        agrees::<IntroductionMessage>(&WorkerRegistration {
             host: "h".into(),
             boot_id: "b".into(),
             pid: 1,
@@ -216,14 +219,14 @@ mod tests {
             labels: vec!["l".into()],
             site: "local".into(),
             workflow: Some(WorkflowId(1)),
-            jobs_of: JobsOf::Users(vec!["ana".into()]),
+            jobs_of: AcceptedJobOwners::Users(vec!["ana".into()]),
             before: Some(before),
             allocation: Some(1),
-            slurm: Some(SlurmPlace { job_id: 1, restarts: 0, node: "n".into() }),
+            slurm: Some(SlurmJobNode { job_id: 1, restarts: 0, node: "n".into() }),
         });
         let (lost, lost_actions) = (vec![key()], vec![(1, Attempt(1))]);
         let lease = Duration::from_mins(1);
-        agrees::<WelcomeMessage>(&Welcome {
+        agrees::<WelcomeMessage>(&RegistrationReply {
             worker: WorkerId(1),
             secret: "s".into(),
             lease,
@@ -240,7 +243,7 @@ mod tests {
             return_code: 0,
             message: Some("m".into()),
         };
-        agrees::<ExchangeMessage>(&Exchange {
+        agrees::<ExchangeMessage>(&WorkerExchange {
             worker: WorkerId(1),
             secret: "s".into(),
             number: 1,
@@ -259,20 +262,20 @@ mod tests {
         let of = |name: &str| {
             use utoipa::PartialSchema as _;
             match name {
-                "capacity" => json!(WorkerCapacity::schema()),
-                "length" => json!(Length::schema()),
+                "capacity" => json!(WorkerCapacityMessage::schema()),
+                "length" => json!(DurationMessage::schema()),
                 _ => json!(IntroductionMessage::schema()),
             }
         };
         let expected = [
-            ("capacity", "cpus", "maximum", u64::from(bounds::MOST_CPUS)),
-            ("capacity", "memory", "maximum", bounds::MOST_MEMORY.0),
-            ("capacity", "gpus", "maximum", u64::from(bounds::MOST_GPUS)),
-            ("capacity", "nodes", "maximum", u64::from(bounds::MOST_NODES)),
-            ("capacity", "max_jobs", "maximum", u64::from(bounds::MOST_JOBS)),
-            ("length", "secs", "maximum", bounds::LONGEST_TIME.as_secs()),
-            ("introduction", "host", "maxLength", bounds::LONGEST_NAME as u64),
-            ("introduction", "labels", "maxItems", bounds::MOST_LABELS as u64),
+            ("capacity", "cpus", "maximum", u64::from(bounds::MAX_CPUS)),
+            ("capacity", "memory", "maximum", bounds::MAX_MEMORY.0),
+            ("capacity", "gpus", "maximum", u64::from(bounds::MAX_GPUS)),
+            ("capacity", "nodes", "maximum", u64::from(bounds::MAX_NODES)),
+            ("capacity", "max_jobs", "maximum", u64::from(bounds::MAX_JOBS)),
+            ("length", "secs", "maximum", bounds::MAX_DURATION.as_secs()),
+            ("introduction", "host", "maxLength", bounds::MAX_NAME_BYTES as u64),
+            ("introduction", "labels", "maxItems", bounds::MAX_LABELS as u64),
         ];
         for (message, field, bound, value) in expected {
             assert_eq!(schema(of(message), field, bound), Some(value), "{message}.{field}");

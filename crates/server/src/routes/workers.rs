@@ -2,9 +2,9 @@
 
 use super::worker_messages::{ExchangeMessage, IntroductionMessage, WelcomeMessage};
 use crate::caller::Caller;
-use crate::error::{Answer, ApiError};
+use crate::error::{ApiError, ApiResult};
 use crate::extract::{Json, Path, Query};
-use crate::state::{AppState, ask};
+use crate::state::{AppState, call_service};
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -12,26 +12,26 @@ use std::sync::Arc;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-use windlass_auth::{Operation, Relation};
-use windlass_core::nodes::Standing;
-use windlass_engine::service::{Present, Speaker};
+use windlass_auth::{AuthOperation, ObjectRelation};
+use windlass_core::node_quarantine::NodeStanding;
+use windlass_scheduler::service::{ConnectedWorker, WorkerCaller};
 use windlass_store::model::{WorkerFilter, WorkerRow};
-use windlass_types::fleet::{Exchange, ExchangeAnswer, Introduction, Welcome};
+use windlass_types::worker_protocol::{ExchangeReply, RegistrationReply, WorkerExchange, WorkerRegistration};
 use windlass_types::{LOCAL_SITE, WorkerId, WorkflowId};
 
 pub(crate) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
-        .routes(routes!(list, introduce))
-        .routes(routes!(show))
-        .routes(routes!(drain))
-        .routes(routes!(retire))
+        .routes(routes!(list_workers, introduce_worker))
+        .routes(routes!(get_worker))
+        .routes(routes!(drain_worker))
+        .routes(routes!(retire_worker))
 }
 
 /// More are not listed at once.
-const MOST: u64 = 100_000;
+const MAX_LISTED: u64 = 100_000;
 
-pub(crate) fn lasting() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(exchange))
+pub(crate) fn long_running_routes() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new().routes(routes!(exchange_with_worker))
 }
 
 /// Introduce a worker
@@ -43,24 +43,25 @@ pub(crate) fn lasting() -> OpenApiRouter<AppState> {
     (status = 403, description = "It is at a site that is not for it"),
     (status = 422, description = "A field is out of bounds"),
     (status = 409, description = "It cannot be who it says it was")))]
-async fn introduce(
+async fn introduce_worker(
     State(state): State<AppState>,
     caller: Caller,
-    Json(who): Json<Introduction>,
-) -> Answer<Json<Welcome>> {
-    caller.may(Operation::IntroduceWorker, Relation::Own, "worker")?;
+    Json(who): Json<WorkerRegistration>,
+) -> ApiResult<Json<RegistrationReply>> {
+    caller.authorize(AuthOperation::IntroduceWorker, ObjectRelation::Own, "worker")?;
     check_site(&state, &caller, &who.site).await?;
-    let sponsor = caller.works_for(&state, &who).await?;
-    let welcome = ask(|reply| state.service.introduce(who, sponsor, reply)).await?;
+    let sponsor = caller.authorize_introduction(&state, &who).await?;
+    let welcome = call_service(|reply| state.service.register_worker(who, sponsor, reply)).await?;
     // Requests may have waited for a site.
-    state.lifecycle.nudge_all();
+    state.lifecycle.wake_all();
     Ok(Json(welcome))
 }
 
 /// A site is everyone's: its slots are planned with, and failures there ban it. So a worker is at one only if an operator
 /// speaks for it, and a token that is good for working alone makes no site known.
-async fn check_site(state: &AppState, caller: &Caller, site: &str) -> Answer<()> {
-    if site == LOCAL_SITE || caller.may(Operation::ManageSites, Relation::Own, "site").is_ok() {
+async fn check_site(state: &AppState, caller: &Caller, site: &str) -> ApiResult<()> {
+    if site == LOCAL_SITE || caller.authorize(AuthOperation::ManageSites, ObjectRelation::Own, "site").is_ok()
+    {
         return Ok(());
     }
     let refused = |detail: String, hint: String| Err(ApiError::forbidden(detail).with_hint(hint));
@@ -71,7 +72,7 @@ async fn check_site(state: &AppState, caller: &Caller, site: &str) -> Answer<()>
         );
     }
     let name = site.to_owned();
-    let is_known = state.database(move |db| Ok(db.sites()?.iter().any(|row| row.name == name))).await?;
+    let is_known = state.with_database(move |db| Ok(db.sites()?.iter().any(|row| row.name == name))).await?;
     if is_known {
         return Ok(());
     }
@@ -89,28 +90,31 @@ async fn check_site(state: &AppState, caller: &Caller, site: &str) -> Answer<()>
     request_body = ExchangeMessage, responses((status = 200, description = "What to do", body = Value),
     (status = 422, description = "A field is out of bounds"),
     (status = 409, description = "The server does not know this worker any more: it has to introduce itself again")))]
-async fn exchange(
+async fn exchange_with_worker(
     State(state): State<AppState>,
     caller: Caller,
     Path(id): Path<i64>,
-    Json(mut exchange): Json<Exchange>,
-) -> Answer<Json<ExchangeAnswer>> {
-    caller.may(Operation::SpeakAsWorker, Relation::Own, "worker")?;
+    Json(mut exchange): Json<WorkerExchange>,
+) -> ApiResult<Json<ExchangeReply>> {
+    caller.authorize(AuthOperation::SpeakAsWorker, ObjectRelation::Own, "worker")?;
     if exchange.worker != WorkerId(id) {
         return Err(ApiError::invalid("the exchange is of another worker than the path"));
     }
     exchange.wait = exchange.wait.min(state.options.limits.max_wait);
-    let listener = state.listeners.listen(&state.service, &exchange);
-    let speaker =
-        if caller.0.sees_all() { Speaker::Operator } else { Speaker::User(Arc::clone(&caller.0.user)) };
-    let answer = ask(|reply| state.service.exchange(exchange, speaker, reply)).await;
-    listener.was_answered();
+    let listener = state.exchange_waiters.register(&state.service, &exchange);
+    let speaker = if caller.0.sees_all() {
+        WorkerCaller::Operator
+    } else {
+        WorkerCaller::User(Arc::clone(&caller.0.user))
+    };
+    let answer = call_service(|reply| state.service.exchange(exchange, speaker, reply)).await;
+    listener.mark_answered();
     answer.map(Json)
 }
 
 /// A worker, as people and programs see it.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub(crate) struct Worker {
+pub(crate) struct WorkerResponse {
     id: i64,
     /// `local`, `remote`, `torc`, or `claims` for clients that claim jobs without saying who they are.
     kind: &'static str,
@@ -146,23 +150,23 @@ pub(crate) struct Worker {
     set_aside_until: Option<String>,
 }
 
-impl Worker {
+impl WorkerResponse {
     /// What of it stands in no row.
-    fn with(mut self, present: &[Present]) -> Self {
+    fn with_presence(mut self, present: &[ConnectedWorker]) -> Self {
         if let Some(present) = present.iter().find(|one| one.worker.0 == self.id) {
             self.is_draining |= present.is_draining;
-            self.held_jobs = Some(present.held as u64);
+            self.held_jobs = Some(present.held_jobs as u64);
             self.silence_seconds = Some(present.silence.as_secs_f64());
             self.time_left_seconds = present.time_left.map(|left| left.as_secs_f64());
             self.standing = present.standing.as_str();
-            self.set_aside_because = present.set_aside.as_ref().map(|aside| aside.reason.clone());
-            self.set_aside_until = present.set_aside.as_ref().map(|aside| aside.until.to_string());
+            self.set_aside_because = present.quarantine.as_ref().map(|aside| aside.reason.clone());
+            self.set_aside_until = present.quarantine.as_ref().map(|aside| aside.until.to_string());
         }
         self
     }
 }
 
-impl From<WorkerRow> for Worker {
+impl From<WorkerRow> for WorkerResponse {
     fn from(row: WorkerRow) -> Self {
         let is_active = row.is_active();
         let WorkerRow { id, worker, started_at, ended_at, is_draining } = row;
@@ -187,7 +191,7 @@ impl From<WorkerRow> for Worker {
             held_jobs: None,
             silence_seconds: None,
             time_left_seconds: None,
-            standing: Standing::Trusted.as_str(),
+            standing: NodeStanding::Trusted.as_str(),
             set_aside_because: None,
             set_aside_until: None,
         }
@@ -196,7 +200,7 @@ impl From<WorkerRow> for Worker {
 
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct Which {
+pub(crate) struct WorkerListQuery {
     /// Only those of this workflow, and those that work for all.
     workflow: Option<i64>,
     /// Only those that are there, or only those that are gone.
@@ -210,53 +214,63 @@ pub(crate) struct Which {
 }
 
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub(crate) struct Workers {
-    items: Vec<Worker>,
+pub(crate) struct WorkerListResponse {
+    items: Vec<WorkerResponse>,
 }
 
 /// Workers
 ///
 /// Your own; operators see all of them.
-#[utoipa::path(get, path = "/workers", tag = "workers", params(Which),
-    responses((status = 200, description = "Workers, the oldest first", body = Workers)))]
-async fn list(
+#[utoipa::path(get, path = "/workers", tag = "workers", params(WorkerListQuery),
+    responses((status = 200, description = "Workers, the oldest first", body = WorkerListResponse)))]
+async fn list_workers(
     State(state): State<AppState>,
     caller: Caller,
-    Query(which): Query<Which>,
-) -> Answer<Json<Workers>> {
-    caller.may(Operation::Look, Relation::Own, "worker")?;
+    Query(which): Query<WorkerListQuery>,
+) -> ApiResult<Json<WorkerListResponse>> {
+    caller.authorize(AuthOperation::ListVisible, ObjectRelation::Own, "worker")?;
     let filter = WorkerFilter {
         workflow: which.workflow.map(WorkflowId),
         also_shared: true,
         is_active: which.is_active,
         offset: which.offset.unwrap_or(0),
-        limit: Some(which.limit.unwrap_or(MOST).clamp(1, MOST)),
+        limit: Some(which.limit.unwrap_or(MAX_LISTED).clamp(1, MAX_LISTED)),
         ..WorkerFilter::default()
     };
-    let rows = state.books(move |store| store.workers(&filter)).await?;
-    let seen =
-        |row: &WorkerRow| caller.may(Operation::ReadWorker, caller.relation_to(&row.worker.user), "").is_ok();
-    let present = ask(|reply| state.service.roster(reply)).await?;
-    let items = rows.into_iter().filter(seen).map(|row| Worker::from(row).with(&present)).collect();
-    Ok(Json(Workers { items }))
+    let rows = state.with_store(move |store| store.workers(&filter)).await?;
+    let seen = |row: &WorkerRow| {
+        caller.authorize(AuthOperation::ReadWorker, caller.relation_to_user(&row.worker.user), "").is_ok()
+    };
+    let present = call_service(|reply| state.service.list_workers(reply)).await?;
+    let items =
+        rows.into_iter().filter(seen).map(|row| WorkerResponse::from(row).with_presence(&present)).collect();
+    Ok(Json(WorkerListResponse { items }))
 }
 
 /// A worker
 #[utoipa::path(get, path = "/workers/{id}", tag = "workers", params(("id" = i64, Path,)),
-    responses((status = 200, description = "It", body = Worker), (status = 404, description = "There is no such worker")))]
-async fn show(State(state): State<AppState>, caller: Caller, Path(id): Path<i64>) -> Answer<Json<Worker>> {
-    let row = caller.worker(&state, Operation::ReadWorker, WorkerId(id)).await?;
-    let present = ask(|reply| state.service.roster(reply)).await?;
-    Ok(Json(Worker::from(row).with(&present)))
+    responses((status = 200, description = "It", body = WorkerResponse), (status = 404, description = "There is no such worker")))]
+async fn get_worker(
+    State(state): State<AppState>,
+    caller: Caller,
+    Path(id): Path<i64>,
+) -> ApiResult<Json<WorkerResponse>> {
+    let row = caller.authorize_worker(&state, AuthOperation::ReadWorker, WorkerId(id)).await?;
+    let present = call_service(|reply| state.service.list_workers(reply)).await?;
+    Ok(Json(WorkerResponse::from(row).with_presence(&present)))
 }
 
 /// Have a worker finish what it has, and leave
 #[utoipa::path(post, path = "/workers/{id}/drain", tag = "workers", params(("id" = i64, Path,)),
     responses((status = 200, description = "It gets nothing more", body = Value),
     (status = 404, description = "There is no such worker")))]
-async fn drain(State(state): State<AppState>, caller: Caller, Path(id): Path<i64>) -> Answer<Json<Value>> {
-    let worker = caller.worker(&state, Operation::ManageWorker, WorkerId(id)).await?.id;
-    ask(|reply| state.service.drain(worker, reply)).await?;
+async fn drain_worker(
+    State(state): State<AppState>,
+    caller: Caller,
+    Path(id): Path<i64>,
+) -> ApiResult<Json<Value>> {
+    let worker = caller.authorize_worker(&state, AuthOperation::ManageWorker, WorkerId(id)).await?.id;
+    call_service(|reply| state.service.drain_worker(worker, reply)).await?;
     Ok(Json(serde_json::json!({"id": id, "draining": true})))
 }
 
@@ -266,8 +280,12 @@ async fn drain(State(state): State<AppState>, caller: Caller, Path(id): Path<i64
 #[utoipa::path(post, path = "/workers/{id}/retire", tag = "workers", params(("id" = i64, Path,)),
     responses((status = 200, description = "What it held goes to others", body = Value),
     (status = 404, description = "There is no such worker")))]
-async fn retire(State(state): State<AppState>, caller: Caller, Path(id): Path<i64>) -> Answer<Json<Value>> {
-    let worker = caller.worker(&state, Operation::ManageWorker, WorkerId(id)).await?.id;
-    ask(|reply| state.service.retire(worker, caller.user(), reply)).await?;
+async fn retire_worker(
+    State(state): State<AppState>,
+    caller: Caller,
+    Path(id): Path<i64>,
+) -> ApiResult<Json<Value>> {
+    let worker = caller.authorize_worker(&state, AuthOperation::ManageWorker, WorkerId(id)).await?.id;
+    call_service(|reply| state.service.retire_worker(worker, caller.user(), reply)).await?;
     Ok(Json(serde_json::json!({"id": id, "retired": true})))
 }

@@ -7,14 +7,14 @@ use crate::bench::Bench;
 use crate::work::workflow_of;
 use reqwest::Method;
 use serde_json::{Value, json};
-use windlass_auth::{Operation, Relation, Role, Scopes, Verdict, judge};
-use windlass_server::policy::{Declared, declared};
-use windlass_types::{Clock, WorkflowId};
+use windlass_auth::{AccessDecision, AuthOperation, ObjectRelation, TokenScopes, UserRole, decide_access};
+use windlass_server::route_policy::{RouteAccess, route_access};
+use windlass_types::{SystemClock, WorkflowId};
 
 const API: &str = "/api/v1";
 
 /// A token for somebody, made by the owner.
-pub(crate) fn token(bench: &Bench, user: &str, role: Role, scope: &str) -> String {
+pub(crate) fn token(bench: &Bench, user: &str, role: UserRole, scope: &str) -> String {
     let asked = json!({"name": "test", "user": user, "role": role.name(), "scopes": [scope]});
     let made = bench.post("/api/v1/tokens").json(&asked).send().unwrap();
     assert_eq!(made.status(), 200, "{:?}", made.text());
@@ -22,11 +22,11 @@ pub(crate) fn token(bench: &Bench, user: &str, role: Role, scope: &str) -> Strin
 }
 
 /// Another workflow of the same person, shared with the same group if this one is.
-fn like(bench: &Bench, workflow: WorkflowId, group: i64, relation: Relation) -> WorkflowId {
+fn like(bench: &Bench, workflow: WorkflowId, group: i64, relation: ObjectRelation) -> WorkflowId {
     let user = bench.store.workflow(workflow).unwrap().unwrap().user;
     let new = workflow_of(bench, &user);
-    if relation == Relation::Shared {
-        bench.store.share(new, group, Clock.now()).unwrap();
+    if relation == ObjectRelation::Shared {
+        bench.store.share_workflow(new, group, SystemClock.now()).unwrap();
     }
     new
 }
@@ -61,8 +61,9 @@ pub(crate) fn routes(document: &Value) -> Vec<Route> {
 }
 
 impl Route {
-    pub(crate) fn declared(&self) -> Declared {
-        declared(&self.method, &self.template).unwrap_or_else(|| panic!("{} {}", self.method, self.template))
+    pub(crate) fn declared(&self) -> RouteAccess {
+        route_access(&self.method, &self.template)
+            .unwrap_or_else(|| panic!("{} {}", self.method, self.template))
     }
 
     /// Whether it is about one workflow that its path or query names, so that whose it is decides.
@@ -156,7 +157,7 @@ fn nobody_gets_in_without_a_credential_or_with_a_wrong_one() {
         let path = route.path(workflow);
         let method = Method::from_bytes(route.method.as_bytes()).unwrap();
         let request = || bench.client.request(method.clone(), format!("{}{path}", bench.server.url));
-        let expected = if route.declared() == Declared::Public { 200 } else { 401 };
+        let expected = if route.declared() == RouteAccess::Public { 200 } else { 401 };
         assert_eq!(request().send().unwrap().status(), expected, "{} {path}", route.method);
         if expected == 401 {
             for header in ["Bearer wl_wrong", "Bearer a.b.c", "Basic !", "Negotiate x", "wl"] {
@@ -172,27 +173,27 @@ fn nobody_gets_in_without_a_credential_or_with_a_wrong_one() {
 fn every_route_with_every_role_and_everybodys_workflows() {
     let bench = Bench::new();
     let document: Value = bench.get("/api/v1/openapi.json").send().unwrap().json().unwrap();
-    let group = bench.store.add_group("team", None, Clock.now()).unwrap();
+    let group = bench.store.add_group("team", None, SystemClock.now()).unwrap();
     let (other, shared) = (workflow_of(&bench, "zoe"), workflow_of(&bench, "zoe"));
-    bench.store.share(shared, group, Clock.now()).unwrap();
+    bench.store.share_workflow(shared, group, SystemClock.now()).unwrap();
     let mut checked = 0;
-    for role in Role::ALL {
+    for role in UserRole::ALL {
         let user = format!("{role}-person");
-        bench.store.add_member(group, &user, "member", Clock.now()).unwrap();
+        bench.store.add_member(group, &user, "member", SystemClock.now()).unwrap();
         let token = token(&bench, &user, role, "admin");
         let own = workflow_of(&bench, &user);
         for (workflow, relation) in
-            [(other, Relation::Other), (shared, Relation::Shared), (own, Relation::Own)]
+            [(other, ObjectRelation::Other), (shared, ObjectRelation::Shared), (own, ObjectRelation::Own)]
         {
             for route in routes(&document) {
-                let Declared::Needs(operation) = route.declared() else { continue };
-                let seen = if route.is_about_a_workflow() { relation } else { Relation::Own };
-                let verdict = judge(operation, role, Scopes::ALL, seen);
+                let RouteAccess::Requires(operation) = route.declared() else { continue };
+                let seen = if route.is_about_a_workflow() { relation } else { ObjectRelation::Own };
+                let verdict = decide_access(operation, role, TokenScopes::ALL, seen);
                 if route.template.ends_with("/stream") {
                     continue;
                 }
                 // What is allowed is done, so it is done to a workflow that nothing else is asked about.
-                let changes = verdict == Verdict::Allow && route.method != "GET";
+                let changes = verdict == AccessDecision::Allow && route.method != "GET";
                 if changes && !route.is_about_a_workflow() {
                     continue;
                 }
@@ -203,12 +204,14 @@ fn every_route_with_every_role_and_everybodys_workflows() {
                 let what =
                     format!("{role}, {relation:?}: {} {path} ({operation:?}) gave {got}", route.method);
                 match verdict {
-                    Verdict::Allow if route.is_about_a_workflow() && !path.contains("999999") => {
+                    AccessDecision::Allow if route.is_about_a_workflow() && !path.contains("999999") => {
                         assert!(![401, 403, 404, 500].contains(&got), "{what}");
                     }
-                    Verdict::Allow => assert!(![401, 403, 500].contains(&got), "{what}"),
-                    Verdict::Hide => assert_eq!(got, 404, "{what}"),
-                    Verdict::ForbidRole | Verdict::ForbidScope => assert_eq!(got, 403, "{what}"),
+                    AccessDecision::Allow => assert!(![401, 403, 500].contains(&got), "{what}"),
+                    AccessDecision::Hide => assert_eq!(got, 404, "{what}"),
+                    AccessDecision::ForbidRole | AccessDecision::ForbidScope => {
+                        assert_eq!(got, 403, "{what}")
+                    }
                 }
                 checked += 1;
             }
@@ -234,20 +237,24 @@ fn truths_about_roles() {
     let call = |user: &str, role, scope: &str, method: &str, path: &str| {
         status(&bench, &token(&bench, user, role, scope), method, path, None)
     };
-    assert_eq!(call("bob", Role::User, "admin", "POST", &start), 404, "others' workflows are not there");
-    assert_eq!(call("bob", Role::Viewer, "admin", "POST", &start), 403, "a viewer starts nothing");
-    assert_eq!(call("ana", Role::Viewer, "admin", "POST", &start), 403, "not even his own");
-    assert_eq!(call("ana", Role::User, "read", "POST", &start), 403, "a token to read with starts nothing");
-    assert_eq!(call("ana", Role::User, "worker", "POST", &start), 403);
-    assert_eq!(call("ana", Role::Admin, "write", "POST", &format!("{API}/admin/reload-auth")), 403);
-    assert_eq!(call("otto", Role::Operator, "admin", "POST", &format!("{API}/admin/reload-auth")), 403);
-    assert_eq!(call("adam", Role::Admin, "admin", "POST", &format!("{API}/admin/reload-auth")), 200);
-    assert_eq!(call("adam", Role::Admin, "admin", "GET", &format!("{API}/tokens?all=true")), 200);
-    assert_eq!(call("otto", Role::Operator, "admin", "GET", &format!("{API}/tokens?all=true")), 403);
-    assert_eq!(call("bob", Role::User, "admin", "GET", &format!("{API}/tokens?user=ana")), 404);
-    assert_eq!(call("bob", Role::User, "read", "GET", "/metrics"), 200);
+    assert_eq!(call("bob", UserRole::User, "admin", "POST", &start), 404, "others' workflows are not there");
+    assert_eq!(call("bob", UserRole::Viewer, "admin", "POST", &start), 403, "a viewer starts nothing");
+    assert_eq!(call("ana", UserRole::Viewer, "admin", "POST", &start), 403, "not even his own");
     assert_eq!(
-        call("bob", Role::User, "write", "POST", &format!("{API}/workers")),
+        call("ana", UserRole::User, "read", "POST", &start),
+        403,
+        "a token to read with starts nothing"
+    );
+    assert_eq!(call("ana", UserRole::User, "worker", "POST", &start), 403);
+    assert_eq!(call("ana", UserRole::Admin, "write", "POST", &format!("{API}/admin/reload-auth")), 403);
+    assert_eq!(call("otto", UserRole::Operator, "admin", "POST", &format!("{API}/admin/reload-auth")), 403);
+    assert_eq!(call("adam", UserRole::Admin, "admin", "POST", &format!("{API}/admin/reload-auth")), 200);
+    assert_eq!(call("adam", UserRole::Admin, "admin", "GET", &format!("{API}/tokens?all=true")), 200);
+    assert_eq!(call("otto", UserRole::Operator, "admin", "GET", &format!("{API}/tokens?all=true")), 403);
+    assert_eq!(call("bob", UserRole::User, "admin", "GET", &format!("{API}/tokens?user=ana")), 404);
+    assert_eq!(call("bob", UserRole::User, "read", "GET", "/metrics"), 200);
+    assert_eq!(
+        call("bob", UserRole::User, "write", "POST", &format!("{API}/workers")),
         403,
         "that takes the scope worker"
     );
@@ -257,7 +264,7 @@ fn truths_about_roles() {
 fn a_token_makes_no_more_of_itself() {
     let bench = Bench::new();
     let make = |by: &str, asked: Value| status(&bench, by, "POST", "/api/v1/tokens", Some(&asked));
-    let ana = token(&bench, "ana", Role::User, "write");
+    let ana = token(&bench, "ana", UserRole::User, "write");
     assert_eq!(make(&ana, json!({"name": "t", "scopes": ["read"]})), 200);
     assert_eq!(make(&ana, json!({"name": "t", "scopes": ["admin"]})), 403);
     assert_eq!(make(&ana, json!({"name": "t", "scopes": ["read"], "role": "admin"})), 403);
@@ -265,14 +272,14 @@ fn a_token_makes_no_more_of_itself() {
     assert_eq!(make(&ana, json!({"name": "t", "scopes": []})), 403);
     assert_eq!(make(&ana, json!({"name": "t", "scopes": ["everything"]})), 422);
     assert_eq!(make(&ana, json!({"name": "", "scopes": ["read"]})), 422);
-    let reader = token(&bench, "ana", Role::User, "read");
+    let reader = token(&bench, "ana", UserRole::User, "read");
     assert_eq!(make(&reader, json!({"name": "t", "scopes": ["read"]})), 403);
 }
 
 #[test]
 fn a_revoked_token_is_nobody_at_once() {
     let bench = Bench::new();
-    let ana = token(&bench, "ana", Role::User, "write");
+    let ana = token(&bench, "ana", UserRole::User, "write");
     let me: Value = bench
         .client
         .get(format!("{}/api/v1/me", bench.server.url))
@@ -285,7 +292,7 @@ fn a_revoked_token_is_nobody_at_once() {
     let list: Value = bench.get("/api/v1/tokens?user=ana").send().unwrap().json().unwrap();
     let id = &list["items"][0]["id"];
     assert!(!list.to_string().contains(&ana), "the secret is not kept");
-    let bob = token(&bench, "bob", Role::User, "write");
+    let bob = token(&bench, "bob", UserRole::User, "write");
     let path = format!("/api/v1/tokens/{id}");
     assert_eq!(status(&bench, &bob, "DELETE", &path, None), 404, "not one's own is not there");
     assert_eq!(status(&bench, &ana, "DELETE", &path, None), 200);
@@ -312,7 +319,7 @@ fn guessing_at_passwords_is_slowed_down() {
 fn paths_are_not_tricked() {
     let bench = Bench::new();
     let workflow = workflow_of(&bench, "zoe");
-    let ana = token(&bench, "ana", Role::User, "admin");
+    let ana = token(&bench, "ana", UserRole::User, "admin");
     for path in [
         format!("/api/v1//workflows/{workflow}/start"),
         format!("/api/v1/workflows/{workflow}/start/"),
@@ -331,7 +338,10 @@ fn paths_are_not_tricked() {
         bench.client.get(format!("{}/api/v1/me", bench.server.url)).bearer_auth("x".repeat(1 << 20)).send();
     assert!(long.is_err() || long.unwrap().status().is_client_error(), "a header without measure");
     assert_eq!(bench.get("/health").send().unwrap().status(), 200, "and it still answers");
-    assert_eq!(judge(Operation::Sql, Role::Admin, Scopes::ALL, Relation::Own), Verdict::ForbidRole);
+    assert_eq!(
+        decide_access(AuthOperation::Sql, UserRole::Admin, TokenScopes::ALL, ObjectRelation::Own),
+        AccessDecision::ForbidRole
+    );
 }
 
 #[test]
@@ -339,9 +349,10 @@ fn whoever_is_refused_hears_who_may_on_both_prefixes() {
     let bench = Bench::new();
     let workflow = workflow_of(&bench, "ana");
     for (prefix, field) in [(API, "hint"), ("/torc-service/v1", "errorMessage")] {
-        for (role, scope, remedy) in
-            [(Role::Viewer, "admin", "it takes the role user"), (Role::User, "read", "the scope `write`")]
-        {
+        for (role, scope, remedy) in [
+            (UserRole::Viewer, "admin", "it takes the role user"),
+            (UserRole::User, "read", "the scope `write`"),
+        ] {
             let token = token(&bench, "ana", role, scope);
             let url = format!("{}{prefix}/workflows/{workflow}", bench.server.url);
             let answer = bench.client.delete(url).bearer_auth(token).send().unwrap();

@@ -6,16 +6,16 @@ use crate::failures::{ended, status, waiting};
 use crate::work::Worker;
 use serde_json::{Value, json};
 use std::time::Duration;
-use windlass_auth::Role;
-use windlass_server::options::AgentRights;
-use windlass_store::model::{DecisionFilter, JobFilter, Listed, NewJob, NewWorkflow};
-use windlass_types::{Clock, WorkflowId};
+use windlass_auth::UserRole;
+use windlass_server::options::AgentPermission;
+use windlass_store::model::{DecisionFilter, JobFilter, ListedJobs, NewJob, NewWorkflow};
+use windlass_types::{SystemClock, WorkflowId};
 
 fn workflow(bench: &Bench, user: &str) -> WorkflowId {
     let new =
         NewWorkflow { name: "w", user, submission_dir: "/", output_dir: "/out", ..NewWorkflow::default() };
     let job = NewJob { name: "j", command: "true", ..NewJob::default() };
-    bench.store.create_workflow(&new, &mut Listed::new([job]), Clock.now()).unwrap()
+    bench.store.create_workflow(&new, &mut ListedJobs::new([job]), SystemClock.now()).unwrap()
 }
 
 /// One message of an agent, and the status and the answer.
@@ -41,10 +41,11 @@ fn call(bench: &Bench, token: &str, tool: &str, arguments: &Value) -> Result<Val
 
 #[test]
 fn an_agent_has_the_rights_of_whoever_sent_it() {
-    let bench = Bench::with(|options| options.mcp = Some(AgentRights::Write));
+    let bench = Bench::with(|options| options.mcp = Some(AgentPermission::Write));
     let id = workflow(&bench, "ada").0;
-    let (ada, bob) = (token(&bench, "ada", Role::User, "write"), token(&bench, "bob", Role::User, "write"));
-    let watcher = token(&bench, "ada", Role::Viewer, "write");
+    let (ada, bob) =
+        (token(&bench, "ada", UserRole::User, "write"), token(&bench, "bob", UserRole::User, "write"));
+    let watcher = token(&bench, "ada", UserRole::Viewer, "write");
     let one = json!({"workflow_id": id});
     let sure = json!({"workflow_id": id, "confirm": true});
 
@@ -63,7 +64,7 @@ fn an_agent_has_the_rights_of_whoever_sent_it() {
 
 #[test]
 fn agents_are_let_in_only_by_a_token_and_only_where_they_are_wanted() {
-    let bench = Bench::with(|options| options.mcp = Some(AgentRights::Read));
+    let bench = Bench::with(|options| options.mcp = Some(AgentPermission::Read));
     let list = |token: &str| say(&bench, token, "tools/list", &json!({}));
     assert_eq!(list("wl_nobody").0, 401);
     let (status, answer) = list(&bench.server.token);
@@ -81,9 +82,9 @@ const SPEC: &str =
 
 #[test]
 fn an_agent_makes_workflows_for_whoever_sent_it() {
-    let bench = Bench::with(|options| options.mcp = Some(AgentRights::Write));
-    let ada = token(&bench, "ada", Role::User, "write");
-    let watcher = token(&bench, "ada", Role::Viewer, "write");
+    let bench = Bench::with(|options| options.mcp = Some(AgentPermission::Write));
+    let ada = token(&bench, "ada", UserRole::User, "write");
+    let watcher = token(&bench, "ada", UserRole::Viewer, "write");
     let create =
         |dir: Option<&str>| json!({"spec_json": SPEC, "action": "create_workflow", "working_dir": dir});
     let nowhere = call(&bench, &ada, "create_workflow", &create(None)).unwrap_err();
@@ -104,7 +105,7 @@ fn an_agent_makes_workflows_for_whoever_sent_it() {
         call(&bench, &ada, "run_workflow", &json!({"workflow_id": id, "confirm": true})).unwrap()["run_id"],
         1
     );
-    let bob = token(&bench, "bob", Role::User, "write");
+    let bob = token(&bench, "bob", UserRole::User, "write");
     let job = bench.store.jobs(WorkflowId(id), &JobFilter::default()).unwrap()[0].id;
     assert_eq!(call(&bench, &ada, "get_job_details", &json!({"job_id": job})).unwrap()["name"], "a");
     for id in [job.0, 4711] {
@@ -115,7 +116,7 @@ fn an_agent_makes_workflows_for_whoever_sent_it() {
 
 #[test]
 fn an_agent_is_told_how_long_workers_stay() {
-    let bench = Bench::with(|options| options.mcp = Some(AgentRights::Write));
+    let bench = Bench::with(|options| options.mcp = Some(AgentPermission::Write));
     let me = bench.server.token.clone();
     let ask = |tool: &str, arguments: Value| call(&bench, &me, tool, &arguments).unwrap();
     let spec = "name: long\nresource_requirements: [{name: hour, num_cpus: 1, memory: 1m, runtime: PT1H}]\n\
@@ -136,7 +137,7 @@ fn an_agent_is_told_how_long_workers_stay() {
 
 #[test]
 fn an_agent_recovers_and_resets_over_http() {
-    let bench = Bench::with(|options| options.mcp = Some(AgentRights::Write));
+    let bench = Bench::with(|options| options.mcp = Some(AgentPermission::Write));
     let (workflow, jobs) = waiting(&bench);
     let me = bench.server.token.clone();
     let ask = |tool: &str, arguments: Value| call(&bench, &me, tool, &arguments);

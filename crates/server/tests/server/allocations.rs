@@ -6,7 +6,7 @@ use crate::bench::Bench;
 use crate::work::begun;
 use reqwest::Method;
 use serde_json::{Value, json};
-use windlass_auth::Role;
+use windlass_auth::UserRole;
 
 fn answered(request: reqwest::blocking::RequestBuilder) -> Value {
     request.send().unwrap().error_for_status().unwrap().json().unwrap()
@@ -102,13 +102,13 @@ fn whose_workflow_it_is_decides_who_may() {
     let wanted = json!({ "scheduler": "night" });
     let id = answered(bench.post(&list).json(&wanted))["items"][0]["id"].clone();
     let one = format!("/api/v1/allocations/{id}");
-    let stranger = token(&bench, "stranger", Role::User, "write");
+    let stranger = token(&bench, "stranger", UserRole::User, "write");
     for (method, path, body) in
         [("GET", &list, None), ("POST", &list, Some(&wanted)), ("GET", &one, None), ("DELETE", &one, None)]
     {
         assert_eq!(status(&bench, &stranger, method, path, body), 404, "{method} {path}");
     }
-    let viewer = token(&bench, "owner", Role::Viewer, "read");
+    let viewer = token(&bench, "owner", UserRole::Viewer, "read");
     assert_eq!(status(&bench, &viewer, "GET", &one, None), 200);
     assert_eq!(status(&bench, &viewer, "DELETE", &one, None), 403);
 }

@@ -6,15 +6,15 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use windlass_server::{Running, ServeOptions, Server};
-use windlass_store::Database;
-use windlass_store::model::{NewEvent, Severity};
+use windlass_server::{ApiServer, RunningServer, ServeOptions};
+use windlass_store::StoreDatabase;
+use windlass_store::model::{EventSeverity, NewEvent};
 use windlass_store::sqlite::SqliteStore;
-use windlass_types::Clock;
+use windlass_types::SystemClock;
 
 pub(crate) struct Bench {
-    pub(crate) server: Running,
-    pub(crate) store: Arc<dyn Database>,
+    pub(crate) server: RunningServer,
+    pub(crate) store: Arc<dyn StoreDatabase>,
     pub(crate) client: Client,
     pub(crate) dir: tempfile::TempDir,
 }
@@ -31,12 +31,12 @@ impl Bench {
     }
 
     /// On a database that is there already.
-    pub(crate) fn on(store: Arc<dyn Database>, change: impl FnOnce(&mut ServeOptions)) -> Self {
+    pub(crate) fn on(store: Arc<dyn StoreDatabase>, change: impl FnOnce(&mut ServeOptions)) -> Self {
         Self::start(store, tempfile::tempdir().unwrap(), change)
     }
 
     fn start(
-        store: Arc<dyn Database>,
+        store: Arc<dyn StoreDatabase>,
         dir: tempfile::TempDir,
         change: impl FnOnce(&mut ServeOptions),
     ) -> Self {
@@ -45,7 +45,7 @@ impl Bench {
         let mut options = ServeOptions::default();
         options.limits.rate = 0;
         change(&mut options);
-        let server = Server::start(options, Arc::clone(&store)).unwrap();
+        let server = ApiServer::start(options, Arc::clone(&store)).unwrap();
         let client = Client::builder().timeout(Duration::from_mins(1)).build().unwrap();
         Self { server, store, client, dir }
     }
@@ -78,11 +78,11 @@ impl Bench {
     }
 
     pub(crate) fn note(&self, category: &str) {
-        self.store.add_event(&event(category, Severity::Info), Clock.now()).unwrap();
+        self.store.add_event(&event(category, EventSeverity::Info), SystemClock.now()).unwrap();
     }
 }
 
-pub(crate) fn event(category: &str, severity: Severity) -> NewEvent {
+pub(crate) fn event(category: &str, severity: EventSeverity) -> NewEvent {
     NewEvent {
         workflow: None,
         job: None,

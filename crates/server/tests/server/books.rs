@@ -3,11 +3,11 @@
 use crate::bench::Bench;
 use reqwest::blocking::{Body, Client};
 use std::io::Read;
-use windlass_store::model::{JobFilter, Listed, NewEvent, NewJob, NewWorkflow, Severity};
-use windlass_store::wire::{Remote, Request, Transport};
-use windlass_store::{Error, Location, Store};
-use windlass_types::settings::Settings;
-use windlass_types::{Clock, Timestamp, WorkflowId};
+use windlass_store::model::{EventSeverity, JobFilter, ListedJobs, NewEvent, NewJob, NewWorkflow};
+use windlass_store::rpc::{RpcStore, RpcTransport, StoreCall};
+use windlass_store::{Store, StoreError, StoreLocation};
+use windlass_types::settings::WorkflowSettings;
+use windlass_types::{SystemClock, Timestamp, WorkflowId};
 
 /// The way to a server, as short as can be.
 struct Http {
@@ -24,45 +24,45 @@ impl Http {
     }
 }
 
-impl Transport for Http {
-    fn location(&self) -> Location {
-        Location::Server(self.url.clone())
+impl RpcTransport for Http {
+    fn location(&self) -> StoreLocation {
+        StoreLocation::Server(self.url.clone())
     }
 
-    fn call(&self, request: &Request, _now: Timestamp) -> Result<Vec<u8>, Error> {
+    fn call(&self, request: &StoreCall, _now: Timestamp) -> Result<Vec<u8>, StoreError> {
         Ok(self.post("/books", "application/json", serde_json::to_vec(request).unwrap().into()))
     }
 
-    fn create(&self, lines: Box<dyn Read + Send>, _now: Timestamp) -> Result<Vec<u8>, Error> {
+    fn send_new_workflow(&self, lines: Box<dyn Read + Send>, _now: Timestamp) -> Result<Vec<u8>, StoreError> {
         Ok(self.post("/books/create", "application/x-ndjson", Body::new(lines)))
     }
 }
 
-fn remote(bench: &Bench) -> Remote<Http> {
+fn remote(bench: &Bench) -> RpcStore<Http> {
     let (client, url, token) = (bench.client.clone(), bench.server.url.clone(), bench.server.token.clone());
-    Remote::new(Http { client, url, token })
+    RpcStore::new(Http { client, url, token })
 }
 
 fn create(store: &dyn Store, jobs: u32) -> WorkflowId {
     let names: Vec<String> = (0..jobs).map(|index| format!("job_{index}")).collect();
     let jobs = names.iter().map(|name| NewJob { name, command: "true", ..NewJob::default() });
     let new = NewWorkflow { name: "sim", user: "somebody else", ..NewWorkflow::default() };
-    store.create_workflow(&new, &mut Listed::new(jobs), Clock.now()).unwrap()
+    store.create_workflow(&new, &mut ListedJobs::new(jobs), SystemClock.now()).unwrap()
 }
 
 #[test]
 fn a_submitted_workflow_is_shared_with_the_groups_of_its_spec() {
     let bench = Bench::new();
     let remote = remote(&bench);
-    let settings = Settings { access_groups: vec!["lab".to_owned()], ..Settings::default() };
+    let settings = WorkflowSettings { access_groups: vec!["lab".to_owned()], ..WorkflowSettings::default() };
     let new = NewWorkflow { name: "sim", user: "me", settings: Some(&settings), ..NewWorkflow::default() };
     let jobs = || [NewJob { name: "a", command: "true", ..NewJob::default() }].into_iter();
-    let refused = remote.create_workflow(&new, &mut Listed::new(jobs()), Clock.now()).unwrap_err();
+    let refused = remote.create_workflow(&new, &mut ListedJobs::new(jobs()), SystemClock.now()).unwrap_err();
     assert!(refused.to_string().contains("there is no access group `lab`"), "{refused}");
     assert!(bench.store.workflows().unwrap().is_empty(), "nothing is made");
     let made = bench.post("/api/v1/access_groups").json(&serde_json::json!({"name": "lab"})).send().unwrap();
     assert_eq!(made.status(), 200);
-    let id = remote.create_workflow(&new, &mut Listed::new(jobs()), Clock.now()).unwrap();
+    let id = remote.create_workflow(&new, &mut ListedJobs::new(jobs()), SystemClock.now()).unwrap();
     let shared = bench.store.groups_sharing(id).unwrap();
     assert_eq!(shared.iter().map(|group| group.name.as_str()).collect::<Vec<_>>(), ["lab"]);
 }
@@ -76,7 +76,7 @@ fn a_workflow_is_made_read_and_changed_from_elsewhere() {
     assert_eq!((row.name.as_str(), row.user.as_str()), ("sim", "owner"), "it belongs to whoever made it");
     assert_eq!(remote.jobs(id, &JobFilter::default()).unwrap().len(), 3000);
     assert_eq!(bench.store.jobs(id, &JobFilter::default()).unwrap().len(), 3000);
-    assert!(matches!(remote.load_jobs(WorkflowId(77)), Err(Error::NoSuchWorkflow(WorkflowId(77)))));
+    assert!(matches!(remote.load_jobs(WorkflowId(77)), Err(StoreError::NoSuchWorkflow(WorkflowId(77)))));
 }
 
 #[test]
@@ -107,12 +107,12 @@ fn changes_say_who_made_them() {
     let noted = NewEvent {
         workflow: Some(id),
         job: None,
-        severity: Severity::Info,
+        severity: EventSeverity::Info,
         category: "note".to_owned(),
         message: "looked at it".to_owned(),
         data: None,
     };
-    remote.add_event(&noted, Clock.now()).unwrap();
+    remote.add_event(&noted, SystemClock.now()).unwrap();
     let events = bench.store.events(Some(id), &windlass_store::model::EventFilter::default()).unwrap();
     assert!(events.iter().all(|event| event.actor == "owner"), "{events:?}");
 }

@@ -5,7 +5,7 @@ use crate::bench::Bench;
 use reqwest::Method;
 use serde_json::Value;
 use windlass_server::ServeOptions;
-use windlass_store::upkeep::ContentsReader;
+use windlass_store::maintenance::ContentsReader;
 
 fn open(options: &mut ServeOptions) {
     options.no_auth = true;

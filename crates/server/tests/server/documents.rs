@@ -3,8 +3,8 @@
 use crate::bench::Bench;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use windlass_auth::{Least, rule};
-use windlass_server::policy::{DECLARED, Declared};
+use windlass_auth::{MinimumRole, access_rule};
+use windlass_server::route_policy::{ROUTE_ACCESS, RouteAccess};
 
 fn docs(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name)
@@ -12,7 +12,7 @@ fn docs(name: &str) -> PathBuf {
 
 #[test]
 fn the_document_that_is_checked_in_is_up_to_date() {
-    let made = windlass_server::openapi().to_pretty_json().unwrap() + "\n";
+    let made = windlass_server::build_openapi().to_pretty_json().unwrap() + "\n";
     let path = docs("reference/openapi.json");
     if std::env::var_os("WINDLASS_UPDATE_GENERATED").is_some() {
         std::fs::write(&path, &made).unwrap();
@@ -24,15 +24,18 @@ fn the_document_that_is_checked_in_is_up_to_date() {
 /// The least role for each route, by whose the object is, and the scope that the token needs.
 fn permissions() -> String {
     let least = |least| match least {
-        Least::Is(role) => role.to_string(),
-        Least::Nobody => "nobody".to_owned(),
+        MinimumRole::AtLeast(role) => role.to_string(),
+        MinimumRole::Never => "nobody".to_owned(),
     };
-    let rows = DECLARED.iter().map(|(method, path, declared)| match declared {
-        Declared::Public => format!("| {method} | `{path}` | | public | public | public |\n"),
-        Declared::Needs(operation) => {
-            let rule = rule(*operation);
+    let rows = ROUTE_ACCESS.iter().map(|(method, path, declared)| match declared {
+        RouteAccess::Public => format!("| {method} | `{path}` | | public | public | public |\n"),
+        RouteAccess::Requires(operation) => {
+            let rule = access_rule(*operation);
             let [own, shared, other] = [rule.own, rule.shared, rule.other].map(least);
-            format!("| {method} | `{path}` | {} | {own} | {shared} | {other} |\n", rule.scopes.least_word())
+            format!(
+                "| {method} | `{path}` | {} | {own} | {shared} | {other} |\n",
+                rule.scopes.smallest_name()
+            )
         }
     });
     let head = "# Permissions\n\n\

@@ -7,9 +7,9 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use std::io::{BufRead as _, BufReader, Lines};
 use std::time::Duration;
-use windlass_auth::Role;
-use windlass_store::model::{NewEvent, Severity};
-use windlass_types::{Clock, WorkflowId};
+use windlass_auth::UserRole;
+use windlass_store::model::{EventSeverity, NewEvent};
+use windlass_types::{SystemClock, WorkflowId};
 
 /// A reader of a stream of events.
 struct Reader {
@@ -74,8 +74,10 @@ fn only_what_was_asked_for_is_told() {
     let bench = Bench::new();
     let mut severe = Reader::open(&bench, "?severity=warning", None);
     let mut one_kind = Reader::open(&bench, "?category=b", None);
-    for (category, severity) in [("a", Severity::Info), ("b", Severity::Info), ("c", Severity::Error)] {
-        bench.store.add_event(&event(category, severity), Clock.now()).unwrap();
+    for (category, severity) in
+        [("a", EventSeverity::Info), ("b", EventSeverity::Info), ("c", EventSeverity::Error)]
+    {
+        bench.store.add_event(&event(category, severity), SystemClock.now()).unwrap();
     }
     assert_eq!(severe.next().unwrap().1, "c");
     assert_eq!(one_kind.next().unwrap().1, "b");
@@ -107,7 +109,7 @@ fn readers_hear_the_end_of_the_server() {
 
 #[test]
 fn what_is_committed_is_told_at_once_and_not_when_somebody_looks() {
-    let bench = Bench::with(|options| options.look_for_events = Duration::from_hours(1));
+    let bench = Bench::with(|options| options.event_poll_interval = Duration::from_hours(1));
     let workflow = begun(&bench, 1);
     let mut reader = Reader::open(&bench, "?category=job_completed", None);
     let mut worker = Worker::join(&bench);
@@ -134,7 +136,7 @@ fn both(bench: &Bench, token: &str, workflow: WorkflowId) -> [Reader; 3] {
 }
 
 fn impatient() -> Bench {
-    Bench::with(|options| options.check_rights = Duration::from_millis(50))
+    Bench::with(|options| options.permission_check_interval = Duration::from_millis(50))
 }
 
 fn id_of_token(bench: &Bench, user: &str) -> i64 {
@@ -146,7 +148,7 @@ fn id_of_token(bench: &Bench, user: &str) -> i64 {
 fn a_stream_ends_with_the_token() {
     let bench = impatient();
     let workflow = workflow_of(&bench, "ana");
-    let ana = token(&bench, "ana", Role::User, "read");
+    let ana = token(&bench, "ana", UserRole::User, "read");
     let mut streams = both(&bench, &ana, workflow);
     let mut of_owner = Reader::open(&bench, "", None);
     let revoked = bench.request(Method::DELETE, &format!("/api/v1/tokens/{}", id_of_token(&bench, "ana")));
@@ -173,10 +175,10 @@ fn a_stream_ends_when_its_token_expires() {
 fn what_is_shared_no_more_is_told_no_more() {
     let bench = impatient();
     let workflow = workflow_of(&bench, "zoe");
-    let group = bench.store.add_group("team", None, Clock.now()).unwrap();
-    bench.store.add_member(group, "bob", "member", Clock.now()).unwrap();
-    bench.store.share(workflow, group, Clock.now()).unwrap();
-    let bob = token(&bench, "bob", Role::User, "read");
+    let group = bench.store.add_group("team", None, SystemClock.now()).unwrap();
+    bench.store.add_member(group, "bob", "member", SystemClock.now()).unwrap();
+    bench.store.share_workflow(workflow, group, SystemClock.now()).unwrap();
+    let bob = token(&bench, "bob", UserRole::User, "read");
     let [mut ours, mut torcs, mut all] = both(&bench, &bob, workflow);
     let shared = format!("/api/v1/workflows/{workflow}/access_groups/{group}");
     assert_eq!(bench.request(Method::DELETE, &shared).send().unwrap().status(), 200);
@@ -184,8 +186,8 @@ fn what_is_shared_no_more_is_told_no_more() {
     while ours.next().is_some() {}
     while torcs.next().is_some() {}
     let of = |workflow, category: &str| {
-        let note = NewEvent { workflow: Some(workflow), ..event(category, Severity::Info) };
-        bench.store.add_event(&note, Clock.now()).unwrap();
+        let note = NewEvent { workflow: Some(workflow), ..event(category, EventSeverity::Info) };
+        bench.store.add_event(&note, SystemClock.now()).unwrap();
     };
     let own = workflow_of(&bench, "bob");
     eventually("what he may not see any more is left out", || {

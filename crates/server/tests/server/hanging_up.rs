@@ -7,13 +7,13 @@ use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::net::Shutdown;
 use std::time::Duration;
-use windlass_store::model::{Counted, JobFilter};
+use windlass_store::model::{CountQuery, JobFilter};
 use windlass_types::{JobStatus, WorkflowId};
 
 /// Every route there is, from the list that also makes the routing: a new one is covered by itself.
 fn routes() -> BTreeSet<(String, String)> {
     let document: serde_json::Value =
-        serde_json::from_str(&windlass_server::openapi().to_json().unwrap()).unwrap();
+        serde_json::from_str(&windlass_server::build_openapi().to_json().unwrap()).unwrap();
     let paths = document["paths"].as_object().unwrap();
     let methods = |item: &serde_json::Value| -> Vec<String> {
         let known = ["get", "post", "put", "patch", "delete"];
@@ -91,9 +91,11 @@ fn with_jobs_in_the_answer_and_none_is_held_by_nobody() {
     }
     hasty.send(&bench, &exchange);
     let done = || {
-        let counted =
-            Counted::Jobs(workflow, JobFilter { status: vec![JobStatus::Completed], ..JobFilter::default() });
-        bench.store.count(&counted).unwrap()
+        let counted = CountQuery::Jobs(
+            workflow,
+            JobFilter { status: vec![JobStatus::Completed], ..JobFilter::default() },
+        );
+        bench.store.count_rows(&counted).unwrap()
     };
     eventually("all jobs are done", || {
         hasty.work(&bench);

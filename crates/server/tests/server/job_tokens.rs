@@ -6,31 +6,39 @@ use crate::work::{begun, begun_of, ended, exchange, introduction};
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::time::Duration;
-use windlass_api::job_token::{JobClaim, JobWork, secret_hash};
-use windlass_auth::{Role, Secret};
-use windlass_store::model::NewToken;
-use windlass_types::fleet::{ExchangeAnswer, Introduction, JobsOf, Welcome};
-use windlass_types::slurm::SlurmPlace;
-use windlass_types::work::{AttemptKey, Report};
-use windlass_types::{Attempt, Clock, WorkerId};
+use windlass_api::job_token::{JobTokenClaims, JobTokenSubject, secret_hash};
+use windlass_auth::{TokenSecret, UserRole};
+use windlass_store::model::NewTokenRow;
+use windlass_types::slurm::SlurmJobNode;
+use windlass_types::worker_messages::{AttemptKey, AttemptReport};
+use windlass_types::worker_protocol::{
+    AcceptedJobOwners, ExchangeReply, RegistrationReply, WorkerRegistration,
+};
+use windlass_types::{Attempt, SystemClock, WorkerId};
 
-fn introduce(bench: &Bench, token: &str, who: &Introduction) -> (u16, Value) {
+fn introduce(bench: &Bench, token: &str, who: &WorkerRegistration) -> (u16, Value) {
     let url = format!("{}/api/v1/workers", bench.server.url);
     let answer = bench.client.post(url).bearer_auth(token).json(who).send().unwrap();
     (answer.status().as_u16(), answer.json().unwrap())
 }
 
-fn welcome(bench: &Bench, token: &str, who: &Introduction) -> Welcome {
+fn welcome(bench: &Bench, token: &str, who: &WorkerRegistration) -> RegistrationReply {
     let (status, answer) = introduce(bench, token, who);
     assert_eq!(status, 200, "{answer}");
     serde_json::from_value(answer).unwrap()
 }
 
-fn say(bench: &Bench, token: &str, welcome: &Welcome, number: u64, reports: Vec<Report>) -> Vec<AttemptKey> {
+fn say(
+    bench: &Bench,
+    token: &str,
+    welcome: &RegistrationReply,
+    number: u64,
+    reports: Vec<AttemptReport>,
+) -> Vec<AttemptKey> {
     let said = exchange(welcome, number, reports, Duration::from_millis(300));
     let url = format!("{}/api/v1/workers/{}/exchange", bench.server.url, welcome.worker);
     let answer = bench.client.post(url).bearer_auth(token).json(&said).send().unwrap();
-    let answer: ExchangeAnswer = answer.error_for_status().unwrap().json().unwrap();
+    let answer: ExchangeReply = answer.error_for_status().unwrap().json().unwrap();
     answer.assignments.iter().map(|assignment| assignment.key).collect()
 }
 
@@ -47,11 +55,11 @@ fn a_job_acts_on_its_workflow_while_it_runs_and_on_nothing_else() {
     let bench = Bench::new();
     let owner = bench.server.token.clone();
     let (own, other) = (begun(&bench, 1), begun(&bench, 1));
-    let who = Introduction { workflow: Some(own), ..introduction() };
+    let who = WorkerRegistration { workflow: Some(own), ..introduction() };
     let worker = welcome(&bench, &owner, &who);
     let keys = say(&bench, &owner, &worker, 1, Vec::new());
     let [key] = keys[..] else { panic!("{keys:?}") };
-    let claim = JobClaim { worker: worker.worker, work: JobWork::Job(key) };
+    let claim = JobTokenClaims { worker: worker.worker, work: JobTokenSubject::Job(key) };
     let job = claim.sign(&secret_hash(&worker.secret));
 
     // What docs/guide/dynamic-jobs.md and user-data.md say that a job may do.
@@ -93,11 +101,14 @@ fn a_job_acts_on_its_workflow_while_it_runs_and_on_nothing_else() {
     // Forged: of a worker that does not hold it, of another attempt, without the secret.
     let stranger = welcome(&bench, &owner, &introduction());
     let forged = [
-        JobClaim { worker: stranger.worker, ..claim }.sign(&secret_hash(&stranger.secret)),
-        JobClaim { worker: WorkerId(999), ..claim }.sign(&secret_hash(&worker.secret)),
+        JobTokenClaims { worker: stranger.worker, ..claim }.sign(&secret_hash(&stranger.secret)),
+        JobTokenClaims { worker: WorkerId(999), ..claim }.sign(&secret_hash(&worker.secret)),
         claim.sign(&secret_hash("guessed")),
-        JobClaim { work: JobWork::Job(AttemptKey { attempt: Attempt(key.attempt.0 + 1), ..key }), ..claim }
-            .sign(&secret_hash(&worker.secret)),
+        JobTokenClaims {
+            work: JobTokenSubject::Job(AttemptKey { attempt: Attempt(key.attempt.0 + 1), ..key }),
+            ..claim
+        }
+        .sign(&secret_hash(&worker.secret)),
     ];
     for token in forged {
         assert_eq!(call(&bench, &token, "GET", "/api/v1/me", &json!({})), 401);
@@ -112,18 +123,19 @@ fn a_job_acts_on_its_workflow_while_it_runs_and_on_nothing_else() {
 fn a_worker_takes_jobs_of_others_only_if_it_asks_for_them() {
     let bench = Bench::new();
     begun_of(&bench, "zoe", 1);
-    let operator = token(&bench, "olga", Role::Operator, "worker");
+    let operator = token(&bench, "olga", UserRole::Operator, "worker");
     let own = welcome(&bench, &operator, &introduction());
     assert_eq!(say(&bench, &operator, &own, 1, Vec::new()).len(), 0, "not of zoe");
-    let others = Introduction { jobs_of: JobsOf::Users(vec!["bob".into()]), ..introduction() };
+    let others =
+        WorkerRegistration { jobs_of: AcceptedJobOwners::Users(vec!["bob".into()]), ..introduction() };
     let bobs = welcome(&bench, &operator, &others);
     assert_eq!(say(&bench, &operator, &bobs, 1, Vec::new()).len(), 0, "only of bob");
 
-    let user = token(&bench, "bob", Role::User, "worker");
-    let all = Introduction { jobs_of: JobsOf::All, ..introduction() };
+    let user = token(&bench, "bob", UserRole::User, "worker");
+    let all = WorkerRegistration { jobs_of: AcceptedJobOwners::All, ..introduction() };
     let (status, refused) = introduce(&bench, &user, &all);
     assert_eq!(status, 403, "{refused}");
-    let zoes = Introduction { jobs_of: JobsOf::Users(vec!["zoe".into()]), ..introduction() };
+    let zoes = WorkerRegistration { jobs_of: AcceptedJobOwners::Users(vec!["zoe".into()]), ..introduction() };
     let curious = welcome(&bench, &user, &zoes);
     assert_eq!(say(&bench, &user, &curious, 1, Vec::new()).len(), 0, "zoe shares nothing with bob");
 
@@ -135,8 +147,8 @@ fn a_worker_takes_jobs_of_others_only_if_it_asks_for_them() {
 fn the_token_of_an_allocation_is_for_workers_in_it_alone() {
     let bench = Bench::new();
     let (own, other) = (begun(&bench, 1), begun(&bench, 1));
-    let secret = Secret::random().unwrap();
-    let new = NewToken {
+    let secret = TokenSecret::random().unwrap();
+    let new = NewTokenRow {
         hash: secret.hash().to_string(),
         name: "allocation 7".into(),
         user: "owner".into(),
@@ -144,20 +156,21 @@ fn the_token_of_an_allocation_is_for_workers_in_it_alone() {
         scopes: vec![format!("allocation:7:{own}")],
         expires_at: None,
     };
-    let id = bench.store.add_token(&new, Clock.now()).unwrap();
+    let id = bench.store.add_token(&new, SystemClock.now()).unwrap();
     let token = secret.reveal();
-    let place = || Some(SlurmPlace { job_id: 70, restarts: 0, node: "n1".into() });
-    let here = || Introduction { workflow: Some(own), allocation: Some(7), slurm: place(), ..introduction() };
+    let place = || Some(SlurmJobNode { job_id: 70, restarts: 0, node: "n1".into() });
+    let here =
+        || WorkerRegistration { workflow: Some(own), allocation: Some(7), slurm: place(), ..introduction() };
     // It gets as far as the allocation, which is not there.
     let (status, answer) = introduce(&bench, token, &here());
     assert_eq!((status, answer["detail"].as_str()), (404, Some("there is no allocation 7")), "{answer}");
     for elsewhere in [
         introduction(),
-        Introduction { workflow: Some(own), ..introduction() },
-        Introduction { allocation: Some(8), ..here() },
-        Introduction { workflow: Some(other), ..here() },
-        Introduction { workflow: None, ..here() },
-        Introduction { slurm: None, ..here() },
+        WorkerRegistration { workflow: Some(own), ..introduction() },
+        WorkerRegistration { allocation: Some(8), ..here() },
+        WorkerRegistration { workflow: Some(other), ..here() },
+        WorkerRegistration { workflow: None, ..here() },
+        WorkerRegistration { slurm: None, ..here() },
     ] {
         assert_eq!(introduce(&bench, token, &elsewhere).0, 403, "{elsewhere:?}");
     }

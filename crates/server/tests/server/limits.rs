@@ -5,9 +5,9 @@ use crate::work::{exchange, introduction};
 use serde_json::json;
 use std::io::Write as _;
 use std::time::Duration;
-use windlass_store::model::NewToken;
-use windlass_types::fleet::Welcome;
-use windlass_types::{Clock, WorkerId};
+use windlass_store::model::NewTokenRow;
+use windlass_types::worker_protocol::RegistrationReply;
+use windlass_types::{SystemClock, WorkerId};
 
 #[test]
 fn a_body_that_is_too_large_is_refused() {
@@ -35,16 +35,16 @@ fn who_asks_too_often_is_told_when_to_come_again() {
         let request = bench.client.get(format!("{}/api/v1/me", bench.server.url)).bearer_auth(token);
         request.send().unwrap().status().as_u16()
     };
-    bench.store.add_token(&known_token(), Clock.now()).unwrap();
+    bench.store.add_token(&known_token(), SystemClock.now()).unwrap();
     assert_eq!(me(KNOWN), 200);
 }
 
 /// As it is shown, and as it stands in the books.
 const KNOWN: &str = "wl_known";
 
-fn known_token() -> NewToken {
-    NewToken {
-        hash: windlass_auth::SecretHash::of(KNOWN).to_string(),
+fn known_token() -> NewTokenRow {
+    NewTokenRow {
+        hash: windlass_auth::SecretHash::from_secret(KNOWN).to_string(),
         name: "known".to_owned(),
         user: "ana".to_owned(),
         role: "user".to_owned(),
@@ -59,7 +59,7 @@ fn whoever_makes_up_tokens_is_one_and_the_same() {
         options.limits.rate = 1;
         options.limits.burst = 20;
     });
-    bench.store.add_token(&known_token(), Clock.now()).unwrap();
+    bench.store.add_token(&known_token(), SystemClock.now()).unwrap();
     let me = |token: &str| {
         let request = bench.client.get(format!("{}/api/v1/me", bench.server.url)).bearer_auth(token);
         request.send().unwrap().status().as_u16()
@@ -77,19 +77,19 @@ fn a_worker_is_not_held_up_and_one_that_is_made_up_is() {
         options.limits.rate = 1;
         options.limits.burst = 10;
     });
-    bench.store.add_token(&known_token(), Clock.now()).unwrap();
+    bench.store.add_token(&known_token(), SystemClock.now()).unwrap();
     let post = |path: &str, body: &serde_json::Value| {
         let request = bench.client.post(format!("{}{path}", bench.server.url)).bearer_auth(KNOWN).json(body);
         request.send().unwrap()
     };
-    let welcome: Welcome = post("/api/v1/workers", &json!(introduction())).json().unwrap();
+    let welcome: RegistrationReply = post("/api/v1/workers", &json!(introduction())).json().unwrap();
     let path = format!("/api/v1/workers/{}/exchange", welcome.worker);
     for number in 1..100 {
         let said = json!(exchange(&welcome, number, Vec::new(), Duration::ZERO));
         assert_eq!(post(&path, &said).status(), 200, "exchange {number}");
     }
     let strange = |n: i64| {
-        let welcome = Welcome { worker: WorkerId(1000 + n), ..welcome.clone() };
+        let welcome = RegistrationReply { worker: WorkerId(1000 + n), ..welcome.clone() };
         let path = format!("/api/v1/workers/{}/exchange", welcome.worker);
         post(&path, &json!(exchange(&welcome, 1, Vec::new(), Duration::ZERO))).status().as_u16()
     };
@@ -101,7 +101,7 @@ fn a_worker_is_not_held_up_and_one_that_is_made_up_is() {
 #[test]
 fn what_a_worker_says_has_a_measure() {
     let bench = Bench::with(|options| options.limits.max_body = 1000);
-    let welcome: Welcome =
+    let welcome: RegistrationReply =
         bench.post("/api/v1/workers").json(&introduction()).send().unwrap().json().unwrap();
     let path = format!("/api/v1/workers/{}/exchange", welcome.worker);
     let mut said = json!(exchange(&welcome, 1, Vec::new(), Duration::ZERO));
@@ -210,7 +210,7 @@ fn slow_uploads_of_one_user_leave_room_for_others() {
         stream.write_all(head.as_bytes()).unwrap();
         stream
     };
-    let eve = crate::access::token(&bench, "eve", windlass_auth::Role::User, "write");
+    let eve = crate::access::token(&bench, "eve", windlass_auth::UserRole::User, "write");
     let slow: Vec<_> = (0..4).map(|_| begin(&eve)).collect();
     eventually("four are under way", || bench.figure("windlass_http_requests_in_flight") == Some(5));
     let mut fifth = begin(&eve);

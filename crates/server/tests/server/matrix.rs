@@ -16,15 +16,15 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
-use windlass_auth::{Relation, Role, Scopes, Verdict, judge};
+use windlass_auth::{AccessDecision, ObjectRelation, TokenScopes, UserRole, decide_access};
 use windlass_server::ServeOptions;
-use windlass_server::policy::Declared;
+use windlass_server::route_policy::RouteAccess;
+use windlass_store::maintenance::{ContentsReader, DatabaseContents};
 use windlass_store::model::JobFilter;
 use windlass_store::postgres::PgStore;
 use windlass_store::sqlite::OpenMode;
-use windlass_store::upkeep::{Contents, ContentsReader};
-use windlass_types::fleet::Welcome;
-use windlass_types::{Clock, JobId, WorkflowId};
+use windlass_types::worker_protocol::RegistrationReply;
+use windlass_types::{JobId, SystemClock, WorkflowId};
 
 /// Stands in everything of the victim's that others may not read.
 const MARK: &str = "readable-by-zoe-alone";
@@ -33,7 +33,7 @@ const SCOPES: [&str; 5] = ["read", "write", "worker", "agent", "admin"];
 /// Nothing happens by itself while the database is compared.
 fn quiet(options: &mut ServeOptions) {
     let never = Duration::from_hours(24);
-    (options.look_for_requests, options.requests.retry_after, options.lease) = (never, never, never);
+    (options.request_poll_interval, options.requests.retry_after, options.lease) = (never, never, never);
 }
 
 #[test]
@@ -55,13 +55,13 @@ fn calls_that_are_refused_change_nothing_on_postgres() {
 struct Victim {
     workflow: WorkflowId,
     parts: Parts,
-    worker: Welcome,
+    worker: RegistrationReply,
     token: i64,
     group: i64,
 }
 
 fn victim(bench: &Bench) -> Victim {
-    let zoe = token(bench, "zoe", Role::User, "admin");
+    let zoe = token(bench, "zoe", UserRole::User, "admin");
     let workflow = workflow_of(bench, "zoe");
     let send = |method: Method, path: &str, body: &Value| {
         let url = format!("{}{path}", bench.server.url);
@@ -86,7 +86,7 @@ fn victim(bench: &Bench) -> Victim {
     let url = format!("{}/api/v1/requests", bench.server.url);
     let answer = bench.client.post(url).bearer_auth(&zoe).json(&request).send().unwrap();
     assert!(answer.status().is_success(), "{}", answer.text().unwrap());
-    let group = bench.store.add_group(MARK, None, Clock.now()).unwrap();
+    let group = bench.store.add_group(MARK, None, SystemClock.now()).unwrap();
     Victim {
         workflow,
         parts: parts_of(bench, workflow),
@@ -98,17 +98,17 @@ fn victim(bench: &Bench) -> Victim {
 
 impl Victim {
     /// The path of a route about what is zoe's, and what that is to a caller; without such an object, `Own`.
-    fn aim(&self, route: &Route) -> (String, Relation) {
+    fn aim(&self, route: &Route) -> (String, ObjectRelation) {
         let mut path = route.template.clone();
-        let mut relation = Relation::Own;
-        let mut put = |from: &str, to: &str, is: Relation| {
+        let mut relation = ObjectRelation::Own;
+        let mut put = |from: &str, to: &str, is: ObjectRelation| {
             if path.contains(from) {
                 path = path.replace(from, to);
                 relation = is;
             }
         };
-        let other = Relation::Other;
-        put("/requests/{name}", "/requests/of_zoe", Relation::Shared);
+        let other = ObjectRelation::Other;
+        put("/requests/{name}", "/requests/of_zoe", ObjectRelation::Shared);
         put("/workflows/{id}", &format!("/workflows/{}", self.workflow), other);
         put("{workflow_id}", &self.workflow.to_string(), other);
         put("/workers/{id}", &format!("/workers/{}", self.worker.worker), other);
@@ -146,7 +146,7 @@ impl Victim {
 fn check(bench: &Bench, location: &str) {
     let document: Value = bench.get("/api/v1/openapi.json").send().unwrap().json().unwrap();
     let victim = victim(bench);
-    let callers: Vec<(Role, &str, String)> = Role::ALL
+    let callers: Vec<(UserRole, &str, String)> = UserRole::ALL
         .into_iter()
         .flat_map(|role| SCOPES.map(|scope| (role, scope)))
         .map(|(role, scope)| (role, scope, token(bench, &format!("{role}-{scope}"), role, scope)))
@@ -155,9 +155,9 @@ fn check(bench: &Bench, location: &str) {
     let before = contents(&reader);
     let (mut refused, mut read) = (0, 0);
     for (role, scope, token) in &callers {
-        let scopes = Scopes::word(scope).unwrap();
+        let scopes = TokenScopes::parse_name(scope).unwrap();
         for route in routes(&document) {
-            let Declared::Needs(operation) = route.declared() else { continue };
+            let RouteAccess::Requires(operation) = route.declared() else { continue };
             // What is asked of the books is in the body; see below. Streams do not end.
             if route.template.ends_with("/books") || route.template.ends_with("/stream") {
                 continue;
@@ -165,11 +165,11 @@ fn check(bench: &Bench, location: &str) {
             let (path, mut relation) = victim.aim(&route);
             let body = victim.body(&route, &document);
             if body.as_ref().is_some_and(|body| body.get("workflow_id").is_some()) {
-                relation = Relation::Other;
+                relation = ObjectRelation::Other;
             }
-            let verdict = judge(operation, *role, scopes, relation);
+            let verdict = decide_access(operation, *role, scopes, relation);
             let what = format!("{role} with scope {scope}: {} {path} ({operation:?})", route.method);
-            if verdict != Verdict::Allow {
+            if verdict != AccessDecision::Allow {
                 let got = status(bench, token, &route.method, &path, body.as_ref());
                 assert!([403, 404].contains(&got), "{what} gave {got}");
                 refused += 1;
@@ -178,7 +178,7 @@ fn check(bench: &Bench, location: &str) {
                 let answer = bench.client.get(url).bearer_auth(token).send().unwrap();
                 let (got, text) = (answer.status().as_u16(), answer.text().unwrap());
                 assert!(got < 500 && got != 401, "{what} gave {got}: {text}");
-                assert!(*role >= Role::Operator || !text.contains(MARK), "{what} told {text}");
+                assert!(*role >= UserRole::Operator || !text.contains(MARK), "{what} told {text}");
                 read += 1;
             }
         }
@@ -186,7 +186,7 @@ fn check(bench: &Bench, location: &str) {
         assert_unchanged(&before, &contents(&reader), &format!("{role} with scope {scope}"));
     }
     for route in routes(&document) {
-        if route.declared() != Declared::Public {
+        if route.declared() != RouteAccess::Public {
             let (path, _) = victim.aim(&route);
             let method = Method::from_bytes(route.method.as_bytes()).unwrap();
             let request = bench.client.request(method, format!("{}{path}", bench.server.url));
@@ -203,8 +203,8 @@ fn check(bench: &Bench, location: &str) {
 }
 
 /// Every question and a change of every sort, through the route that carries them all.
-fn ask_the_books(bench: &Bench, victim: &Victim, role: Role, token: &str) -> usize {
-    if role >= Role::Operator {
+fn ask_the_books(bench: &Bench, victim: &Victim, role: UserRole, token: &str) -> usize {
+    if role >= UserRole::Operator {
         return 0;
     }
     let job = JobId(victim.parts["jobs"]);
@@ -253,7 +253,7 @@ fn changes(victim: &Victim, workflow: WorkflowId) -> Vec<(&'static str, Value)> 
 /// A caller names its own workflow together with the parts of another user's: those stay as they are.
 fn mix_own_with_foreign(bench: &Bench, victim: &Victim, reader: &ContentsReader) {
     let before = contents(reader);
-    let eve = token(bench, "eve", Role::User, "admin");
+    let eve = token(bench, "eve", UserRole::User, "admin");
     let mut own: Vec<WorkflowId> = Vec::new();
     for (method, _) in changes(victim, victim.workflow) {
         let workflow = workflow_of(bench, "eve");
@@ -314,13 +314,13 @@ fn mix_own_with_foreign(bench: &Bench, victim: &Victim, reader: &ContentsReader)
 const ITS_OWN: [&str; 2] = ["api_token", "server_epoch"];
 
 /// All rows of all other tables.
-fn contents(reader: &ContentsReader) -> Contents {
+fn contents(reader: &ContentsReader) -> DatabaseContents {
     let mut all = reader.read().unwrap();
     all.retain(|table, _| !ITS_OWN.contains(&table.as_str()));
     all
 }
 
-fn assert_unchanged(before: &Contents, after: &Contents, caller: &str) {
+fn assert_unchanged(before: &DatabaseContents, after: &DatabaseContents, caller: &str) {
     for (table, rows) in before {
         let gone: Vec<_> = rows.iter().filter(|row| !after[table].contains(row)).collect();
         let new: Vec<_> = after[table].iter().filter(|row| !rows.contains(row)).collect();

@@ -5,7 +5,7 @@ use crate::bench::Bench;
 use crate::work::{Worker, begun};
 use reqwest::Method;
 use serde_json::{Value, json};
-use windlass_auth::Role;
+use windlass_auth::UserRole;
 
 const NODES: &str = "/api/v1/nodes";
 
@@ -48,7 +48,7 @@ fn only_operators_say_which_nodes_get_jobs() {
     let bench = Bench::new();
     let body = json!({"host": "n1", "seconds": 60});
     for (role, expected) in
-        [(Role::Viewer, 403), (Role::User, 403), (Role::Operator, 200), (Role::Admin, 200)]
+        [(UserRole::Viewer, 403), (UserRole::User, 403), (UserRole::Operator, 200), (UserRole::Admin, 200)]
     {
         let token = token(&bench, "somebody", role, "write");
         assert_eq!(status(&bench, &token, "POST", NODES, Some(&body)), expected, "{role}");

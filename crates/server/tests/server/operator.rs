@@ -8,16 +8,19 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
-use windlass_core::requests::book::{
-    Backend, BlockRow, NodeCounts, OutputStep, Process, RunCause, RunRow, RunTotals, StepKind, StepState,
+use windlass_core::requests::change::{RequestChange, RequestCommit};
+use windlass_core::requests::failures::{FailedAttemptReport, FailureTally, RoleCounts};
+use windlass_core::requests::rows::{
+    BackendRunRef, BlockRow, NodeCounts, OutputStep, OutputStepKind, OutputStepState, RequestProcess,
+    RequestRunCause, RunRow, RunTotals,
 };
-use windlass_core::requests::change::{Commit, RequestChange};
-use windlass_core::requests::failures::{AttemptNews, ByRole, Tally};
 use windlass_store::DatasetWriter;
-use windlass_store::model::StepFilter;
+use windlass_store::model::OutputStepFilter;
 use windlass_types::catalog::CatalogFile;
-use windlass_types::requests::{BlockStatus, NodeRole, Overrides, RequestStatus, RunStatus};
-use windlass_types::{Clock, FailureClass, Timestamp};
+use windlass_types::requests::{
+    NodeRole, ProcessingBlockStatus, RequestOverrides, RequestRunStatus, RequestStatus,
+};
+use windlass_types::{FailureClass, SystemClock, Timestamp};
 
 /// Events to be generated at sites that nobody has: it comes as far as planning.
 fn document(name: &str) -> Value {
@@ -30,11 +33,11 @@ fn document(name: &str) -> Value {
 }
 
 /// A request that was held before anything of it ran.
-fn held(bench: &Bench, name: &str) -> Process {
+fn held(bench: &Bench, name: &str) -> RequestProcess {
     held_as(bench, name, &document(name))
 }
 
-fn held_as(bench: &Bench, name: &str, document: &Value) -> Process {
+fn held_as(bench: &Bench, name: &str, document: &Value) -> RequestProcess {
     let (status, answer) = post(bench, "/api/v1/requests", document);
     assert_eq!(status, 201, "{answer}");
     eventually("it is taken up", || bench.store.process(name).unwrap().is_some());
@@ -52,28 +55,28 @@ fn await_status(bench: &Bench, name: &str, status: RequestStatus) {
 /// Writes rows as the reconciler would.
 fn write(bench: &Bench, name: &str, changes: Vec<RequestChange>) {
     let row = bench.store.request(name).unwrap().unwrap();
-    let commit = Commit {
+    let commit = RequestCommit {
         request: name.to_owned(),
         version: row.version,
         changes,
         by: "test".to_owned(),
-        at: Clock.now(),
+        at: SystemClock.now(),
     };
     bench.store.apply_requests(&[commit]).pop().unwrap().unwrap();
 }
 
-fn run(process: &Process, status: RunStatus) -> RunRow {
+fn run(process: &RequestProcess, status: RequestRunStatus) -> RunRow {
     RunRow {
         uuid: format!("run-{}", process.uuid),
         process: process.uuid.clone(),
         round: process.round,
         parent: None,
-        cause: RunCause::First,
+        cause: RequestRunCause::First,
         rescues: 1,
         paused: None,
         silent: None,
         priority: None,
-        backend: Backend::Engine { workflow: None, run: None },
+        backend: BackendRunRef::Engine { workflow: None, run: None },
         submit_dir: "nowhere".into(),
         status,
         stop_requested_at: None,
@@ -89,8 +92,8 @@ fn run(process: &Process, status: RunStatus) -> RunRow {
     }
 }
 
-fn attempt(seq: i64, site: &str, class: FailureClass) -> AttemptNews {
-    AttemptNews {
+fn attempt(seq: i64, site: &str, class: FailureClass) -> FailedAttemptReport {
+    FailedAttemptReport {
         seq,
         unit: seq as u32,
         node: "proc_000000".into(),
@@ -110,21 +113,21 @@ fn attempt(seq: i64, site: &str, class: FailureClass) -> AttemptNews {
 }
 
 /// Held, because six of its work units are completed and four are not: most failed at T2_Bad, one for want of memory.
-fn failed(bench: &Bench, name: &str) -> Process {
+fn failed(bench: &Bench, name: &str) -> RequestProcess {
     let process = held(bench, name);
     for site in ["T2_Bad", "T2_Good"] {
         send(bench, Method::PATCH, &format!("/api/v1/sites/{site}"), &json!({"total_slots": 0}));
     }
-    let run = run(&process, RunStatus::Partial);
-    let mut tally = Tally::default();
-    let mut attempts: Vec<AttemptNews> =
+    let run = run(&process, RequestRunStatus::Partial);
+    let mut tally = FailureTally::default();
+    let mut attempts: Vec<FailedAttemptReport> =
         (1..=4).map(|seq| attempt(seq, "T2_Bad", FailureClass::Permanent)).collect();
     attempts.push(attempt(5, "T2_Good", FailureClass::Memory));
-    let jobs = |ended| ByRole::of(NodeRole::Processing, ended);
+    let jobs = |ended| RoleCounts::for_role(NodeRole::Processing, ended);
     let ended = [("T2_Bad".to_owned(), jobs(4)), ("T2_Good".to_owned(), jobs(20))].into();
-    tally.take(&attempts, &ended);
+    tally.add_reports(&attempts, &ended);
     let uuid = run.uuid.clone();
-    let tally = RequestChange::Tally { run: uuid, tally: Arc::new(tally) };
+    let tally = RequestChange::FailureTally { run: uuid, tally: Arc::new(tally) };
     write(bench, name, vec![RequestChange::AddRun(Box::new(run)), tally]);
     process
 }
@@ -335,7 +338,8 @@ fn a_restart_writes_into_datasets_of_its_own_and_keeps_bans_and_exclusions() {
     }
     let ban = json!({"seconds": 3600, "request_name": "r", "reason": "no licence"});
     assert_eq!(post(&bench, "/api/v1/sites/T2_A/ban", &ban).0, 200);
-    let said = Overrides { excluded_files: ["/store/bad".to_owned()].into(), ..Overrides::default() };
+    let said =
+        RequestOverrides { excluded_files: ["/store/bad".to_owned()].into(), ..RequestOverrides::default() };
     write(&bench, "r", vec![RequestChange::Overrides(Box::new(said))]);
     let (status, answer) = post(&bench, "/api/v1/requests/r/restart", &json!({"reason": "again"}));
     assert_eq!((status, &answer["request_name"]), (201, &json!("r_v4")), "{answer}");
@@ -347,9 +351,9 @@ fn a_restart_writes_into_datasets_of_its_own_and_keeps_bans_and_exclusions() {
 }
 
 /// A closed block of one work unit, which the catalog knows.
-fn add_block(bench: &Bench, process: &Process, index: u32, status: BlockStatus) {
+fn add_block(bench: &Bench, process: &RequestProcess, index: u32, status: ProcessingBlockStatus) {
     let name = &process.request_name;
-    let (now, uuid, dataset) = (Clock.now(), format!("block-{index}"), format!("/Muons/{name}-v1/GEN"));
+    let (now, uuid, dataset) = (SystemClock.now(), format!("block-{index}"), format!("/Muons/{name}-v1/GEN"));
     let known = format!("{dataset}#{uuid}");
     bench.store.open_block(&dataset, &known, now).unwrap();
     let block = BlockRow {
@@ -378,7 +382,7 @@ fn outputs_are_taken_back_of_what_is_over() {
     let process = held(&bench, "r");
     let (status, answer) = post(&bench, "/api/v1/requests/r/invalidate", &json!({}));
     assert_eq!((status, &answer["code"]), (409, &json!("not_over")), "{answer}");
-    for (index, status) in [(0, BlockStatus::Archived), (1, BlockStatus::Invalidated)] {
+    for (index, status) in [(0, ProcessingBlockStatus::Archived), (1, ProcessingBlockStatus::Invalidated)] {
         add_block(&bench, &process, index, status);
     }
     write(
@@ -400,9 +404,9 @@ fn outputs_are_taken_back_of_what_is_over() {
     let told = alerts(&bench, "outputs_invalidated");
     assert_eq!(told.len(), 1, "{told:?}");
     assert_eq!(told[0]["detail"]["reason"], "wrong events");
-    let filter = StepFilter { process: Some(process.uuid), ..StepFilter::default() };
-    let steps = bench.store.steps(&filter).unwrap();
-    assert!(steps.iter().all(|step| step.state == StepState::Done), "{steps:?}");
+    let filter = OutputStepFilter { process: Some(process.uuid), ..OutputStepFilter::default() };
+    let steps = bench.store.output_steps(&filter).unwrap();
+    assert!(steps.iter().all(|step| step.state == OutputStepState::Done), "{steps:?}");
 }
 
 /// Nothing else would ever see to them: an aborted request is not held.
@@ -410,14 +414,14 @@ fn outputs_are_taken_back_of_what_is_over() {
 fn outputs_that_were_given_up_are_tried_again_when_the_request_is_over() {
     let bench = Bench::new();
     let process = held(&bench, "r");
-    add_block(&bench, &process, 0, BlockStatus::Failed);
+    add_block(&bench, &process, 0, ProcessingBlockStatus::Failed);
     // It ended with its request: there is nothing to try.
-    add_block(&bench, &process, 1, BlockStatus::Failed);
+    add_block(&bench, &process, 1, ProcessingBlockStatus::Failed);
     let step = OutputStep {
         block: "block-0".into(),
         unit: None,
-        kind: StepKind::Archive,
-        state: StepState::Failed,
+        kind: OutputStepKind::Archive,
+        state: OutputStepState::Failed,
         attempts: 17,
         due_at: Timestamp(0),
         first_failed_at: Some(Timestamp(0)),
@@ -436,9 +440,9 @@ fn outputs_that_were_given_up_are_tried_again_when_the_request_is_over() {
     let expected = "1 step about its outputs that had been given up will be tried again.";
     assert_eq!(answer["message"], expected);
     eventually("it is archived", || {
-        let blocks = bench.store.blocks(&process.uuid).unwrap();
-        let statuses: Vec<BlockStatus> = blocks.iter().map(|block| block.status).collect();
-        statuses == [BlockStatus::Archived, BlockStatus::Failed]
+        let blocks = bench.store.processing_blocks(&process.uuid).unwrap();
+        let statuses: Vec<ProcessingBlockStatus> = blocks.iter().map(|block| block.status).collect();
+        statuses == [ProcessingBlockStatus::Archived, ProcessingBlockStatus::Failed]
     });
     let (_, shown) = get(&bench, "/api/v1/requests/r");
     assert_eq!((&shown["status"], &shown["recovery"]["outputs_given_up"]), (&json!("aborted"), &json!(0)));
@@ -520,15 +524,25 @@ fn files_are_left_out_of_the_next_round_and_not_of_one_that_is_planned() {
     let files = [file("/store/a"), file("/store/b")];
     bench
         .store
-        .add_dataset_files("/Muons/In-v1/RAW", &files, DatasetWriter::everything("ada"), Clock.now())
+        .add_dataset_files(
+            "/Muons/In-v1/RAW",
+            &files,
+            DatasetWriter::with_full_access("ada"),
+            SystemClock.now(),
+        )
         .unwrap();
     // How its run ended, and with what it is released → what is said
     let table = [
-        ("r1", RunStatus::Partial, true, None),
-        ("r2", RunStatus::Partial, false, Some("What is done is credited")),
-        ("r3", RunStatus::Stopped, false, Some("Its run is not gone on with: what is done is credited")),
-        ("r4", RunStatus::Ready, false, Some("Its run is not gone on with: what is done is credited")),
-        ("r5", RunStatus::Completed, false, Some("It goes on where it was.")),
+        ("r1", RequestRunStatus::Partial, true, None),
+        ("r2", RequestRunStatus::Partial, false, Some("What is done is credited")),
+        (
+            "r3",
+            RequestRunStatus::Stopped,
+            false,
+            Some("Its run is not gone on with: what is done is credited"),
+        ),
+        ("r4", RequestRunStatus::Ready, false, Some("Its run is not gone on with: what is done is credited")),
+        ("r5", RequestRunStatus::Completed, false, Some("It goes on where it was.")),
     ];
     for (name, status, rescue, said) in table {
         let document = json!({

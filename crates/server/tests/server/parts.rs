@@ -7,10 +7,10 @@ use crate::work::{exchange, introduction, workflow_of};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use windlass_auth::{Relation, Role, Scopes, Verdict, judge};
-use windlass_server::policy::Declared;
-use windlass_types::fleet::Welcome;
-use windlass_types::{Clock, WorkflowId};
+use windlass_auth::{AccessDecision, ObjectRelation, TokenScopes, UserRole, decide_access};
+use windlass_server::route_policy::RouteAccess;
+use windlass_types::worker_protocol::RegistrationReply;
+use windlass_types::{SystemClock, WorkflowId};
 
 /// By the noun of its path, the id of one of each that is there.
 pub(crate) type Parts = BTreeMap<&'static str, i64>;
@@ -135,37 +135,37 @@ fn aimed(route: &Route, parts: &Parts) -> Option<(String, String)> {
 fn parts_workers_and_groups_of_others_are_not_there() {
     let bench = Bench::new();
     let document: Value = bench.get("/api/v1/openapi.json").send().unwrap().json().unwrap();
-    let now = Clock.now();
+    let now = SystemClock.now();
     let (team, strangers) =
         (bench.store.add_group("team", None, now).unwrap(), bench.store.add_group("x", None, now).unwrap());
     let (other, shared) = (workflow_of(&bench, "zoe"), workflow_of(&bench, "zoe"));
-    bench.store.share(shared, team, now).unwrap();
-    let zoe = token(&bench, "zoe", Role::User, "admin");
+    bench.store.share_workflow(shared, team, now).unwrap();
+    let zoe = token(&bench, "zoe", UserRole::User, "admin");
     let url = |path: &str| format!("{}{path}", bench.server.url);
     let request = bench.client.post(url("/api/v1/workers")).bearer_auth(&zoe).json(&introduction());
-    let welcome: Welcome = request.send().unwrap().error_for_status().unwrap().json().unwrap();
+    let welcome: RegistrationReply = request.send().unwrap().error_for_status().unwrap().json().unwrap();
     let (mut of_other, mut of_shared) = (parts_of(&bench, other), parts_of(&bench, shared));
     of_other.insert("workers", welcome.worker.0);
     of_other.insert("access_groups", strangers);
     of_shared.insert("access_groups", team);
     let mut checked = 0;
-    for role in Role::ALL {
+    for role in UserRole::ALL {
         let user = format!("{role}-person");
         bench.store.add_member(team, &user, "member", now).unwrap();
         let token = token(&bench, &user, role, "admin");
         for (workflow, relation, parts) in
-            [(other, Relation::Other, &of_other), (shared, Relation::Shared, &of_shared)]
+            [(other, ObjectRelation::Other, &of_other), (shared, ObjectRelation::Shared, &of_shared)]
         {
             for route in routes(&document) {
-                let Declared::Needs(operation) = route.declared() else { continue };
+                let RouteAccess::Requires(operation) = route.declared() else { continue };
                 let Some((noun, path)) = aimed(&route, parts) else { continue };
-                let verdict = judge(operation, role, Scopes::ALL, relation);
+                let verdict = decide_access(operation, role, TokenScopes::ALL, relation);
                 let expected = match verdict {
                     // What is allowed would be done.
-                    Verdict::Allow if route.method != "GET" => continue,
-                    Verdict::Allow => 200,
-                    Verdict::Hide => 404,
-                    Verdict::ForbidRole | Verdict::ForbidScope => 403,
+                    AccessDecision::Allow if route.method != "GET" => continue,
+                    AccessDecision::Allow => 200,
+                    AccessDecision::Hide => 404,
+                    AccessDecision::ForbidRole | AccessDecision::ForbidScope => 403,
                 };
                 let body = if path.ends_with("/exchange") {
                     Some(json!(exchange(&welcome, 1, Vec::new(), Duration::ZERO)))
@@ -193,21 +193,21 @@ fn parts_workers_and_groups_of_others_are_not_there() {
 #[test]
 fn whose_a_workflow_is_is_for_admins_to_say() {
     let bench = Bench::new();
-    let group = bench.store.add_group("team", None, Clock.now()).unwrap();
-    bench.store.add_member(group, "bob", "member", Clock.now()).unwrap();
+    let group = bench.store.add_group("team", None, SystemClock.now()).unwrap();
+    bench.store.add_member(group, "bob", "member", SystemClock.now()).unwrap();
     let workflow = workflow_of(&bench, "zoe");
-    bench.store.share(workflow, group, Clock.now()).unwrap();
+    bench.store.share_workflow(workflow, group, SystemClock.now()).unwrap();
     let user = |name: &str| {
         let update = windlass_store::model::WorkflowUpdate { user: Some(name.into()), ..Default::default() };
-        json!(windlass_store::wire::Request::UpdateWorkflow { id: workflow, update })
+        json!(windlass_store::rpc::StoreCall::UpdateWorkflow { id: workflow, update })
     };
     let ask = |by: &str, role, to: &str| {
         status(&bench, &token(&bench, by, role, "admin"), "POST", "/api/v1/books", Some(&user(to)))
     };
-    assert_eq!(ask("bob", Role::User, "bob"), 403, "shared is not given");
-    assert_eq!(ask("zoe", Role::User, "bob"), 403);
-    assert_eq!(ask("otto", Role::Operator, "bob"), 403);
+    assert_eq!(ask("bob", UserRole::User, "bob"), 403, "shared is not given");
+    assert_eq!(ask("zoe", UserRole::User, "bob"), 403);
+    assert_eq!(ask("otto", UserRole::Operator, "bob"), 403);
     assert_eq!(bench.store.workflow(workflow).unwrap().unwrap().user, "zoe");
-    assert_eq!(ask("adam", Role::Admin, "bob"), 200);
+    assert_eq!(ask("adam", UserRole::Admin, "bob"), 200);
     assert_eq!(bench.store.workflow(workflow).unwrap().unwrap().user, "bob");
 }

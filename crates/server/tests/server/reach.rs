@@ -6,46 +6,48 @@ use crate::bench::{Bench, eventually, say_and_hang_up, wire_as};
 use crate::work::{begun, begun_of, exchange, introduction, workflow_of};
 use serde_json::{Value, json};
 use std::time::Duration;
-use windlass_auth::Role;
+use windlass_auth::UserRole;
 use windlass_store::model::{EventFilter, WorkerFilter};
-use windlass_types::fleet::{Exchange, ExchangeAnswer, Introduction, JobsOf, Welcome};
-use windlass_types::work::{AttemptKey, Report, ReturnReason};
-use windlass_types::{Attempt, Clock, JobId, RunId, WorkflowId};
+use windlass_types::worker_messages::{AttemptKey, AttemptReport, ReturnReason};
+use windlass_types::worker_protocol::{
+    AcceptedJobOwners, ExchangeReply, RegistrationReply, WorkerExchange, WorkerRegistration,
+};
+use windlass_types::{Attempt, JobId, RunId, SystemClock, WorkflowId};
 
-fn introduce(bench: &Bench, token: &str, who: &Introduction) -> (u16, Option<Welcome>) {
+fn introduce(bench: &Bench, token: &str, who: &WorkerRegistration) -> (u16, Option<RegistrationReply>) {
     let url = format!("{}/api/v1/workers", bench.server.url);
     let answer = bench.client.post(url).bearer_auth(token).json(who).send().unwrap();
     (answer.status().as_u16(), answer.json().ok())
 }
 
-fn worker(bench: &Bench, token: &str) -> Welcome {
+fn worker(bench: &Bench, token: &str) -> RegistrationReply {
     introduce(bench, token, &introduction()).1.expect("it is welcome")
 }
 
-fn say(bench: &Bench, token: &str, said: &Exchange) -> (u16, Value) {
+fn say(bench: &Bench, token: &str, said: &WorkerExchange) -> (u16, Value) {
     let url = format!("{}/api/v1/workers/{}/exchange", bench.server.url, said.worker);
     let answer = bench.client.post(url).bearer_auth(token).json(said).send().unwrap();
     (answer.status().as_u16(), answer.json().unwrap_or_default())
 }
 
 /// One that takes the jobs of all users.
-fn worker_for_all(bench: &Bench, token: &str) -> Welcome {
-    let who = Introduction { jobs_of: JobsOf::All, ..introduction() };
+fn worker_for_all(bench: &Bench, token: &str) -> RegistrationReply {
+    let who = WorkerRegistration { jobs_of: AcceptedJobOwners::All, ..introduction() };
     introduce(bench, token, &who).1.expect("it is welcome")
 }
 
 /// How many jobs it is given.
-fn jobs(bench: &Bench, token: &str, welcome: &Welcome, number: u64) -> usize {
+fn jobs(bench: &Bench, token: &str, welcome: &RegistrationReply, number: u64) -> usize {
     let (status, answer) =
         say(bench, token, &exchange(welcome, number, Vec::new(), Duration::from_millis(300)));
     assert_eq!(status, 200, "{answer}");
-    serde_json::from_value::<ExchangeAnswer>(answer).unwrap().assignments.len()
+    serde_json::from_value::<ExchangeReply>(answer).unwrap().assignments.len()
 }
 
 /// Of jobs that nobody was given.
-fn invented(workflow: WorkflowId, number: usize) -> Vec<Report> {
+fn invented(workflow: WorkflowId, number: usize) -> Vec<AttemptReport> {
     let key = |job| AttemptKey { workflow, run: RunId(1), job: JobId(job), attempt: Attempt(1) };
-    let report = |job| Report::Returned { key: key(job), why: ReturnReason::Recalled };
+    let report = |job| AttemptReport::Returned { key: key(job), why: ReturnReason::Recalled };
     (0..number as i64).map(report).collect()
 }
 
@@ -58,9 +60,9 @@ fn noted(bench: &Bench, workflow: WorkflowId) -> usize {
 fn reports_that_are_made_up_change_nothing_and_say_nothing_where_they_have_no_business() {
     let bench = Bench::new();
     let (of_zoe, of_bob) = (begun_of(&bench, "zoe", 2), begun_of(&bench, "bob", 0));
-    let bob = token(&bench, "bob", Role::User, "worker");
+    let bob = token(&bench, "bob", UserRole::User, "worker");
     let welcome = worker(&bench, &bob);
-    let most = Exchange::MOST_REPORTS;
+    let most = WorkerExchange::MAX_REPORTS;
     let (status, refused) =
         say(&bench, &bob, &exchange(&welcome, 1, invented(of_zoe, most + 1), Duration::ZERO));
     assert_eq!((status, refused["code"].as_str()), (422, Some("too_many_reports")));
@@ -80,7 +82,7 @@ fn reports_that_are_made_up_change_nothing_and_say_nothing_where_they_have_no_bu
 #[test]
 fn a_token_that_is_good_for_less_gets_no_jobs_through_one_that_is_good_for_more() {
     let bench = Bench::new();
-    let less = token(&bench, "owner", Role::User, "worker");
+    let less = token(&bench, "owner", UserRole::User, "worker");
     // The same user, the same labels, and nothing under way: they look alike.
     let (of_admin, of_user) = (worker_for_all(&bench, &bench.server.token), worker(&bench, &less));
     begun_of(&bench, "zoe", 1);
@@ -88,7 +90,7 @@ fn a_token_that_is_good_for_less_gets_no_jobs_through_one_that_is_good_for_more(
     assert_eq!(jobs(&bench, &bench.server.token, &of_admin, 1), 1);
     // And the other way round: the one that came second is not held back by the first.
     let bench = Bench::new();
-    let less = token(&bench, "owner", Role::User, "worker");
+    let less = token(&bench, "owner", UserRole::User, "worker");
     let (of_user, of_admin) = (worker(&bench, &less), worker_for_all(&bench, &bench.server.token));
     begun_of(&bench, "zoe", 1);
     assert_eq!(jobs(&bench, &less, &of_user, 1), 0);
@@ -99,7 +101,7 @@ fn a_token_that_is_good_for_less_gets_no_jobs_through_one_that_is_good_for_more(
 fn a_worker_of_an_operator_is_not_one_any_more_when_a_user_speaks_for_it() {
     let bench = Bench::new();
     let welcome = worker_for_all(&bench, &bench.server.token);
-    let less = token(&bench, "owner", Role::User, "worker");
+    let less = token(&bench, "owner", UserRole::User, "worker");
     begun_of(&bench, "zoe", 1);
     let (status, refused) = say(&bench, &less, &exchange(&welcome, 1, Vec::new(), Duration::ZERO));
     assert_eq!(
@@ -113,11 +115,11 @@ fn a_worker_of_an_operator_is_not_one_any_more_when_a_user_speaks_for_it() {
 fn what_is_shared_no_more_is_handed_out_no_more() {
     let bench = Bench::new();
     let workflow = begun_of(&bench, "zoe", 9);
-    let group = bench.store.add_group("team", None, Clock.now()).unwrap();
-    bench.store.add_member(group, "bob", "member", Clock.now()).unwrap();
-    bench.store.share(workflow, group, Clock.now()).unwrap();
-    let bob = token(&bench, "bob", Role::User, "worker");
-    let who = Introduction { workflow: Some(workflow), ..introduction() };
+    let group = bench.store.add_group("team", None, SystemClock.now()).unwrap();
+    bench.store.add_member(group, "bob", "member", SystemClock.now()).unwrap();
+    bench.store.share_workflow(workflow, group, SystemClock.now()).unwrap();
+    let bob = token(&bench, "bob", UserRole::User, "worker");
+    let who = WorkerRegistration { workflow: Some(workflow), ..introduction() };
     let welcome = introduce(&bench, &bob, &who).1.unwrap();
     assert!(jobs(&bench, &bob, &welcome, 1) > 0, "as long as it is shared");
     let shared = format!("/api/v1/workflows/{workflow}/access_groups/{group}");
@@ -130,11 +132,11 @@ fn what_is_shared_no_more_is_handed_out_no_more() {
 #[test]
 fn nobody_hangs_up_for_a_worker_whose_secret_he_does_not_know() {
     let bench = Bench::new();
-    let zoe = token(&bench, "zoe", Role::User, "worker");
-    let bob = token(&bench, "bob", Role::User, "worker");
+    let zoe = token(&bench, "zoe", UserRole::User, "worker");
+    let bob = token(&bench, "bob", UserRole::User, "worker");
     let welcome = worker(&bench, &zoe);
     let waiting = exchange(&welcome, 1, Vec::new(), Duration::from_secs(15));
-    let guessed = Exchange { secret: "guessed".to_owned(), ..waiting.clone() };
+    let guessed = WorkerExchange { secret: "guessed".to_owned(), ..waiting.clone() };
     let path = format!("/api/v1/workers/{}/exchange", welcome.worker);
     let bytes = wire_as(&bench, &bob, "POST", &path, &json!(guessed).to_string());
     std::thread::scope(|scope| {
@@ -156,9 +158,9 @@ fn nobody_hangs_up_for_a_worker_whose_secret_he_does_not_know() {
 fn workflows_of_others_are_not_worked_for() {
     let bench = Bench::new();
     let (mine, of_zoe) = (begun(&bench, 1), workflow_of(&bench, "zoe"));
-    let bob = token(&bench, "bob", Role::User, "worker");
+    let bob = token(&bench, "bob", UserRole::User, "worker");
     for workflow in [mine, of_zoe] {
-        let who = Introduction { workflow: Some(workflow), ..introduction() };
+        let who = WorkerRegistration { workflow: Some(workflow), ..introduction() };
         assert_eq!(introduce(&bench, &bob, &who).0, 404);
     }
     assert_eq!(jobs(&bench, &bob, &worker(&bench, &bob), 1), 0);
@@ -188,10 +190,10 @@ fn introductions_and_claims_out_of_bounds_are_rejected_before_anything_is_writte
 #[test]
 fn sites_belong_to_operators_and_worker_tokens_make_none_known() {
     let bench = Bench::new();
-    let at = |site: &str| Introduction { site: site.into(), ..introduction() };
+    let at = |site: &str| WorkerRegistration { site: site.into(), ..introduction() };
     let known = || bench.store.sites().unwrap().into_iter().any(|site| site.name == "north");
-    let bob = token(&bench, "bob", Role::User, "worker");
-    let ops = token(&bench, "ops", Role::Operator, "worker");
+    let bob = token(&bench, "bob", UserRole::User, "worker");
+    let ops = token(&bench, "ops", UserRole::Operator, "worker");
     assert_eq!(introduce(&bench, &bob, &at("local")).0, 200);
     for who in [&bob, &ops] {
         assert_eq!(introduce(&bench, who, &at("north")).0, 403);

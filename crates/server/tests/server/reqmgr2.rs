@@ -5,7 +5,7 @@ use crate::reqmgr2_stub::{Said, Stub};
 use crate::requests::{get, post};
 use serde_json::{Value, json};
 use std::time::Duration;
-use windlass_requests::Reqmgr2;
+use windlass_requests::Reqmgr2Client;
 
 fn document(name: &str) -> Value {
     json!({
@@ -17,7 +17,7 @@ fn document(name: &str) -> Value {
 }
 
 fn bench(stub: &Stub) -> Bench {
-    let reqmgr2 = Reqmgr2 { limit: Duration::from_secs(1), ..Reqmgr2::at(&stub.url) };
+    let reqmgr2 = Reqmgr2Client { timeout: Duration::from_secs(1), ..Reqmgr2Client::from_url(&stub.url) };
     Bench::with(|options| options.requests.reqmgr2 = Some(reqmgr2))
 }
 

@@ -4,9 +4,9 @@ use crate::access::{self, token};
 use crate::bench::{Bench, eventually};
 use reqwest::Method;
 use serde_json::{Value, json};
-use windlass_auth::Role;
+use windlass_auth::UserRole;
 use windlass_store::model::EventFilter;
-use windlass_types::requests::{FileRow, FileState, Left};
+use windlass_types::requests::{FileRemainder, RequestFileRow, RequestFileState};
 
 /// Held back from running: the reconciler waits for an input that nobody has.
 pub(crate) fn document(name: &str) -> Value {
@@ -127,7 +127,7 @@ fn datasets_of_others_are_not_changed() {
     let bench = Bench::new();
     let as_user = |user: &str, role| token(&bench, user, role, "admin");
     let (ana, bob, otto) =
-        (as_user("ana", Role::User), as_user("bob", Role::User), as_user("otto", Role::Operator));
+        (as_user("ana", UserRole::User), as_user("bob", UserRole::User), as_user("otto", UserRole::Operator));
     let import = |token: &str, dataset: &str, path: &str| {
         let file = json!({"lfn": "/store/a", "size": 10, "events": 5, "replicas": {"T2_A": path}});
         let body = json!({"dataset": dataset, "files": [file]});
@@ -337,19 +337,19 @@ fn input_files_are_listed_by_what_became_of_them() {
     post(&bench, "/api/v1/requests", &document("r"));
     eventually("the request is taken up", || bench.store.process("r").unwrap().is_some());
     let process = bench.store.process("r").unwrap().unwrap().uuid;
-    let row = |n: u32, state, left, reason: Option<&str>| FileRow {
+    let row = |n: u32, state, left, reason: Option<&str>| RequestFileRow {
         lfn: format!("/store/{n}"),
         state,
         round: 0,
         left,
         reason: reason.map(str::to_owned),
     };
-    let part = Some(Left::Events(vec![(4, 9)]));
+    let part = Some(FileRemainder::Events(vec![(4, 9)]));
     let rows = [
-        row(0, FileState::Processed, None, None),
-        row(1, FileState::Attempted, part.clone(), None),
-        row(2, FileState::Excluded, part, Some("by ada")),
-        row(3, FileState::Excluded, None, Some("by ada")),
+        row(0, RequestFileState::Processed, None, None),
+        row(1, RequestFileState::Attempted, part.clone(), None),
+        row(2, RequestFileState::Excluded, part, Some("by ada")),
+        row(3, RequestFileState::Excluded, None, Some("by ada")),
     ];
     bench.store.put_file_rows(&process, &rows).unwrap();
 
@@ -371,7 +371,7 @@ fn input_files_are_listed_by_what_became_of_them() {
 #[test]
 fn a_body_that_has_to_say_nothing_may_be_left_away() {
     let bench = Bench::new();
-    let openapi = serde_json::to_value(windlass_server::openapi()).unwrap();
+    let openapi = serde_json::to_value(windlass_server::build_openapi()).unwrap();
     let schemas = &openapi["components"]["schemas"];
     let resolve = |schema: &Value| match schema["$ref"].as_str() {
         Some(path) => schemas[path.rsplit('/').next().unwrap()].clone(),

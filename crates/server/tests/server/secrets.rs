@@ -3,14 +3,16 @@
 use crate::access::token;
 use crate::bench::Bench;
 use serde_json::Value;
-use windlass_auth::Role;
+use windlass_auth::UserRole;
 use windlass_store::model::{
     AllocationFilter, DataFilter, DecisionFilter, EventFilter, ExportOptions, FailureFilter, JobFilter,
-    Listed, NewJob, NewKind, NewWorkflow, ResultFilter, RevisionFilter,
+    ListedJobs, NewJob, NewJobGroup, NewWorkflow, ResultFilter, RevisionFilter,
 };
-use windlass_store::wire::Request;
-use windlass_types::work::AttemptKey;
-use windlass_types::{AllocationId, Attempt, Clock, FileId, JobId, RunId, Timestamp, UserDataId, WorkflowId};
+use windlass_store::rpc::StoreCall;
+use windlass_types::worker_messages::AttemptKey;
+use windlass_types::{
+    AllocationId, Attempt, FileId, JobId, RunId, SystemClock, Timestamp, UserDataId, WorkflowId,
+};
 
 /// Each is the value of a variable whose name says that it is secret: of the workflow, of a kind, of a job.
 const SECRETS: [&str; 3] = ["hunter2", "kindly-hidden", "topsecret"];
@@ -33,60 +35,60 @@ fn with_secrets(bench: &Bench, user: &str) -> WorkflowId {
         output_dir: "/out",
         spec_digest: Some("digest"),
         env: &env,
-        kinds: &[NewKind { name: "k", env: &kind_env, ..NewKind::default() }],
+        job_groups: &[NewJobGroup { name: "k", env: &kind_env, ..NewJobGroup::default() }],
         ..NewWorkflow::default()
     };
-    let job = NewJob { name: "j", command: "true", kind: Some(0), env: &job_env, ..NewJob::default() };
-    bench.store.create_workflow(&new, &mut Listed::new([job]), Clock.now()).unwrap()
+    let job = NewJob { name: "j", command: "true", job_group: Some(0), env: &job_env, ..NewJob::default() };
+    bench.store.create_workflow(&new, &mut ListedJobs::new([job]), SystemClock.now()).unwrap()
 }
 
 /// Everything that can be asked of the books without changing them.
-pub(crate) fn questions(id: WorkflowId, job: JobId) -> Vec<Request> {
+pub(crate) fn questions(id: WorkflowId, job: JobId) -> Vec<StoreCall> {
     let workflow = id;
     let options = ExportOptions { results: true, events: true };
     let caller = AttemptKey { workflow, run: RunId(1), job, attempt: Attempt(1) };
     vec![
-        Request::Workflows {},
-        Request::Workflow { id },
-        Request::FindByDigest { digest: "digest".into(), submission_dir: "/".into() },
-        Request::LoadJobs { workflow },
-        Request::Commands { jobs: vec![job] },
-        Request::HeldJobs { workflow },
-        Request::Jobs { workflow, filter: JobFilter::default() },
-        Request::FindJob { id: job },
-        Request::Results { workflow, filter: ResultFilter::default() },
-        Request::Failures { workflow, filter: FailureFilter::default() },
-        Request::FailureGroups { workflow },
-        Request::Decisions { workflow, filter: DecisionFilter::default() },
-        Request::Revisions { workflow, filter: RevisionFilter::default() },
-        Request::JobNames { jobs: vec![job] },
-        Request::JobRelations { job },
-        Request::Units { workflow, after_seq: 0 },
-        Request::UnitCounts { workflow },
-        Request::Requirements { workflow },
-        Request::Kinds { workflow },
-        Request::Handlers { workflow },
-        Request::Schedulers { workflow },
-        Request::Actions { workflow },
-        Request::Files { workflow, filter: DataFilter::default() },
-        Request::File { id: FileId(1) },
-        Request::JobFiles { workflow },
-        Request::UserData { workflow, filter: DataFilter::default() },
-        Request::UserDataPiece { id: UserDataId(1) },
-        Request::JobUserData { workflow },
-        Request::Events { workflow: Some(id), filter: EventFilter::default() },
-        Request::Spawners { workflow },
-        Request::LeftBehind { callers: vec![caller] },
-        Request::LastRecords { workflow },
-        Request::CancelRequested { workflow },
-        Request::ActiveWorkers { workflow: Some(id) },
-        Request::Export { id, options },
-        Request::Allocations {
+        StoreCall::Workflows {},
+        StoreCall::Workflow { id },
+        StoreCall::FindByDigest { digest: "digest".into(), submission_dir: "/".into() },
+        StoreCall::LoadJobs { workflow },
+        StoreCall::Commands { jobs: vec![job] },
+        StoreCall::HeldJobs { workflow },
+        StoreCall::Jobs { workflow, filter: JobFilter::default() },
+        StoreCall::FindJob { id: job },
+        StoreCall::Results { workflow, filter: ResultFilter::default() },
+        StoreCall::Failures { workflow, filter: FailureFilter::default() },
+        StoreCall::FailureGroups { workflow },
+        StoreCall::Decisions { workflow, filter: DecisionFilter::default() },
+        StoreCall::Revisions { workflow, filter: RevisionFilter::default() },
+        StoreCall::JobNames { jobs: vec![job] },
+        StoreCall::JobRelations { job },
+        StoreCall::Units { workflow, after_seq: 0 },
+        StoreCall::UnitCounts { workflow },
+        StoreCall::Requirements { workflow },
+        StoreCall::Kinds { workflow },
+        StoreCall::Handlers { workflow },
+        StoreCall::Schedulers { workflow },
+        StoreCall::Actions { workflow },
+        StoreCall::Files { workflow, filter: DataFilter::default() },
+        StoreCall::File { id: FileId(1) },
+        StoreCall::JobFiles { workflow },
+        StoreCall::UserData { workflow, filter: DataFilter::default() },
+        StoreCall::UserDataPiece { id: UserDataId(1) },
+        StoreCall::JobUserData { workflow },
+        StoreCall::Events { workflow: Some(id), filter: EventFilter::default() },
+        StoreCall::Spawners { workflow },
+        StoreCall::LeftBehind { callers: vec![caller] },
+        StoreCall::LastRecords { workflow },
+        StoreCall::CancelRequested { workflow },
+        StoreCall::ActiveWorkers { workflow: Some(id) },
+        StoreCall::Export { id, options },
+        StoreCall::Allocations {
             filter: AllocationFilter { workflow: Some(id), ..AllocationFilter::default() },
         },
-        Request::Allocation { id: AllocationId(1) },
-        Request::ScheduleSeen { workflow },
-        Request::SlurmCalls { since: Timestamp(0) },
+        StoreCall::Allocation { id: AllocationId(1) },
+        StoreCall::ScheduleSeen { workflow },
+        StoreCall::SlurmCalls { since: Timestamp(0) },
     ]
 }
 
@@ -126,7 +128,7 @@ const CHANGES: &[&str] = &[
     "apply_schedule",
 ];
 
-fn ask(bench: &Bench, token: &str, question: &Request) -> (u16, String) {
+fn ask(bench: &Bench, token: &str, question: &StoreCall) -> (u16, String) {
     let url = format!("{}/api/v1/books", bench.server.url);
     let answer = bench.client.post(url).bearer_auth(token).json(question).send().unwrap();
     (answer.status().as_u16(), answer.text().unwrap())
@@ -158,11 +160,11 @@ fn they_are_told_to_whoever_made_the_workflow_and_to_nobody_else() {
     let bench = Bench::new();
     let workflow = with_secrets(&bench, "zoe");
     let job = bench.store.jobs(workflow, &JobFilter::default()).unwrap()[0].id;
-    let group = bench.store.add_group("team", None, Clock.now()).unwrap();
-    bench.store.share(workflow, group, Clock.now()).unwrap();
-    for role in Role::ALL {
+    let group = bench.store.add_group("team", None, SystemClock.now()).unwrap();
+    bench.store.share_workflow(workflow, group, SystemClock.now()).unwrap();
+    for role in UserRole::ALL {
         let user = format!("{role}-member");
-        bench.store.add_member(group, &user, "member", Clock.now()).unwrap();
+        bench.store.add_member(group, &user, "member", SystemClock.now()).unwrap();
         let heard = everything(&bench, &token(&bench, &user, role, "admin"), workflow, job);
         for secret in SECRETS {
             assert!(!heard.contains(secret), "{role}: {heard}");
@@ -172,9 +174,9 @@ fn they_are_told_to_whoever_made_the_workflow_and_to_nobody_else() {
         let heard = everything(&bench, &stranger, workflow, job);
         assert!(!SECRETS.iter().any(|secret| heard.contains(secret)), "{role}: {heard}");
     }
-    let own = everything(&bench, &token(&bench, "zoe", Role::User, "write"), workflow, job);
+    let own = everything(&bench, &token(&bench, "zoe", UserRole::User, "write"), workflow, job);
     assert!(SECRETS.iter().all(|secret| own.contains(secret)), "{own}");
-    for (role, scope) in [(Role::User, "read"), (Role::User, "worker"), (Role::Viewer, "write")] {
+    for (role, scope) in [(UserRole::User, "read"), (UserRole::User, "worker"), (UserRole::Viewer, "write")] {
         let less = everything(&bench, &token(&bench, "zoe", role, scope), workflow, job);
         assert!(!SECRETS.iter().any(|secret| less.contains(secret)), "{role} {scope}: {less}");
     }
@@ -183,8 +185,8 @@ fn they_are_told_to_whoever_made_the_workflow_and_to_nobody_else() {
 #[test]
 fn every_question_was_asked() {
     let asked = questions(WorkflowId(1), JobId(1));
-    let asked: Vec<&str> = asked.iter().map(Request::method).chain(CHANGES.iter().copied()).collect();
-    let forgotten: Vec<_> = Request::METHODS.iter().filter(|method| !asked.contains(method)).collect();
+    let asked: Vec<&str> = asked.iter().map(StoreCall::method).chain(CHANGES.iter().copied()).collect();
+    let forgotten: Vec<_> = StoreCall::METHODS.iter().filter(|method| !asked.contains(method)).collect();
     assert!(forgotten.is_empty(), "add these to `questions` or `CHANGES`: {forgotten:?}");
 }
 
@@ -192,9 +194,9 @@ fn every_question_was_asked() {
 fn an_export_without_secrets_is_an_export_all_the_same() {
     let bench = Bench::new();
     let workflow = with_secrets(&bench, "zoe");
-    let otto = token(&bench, "otto", Role::Operator, "admin");
+    let otto = token(&bench, "otto", UserRole::Operator, "admin");
     let (status, text) =
-        ask(&bench, &otto, &Request::Export { id: workflow, options: ExportOptions::default() });
+        ask(&bench, &otto, &StoreCall::Export { id: workflow, options: ExportOptions::default() });
     assert_eq!(status, 200);
     let export: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(export["ok"]["workflow"]["env"]["DB_PASSWORD"], "********");

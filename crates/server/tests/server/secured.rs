@@ -5,7 +5,7 @@ use reqwest::blocking::Client;
 use reqwest::{Certificate, Identity};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use windlass_server::options::TlsOptions;
+use windlass_server::options::ServerTlsOptions;
 
 /// A directory of certificates.
 struct Authority(PathBuf);
@@ -157,7 +157,7 @@ fn certificates_are_read_again_for_those_who_come_after() {
         std::fs::copy(authority.file("server.key"), &key).unwrap();
     };
     install(&first);
-    let tls = TlsOptions {
+    let tls = ServerTlsOptions {
         cert: cert.clone(),
         key: key.clone(),
         client_ca: None,
@@ -186,7 +186,7 @@ fn where_clients_must_show_certificates_only_those_of_the_right_authority_get_in
     ours.certify("server");
     ours.certify("ana");
     theirs.certify("ana");
-    let tls = TlsOptions {
+    let tls = ServerTlsOptions {
         cert: ours.file("server.pem"),
         key: ours.file("server.key"),
         client_ca: Some(ours.file("ca.pem")),
@@ -206,7 +206,7 @@ fn known_by(ours: &Authority, authorities: &[&Authority], lists: Vec<PathBuf>, a
         authorities.iter().map(|one| std::fs::read_to_string(one.file("ca.pem")).unwrap()).collect();
     std::fs::write(ours.file("all.pem"), all).unwrap();
     std::fs::write(ours.file("auth.toml"), auth).unwrap();
-    let tls = TlsOptions {
+    let tls = ServerTlsOptions {
         cert: ours.file("server.pem"),
         key: ours.file("server.key"),
         client_ca: Some(ours.file("all.pem")),
@@ -254,7 +254,8 @@ fn a_token_made_with_a_certificate_ends_with_it() {
     };
     make(serde_json::json!({"name": "lasting", "scopes": ["read"]}));
     let kept = bench.store.tokens(Some("ana")).unwrap();
-    let days = kept[0].expires_at.expect("it ends").since(windlass_types::Clock.now()).as_secs() / 86_400;
+    let days =
+        kept[0].expires_at.expect("it ends").since(windlass_types::SystemClock.now()).as_secs() / 86_400;
     assert_eq!(days, 1, "within the two days of the certificate");
     let refused = make(serde_json::json!({"name": "longer", "scopes": ["read"], "expires_in": 864_000}));
     assert!(refused["detail"].as_str().unwrap().contains("outlast"), "{refused}");

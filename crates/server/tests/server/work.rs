@@ -3,16 +3,20 @@
 use crate::bench::Bench;
 use serde_json::{Value, json};
 use std::time::Duration;
-use windlass_store::model::{Listed, NewWorkflow};
-use windlass_types::fleet::{Exchange, ExchangeAnswer, Introduction, JobsOf, Welcome};
-use windlass_types::work::{AttemptKey, EndCause, Ended, Exit, Report, Usage};
-use windlass_types::{Bytes, Capacity, Clock, WorkflowId};
+use windlass_store::model::{ListedJobs, NewWorkflow};
+use windlass_types::worker_messages::{
+    AttemptEndCause, AttemptEndReport, AttemptKey, AttemptReport, AttemptUsage, ProcessExit,
+};
+use windlass_types::worker_protocol::{
+    AcceptedJobOwners, ExchangeReply, RegistrationReply, WorkerExchange, WorkerRegistration,
+};
+use windlass_types::{Bytes, Capacity, SystemClock, WorkflowId};
 
 /// A workflow of this user, without jobs.
 pub(crate) fn workflow_of(bench: &Bench, user: &str) -> WorkflowId {
     let new =
         NewWorkflow { name: "w", user, submission_dir: "/", output_dir: "/out", ..NewWorkflow::default() };
-    bench.store.create_workflow(&new, &mut Listed::new([]), Clock.now()).unwrap()
+    bench.store.create_workflow(&new, &mut ListedJobs::new([]), SystemClock.now()).unwrap()
 }
 
 /// A workflow of the owner with so many jobs, under way.
@@ -35,8 +39,8 @@ pub(crate) fn begun_of(bench: &Bench, user: &str, jobs: usize) -> WorkflowId {
     workflow
 }
 
-pub(crate) fn introduction() -> Introduction {
-    Introduction {
+pub(crate) fn introduction() -> WorkerRegistration {
+    WorkerRegistration {
         site: "local".into(),
         host: "host".into(),
         boot_id: "boot".into(),
@@ -44,7 +48,7 @@ pub(crate) fn introduction() -> Introduction {
         pid_start_ticks: 1,
         capacity: Capacity { cpus: 4, memory: Bytes(64 << 30), gpus: 0, nodes: 1, max_jobs: None },
         version: String::new(),
-        jobs_of: JobsOf::Own,
+        jobs_of: AcceptedJobOwners::Own,
         labels: Vec::new(),
         workflow: None,
         before: None,
@@ -55,7 +59,7 @@ pub(crate) fn introduction() -> Introduction {
 
 /// A worker of the owner.
 pub(crate) struct Worker {
-    welcome: Welcome,
+    welcome: RegistrationReply,
     number: u64,
     held: Vec<AttemptKey>,
 }
@@ -72,14 +76,14 @@ impl Worker {
     }
 
     /// Its next exchange: all it has has ended.
-    pub(crate) fn next(&mut self, wait: Duration) -> Exchange {
+    pub(crate) fn next(&mut self, wait: Duration) -> WorkerExchange {
         self.number += 1;
         let reports = self.held.drain(..).map(ended).collect();
         exchange(&self.welcome, self.number, reports, wait)
     }
 
     /// Says this, again if need be, and takes what it is given.
-    pub(crate) fn send(&mut self, bench: &Bench, exchange: &Exchange) {
+    pub(crate) fn send(&mut self, bench: &Bench, exchange: &WorkerExchange) {
         let answer = loop {
             let answer = bench.post(&self.path()).json(exchange).send().unwrap();
             if answer.status() != 409 {
@@ -88,7 +92,7 @@ impl Worker {
             // A call of its own that it has hung up on came in later than this one.
             assert_eq!(answer.json::<Value>().unwrap()["code"], "superseded");
         };
-        let answer: ExchangeAnswer = answer.error_for_status().unwrap().json().unwrap();
+        let answer: ExchangeReply = answer.error_for_status().unwrap().json().unwrap();
         assert!(answer.stale.is_empty(), "{answer:?}");
         self.held.extend(answer.assignments.iter().map(|assignment| assignment.key));
     }
@@ -104,8 +108,13 @@ impl Worker {
     }
 }
 
-pub(crate) fn exchange(welcome: &Welcome, number: u64, reports: Vec<Report>, wait: Duration) -> Exchange {
-    Exchange {
+pub(crate) fn exchange(
+    welcome: &RegistrationReply,
+    number: u64,
+    reports: Vec<AttemptReport>,
+    wait: Duration,
+) -> WorkerExchange {
+    WorkerExchange {
         worker: welcome.worker,
         secret: welcome.secret.clone(),
         number,
@@ -118,16 +127,16 @@ pub(crate) fn exchange(welcome: &Welcome, number: u64, reports: Vec<Report>, wai
     }
 }
 
-pub(crate) fn ended(key: AttemptKey) -> Report {
-    let at = Clock.now();
-    Report::Ended(Ended {
+pub(crate) fn ended(key: AttemptKey) -> AttemptReport {
+    let at = SystemClock.now();
+    AttemptReport::Ended(AttemptEndReport {
         key,
         started_at: at,
         ended_at: at,
         wall: Duration::from_secs(1),
-        exit: Exit::Code(0),
-        cause: EndCause::Itself,
-        usage: Usage::default(),
+        exit: ProcessExit::Code(0),
+        cause: AttemptEndCause::Itself,
+        usage: AttemptUsage::default(),
         files: None,
         last_words: None,
         recovered: None,
@@ -198,7 +207,7 @@ fn output_of_single_jobs_may_go_elsewhere() {
     while modes.len() < 2 {
         let exchange = worker.next(Duration::from_millis(50));
         let answer = bench.post(&worker.path()).json(&exchange).send().unwrap();
-        let answer: ExchangeAnswer = answer.error_for_status().unwrap().json().unwrap();
+        let answer: ExchangeReply = answer.error_for_status().unwrap().json().unwrap();
         modes.extend(answer.assignments.iter().map(|job| format!("{} {:?}", job.name, job.stdio.mode)));
     }
     modes.sort();

@@ -4,17 +4,17 @@
 //! script is short enough to be read. What users ask for comes first and ours last, because with `sbatch` the last one
 //! counts: nobody takes the tag away that an allocation is found by.
 
-use super::words::{SplitError, quote, split};
+use super::shell_words::{WordSplitError, quote_word, split_words};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use windlass_core::slurm::book::is_tag;
-use windlass_core::slurm::home::mark;
-use windlass_types::settings::Settings;
+use windlass_core::slurm::allocation_rows::is_valid_tag;
+use windlass_core::slurm::database_id::mark_tag;
+use windlass_types::settings::WorkflowSettings;
 use windlass_types::slurm::{Allocation, AllocationRequest};
 
 /// What a batch script needs to know besides the allocation.
 #[derive(Clone, Debug)]
-pub struct Site<'a> {
+pub struct BatchContext<'a> {
     /// The program that the worker is.
     pub windlass: &'a Path,
     /// Where the worker finds its server.
@@ -24,23 +24,23 @@ pub struct Site<'a> {
     /// Where the batch script starts.
     pub directory: &'a Path,
     /// Of the books: what tells our jobs from those of a copy. May be empty.
-    pub home: &'a str,
+    pub tag_prefix: &'a str,
     /// So long before its end the worker is told. Slurm may be a minute early, never late.
     pub warning: Duration,
     /// What the worker has to know of its workflow should the server be away when it begins.
-    pub settings: Settings,
+    pub settings: WorkflowSettings,
 }
 
-impl Site<'_> {
+impl BatchContext<'_> {
     /// So long before its end the worker of such an allocation is told.
-    fn warning_of(&self, request: &AllocationRequest) -> u64 {
+    fn warning_seconds(&self, request: &AllocationRequest) -> u64 {
         self.warning.min(request.walltime / 2).as_secs().max(1)
     }
 }
 
 /// An allocation that can be asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Batch {
+pub struct BatchSubmission {
     /// Of `sbatch`, which reads the script from its standard input.
     pub arguments: Vec<String>,
     pub script: String,
@@ -50,38 +50,41 @@ pub struct Batch {
 
 /// Something in a request that cannot be asked for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unfit {
+pub enum InvalidAllocation {
     #[error("{place} is {value:?}, which {why}")]
     Value { place: String, value: String, why: &'static str },
     #[error("`extra` of the scheduler cannot be taken apart: {0}")]
-    Extra(#[from] SplitError),
+    Extra(#[from] WordSplitError),
     #[error("`--{option}` in `extra` or `slurm_defaults` cannot be used: {why}")]
     Option { option: String, why: &'static str },
     #[error("`{word}` in `extra` belongs to no option: write `--option=value`")]
-    Stray { word: String },
+    UnexpectedWord { word: String },
 }
 
 /// The arguments and the script of an allocation.
-pub fn render(allocation: &Allocation, site: &Site<'_>) -> Result<Batch, Unfit> {
+pub fn render_batch(
+    allocation: &Allocation,
+    site: &BatchContext<'_>,
+) -> Result<BatchSubmission, InvalidAllocation> {
     let request = &allocation.request;
-    let stem = stem(allocation);
-    let mut arguments = wanted(request)?;
-    arguments.extend(ours(allocation, site, &stem)?);
+    let stem = file_stem(allocation);
+    let mut arguments = render_user_options(request)?;
+    arguments.extend(render_required_options(allocation, site, &stem)?);
     let outputs = ["o", "e"].map(|end| site.output_dir.join(format!("{stem}.{end}")));
-    Ok(Batch { arguments, script: script(allocation, site)?, outputs })
+    Ok(BatchSubmission { arguments, script: render_script(allocation, site)?, outputs })
 }
 
 /// What Slurm is asked with when such an allocation would start. Nothing is submitted.
-pub fn trial(request: &AllocationRequest) -> Result<Vec<String>, Unfit> {
+pub fn render_test_only_arguments(request: &AllocationRequest) -> Result<Vec<String>, InvalidAllocation> {
     let mut arguments = vec!["--test-only".to_owned()];
-    arguments.extend(wanted(request)?);
-    arguments.push(format!("--time={}", walltime(request.walltime)));
+    arguments.extend(render_user_options(request)?);
+    arguments.push(format!("--time={}", render_walltime(request.walltime)));
     arguments.extend(["--wrap", "true"].map(str::to_owned));
     Ok(arguments)
 }
 
 /// What the files of an allocation are called: as Torc calls what they hold.
-pub fn stem(allocation: &Allocation) -> String {
+pub fn file_stem(allocation: &Allocation) -> String {
     format!("slurm_output_wf{}_sl{}", allocation.workflow.0, allocation.id.0)
 }
 
@@ -101,10 +104,10 @@ fn series_prefix(tag: &str) -> &str {
 }
 
 /// What the user asks for.
-fn wanted(request: &AllocationRequest) -> Result<Vec<String>, Unfit> {
-    let mut arguments = extra(request.extra.as_deref().unwrap_or_default())?;
+fn render_user_options(request: &AllocationRequest) -> Result<Vec<String>, InvalidAllocation> {
+    let mut arguments = parse_extra_options(request.extra.as_deref().unwrap_or_default())?;
     for (name, value) in &request.options {
-        arguments.push(option(name, value)?);
+        arguments.push(render_option(name, value)?);
     }
     let texts = [
         ("account", Some(request.account.as_str()).filter(|account| !account.is_empty())),
@@ -117,34 +120,34 @@ fn wanted(request: &AllocationRequest) -> Result<Vec<String>, Unfit> {
     for (name, value) in texts {
         if let Some(value) = value {
             let place = || format!("`{name}` of the scheduler");
-            arguments.push(format!("--{name}={}", word(place, value)?));
+            arguments.push(format!("--{name}={}", check_word(place, value)?));
         }
     }
     if request.nodes == 0 {
-        return Err(unfit("`nodes` of the scheduler", "0", "is no number of nodes"));
+        return Err(invalid_value("`nodes` of the scheduler", "0", "is no number of nodes"));
     }
     arguments.push(format!("--nodes={}", request.nodes));
     if let Some(tasks) = request.ntasks_per_node {
         arguments.push(format!("--ntasks-per-node={tasks}"));
     }
-    whole_nodes(&mut arguments);
+    request_whole_nodes(&mut arguments);
     Ok(arguments)
 }
 
 /// A scheduler that names nodes and no cores means whole nodes: Slurm would give it one core of each, with the memory that
 /// belongs to one.
-fn whole_nodes(arguments: &mut Vec<String>) {
-    if speak_of(arguments, CORES) {
+fn request_whole_nodes(arguments: &mut Vec<String>) {
+    if has_option(arguments, CORE_OPTIONS) {
         return;
     }
     arguments.push("--exclusive".to_owned());
-    if !speak_of(arguments, MEMORY) {
+    if !has_option(arguments, MEMORY_OPTIONS) {
         arguments.push("--mem=0".to_owned());
     }
 }
 
 /// Options that say how many cores an allocation has, or who else is on its nodes.
-const CORES: &[(&str, Option<char>)] = &[
+const CORE_OPTIONS: &[(&str, Option<char>)] = &[
     ("cores-per-socket", None),
     ("cpus-per-gpu", None),
     ("cpus-per-task", Some('c')),
@@ -160,10 +163,11 @@ const CORES: &[(&str, Option<char>)] = &[
     ("oversubscribe", Some('s')),
     ("sockets-per-node", None),
 ];
-const MEMORY: &[(&str, Option<char>)] = &[("mem", None), ("mem-per-cpu", None), ("mem-per-gpu", None)];
+const MEMORY_OPTIONS: &[(&str, Option<char>)] =
+    &[("mem", None), ("mem-per-cpu", None), ("mem-per-gpu", None)];
 
 /// Whether some of the arguments is one of these options; abbreviated ones are.
-fn speak_of(arguments: &[String], options: &[(&str, Option<char>)]) -> bool {
+fn has_option(arguments: &[String], options: &[(&str, Option<char>)]) -> bool {
     let is_one = |argument: &String| {
         if let Some(long) = argument.strip_prefix("--") {
             let name = long.split_once('=').map_or(long, |(name, _)| name);
@@ -176,27 +180,31 @@ fn speak_of(arguments: &[String], options: &[(&str, Option<char>)]) -> bool {
 }
 
 /// What is ours to say, whatever the user asks for.
-fn ours(allocation: &Allocation, site: &Site<'_>, stem: &str) -> Result<Vec<String>, Unfit> {
+fn render_required_options(
+    allocation: &Allocation,
+    site: &BatchContext<'_>,
+    stem: &str,
+) -> Result<Vec<String>, InvalidAllocation> {
     let request = &allocation.request;
-    let tag = tag(&allocation.tag)?;
-    let warning = site.warning_of(request);
+    let tag = check_tag(&allocation.tag)?;
+    let warning = site.warning_seconds(request);
     // Without a step only the batch script itself can be told, and with one only the step is.
     let to = if request.one_worker_per_node { "" } else { "B:" };
-    let output = |end: &str| -> Result<String, Unfit> {
+    let output = |end: &str| -> Result<String, InvalidAllocation> {
         // Slurm replaces `%` in names of files.
-        let path = path_word("the output directory", &site.output_dir.join(format!("{stem}.{end}")))?;
+        let path = check_path("the output directory", &site.output_dir.join(format!("{stem}.{end}")))?;
         Ok(path.replace('%', "%%"))
     };
     let mut arguments = vec![
         "--parsable".to_owned(),
-        format!("--job-name={}", mark(&job_name(allocation), site.home)),
-        format!("--comment={}", mark(tag, site.home)),
-        format!("--time={}", walltime(request.walltime)),
+        format!("--job-name={}", mark_tag(&job_name(allocation), site.tag_prefix)),
+        format!("--comment={}", mark_tag(tag, site.tag_prefix)),
+        format!("--time={}", render_walltime(request.walltime)),
         "--no-requeue".to_owned(),
         "--open-mode=append".to_owned(),
         format!("--output={}", output("o")?),
         format!("--error={}", output("e")?),
-        format!("--chdir={}", path_word("the directory of the workflow", site.directory)?),
+        format!("--chdir={}", check_path("the directory of the workflow", site.directory)?),
         format!("--signal={to}USR1@{warning}"),
     ];
     if request.serialize {
@@ -205,10 +213,10 @@ fn ours(allocation: &Allocation, site: &Site<'_>, stem: &str) -> Result<Vec<Stri
     Ok(arguments)
 }
 
-fn script(allocation: &Allocation, site: &Site<'_>) -> Result<String, Unfit> {
-    let (request, tag) = (&allocation.request, tag(&allocation.tag)?);
-    let program = path_word("the program of the worker", site.windlass)?;
-    let server = word(|| "the address of the server".to_owned(), site.server)?;
+fn render_script(allocation: &Allocation, site: &BatchContext<'_>) -> Result<String, InvalidAllocation> {
+    let (request, tag) = (&allocation.request, check_tag(&allocation.tag)?);
+    let program = check_path("the program of the worker", site.windlass)?;
+    let server = check_word(|| "the address of the server".to_owned(), site.server)?;
     let step = if request.one_worker_per_node {
         format!(
             "srun --nodes={} --ntasks-per-node=1 --cpus-per-task=\"$SLURM_CPUS_ON_NODE\" --mem=0 \\\n  \
@@ -220,12 +228,12 @@ fn script(allocation: &Allocation, site: &Site<'_>) -> Result<String, Unfit> {
     };
     let most =
         request.max_parallel_jobs.map(|most| format!(" --max-parallel-jobs {most}")).unwrap_or_default();
-    let settings = if site.settings == Settings::default() {
+    let settings = if site.settings == WorkflowSettings::default() {
         String::new()
     } else {
         // Numbers and flags alone: there is nothing in it that cannot be written.
         let text = serde_json::to_string(&site.settings).unwrap_or_else(|_| "{}".to_owned());
-        format!(" --settings {}", quote(&text))
+        format!(" --settings {}", quote_word(&text))
     };
     Ok(format!(
         "#!/bin/sh\n\
@@ -239,11 +247,11 @@ fn script(allocation: &Allocation, site: &Site<'_>) -> Result<String, Unfit> {
         allocation = allocation.id.0,
         workflow = allocation.workflow.0,
         variables = OPTION_VARIABLES.join(" "),
-        program = quote(&program),
-        server = quote(server),
+        program = quote_word(&program),
+        server = quote_word(server),
         walltime = request.walltime.as_secs(),
-        warning = site.warning_of(request),
-        output = quote(&path_word("the output directory", site.output_dir)?),
+        warning = site.warning_seconds(request),
+        output = quote_word(&check_path("the output directory", site.output_dir)?),
     ))
 }
 
@@ -267,18 +275,18 @@ pub const OPTION_VARIABLES: &[&str] = &[
 ];
 
 /// `D-HH:MM:SS`: the same to everybody, however long.
-fn walltime(limit: Duration) -> String {
+fn render_walltime(limit: Duration) -> String {
     let seconds = limit.as_secs().max(60);
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
     format!("{days}-{hours:02}:{minutes:02}:{:02}", seconds % 60)
 }
 
-fn unfit(place: &str, value: &str, why: &'static str) -> Unfit {
-    Unfit::Value { place: place.to_owned(), value: value.to_owned(), why }
+fn invalid_value(place: &str, value: &str, why: &'static str) -> InvalidAllocation {
+    InvalidAllocation::Value { place: place.to_owned(), value: value.to_owned(), why }
 }
 
 /// A value that is one word, and cannot be taken for an option or for two.
-fn word(place: impl Fn() -> String, value: &str) -> Result<&str, Unfit> {
+fn check_word(place: impl Fn() -> String, value: &str) -> Result<&str, InvalidAllocation> {
     let why = if value.is_empty() {
         "is empty"
     } else if value.chars().any(char::is_control) {
@@ -286,29 +294,30 @@ fn word(place: impl Fn() -> String, value: &str) -> Result<&str, Unfit> {
     } else {
         return Ok(value);
     };
-    Err(unfit(&place(), value, why))
+    Err(invalid_value(&place(), value, why))
 }
 
-fn path_word(place: &str, path: &Path) -> Result<String, Unfit> {
+fn check_path(place: &str, path: &Path) -> Result<String, InvalidAllocation> {
     let shown = path.to_string_lossy();
-    let text =
-        path.to_str().ok_or_else(|| unfit(place, &shown, "is not text that Slurm takes: not UTF-8"))?;
+    let text = path
+        .to_str()
+        .ok_or_else(|| invalid_value(place, &shown, "is not text that Slurm takes: not UTF-8"))?;
     if !path.is_absolute() {
-        return Err(unfit(place, text, "is not absolute"));
+        return Err(invalid_value(place, text, "is not absolute"));
     }
-    word(|| place.to_owned(), text).map(str::to_owned)
+    check_word(|| place.to_owned(), text).map(str::to_owned)
 }
 
 /// Found again by it, in a column of a table: no bars and no spaces.
-fn tag(tag: &str) -> Result<&str, Unfit> {
-    if !is_tag(tag) {
-        return Err(unfit("the tag", tag, "is no tag: it has letters, digits, `-`, `_` and `.`"));
+fn check_tag(tag: &str) -> Result<&str, InvalidAllocation> {
+    if !is_valid_tag(tag) {
+        return Err(invalid_value("the tag", tag, "is no tag: it has letters, digits, `-`, `_` and `.`"));
     }
     Ok(tag)
 }
 
 /// Options that are not for a worker's allocation, and why.
-const NOT_FOR_US: &[(&str, Option<char>, &str)] = &[
+const REJECTED_OPTIONS: &[(&str, Option<char>, &str)] = &[
     ("array", Some('a'), "each allocation is one job; ask for more allocations instead"),
     ("wrap", None, "what an allocation runs is a worker"),
     ("wait", Some('W'), "nobody waits for an allocation"),
@@ -329,7 +338,7 @@ const NOT_FOR_US: &[(&str, Option<char>, &str)] = &[
 ];
 
 /// Options that take no value, or one after `=` only: a word after them belongs to nothing.
-const FLAGS: &[(&str, Option<char>)] = &[
+const FLAG_OPTIONS: &[(&str, Option<char>)] = &[
     ("contiguous", None),
     ("exclusive", None),
     ("get-user-env", None),
@@ -349,66 +358,66 @@ const FLAGS: &[(&str, Option<char>)] = &[
     ("verbose", Some('v')),
 ];
 
-fn refuse_option(is_it: impl Fn(&str, Option<char>) -> bool) -> Result<(), Unfit> {
-    match NOT_FOR_US.iter().find(|(name, short, _)| is_it(name, *short)) {
-        Some((name, _, why)) => Err(Unfit::Option { option: (*name).to_owned(), why }),
+fn reject_option(is_it: impl Fn(&str, Option<char>) -> bool) -> Result<(), InvalidAllocation> {
+    match REJECTED_OPTIONS.iter().find(|(name, short, _)| is_it(name, *short)) {
+        Some((name, _, why)) => Err(InvalidAllocation::Option { option: (*name).to_owned(), why }),
         None => Ok(()),
     }
 }
 
 /// Abbreviations are options, too: `--arr=1-5` is `--array`.
-fn check_name(name: &str) -> Result<(), Unfit> {
+fn check_option_name(name: &str) -> Result<(), InvalidAllocation> {
     let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     if name.len() < 2 || !name.starts_with(|c: char| c.is_ascii_lowercase()) || !name.chars().all(is_plain) {
-        return Err(unfit(
+        return Err(invalid_value(
             "the name of an option",
             name,
             "has other characters than small letters, digits and `-`",
         ));
     }
-    refuse_option(|refused, _| {
-        refused == name || (name.len() > 2 && refused.starts_with(name) && !is_known_otherwise(name))
+    reject_option(|refused, _| {
+        refused == name || (name.len() > 2 && refused.starts_with(name) && !is_allowed_option(name))
     })
 }
 
 /// Whole names of options that are also the beginning of one that is refused.
-fn is_known_otherwise(name: &str) -> bool {
+fn is_allowed_option(name: &str) -> bool {
     ["export", "batch"].contains(&name)
 }
 
-fn option(name: &str, value: &str) -> Result<String, Unfit> {
-    check_name(name)?;
+fn render_option(name: &str, value: &str) -> Result<String, InvalidAllocation> {
+    check_option_name(name)?;
     if value.is_empty() {
         return Ok(format!("--{name}"));
     }
     let place = || format!("`{name}` of `slurm_defaults`");
-    Ok(format!("--{name}={}", word(place, value)?))
+    Ok(format!("--{name}={}", check_word(place, value)?))
 }
 
 /// The words of `extra`, each of which is an option or the value of the one before it: `sbatch` takes the first other one
 /// for the script.
-fn extra(text: &str) -> Result<Vec<String>, Unfit> {
-    let words = split(text)?;
+fn parse_extra_options(text: &str) -> Result<Vec<String>, InvalidAllocation> {
+    let words = split_words(text)?;
     let mut may_be_value = false;
     for word in &words {
         may_be_value = if let Some(long) = word.strip_prefix("--") {
             let (name, value) =
                 long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value)));
-            check_name(name)?;
-            value.is_none() && !FLAGS.iter().any(|(flag, _)| *flag == name)
+            check_option_name(name)?;
+            value.is_none() && !FLAG_OPTIONS.iter().any(|(flag, _)| *flag == name)
         } else if let Some(short) = word.strip_prefix('-').filter(|short| !short.is_empty()) {
             let letter = short.chars().next();
-            refuse_option(|_, refused| refused.is_some() && refused == letter)?;
-            let is_flag = FLAGS.iter().any(|(_, flag)| flag.is_some() && *flag == letter);
+            reject_option(|_, refused| refused.is_some() && refused == letter)?;
+            let is_flag = FLAG_OPTIONS.iter().any(|(_, flag)| flag.is_some() && *flag == letter);
             if is_flag && short.len() > 1 {
                 // `-HM other`: flags that were put together hide what follows them.
-                return Err(Unfit::Stray { word: word.clone() });
+                return Err(InvalidAllocation::UnexpectedWord { word: word.clone() });
             }
             short.len() == 1 && !is_flag
         } else if may_be_value {
             false
         } else {
-            return Err(Unfit::Stray { word: word.clone() });
+            return Err(InvalidAllocation::UnexpectedWord { word: word.clone() });
         };
     }
     Ok(words)

@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::time::Duration;
 use windlass_types::settings::ExecutionConfig;
-use windlass_types::work::{Assignment, StdioMode};
+use windlass_types::worker_messages::{Assignment, StdioMode};
 
 /// The program and its options, each a word of its own: no shell reads them.
 ///
 /// Slurm keeps the limit of memory. Our own clock keeps that of time, by the second; its `--time`, which counts minutes, is
 /// there for when we cannot.
-pub fn render(
+pub fn render_srun(
     program: &Path,
     job_id: u64,
     assignment: &Assignment,
@@ -20,7 +20,7 @@ pub fn render(
     let mut words = vec![
         program.display().to_string(),
         format!("--jobid={job_id}"),
-        format!("--job-name={}", assignment.key.stem()),
+        format!("--job-name={}", assignment.key.log_stem()),
         format!("--nodes={nodes}"),
         format!("--ntasks={nodes}"),
         "--ntasks-per-node=1".to_owned(),
@@ -48,7 +48,7 @@ pub fn render(
         "--gres=none".to_owned()
     });
     if let Some(runtime) = assignment.limits.runtime {
-        words.push(format!("--time={}", minutes(runtime)));
+        words.push(format!("--time={}", render_minutes(runtime)));
     }
     let signal = config.and_then(|config| config.srun_termination_signal.as_deref());
     if let Some(signal) = signal.filter(|signal| is_signal(signal) && assignment.limits.runtime.is_some()) {
@@ -57,14 +57,14 @@ pub fn render(
     if config.and_then(|config| config.enable_cpu_bind) != Some(true) {
         words.push("--cpu-bind=none".to_owned());
     }
-    if let Some(mpi) = config.and_then(|config| config.srun_mpi.as_deref()).filter(|mpi| is_plain(mpi)) {
+    if let Some(mpi) = config.and_then(|config| config.srun_mpi.as_deref()).filter(|mpi| is_plain_word(mpi)) {
         words.push(format!("--mpi={mpi}"));
     }
     words
 }
 
 /// A minute more than asked for, so that it never comes before us.
-fn minutes(runtime: Duration) -> u64 {
+fn render_minutes(runtime: Duration) -> u64 {
     runtime.as_secs().div_ceil(60) + 1
 }
 
@@ -75,23 +75,23 @@ fn is_signal(text: &str) -> bool {
     is_name && time.parse::<u16>().is_ok()
 }
 
-fn is_plain(text: &str) -> bool {
+fn is_plain_word(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(&b))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use windlass_types::work::{AttemptKey, Limits};
+    use windlass_types::worker_messages::{AttemptKey, AttemptLimits};
     use windlass_types::{Attempt, Bytes, JobId, Resources, RunId, WorkflowId};
 
     const KEY: AttemptKey =
         AttemptKey { workflow: WorkflowId(3), job: JobId(7), run: RunId(1), attempt: Attempt(2) };
 
     fn line(resources: Resources, runtime: Option<Duration>, config: Option<&ExecutionConfig>) -> String {
-        let mut assignment = Assignment::plain(KEY, "it's $(x)".into(), "true".into(), resources);
-        assignment.limits = Limits { memory: None, runtime };
-        render(Path::new("/usr/bin/srun"), 42, &assignment, config).join(" ")
+        let mut assignment = Assignment::from_command(KEY, "it's $(x)".into(), "true".into(), resources);
+        assignment.limits = AttemptLimits { memory: None, runtime };
+        render_srun(Path::new("/usr/bin/srun"), 42, &assignment, config).join(" ")
     }
 
     #[test]
@@ -127,9 +127,9 @@ mod tests {
             (StdioMode::NoStderr, &["--error=none"]),
             (StdioMode::None, &["--output=none", "--error=none"]),
         ] {
-            let mut assignment = Assignment::plain(KEY, "a".into(), "true".into(), Resources::DEFAULT);
+            let mut assignment = Assignment::from_command(KEY, "a".into(), "true".into(), Resources::DEFAULT);
             assignment.stdio.mode = mode;
-            let line = render(Path::new("/usr/bin/srun"), 42, &assignment, None);
+            let line = render_srun(Path::new("/usr/bin/srun"), 42, &assignment, None);
             let said: Vec<&String> = line.iter().filter(|word| word.ends_with("=none")).collect();
             let said: Vec<&String> = said
                 .into_iter()

@@ -5,13 +5,15 @@ use crate::world::{World, ask, request};
 use std::os::unix::fs::symlink;
 use std::sync::Arc;
 use std::time::Duration;
-use windlass_engine::service::{Speaker, Sponsor};
-use windlass_slurm::calls::BudgetOptions;
-use windlass_store::faults::{Asked, Outcome};
+use windlass_scheduler::service::{WorkerCaller, WorkerOwner};
+use windlass_slurm::slurm_client::CallBudgetOptions;
+use windlass_store::fault_injection::{DatabaseOperation, InjectedOutcome};
 use windlass_store::model::JobFilter;
-use windlass_types::fleet::{Exchange, ExchangeAnswer, Introduction, JobsOf, Welcome};
-use windlass_types::slurm::{AllocationRequest, AllocationState as A, SlurmPlace, SlurmState};
-use windlass_types::{AllocationId, Bytes, Capacity, Clock, JobStatus, Resources, WorkflowId};
+use windlass_types::slurm::{AllocationRequest, AllocationState as A, SlurmJobNode, SlurmJobState};
+use windlass_types::worker_protocol::{
+    AcceptedJobOwners, ExchangeReply, RegistrationReply, WorkerExchange, WorkerRegistration,
+};
+use windlass_types::{AllocationId, Bytes, Capacity, JobStatus, Resources, SystemClock, WorkflowId};
 
 #[test]
 fn an_action_asks_once_and_what_it_asked_for_ends() {
@@ -25,7 +27,7 @@ fn an_action_asks_once_and_what_it_asked_for_ends() {
     for row in world.rows(workflow) {
         assert_eq!(
             (row.end, row.exit_code.as_deref(), row.submissions),
-            (Some(SlurmState::Completed), Some("0:0"), 1)
+            (Some(SlurmJobState::Completed), Some("0:0"), 1)
         );
         assert!(row.started_at.is_some() && row.ended_at.is_some() && row.nodes.is_some(), "{row:?}");
         assert!(world.work.path().join(format!("slurm_output_wf{workflow}_sl{}.o", row.id)).exists());
@@ -36,7 +38,7 @@ fn an_action_asks_once_and_what_it_asked_for_ends() {
     eventually("it has looked", || again.status().passes > 0);
     assert_eq!(world.rows(workflow).len(), 3);
     assert_eq!(
-        again.totals().values().map(|tally| tally.calls).sum::<u64>(),
+        again.total_statistics().values().map(|tally| tally.calls).sum::<u64>(),
         0,
         "nothing is open, nothing is asked"
     );
@@ -70,11 +72,11 @@ fn what_nobody_wants_is_canceled() {
     world.await_row(waits, "is held", |row| row.reason.as_deref() == Some("JobHeldUser"));
     world.unwanted(runs, "ann is done");
     let row = world.await_state(runs, A::Ended);
-    assert_eq!((row.end, row.unwanted.as_deref()), (Some(SlurmState::Cancelled), Some("ann is done")));
+    assert_eq!((row.end, row.unwanted.as_deref()), (Some(SlurmJobState::Cancelled), Some("ann is done")));
     // The workflow is canceled: what waits for it goes, and says why.
-    ask(|reply| world.service.cancel(workflow, "me", reply)).unwrap();
+    ask(|reply| world.service.cancel_workflow(workflow, "me", reply)).unwrap();
     let row = world.await_state(waits, A::Ended);
-    assert_eq!(row.end, Some(SlurmState::Cancelled));
+    assert_eq!(row.end, Some(SlurmJobState::Cancelled));
     assert_eq!(row.unwanted, Some(format!("workflow {workflow} was canceled")));
 }
 
@@ -82,7 +84,7 @@ fn what_nobody_wants_is_canceled() {
 fn what_nobody_wants_goes_however_many_wait_for_their_turn() {
     let world = World::new(Cluster::shared(), "budget");
     // So few calls that those who wait for theirs take each that comes.
-    let budget = BudgetOptions { per_minute: 60, burst: 2, ..BudgetOptions::default() };
+    let budget = CallBudgetOptions { per_minute: 60, burst: 2, ..CallBudgetOptions::default() };
     let _steward = world.steward_within("exec sleep 600", budget);
     let workflow = world.workflow(0);
     let held = || {
@@ -94,7 +96,7 @@ fn what_nobody_wants_goes_however_many_wait_for_their_turn() {
     let others: Vec<AllocationId> = (0..12).map(|_| held()).collect();
     world.unwanted(first, "ann is done");
     let row = world.await_state(first, A::Ended);
-    assert_eq!((row.end, row.unwanted.as_deref()), (Some(SlurmState::Cancelled), Some("ann is done")));
+    assert_eq!((row.end, row.unwanted.as_deref()), (Some(SlurmJobState::Cancelled), Some("ann is done")));
     for other in others {
         world.await_row(other, "has a number", |row| row.job_id.is_some());
     }
@@ -149,15 +151,15 @@ fn a_crash_between_sbatch_and_the_books_submits_nothing_twice() {
     world.script("tools/sbatch", &format!("/usr/bin/sbatch \"$@\" && touch {}", taken.display()));
     let flag = taken.clone();
     let door = Arc::new(move |asked| match asked {
-        Asked::Write if flag.exists() => Outcome::Failed,
-        _ => Outcome::Done,
+        DatabaseOperation::Write if flag.exists() => InjectedOutcome::Failed,
+        _ => InjectedOutcome::Done,
     });
     let workflow = world.workflow(0);
     let dies = world.steward_behind("exec sleep 600", door, &tools);
     let id = world.want(workflow, request());
     let tag = world.row(id).tag;
     eventually("Slurm has it", || taken.exists() && !world.cluster.jobs_tagged(&tag).is_empty());
-    eventually("the steward has noticed", || dies.status().trouble.is_some());
+    eventually("the steward has noticed", || dies.status().problem.is_some());
     assert_eq!((world.row(id).state, world.row(id).job_id), (A::Submitting, None));
     dies.stop();
     std::fs::remove_file(&taken).unwrap();
@@ -178,7 +180,7 @@ fn a_second_job_of_an_allocation_goes() {
     let second = world.cluster.submit(&[&comment, "--mem=100M", "--time=5"], "sleep 300");
     world.cluster.await_state(second, &["CANCELLED"]);
     assert_eq!(world.row(id).state, A::Running);
-    assert!(world.books.slurm_calls(Clock.now()).is_ok());
+    assert!(world.books.slurm_calls(SystemClock.now()).is_ok());
 }
 
 #[test]
@@ -216,7 +218,7 @@ fn what_a_silent_worker_left_in_slurm_is_ended_before_others_get_its_job() {
         held.extend(worker.exchange().assignments);
         !held.is_empty() && world.work.path().join("begun").exists()
     });
-    assert_eq!(held[0].key.stem(), "job_wf1_j1_r1_a1");
+    assert_eq!(held[0].key.log_stem(), "job_wf1_j1_r1_a1");
     let steps = || world.cluster.slurm("squeue", &["-s", "-h", "--me", "-o", "%i|%j"]);
     let own = format!("{}.", row.job_id.unwrap());
     let is_there =
@@ -234,29 +236,29 @@ fn what_a_silent_worker_left_in_slurm_is_ended_before_others_get_its_job() {
 /// A worker in an allocation, as the service knows it.
 struct Inside<'a> {
     world: &'a World,
-    welcome: Welcome,
+    welcome: RegistrationReply,
     number: u64,
 }
 
 impl<'a> Inside<'a> {
     fn of(world: &'a World, workflow: WorkflowId, id: AllocationId, job_id: u64) -> Self {
-        let who = Introduction {
+        let who = WorkerRegistration {
             host: "n1".into(),
             boot_id: "b".into(),
             pid: 1,
             pid_start_ticks: 1,
             capacity: Capacity { cpus: 1, memory: Bytes(1 << 30), gpus: 0, nodes: 1, max_jobs: None },
             version: "test".into(),
-            jobs_of: JobsOf::Own,
+            jobs_of: AcceptedJobOwners::Own,
             labels: Vec::new(),
             site: "local".into(),
             workflow: Some(workflow),
             before: None,
             allocation: Some(id.0),
-            slurm: Some(SlurmPlace { job_id, restarts: 0, node: "n1".into() }),
+            slurm: Some(SlurmJobNode { job_id, restarts: 0, node: "n1".into() }),
         };
-        let sponsor = Sponsor { user: "me".into(), sees_all: false, may: Arc::new(|_| true) };
-        let welcome = ask(|reply| world.service.introduce(who, sponsor, reply)).unwrap();
+        let sponsor = WorkerOwner { user: "me".into(), sees_all: false, may_work_for: Arc::new(|_| true) };
+        let welcome = ask(|reply| world.service.register_worker(who, sponsor, reply)).unwrap();
         Self { world, welcome, number: 0 }
     }
 
@@ -265,9 +267,9 @@ impl<'a> Inside<'a> {
         self.exchange().ends_in
     }
 
-    fn exchange(&mut self) -> ExchangeAnswer {
+    fn exchange(&mut self) -> ExchangeReply {
         self.number += 1;
-        let exchange = Exchange {
+        let exchange = WorkerExchange {
             worker: self.welcome.worker,
             secret: self.welcome.secret.clone(),
             number: self.number,
@@ -278,7 +280,7 @@ impl<'a> Inside<'a> {
             draining: false,
             leaving: false,
         };
-        let speaker = Speaker::User("me".into());
+        let speaker = WorkerCaller::User("me".into());
         ask(|reply| self.world.service.exchange(exchange, speaker, reply)).unwrap()
     }
 }

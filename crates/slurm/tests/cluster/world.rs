@@ -4,85 +4,95 @@ use crate::support::{Cluster, Work, eventually};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
-use windlass_core::slurm::book::NewAllocation;
-use windlass_engine::service::{Refused, Reply, Service, ServiceOptions};
-use windlass_slurm::calls::BudgetOptions;
-use windlass_slurm::steward::{Nudge, Parts, Steward, StewardOptions};
-use windlass_store::Database;
-use windlass_store::faults::{self, Door};
-use windlass_store::model::{AllocationFilter, Listed, NewAction, NewJob, NewRequirements, NewWorkflow};
+use windlass_core::slurm::allocation_rows::NewAllocation;
+use windlass_scheduler::service::{CallError, CallReply, SchedulerHandle, SchedulerOptions};
+use windlass_slurm::allocation_reconciler::{
+    AllocationReconciler, AllocationReconcilerOptions, ReconcilerDependencies, ReconcilerMailbox,
+};
+use windlass_slurm::slurm_client::CallBudgetOptions;
+use windlass_store::StoreDatabase;
+use windlass_store::fault_injection::{self, FaultInjector};
+use windlass_store::model::{AllocationFilter, ListedJobs, NewAction, NewJob, NewRequirements, NewWorkflow};
 use windlass_store::sqlite::{OpenMode, SqliteStore};
-use windlass_types::settings::{Action, ActionType, SlurmScheduler, Trigger};
+use windlass_types::settings::{ActionTrigger, ActionType, SlurmScheduler, WorkflowAction};
 use windlass_types::slurm::{Allocation, AllocationRequest, AllocationState};
-use windlass_types::{AllocationId, Clock, JobStatus, Resources, WorkflowId};
+use windlass_types::{AllocationId, JobStatus, Resources, SystemClock, WorkflowId};
 
 pub(crate) struct World {
     pub(crate) cluster: Cluster,
     pub(crate) work: Work,
-    pub(crate) books: Arc<dyn Database>,
-    pub(crate) service: Service,
-    nudge: Nudge,
+    pub(crate) books: Arc<dyn StoreDatabase>,
+    pub(crate) service: SchedulerHandle,
+    nudge: ReconcilerMailbox,
 }
 
 impl World {
     pub(crate) fn new(cluster: Cluster, name: &str) -> Self {
-        Self::with_lease(cluster, name, ServiceOptions::default().lease)
+        Self::with_lease(cluster, name, SchedulerOptions::default().lease)
     }
 
     /// The same where a worker that is silent for so long is given up.
     pub(crate) fn with_lease(cluster: Cluster, name: &str, lease: Duration) -> Self {
         let work = cluster.work(name);
         let store = SqliteStore::create(work.path().join("windlass.db")).unwrap().store;
-        let books: Arc<dyn Database> = Arc::new(store);
-        let nudge = Nudge::default();
+        let books: Arc<dyn StoreDatabase> = Arc::new(store);
+        let nudge = ReconcilerMailbox::default();
         let (told, of_silence) = (nudge.clone(), nudge.clone());
-        let options = ServiceOptions {
+        let options = SchedulerOptions {
             lease,
-            on_silent: Some(Arc::new(move |silent| of_silence.silent(silent))),
-            on_change: Some(Arc::new(move |workflow| told.workflow(workflow))),
-            ..ServiceOptions::default()
+            on_silent_worker: Some(Arc::new(move |silent| of_silence.notify_silent_worker(silent))),
+            on_change: Some(Arc::new(move |workflow| told.notify_workflow(workflow))),
+            ..SchedulerOptions::default()
         };
-        let service = Service::start(books.clone(), options).unwrap();
+        let service = SchedulerHandle::start(books.clone(), options).unwrap();
         Self { cluster, work, books, service, nudge }
     }
 
     /// A steward whose workers do this.
-    pub(crate) fn steward(&self, worker: &str) -> Steward {
+    pub(crate) fn steward(&self, worker: &str) -> AllocationReconciler {
         self.steward_with(worker, &self.books, |_| {})
     }
 
     /// The same that may ask so much of Slurm.
-    pub(crate) fn steward_within(&self, worker: &str, budget: BudgetOptions) -> Steward {
+    pub(crate) fn steward_within(&self, worker: &str, budget: CallBudgetOptions) -> AllocationReconciler {
         self.steward_with(worker, &self.books, |options| options.slurm.budget = budget)
     }
 
     /// The same behind a door that decides what becomes of what it asks of the books.
-    pub(crate) fn steward_behind(&self, worker: &str, door: Door, tools: &Path) -> Steward {
+    pub(crate) fn steward_behind(
+        &self,
+        worker: &str,
+        door: FaultInjector,
+        tools: &Path,
+    ) -> AllocationReconciler {
         let store =
             SqliteStore::open(self.work.path().join("windlass.db"), OpenMode::ReadWrite).unwrap().store;
-        let books: Arc<dyn Database> = faults::behind(door, &store);
-        self.steward_with(worker, &books, |options| options.slurm.tools = Some(tools.to_owned()))
+        let books: Arc<dyn StoreDatabase> = fault_injection::inject_faults(door, &store);
+        self.steward_with(worker, &books, |options| options.slurm.tools_dir = Some(tools.to_owned()))
     }
 
     fn steward_with(
         &self,
         worker: &str,
-        books: &Arc<dyn Database>,
-        change: impl FnOnce(&mut StewardOptions),
-    ) -> Steward {
+        books: &Arc<dyn StoreDatabase>,
+        change: impl FnOnce(&mut AllocationReconcilerOptions),
+    ) -> AllocationReconciler {
         let windlass = self.script("worker", worker);
-        let mut options = StewardOptions::new("http://127.0.0.1:1", windlass);
+        let mut options = AllocationReconcilerOptions::new("http://127.0.0.1:1", windlass);
         let environment = self.cluster.environment().into_iter();
         options.slurm.environment = environment.map(|(name, value)| (name.to_owned(), value)).collect();
-        options.slurm.budget =
-            BudgetOptions { per_minute: 600, pause: Duration::from_millis(500), ..BudgetOptions::default() };
+        options.slurm.budget = CallBudgetOptions {
+            per_minute: 600,
+            first_pause: Duration::from_millis(500),
+            ..CallBudgetOptions::default()
+        };
         options.slurm.budget.longest_pause = Duration::from_secs(2);
-        options.fastest = Duration::from_millis(200);
+        options.active_interval = Duration::from_millis(200);
         // Long enough to be looked for, short enough to be waited for.
-        options.patience.to_be_accepted = Duration::from_secs(10);
+        options.patience.until_accepted = Duration::from_secs(10);
         change(&mut options);
-        let parts = Parts { books: Arc::clone(books), service: self.service.clone() };
-        Steward::open(parts, self.nudge.clone(), options).unwrap()
+        let parts = ReconcilerDependencies { database: Arc::clone(books), scheduler: self.service.clone() };
+        AllocationReconciler::open(parts, self.nudge.clone(), options).unwrap()
     }
 
     pub(crate) fn script(&self, name: &str, does: &str) -> PathBuf {
@@ -115,8 +125,8 @@ impl World {
             walltime: "00:10:00".to_owned(),
             ..SlurmScheduler::default()
         }];
-        let action = Action {
-            trigger_type: Trigger::OnWorkflowStart,
+        let action = WorkflowAction {
+            trigger_type: ActionTrigger::OnWorkflowStart,
             action_type: ActionType::ScheduleNodes,
             commands: Vec::new(),
             scheduler: Some("small".to_owned()),
@@ -141,8 +151,8 @@ impl World {
         let status = JobStatus::Uninitialized;
         let requirements = asks.map(|_| 0);
         let job = NewJob { name: "job", command: "true", status, requirements, ..NewJob::default() };
-        let mut jobs = Listed::new([job]);
-        let id = self.books.create_workflow(&workflow, &mut jobs, Clock.now()).unwrap();
+        let mut jobs = ListedJobs::new([job]);
+        let id = self.books.create_workflow(&workflow, &mut jobs, SystemClock.now()).unwrap();
         ask(|reply| self.service.start_workflow(id, "me", reply)).unwrap();
         id
     }
@@ -157,8 +167,8 @@ impl World {
             action: None,
             by: "me".to_owned(),
         };
-        let id = self.books.add_allocations(&[new], Clock.now()).unwrap()[0];
-        self.nudge.all();
+        let id = self.books.add_allocations(&[new], SystemClock.now()).unwrap()[0];
+        self.nudge.notify_all();
         id
     }
 
@@ -194,19 +204,19 @@ impl World {
     }
 
     /// The steward looks at all workflows.
-    pub(crate) fn look(&self, steward: &Steward) {
+    pub(crate) fn look(&self, steward: &AllocationReconciler) {
         let before = steward.status().passes;
-        self.nudge.all();
+        self.nudge.notify_all();
         // One may be under way that began before.
         eventually("it has looked", || {
-            self.nudge.all();
+            self.nudge.notify_all();
             steward.status().passes > before + 1
         });
     }
 
     pub(crate) fn unwanted(&self, id: AllocationId, why: &str) {
-        self.books.discard_allocations(&[id], why, Clock.now()).unwrap();
-        self.nudge.all();
+        self.books.discard_allocations(&[id], why, SystemClock.now()).unwrap();
+        self.nudge.notify_all();
     }
 }
 
@@ -233,7 +243,7 @@ pub(crate) fn request() -> AllocationRequest {
     }
 }
 
-pub(crate) fn ask<T: Send + 'static>(call: impl FnOnce(Reply<T>)) -> Result<T, Refused> {
+pub(crate) fn ask<T: Send + 'static>(call: impl FnOnce(CallReply<T>)) -> Result<T, CallError> {
     let (sender, receiver) = mpsc::channel();
     call(Box::new(move |answer| sender.send(answer).unwrap_or_default()));
     receiver.recv().unwrap()

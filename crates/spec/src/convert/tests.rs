@@ -1,28 +1,28 @@
 //! Documents made by chance, within the shape of a spec, survive every format.
 
 use super::*;
-use crate::source::Span;
+use crate::source::SourceSpan;
 use proptest::prelude::*;
 
-fn text(text: &str) -> Tree<'static> {
-    Tree::scalar(text.to_owned(), false, Span::default())
+fn text(text: &str) -> DocumentTree<'static> {
+    DocumentTree::scalar(text.to_owned(), false, SourceSpan::default())
 }
 
-fn plain(text: &str) -> Tree<'static> {
-    Tree::scalar(text.to_owned(), true, Span::default())
+fn plain(text: &str) -> DocumentTree<'static> {
+    DocumentTree::scalar(text.to_owned(), true, SourceSpan::default())
 }
 
-fn map(entries: Vec<(String, Tree<'static>)>) -> Tree<'static> {
-    let entry = |(key, value)| Entry { key: Cow::Owned(key), key_span: Span::default(), value };
-    Tree::new(Value::Map(entries.into_iter().map(entry).collect()), Span::default())
+fn map(entries: Vec<(String, DocumentTree<'static>)>) -> DocumentTree<'static> {
+    let entry = |(key, value)| TreeEntry { key: Cow::Owned(key), key_span: SourceSpan::default(), value };
+    DocumentTree::new(TreeValue::Map(entries.into_iter().map(entry).collect()), SourceSpan::default())
 }
 
-fn list(items: Vec<Tree<'static>>) -> Tree<'static> {
-    Tree::new(Value::List(items), Span::default())
+fn list(items: Vec<DocumentTree<'static>>) -> DocumentTree<'static> {
+    DocumentTree::new(TreeValue::List(items), SourceSpan::default())
 }
 
 /// Texts that some format takes for something else, or cannot hold without care.
-fn any_text() -> impl Strategy<Value = Tree<'static>> {
+fn any_text() -> impl Strategy<Value = DocumentTree<'static>> {
     let awkward = prop::sample::select(vec![
         "",
         " ",
@@ -108,7 +108,7 @@ fn any_text() -> impl Strategy<Value = Tree<'static>> {
     .prop_map(|it| text(&it.replace('\0', "")))
 }
 
-fn any_literal() -> impl Strategy<Value = Tree<'static>> {
+fn any_literal() -> impl Strategy<Value = DocumentTree<'static>> {
     prop_oneof![
         prop::sample::select(vec!["true", "false"]).prop_map(str::to_owned),
         any::<i64>().prop_map(|number| number.to_string()),
@@ -121,7 +121,7 @@ fn any_literal() -> impl Strategy<Value = Tree<'static>> {
     .prop_map(|it| plain(&it))
 }
 
-fn any_scalar() -> impl Strategy<Value = Tree<'static>> {
+fn any_scalar() -> impl Strategy<Value = DocumentTree<'static>> {
     prop_oneof![3 => any_text(), 1 => any_literal()]
 }
 
@@ -132,41 +132,47 @@ fn any_key() -> impl Strategy<Value = String> {
     prop_oneof![3 => "[a-z_]{1,6}", 1 => prop::sample::select(awkward).prop_map(str::to_owned)]
 }
 
-fn any_map_of(value: impl Strategy<Value = Tree<'static>>) -> impl Strategy<Value = Tree<'static>> {
+fn any_map_of(
+    value: impl Strategy<Value = DocumentTree<'static>>,
+) -> impl Strategy<Value = DocumentTree<'static>> {
     prop::collection::btree_map(any_key(), value, 0..4).prop_map(|it| map(it.into_iter().collect()))
 }
 
-fn any_value() -> impl Strategy<Value = Tree<'static>> {
+fn any_value() -> impl Strategy<Value = DocumentTree<'static>> {
     any_scalar().prop_recursive(3, 16, 4, |inner| {
         prop_oneof![prop::collection::vec(inner.clone(), 0..4).prop_map(list), any_map_of(inner)]
     })
 }
 
 /// A value for a field of some form.
-fn any_of(form: Form, depth: usize) -> BoxedStrategy<Tree<'static>> {
+fn any_of(form: FieldForm, depth: usize) -> BoxedStrategy<DocumentTree<'static>> {
     match form {
-        Form::Text => any_scalar().boxed(),
-        Form::Number => any_literal().boxed(),
-        Form::Texts | Form::Numbers => prop::collection::vec(any_scalar(), 0..4).prop_map(list).boxed(),
-        Form::Any => any_value().boxed(),
-        Form::AnyMap => any_map_of(any_value()).boxed(),
-        Form::TextMap => any_map_of(any_scalar()).boxed(),
-        Form::Parameters => {
+        FieldForm::Text => any_scalar().boxed(),
+        FieldForm::Number => any_literal().boxed(),
+        FieldForm::Texts | FieldForm::Numbers => {
+            prop::collection::vec(any_scalar(), 0..4).prop_map(list).boxed()
+        }
+        FieldForm::Any => any_value().boxed(),
+        FieldForm::AnyMap => any_map_of(any_value()).boxed(),
+        FieldForm::TextMap => any_map_of(any_scalar()).boxed(),
+        FieldForm::Parameters => {
             let values = prop::collection::vec(any_scalar(), 0..4).prop_map(list);
             any_map_of(prop_oneof![any_scalar(), values]).boxed()
         }
-        Form::Map(map) => any_fields(map, depth + 1),
-        Form::Entries(map) => prop::collection::vec(any_fields(map, depth + 1), 1..3).prop_map(list).boxed(),
+        FieldForm::Map(map) => any_fields(map, depth + 1),
+        FieldForm::Entries(map) => {
+            prop::collection::vec(any_fields(map, depth + 1), 1..3).prop_map(list).boxed()
+        }
     }
 }
 
-fn any_fields(table: &'static Map, depth: usize) -> BoxedStrategy<Tree<'static>> {
+fn any_fields(table: &'static FieldTable, depth: usize) -> BoxedStrategy<DocumentTree<'static>> {
     let fields: Vec<_> = table
         .fields
         .iter()
         .map(|field| {
             let is_name = table.is_named && field.name == "name";
-            let value = any_of(Form::of(&field.is), depth);
+            let value = any_of(FieldForm::from_type(&field.field_type), depth);
             let value = if is_name {
                 value.prop_map(Some).boxed()
             } else {
@@ -179,13 +185,13 @@ fn any_fields(table: &'static Map, depth: usize) -> BoxedStrategy<Tree<'static>>
 }
 
 #[track_caller]
-fn survives(tree: &Tree<'static>, format: Format) {
-    let written = write::document(tree, format).unwrap_or_else(|error| panic!("{error:?}"));
-    let mut sink = Sink::default();
-    let again = Tree::read(&mut Front::new(&written, format), &mut sink);
+fn survives(tree: &DocumentTree<'static>, format: SpecFormat) {
+    let written = writer::render_document(tree, format).unwrap_or_else(|error| panic!("{error:?}"));
+    let mut sink = DiagnosticSink::default();
+    let again = DocumentTree::from_events(&mut FormatReader::new(&written, format), &mut sink);
     assert!(sink.is_empty(), "{}", sink.into_diagnostics("written", &written));
-    let again = again.ok().flatten().map_or_else(|| map(Vec::new()), normal);
-    assert!(again.means_the_same(tree), "{}:\n{written}\n{tree:#?}\n{again:#?}", format.name());
+    let again = again.ok().flatten().map_or_else(|| map(Vec::new()), normalize_tree);
+    assert!(again.is_equivalent(tree), "{}:\n{written}\n{tree:#?}\n{again:#?}", format.name());
 }
 
 proptest! {
@@ -193,21 +199,21 @@ proptest! {
 
     #[test]
     fn documents_survive_every_format(tree in any_fields(&WORKFLOW, 0)) {
-        let tree = normal(tree);
-        for format in Format::ALL {
+        let tree = normalize_tree(tree);
+        for format in SpecFormat::ALL {
             survives(&tree, format);
         }
     }
 
     #[test]
     fn a_document_laid_out_says_the_same(tree in any_fields(&WORKFLOW, 0)) {
-        let tree = normal(tree);
-        for format in Format::ALL {
-            let written = write::document(&tree, format).unwrap_or_default();
+        let tree = normalize_tree(tree);
+        for format in SpecFormat::ALL {
+            let written = writer::render_document(&tree, format).unwrap_or_default();
             if written.is_empty() {
                 continue;
             }
-            let lay_out = |text: &str| crate::reformat(Source { name: "w", text: text.as_bytes(), format: Some(format) });
+            let lay_out = |text: &str| crate::reformat_spec(SpecSource { name: "w", text: text.as_bytes(), format: Some(format) });
             let once = lay_out(&written).unwrap_or_else(|problem| panic!("{problem}\n{written}"));
             assert_eq!(lay_out(&once).as_deref(), Ok(once.as_str()), "{}", format.name());
         }
@@ -215,8 +221,8 @@ proptest! {
 
     #[test]
     fn values_survive_every_format(value in any_value()) {
-        let tree = normal(map(vec![("metadata".to_owned(), map(vec![("x".to_owned(), value)]))]));
-        for format in Format::ALL {
+        let tree = normalize_tree(map(vec![("metadata".to_owned(), map(vec![("x".to_owned(), value)]))]));
+        for format in SpecFormat::ALL {
             survives(&tree, format);
         }
     }
@@ -224,19 +230,19 @@ proptest! {
 
 #[test]
 fn null_survives_where_there_is_one() {
-    let tree = normal(map(vec![("metadata".to_owned(), map(vec![("x".to_owned(), plain("null"))]))]));
-    for format in Format::ALL.into_iter().filter(|format| *format != Format::Toml) {
+    let tree = normalize_tree(map(vec![("metadata".to_owned(), map(vec![("x".to_owned(), plain("null"))]))]));
+    for format in SpecFormat::ALL.into_iter().filter(|format| *format != SpecFormat::Toml) {
         survives(&tree, format);
     }
-    let refused = write::document(&tree, Format::Toml).map_err(|error| error.message);
+    let refused = writer::render_document(&tree, SpecFormat::Toml).map_err(|error| error.message);
     assert_eq!(refused, Err("TOML has no `null`".to_owned()));
 }
 
 #[test]
 fn numbers_that_only_some_formats_write() {
     let source = "resource_requirements: [{name: 0755, num_cpus: +5, memory: .5g}]\nresource_monitor: {sample_interval_seconds: .5}\n";
-    let tree = read_tree(source, Format::Yaml).map_or_else(|| panic!("{source}"), normal);
-    let written = write::document(&tree, Format::Json).unwrap_or_default();
+    let tree = read_tree(source, SpecFormat::Yaml).map_or_else(|| panic!("{source}"), normalize_tree);
+    let written = writer::render_document(&tree, SpecFormat::Json).unwrap_or_default();
     for part in
         ["\"name\": \"0755\"", "\"num_cpus\": 5", "\"memory\": \".5g\"", "\"sample_interval_seconds\": 0.5"]
     {
@@ -247,9 +253,9 @@ fn numbers_that_only_some_formats_write() {
 #[test]
 fn quotes_and_backslashes_survive_every_format() {
     for text in ["\"\"a\\b", "\"\"\"\\", "\\\"#", "''\\", "\"\"\"\n\\\n'''", "\\", "\""] {
-        let value = Tree::scalar(text, false, Span::default());
-        let tree = normal(map(vec![("metadata".to_owned(), map(vec![("x".to_owned(), value)]))]));
-        for format in Format::ALL {
+        let value = DocumentTree::scalar(text, false, SourceSpan::default());
+        let tree = normalize_tree(map(vec![("metadata".to_owned(), map(vec![("x".to_owned(), value)]))]));
+        for format in SpecFormat::ALL {
             survives(&tree, format);
         }
     }

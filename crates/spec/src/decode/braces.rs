@@ -1,45 +1,45 @@
 //! `{i}` without quotes, which is a map in YAML where a text with a value in it was meant.
 
-use super::{Decoder, Spanned, Subject, not};
-use crate::event::{Event, Events, Kind, Stop};
-use crate::source::Span;
+use super::{SpannedText, SpecDecoder, ValueSubject, type_mismatch_error};
+use crate::event::{DocumentEvent, DocumentEventKind, EventStream, StopReading};
+use crate::source::SourceSpan;
 use std::borrow::Cow;
 
-impl<'s, E: Events<'s>> Decoder<'s, E> {
+impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
     /// Reports a map where a string should be. One that reads like `{i}` is taken for that text all the same, so that
     /// nothing else is missed because of it.
-    pub(super) fn map_for_string(
+    pub(super) fn report_map_for_string(
         &mut self,
-        event: &Event<'s>,
-        subject: Subject<'_>,
+        event: &DocumentEvent<'s>,
+        subject: ValueSubject<'_>,
         expected: &str,
-    ) -> Result<Option<Spanned<'s>>, Stop> {
-        let diagnostic = not(subject, expected, "a map", event.span);
-        let read = self.name_in_braces(event.span);
+    ) -> Result<Option<SpannedText<'s>>, StopReading> {
+        let diagnostic = type_mismatch_error(subject, expected, "a map", event.span);
+        let read = self.read_name_in_braces(event.span);
         let Ok(Some(name)) = read else {
             self.sink.push(diagnostic);
             return read.map(|_| None);
         };
         let text = format!("{{{name}}}");
-        let span = Span::new(event.span.start as usize, event.span.start as usize + text.len());
-        self.sink.push(diagnostic.at(span).help(format!("quote it: \"{text}\"")));
+        let span = SourceSpan::new(event.span.start as usize, event.span.start as usize + text.len());
+        self.sink.push(diagnostic.with_span(span).with_help(format!("quote it: \"{text}\"")));
         Ok(Some((Cow::Owned(text), span)))
     }
 
     /// Reads the rest of a map; what stands in it if that is one bare word right behind the brace.
-    fn name_in_braces(&mut self, brace: Span) -> Result<Option<Cow<'s, str>>, Stop> {
-        let first = self.next()?;
-        let Kind::Key { text, .. } = first.kind else { return Ok(None) };
-        let value = self.next()?;
-        self.skip(&value)?;
-        if matches!(self.next()?.kind, Kind::Key { .. }) {
-            let value = self.next()?;
-            self.skip(&value)?;
-            self.events.leave(&mut self.sink)?;
+    fn read_name_in_braces(&mut self, brace: SourceSpan) -> Result<Option<Cow<'s, str>>, StopReading> {
+        let first = self.next_event()?;
+        let DocumentEventKind::Key { text, .. } = first.kind else { return Ok(None) };
+        let value = self.next_event()?;
+        self.skip_value(&value)?;
+        if matches!(self.next_event()?.kind, DocumentEventKind::Key { .. }) {
+            let value = self.next_event()?;
+            self.skip_value(&value)?;
+            self.events.leave_collection(&mut self.sink)?;
             return Ok(None);
         }
-        let is_alone = matches!(&value.kind, Kind::Scalar(scalar) if scalar.plain && scalar.text.is_empty());
-        let Span { start, end } = first.span;
+        let is_alone = matches!(&value.kind, DocumentEventKind::Scalar(scalar) if scalar.is_plain && scalar.text.is_empty());
+        let SourceSpan { start, end } = first.span;
         let is_bare = start == brace.start + 1 && (end - start) as usize == text.len();
         Ok((is_alone && is_bare).then_some(text))
     }

@@ -1,10 +1,10 @@
 //! Maps with known fields: unknown, repeated and missing ones are reported in one place.
 
-use super::shape::{Field, FieldId, Map};
-use super::{Decoder, Subject, article};
-use crate::diagnostic::Diagnostic;
-use crate::event::{Event, Events, Kind, NodeId, Stop};
-use crate::source::Span;
+use super::field_tables::{FieldId, FieldTable, SpecField};
+use super::{SpecDecoder, ValueSubject, indefinite_article};
+use crate::diagnostic::SpecDiagnostic;
+use crate::event::{DocumentEvent, DocumentEventKind, EventStream, NodeId, StopReading};
+use crate::source::SourceSpan;
 
 const MAX_FIELDS: usize = 40;
 
@@ -12,56 +12,64 @@ const MAX_FIELDS: usize = 40;
 pub(super) struct OpenMap {
     pub(super) id: Option<NodeId>,
     /// Where to point when something is missing.
-    pub(super) span: Span,
+    pub(super) span: SourceSpan,
     has_keys: bool,
     /// Where each known field was first seen.
-    seen: [Option<Span>; MAX_FIELDS],
+    seen: [Option<SourceSpan>; MAX_FIELDS],
 }
 
 impl OpenMap {
-    pub(super) fn new(span: Span, id: Option<NodeId>) -> Self {
+    pub(super) fn new(span: SourceSpan, id: Option<NodeId>) -> Self {
         Self { id, span, has_keys: false, seen: [None; MAX_FIELDS] }
     }
 
     /// Where the name of a field stands.
-    pub(super) fn place_of(&self, map: &Map, name: &str) -> Option<Span> {
-        map.find(name).and_then(|(index, _)| self.seen[index])
+    pub(super) fn key_span(&self, map: &FieldTable, name: &str) -> Option<SourceSpan> {
+        map.find_field(name).and_then(|(index, _)| self.seen[index])
     }
 }
 
 /// A field that was met, and the event that begins its value.
-pub(super) struct Found<'s, F> {
-    pub(super) is: F,
-    pub(super) field: &'static Field,
+pub(super) struct FieldEntry<'s, F> {
+    pub(super) id: F,
+    pub(super) field: &'static SpecField,
     /// The field as it is called here.
-    pub(super) subject: Subject<'static>,
-    pub(super) value: Event<'s>,
+    pub(super) subject: ValueSubject<'static>,
+    pub(super) value: DocumentEvent<'s>,
 }
 
-impl<'s, E: Events<'s>> Decoder<'s, E> {
+impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
     /// The next known field of the map; at the end, after missing fields were reported, `None`.
-    pub(super) fn next_field<F: FieldId>(&mut self, map: &mut OpenMap) -> Result<Option<Found<'s, F>>, Stop> {
-        let found = self.next_of(map, F::MAP)?;
-        Ok(found.map(|Found { is, field, subject, value }| Found { is: F::ALL[is], field, subject, value }))
+    pub(super) fn next_field<F: FieldId>(
+        &mut self,
+        map: &mut OpenMap,
+    ) -> Result<Option<FieldEntry<'s, F>>, StopReading> {
+        let found = self.next_table_field(map, F::MAP)?;
+        Ok(found.map(|FieldEntry { id: is, field, subject, value }| FieldEntry {
+            id: F::ALL[is],
+            field,
+            subject,
+            value,
+        }))
     }
 
     /// As [`Self::next_field`], with the place of the field in the table.
-    pub(super) fn next_of(
+    pub(super) fn next_table_field(
         &mut self,
         map: &mut OpenMap,
-        table: &'static Map,
-    ) -> Result<Option<Found<'s, usize>>, Stop> {
+        table: &'static FieldTable,
+    ) -> Result<Option<FieldEntry<'s, usize>>, StopReading> {
         loop {
-            let event = self.next()?;
-            let Kind::Key { text, merged } = event.kind else { break };
+            let event = self.next_event()?;
+            let DocumentEventKind::Key { text, merged } = event.kind else { break };
             if !map.has_keys && !merged {
                 map.has_keys = true;
                 map.span = event.span;
             }
-            let value = self.next()?;
-            let Some((index, word)) = table.find(&text) else {
-                self.unknown_field(&text, event.span, map, table);
-                self.skip(&value)?;
+            let value = self.next_event()?;
+            let Some((index, word)) = table.find_field(&text) else {
+                self.report_unknown_field(&text, event.span, map, table);
+                self.skip_value(&value)?;
                 continue;
             };
             let field = &table.fields[index];
@@ -69,61 +77,73 @@ impl<'s, E: Events<'s>> Decoder<'s, E> {
                 None => {
                     map.seen[index] = Some(event.span);
                     if field.required || !is_null(&value) {
-                        return Ok(Some(Found { is: index, field, subject: Subject::Field(word), value }));
+                        return Ok(Some(FieldEntry {
+                            id: index,
+                            field,
+                            subject: ValueSubject::Field(word),
+                            value,
+                        }));
                     }
                 }
                 Some(_) if merged => {}
                 Some(first) => self.sink.push(
-                    Diagnostic::new("duplicate-field", format!("field `{text}` is given twice"))
-                        .at(event.span)
-                        .label(first, "first here"),
+                    SpecDiagnostic::new("duplicate-field", format!("field `{text}` is given twice"))
+                        .with_span(event.span)
+                        .with_label(first, "first here"),
                 ),
             }
-            self.skip(&value)?;
+            self.skip_value(&value)?;
         }
-        self.missing_fields(map, table);
+        self.report_missing_fields(map, table);
         Ok(None)
     }
 
-    fn unknown_field(&mut self, name: &str, span: Span, map: &mut OpenMap, table: &'static Map) {
-        let diagnostic = Diagnostic::new("unknown-field", format!("unknown field `{name}`")).at(span);
-        if let Some((_, instead)) = table.gone.iter().find(|(gone, _)| *gone == name) {
-            self.sink.push(diagnostic.help(*instead));
+    fn report_unknown_field(
+        &mut self,
+        name: &str,
+        span: SourceSpan,
+        map: &mut OpenMap,
+        table: &'static FieldTable,
+    ) {
+        let diagnostic =
+            SpecDiagnostic::new("unknown-field", format!("unknown field `{name}`")).with_span(span);
+        if let Some((_, instead)) = table.removed_fields.iter().find(|(gone, _)| *gone == name) {
+            self.sink.push(diagnostic.with_help(*instead));
             return;
         }
         if self.sink.is_full() {
             self.sink.push(diagnostic);
             return;
         }
-        let Some(suggestion) = self.meant(name, table) else {
+        let Some(suggestion) = self.suggest_field(name, table) else {
             let known: Vec<_> = table.fields.iter().map(|field| format!("`{}`", field.name)).collect();
-            let what = format!("{} {}", article(table.what), table.what);
-            self.sink.push(diagnostic.help(format!("the fields of {what} are {}", known.join(", "))));
+            let what = format!("{} {}", indefinite_article(table.noun), table.noun);
+            self.sink.push(diagnostic.with_help(format!("the fields of {what} are {}", known.join(", "))));
             return;
         };
-        if let Some((index, _)) = table.find(suggestion) {
+        if let Some((index, _)) = table.find_field(suggestion) {
             // One mistake, one message: what was meant is not missing as well.
             map.seen[index].get_or_insert(span);
         }
-        self.sink.push(diagnostic.suggest(Some(suggestion)));
+        self.sink.push(diagnostic.with_suggestion(Some(suggestion)));
     }
 
     /// The field that somebody who writes `name` has in mind.
-    fn meant(&mut self, name: &str, table: &'static Map) -> Option<&'static str> {
-        let is_known_elsewhere = |field: &&Field| field.elsewhere.contains(&name);
+    fn suggest_field(&mut self, name: &str, table: &'static FieldTable) -> Option<&'static str> {
+        let is_known_elsewhere = |field: &&SpecField| field.foreign_names.contains(&name);
         if let Some(field) = table.fields.iter().find(is_known_elsewhere) {
             return Some(field.name);
         }
-        self.suggester.nearest(name, table.fields.iter().flat_map(Field::names))
+        self.suggester.nearest_name(name, table.fields.iter().flat_map(SpecField::names))
     }
 
-    fn missing_fields(&mut self, map: &OpenMap, table: &'static Map) {
+    fn report_missing_fields(&mut self, map: &OpenMap, table: &'static FieldTable) {
         for (field, seen) in table.fields.iter().zip(&map.seen) {
             if field.required && seen.is_none() {
                 self.sink.push(
-                    Diagnostic::new("missing-field", format!("missing field `{}`", field.name))
-                        .at(map.span)
-                        .label(map.span, format!("this {} needs a `{}`", table.what, field.name)),
+                    SpecDiagnostic::new("missing-field", format!("missing field `{}`", field.name))
+                        .with_span(map.span)
+                        .with_label(map.span, format!("this {} needs a `{}`", table.noun, field.name)),
                 );
             }
         }
@@ -131,8 +151,8 @@ impl<'s, E: Events<'s>> Decoder<'s, E> {
 }
 
 /// Nothing stands behind the key. A field that may be left out may also be left empty.
-fn is_null(value: &Event<'_>) -> bool {
-    matches!(&value.kind, Kind::Scalar(scalar) if scalar.is_null())
+fn is_null(value: &DocumentEvent<'_>) -> bool {
+    matches!(&value.kind, DocumentEventKind::Scalar(scalar) if scalar.is_null())
 }
 
 #[cfg(test)]
@@ -141,12 +161,13 @@ mod tests {
     use crate::decode::tables::WORKFLOW;
 
     /// Every map that can stand in a spec.
-    fn all_maps() -> Vec<&'static Map> {
-        let mut maps: Vec<&'static Map> = vec![&WORKFLOW];
+    fn all_maps() -> Vec<&'static FieldTable> {
+        let mut maps: Vec<&'static FieldTable> = vec![&WORKFLOW];
         let mut next = 0;
         while let Some(map) = maps.get(next) {
-            let inner: Vec<_> = map.fields.iter().filter_map(|field| field.is.map()).collect();
-            maps.extend(inner.into_iter().filter(|inner| inner.what != "workflow"));
+            let inner: Vec<_> =
+                map.fields.iter().filter_map(|field| field.field_type.inner_table()).collect();
+            maps.extend(inner.into_iter().filter(|inner| inner.noun != "workflow"));
             next += 1;
         }
         maps
@@ -155,24 +176,24 @@ mod tests {
     #[test]
     fn there_is_room_for_every_field_and_no_word_means_two() {
         for map in all_maps() {
-            assert!(map.fields.len() <= MAX_FIELDS, "{}", map.what);
+            assert!(map.fields.len() <= MAX_FIELDS, "{}", map.noun);
             let mut words: Vec<_> = map
                 .fields
                 .iter()
-                .flat_map(|field| field.names().chain(field.elsewhere.iter().copied()))
+                .flat_map(|field| field.names().chain(field.foreign_names.iter().copied()))
                 .collect();
-            words.extend(map.gone.iter().map(|(name, _)| *name));
+            words.extend(map.removed_fields.iter().map(|(name, _)| *name));
             let count = words.len();
             words.sort_unstable();
             words.dedup();
-            assert_eq!(words.len(), count, "{}", map.what);
+            assert_eq!(words.len(), count, "{}", map.noun);
         }
     }
 
     #[test]
     fn every_field_says_what_it_is_for() {
         for field in all_maps().iter().flat_map(|map| map.fields) {
-            assert!(field.about.ends_with('.') && !field.about.contains('\n'), "{}", field.name);
+            assert!(field.description.ends_with('.') && !field.description.contains('\n'), "{}", field.name);
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Values that mean nothing to us and are kept as JSON.
 
-use super::values::listed;
-use super::{Decoder, Subject, shown};
-use crate::diagnostic::Diagnostic;
-use crate::event::{Event, Events, Kind, Scalar, Stop};
-use crate::source::Span;
+use super::values::join_words;
+use super::{SpecDecoder, ValueSubject, quote_excerpt};
+use crate::diagnostic::SpecDiagnostic;
+use crate::event::{DocumentEvent, DocumentEventKind, EventStream, ScalarText, StopReading};
+use crate::source::SourceSpan;
 use serde_json::{Map, Number, Value};
 
 /// Options of sbatch that come from elsewhere, and from where.
@@ -19,70 +19,74 @@ pub(crate) const MANAGED_OPTIONS: [(&str, &str); 8] = [
     ("job-name", "windlass, which names its allocations itself"),
 ];
 
-impl<'s, E: Events<'s>> Decoder<'s, E> {
+impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
     /// Any value. What is unquoted is a number, a truth value or nothing if it looks like one.
-    pub(super) fn json(&mut self, event: Event<'s>) -> Result<Option<Value>, Stop> {
+    pub(super) fn decode_json(&mut self, event: DocumentEvent<'s>) -> Result<Option<Value>, StopReading> {
         match event.kind {
-            Kind::Scalar(scalar) => {
-                let value = self.json_scalar(&scalar, event.span);
+            DocumentEventKind::Scalar(scalar) => {
+                let value = self.parse_json_scalar(&scalar, event.span);
                 if scalar.text.contains('{') {
                     self.braced.push((scalar.text, event.span));
                 }
                 Ok(value)
             }
-            Kind::SeqStart(_) => {
+            DocumentEventKind::SeqStart(_) => {
                 let mut items = Vec::new();
                 while let Some(item) = self.next_item()? {
-                    items.extend(self.json(item)?);
+                    items.extend(self.decode_json(item)?);
                 }
                 Ok(Some(Value::Array(items)))
             }
-            Kind::MapStart(_) => {
+            DocumentEventKind::MapStart(_) => {
                 let mut map = Map::new();
                 while let Some((name, value, _)) = self.next_entry(|name| map.contains_key(name))? {
-                    if let Some(value) = self.json(value)? {
+                    if let Some(value) = self.decode_json(value)? {
                         map.insert(name, value);
                     }
                 }
                 Ok(Some(Value::Object(map)))
             }
             // A bad value was reported; the rest begins no value.
-            Kind::Bad | Kind::MapEnd | Kind::SeqEnd | Kind::Key { .. } | Kind::End => Ok(None),
+            DocumentEventKind::Bad
+            | DocumentEventKind::MapEnd
+            | DocumentEventKind::SeqEnd
+            | DocumentEventKind::Key { .. }
+            | DocumentEventKind::End => Ok(None),
         }
     }
 
-    pub(super) fn json_map(
+    pub(super) fn decode_json_map(
         &mut self,
-        event: Event<'s>,
-        subject: Subject<'_>,
-    ) -> Result<Option<Map<String, Value>>, Stop> {
-        if self.map(&event, subject)?.is_none() {
+        event: DocumentEvent<'s>,
+        subject: ValueSubject<'_>,
+    ) -> Result<Option<Map<String, Value>>, StopReading> {
+        if self.open_map(&event, subject)?.is_none() {
             return Ok(None);
         }
-        Ok(match self.json(event)? {
+        Ok(match self.decode_json(event)? {
             Some(Value::Object(map)) => Some(map),
             _ => None,
         })
     }
 
     /// Options for sbatch: a name and one plain value each.
-    pub(super) fn slurm_options(
+    pub(super) fn decode_slurm_options(
         &mut self,
-        event: &Event<'s>,
-        subject: Subject<'_>,
-    ) -> Result<Map<String, Value>, Stop> {
+        event: &DocumentEvent<'s>,
+        subject: ValueSubject<'_>,
+    ) -> Result<Map<String, Value>, StopReading> {
         let mut options = Map::new();
-        if self.map(event, subject)?.is_none() {
+        if self.open_map(event, subject)?.is_none() {
             return Ok(options);
         }
         while let Some((name, value, span)) = self.next_entry(|name| options.contains_key(name))? {
             self.check_slurm_option(&name, span);
             match value.kind {
-                Kind::MapStart(_) | Kind::SeqStart(_) => {
-                    self.wrong_type(&value, Subject::Option(&name), "a plain value")?;
+                DocumentEventKind::MapStart(_) | DocumentEventKind::SeqStart(_) => {
+                    self.report_wrong_type(&value, ValueSubject::Option(&name), "a plain value")?;
                 }
                 _ => {
-                    if let Some(value) = self.json(value)? {
+                    if let Some(value) = self.decode_json(value)? {
                         options.insert(name, value);
                     }
                 }
@@ -95,53 +99,56 @@ impl<'s, E: Events<'s>> Decoder<'s, E> {
     pub(super) fn next_entry(
         &mut self,
         known: impl Fn(&str) -> bool,
-    ) -> Result<Option<(String, Event<'s>, Span)>, Stop> {
+    ) -> Result<Option<(String, DocumentEvent<'s>, SourceSpan)>, StopReading> {
         loop {
-            let key = self.next()?;
-            let Kind::Key { text, merged } = key.kind else { return Ok(None) };
-            let value = self.next()?;
+            let key = self.next_event()?;
+            let DocumentEventKind::Key { text, merged } = key.kind else { return Ok(None) };
+            let value = self.next_event()?;
             if !known(&text) {
                 return Ok(Some((text.into_owned(), value, key.span)));
             }
             if !merged {
-                let message = format!("{} is given twice", shown(&text));
-                self.sink.push(Diagnostic::new("duplicate-field", message).at(key.span));
+                let message = format!("{} is given twice", quote_excerpt(&text));
+                self.sink.push(SpecDiagnostic::new("duplicate-field", message).with_span(key.span));
             }
-            self.skip(&value)?;
+            self.skip_value(&value)?;
         }
     }
 
-    fn check_slurm_option(&mut self, name: &str, span: Span) {
+    fn check_slurm_option(&mut self, name: &str, span: SourceSpan) {
         let option = name.trim_start_matches('-').to_ascii_lowercase().replace('_', "-");
         if let Some((_, source)) = MANAGED_OPTIONS.iter().find(|(managed, _)| *managed == option) {
             self.sink.push(
-                Diagnostic::new(
+                SpecDiagnostic::new(
                     "managed-option",
-                    format!("{} cannot stand in `slurm_defaults`", shown(name)),
+                    format!("{} cannot stand in `slurm_defaults`", quote_excerpt(name)),
                 )
-                .at(span)
-                .help(format!("it comes from {source}")),
+                .with_span(span)
+                .with_help(format!("it comes from {source}")),
             );
             return;
         }
         let is_option = option.starts_with(|c: char| c.is_ascii_alphabetic())
             && option.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
         if name.starts_with('-') || !is_option {
-            let long_names = listed(&["qos", "constraint", "mail-type"]);
+            let long_names = join_words(&["qos", "constraint", "mail-type"]);
             self.sink.push(
-                Diagnostic::new("bad-option", format!("{} is no long option of sbatch", shown(name)))
-                    .at(span)
-                    .help(format!("write it in full and without dashes in front: {long_names}")),
+                SpecDiagnostic::new(
+                    "bad-option",
+                    format!("{} is no long option of sbatch", quote_excerpt(name)),
+                )
+                .with_span(span)
+                .with_help(format!("write it in full and without dashes in front: {long_names}")),
             );
         }
     }
 
-    fn json_scalar(&mut self, scalar: &Scalar<'_>, span: Span) -> Option<Value> {
+    fn parse_json_scalar(&mut self, scalar: &ScalarText<'_>, span: SourceSpan) -> Option<Value> {
         let text = &*scalar.text;
         if scalar.is_null() {
             return Some(Value::Null);
         }
-        if !scalar.plain {
+        if !scalar.is_plain {
             return Some(text.into());
         }
         match text {
@@ -152,26 +159,28 @@ impl<'s, E: Events<'s>> Decoder<'s, E> {
         if !looks_like_number(text) {
             return Some(text.into());
         }
-        let number = json_number(text);
+        let number = parse_json_number(text);
         if number.is_none() {
-            let message = format!("{} is no number that JSON can hold", shown(text));
-            self.sink.push(Diagnostic::new("bad-number", message).at(span).help("put it in quotes"));
+            let message = format!("{} is no number that JSON can hold", quote_excerpt(text));
+            self.sink.push(
+                SpecDiagnostic::new("bad-number", message).with_span(span).with_help("put it in quotes"),
+            );
         }
         number.map(Value::Number)
     }
 }
 
 /// How JSON writes what an unquoted scalar stands for, if that is a number or a truth value.
-pub(crate) fn json_literal(text: &str) -> Option<String> {
+pub(crate) fn to_json_literal(text: &str) -> Option<String> {
     match text {
         "true" | "True" | "TRUE" => Some("true".to_owned()),
         "false" | "False" | "FALSE" => Some("false".to_owned()),
-        _ if looks_like_number(text) => json_number(text).map(|number| number.to_string()),
+        _ if looks_like_number(text) => parse_json_number(text).map(|number| number.to_string()),
         _ => None,
     }
 }
 
-fn json_number(text: &str) -> Option<Number> {
+fn parse_json_number(text: &str) -> Option<Number> {
     let text = text.strip_prefix('+').unwrap_or(text);
     let in_base = |digits: &str, base| i64::from_str_radix(digits, base).ok().map(Number::from);
     if let Some(digits) = text.strip_prefix("0x") {
@@ -224,13 +233,17 @@ mod tests {
             ("18446744073709551615", "18446744073709551615"),
         ] {
             assert!(looks_like_number(text), "{text}");
-            assert_eq!(json_number(text).map(|number| number.to_string()).as_deref(), Some(number), "{text}");
+            assert_eq!(
+                parse_json_number(text).map(|number| number.to_string()).as_deref(),
+                Some(number),
+                "{text}"
+            );
         }
         for text in
             ["", ".", "-", "007", "1_000", "0x", "0o8", "1e", "e5", ".inf", "nan", "1.2.3", "12:30", "-0x1"]
         {
             assert!(!looks_like_number(text), "{text}");
         }
-        assert_eq!(json_number("1e999"), None);
+        assert_eq!(parse_json_number("1e999"), None);
     }
 }

@@ -1,16 +1,20 @@
 //! The `limits` of a workflow: how many of the jobs that name one run at once.
 
-use super::shape::Field;
-use super::workflow::Building;
-use super::{Subject, shown};
-use crate::diagnostic::Diagnostic;
-use crate::event::{Event, Events, Kind, Stop};
+use super::field_tables::SpecField;
+use super::workflow::SpecBuilder;
+use super::{ValueSubject, quote_excerpt};
+use crate::diagnostic::SpecDiagnostic;
+use crate::event::{DocumentEvent, DocumentEventKind, EventStream, StopReading};
 use crate::model::LimitSpec;
-use crate::source::Span;
+use crate::source::SourceSpan;
 
-impl<'s, E: Events<'s>> Building<'s, E> {
-    pub(super) fn limits(&mut self, event: &Event<'s>, field: &Field) -> Result<(), Stop> {
-        if self.decoder.map(event, Subject::Field(field.name))?.is_none() {
+impl<'s, E: EventStream<'s>> SpecBuilder<'s, E> {
+    pub(super) fn decode_limits(
+        &mut self,
+        event: &DocumentEvent<'s>,
+        field: &SpecField,
+    ) -> Result<(), StopReading> {
+        if self.decoder.open_map(event, ValueSubject::Field(field.name))?.is_none() {
             self.names.all_limits = false;
             return Ok(());
         }
@@ -19,29 +23,39 @@ impl<'s, E: Events<'s>> Building<'s, E> {
         let is_known = |limits: &[LimitSpec], name: &str| limits.iter().any(|limit| limit.name == name);
         while let Some((name, value, span)) = self.decoder.next_entry(|name| is_known(&limits, name))? {
             self.check_limit_name(&name, span);
-            let most = self.limit_number(value, &name, field)?.unwrap_or(1);
-            limits.push(LimitSpec { name, most, span });
+            let most = self.decode_limit_number(value, &name, field)?.unwrap_or(1);
+            limits.push(LimitSpec { name, max_running: most, span });
         }
         self.spec.limits = limits;
         Ok(())
     }
 
-    fn check_limit_name(&mut self, name: &str, span: Span) {
+    fn check_limit_name(&mut self, name: &str, span: SourceSpan) {
         if name.trim().is_empty() {
-            self.decoder.sink.push(Diagnostic::new("empty", "the name of a limit is empty").at(span));
+            self.decoder
+                .sink
+                .push(SpecDiagnostic::new("empty", "the name of a limit is empty").with_span(span));
         } else if name.contains(char::is_control) {
-            let message = format!("the name of limit {} contains a control character", shown(name));
-            self.decoder.sink.push(Diagnostic::new("control-character", message).at(span));
+            let message = format!("the name of limit {} contains a control character", quote_excerpt(name));
+            self.decoder.sink.push(SpecDiagnostic::new("control-character", message).with_span(span));
         }
     }
 
-    fn limit_number(&mut self, value: Event<'s>, name: &str, field: &Field) -> Result<Option<u32>, Stop> {
-        if matches!(&value.kind, Kind::Scalar(scalar) if scalar.plain && scalar.text == "0") {
-            let message = format!("limit {} is 0: no job that names it could ever start", shown(name));
+    fn decode_limit_number(
+        &mut self,
+        value: DocumentEvent<'s>,
+        name: &str,
+        field: &SpecField,
+    ) -> Result<Option<u32>, StopReading> {
+        if matches!(&value.kind, DocumentEventKind::Scalar(scalar) if scalar.is_plain && scalar.text == "0") {
+            let message =
+                format!("limit {} is 0: no job that names it could ever start", quote_excerpt(name));
             let help = "write how many may run at once, at least 1";
-            self.decoder.sink.push(Diagnostic::new("out-of-range", message).at(value.span).help(help));
+            self.decoder
+                .sink
+                .push(SpecDiagnostic::new("out-of-range", message).with_span(value.span).with_help(help));
             return Ok(None);
         }
-        self.decoder.whole(value, Subject::Limit(name), field)
+        self.decoder.read_integer_as(value, ValueSubject::Limit(name), field)
     }
 }

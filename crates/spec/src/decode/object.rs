@@ -1,36 +1,36 @@
 //! Maps that are decoded by their table alone: each value is checked as its field says and kept as JSON, and the
 //! whole becomes the type that has the same fields.
 
+use super::field_tables::{FieldTable, FieldType, GrowthUnit};
 use super::fields::OpenMap;
-use super::shape::{Grows, Map, Type};
-use super::{Decoder, Subject};
-use crate::diagnostic::Diagnostic;
-use crate::event::{Event, Events, Stop};
-use crate::source::Span;
+use super::{SpecDecoder, ValueSubject};
+use crate::diagnostic::SpecDiagnostic;
+use crate::event::{DocumentEvent, EventStream, StopReading};
+use crate::source::SourceSpan;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::time::Duration;
-use windlass_types::{Bytes, write_duration, write_size};
+use windlass_types::{Bytes, format_exact_size, format_iso_duration};
 
 /// A map that was read.
-pub(super) struct Object {
-    table: &'static Map,
+pub(super) struct DecodedObject {
+    table: &'static FieldTable,
     map: OpenMap,
     values: serde_json::Map<String, Value>,
     /// Where the value of `name` stands.
-    pub(super) name_span: Option<Span>,
+    pub(super) name_span: Option<SourceSpan>,
     /// Every value was as it should be, and nothing is missing.
-    is_whole: bool,
+    is_complete: bool,
 }
 
-impl Object {
+impl DecodedObject {
     /// Where the name of a field stands, if the field is there.
-    pub(super) fn place_of(&self, field: &str) -> Option<Span> {
-        self.map.place_of(self.table, field)
+    pub(super) fn key_span(&self, field: &str) -> Option<SourceSpan> {
+        self.map.key_span(self.table, field)
     }
 
     /// Where the map begins, for problems of the whole.
-    pub(super) fn span(&self) -> Span {
+    pub(super) fn span(&self) -> SourceSpan {
         self.map.span
     }
 
@@ -43,31 +43,31 @@ impl Object {
     }
 
     /// It is decoded by this table.
-    pub(super) fn is(&self, table: &'static Map) -> bool {
+    pub(super) fn has_table(&self, table: &'static FieldTable) -> bool {
         std::ptr::eq(self.table, table)
     }
 
     /// What it says, as the type that it stands for; `None` if something about it was reported.
-    pub(super) fn read<T: DeserializeOwned>(&self) -> Option<T> {
-        let values = self.is_whole.then(|| self.values.clone())?;
+    pub(super) fn deserialize_values<T: DeserializeOwned>(&self) -> Option<T> {
+        let values = self.is_complete.then(|| self.values.clone())?;
         serde_json::from_value(Value::Object(values)).ok()
     }
 }
 
-impl<'s, E: Events<'s>> Decoder<'s, E> {
-    pub(super) fn object(
+impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
+    pub(super) fn decode_object(
         &mut self,
-        event: &Event<'s>,
-        subject: Subject<'_>,
-        table: &'static Map,
-    ) -> Result<Option<Object>, Stop> {
-        let Some(mut map) = self.map(event, subject)? else { return Ok(None) };
+        event: &DocumentEvent<'s>,
+        subject: ValueSubject<'_>,
+        table: &'static FieldTable,
+    ) -> Result<Option<DecodedObject>, StopReading> {
+        let Some(mut map) = self.open_map(event, subject)? else { return Ok(None) };
         let problems = self.sink.pushes();
         let mut values = serde_json::Map::new();
         let mut name_span = None;
-        while let Some(found) = self.next_of(&mut map, table)? {
+        while let Some(found) = self.next_table_field(&mut map, table)? {
             let span = found.value.span;
-            if let Some(value) = self.value(found.value, found.subject, &found.field.is)? {
+            if let Some(value) = self.decode_value(found.value, found.subject, &found.field.field_type)? {
                 values.insert(found.field.name.to_owned(), value);
                 if found.field.name == "name" {
                     name_span = Some(span);
@@ -75,82 +75,96 @@ impl<'s, E: Events<'s>> Decoder<'s, E> {
             }
         }
         let is_whole = self.sink.pushes() == problems;
-        Ok(Some(Object { table, map, values, name_span, is_whole }))
+        Ok(Some(DecodedObject { table, map, values, name_span, is_complete: is_whole }))
     }
 
     /// The object as the type that it stands for; `None` if something about it was reported.
-    pub(super) fn typed<T: DeserializeOwned>(&mut self, object: Object) -> Option<T> {
-        if !object.is_whole {
+    pub(super) fn decode_typed<T: DeserializeOwned>(&mut self, object: DecodedObject) -> Option<T> {
+        if !object.is_complete {
             return None;
         }
-        let (what, span) = (object.table.what, object.span());
+        let (what, span) = (object.table.noun, object.span());
         match serde_json::from_value(Value::Object(object.values)) {
             Ok(value) => Some(value),
             // Only if table and type disagree; never pass over it in silence.
             Err(error) => {
                 let message = format!("this {what} cannot be used: {error}");
-                self.sink.push(Diagnostic::new("bad-value", message).at(span));
+                self.sink.push(SpecDiagnostic::new("bad-value", message).with_span(span));
                 None
             }
         }
     }
 
-    fn value(
+    fn decode_value(
         &mut self,
-        event: Event<'s>,
-        subject: Subject<'_>,
-        is: &'static Type,
-    ) -> Result<Option<Value>, Stop> {
+        event: DocumentEvent<'s>,
+        subject: ValueSubject<'_>,
+        is: &'static FieldType,
+    ) -> Result<Option<Value>, StopReading> {
         Ok(match is {
-            Type::Text => self.string(event, subject)?.map(|(text, _)| text.into()),
-            Type::Filled | Type::Regex => self.non_empty(event, subject)?.map(|(text, _)| text.into()),
-            Type::Name => self.name(event, subject)?.map(|(text, _)| text.into()),
-            Type::Integer(least, most) => self.integer(event, subject, (*least, *most))?.map(Value::from),
-            Type::Number(least, most) => self.number(event, subject, (*least, *most))?.map(Value::from),
-            Type::Boolean => self.boolean(event, subject)?.map(Value::from),
-            Type::Choice(words) => self.word(event, subject, words)?.map(Value::from),
-            Type::Size => self.size(event, subject)?.map(|bytes| write_size(bytes).into()),
-            Type::Duration => self.duration(event, subject)?.map(|duration| write_duration(duration).into()),
-            Type::Walltime => self.walltime(event, subject)?.map(Value::from),
-            Type::SlurmSize => self.slurm_size(event, subject)?.map(Value::from),
-            Type::Signal => self.signal(event, subject, false)?.map(Value::from),
-            Type::SrunSignal => self.signal(event, subject, true)?.map(Value::from),
-            Type::Growth(Grows::Size) => self.growth::<Bytes>(event, subject)?.map(Value::from),
-            Type::Growth(Grows::Duration) => self.growth::<Duration>(event, subject)?.map(Value::from),
-            Type::Growth(Grows::Count) => self.growth::<u32>(event, subject)?.map(Value::from),
-            Type::StderrPattern => self.stderr_pattern(event, subject)?.map(Value::from),
-            Type::RetryBudget => self.retry_budget(event, subject)?.map(|budget| budget.to_string().into()),
-            Type::List(item) => self.values(&event, subject, item)?,
-            Type::Map(map) => self.object(&event, subject, map)?.map(|object| {
+            FieldType::Text => self.read_string(event, subject)?.map(|(text, _)| text.into()),
+            FieldType::NonBlank | FieldType::Regex => {
+                self.read_non_empty(event, subject)?.map(|(text, _)| text.into())
+            }
+            FieldType::Name => self.read_name(event, subject)?.map(|(text, _)| text.into()),
+            FieldType::Integer(least, most) => {
+                self.read_integer(event, subject, (*least, *most))?.map(Value::from)
+            }
+            FieldType::Number(least, most) => {
+                self.read_number(event, subject, (*least, *most))?.map(Value::from)
+            }
+            FieldType::Boolean => self.read_boolean(event, subject)?.map(Value::from),
+            FieldType::Choice(words) => self.read_keyword(event, subject, words)?.map(Value::from),
+            FieldType::Size => self.read_size(event, subject)?.map(|bytes| format_exact_size(bytes).into()),
+            FieldType::Duration => {
+                self.read_duration(event, subject)?.map(|duration| format_iso_duration(duration).into())
+            }
+            FieldType::Walltime => self.read_walltime(event, subject)?.map(Value::from),
+            FieldType::SlurmSize => self.read_slurm_size(event, subject)?.map(Value::from),
+            FieldType::Signal => self.read_signal(event, subject, false)?.map(Value::from),
+            FieldType::SrunSignal => self.read_signal(event, subject, true)?.map(Value::from),
+            FieldType::Growth(GrowthUnit::Size) => {
+                self.read_growth::<Bytes>(event, subject)?.map(Value::from)
+            }
+            FieldType::Growth(GrowthUnit::Duration) => {
+                self.read_growth::<Duration>(event, subject)?.map(Value::from)
+            }
+            FieldType::Growth(GrowthUnit::Count) => self.read_growth::<u32>(event, subject)?.map(Value::from),
+            FieldType::StderrPattern => self.read_stderr_pattern(event, subject)?.map(Value::from),
+            FieldType::RetryBudget => {
+                self.read_retry_budget(event, subject)?.map(|budget| budget.to_string().into())
+            }
+            FieldType::List(item) => self.decode_list_values(&event, subject, item)?,
+            FieldType::Map(map) => self.decode_object(&event, subject, map)?.map(|object| {
                 self.check_object(&object);
                 Value::Object(object.values)
             }),
-            Type::SlurmOptions => Some(Value::Object(self.slurm_options(&event, subject)?)),
-            Type::Json => self.json(event)?,
-            Type::JsonMap => self.json_map(event, subject)?.map(Value::Object),
-            Type::Env | Type::Constants | Type::Parameters | Type::Limits(..) => {
+            FieldType::SlurmOptions => Some(Value::Object(self.decode_slurm_options(&event, subject)?)),
+            FieldType::Json => self.decode_json(event)?,
+            FieldType::JsonMap => self.decode_json_map(event, subject)?.map(Value::Object),
+            FieldType::Env | FieldType::Constants | FieldType::Parameters | FieldType::Limits(..) => {
                 unreachable!("stands only in maps that are decoded field by field")
             }
         })
     }
 
-    fn values(
+    fn decode_list_values(
         &mut self,
-        event: &Event<'s>,
-        subject: Subject<'_>,
-        item: &'static Type,
-    ) -> Result<Option<Value>, Stop> {
-        if self.list(event, subject)?.is_none() {
+        event: &DocumentEvent<'s>,
+        subject: ValueSubject<'_>,
+        item: &'static FieldType,
+    ) -> Result<Option<Value>, StopReading> {
+        if self.open_list(event, subject)?.is_none() {
             return Ok(None);
         }
         let of_item = match (subject, item) {
-            (_, Type::Map(map)) => Subject::Thing(map.what),
-            (Subject::Field(name), _) => Subject::ItemOf(name),
+            (_, FieldType::Map(map)) => ValueSubject::Object(map.noun),
+            (ValueSubject::Field(name), _) => ValueSubject::ItemOf(name),
             (other, _) => other,
         };
         let mut values = Vec::new();
         while let Some(event) = self.next_item()? {
-            values.extend(self.value(event, of_item, item)?);
+            values.extend(self.decode_value(event, of_item, item)?);
         }
         Ok(Some(Value::Array(values)))
     }

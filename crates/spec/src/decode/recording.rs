@@ -1,21 +1,21 @@
 //! Parts of a document that are decoded later, when the rest is known.
 
-use super::Decoder;
-use crate::diagnostic::Sink;
-use crate::event::{Event, Events, Kind, Stop};
+use super::SpecDecoder;
+use crate::diagnostic::DiagnosticSink;
+use crate::event::{DocumentEvent, DocumentEventKind, EventStream, StopReading};
 
 /// The events of one value, kept and then told again. It stops where the file itself broke off.
 #[derive(Debug, Default)]
-pub(super) struct Recording<'s> {
-    events: std::vec::IntoIter<Event<'s>>,
+pub(super) struct EventRecording<'s> {
+    events: std::vec::IntoIter<DocumentEvent<'s>>,
 }
 
-impl<'s> Events<'s> for Recording<'s> {
-    fn next(&mut self, _: &mut Sink) -> Result<Event<'s>, Stop> {
-        self.events.next().ok_or(Stop)
+impl<'s> EventStream<'s> for EventRecording<'s> {
+    fn next_event(&mut self, _: &mut DiagnosticSink) -> Result<DocumentEvent<'s>, StopReading> {
+        self.events.next().ok_or(StopReading)
     }
 
-    fn leave(&mut self, _: &mut Sink) -> Result<(), Stop> {
+    fn leave_collection(&mut self, _: &mut DiagnosticSink) -> Result<(), StopReading> {
         let mut depth = 1;
         for event in self.events.by_ref() {
             depth = depth_after(depth, &event.kind);
@@ -23,30 +23,36 @@ impl<'s> Events<'s> for Recording<'s> {
                 return Ok(());
             }
         }
-        Err(Stop)
+        Err(StopReading)
     }
 }
 
-impl<'s, E: Events<'s>> Decoder<'s, E> {
+impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
     /// Keeps the whole value that `event` begins, or as much of it as there is.
-    pub(super) fn record(&mut self, event: Event<'s>) -> (Recording<'s>, Result<(), Stop>) {
+    pub(super) fn record_value(
+        &mut self,
+        event: DocumentEvent<'s>,
+    ) -> (EventRecording<'s>, Result<(), StopReading>) {
         let mut depth = depth_after(0, &event.kind);
         let mut events = vec![event];
         let mut is_read = Ok(());
         while depth > 0 && is_read.is_ok() {
-            is_read = self.next().map(|event| {
+            is_read = self.next_event().map(|event| {
                 depth = depth_after(depth, &event.kind);
                 events.push(event);
             });
         }
-        (Recording { events: events.into_iter() }, is_read)
+        (EventRecording { events: events.into_iter() }, is_read)
     }
 }
 
-fn depth_after(depth: usize, kind: &Kind<'_>) -> usize {
+fn depth_after(depth: usize, kind: &DocumentEventKind<'_>) -> usize {
     match kind {
-        Kind::MapStart(_) | Kind::SeqStart(_) => depth + 1,
-        Kind::MapEnd | Kind::SeqEnd => depth.saturating_sub(1),
-        Kind::Key { .. } | Kind::Scalar(_) | Kind::Bad | Kind::End => depth,
+        DocumentEventKind::MapStart(_) | DocumentEventKind::SeqStart(_) => depth + 1,
+        DocumentEventKind::MapEnd | DocumentEventKind::SeqEnd => depth.saturating_sub(1),
+        DocumentEventKind::Key { .. }
+        | DocumentEventKind::Scalar(_)
+        | DocumentEventKind::Bad
+        | DocumentEventKind::End => depth,
     }
 }

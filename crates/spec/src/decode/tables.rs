@@ -10,17 +10,17 @@ pub(super) use settings::{
     ActionField, DYNAMIC_JOBS, EXECUTION_CONFIG, RESOURCE_MONITOR, SLURM_SCHEDULER, StdioField, TRIAGE,
 };
 
-use super::shape::{Field, FieldId, Map, Type, fields};
+use super::field_tables::{FieldId, FieldTable, FieldType, SpecField, fields};
 
 /// Far above any machine, far below what sums of them could overflow.
-const MANY: i64 = 1_000_000;
+const MAX_RESOURCE_COUNT: i64 = 1_000_000;
 /// What fits a signed number of 32 bits, as others keep it.
-const MOST: i64 = i32::MAX as i64;
+const MAX_I32: i64 = i32::MAX as i64;
 /// About 136 years.
-const MOST_SECONDS: i64 = u32::MAX as i64;
+const MAX_SECONDS: i64 = u32::MAX as i64;
 
-const NAMES: Type = Type::List(&Type::Filled);
-const REGEXES: Type = Type::List(&Type::Regex);
+const NAME_LIST: FieldType = FieldType::List(&FieldType::NonBlank);
+const REGEX_LIST: FieldType = FieldType::List(&FieldType::Regex);
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum WorkflowField {
@@ -39,7 +39,7 @@ pub(super) enum WorkflowField {
     Files,
     UserData,
     Limits,
-    Part(Part),
+    Deferred(DeferredSection),
     SlurmDefaults,
     UsePendingFailed,
     ChangeDetection,
@@ -53,7 +53,7 @@ pub(super) enum WorkflowField {
 
 /// What is decoded when the whole file is read.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Part {
+pub(super) enum DeferredSection {
     Requirements,
     FailureHandlers,
     RetryBudget,
@@ -67,7 +67,7 @@ pub(super) enum Part {
 
 fields! {
     WORKFLOW = "workflow", "A whole spec file.",
-        .gone(&[
+        .removed_fields(&[
             ("jobs_sort_method", "it is gone since Torc 1.0; remove it, and give jobs that should go first a `priority`"),
             (
                 "compute_node_min_time_for_new_jobs_seconds",
@@ -75,79 +75,79 @@ fields! {
             ),
         ]);
     WorkflowField:
-    WorkflowField::Version => Field::optional("version", Type::Integer(1, 1),
+    WorkflowField::Version => SpecField::optional("version", FieldType::Integer(1, 1),
         "The version of the spec format.").default("1"),
-    WorkflowField::Name => Field::required("name", Type::Name,
+    WorkflowField::Name => SpecField::required("name", FieldType::Name,
         "What the workflow is called in lists; need not be unique."),
-    WorkflowField::User => Field::optional("user", Type::Name,
-        "Whose workflow it is; for people.").default("whoever runs windlass").elsewhere(&["owner"]),
-    WorkflowField::Description => Field::optional("description", Type::Text,
+    WorkflowField::User => SpecField::optional("user", FieldType::Name,
+        "Whose workflow it is; for people.").default("whoever runs windlass").foreign_names(&["owner"]),
+    WorkflowField::Description => SpecField::optional("description", FieldType::Text,
         "What it is for; for people."),
-    WorkflowField::Project => Field::optional("project", Type::Name,
+    WorkflowField::Project => SpecField::optional("project", FieldType::Name,
         "The project it belongs to; for people and filters."),
-    WorkflowField::Metadata => Field::optional("metadata", Type::JsonMap,
-        "Anything that should be kept with the workflow.").elsewhere(&["meta", "annotations"]),
-    WorkflowField::Variables => Field::optional("variables", Type::Constants,
-        "Constants: `{name}` stands for the value in every text.").elsewhere(&["vars", "constants"]),
-    WorkflowField::Parameters => Field::optional("parameters", Type::Parameters,
-        "Parameters that jobs, files and user data take up with `use_parameters`.").elsewhere(&["params", "matrix"]),
-    WorkflowField::ParametersFile => Field::optional("parameters_file", Type::Filled,
+    WorkflowField::Metadata => SpecField::optional("metadata", FieldType::JsonMap,
+        "Anything that should be kept with the workflow.").foreign_names(&["meta", "annotations"]),
+    WorkflowField::Variables => SpecField::optional("variables", FieldType::Constants,
+        "Constants: `{name}` stands for the value in every text.").foreign_names(&["vars", "constants"]),
+    WorkflowField::Parameters => SpecField::optional("parameters", FieldType::Parameters,
+        "Parameters that jobs, files and user data take up with `use_parameters`.").foreign_names(&["params", "matrix"]),
+    WorkflowField::ParametersFile => SpecField::optional("parameters_file", FieldType::NonBlank,
         "A table (CSV, JSON, JSONL) that others take up with `use_parameters_file`."),
-    WorkflowField::Env => Field::optional("env", Type::Env,
-        "Environment variables for every job.").elsewhere(&["environment"]),
-    WorkflowField::Stdio => Field::optional("stdio", Type::Map(&STDIO),
+    WorkflowField::Env => SpecField::optional("env", FieldType::Env,
+        "Environment variables for every job.").foreign_names(&["environment"]),
+    WorkflowField::Stdio => SpecField::optional("stdio", FieldType::Map(&STDIO),
         "What is kept of what jobs print."),
-    WorkflowField::Jobs => Field::required("jobs", Type::List(&Type::Map(&JOB)),
-        "What is to be done; at least one.").node("job").elsewhere(&["tasks", "steps", "rules", "processes"]),
-    WorkflowField::Files => Field::optional("files", Type::List(&Type::Map(&FILE)),
+    WorkflowField::Jobs => SpecField::required("jobs", FieldType::List(&FieldType::Map(&JOB)),
+        "What is to be done; at least one.").node("job").foreign_names(&["tasks", "steps", "rules", "processes"]),
+    WorkflowField::Files => SpecField::optional("files", FieldType::List(&FieldType::Map(&FILE)),
         "Files that jobs read and write; they order the jobs.").node("file"),
-    WorkflowField::UserData => Field::optional("user_data", Type::List(&Type::Map(&USER_DATA)),
+    WorkflowField::UserData => SpecField::optional("user_data", FieldType::List(&FieldType::Map(&USER_DATA)),
         "JSON values that jobs read and write; they order the jobs."),
-    WorkflowField::Part(Part::Requirements) => Field::optional("resource_requirements",
-        Type::List(&Type::Map(&REQUIREMENTS)),
-        "What jobs may ask for, by name.").elsewhere(&["resources", "requirements"]),
-    WorkflowField::Limits => Field::optional("limits", Type::Limits(1, MOST),
+    WorkflowField::Deferred(DeferredSection::Requirements) => SpecField::optional("resource_requirements",
+        FieldType::List(&FieldType::Map(&REQUIREMENTS)),
+        "What jobs may ask for, by name.").foreign_names(&["resources", "requirements"]),
+    WorkflowField::Limits => SpecField::optional("limits", FieldType::Limits(1, MAX_I32),
         "How many jobs run at once of those that name a limit, by its name: all of them together, on all machines.")
-        .elsewhere(&["throttles", "categories", "pools"]),
-    WorkflowField::Part(Part::FailureHandlers) => Field::optional("failure_handlers",
-        Type::List(&Type::Map(&FAILURE_HANDLER)),
+        .foreign_names(&["throttles", "categories", "pools"]),
+    WorkflowField::Deferred(DeferredSection::FailureHandlers) => SpecField::optional("failure_handlers",
+        FieldType::List(&FieldType::Map(&FAILURE_HANDLER)),
         "What to do when jobs fail, by name.").node("failure_handler"),
-    WorkflowField::Part(Part::RetryBudget) => Field::optional("retry_budget", Type::RetryBudget,
+    WorkflowField::Deferred(DeferredSection::RetryBudget) => SpecField::optional("retry_budget", FieldType::RetryBudget,
         "So many retries by failure handlers in a run, all jobs together; when they are used up, no more jobs are started.")
-        .default("two for each job, at least 1000").elsewhere(&["max_retries", "retries"]),
-    WorkflowField::Part(Part::SlurmSchedulers) => Field::optional("slurm_schedulers",
-        Type::List(&Type::Map(&SLURM_SCHEDULER)),
+        .default("two for each job, at least 1000").foreign_names(&["max_retries", "retries"]),
+    WorkflowField::Deferred(DeferredSection::SlurmSchedulers) => SpecField::optional("slurm_schedulers",
+        FieldType::List(&FieldType::Map(&SLURM_SCHEDULER)),
         "What is asked of Slurm, by name.").node("slurm_scheduler"),
-    WorkflowField::SlurmDefaults => Field::optional("slurm_defaults", Type::SlurmOptions,
+    WorkflowField::SlurmDefaults => SpecField::optional("slurm_defaults", FieldType::SlurmOptions,
         "Options of sbatch for every allocation, without their dashes."),
-    WorkflowField::Part(Part::Actions) => Field::optional("actions", Type::List(&Type::Map(&ACTION)),
-        "What else happens when something happened.").node("action").elsewhere(&["hooks", "events"]),
-    WorkflowField::Part(Part::ExecutionConfig) => Field::optional("execution_config", Type::Map(&EXECUTION_CONFIG),
+    WorkflowField::Deferred(DeferredSection::Actions) => SpecField::optional("actions", FieldType::List(&FieldType::Map(&ACTION)),
+        "What else happens when something happened.").node("action").foreign_names(&["hooks", "events"]),
+    WorkflowField::Deferred(DeferredSection::ExecutionConfig) => SpecField::optional("execution_config", FieldType::Map(&EXECUTION_CONFIG),
         "How jobs are started and ended."),
-    WorkflowField::Part(Part::ResourceMonitor) => Field::optional("resource_monitor", Type::Map(&RESOURCE_MONITOR),
+    WorkflowField::Deferred(DeferredSection::ResourceMonitor) => SpecField::optional("resource_monitor", FieldType::Map(&RESOURCE_MONITOR),
         "What is measured while jobs run."),
-    WorkflowField::Part(Part::DynamicJobs) => Field::optional("dynamic_jobs", Type::Map(&DYNAMIC_JOBS),
+    WorkflowField::Deferred(DeferredSection::DynamicJobs) => SpecField::optional("dynamic_jobs", FieldType::Map(&DYNAMIC_JOBS),
         "Limits for jobs that add jobs."),
-    WorkflowField::UsePendingFailed => Field::optional("use_pending_failed", Type::Boolean,
+    WorkflowField::UsePendingFailed => SpecField::optional("use_pending_failed", FieldType::Boolean,
         "A failure that no handler knows waits for a decision instead of failing the job.").default("false"),
-    WorkflowField::Part(Part::Triage) => Field::optional("triage", Type::Map(&TRIAGE),
-        "What agents may decide alone about failures that wait for a decision.").elsewhere(&["triage_policy"]),
-    WorkflowField::ChangeDetection => Field::optional("change_detection", Type::Choice(&["mtime", "content"]),
+    WorkflowField::Deferred(DeferredSection::Triage) => SpecField::optional("triage", FieldType::Map(&TRIAGE),
+        "What agents may decide alone about failures that wait for a decision.").foreign_names(&["triage_policy"]),
+    WorkflowField::ChangeDetection => SpecField::optional("change_detection", FieldType::Choice(&["mtime", "content"]),
         "How a changed file is told from an unchanged one: by time and size, or by what is in it.").default("mtime"),
-    WorkflowField::EnableRoCrate => Field::optional("enable_ro_crate", Type::Boolean,
+    WorkflowField::EnableRoCrate => SpecField::optional("enable_ro_crate", FieldType::Boolean,
         "Kept for specs of Torc, without effect: this version writes no RO-Crate.").default("false"),
-    WorkflowField::AccessGroups => Field::optional("access_groups", NAMES,
+    WorkflowField::AccessGroups => SpecField::optional("access_groups", NAME_LIST,
         "Groups that may see the workflow on a server.").node("access_group"),
-    WorkflowField::ExpirationBuffer => Field::optional("compute_node_expiration_buffer_seconds",
-        Type::Integer(0, MOST_SECONDS),
+    WorkflowField::ExpirationBuffer => SpecField::optional("compute_node_expiration_buffer_seconds",
+        FieldType::Integer(0, MAX_SECONDS),
         "A worker takes no more jobs so many seconds before its time is up; kept for older specs."),
-    WorkflowField::WaitForNewJobs => Field::optional("compute_node_wait_for_new_jobs_seconds",
-        Type::Integer(0, MOST_SECONDS),
+    WorkflowField::WaitForNewJobs => SpecField::optional("compute_node_wait_for_new_jobs_seconds",
+        FieldType::Integer(0, MAX_SECONDS),
         "An idle worker leaves after so many seconds; 0: never.").default("90"),
-    WorkflowField::IgnoreCompletion => Field::optional("compute_node_ignore_workflow_completion", Type::Boolean,
+    WorkflowField::IgnoreCompletion => SpecField::optional("compute_node_ignore_workflow_completion", FieldType::Boolean,
         "Workers stay when the workflow is over.").default("false"),
-    WorkflowField::WaitForDatabase => Field::optional("compute_node_wait_for_healthy_database_minutes",
-        Type::Integer(0, MOST_SECONDS),
+    WorkflowField::WaitForDatabase => SpecField::optional("compute_node_wait_for_healthy_database_minutes",
+        FieldType::Integer(0, MAX_SECONDS),
         "A worker waits so many minutes for a server that does not answer.").default("20"),
 }
 
@@ -163,22 +163,28 @@ pub(super) enum SweepField {
 
 pub(super) const PARAMETER_MODES: &[&str] = &["product", "zip"];
 
-const PARAMETERS: Field = Field::optional(
+const PARAMETERS: SpecField = SpecField::optional(
     "parameters",
-    Type::Parameters,
+    FieldType::Parameters,
     "Makes one for each value, or for each combination of values; `{name}` stands for the value.",
 );
-const PARAMETER_MODE: Field = Field::optional(
+const PARAMETER_MODE: SpecField = SpecField::optional(
     "parameter_mode",
-    Type::Choice(PARAMETER_MODES),
+    FieldType::Choice(PARAMETER_MODES),
     "Every combination of the values, or first with first, second with second and so on.",
 );
-const USE_PARAMETERS: Field =
-    Field::optional("use_parameters", NAMES, "Parameters of the workflow that are used here.");
-const PARAMETERS_FILE: Field =
-    Field::optional("parameters_file", Type::Filled, "A table (CSV, JSON, JSONL); makes one for each row.");
-const USE_PARAMETERS_FILE: Field =
-    Field::optional("use_parameters_file", Type::Boolean, "Uses the `parameters_file` of the workflow.");
+const USE_PARAMETERS: SpecField =
+    SpecField::optional("use_parameters", NAME_LIST, "Parameters of the workflow that are used here.");
+const PARAMETERS_FILE: SpecField = SpecField::optional(
+    "parameters_file",
+    FieldType::NonBlank,
+    "A table (CSV, JSON, JSONL); makes one for each row.",
+);
+const USE_PARAMETERS_FILE: SpecField = SpecField::optional(
+    "use_parameters_file",
+    FieldType::Boolean,
+    "Uses the `parameters_file` of the workflow.",
+);
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum JobField {
@@ -191,12 +197,12 @@ pub(super) enum JobField {
     Requirements,
     Priority,
     CancelOnBlockingJobFailure,
-    More(MoreField),
+    Rare(RareJobField),
 }
 
 /// What few jobs have.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum MoreField {
+pub(super) enum RareJobField {
     InvocationScript,
     DependsOnRegexes,
     InputFileRegexes,
@@ -216,91 +222,91 @@ pub(super) enum MoreField {
 }
 
 /// What a job needs does not stand in the job, for most jobs share it with others.
-const IN_REQUIREMENTS: &str = "it belongs in an entry of the workflow's `resource_requirements`; \
+const USE_REQUIREMENTS_HINT: &str = "it belongs in an entry of the workflow's `resource_requirements`; \
     the job names that entry: `resource_requirements: NAME`";
 
 #[rustfmt::skip]
-const NEEDS: &[(&str, &str)] = &[
-    ("cpus", IN_REQUIREMENTS),
-    ("num_cpus", IN_REQUIREMENTS),
-    ("cores", IN_REQUIREMENTS),
-    ("threads", IN_REQUIREMENTS),
-    ("ncpus", IN_REQUIREMENTS),
-    ("memory", IN_REQUIREMENTS),
-    ("mem", IN_REQUIREMENTS),
-    ("ram", IN_REQUIREMENTS),
-    ("mem_mb", IN_REQUIREMENTS),
-    ("gpus", IN_REQUIREMENTS),
-    ("num_gpus", IN_REQUIREMENTS),
-    ("nodes", IN_REQUIREMENTS),
-    ("num_nodes", IN_REQUIREMENTS),
-    ("runtime", IN_REQUIREMENTS),
-    ("walltime", IN_REQUIREMENTS),
-    ("time", IN_REQUIREMENTS),
-    ("timeout", IN_REQUIREMENTS),
-    ("time_limit", IN_REQUIREMENTS),
-    ("duration", IN_REQUIREMENTS),
+const MISPLACED_RESOURCE_FIELDS: &[(&str, &str)] = &[
+    ("cpus", USE_REQUIREMENTS_HINT),
+    ("num_cpus", USE_REQUIREMENTS_HINT),
+    ("cores", USE_REQUIREMENTS_HINT),
+    ("threads", USE_REQUIREMENTS_HINT),
+    ("ncpus", USE_REQUIREMENTS_HINT),
+    ("memory", USE_REQUIREMENTS_HINT),
+    ("mem", USE_REQUIREMENTS_HINT),
+    ("ram", USE_REQUIREMENTS_HINT),
+    ("mem_mb", USE_REQUIREMENTS_HINT),
+    ("gpus", USE_REQUIREMENTS_HINT),
+    ("num_gpus", USE_REQUIREMENTS_HINT),
+    ("nodes", USE_REQUIREMENTS_HINT),
+    ("num_nodes", USE_REQUIREMENTS_HINT),
+    ("runtime", USE_REQUIREMENTS_HINT),
+    ("walltime", USE_REQUIREMENTS_HINT),
+    ("time", USE_REQUIREMENTS_HINT),
+    ("timeout", USE_REQUIREMENTS_HINT),
+    ("time_limit", USE_REQUIREMENTS_HINT),
+    ("duration", USE_REQUIREMENTS_HINT),
 ];
 
 fields! {
-    JOB = "job", "One job, or as many as its parameters make.", .named(), .gone(NEEDS);
+    JOB = "job", "One job, or as many as its parameters make.", .named(), .removed_fields(MISPLACED_RESOURCE_FIELDS);
     JobField:
-    JobField::Name => Field::required("name", Type::Name,
-        "Unique in the workflow, also after parameters are filled in.").elsewhere(&["id"]),
-    JobField::Command => Field::required("command", Type::Filled,
+    JobField::Name => SpecField::required("name", FieldType::Name,
+        "Unique in the workflow, also after parameters are filled in.").foreign_names(&["id"]),
+    JobField::Command => SpecField::required("command", FieldType::NonBlank,
         "Run by a shell, in the directory where the workflow was created.")
-        .elsewhere(&["cmd", "script", "shell", "run", "exec", "executable"]),
-    JobField::More(MoreField::InvocationScript) => Field::optional("invocation_script", Type::Filled,
+        .foreign_names(&["cmd", "script", "shell", "run", "exec", "executable"]),
+    JobField::Rare(RareJobField::InvocationScript) => SpecField::optional("invocation_script", FieldType::NonBlank,
         "Put before the command: on the same line if it is one line, else on lines of its own."),
-    JobField::DependsOn => Field::optional("depends_on", NAMES,
+    JobField::DependsOn => SpecField::optional("depends_on", NAME_LIST,
         "Jobs that must be over before this one starts.")
-        .elsewhere(&["needs", "dependencies", "requires", "after", "blocked_by", "parents"]),
-    JobField::More(MoreField::DependsOnRegexes) => Field::optional("depends_on_regexes", REGEXES,
+        .foreign_names(&["needs", "dependencies", "requires", "after", "blocked_by", "parents"]),
+    JobField::Rare(RareJobField::DependsOnRegexes) => SpecField::optional("depends_on_regexes", REGEX_LIST,
         "The same for every job whose name matches."),
-    JobField::InputFiles => Field::optional("input_files", NAMES,
-        "Files that the job reads; it waits for the jobs that write them.").node("input_file").elsewhere(&["inputs"]),
-    JobField::More(MoreField::InputFileRegexes) => Field::optional("input_file_regexes", REGEXES,
+    JobField::InputFiles => SpecField::optional("input_files", NAME_LIST,
+        "Files that the job reads; it waits for the jobs that write them.").node("input_file").foreign_names(&["inputs"]),
+    JobField::Rare(RareJobField::InputFileRegexes) => SpecField::optional("input_file_regexes", REGEX_LIST,
         "The same for every file whose name matches.").node("input_file_regex"),
-    JobField::OutputFiles => Field::optional("output_files", NAMES,
-        "Files that the job writes; they must be there when it is done.").node("output_file").elsewhere(&["outputs"]),
-    JobField::More(MoreField::OutputFileRegexes) => Field::optional("output_file_regexes", REGEXES,
+    JobField::OutputFiles => SpecField::optional("output_files", NAME_LIST,
+        "Files that the job writes; they must be there when it is done.").node("output_file").foreign_names(&["outputs"]),
+    JobField::Rare(RareJobField::OutputFileRegexes) => SpecField::optional("output_file_regexes", REGEX_LIST,
         "The same for every file whose name matches.").node("output_file_regex"),
-    JobField::More(MoreField::InputUserData) => Field::optional("input_user_data", NAMES,
+    JobField::Rare(RareJobField::InputUserData) => SpecField::optional("input_user_data", NAME_LIST,
         "User data that the job reads; it waits for the jobs that write it."),
-    JobField::More(MoreField::InputUserDataRegexes) => Field::optional("input_user_data_regexes", REGEXES,
+    JobField::Rare(RareJobField::InputUserDataRegexes) => SpecField::optional("input_user_data_regexes", REGEX_LIST,
         "The same for all user data whose name matches.").node("input_user_data_regex"),
-    JobField::More(MoreField::OutputUserData) => Field::optional("output_user_data", NAMES,
+    JobField::Rare(RareJobField::OutputUserData) => SpecField::optional("output_user_data", NAME_LIST,
         "User data that the job writes."),
-    JobField::More(MoreField::OutputUserDataRegexes) => Field::optional("output_user_data_regexes", REGEXES,
+    JobField::Rare(RareJobField::OutputUserDataRegexes) => SpecField::optional("output_user_data_regexes", REGEX_LIST,
         "The same for all user data whose name matches.").node("output_user_data_regex"),
-    JobField::Env => Field::optional("env", Type::Env,
-        "Environment variables for this job; they win over the workflow's.").elsewhere(&["environment"]),
-    JobField::Requirements => Field::optional("resource_requirements", Type::Filled,
-        "One of the workflow's `resource_requirements`.").elsewhere(&["resources", "requirements"]),
-    JobField::Priority => Field::optional("priority", Type::Integer(0, MOST),
+    JobField::Env => SpecField::optional("env", FieldType::Env,
+        "Environment variables for this job; they win over the workflow's.").foreign_names(&["environment"]),
+    JobField::Requirements => SpecField::optional("resource_requirements", FieldType::NonBlank,
+        "One of the workflow's `resource_requirements`.").foreign_names(&["resources", "requirements"]),
+    JobField::Priority => SpecField::optional("priority", FieldType::Integer(0, MAX_I32),
         "Among the jobs that may start, the highest goes first.").default("0"),
-    JobField::CancelOnBlockingJobFailure => Field::optional("cancel_on_blocking_job_failure", Type::Boolean,
+    JobField::CancelOnBlockingJobFailure => SpecField::optional("cancel_on_blocking_job_failure", FieldType::Boolean,
         "Canceled when a job that it waits for did not complete; `false`: it runs all the same.").default("true"),
-    JobField::More(MoreField::SupportsTermination) => Field::optional("supports_termination", Type::Boolean,
+    JobField::Rare(RareJobField::SupportsTermination) => SpecField::optional("supports_termination", FieldType::Boolean,
         "The job saves its state when it is asked to end. Every job is asked before it is killed; `false` has no effect.")
         .default("true"),
-    JobField::More(MoreField::FailureHandler) => Field::optional("failure_handler", Type::Filled,
-        "One of the workflow's `failure_handlers`.").elsewhere(&["retries", "retry", "max_retries"]),
-    JobField::More(MoreField::Scheduler) => Field::optional("scheduler", Type::Filled,
+    JobField::Rare(RareJobField::FailureHandler) => SpecField::optional("failure_handler", FieldType::NonBlank,
+        "One of the workflow's `failure_handlers`.").foreign_names(&["retries", "retry", "max_retries"]),
+    JobField::Rare(RareJobField::Scheduler) => SpecField::optional("scheduler", FieldType::NonBlank,
         "One of the workflow's `slurm_schedulers`; excludes `labels`."),
-    JobField::More(MoreField::Labels) => Field::optional("labels", NAMES,
+    JobField::Rare(RareJobField::Labels) => SpecField::optional("labels", NAME_LIST,
         "Only workers that carry all of these take the job; excludes `scheduler`.").node("label"),
-    JobField::More(MoreField::Sites) => Field::optional("sites", NAMES,
+    JobField::Rare(RareJobField::Sites) => SpecField::optional("sites", NAME_LIST,
         "Only workers at one of these sites take the job.").default("anywhere").node("site"),
-    JobField::More(MoreField::Limit) => Field::optional("limit", Type::Filled,
-        "One of the workflow's `limits`.").elsewhere(&["throttle", "category", "pool"]),
-    JobField::More(MoreField::Stdio) => Field::optional("stdio", Type::Map(&STDIO),
+    JobField::Rare(RareJobField::Limit) => SpecField::optional("limit", FieldType::NonBlank,
+        "One of the workflow's `limits`.").foreign_names(&["throttle", "category", "pool"]),
+    JobField::Rare(RareJobField::Stdio) => SpecField::optional("stdio", FieldType::Map(&STDIO),
         "What is kept of what this job prints; replaces the workflow's."),
-    JobField::More(MoreField::Sweep(SweepField::Parameters)) => PARAMETERS.elsewhere(&["params", "matrix"]),
-    JobField::More(MoreField::Sweep(SweepField::Mode)) => PARAMETER_MODE.default("product"),
-    JobField::More(MoreField::Sweep(SweepField::UseParameters)) => USE_PARAMETERS.node("use_parameter"),
-    JobField::More(MoreField::Sweep(SweepField::ParametersFile)) => PARAMETERS_FILE,
-    JobField::More(MoreField::Sweep(SweepField::UseParametersFile)) => USE_PARAMETERS_FILE.default("false"),
+    JobField::Rare(RareJobField::Sweep(SweepField::Parameters)) => PARAMETERS.foreign_names(&["params", "matrix"]),
+    JobField::Rare(RareJobField::Sweep(SweepField::Mode)) => PARAMETER_MODE.default("product"),
+    JobField::Rare(RareJobField::Sweep(SweepField::UseParameters)) => USE_PARAMETERS.node("use_parameter"),
+    JobField::Rare(RareJobField::Sweep(SweepField::ParametersFile)) => PARAMETERS_FILE,
+    JobField::Rare(RareJobField::Sweep(SweepField::UseParametersFile)) => USE_PARAMETERS_FILE.default("false"),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -315,16 +321,16 @@ pub(super) enum FileField {
 fields! {
     FILE = "file", "A file that jobs read or write, or as many as its parameters make.", .named();
     FileField:
-    FileField::Name => Field::required("name", Type::Name,
+    FileField::Name => SpecField::required("name", FieldType::Name,
         "Unique among the files, also after parameters are filled in."),
-    FileField::Path => Field::required("path", Type::Filled,
+    FileField::Path => SpecField::required("path", FieldType::NonBlank,
         "Where it is; from the directory where the workflow was created, if not absolute.")
-        .elsewhere(&["file", "filename"]),
-    FileField::Identifier => Field::optional("identifier", Type::Filled,
+        .foreign_names(&["file", "filename"]),
+    FileField::Identifier => SpecField::optional("identifier", FieldType::NonBlank,
         "What it is called elsewhere (a DOI, a URL), for the RO-Crate."),
-    FileField::Mtime => Field::optional("st_mtime", Type::Number(0.0, 1e12),
-        "When it was last changed, in seconds since 1970.").elsewhere(&["mtime"]),
-    FileField::Sweep(SweepField::Parameters) => PARAMETERS.elsewhere(&["params", "matrix"]),
+    FileField::Mtime => SpecField::optional("st_mtime", FieldType::Number(0.0, 1e12),
+        "When it was last changed, in seconds since 1970.").foreign_names(&["mtime"]),
+    FileField::Sweep(SweepField::Parameters) => PARAMETERS.foreign_names(&["params", "matrix"]),
     FileField::Sweep(SweepField::Mode) => PARAMETER_MODE.default("product"),
     FileField::Sweep(SweepField::UseParameters) => USE_PARAMETERS.node("use_parameter"),
     FileField::Sweep(SweepField::ParametersFile) => PARAMETERS_FILE,
@@ -342,13 +348,13 @@ pub(super) enum UserDataField {
 fields! {
     USER_DATA = "user data entry", "A JSON value that jobs read or write, or as many as its parameters make.", .named();
     UserDataField:
-    UserDataField::Name => Field::required("name", Type::Name,
+    UserDataField::Name => SpecField::required("name", FieldType::Name,
         "Unique among the user data, also after parameters are filled in."),
-    UserDataField::Data => Field::optional("data", Type::Json,
-        "What it holds at first; texts inside may hold `{name}`.").default("nothing").elsewhere(&["value"]),
-    UserDataField::IsEphemeral => Field::optional("is_ephemeral", Type::Boolean,
-        "Emptied before each run.").default("false").elsewhere(&["ephemeral"]),
-    UserDataField::Sweep(SweepField::Parameters) => PARAMETERS.elsewhere(&["params", "matrix"]),
+    UserDataField::Data => SpecField::optional("data", FieldType::Json,
+        "What it holds at first; texts inside may hold `{name}`.").default("nothing").foreign_names(&["value"]),
+    UserDataField::IsEphemeral => SpecField::optional("is_ephemeral", FieldType::Boolean,
+        "Emptied before each run.").default("false").foreign_names(&["ephemeral"]),
+    UserDataField::Sweep(SweepField::Parameters) => PARAMETERS.foreign_names(&["params", "matrix"]),
     UserDataField::Sweep(SweepField::Mode) => PARAMETER_MODE.default("product"),
     UserDataField::Sweep(SweepField::UseParameters) => USE_PARAMETERS.node("use_parameter"),
     UserDataField::Sweep(SweepField::ParametersFile) => PARAMETERS_FILE,
@@ -368,17 +374,17 @@ pub(super) enum RequirementsField {
 fields! {
     REQUIREMENTS = "resource requirement", "What a job that names it takes up while it runs.", .named();
     RequirementsField:
-    RequirementsField::Name => Field::required("name", Type::Name,
+    RequirementsField::Name => SpecField::required("name", FieldType::Name,
         "Unique among the requirements."),
-    RequirementsField::Cpus => Field::required("num_cpus", Type::Integer(1, MANY),
-        "CPUs that are counted as taken.").aliases(&["cpus"]).elsewhere(&["cores", "threads", "ncpus"]),
-    RequirementsField::Memory => Field::required("memory", Type::Size,
-        "Memory that is counted as taken, and the most that the job may use.").elsewhere(&["mem", "ram", "mem_mb"]),
-    RequirementsField::Gpus => Field::optional("num_gpus", Type::Integer(0, MANY),
+    RequirementsField::Cpus => SpecField::required("num_cpus", FieldType::Integer(1, MAX_RESOURCE_COUNT),
+        "CPUs that are counted as taken.").aliases(&["cpus"]).foreign_names(&["cores", "threads", "ncpus"]),
+    RequirementsField::Memory => SpecField::required("memory", FieldType::Size,
+        "Memory that is counted as taken, and the most that the job may use.").foreign_names(&["mem", "ram", "mem_mb"]),
+    RequirementsField::Gpus => SpecField::optional("num_gpus", FieldType::Integer(0, MAX_RESOURCE_COUNT),
         "GPUs that the job gets to itself.").default("0").aliases(&["gpus"]),
-    RequirementsField::Nodes => Field::optional("num_nodes", Type::Integer(1, MANY),
+    RequirementsField::Nodes => SpecField::optional("num_nodes", FieldType::Integer(1, MAX_RESOURCE_COUNT),
         "Machines.").default("1").aliases(&["nodes"]),
-    RequirementsField::Runtime => Field::optional("runtime", Type::Duration,
+    RequirementsField::Runtime => SpecField::optional("runtime", FieldType::Duration,
         "The longest that the job may run.").default("no limit; counts as 1h in plans")
-        .aliases(&["walltime"]).elsewhere(&["time", "timeout", "time_limit", "duration"]),
+        .aliases(&["walltime"]).foreign_names(&["time", "timeout", "time_limit", "duration"]),
 }

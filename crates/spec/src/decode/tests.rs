@@ -3,19 +3,21 @@
 mod hostile;
 mod rules;
 
-use crate::decode::shape::{Map, Type};
+use crate::decode::field_tables::{FieldTable, FieldType};
 use crate::decode::tables::{
     EXECUTION_CONFIG, FAILURE_HANDLER, FAILURE_RULE, RESOURCE_MONITOR, SLURM_SCHEDULER, TRIAGE, WORKFLOW,
 };
-use crate::model::{JobMore, List, Named, Parameter, ParameterMode, ParameterValues, Spec};
+use crate::model::{
+    ListRange, NamedText, ParameterMode, RareJobFields, SweepParameter, WorkflowSpec, WrittenParameterValues,
+};
 use serde_json::{Value, json};
 use windlass_types::FailureClass;
-use windlass_types::orders::TriagePolicy;
+use windlass_types::failure_commands::TriagePolicy;
 use windlass_types::settings::{
-    ActionType, ChangeDetection, ExecutionConfig, FailureCause, FailureHandler, FailureRule, ResourceMonitor,
-    Settings, SlurmScheduler, Trigger,
+    ActionTrigger, ActionType, ChangeDetection, ExecutionConfig, FailureCause, FailureHandler, FailureRule,
+    ResourceMonitor, SlurmScheduler, WorkflowSettings,
 };
-use windlass_types::work::{Stdio, StdioMode};
+use windlass_types::worker_messages::{StdioMode, StdioSettings};
 
 /// A spec around `text`, which stands at the top.
 fn with(text: &str) -> String {
@@ -23,22 +25,22 @@ fn with(text: &str) -> String {
 }
 
 #[track_caller]
-fn good(text: &str) -> Spec<'_> {
-    crate::parse("sim.yaml", text.as_bytes()).unwrap_or_else(|diagnostics| panic!("{diagnostics}"))
+fn good(text: &str) -> WorkflowSpec<'_> {
+    crate::parse_spec("sim.yaml", text.as_bytes()).unwrap_or_else(|diagnostics| panic!("{diagnostics}"))
 }
 
 /// `code message` of all problems.
 #[track_caller]
 fn problems(text: &str) -> Vec<String> {
-    let diagnostics = crate::parse("sim.yaml", text.as_bytes()).expect_err(text);
+    let diagnostics = crate::parse_spec("sim.yaml", text.as_bytes()).expect_err(text);
     diagnostics.list.iter().map(|problem| format!("{} {}", problem.code, problem.message)).collect()
 }
 
-fn text<'a>(spec: &'a Spec<'_>, named: Named) -> &'a str {
+fn text<'a>(spec: &'a WorkflowSpec<'_>, named: NamedText) -> &'a str {
     spec.texts.get(named.text)
 }
 
-fn list<'a>(spec: &'a Spec<'_>, list: List) -> Vec<&'a str> {
+fn list<'a>(spec: &'a WorkflowSpec<'_>, list: ListRange) -> Vec<&'a str> {
     spec.names[list.range()].iter().map(|name| text(spec, *name)).collect()
 }
 
@@ -73,9 +75,9 @@ dynamic_jobs: {max_iterations: 7}",
     let constants: Vec<_> =
         spec.constants.iter().map(|(name, value)| (text(&spec, *name), text(&spec, *value))).collect();
     assert_eq!(constants, [("root", "/data"), ("n", "08")]);
-    assert_eq!(spec.shared.parameters.len(), 1);
-    assert_eq!(spec.shared.parameters_file.map(|path| text(&spec, path)), Some("table.csv"));
-    assert_eq!(spec.stdio, Stdio { mode: StdioMode::Combined, delete_on_success: false });
+    assert_eq!(spec.shared_parameters.parameters.len(), 1);
+    assert_eq!(spec.shared_parameters.parameters_file.map(|path| text(&spec, path)), Some("table.csv"));
+    assert_eq!(spec.stdio, StdioSettings { mode: StdioMode::Combined, delete_on_success: false });
     let wanted = json!({
         "metadata": {"tags": ["a", 1], "nested": {"deep": null}},
         "change_detection": "content",
@@ -90,7 +92,7 @@ dynamic_jobs: {max_iterations: 7}",
         "dynamic_jobs": {"max_iterations": 7},
     });
     assert_eq!(serde_json::to_value(&spec.settings).unwrap(), wanted);
-    let limits: Vec<_> = spec.limits.iter().map(|limit| (limit.name.as_str(), limit.most)).collect();
+    let limits: Vec<_> = spec.limits.iter().map(|limit| (limit.name.as_str(), limit.max_running)).collect();
     assert_eq!(limits, [("licence", 2), ("the disk", 10)]);
     assert_eq!(spec.settings.change_detection, Some(ChangeDetection::Content));
     assert_eq!(spec.project.map(|project| text(&spec, project)), Some("climate"));
@@ -135,7 +137,7 @@ jobs:
 ";
     let spec = good(source);
     let [job, on_slurm] = spec.jobs.as_slice() else { panic!("{:?}", spec.jobs) };
-    let more: &JobMore = job.more.as_ref().expect("has more");
+    let more: &RareJobFields = job.rare.as_ref().expect("has more");
     let lists = [
         (job.depends_on, vec!["a"]),
         (job.input_files, vec!["f"]),
@@ -161,14 +163,14 @@ jobs:
         (more.failure_handler, "retry"),
         (more.limit, "licence"),
         (more.sweep.parameters_file, "rows.csv"),
-        (on_slurm.more.as_ref().and_then(|more| more.scheduler), "long"),
+        (on_slurm.rare.as_ref().and_then(|more| more.scheduler), "long"),
     ];
     for (found, wanted) in texts {
         assert_eq!(found.map(|found| text(&spec, found)), Some(wanted));
     }
     assert_eq!((job.priority, job.cancel_on_blocking_job_failure), (3, false));
     assert_eq!(more.supports_termination, Some(true));
-    assert_eq!(more.stdio, Some(Stdio { mode: StdioMode::None, delete_on_success: true }));
+    assert_eq!(more.stdio, Some(StdioSettings { mode: StdioMode::None, delete_on_success: true }));
     assert_eq!(more.sweep.mode.map(|(mode, _)| mode), Some(ParameterMode::Zip));
     assert_eq!(more.sweep.use_parameters_file.map(|(uses, _)| uses), Some(true));
     assert_eq!(
@@ -177,19 +179,19 @@ jobs:
     );
 }
 
-fn parameters(spec: &Spec<'_>, parameters: &[Parameter]) -> Vec<String> {
-    let one = |value: Named, plain: bool| {
+fn parameters(spec: &WorkflowSpec<'_>, parameters: &[SweepParameter]) -> Vec<String> {
+    let one = |value: NamedText, plain: bool| {
         format!("{} {}", text(spec, value), if plain { "plain" } else { "quoted" })
     };
-    let values = |values: &ParameterValues| match values {
-        ParameterValues::Text { text, plain } => one(*text, *plain),
-        ParameterValues::List(list) => {
+    let values = |values: &WrittenParameterValues| match values {
+        WrittenParameterValues::Text { text, plain } => one(*text, *plain),
+        WrittenParameterValues::List(list) => {
             let list: Vec<_> = list.iter().map(|(value, plain)| one(*value, *plain)).collect();
             format!("[{}]", list.join(", "))
         }
     };
     let parameter =
-        |parameter: &Parameter| format!("{}={}", text(spec, parameter.name), values(&parameter.values));
+        |parameter: &SweepParameter| format!("{}={}", text(spec, parameter.name), values(&parameter.values));
     parameters.iter().map(parameter).collect()
 }
 
@@ -241,7 +243,7 @@ actions:
     );
     let spec = good(&source);
     let [run, schedule] = spec.actions.as_slice() else { panic!("{:?}", spec.actions) };
-    assert_eq!(run.action.trigger_type, Trigger::OnJobsComplete);
+    assert_eq!(run.action.trigger_type, ActionTrigger::OnJobsComplete);
     assert_eq!(run.action.action_type, ActionType::RunCommands);
     assert_eq!(run.action.commands, ["x y", "z"]);
     assert_eq!((list(&spec, run.jobs), list(&spec, run.job_name_regexes)), (vec!["a"], vec!["b.*"]));
@@ -257,37 +259,37 @@ actions:
 }
 
 /// A value for each field, so that none is what the type has by itself.
-fn sample(map: &Map) -> Value {
-    let value = |is: &Type, default: &str| match is {
-        Type::Boolean => json!(default != "true"),
-        Type::Integer(_, most) => json!((*most).min(200)),
-        Type::Number(_, most) => json!(most.min(2.5)),
-        Type::Choice(words) => json!(words[words.len() - 1]),
-        Type::Walltime => json!("2-00:00:00"),
-        Type::SlurmSize => json!("7G"),
-        Type::Signal => json!("SIGUSR2"),
-        Type::SrunSignal => json!("B:USR1@60"),
-        Type::Size => json!("7g"),
-        Type::Duration => json!("PT2H"),
-        Type::Growth(_) => json!("x1.5"),
-        Type::List(Type::Signal) => json!(["SIGUSR2", "SIGKILL"]),
-        Type::List(Type::Choice(words)) => json!(words),
-        Type::List(Type::StderrPattern) => json!(["No such file: {", "re:^a{2}"]),
-        Type::List(Type::Integer(..)) => json!([1, 2]),
-        Type::List(Type::Map(map)) => json!([sample(map)]),
-        Type::Map(map) => sample(map),
+fn sample(map: &FieldTable) -> Value {
+    let value = |is: &FieldType, default: &str| match is {
+        FieldType::Boolean => json!(default != "true"),
+        FieldType::Integer(_, most) => json!((*most).min(200)),
+        FieldType::Number(_, most) => json!(most.min(2.5)),
+        FieldType::Choice(words) => json!(words[words.len() - 1]),
+        FieldType::Walltime => json!("2-00:00:00"),
+        FieldType::SlurmSize => json!("7G"),
+        FieldType::Signal => json!("SIGUSR2"),
+        FieldType::SrunSignal => json!("B:USR1@60"),
+        FieldType::Size => json!("7g"),
+        FieldType::Duration => json!("PT2H"),
+        FieldType::Growth(_) => json!("x1.5"),
+        FieldType::List(FieldType::Signal) => json!(["SIGUSR2", "SIGKILL"]),
+        FieldType::List(FieldType::Choice(words)) => json!(words),
+        FieldType::List(FieldType::StderrPattern) => json!(["No such file: {", "re:^a{2}"]),
+        FieldType::List(FieldType::Integer(..)) => json!([1, 2]),
+        FieldType::List(FieldType::Map(map)) => json!([sample(map)]),
+        FieldType::Map(map) => sample(map),
         _ => json!("some text"),
     };
     // No type holds a field without effect.
-    let fields = map.fields.iter().filter(|field| !field.about.starts_with("Accepted without effect"));
-    fields.map(|field| (field.name.to_owned(), value(&field.is, field.default))).collect()
+    let fields = map.fields.iter().filter(|field| !field.description.starts_with("Accepted without effect"));
+    fields.map(|field| (field.name.to_owned(), value(&field.field_type, field.default))).collect()
 }
 
 #[test]
 fn tables_and_types_know_the_same_words() {
     let words = |field: &str| {
-        let (index, _) = FAILURE_RULE.find(field).unwrap();
-        FAILURE_RULE.fields[index].is.item().unwrap().choices()
+        let (index, _) = FAILURE_RULE.find_field(field).unwrap();
+        FAILURE_RULE.fields[index].field_type.item_type().unwrap().choices()
     };
     assert_eq!(words("classes"), FailureClass::ALL.map(FailureClass::as_str));
     let fields: Vec<&str> = FAILURE_RULE.fields.iter().map(|field| field.name).collect();
@@ -301,8 +303,9 @@ fn tables_and_types_know_the_same_words() {
 /// Tables that fill a type by themselves have the fields of the type, no more and no fewer.
 #[test]
 fn tables_and_types_have_the_same_fields() {
-    let same =
-        |map: &Map, back: serde_json::Result<Value>| assert_eq!(back.unwrap(), sample(map), "{}", map.what);
+    let same = |map: &FieldTable, back: serde_json::Result<Value>| {
+        assert_eq!(back.unwrap(), sample(map), "{}", map.noun)
+    };
     let handler: FailureHandler = serde_json::from_value(sample(&FAILURE_HANDLER)).unwrap();
     same(&FAILURE_HANDLER, serde_json::to_value(handler));
     let scheduler: SlurmScheduler = serde_json::from_value(sample(&SLURM_SCHEDULER)).unwrap();
@@ -323,7 +326,7 @@ fn sections_come_out_as_they_are_written() {
     let action = "actions: [{trigger_type: on_worker_start, action_type: schedule_nodes, scheduler: s, \
                   start_one_worker_per_node: true}]";
     let action = with(&format!("{action}\nexecution_config: {config}"));
-    let settings: Settings = good(&action).settings;
+    let settings: WorkflowSettings = good(&action).settings;
     assert_eq!(serde_json::to_value(settings.execution_config).unwrap(), config);
     let monitor = sample(&RESOURCE_MONITOR);
     let settings = good(&of("resource_monitor", &monitor)).settings.clone();
@@ -381,11 +384,11 @@ fn a_key_with_nothing_behind_it_counts_as_absent() {
         for nothing in ["", "~", "null"] {
             let source = with(&format!("{}: {nothing}", field.name));
             let spec = good(&source);
-            assert_eq!(spec.settings, Settings::default(), "{}", field.name);
+            assert_eq!(spec.settings, WorkflowSettings::default(), "{}", field.name);
         }
     }
     let source = "name: w\njobs: [{name: a, command: b, env: , depends_on: ~, priority: , scheduler: , parameters: }]\n";
-    assert!(good(source).jobs[0].more.is_none());
+    assert!(good(source).jobs[0].rare.is_none());
     // It still wins over what is merged in, and it still counts when the field comes twice.
     let source = "name: w\njobs:\n- &a {name: a, command: b, priority: 3}\n- {<<: *a, name: c, priority: }\n";
     assert_eq!(good(source).jobs[1].priority, 0);
@@ -409,7 +412,7 @@ fn the_specs_of_the_contract() {
 fn what_few_jobs_have_costs_the_others_nothing() {
     assert!(
         good("name: w\njobs: [{name: a, command: b, depends_on: [], env: {A: 1}, priority: 1}]\n").jobs[0]
-            .more
+            .rare
             .is_none()
     );
 }

@@ -1,13 +1,16 @@
 //! Texts that mean something: sizes, durations, signals, words out of a few, numbers.
 
-use super::shape::Field;
-use super::{Decoder, Spanned, Subject, found_scalar, not, out_of_range, shown};
-use crate::diagnostic::Diagnostic;
-use crate::event::{Event, Events, Stop};
-use crate::params::ParameterValue;
+use super::field_tables::SpecField;
+use super::{
+    SpannedText, SpecDecoder, ValueSubject, describe_scalar, out_of_range_error, quote_excerpt,
+    type_mismatch_error,
+};
+use crate::diagnostic::SpecDiagnostic;
+use crate::event::{DocumentEvent, EventStream, StopReading};
+use crate::parameters::ParameterValue;
 use crate::resolve::check_regex;
-use crate::source::Span;
-use crate::template::{self, Format};
+use crate::source::SourceSpan;
+use crate::template::{self, HoleFormat};
 use serde::Deserialize;
 use serde::de::IntoDeserializer;
 use serde::de::value::{Error as WordError, StrDeserializer};
@@ -15,105 +18,112 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 use windlass_types::settings::{RetryBudget, StderrPattern, parse_slurm_size, parse_walltime};
-use windlass_types::{Bytes, Growth, Quantity, SIGNAL_NAMES, parse_duration, signal_number};
+use windlass_types::{Bytes, GrowableQuantity, ResourceGrowth, SIGNAL_NAMES, parse_duration, signal_number};
 
-impl<'s, E: Events<'s>> Decoder<'s, E> {
-    pub(super) fn size(&mut self, event: Event<'s>, subject: Subject<'_>) -> Result<Option<Bytes>, Stop> {
-        let amount = self.amount(event, subject, str::parse::<Bytes>)?;
+impl<'s, E: EventStream<'s>> SpecDecoder<'s, E> {
+    pub(super) fn read_size(
+        &mut self,
+        event: DocumentEvent<'s>,
+        subject: ValueSubject<'_>,
+    ) -> Result<Option<Bytes>, StopReading> {
+        let amount = self.read_amount(event, subject, str::parse::<Bytes>)?;
         Ok(amount.and_then(|(bytes, text, span)| {
-            self.look_over_size(bytes, text.trim(), subject, span);
-            self.more_than_nothing(bytes, subject, span)
+            self.warn_tiny_size(bytes, text.trim(), subject, span);
+            self.require_non_zero(bytes, subject, span)
         }))
     }
 
     /// Nothing runs in less than a MiB: the unit was forgotten, or is a wrong one.
-    fn look_over_size(&mut self, bytes: Bytes, text: &str, subject: Subject<'_>, span: Span) {
+    fn warn_tiny_size(&mut self, bytes: Bytes, text: &str, subject: ValueSubject<'_>, span: SourceSpan) {
         if !(1..1 << 20).contains(&bytes.0) {
             return;
         }
         let message = format!("{subject} is only {bytes}");
         let number = text.trim_end_matches(|c: char| !c.is_ascii_digit());
-        self.warnings
-            .push(Diagnostic::new("tiny-size", message).at(span).help(format!("did you mean `{number}m`?")));
+        self.warnings.push(
+            SpecDiagnostic::new("tiny-size", message)
+                .with_span(span)
+                .with_help(format!("did you mean `{number}m`?")),
+        );
     }
 
-    pub(super) fn duration(
+    pub(super) fn read_duration(
         &mut self,
-        event: Event<'s>,
-        subject: Subject<'_>,
-    ) -> Result<Option<Duration>, Stop> {
-        let amount = self.amount(event, subject, parse_duration)?;
-        Ok(amount.and_then(|(duration, _, span)| self.more_than_nothing(duration, subject, span)))
+        event: DocumentEvent<'s>,
+        subject: ValueSubject<'_>,
+    ) -> Result<Option<Duration>, StopReading> {
+        let amount = self.read_amount(event, subject, parse_duration)?;
+        Ok(amount.and_then(|(duration, _, span)| self.require_non_zero(duration, subject, span)))
     }
 
     /// A duration for Slurm, as it is written.
-    pub(super) fn walltime(
+    pub(super) fn read_walltime(
         &mut self,
-        event: Event<'s>,
-        subject: Subject<'_>,
-    ) -> Result<Option<String>, Stop> {
-        let Some((duration, text, span)) = self.amount(event, subject, parse_walltime)? else {
+        event: DocumentEvent<'s>,
+        subject: ValueSubject<'_>,
+    ) -> Result<Option<String>, StopReading> {
+        let Some((duration, text, span)) = self.read_amount(event, subject, parse_walltime)? else {
             return Ok(None);
         };
-        Ok(self.more_than_nothing(duration, subject, span).map(|_| text))
+        Ok(self.require_non_zero(duration, subject, span).map(|_| text))
     }
 
     /// A size for Slurm, as it is written. `0` is all that there is.
-    pub(super) fn slurm_size(
+    pub(super) fn read_slurm_size(
         &mut self,
-        event: Event<'s>,
-        subject: Subject<'_>,
-    ) -> Result<Option<String>, Stop> {
-        let amount = self.amount(event, subject, parse_slurm_size)?;
+        event: DocumentEvent<'s>,
+        subject: ValueSubject<'_>,
+    ) -> Result<Option<String>, StopReading> {
+        let amount = self.read_amount(event, subject, parse_slurm_size)?;
         Ok(amount.map(|(_, text, _)| text))
     }
 
     /// `SIGTERM`, `TERM`, `15`; for srun also `B:TERM@120`.
-    pub(super) fn signal(
+    pub(super) fn read_signal(
         &mut self,
-        event: Event<'s>,
-        subject: Subject<'_>,
+        event: DocumentEvent<'s>,
+        subject: ValueSubject<'_>,
         of_srun: bool,
-    ) -> Result<Option<String>, Stop> {
-        let Some((text, span)) = self.filled_in(event, subject)? else { return Ok(None) };
-        let signal = if of_srun { without_srun(&text) } else { Ok(&*text) };
+    ) -> Result<Option<String>, StopReading> {
+        let Some((text, span)) = self.read_with_constants(event, subject)? else { return Ok(None) };
+        let signal = if of_srun { strip_srun_syntax(&text) } else { Ok(&*text) };
         let help = match signal {
             Ok(signal) if signal_number(signal).is_some() => return Ok(Some(text.into_owned())),
-            Ok(signal) => self.nearest_signal(signal),
+            Ok(signal) => self.suggest_signal(signal),
             Err(help) => help.to_owned(),
         };
-        let message = format!("{subject}: {} is no signal", shown(&text));
-        self.sink.push(Diagnostic::new("bad-signal", message).at(span).help(help));
+        let message = format!("{subject}: {} is no signal", quote_excerpt(&text));
+        self.sink.push(SpecDiagnostic::new("bad-signal", message).with_span(span).with_help(help));
         Ok(None)
     }
 
     /// `x1.5`, `+30%` or `+2g`, as it is understood.
-    pub(super) fn growth<Q: Quantity>(
+    pub(super) fn read_growth<Q: GrowableQuantity>(
         &mut self,
-        event: Event<'s>,
-        subject: Subject<'_>,
-    ) -> Result<Option<String>, Stop> {
-        let growth = self.amount(event, subject, str::parse::<Growth<Q>>)?;
+        event: DocumentEvent<'s>,
+        subject: ValueSubject<'_>,
+    ) -> Result<Option<String>, StopReading> {
+        let growth = self.read_amount(event, subject, str::parse::<ResourceGrowth<Q>>)?;
         Ok(growth.map(|(growth, _, _)| growth.to_string()))
     }
 
-    pub(super) fn retry_budget(
+    pub(super) fn read_retry_budget(
         &mut self,
-        event: Event<'s>,
-        subject: Subject<'_>,
-    ) -> Result<Option<RetryBudget>, Stop> {
-        let budget = self.amount(event, subject, str::parse::<RetryBudget>)?;
+        event: DocumentEvent<'s>,
+        subject: ValueSubject<'_>,
+    ) -> Result<Option<RetryBudget>, StopReading> {
+        let budget = self.read_amount(event, subject, str::parse::<RetryBudget>)?;
         Ok(budget.map(|(budget, _, _)| budget))
     }
 
     /// Words or a regular expression, as written. Braces are braces here: what programs print is full of them.
-    pub(super) fn stderr_pattern(
+    pub(super) fn read_stderr_pattern(
         &mut self,
-        event: Event<'s>,
-        subject: Subject<'_>,
-    ) -> Result<Option<String>, Stop> {
-        let Some((text, span)) = self.non_empty(event, subject)? else { return Ok(None) };
-        let (why, help) = match StderrPattern::of(&text) {
+        event: DocumentEvent<'s>,
+        subject: ValueSubject<'_>,
+    ) -> Result<Option<String>, StopReading> {
+        let Some((text, span)) = self.read_non_empty(event, subject)? else { return Ok(None) };
+        let (why, help) = match StderrPattern::parse(&text) {
             StderrPattern::Words(_) => return Ok(Some(text.into_owned())),
             StderrPattern::Regex(regex) if regex.trim().is_empty() => {
                 ("it is empty".to_owned(), "write the expression behind `re:`")
@@ -123,22 +133,22 @@ impl<'s, E: Events<'s>> Decoder<'s, E> {
                 Err(why) => (why, "leave out the `re:` if these are words to look for"),
             },
         };
-        let message = format!("{subject}: {} is not a regular expression: {why}", shown(&text));
-        self.sink.push(Diagnostic::new("bad-regex", message).at(span).help(help));
+        let message = format!("{subject}: {} is not a regular expression: {why}", quote_excerpt(&text));
+        self.sink.push(SpecDiagnostic::new("bad-regex", message).with_span(span).with_help(help));
         Ok(None)
     }
 
     /// One of the words of the field, as the type that they stand for.
-    pub(super) fn choice<T>(
+    pub(super) fn read_choice<T>(
         &mut self,
-        event: Event<'s>,
-        subject: Subject<'_>,
+        event: DocumentEvent<'s>,
+        subject: ValueSubject<'_>,
         words: &'static [&'static str],
-    ) -> Result<Option<T>, Stop>
+    ) -> Result<Option<T>, StopReading>
     where
         T: for<'de> Deserialize<'de>,
     {
-        let word = self.word(event, subject, words)?;
+        let word = self.read_keyword(event, subject, words)?;
         Ok(word.and_then(|word| {
             let text: StrDeserializer<'_, WordError> = word.into_deserializer();
             let value = T::deserialize(text).ok();
@@ -147,59 +157,60 @@ impl<'s, E: Events<'s>> Decoder<'s, E> {
         }))
     }
 
-    pub(super) fn word(
+    pub(super) fn read_keyword(
         &mut self,
-        event: Event<'s>,
-        subject: Subject<'_>,
+        event: DocumentEvent<'s>,
+        subject: ValueSubject<'_>,
         words: &'static [&'static str],
-    ) -> Result<Option<&'static str>, Stop> {
-        let Some((text, span)) = self.string(event, subject)? else { return Ok(None) };
+    ) -> Result<Option<&'static str>, StopReading> {
+        let Some((text, span)) = self.read_string(event, subject)? else { return Ok(None) };
         if let Some(word) = words.iter().find(|word| **word == text) {
             return Ok(Some(word));
         }
         let diagnostic =
-            Diagnostic::new("unknown-value", format!("{subject} cannot be {}", shown(&text))).at(span);
-        let suggestion = self.suggester.nearest(&text, words.iter().copied());
+            SpecDiagnostic::new("unknown-value", format!("{subject} cannot be {}", quote_excerpt(&text)))
+                .with_span(span);
+        let suggestion = self.suggester.nearest_name(&text, words.iter().copied());
         self.sink.push(match suggestion {
-            Some(_) => diagnostic.suggest(suggestion),
-            None => diagnostic.help(format!("it is one of {}", listed(words))),
+            Some(_) => diagnostic.with_suggestion(suggestion),
+            None => diagnostic.with_help(format!("it is one of {}", join_words(words))),
         });
         Ok(None)
     }
 
-    pub(super) fn number(
+    pub(super) fn read_number(
         &mut self,
-        event: Event<'s>,
-        subject: Subject<'_>,
+        event: DocumentEvent<'s>,
+        subject: ValueSubject<'_>,
         (least, most): (f64, f64),
-    ) -> Result<Option<f64>, Stop> {
+    ) -> Result<Option<f64>, StopReading> {
         const EXPECTED: &str = "a number";
-        let Some((scalar, span)) = self.scalar(event, subject, EXPECTED)? else { return Ok(None) };
+        let Some((scalar, span)) = self.read_scalar(event, subject, EXPECTED)? else { return Ok(None) };
         let looks_right = scalar.text.starts_with(|c: char| c.is_ascii_digit() || ".+-".contains(c));
         let number = scalar.text.parse::<f64>().ok().filter(|_| looks_right);
         match number {
-            Some(number) if scalar.plain && (least..=most).contains(&number) => return Ok(Some(number)),
-            Some(_) if scalar.plain => {
+            Some(number) if scalar.is_plain && (least..=most).contains(&number) => return Ok(Some(number)),
+            Some(_) if scalar.is_plain => {
                 let help = format!("it must be from {least} to {most}");
-                self.sink.push(out_of_range(subject, &scalar.text, span).help(help));
+                self.sink.push(out_of_range_error(subject, &scalar.text, span).with_help(help));
             }
             Some(_) => {
-                let diagnostic = not(subject, EXPECTED, &found_scalar(&scalar), span);
-                self.sink.push(diagnostic.help("remove the quotes"));
+                let diagnostic = type_mismatch_error(subject, EXPECTED, &describe_scalar(&scalar), span);
+                self.sink.push(diagnostic.with_help("remove the quotes"));
             }
-            None => self.sink.push(not(subject, EXPECTED, &found_scalar(&scalar), span)),
+            None => self.sink.push(type_mismatch_error(subject, EXPECTED, &describe_scalar(&scalar), span)),
         }
         Ok(None)
     }
 
     /// An integer within the range of its field, as the type that holds it.
-    pub(super) fn whole<T: TryFrom<i64>>(
+    pub(super) fn read_integer_as<T: TryFrom<i64>>(
         &mut self,
-        event: Event<'s>,
-        subject: Subject<'_>,
-        field: &Field,
-    ) -> Result<Option<T>, Stop> {
-        let number = self.integer(event, subject, field.is.range())?;
+        event: DocumentEvent<'s>,
+        subject: ValueSubject<'_>,
+        field: &SpecField,
+    ) -> Result<Option<T>, StopReading> {
+        let number = self.read_integer(event, subject, field.field_type.integer_range())?;
         Ok(number.and_then(|number| {
             let value = T::try_from(number).ok();
             debug_assert!(value.is_some(), "the table allows more than the type: {}", field.name);
@@ -207,51 +218,56 @@ impl<'s, E: Events<'s>> Decoder<'s, E> {
         }))
     }
 
-    fn amount<T, P: fmt::Display>(
+    fn read_amount<T, P: fmt::Display>(
         &mut self,
-        event: Event<'s>,
-        subject: Subject<'_>,
+        event: DocumentEvent<'s>,
+        subject: ValueSubject<'_>,
         parse: impl Fn(&str) -> Result<T, P>,
-    ) -> Result<Option<(T, String, Span)>, Stop> {
-        let Some((text, span)) = self.filled_in(event, subject)? else { return Ok(None) };
+    ) -> Result<Option<(T, String, SourceSpan)>, StopReading> {
+        let Some((text, span)) = self.read_with_constants(event, subject)? else { return Ok(None) };
         match parse(&text) {
             Ok(amount) => Ok(Some((amount, text.into_owned(), span))),
             Err(error) => {
-                self.sink.push(Diagnostic::new("bad-amount", format!("{subject}: {error}")).at(span));
+                self.sink
+                    .push(SpecDiagnostic::new("bad-amount", format!("{subject}: {error}")).with_span(span));
                 Ok(None)
             }
         }
     }
 
-    fn more_than_nothing<T: PartialEq + Default>(
+    fn require_non_zero<T: PartialEq + Default>(
         &mut self,
         amount: T,
-        subject: Subject<'_>,
-        span: Span,
+        subject: ValueSubject<'_>,
+        span: SourceSpan,
     ) -> Option<T> {
         if amount == T::default() {
             let message = format!("{subject} must be more than nothing");
-            self.sink.push(Diagnostic::new("bad-amount", message).at(span));
+            self.sink.push(SpecDiagnostic::new("bad-amount", message).with_span(span));
             return None;
         }
         Some(amount)
     }
 
     /// A text with the workflow's constants put in.
-    fn filled_in(&mut self, event: Event<'s>, subject: Subject<'_>) -> Result<Option<Spanned<'s>>, Stop> {
-        let Some((text, span)) = self.string(event, subject)? else { return Ok(None) };
+    fn read_with_constants(
+        &mut self,
+        event: DocumentEvent<'s>,
+        subject: ValueSubject<'_>,
+    ) -> Result<Option<SpannedText<'s>>, StopReading> {
+        let Some((text, span)) = self.read_string(event, subject)? else { return Ok(None) };
         let mut filled = String::new();
         let mut from = 0;
-        for hole in template::holes(&text) {
+        for hole in template::find_holes(&text) {
             let Some(value) = self.constants.get(hole.name) else {
                 if self.constants.is_complete() {
-                    self.undefined(hole.name, span);
+                    self.report_undefined_name(hole.name, span);
                 }
                 return Ok(None);
             };
             filled.push_str(&text[from..hole.range.start]);
-            let format = hole.format.and_then(Format::parse).unwrap_or_default();
-            format.put(ParameterValue::Text(value), &mut filled);
+            let format = hole.format.and_then(HoleFormat::parse).unwrap_or_default();
+            format.write_value(ParameterValue::Text(value), &mut filled);
             from = hole.range.end;
         }
         if from == 0 {
@@ -261,20 +277,20 @@ impl<'s, E: Events<'s>> Decoder<'s, E> {
         Ok(Some((Cow::Owned(filled), span)))
     }
 
-    fn undefined(&mut self, name: &str, span: Span) {
-        let suggestion = self.suggester.nearest(name, self.constants.names());
+    fn report_undefined_name(&mut self, name: &str, span: SourceSpan) {
+        let suggestion = self.suggester.nearest_name(name, self.constants.names());
         let message = format!("`{{{name}}}` is no variable of the workflow");
-        let diagnostic = Diagnostic::new("undefined-name", message).at(span);
+        let diagnostic = SpecDiagnostic::new("undefined-name", message).with_span(span);
         self.sink.push(match suggestion {
-            Some(_) => diagnostic.suggest(suggestion),
-            None => diagnostic.help("define it in `variables` of the workflow"),
+            Some(_) => diagnostic.with_suggestion(suggestion),
+            None => diagnostic.with_help("define it in `variables` of the workflow"),
         });
     }
 
-    fn nearest_signal(&mut self, text: &str) -> String {
+    fn suggest_signal(&mut self, text: &str) -> String {
         let bare =
             text.get(..3).filter(|start| start.eq_ignore_ascii_case("SIG")).map_or(text, |_| &text[3..]);
-        match self.suggester.nearest(bare, SIGNAL_NAMES) {
+        match self.suggester.nearest_name(bare, SIGNAL_NAMES) {
             Some(signal) => format!("did you mean `SIG{signal}`?"),
             None => "write for example SIGTERM, INT or USR1".to_owned(),
         }
@@ -282,7 +298,7 @@ impl<'s, E: Events<'s>> Decoder<'s, E> {
 }
 
 /// The signal itself in what `srun --signal` takes: `[R:|B:]SIGNAL[@SECONDS]`.
-fn without_srun(text: &str) -> Result<&str, &'static str> {
+fn strip_srun_syntax(text: &str) -> Result<&str, &'static str> {
     let text = text.strip_prefix("R:").or_else(|| text.strip_prefix("B:")).unwrap_or(text);
     match text.split_once('@') {
         // Slurm keeps the seconds in 16 bits.
@@ -294,7 +310,7 @@ fn without_srun(text: &str) -> Result<&str, &'static str> {
     }
 }
 
-pub(super) fn listed(words: &[&str]) -> String {
+pub(super) fn join_words(words: &[&str]) -> String {
     words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
 }
 
@@ -307,10 +323,10 @@ mod tests {
         for (text, signal) in
             [("TERM@120", "TERM"), ("B:USR1@60", "USR1"), ("R:SIGINT", "SIGINT"), ("10@0", "10")]
         {
-            assert_eq!(without_srun(text), Ok(signal), "{text}");
+            assert_eq!(strip_srun_syntax(text), Ok(signal), "{text}");
         }
         for text in ["TERM@", "TERM@soon", "TERM@-1", "TERM@70000", "TERM@1@2"] {
-            assert!(without_srun(text).is_err(), "{text}");
+            assert!(strip_srun_syntax(text).is_err(), "{text}");
         }
     }
 }

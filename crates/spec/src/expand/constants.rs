@@ -1,53 +1,53 @@
 //! The variables of a workflow: constants that `{name}` stands for everywhere. They may use each other.
 
-use super::{Place, Sinks};
-use crate::diagnostic::Diagnostic;
-use crate::model::{Named, Spec};
-use crate::template::{self, Format};
+use super::{DiagnosticSinks, TextPosition};
+use crate::diagnostic::SpecDiagnostic;
+use crate::model::{NamedText, WorkflowSpec};
+use crate::template::{self, HoleFormat};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cell::Cell;
 
 /// So many bytes may the values of all variables have, once they are put into each other. Without a limit, thirty that
 /// each hold the one before twice fill the memory.
-const LONGEST_VALUES: usize = 1 << 26;
+const MAX_VALUE_BYTES: usize = 1 << 26;
 /// So many bytes may variables add to the texts of a spec.
-const LONGEST_TEXTS: usize = 1 << 29;
+const MAX_TEXT_BYTES: usize = 1 << 29;
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Constants {
+pub(crate) struct WorkflowConstants {
     /// With all inner names filled in, and where each is defined.
-    values: FxHashMap<Box<str>, (String, Named)>,
+    values: FxHashMap<Box<str>, (String, NamedText)>,
     /// If not, a name that is not found may be one that could not be read.
     is_complete: bool,
     /// The names of all parameters that the spec writes down, wherever they are.
     parameters: FxHashSet<Box<str>>,
     /// Bytes that were put into texts.
-    spent: Cell<usize>,
+    bytes_used: Cell<usize>,
 }
 
-impl Constants {
-    pub(crate) fn new(spec: &Spec<'_>, is_complete: bool, sinks: &mut Sinks) -> Self {
+impl WorkflowConstants {
+    pub(crate) fn new(spec: &WorkflowSpec<'_>, is_complete: bool, sinks: &mut DiagnosticSinks) -> Self {
         let mut written = FxHashMap::default();
         for (name, value) in &spec.constants {
             let text = spec.texts.get(name.text);
-            if !template::is_name(text) {
-                sinks.errors.push(bad_name("variable", text, *name));
+            if !template::is_valid_name(text) {
+                sinks.errors.push(invalid_name_error("variable", text, *name));
             }
             // The decoder reports a name that comes twice.
             written.entry(text).or_insert((*name, *value));
         }
-        let mut filling = Filling {
+        let mut filling = ConstantResolver {
             spec,
             written: &written,
-            done: Self { is_complete, parameters: parameters(spec), ..Self::default() },
+            constants: Self { is_complete, parameters: parameter_names(spec), ..Self::default() },
             path: Vec::new(),
             length: 0,
             sinks,
         };
         for (name, _) in &spec.constants {
-            filling.fill(spec.texts.get(name.text));
+            filling.resolve_constant(spec.texts.get(name.text));
         }
-        filling.done
+        filling.constants
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
@@ -56,14 +56,14 @@ impl Constants {
 
     /// Whether `{name}` is a slip where it stands for nothing: there are variables, or it is a parameter of another entry.
     /// Everywhere else braces are the shell's.
-    pub(crate) fn make_a_slip_likely(&self, name: &str) -> bool {
+    pub(crate) fn is_likely_mistake(&self, name: &str) -> bool {
         !self.values.is_empty() || !self.is_complete || self.parameters.contains(name)
     }
 
     /// Counts what is put into a text; `false`: that is too much.
-    pub(crate) fn spend(&self, bytes: usize) -> bool {
-        self.spent.set(self.spent.get().saturating_add(bytes));
-        self.spent.get() <= LONGEST_TEXTS
+    pub(crate) fn charge_bytes(&self, bytes: usize) -> bool {
+        self.bytes_used.set(self.bytes_used.get().saturating_add(bytes));
+        self.bytes_used.get() <= MAX_TEXT_BYTES
     }
 
     pub(crate) fn is_complete(&self) -> bool {
@@ -71,7 +71,7 @@ impl Constants {
     }
 
     /// Where it is defined.
-    pub(crate) fn place(&self, name: &str) -> Option<Named> {
+    pub(crate) fn definition(&self, name: &str) -> Option<NamedText> {
         self.values.get(name).map(|(_, named)| *named)
     }
 
@@ -80,11 +80,11 @@ impl Constants {
     }
 }
 
-fn parameters(spec: &Spec<'_>) -> FxHashSet<Box<str>> {
-    let entries = spec.jobs.iter().filter_map(|job| Some(&job.more.as_ref()?.sweep));
+fn parameter_names(spec: &WorkflowSpec<'_>) -> FxHashSet<Box<str>> {
+    let entries = spec.jobs.iter().filter_map(|job| Some(&job.rare.as_ref()?.sweep));
     let entries = entries.chain(spec.files.iter().map(|file| &file.sweep));
     let entries = entries.chain(spec.user_data.iter().map(|data| &data.sweep));
-    let all = entries.flat_map(|sweep| &sweep.parameters).chain(&spec.shared.parameters);
+    let all = entries.flat_map(|sweep| &sweep.parameters).chain(&spec.shared_parameters.parameters);
     let mut names = FxHashSet::default();
     for parameter in all {
         let name = spec.texts.get(parameter.name.text);
@@ -95,29 +95,29 @@ fn parameters(spec: &Spec<'_>) -> FxHashSet<Box<str>> {
     names
 }
 
-pub(super) fn bad_name(what: &str, text: &str, name: Named) -> Diagnostic {
-    Diagnostic::new("parameter-name", format!("`{text}` cannot be the name of a {what}"))
-        .at(name.span)
-        .help("use letters, digits and `_`, and begin with no digit")
+pub(super) fn invalid_name_error(what: &str, text: &str, name: NamedText) -> SpecDiagnostic {
+    SpecDiagnostic::new("parameter-name", format!("`{text}` cannot be the name of a {what}"))
+        .with_span(name.span)
+        .with_help("use letters, digits and `_`, and begin with no digit")
 }
 
-struct Filling<'a, 's> {
-    spec: &'a Spec<'s>,
-    written: &'a FxHashMap<&'a str, (Named, Named)>,
-    done: Constants,
+struct ConstantResolver<'a, 's> {
+    spec: &'a WorkflowSpec<'s>,
+    written: &'a FxHashMap<&'a str, (NamedText, NamedText)>,
+    constants: WorkflowConstants,
     /// The variables that are being filled in, each used by the one before.
     path: Vec<&'a str>,
     /// Of all values so far, in bytes.
     length: usize,
-    sinks: &'a mut Sinks,
+    sinks: &'a mut DiagnosticSinks,
 }
 
-impl<'a> Filling<'a, '_> {
+impl<'a> ConstantResolver<'a, '_> {
     /// Deeper nesting is a circle or a joke.
-    const DEEPEST: usize = 50;
+    const MAX_DEPTH: usize = 50;
 
-    fn fill(&mut self, name: &'a str) {
-        if self.done.values.contains_key(name) {
+    fn resolve_constant(&mut self, name: &'a str) {
+        if self.constants.values.contains_key(name) {
             return;
         }
         let Some(&(place, value)) = self.written.get(name) else { return };
@@ -125,53 +125,53 @@ impl<'a> Filling<'a, '_> {
         let text = self.spec.texts.get(value.text);
         let mut filled = String::new();
         let mut from = 0;
-        for hole in template::holes(text) {
+        for hole in template::find_holes(text) {
             if hole.after_dollar {
                 continue;
             }
-            let span = Place::of(&self.spec.texts, value).part(hole.range.clone());
+            let span = TextPosition::from_named(&self.spec.texts, value).part_span(hole.range.clone());
             let Some((&inner, _)) = self.written.get_key_value(hole.name) else {
-                if let Some(doubled) = hole.escape(text) {
+                if let Some(doubled) = hole.escape_range(text) {
                     filled.push_str(&text[from..doubled.start]);
                     filled.push_str(&text[hole.range]);
                     from = doubled.end;
                     continue;
                 }
-                if hole.is_unmistakable() && self.done.is_complete {
+                if hole.is_unmistakable() && self.constants.is_complete {
                     let message = format!("`{{{}}}` is no variable of the workflow", hole.name);
-                    let diagnostic = Diagnostic::new("undefined-name", message).at(span);
+                    let diagnostic = SpecDiagnostic::new("undefined-name", message).with_span(span);
                     self.sinks
                         .errors
-                        .push(diagnostic.help("a variable may use other variables, but no parameters"));
+                        .push(diagnostic.with_help("a variable may use other variables, but no parameters"));
                 }
                 continue;
             };
-            if self.path.contains(&inner) || self.path.len() > Self::DEEPEST {
+            if self.path.contains(&inner) || self.path.len() > Self::MAX_DEPTH {
                 let circle = self.path.iter().skip_while(|known| **known != inner).chain([&inner]);
                 let circle: Vec<&str> = circle.copied().collect();
                 let message = format!("variables use each other in a circle: {}", circle.join(" → "));
-                self.sinks.errors.push(Diagnostic::new("variable-cycle", message).at(span));
+                self.sinks.errors.push(SpecDiagnostic::new("variable-cycle", message).with_span(span));
                 continue;
             }
-            self.fill(inner);
+            self.resolve_constant(inner);
             filled.push_str(&text[from..hole.range.start]);
-            let format = hole.format.and_then(Format::parse).unwrap_or_default();
-            let value = self.done.get(inner).unwrap_or_default();
-            if self.length + filled.len() + value.len() > LONGEST_VALUES {
-                self.too_long(span);
+            let format = hole.format.and_then(HoleFormat::parse).unwrap_or_default();
+            let value = self.constants.get(inner).unwrap_or_default();
+            if self.length + filled.len() + value.len() > MAX_VALUE_BYTES {
+                self.report_too_long(span);
                 break;
             }
-            format.put(crate::params::ParameterValue::Text(value), &mut filled);
+            format.write_value(crate::parameters::ParameterValue::Text(value), &mut filled);
             from = hole.range.end;
         }
         filled.push_str(&text[from..]);
         self.path.pop();
         self.length += filled.len();
-        self.done.values.insert(name.into(), (filled, place));
+        self.constants.values.insert(name.into(), (filled, place));
     }
 
-    fn too_long(&mut self, span: crate::source::Span) {
+    fn report_too_long(&mut self, span: crate::source::SourceSpan) {
         let message = "the variables of this workflow become far too long when they are put into each other";
-        self.sinks.errors.push(Diagnostic::new("too-many", message).at(span));
+        self.sinks.errors.push(SpecDiagnostic::new("too-many", message).with_span(span));
     }
 }

@@ -1,35 +1,36 @@
 //! Numbers of JSON and JSON5. A number keeps the digits it is written with; only what no other format would understand
 //! (hexadecimal, a bare dot, `+`) is put in the words of all.
 
-use super::Json;
-use crate::diagnostic::{Diagnostic, Sink};
-use crate::event::{Kind, Scalar, is_json_number};
-use crate::source::Span;
+use super::JsonReader;
+use crate::diagnostic::{DiagnosticSink, SpecDiagnostic};
+use crate::event::{DocumentEventKind, ScalarText, is_json_number};
+use crate::source::SourceSpan;
 use std::borrow::Cow;
 
-impl<'s> Json<'s> {
+impl<'s> JsonReader<'s> {
     /// The number that begins here.
-    pub(super) fn number(&mut self, sink: &mut Sink) -> Kind<'s> {
+    pub(super) fn read_number(&mut self, sink: &mut DiagnosticSink) -> DocumentEventKind<'s> {
         let rest = self.rest();
         let is_part = |c: char| c.is_alphanumeric() || matches!(c, '+' | '-' | '.' | '_');
         let written = &rest[..rest.len() - rest.trim_start_matches(is_part).len()];
-        let span = Span::new(self.at, self.at + written.len());
-        self.at += written.len();
+        let span = SourceSpan::new(self.position, self.position + written.len());
+        self.position += written.len();
         if is_json_number(written) {
-            return Kind::Scalar(Scalar { text: Cow::Borrowed(written), plain: true });
+            return DocumentEventKind::Scalar(ScalarText { text: Cow::Borrowed(written), is_plain: true });
         }
-        let Some(text) = json5_number(written) else {
-            let diagnostic = Diagnostic::new("syntax", format!("`{written}` is no number")).at(span);
-            sink.push(diagnostic.help("put it in quotes if it is a text"));
-            return Kind::Bad;
+        let Some(text) = convert_json5_number(written) else {
+            let diagnostic =
+                SpecDiagnostic::new("syntax", format!("`{written}` is no number")).with_span(span);
+            sink.push(diagnostic.with_help("put it in quotes if it is a text"));
+            return DocumentEventKind::Bad;
         };
-        self.only_json5(&format!("the number `{written}`"), span, sink);
-        Kind::Scalar(Scalar { text: Cow::Owned(text), plain: true })
+        self.report_json5_only(&format!("the number `{written}`"), span, sink);
+        DocumentEventKind::Scalar(ScalarText { text: Cow::Owned(text), is_plain: true })
     }
 }
 
 /// A number that JSON5 has and JSON has not, as JSON would write it if it can.
-fn json5_number(written: &str) -> Option<String> {
+fn convert_json5_number(written: &str) -> Option<String> {
     let unsigned = written.strip_prefix(['+', '-']).unwrap_or(written);
     let sign = if written.starts_with('-') { "-" } else { "" };
     let plain = match unsigned {
@@ -40,7 +41,7 @@ fn json5_number(written: &str) -> Option<String> {
                 u128::from_str_radix(digits, 16).ok()?.to_string()
             }
             Some(_) => return None,
-            None => with_digits_around_the_dot(unsigned),
+            None => pad_decimal_point(unsigned),
         },
     };
     let text = format!("{sign}{plain}");
@@ -48,7 +49,7 @@ fn json5_number(written: &str) -> Option<String> {
 }
 
 /// `.5` as `0.5`, `5.` as `5` and `5.e3` as `5e3`.
-fn with_digits_around_the_dot(unsigned: &str) -> String {
+fn pad_decimal_point(unsigned: &str) -> String {
     let Some((whole, fraction)) = unsigned.split_once('.') else { return unsigned.to_owned() };
     let whole =
         if whole.is_empty() && fraction.starts_with(|c: char| c.is_ascii_digit()) { "0" } else { whole };
@@ -85,7 +86,7 @@ mod tests {
             ("5..", None),
             ("0xffffffffffffffffffffffffffffffffff", None),
         ] {
-            assert_eq!(json5_number(written).as_deref(), text, "{written}");
+            assert_eq!(convert_json5_number(written).as_deref(), text, "{written}");
         }
     }
 }

@@ -1,24 +1,24 @@
 //! The words of KDL: space and comments, strings in all their forms, numbers, keywords.
 
-use crate::diagnostic::{Diagnostic, Sink};
-use crate::event::Stop;
-use crate::source::Span;
+use crate::diagnostic::{DiagnosticSink, SpecDiagnostic};
+use crate::event::StopReading;
+use crate::source::SourceSpan;
 use std::borrow::Cow;
 
-pub(super) struct Lexer<'s> {
+pub(super) struct KdlLexer<'s> {
     text: &'s str,
-    pub(super) at: usize,
+    pub(super) position: usize,
     /// Where the comments stand that were passed.
-    pub(super) comments: Vec<Span>,
+    pub(super) comments: Vec<SourceSpan>,
 }
 
-impl<'s> Lexer<'s> {
+impl<'s> KdlLexer<'s> {
     pub(super) fn new(text: &'s str) -> Self {
-        Self { text, at: 0, comments: Vec::new() }
+        Self { text, position: 0, comments: Vec::new() }
     }
 
     pub(super) fn rest(&self) -> &'s str {
-        &self.text[self.at..]
+        &self.text[self.position..]
     }
 
     pub(super) fn peek(&self) -> Option<char> {
@@ -26,164 +26,181 @@ impl<'s> Lexer<'s> {
     }
 
     /// The next character, for pointing at it.
-    pub(super) fn next_span(&self) -> Span {
-        Span::new(self.at, self.at + self.peek().map_or(0, char::len_utf8))
+    pub(super) fn next_span(&self) -> SourceSpan {
+        SourceSpan::new(self.position, self.position + self.peek().map_or(0, char::len_utf8))
     }
 
-    pub(super) fn eat(&mut self, word: &str) -> bool {
+    pub(super) fn take_if(&mut self, word: &str) -> bool {
         let is_there = self.rest().starts_with(word);
-        self.at += if is_there { word.len() } else { 0 };
+        self.position += if is_there { word.len() } else { 0 };
         is_there
     }
 
     /// Goes past space within a node: blanks, `/* … */`, and a line end behind `\`. True if there was any.
-    pub(super) fn skip_space(&mut self, sink: &mut Sink) -> Result<bool, Stop> {
-        let start = self.at;
+    pub(super) fn skip_space(&mut self, sink: &mut DiagnosticSink) -> Result<bool, StopReading> {
+        let start = self.position;
         loop {
-            let before = self.at;
-            self.at += self.rest().len() - self.rest().trim_start_matches(is_space).len();
-            self.block_comment(sink)?;
+            let before = self.position;
+            self.position += self.rest().len() - self.rest().trim_start_matches(is_space).len();
+            self.skip_block_comment(sink)?;
             if self.rest().starts_with('\\') {
-                self.continued_line(sink)?;
+                self.skip_continued_line(sink)?;
             }
-            if self.at == before {
-                return Ok(self.at > start);
+            if self.position == before {
+                return Ok(self.position > start);
             }
         }
     }
 
     /// Goes past space, line ends and comments between nodes.
-    pub(super) fn skip_lines(&mut self, sink: &mut Sink) -> Result<(), Stop> {
+    pub(super) fn skip_lines(&mut self, sink: &mut DiagnosticSink) -> Result<(), StopReading> {
         loop {
-            let before = self.at;
+            let before = self.position;
             self.skip_space(sink)?;
-            self.at += self.rest().len() - self.rest().trim_start_matches(is_newline).len();
-            self.line_comment();
-            if self.at == before {
+            self.position += self.rest().len() - self.rest().trim_start_matches(is_newline).len();
+            self.skip_line_comment();
+            if self.position == before {
                 return Ok(());
             }
         }
     }
 
-    fn line_comment(&mut self) {
+    fn skip_line_comment(&mut self) {
         if self.rest().starts_with("//") {
             let length = self.rest().find(is_newline).unwrap_or(self.rest().len());
-            self.comments.push(Span::new(self.at, self.at + length));
-            self.at += length;
+            self.comments.push(SourceSpan::new(self.position, self.position + length));
+            self.position += length;
         }
     }
 
     /// `/* … */`, which nests.
-    fn block_comment(&mut self, sink: &mut Sink) -> Result<(), Stop> {
-        let start = self.at;
+    fn skip_block_comment(&mut self, sink: &mut DiagnosticSink) -> Result<(), StopReading> {
+        let start = self.position;
         let mut depth = 0_usize;
         loop {
-            if self.eat("/*") {
+            if self.take_if("/*") {
                 depth += 1;
             } else if depth == 0 {
                 break;
-            } else if self.eat("*/") {
+            } else if self.take_if("*/") {
                 depth -= 1;
             } else if let Some(c) = self.peek() {
-                self.at += c.len_utf8();
+                self.position += c.len_utf8();
             } else {
-                return unclosed("this comment is never closed", start, 2, sink);
+                return fail_unclosed("this comment is never closed", start, 2, sink);
             }
         }
-        if self.at > start {
-            self.comments.push(Span::new(start, self.at));
+        if self.position > start {
+            self.comments.push(SourceSpan::new(start, self.position));
         }
         Ok(())
     }
 
-    fn continued_line(&mut self, sink: &mut Sink) -> Result<(), Stop> {
-        let start = self.at;
-        self.at += 1;
-        self.at += self.rest().len() - self.rest().trim_start_matches(is_space).len();
-        self.line_comment();
+    fn skip_continued_line(&mut self, sink: &mut DiagnosticSink) -> Result<(), StopReading> {
+        let start = self.position;
+        self.position += 1;
+        self.position += self.rest().len() - self.rest().trim_start_matches(is_space).len();
+        self.skip_line_comment();
         match self.peek() {
             Some(c) if is_newline(c) => {
-                self.at += if self.rest().starts_with("\r\n") { 2 } else { c.len_utf8() };
+                self.position += if self.rest().starts_with("\r\n") { 2 } else { c.len_utf8() };
                 Ok(())
             }
             None => Ok(()),
-            Some(_) => unclosed("a `\\` outside of a string stands at the end of a line", start, 1, sink),
+            Some(_) => {
+                fail_unclosed("a `\\` outside of a string stands at the end of a line", start, 1, sink)
+            }
         }
     }
 
     /// A number or keyword, in the words of all formats. `None`: something else stands here.
-    pub(super) fn literal(&mut self, sink: &mut Sink) -> Result<Option<Cow<'s, str>>, Stop> {
+    pub(super) fn read_literal(
+        &mut self,
+        sink: &mut DiagnosticSink,
+    ) -> Result<Option<Cow<'s, str>>, StopReading> {
         let rest = self.rest();
         if let Some(behind) = rest.strip_prefix('#') {
-            if raw_string(rest).is_some() {
+            if parse_raw_string_start(rest).is_some() {
                 return Ok(None);
             }
             let word = &behind[..word_length(behind)];
-            let Some(literal) = keyword(word) else {
+            let Some(literal) = parse_keyword(word) else {
                 let message = format!("unknown keyword `#{word}`");
-                let span = Span::new(self.at, self.at + 1 + word.len());
+                let span = SourceSpan::new(self.position, self.position + 1 + word.len());
                 let help = "the keywords are `#true`, `#false`, `#null`, `#inf`, `#-inf` and `#nan`";
-                sink.push(Diagnostic::new("syntax", message).at(span).help(help));
-                return Err(Stop);
+                sink.push(SpecDiagnostic::new("syntax", message).with_span(span).with_help(help));
+                return Err(StopReading);
             };
-            self.at += 1 + word.len();
+            self.position += 1 + word.len();
             return Ok(Some(Cow::Borrowed(literal)));
         }
-        if raw_string(rest).is_some() {
+        if parse_raw_string_start(rest).is_some() {
             return Ok(None);
         }
         let word = &rest[..word_length(rest)];
         let unsigned = word.strip_prefix(['+', '-']).unwrap_or(word);
-        let span = Span::new(self.at, self.at + word.len());
+        let span = SourceSpan::new(self.position, self.position + word.len());
         let literal = if unsigned.starts_with(|c: char| c.is_ascii_digit()) {
-            let Some(number) = number(word) else {
+            let Some(number) = parse_number(word) else {
                 let help = "put it in quotes if it is a text";
-                sink.push(Diagnostic::new("syntax", format!("`{word}` is no number")).at(span).help(help));
-                return Err(Stop);
+                sink.push(
+                    SpecDiagnostic::new("syntax", format!("`{word}` is no number"))
+                        .with_span(span)
+                        .with_help(help),
+                );
+                return Err(StopReading);
             };
             number
-        } else if let Some(literal) = keyword(word) {
+        } else if let Some(literal) = parse_keyword(word) {
             Cow::Borrowed(literal)
         } else {
             return Ok(None);
         };
-        self.at += word.len();
+        self.position += word.len();
         Ok(Some(literal))
     }
 
     /// A string in any of its forms, also a bare word. `None`: something else stands here.
-    pub(super) fn string(&mut self, sink: &mut Sink) -> Result<Option<Cow<'s, str>>, Stop> {
+    pub(super) fn read_string(
+        &mut self,
+        sink: &mut DiagnosticSink,
+    ) -> Result<Option<Cow<'s, str>>, StopReading> {
         let rest = self.rest();
-        if let Some((length, hashes)) = raw_string(rest) {
-            let start = self.at;
-            self.at += length;
-            return self.quoted(start, Some(hashes), sink).map(Some);
+        if let Some((length, hashes)) = parse_raw_string_start(rest) {
+            let start = self.position;
+            self.position += length;
+            return self.read_quoted(start, Some(hashes), sink).map(Some);
         }
         if rest.starts_with('"') {
-            return self.quoted(self.at, None, sink).map(Some);
+            return self.read_quoted(self.position, None, sink).map(Some);
         }
         let word = &rest[..word_length(rest)];
-        self.at += word.len();
+        self.position += word.len();
         Ok((!word.is_empty()).then_some(Cow::Borrowed(word)))
     }
 
     /// The string whose quotes begin here; with `raw` hashes around them and no escapes inside.
-    fn quoted(&mut self, start: usize, raw: Option<usize>, sink: &mut Sink) -> Result<Cow<'s, str>, Stop> {
+    fn read_quoted(
+        &mut self,
+        start: usize,
+        raw: Option<usize>,
+        sink: &mut DiagnosticSink,
+    ) -> Result<Cow<'s, str>, StopReading> {
         let is_lines = self.rest().starts_with("\"\"\"");
         let quotes = if is_lines { "\"\"\"" } else { "\"" };
         // The empty string is no beginning of a longer one.
         let is_lines = is_lines && !(raw.is_some_and(|hashes| self.is_closed_by(2, hashes)));
         let quotes = if is_lines { quotes } else { "\"" };
-        self.at += quotes.len();
+        self.position += quotes.len();
         let end = match raw {
             Some(hashes) => self.rest().find(&format!("{quotes}{}", "#".repeat(hashes))),
             None => find_unescaped(self.rest(), quotes),
         };
-        let Some(length) = end else { return unclosed("this quote is never closed", start, 1, sink) };
-        let (inside_at, inside) = (self.at, &self.rest()[..length]);
-        self.at += length + quotes.len() + raw.unwrap_or(0);
+        let Some(length) = end else { return fail_unclosed("this quote is never closed", start, 1, sink) };
+        let (inside_at, inside) = (self.position, &self.rest()[..length]);
+        self.position += length + quotes.len() + raw.unwrap_or(0);
         let inside = if is_lines {
-            Cow::Owned(dedent(inside, Span::new(start, self.at), sink)?)
+            Cow::Owned(dedent(inside, SourceSpan::new(start, self.position), sink)?)
         } else {
             Cow::Borrowed(inside)
         };
@@ -199,14 +216,19 @@ impl<'s> Lexer<'s> {
     }
 }
 
-fn unclosed<T>(message: &str, start: usize, length: usize, sink: &mut Sink) -> Result<T, Stop> {
-    sink.push(Diagnostic::new("syntax", message).at(Span::new(start, start + length)));
-    Err(Stop)
+fn fail_unclosed<T>(
+    message: &str,
+    start: usize,
+    length: usize,
+    sink: &mut DiagnosticSink,
+) -> Result<T, StopReading> {
+    sink.push(SpecDiagnostic::new("syntax", message).with_span(SourceSpan::new(start, start + length)));
+    Err(StopReading)
 }
 
 /// What stands before the quotes of a raw string, if one begins here: how long it is, and how many hashes there are.
 /// Version 1 has an `r` before them, and may have none.
-fn raw_string(text: &str) -> Option<(usize, usize)> {
+fn parse_raw_string_start(text: &str) -> Option<(usize, usize)> {
     let behind = text.strip_prefix('r');
     let hashes = behind.unwrap_or(text).bytes().take_while(|byte| *byte == b'#').count();
     let length = hashes + usize::from(behind.is_some());
@@ -229,10 +251,10 @@ fn find_unescaped(text: &str, quotes: &str) -> Option<usize> {
 }
 
 /// The lines of a string in triple quotes, without the indentation of its last line.
-fn dedent(inside: &str, span: Span, sink: &mut Sink) -> Result<String, Stop> {
-    let refuse = |sink: &mut Sink, message: &str, help: &str| {
-        sink.push(Diagnostic::new("syntax", message).at(span).help(help));
-        Err(Stop)
+fn dedent(inside: &str, span: SourceSpan, sink: &mut DiagnosticSink) -> Result<String, StopReading> {
+    let refuse = |sink: &mut DiagnosticSink, message: &str, help: &str| {
+        sink.push(SpecDiagnostic::new("syntax", message).with_span(span).with_help(help));
+        Err(StopReading)
     };
     let text = inside.replace("\r\n", "\n").replace(is_newline, "\n");
     let Some(body) = text.strip_prefix('\n') else {
@@ -265,7 +287,7 @@ fn dedent(inside: &str, span: Span, sink: &mut Sink) -> Result<String, Stop> {
     Ok(dedented)
 }
 
-fn unescape(text: &str, at: usize, sink: &mut Sink) -> Result<String, Stop> {
+fn unescape(text: &str, at: usize, sink: &mut DiagnosticSink) -> Result<String, StopReading> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, behind)) = rest.split_once('\\') {
@@ -290,7 +312,7 @@ fn unescape(text: &str, at: usize, sink: &mut Sink) -> Result<String, Stop> {
                     Some((char::from_u32(code)?, after))
                 });
                 let Some((c, after)) = parsed else {
-                    return unclosed("a character is written `\\u{1f600}`", place, 2, sink);
+                    return fail_unclosed("a character is written `\\u{1f600}`", place, 2, sink);
                 };
                 out.push(c);
                 rest = after;
@@ -299,10 +321,12 @@ fn unescape(text: &str, at: usize, sink: &mut Sink) -> Result<String, Stop> {
                 rest = rest.trim_start_matches(|c| is_space(c) || is_newline(c));
             }
             _ => {
-                let diagnostic = Diagnostic::new("syntax", "unknown escape in a string")
-                    .at(Span::new(place, place + 1 + letter.len_utf8()));
-                sink.push(diagnostic.help("write `\\\\` for a backslash, or `#\"…\"#` for a raw string"));
-                return Err(Stop);
+                let diagnostic = SpecDiagnostic::new("syntax", "unknown escape in a string")
+                    .with_span(SourceSpan::new(place, place + 1 + letter.len_utf8()));
+                sink.push(
+                    diagnostic.with_help("write `\\\\` for a backslash, or `#\"…\"#` for a raw string"),
+                );
+                return Err(StopReading);
             }
         }
     }
@@ -310,7 +334,7 @@ fn unescape(text: &str, at: usize, sink: &mut Sink) -> Result<String, Stop> {
     Ok(out)
 }
 
-fn keyword(word: &str) -> Option<&'static str> {
+fn parse_keyword(word: &str) -> Option<&'static str> {
     Some(match word {
         "true" => "true",
         "false" => "false",
@@ -323,7 +347,7 @@ fn keyword(word: &str) -> Option<&'static str> {
 }
 
 /// As JSON would write it, if it can. `None`: no number.
-fn number(word: &str) -> Option<Cow<'_, str>> {
+fn parse_number(word: &str) -> Option<Cow<'_, str>> {
     let unsigned = word.strip_prefix(['+', '-']).unwrap_or(word);
     let sign = if word.starts_with('-') { "-" } else { "" };
     for (prefix, radix) in [("0x", 16), ("0o", 8), ("0b", 2)] {
@@ -370,7 +394,7 @@ pub(crate) fn is_bare_word(text: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && text.chars().all(is_plain)
-        && keyword(text).is_none()
+        && parse_keyword(text).is_none()
 }
 
 fn is_space(c: char) -> bool {
@@ -402,7 +426,7 @@ mod tests {
             ("5a", None),
             ("1._5", None),
         ] {
-            assert_eq!(number(word).as_deref(), text, "{word}");
+            assert_eq!(parse_number(word).as_deref(), text, "{word}");
         }
     }
 }

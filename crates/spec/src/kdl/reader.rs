@@ -1,38 +1,38 @@
 //! The grammar of KDL: nodes with values, properties and children. Reads version 2 and what version 1 wrote otherwise
 //! (`true` for `#true`, `r"…"` for `#"…"#`).
 
-use super::lexer::{Lexer, is_newline};
-use crate::diagnostic::{Diagnostic, Sink};
-use crate::event::Stop;
-use crate::source::Span;
-use crate::tree::{MAX_DEPTH, Tree, too_deep};
+use super::lexer::{KdlLexer, is_newline};
+use crate::diagnostic::{DiagnosticSink, SpecDiagnostic};
+use crate::event::StopReading;
+use crate::source::SourceSpan;
+use crate::tree::{DocumentTree, MAX_DEPTH, too_deep_error};
 use std::borrow::Cow;
 
 #[derive(Debug)]
-pub(crate) struct Node<'s> {
+pub(crate) struct KdlNode<'s> {
     pub(crate) name: Cow<'s, str>,
-    pub(crate) name_span: Span,
+    pub(crate) name_span: SourceSpan,
     /// `(this)name`.
     pub(crate) annotation: Option<Cow<'s, str>>,
-    pub(crate) arguments: Vec<Argument<'s>>,
+    pub(crate) arguments: Vec<KdlArgument<'s>>,
     /// `None`: no braces.
     pub(crate) children: Option<Vec<Self>>,
     /// The brace that opens its children.
-    pub(crate) open: Option<Span>,
+    pub(crate) open: Option<SourceSpan>,
     /// What ends it: the closing brace, or its last word.
-    pub(crate) end: Span,
+    pub(crate) end: SourceSpan,
     /// From its annotation to its end.
-    pub(crate) whole: Span,
+    pub(crate) whole: SourceSpan,
 }
 
 #[derive(Debug)]
-pub(crate) enum Argument<'s> {
-    Value(Tree<'s>),
-    Property(Cow<'s, str>, Span, Tree<'s>),
+pub(crate) enum KdlArgument<'s> {
+    Value(DocumentTree<'s>),
+    Property(Cow<'s, str>, SourceSpan, DocumentTree<'s>),
 }
 
-impl<'s> Argument<'s> {
-    pub(super) fn into_value(self) -> Option<Tree<'s>> {
+impl<'s> KdlArgument<'s> {
+    pub(super) fn into_value(self) -> Option<DocumentTree<'s>> {
         match self {
             Self::Value(value) => Some(value),
             Self::Property(..) => None,
@@ -40,11 +40,11 @@ impl<'s> Argument<'s> {
     }
 }
 
-impl<'s> Node<'s> {
+impl<'s> KdlNode<'s> {
     /// A node `name value`, which is what a property says too.
-    pub(super) fn of_value(name: Cow<'s, str>, name_span: Span, value: Tree<'s>) -> Self {
+    pub(super) fn from_value(name: Cow<'s, str>, name_span: SourceSpan, value: DocumentTree<'s>) -> Self {
         let end = value.span;
-        let arguments = vec![Argument::Value(value)];
+        let arguments = vec![KdlArgument::Value(value)];
         Self {
             name,
             name_span,
@@ -58,40 +58,47 @@ impl<'s> Node<'s> {
     }
 
     /// Has no properties.
-    pub(super) fn is_values(&self) -> bool {
-        self.arguments.iter().all(|argument| matches!(argument, Argument::Value(_)))
+    pub(super) fn has_only_values(&self) -> bool {
+        self.arguments.iter().all(|argument| matches!(argument, KdlArgument::Value(_)))
     }
 }
 
 /// The nodes of a document.
-pub(super) fn read<'s>(text: &'s str, sink: &mut Sink) -> Result<Vec<Node<'s>>, Stop> {
-    Reader { lexer: Lexer::new(text), sink }.nodes(None, 0)
+pub(super) fn read_document<'s>(
+    text: &'s str,
+    sink: &mut DiagnosticSink,
+) -> Result<Vec<KdlNode<'s>>, StopReading> {
+    KdlReader { lexer: KdlLexer::new(text), sink }.read_nodes(None, 0)
 }
 
 /// The nodes of a document and where its comments stand, if it can be read. What `/-` takes away is a comment too.
-pub(crate) fn read_nodes(text: &str) -> Option<(Vec<Node<'_>>, Vec<Span>)> {
-    let mut sink = Sink::default();
-    let mut reader = Reader { lexer: Lexer::new(text), sink: &mut sink };
-    let nodes = reader.nodes(None, 0).ok()?;
+pub(crate) fn read_nodes(text: &str) -> Option<(Vec<KdlNode<'_>>, Vec<SourceSpan>)> {
+    let mut sink = DiagnosticSink::default();
+    let mut reader = KdlReader { lexer: KdlLexer::new(text), sink: &mut sink };
+    let nodes = reader.read_nodes(None, 0).ok()?;
     Some((nodes, reader.lexer.comments))
 }
 
-struct Reader<'s, 'k> {
-    lexer: Lexer<'s>,
-    sink: &'k mut Sink,
+struct KdlReader<'s, 'k> {
+    lexer: KdlLexer<'s>,
+    sink: &'k mut DiagnosticSink,
 }
 
-impl<'s> Reader<'s, '_> {
-    fn fail<T>(&mut self, message: impl Into<String>, span: Span) -> Result<T, Stop> {
-        self.sink.push(Diagnostic::new("syntax", message).at(span));
-        Err(Stop)
+impl<'s> KdlReader<'s, '_> {
+    fn fail<T>(&mut self, message: impl Into<String>, span: SourceSpan) -> Result<T, StopReading> {
+        self.sink.push(SpecDiagnostic::new("syntax", message).with_span(span));
+        Err(StopReading)
     }
 
     /// Nodes up to the end, or up to the brace that closes the one at `open`.
-    fn nodes(&mut self, open: Option<Span>, depth: usize) -> Result<Vec<Node<'s>>, Stop> {
+    fn read_nodes(
+        &mut self,
+        open: Option<SourceSpan>,
+        depth: usize,
+    ) -> Result<Vec<KdlNode<'s>>, StopReading> {
         if let Some(open) = open.filter(|_| depth >= MAX_DEPTH) {
-            self.sink.push(too_deep(open));
-            return Err(Stop);
+            self.sink.push(too_deep_error(open));
+            return Err(StopReading);
         }
         let mut nodes = Vec::new();
         loop {
@@ -103,36 +110,39 @@ impl<'s> Reader<'s, '_> {
                     let span = self.lexer.next_span();
                     return self.fail("a closing brace without an opening one", span);
                 }
-                (Some(';'), _) => self.lexer.at += 1,
-                (Some('/'), _) if self.lexer.rest().starts_with("/-") => self.dropped(|reader| {
+                (Some(';'), _) => self.lexer.position += 1,
+                (Some('/'), _) if self.lexer.rest().starts_with("/-") => self.skip_dropped(|reader| {
                     reader.lexer.skip_lines(reader.sink)?;
-                    reader.node(depth).map(|_| ())
+                    reader.read_node(depth).map(|_| ())
                 })?,
-                (Some(_), _) => nodes.push(self.node(depth)?),
+                (Some(_), _) => nodes.push(self.read_node(depth)?),
             }
         }
     }
 
     /// Reads past something that begins with `/-`, and notes all of it as one comment.
-    fn dropped(&mut self, read: impl FnOnce(&mut Self) -> Result<(), Stop>) -> Result<(), Stop> {
-        let (start, comments) = (self.lexer.at, self.lexer.comments.len());
-        self.lexer.at += 2;
+    fn skip_dropped(
+        &mut self,
+        read: impl FnOnce(&mut Self) -> Result<(), StopReading>,
+    ) -> Result<(), StopReading> {
+        let (start, comments) = (self.lexer.position, self.lexer.comments.len());
+        self.lexer.position += 2;
         read(self)?;
         self.lexer.comments.truncate(comments);
-        self.lexer.comments.push(Span::new(start, self.lexer.at));
+        self.lexer.comments.push(SourceSpan::new(start, self.lexer.position));
         Ok(())
     }
 
-    fn node(&mut self, depth: usize) -> Result<Node<'s>, Stop> {
-        let whole = self.lexer.at;
-        let annotation = self.annotation()?;
-        let start = self.lexer.at;
-        let Some(name) = self.lexer.string(self.sink)? else {
+    fn read_node(&mut self, depth: usize) -> Result<KdlNode<'s>, StopReading> {
+        let whole = self.lexer.position;
+        let annotation = self.read_annotation()?;
+        let start = self.lexer.position;
+        let Some(name) = self.lexer.read_string(self.sink)? else {
             let span = self.lexer.next_span();
             return self.fail("expected the name of a node", span);
         };
-        let name_span = Span::new(start, self.lexer.at);
-        let mut node = Node {
+        let name_span = SourceSpan::new(start, self.lexer.position);
+        let mut node = KdlNode {
             name,
             name_span,
             annotation,
@@ -142,16 +152,16 @@ impl<'s> Reader<'s, '_> {
             end: name_span,
             whole: name_span,
         };
-        while self.part(&mut node, depth)? {}
-        node.whole = Span::new(whole, node.end.end as usize);
+        while self.read_part(&mut node, depth)? {}
+        node.whole = SourceSpan::new(whole, node.end.end as usize);
         Ok(node)
     }
 
     /// The next value, property or block of children. False: the node is at its end.
-    fn part(&mut self, node: &mut Node<'s>, depth: usize) -> Result<bool, Stop> {
+    fn read_part(&mut self, node: &mut KdlNode<'s>, depth: usize) -> Result<bool, StopReading> {
         let has_space = self.lexer.skip_space(self.sink)?;
         if self.lexer.rest().starts_with("/-") {
-            self.dropped(|reader| reader.dropped_part(depth))?;
+            self.skip_dropped(|reader| reader.skip_dropped_part(depth))?;
             return Ok(true);
         }
         match self.lexer.peek() {
@@ -163,9 +173,9 @@ impl<'s> Reader<'s, '_> {
                 if node.children.is_some() {
                     return self.fail("a node has only one block of children", open);
                 }
-                node.children = Some(self.children(depth)?);
+                node.children = Some(self.read_children(depth)?);
                 node.open = Some(open);
-                node.end = Span::new(self.lexer.at - 1, self.lexer.at);
+                node.end = SourceSpan::new(self.lexer.position - 1, self.lexer.position);
             }
             Some(_) if node.children.is_some() => {
                 let span = self.lexer.next_span();
@@ -176,77 +186,77 @@ impl<'s> Reader<'s, '_> {
                 return self.fail(format!("expected a space before `{}`", c.escape_default()), span);
             }
             Some(_) => {
-                let start = self.lexer.at;
-                node.arguments.push(self.argument()?);
-                node.end = Span::new(start, self.lexer.at);
+                let start = self.lexer.position;
+                node.arguments.push(self.read_argument()?);
+                node.end = SourceSpan::new(start, self.lexer.position);
             }
         }
         Ok(true)
     }
 
     /// Children in braces, which begin here.
-    fn children(&mut self, depth: usize) -> Result<Vec<Node<'s>>, Stop> {
+    fn read_children(&mut self, depth: usize) -> Result<Vec<KdlNode<'s>>, StopReading> {
         let open = self.lexer.next_span();
-        self.lexer.at += 1;
-        let children = self.nodes(Some(open), depth + 1)?;
-        self.lexer.at += 1;
+        self.lexer.position += 1;
+        let children = self.read_nodes(Some(open), depth + 1)?;
+        self.lexer.position += 1;
         Ok(children)
     }
 
-    fn dropped_part(&mut self, depth: usize) -> Result<(), Stop> {
+    fn skip_dropped_part(&mut self, depth: usize) -> Result<(), StopReading> {
         self.lexer.skip_lines(self.sink)?;
         if self.lexer.peek() == Some('{') {
-            return self.children(depth).map(|_| ());
+            return self.read_children(depth).map(|_| ());
         }
-        self.argument().map(|_| ())
+        self.read_argument().map(|_| ())
     }
 
-    fn argument(&mut self) -> Result<Argument<'s>, Stop> {
-        self.annotation()?;
-        let start = self.lexer.at;
-        if let Some(literal) = self.lexer.literal(self.sink)? {
-            let span = Span::new(start, self.lexer.at);
-            return Ok(Argument::Value(Tree::scalar(literal, true, span)));
+    fn read_argument(&mut self) -> Result<KdlArgument<'s>, StopReading> {
+        self.read_annotation()?;
+        let start = self.lexer.position;
+        if let Some(literal) = self.lexer.read_literal(self.sink)? {
+            let span = SourceSpan::new(start, self.lexer.position);
+            return Ok(KdlArgument::Value(DocumentTree::scalar(literal, true, span)));
         }
-        let Some(text) = self.lexer.string(self.sink)? else {
+        let Some(text) = self.lexer.read_string(self.sink)? else {
             let span = self.lexer.next_span();
             return self.fail("expected a value", span);
         };
-        let span = Span::new(start, self.lexer.at);
-        let (behind, comments) = (self.lexer.at, self.lexer.comments.len());
+        let span = SourceSpan::new(start, self.lexer.position);
+        let (behind, comments) = (self.lexer.position, self.lexer.comments.len());
         self.lexer.skip_space(self.sink)?;
-        if !self.lexer.eat("=") {
-            self.lexer.at = behind;
+        if !self.lexer.take_if("=") {
+            self.lexer.position = behind;
             self.lexer.comments.truncate(comments);
-            return Ok(Argument::Value(Tree::scalar(text, false, span)));
+            return Ok(KdlArgument::Value(DocumentTree::scalar(text, false, span)));
         }
         self.lexer.skip_space(self.sink)?;
-        Ok(Argument::Property(text, span, self.property_value()?))
+        Ok(KdlArgument::Property(text, span, self.read_property_value()?))
     }
 
-    fn property_value(&mut self) -> Result<Tree<'s>, Stop> {
-        self.annotation()?;
-        let start = self.lexer.at;
-        let (text, plain) = match self.lexer.literal(self.sink)? {
+    fn read_property_value(&mut self) -> Result<DocumentTree<'s>, StopReading> {
+        self.read_annotation()?;
+        let start = self.lexer.position;
+        let (text, plain) = match self.lexer.read_literal(self.sink)? {
             Some(literal) => (Some(literal), true),
-            None => (self.lexer.string(self.sink)?, false),
+            None => (self.lexer.read_string(self.sink)?, false),
         };
         let Some(text) = text else {
             let span = self.lexer.next_span();
             return self.fail("expected a value behind `=`", span);
         };
-        Ok(Tree::scalar(text, plain, Span::new(start, self.lexer.at)))
+        Ok(DocumentTree::scalar(text, plain, SourceSpan::new(start, self.lexer.position)))
     }
 
-    fn annotation(&mut self) -> Result<Option<Cow<'s, str>>, Stop> {
+    fn read_annotation(&mut self) -> Result<Option<Cow<'s, str>>, StopReading> {
         let open = self.lexer.next_span();
-        if !self.lexer.eat("(") {
+        if !self.lexer.take_if("(") {
             return Ok(None);
         }
         self.lexer.skip_space(self.sink)?;
-        let name = self.lexer.string(self.sink)?;
+        let name = self.lexer.read_string(self.sink)?;
         self.lexer.skip_space(self.sink)?;
-        if name.is_none() || !self.lexer.eat(")") {
+        if name.is_none() || !self.lexer.take_if(")") {
             return self.fail("a type is written `(name)`", open);
         }
         self.lexer.skip_space(self.sink)?;

@@ -1,81 +1,86 @@
 //! The layout of KDL: a node per line, children four blanks in.
 
-use super::Unusual;
-use super::outline::{Block, Comments, Item};
-use crate::kdl::{Argument, Node, read_nodes};
-use crate::source::Span;
+use super::UnsupportedLayout;
+use super::layout_blocks::{CommentCursor, LayoutBlock, LayoutItem};
+use crate::kdl::{KdlArgument, KdlNode, read_nodes};
+use crate::source::SourceSpan;
 
-pub(super) fn lay_out(text: &str) -> Result<String, Unusual> {
+pub(super) fn render_layout(text: &str) -> Result<String, UnsupportedLayout> {
     let Some((nodes, comments)) = read_nodes(text) else {
-        return Err(Unusual { why: "the file cannot be read", at: None });
+        return Err(UnsupportedLayout { reason: "the file cannot be read", span: None });
     };
-    let mut layout = Layout { text, comments: Comments::new(text, comments) };
-    let items = layout.items(&nodes)?;
-    let below = layout.comments.rest();
+    let mut layout = KdlLayout { text, comments: CommentCursor::new(text, comments) };
+    let items = layout.layout_nodes(&nodes)?;
+    let below = layout.comments.take_rest();
     let mut out = String::new();
-    Block { items, below, close: String::new() }.print("    ", 0, &mut out);
+    LayoutBlock { items, comments_below: below, closing_line: String::new() }.write_to("    ", 0, &mut out);
     Ok(out)
 }
 
-struct Layout<'s> {
+struct KdlLayout<'s> {
     text: &'s str,
-    comments: Comments<'s>,
+    comments: CommentCursor<'s>,
 }
 
-impl Layout<'_> {
-    fn source(&self, span: Span) -> &str {
+impl KdlLayout<'_> {
+    fn source(&self, span: SourceSpan) -> &str {
         &self.text[span.start as usize..span.end as usize]
     }
 
-    fn items(&mut self, nodes: &[Node<'_>]) -> Result<Vec<Item>, Unusual> {
-        nodes.iter().map(|node| self.item(node)).collect()
+    fn layout_nodes(&mut self, nodes: &[KdlNode<'_>]) -> Result<Vec<LayoutItem>, UnsupportedLayout> {
+        nodes.iter().map(|node| self.layout_node(node)).collect()
     }
 
-    fn item(&mut self, node: &Node<'_>) -> Result<Item, Unusual> {
+    fn layout_node(&mut self, node: &KdlNode<'_>) -> Result<LayoutItem, UnsupportedLayout> {
         let start = node.whole.start;
-        let is_apart = self.comments.is_apart(start);
-        let above = self.comments.above(start);
+        let is_apart = self.comments.has_blank_line_above(start);
+        let above = self.comments.take_above(start);
         let mut text = String::new();
         if let Some(annotation) = &node.annotation {
-            text = format!("({})", crate::write::key(annotation, crate::Format::Kdl));
+            text = format!("({})", crate::writer::render_key(annotation, crate::SpecFormat::Kdl));
         }
         text.push_str(self.source(node.name_span));
         for argument in &node.arguments {
             text.push(' ');
             let value = match argument {
-                Argument::Value(value) => value,
-                Argument::Property(_, key, value) => {
+                KdlArgument::Value(value) => value,
+                KdlArgument::Property(_, key, value) => {
                     text.extend([self.source(*key), "="]);
                     value
                 }
             };
             if self.text[..value.span.start as usize].trim_end().ends_with(')') {
                 let why = "a value has a type, which the layout has no place for";
-                return Err(Unusual { why, at: Some(value.span) });
+                return Err(UnsupportedLayout { reason: why, span: Some(value.span) });
             }
             text.push_str(self.source(value.span));
         }
         let head_end = node.open.map_or(node.end.end, |open| open.start);
         if self.comments.has_within(start, head_end) {
             let why = "a comment stands within a node, where the layout has no place for it";
-            return Err(Unusual { why, at: Some(node.name_span) });
+            return Err(UnsupportedLayout { reason: why, span: Some(node.name_span) });
         }
-        let mut item = Item { is_apart, above, text, ..Item::default() };
+        let mut item = LayoutItem {
+            has_blank_line_above: is_apart,
+            comments_above: above,
+            text,
+            ..LayoutItem::default()
+        };
         match (&node.children, node.open) {
             (Some(children), Some(open))
                 if !children.is_empty() || self.comments.has_within(open.end, node.end.start) =>
             {
                 item.text.push_str(" {");
-                item.beside = self.comments.beside(open.end);
-                let items = self.items(children)?;
-                let below = self.comments.below(node.end.start);
-                item.block = Some(Block { items, below, close: "}".to_owned() });
+                item.trailing_comment = self.comments.take_trailing(open.end);
+                let items = self.layout_nodes(children)?;
+                let below = self.comments.take_below(node.end.start);
+                item.block = Some(LayoutBlock { items, comments_below: below, closing_line: "}".to_owned() });
             }
             (children, _) => {
                 if children.is_some() {
                     item.text.push_str(" {}");
                 }
-                item.beside = self.comments.beside(node.end.end);
+                item.trailing_comment = self.comments.take_trailing(node.end.end);
             }
         }
         Ok(item)

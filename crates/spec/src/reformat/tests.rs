@@ -3,10 +3,10 @@
 use super::*;
 
 #[track_caller]
-fn laid_out(format: Format, text: &str) -> String {
-    let once = reformat(Source { name: "spec", text: text.as_bytes(), format: Some(format) });
+fn laid_out(format: SpecFormat, text: &str) -> String {
+    let once = reformat_spec(SpecSource { name: "spec", text: text.as_bytes(), format: Some(format) });
     let once = once.unwrap_or_else(|diagnostics| panic!("{diagnostics}"));
-    let twice = reformat(Source { name: "spec", text: once.as_bytes(), format: Some(format) });
+    let twice = reformat_spec(SpecSource { name: "spec", text: once.as_bytes(), format: Some(format) });
     assert_eq!(twice.as_ref(), Ok(&once), "laid out twice");
     once
 }
@@ -91,49 +91,49 @@ description: two lines
 empty:
 # tail
 ";
-    assert_eq!(laid_out(Format::Yaml, text), expected);
+    assert_eq!(laid_out(SpecFormat::Yaml, text), expected);
 }
 
 #[test]
 fn json() {
     let text = "{ \"name\":\"sim\",\n\n\n \"list\":[1,2 , 3], \"jobs\":[\n{\"name\":\"a\",\"depends_on\":[ ]}], \"env\":{}}";
     let expected = "{\n  \"name\": \"sim\",\n\n  \"list\": [1, 2, 3],\n  \"jobs\": [\n    {\"name\": \"a\", \"depends_on\": []}\n  ],\n  \"env\": {}\n}\n";
-    assert_eq!(laid_out(Format::Json, text), expected);
+    assert_eq!(laid_out(SpecFormat::Json, text), expected);
 }
 
 #[test]
 fn json5() {
     let text = "// head\n{ name:'sim', // its name\n  /* all */ jobs:[ // here\n {name:'a',x:0x1F},\n // tail\n ]\n}\n// end\n";
     let expected = "// head\n{\n  name: 'sim', // its name\n  /* all */\n  jobs: [ // here\n    {name: 'a', x: 0x1F},\n    // tail\n  ],\n}\n// end\n";
-    assert_eq!(laid_out(Format::Json5, text), expected);
+    assert_eq!(laid_out(SpecFormat::Json5, text), expected);
 }
 
 #[test]
 fn toml() {
     let text = "# head\nname='sim'   # its name\n\n\n a.b  =  1\nlist=[1,\n  2, # two\n  # tail\n]\nshort=[ 1,2 ]\n# about a\n[ env ]\nA={x=1,y=[ 2 ]}\n[[jobs]] # first\nname=\"a\"\n";
     let expected = "# head\nname = 'sim' # its name\n\na.b = 1\nlist = [\n  1,\n  2, # two\n  # tail\n]\nshort = [1, 2]\n\n# about a\n[env]\nA = { x = 1, y = [2] }\n\n[[jobs]] # first\nname = \"a\"\n";
-    assert_eq!(laid_out(Format::Toml, text), expected);
+    assert_eq!(laid_out(SpecFormat::Toml, text), expected);
 }
 
 #[test]
 fn kdl() {
     let text = "// head\nname   \"sim\" ; user ada\n\n\njob \"a\"   { // first\n command \"x\" // do it\n  depends_on \"b\"   \"c\"; /- priority 3\n // tail\n}\nfile \"f\" path = \"p\" /* here */\n/- job \"gone\" {\n  command \"y\"\n}\nenv {}\nmetadata { a { b 1; }; }\n";
     let expected = "// head\nname \"sim\"\nuser ada\n\njob \"a\" { // first\n    command \"x\" // do it\n    depends_on \"b\" \"c\"\n    /- priority 3\n    // tail\n}\nfile \"f\" path=\"p\" /* here */\n/- job \"gone\" {\n  command \"y\"\n}\nenv {}\nmetadata {\n    a {\n        b 1\n    }\n}\n";
-    let laid_out = laid_out(Format::Kdl, text);
+    let laid_out = laid_out(SpecFormat::Kdl, text);
     assert_eq!(laid_out, expected);
 }
 
 #[test]
 fn what_has_no_place_is_refused_rather_than_lost() {
     for (format, text) in [
-        (Format::Yaml, "name: w\nx: !!str 5\n"),
-        (Format::Yaml, "%YAML 1.2\n---\nname: w\n"),
-        (Format::Yaml, "name: |2\n    x\n"),
-        (Format::Kdl, "job \"a\" /* within */ priority=5\n"),
-        (Format::Kdl, "user (u8)5\n"),
-        (Format::Toml, "a = { b = 1, # x\n c = 2 }\n"),
+        (SpecFormat::Yaml, "name: w\nx: !!str 5\n"),
+        (SpecFormat::Yaml, "%YAML 1.2\n---\nname: w\n"),
+        (SpecFormat::Yaml, "name: |2\n    x\n"),
+        (SpecFormat::Kdl, "job \"a\" /* within */ priority=5\n"),
+        (SpecFormat::Kdl, "user (u8)5\n"),
+        (SpecFormat::Toml, "a = { b = 1, # x\n c = 2 }\n"),
     ] {
-        let result = reformat(Source { name: "spec", text: text.as_bytes(), format: Some(format) });
+        let result = reformat_spec(SpecSource { name: "spec", text: text.as_bytes(), format: Some(format) });
         let code = result.err().and_then(|diagnostics| diagnostics.list.first().map(|first| first.code));
         assert_eq!(code, Some("cannot-format"), "{text}");
     }
@@ -144,7 +144,7 @@ fn what_has_no_place_is_refused_rather_than_lost() {
 fn a_file_that_is_one_text_is_left_alone() {
     let text = "#\"my][[: o日c.5\\n=#t-1a+5j: #\"# t日]]\u{2028}cf*a\"#'y';(\n  |\n";
     for text in [text, "# a comment with 5\n|\n  text\n", "|2\n  text\n", ">\n  a\n", "#\n\u{2028}\n"] {
-        let source = Source { name: "chance", text: text.as_bytes(), format: Some(Format::Yaml) };
-        assert!(reformat(source).is_err(), "{text:?}");
+        let source = SpecSource { name: "chance", text: text.as_bytes(), format: Some(SpecFormat::Yaml) };
+        assert!(reformat_spec(source).is_err(), "{text:?}");
     }
 }

@@ -1,29 +1,30 @@
 //! The layout of TOML: `key = value`, a blank line above each table, long lists with an item per line.
 
-use super::Unusual;
-use super::outline::{Block, Comments, Item, WIDTH};
-use crate::source::Span;
+use super::UnsupportedLayout;
+use super::layout_blocks::{CommentCursor, LayoutBlock, LayoutItem, MAX_WIDTH};
+use crate::source::SourceSpan;
 use toml_parser::ErrorSink;
 use toml_parser::decoder::Encoding;
 use toml_parser::parser::{EventReceiver, RecursionGuard, parse_document};
 
-pub(super) fn comments(text: &str) -> Vec<Span> {
-    read(text).comments
+pub(super) fn find_comments(text: &str) -> Vec<SourceSpan> {
+    read_document(text).comments
 }
 
-pub(super) fn lay_out(text: &str) -> Result<String, Unusual> {
-    let Reader { statements, comments, .. } = read(text);
-    let mut layout = Layout { text, comments: Comments::new(text, comments) };
-    let items = statements.iter().map(|statement| layout.item(statement)).collect::<Result<_, _>>()?;
-    let below = layout.comments.rest();
+pub(super) fn render_layout(text: &str) -> Result<String, UnsupportedLayout> {
+    let TomlLayoutReader { statements, comments, .. } = read_document(text);
+    let mut layout = TomlLayout { text, comments: CommentCursor::new(text, comments) };
+    let items =
+        statements.iter().map(|statement| layout.layout_statement(statement)).collect::<Result<_, _>>()?;
+    let below = layout.comments.take_rest();
     let mut out = String::new();
-    Block { items, below, close: String::new() }.print("  ", 0, &mut out);
+    LayoutBlock { items, comments_below: below, closing_line: String::new() }.write_to("  ", 0, &mut out);
     Ok(out)
 }
 
-fn read(text: &str) -> Reader {
+fn read_document(text: &str) -> TomlLayoutReader {
     let tokens = toml_parser::Source::new(text).lex().into_vec();
-    let mut reader = Reader::default();
+    let mut reader = TomlLayoutReader::default();
     let mut guard = RecursionGuard::new(&mut reader, crate::tree::MAX_DEPTH as u32);
     parse_document(&tokens, &mut guard, &mut ());
     reader
@@ -31,84 +32,84 @@ fn read(text: &str) -> Reader {
 
 /// The lines of a document in its order.
 #[derive(Default)]
-struct Reader {
-    statements: Vec<Statement>,
-    comments: Vec<Span>,
+struct TomlLayoutReader {
+    statements: Vec<TomlStatement>,
+    comments: Vec<SourceSpan>,
     /// Keys that were read and have no value yet.
-    keys: Vec<Span>,
+    keys: Vec<SourceSpan>,
     /// Lists and maps that are open, from the outside in.
-    open: Vec<Pair>,
-    header: Option<Span>,
+    open: Vec<TomlPair>,
+    header: Option<SourceSpan>,
 }
 
-enum Statement {
+enum TomlStatement {
     /// `[a.b]` or `[[a.b]]`.
     Header {
-        keys: Vec<Span>,
-        whole: Span,
+        keys: Vec<SourceSpan>,
+        whole: SourceSpan,
         is_array: bool,
     },
-    Pair(Pair),
+    Pair(TomlPair),
 }
 
 /// A value and its key, if it has one.
-struct Pair {
-    keys: Vec<Span>,
-    value: Value,
+struct TomlPair {
+    keys: Vec<SourceSpan>,
+    value: TomlValue,
 }
 
-enum Value {
-    Scalar(Span),
-    List { items: Vec<Pair>, whole: Span },
-    Map { entries: Vec<Pair>, whole: Span },
+enum TomlValue {
+    Scalar(SourceSpan),
+    List { items: Vec<TomlPair>, whole: SourceSpan },
+    Map { entries: Vec<TomlPair>, whole: SourceSpan },
 }
 
-impl Value {
-    fn span(&self) -> Span {
+impl TomlValue {
+    fn span(&self) -> SourceSpan {
         match self {
             Self::Scalar(span) | Self::List { whole: span, .. } | Self::Map { whole: span, .. } => *span,
         }
     }
 }
 
-impl Reader {
-    fn put(&mut self, pair: Pair) {
+impl TomlLayoutReader {
+    fn add_pair(&mut self, pair: TomlPair) {
         match self.open.last_mut().map(|open| &mut open.value) {
-            Some(Value::List { items, .. }) => items.push(pair),
-            Some(Value::Map { entries, .. }) => entries.push(pair),
-            Some(Value::Scalar(_)) | None => self.statements.push(Statement::Pair(pair)),
+            Some(TomlValue::List { items, .. }) => items.push(pair),
+            Some(TomlValue::Map { entries, .. }) => entries.push(pair),
+            Some(TomlValue::Scalar(_)) | None => self.statements.push(TomlStatement::Pair(pair)),
         }
     }
 
-    fn enter(&mut self, value: Value) -> bool {
+    fn enter(&mut self, value: TomlValue) -> bool {
         let keys = std::mem::take(&mut self.keys);
-        self.open.push(Pair { keys, value });
+        self.open.push(TomlPair { keys, value });
         true
     }
 
     fn leave(&mut self, end: toml_parser::Span) {
         let Some(mut pair) = self.open.pop() else { return };
-        if let Value::List { whole, .. } | Value::Map { whole, .. } = &mut pair.value {
+        if let TomlValue::List { whole, .. } | TomlValue::Map { whole, .. } = &mut pair.value {
             whole.end = end.end() as u32;
         }
-        self.put(pair);
+        self.add_pair(pair);
     }
 
     fn close_header(&mut self, end: toml_parser::Span, is_array: bool) {
         let Some(open) = self.header.take() else { return };
-        let whole = Span { start: open.start, end: end.end() as u32 };
+        let whole = SourceSpan { start: open.start, end: end.end() as u32 };
         let keys = std::mem::take(&mut self.keys);
-        self.statements.push(Statement::Header { keys, whole, is_array });
+        self.statements.push(TomlStatement::Header { keys, whole, is_array });
     }
 }
 
-fn ours(span: toml_parser::Span) -> Span {
-    Span::new(span.start(), span.end())
+fn to_span(span: toml_parser::Span) -> SourceSpan {
+    SourceSpan::new(span.start(), span.end())
 }
 
-impl EventReceiver for Reader {
+impl EventReceiver for TomlLayoutReader {
     fn std_table_open(&mut self, span: toml_parser::Span, _: &mut dyn ErrorSink) {
-        self.header = Some(ours(span));
+        self.header = Some(to_span(span));
     }
 
     fn std_table_close(&mut self, span: toml_parser::Span, _: &mut dyn ErrorSink) {
@@ -116,7 +117,7 @@ impl EventReceiver for Reader {
     }
 
     fn array_table_open(&mut self, span: toml_parser::Span, _: &mut dyn ErrorSink) {
-        self.header = Some(ours(span));
+        self.header = Some(to_span(span));
     }
 
     fn array_table_close(&mut self, span: toml_parser::Span, _: &mut dyn ErrorSink) {
@@ -124,7 +125,7 @@ impl EventReceiver for Reader {
     }
 
     fn inline_table_open(&mut self, span: toml_parser::Span, _: &mut dyn ErrorSink) -> bool {
-        self.enter(Value::Map { entries: Vec::new(), whole: ours(span) })
+        self.enter(TomlValue::Map { entries: Vec::new(), whole: to_span(span) })
     }
 
     fn inline_table_close(&mut self, span: toml_parser::Span, _: &mut dyn ErrorSink) {
@@ -132,7 +133,7 @@ impl EventReceiver for Reader {
     }
 
     fn array_open(&mut self, span: toml_parser::Span, _: &mut dyn ErrorSink) -> bool {
-        self.enter(Value::List { items: Vec::new(), whole: ours(span) })
+        self.enter(TomlValue::List { items: Vec::new(), whole: to_span(span) })
     }
 
     fn array_close(&mut self, span: toml_parser::Span, _: &mut dyn ErrorSink) {
@@ -140,88 +141,109 @@ impl EventReceiver for Reader {
     }
 
     fn simple_key(&mut self, span: toml_parser::Span, _: Option<Encoding>, _: &mut dyn ErrorSink) {
-        self.keys.push(ours(span));
+        self.keys.push(to_span(span));
     }
 
     fn scalar(&mut self, span: toml_parser::Span, _: Option<Encoding>, _: &mut dyn ErrorSink) {
         let keys = std::mem::take(&mut self.keys);
-        self.put(Pair { keys, value: Value::Scalar(ours(span)) });
+        self.add_pair(TomlPair { keys, value: TomlValue::Scalar(to_span(span)) });
     }
 
     fn comment(&mut self, span: toml_parser::Span, _: &mut dyn ErrorSink) {
-        self.comments.push(ours(span));
+        self.comments.push(to_span(span));
     }
 }
 
-struct Layout<'s> {
+struct TomlLayout<'s> {
     text: &'s str,
-    comments: Comments<'s>,
+    comments: CommentCursor<'s>,
 }
 
-impl Layout<'_> {
-    fn source(&self, span: Span) -> &str {
+impl TomlLayout<'_> {
+    fn source(&self, span: SourceSpan) -> &str {
         &self.text[span.start as usize..span.end as usize]
     }
 
-    fn keys(&self, keys: &[Span]) -> String {
+    fn render_keys(&self, keys: &[SourceSpan]) -> String {
         keys.iter().map(|key| self.source(*key)).collect::<Vec<_>>().join(".")
     }
 
-    fn item(&mut self, statement: &Statement) -> Result<Item, Unusual> {
+    fn layout_statement(&mut self, statement: &TomlStatement) -> Result<LayoutItem, UnsupportedLayout> {
         match statement {
-            Statement::Header { keys, whole, is_array } => {
-                let keys = self.keys(keys);
+            TomlStatement::Header { keys, whole, is_array } => {
+                let keys = self.render_keys(keys);
                 let text = if *is_array { format!("[[{keys}]]") } else { format!("[{keys}]") };
-                let above = self.comments.above(whole.start);
-                let beside = self.comments.beside(whole.end);
-                Ok(Item { is_apart: true, above, text, beside, block: None })
+                let above = self.comments.take_above(whole.start);
+                let beside = self.comments.take_trailing(whole.end);
+                Ok(LayoutItem {
+                    has_blank_line_above: true,
+                    comments_above: above,
+                    text,
+                    trailing_comment: beside,
+                    block: None,
+                })
             }
-            Statement::Pair(pair) => self.pair(pair, ""),
+            TomlStatement::Pair(pair) => self.layout_pair(pair, ""),
         }
     }
 
     /// A line of its own, perhaps with a comma.
-    fn pair(&mut self, pair: &Pair, comma: &str) -> Result<Item, Unusual> {
+    fn layout_pair(&mut self, pair: &TomlPair, comma: &str) -> Result<LayoutItem, UnsupportedLayout> {
         let whole = pair.value.span();
         let start = pair.keys.first().map_or(whole.start, |key| key.start);
-        let is_apart = self.comments.is_apart(start);
-        let above = self.comments.above(start);
+        let is_apart = self.comments.has_blank_line_above(start);
+        let above = self.comments.take_above(start);
         let mut text = match pair.keys.as_slice() {
             [] => String::new(),
-            keys => self.keys(keys) + " = ",
+            keys => self.render_keys(keys) + " = ",
         };
         let has_comments = self.comments.has_within(whole.start, whole.end);
-        if let Value::List { items, .. } = &pair.value {
-            let line = self.line(&pair.value);
+        if let TomlValue::List { items, .. } = &pair.value {
+            let line = self.render_line(&pair.value);
             let was_broken = self.source(whole).contains('\n');
-            if !items.is_empty() && (has_comments || was_broken || text.len() + line.len() > WIDTH) {
+            if !items.is_empty() && (has_comments || was_broken || text.len() + line.len() > MAX_WIDTH) {
                 text.push('[');
-                let beside = self.comments.beside(whole.start + 1);
-                let items = items.iter().map(|item| self.pair(item, ",")).collect::<Result<_, _>>()?;
-                let below = self.comments.below(whole.end);
-                let block = Some(Block { items, below, close: format!("]{comma}") });
-                return Ok(Item { is_apart, above, text, block, beside });
+                let beside = self.comments.take_trailing(whole.start + 1);
+                let items = items.iter().map(|item| self.layout_pair(item, ",")).collect::<Result<_, _>>()?;
+                let below = self.comments.take_below(whole.end);
+                let block =
+                    Some(LayoutBlock { items, comments_below: below, closing_line: format!("]{comma}") });
+                return Ok(LayoutItem {
+                    has_blank_line_above: is_apart,
+                    comments_above: above,
+                    text,
+                    block,
+                    trailing_comment: beside,
+                });
             }
         }
         if has_comments {
             let why = "a comment stands within braces, where the layout has no place for it";
-            return Err(Unusual { why, at: Some(whole) });
+            return Err(UnsupportedLayout { reason: why, span: Some(whole) });
         }
-        text.extend([&self.line(&pair.value), comma]);
-        let beside = self.comments.beside(whole.end);
-        Ok(Item { is_apart, above, text, block: None, beside })
+        text.extend([&self.render_line(&pair.value), comma]);
+        let beside = self.comments.take_trailing(whole.end);
+        Ok(LayoutItem {
+            has_blank_line_above: is_apart,
+            comments_above: above,
+            text,
+            block: None,
+            trailing_comment: beside,
+        })
     }
 
-    fn line(&self, value: &Value) -> String {
+    fn render_line(&self, value: &TomlValue) -> String {
         match value {
-            Value::Scalar(span) => self.source(*span).to_owned(),
-            Value::List { items, .. } => {
-                let items: Vec<String> = items.iter().map(|item| self.line(&item.value)).collect();
+            TomlValue::Scalar(span) => self.source(*span).to_owned(),
+            TomlValue::List { items, .. } => {
+                let items: Vec<String> = items.iter().map(|item| self.render_line(&item.value)).collect();
                 format!("[{}]", items.join(", "))
             }
-            Value::Map { entries, .. } if entries.is_empty() => "{}".to_owned(),
-            Value::Map { entries, .. } => {
-                let entry = |pair: &Pair| format!("{} = {}", self.keys(&pair.keys), self.line(&pair.value));
+            TomlValue::Map { entries, .. } if entries.is_empty() => "{}".to_owned(),
+            TomlValue::Map { entries, .. } => {
+                let entry = |pair: &TomlPair| {
+                    format!("{} = {}", self.render_keys(&pair.keys), self.render_line(&pair.value))
+                };
                 format!("{{ {} }}", entries.iter().map(entry).collect::<Vec<_>>().join(", "))
             }
         }

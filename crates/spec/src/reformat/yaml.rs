@@ -2,59 +2,63 @@
 //!
 //! Works on the parser's own events, so anchors, aliases, tags and merge keys stay what they are.
 
-mod read;
+mod node_reader;
 
-use super::Unusual;
-use super::outline::{BLANKS, Comments, WIDTH};
-use crate::source::Span;
-use read::{Kind, Node, Style};
+use super::UnsupportedLayout;
+use super::layout_blocks::{BLANKS, CommentCursor, MAX_WIDTH};
+use crate::source::SourceSpan;
+use node_reader::{YamlScalarStyle, YamlSourceKind, YamlSourceNode};
 
-pub(super) use read::comments;
+pub(super) use node_reader::find_comments;
 
-pub(super) fn lay_out(text: &str) -> Result<String, Unusual> {
-    let root = read::document(text)?;
-    let mut layout = Layout {
+pub(super) fn render_layout(text: &str) -> Result<String, UnsupportedLayout> {
+    let root = node_reader::parse_document(text)?;
+    let mut layout = YamlLayout {
         text,
-        comments: Comments::new(text, comments(text)),
+        comments: CommentCursor::new(text, find_comments(text)),
         out: String::new(),
         ends_with_blanks: false,
     };
     match &root.kind {
         // Nothing that anybody wants laid out, and the parser does not always say rightly where such a text begins.
-        Kind::Scalar { text, style } if !text.is_empty() || matches!(style, Style::Block) => {
-            return Err(Unusual { why: "the file is one text, and no map", at: None });
+        YamlSourceKind::Scalar { text, style }
+            if !text.is_empty() || matches!(style, YamlScalarStyle::Block) =>
+        {
+            return Err(UnsupportedLayout { reason: "the file is one text, and no map", span: None });
         }
-        Kind::Map { .. } | Kind::List { .. } if root.properties.is_empty() && !layout.fits(&root, 0) => {
-            layout.block(&root, 0, false)?;
+        YamlSourceKind::Map { .. } | YamlSourceKind::List { .. }
+            if root.properties.is_empty() && !layout.fits_on_line(&root, 0) =>
+        {
+            layout.write_block(&root, 0, false)?;
         }
         _ => {
-            let above = layout.comments.above(root.start);
-            layout.lines(&above, 0);
-            layout.behind(&root, 0, root.start)?;
+            let above = layout.comments.take_above(root.start);
+            layout.write_comment_lines(&above, 0);
+            layout.write_after_key(&root, 0, root.start)?;
         }
     }
-    let below = layout.comments.rest();
-    layout.lines(&below, 0);
+    let below = layout.comments.take_rest();
+    layout.write_comment_lines(&below, 0);
     Ok(layout.out.trim_start_matches(' ').to_owned())
 }
 
-struct Layout<'s> {
+struct YamlLayout<'s> {
     text: &'s str,
-    comments: Comments<'s>,
+    comments: CommentCursor<'s>,
     out: String,
     /// What was written last is a text whose blank lines at the end are part of it.
     ends_with_blanks: bool,
 }
 
-impl Layout<'_> {
-    fn margin(&mut self, depth: usize) {
+impl YamlLayout<'_> {
+    fn write_margin(&mut self, depth: usize) {
         self.out.push_str(&"  ".repeat(depth));
     }
 
-    fn lines(&mut self, lines: &[String], depth: usize) {
+    fn write_comment_lines(&mut self, lines: &[String], depth: usize) {
         for line in lines {
             if !line.is_empty() {
-                self.margin(depth);
+                self.write_margin(depth);
                 self.out.push_str(line);
             }
             self.out.push('\n');
@@ -62,110 +66,139 @@ impl Layout<'_> {
     }
 
     /// A map or list with a line for each of its parts. `is_begun`: the first line has its margin already.
-    fn block(&mut self, node: &Node<'_>, depth: usize, is_begun: bool) -> Result<(), Unusual> {
+    fn write_block(
+        &mut self,
+        node: &YamlSourceNode<'_>,
+        depth: usize,
+        is_begun: bool,
+    ) -> Result<(), UnsupportedLayout> {
         match &node.kind {
-            Kind::Map { entries, .. } => {
+            YamlSourceKind::Map { entries, .. } => {
                 for (index, (key, value)) in entries.iter().enumerate() {
-                    self.above(key.start, key.start, depth, index > 0, is_begun && index == 0);
-                    let key_text = self.line(key)?;
+                    self.write_comments_above(key.start, key.start, depth, index > 0, is_begun && index == 0);
+                    let key_text = self.render_line(key)?;
                     self.out.push_str(&key_text);
                     self.out.push(':');
-                    self.behind(value, depth, key.end)?;
+                    self.write_after_key(value, depth, key.end)?;
                 }
             }
-            Kind::List { items, is_flow } => {
+            YamlSourceKind::List { items, is_flow } => {
                 for (index, item) in items.iter().enumerate() {
                     let dash = if *is_flow { None } else { self.text[..item.start as usize].rfind('-') };
                     let start = dash.map_or(item.start, |dash| dash as u32);
-                    self.above(start, item.start, depth, index > 0, is_begun && index == 0);
+                    self.write_comments_above(start, item.start, depth, index > 0, is_begun && index == 0);
                     self.out.push('-');
-                    let is_compact =
-                        item.properties.is_empty() && item.is_collection() && !self.fits(item, 2 * depth + 2);
+                    let is_compact = item.properties.is_empty()
+                        && item.is_collection()
+                        && !self.fits_on_line(item, 2 * depth + 2);
                     if is_compact {
                         self.out.push(' ');
-                        self.block(item, depth + 1, true)?;
+                        self.write_block(item, depth + 1, true)?;
                     } else {
-                        self.behind(item, depth, start + 1)?;
+                        self.write_after_key(item, depth, start + 1)?;
                     }
                 }
             }
-            Kind::Scalar { .. } | Kind::Alias => {}
+            YamlSourceKind::Scalar { .. } | YamlSourceKind::Alias => {}
         }
         Ok(())
     }
 
     /// Comments above a part, and its margin.
-    fn above(&mut self, start: u32, content: u32, depth: usize, may_be_apart: bool, is_begun: bool) {
+    fn write_comments_above(
+        &mut self,
+        start: u32,
+        content: u32,
+        depth: usize,
+        may_be_apart: bool,
+        is_begun: bool,
+    ) {
         let may_be_apart = may_be_apart && !std::mem::take(&mut self.ends_with_blanks);
-        if self.comments.is_apart(start) && may_be_apart {
+        if self.comments.has_blank_line_above(start) && may_be_apart {
             self.out.push('\n');
         }
-        let above = self.comments.above(content);
+        let above = self.comments.take_above(content);
         if is_begun && !above.is_empty() {
             // The `-` of this line has been written: the comments go on the line above it.
             let line = self.out.rfind('\n').map_or(0, |at| at + 1);
             let begun = self.out.split_off(line);
-            self.lines(&above, begun.len() / 2 - 1);
+            self.write_comment_lines(&above, begun.len() / 2 - 1);
             self.out.push_str(&begun);
         } else {
-            self.lines(&above, depth);
+            self.write_comment_lines(&above, depth);
         }
         if !is_begun {
-            self.margin(depth);
+            self.write_margin(depth);
         }
     }
 
     /// What follows a `key:` or `-` that ends at `end`, to the end of its last line.
-    fn behind(&mut self, node: &Node<'_>, depth: usize, end: u32) -> Result<(), Unusual> {
+    fn write_after_key(
+        &mut self,
+        node: &YamlSourceNode<'_>,
+        depth: usize,
+        end: u32,
+    ) -> Result<(), UnsupportedLayout> {
         if !node.properties.is_empty() {
             self.out.push(' ');
             self.out.push_str(&node.properties);
         }
         let used = self.out.len() - self.out.rfind('\n').map_or(0, |at| at + 1);
         match &node.kind {
-            Kind::Scalar { style: Style::Block, .. } => return self.block_scalar(node, depth),
-            Kind::Map { .. } | Kind::List { .. } if !self.fits(node, used) => {
+            YamlSourceKind::Scalar { style: YamlScalarStyle::Block, .. } => {
+                return self.write_block_scalar(node, depth);
+            }
+            YamlSourceKind::Map { .. } | YamlSourceKind::List { .. } if !self.fits_on_line(node, used) => {
                 let end = end.max(node.properties_end);
-                self.beside(end);
+                self.write_trailing_comment(end);
                 self.out.push('\n');
-                return self.block(node, depth + 1, false);
+                return self.write_block(node, depth + 1, false);
             }
             _ => {}
         }
-        let line = self.content(node)?;
+        let line = self.render_content(node)?;
         if !line.is_empty() {
             self.out.push(' ');
             self.out.push_str(&line);
         }
-        self.beside(node.end.max(end));
+        self.write_trailing_comment(node.end.max(end));
         self.out.push('\n');
         Ok(())
     }
 
-    fn beside(&mut self, end: u32) {
-        if let Some(comment) = self.comments.beside(end) {
+    fn write_trailing_comment(&mut self, end: u32) {
+        if let Some(comment) = self.comments.take_trailing(end) {
             self.out.push(' ');
             self.out.push_str(&comment);
         }
     }
 
     /// A text of several lines behind `|` or `>`, moved as a whole.
-    fn block_scalar(&mut self, node: &Node<'_>, depth: usize) -> Result<(), Unusual> {
-        let start = node.start_of_content();
+    fn write_block_scalar(
+        &mut self,
+        node: &YamlSourceNode<'_>,
+        depth: usize,
+    ) -> Result<(), UnsupportedLayout> {
+        let start = node.content_start();
         let source = &self.text[start..node.end as usize];
         let (header, body) = source.split_once('\n').unwrap_or((source, ""));
         let (indicator, comment) = match header.split_once(" #") {
             Some((indicator, _)) => (indicator.trim_end(), true),
             None => (header.trim_end(), false),
         };
-        let unusual = |why| Err(Unusual { why, at: Some(Span { start: node.start, end: node.start }) });
+        let unusual = |why| {
+            Err(UnsupportedLayout {
+                reason: why,
+                span: Some(SourceSpan { start: node.start, end: node.start }),
+            })
+        };
         if indicator.contains(|c: char| c.is_ascii_digit()) {
             return unusual("a text says how far it is indented, which the layout would change");
         }
         self.out.push(' ');
         self.out.push_str(indicator);
         if comment {
-            self.beside((start + indicator.len()) as u32);
+            self.write_trailing_comment((start + indicator.len()) as u32);
         }
         self.out.push('\n');
         let indent = body
@@ -180,7 +213,7 @@ impl Layout<'_> {
         while !self.ends_with_blanks && lines.pop_if(is_empty).is_some() {}
         for line in lines {
             if line.len() > indent {
-                self.margin(depth + 1);
+                self.write_margin(depth + 1);
                 self.out.push_str(line[indent..].trim_end_matches('\r'));
             }
             self.out.push('\n');
@@ -189,20 +222,20 @@ impl Layout<'_> {
     }
 
     /// Whether a node stays on one line.
-    fn fits(&mut self, node: &Node<'_>, used: usize) -> bool {
+    fn fits_on_line(&mut self, node: &YamlSourceNode<'_>, used: usize) -> bool {
         let (is_flow, is_empty) = match &node.kind {
-            Kind::Map { entries, is_flow } => (*is_flow, entries.is_empty()),
-            Kind::List { items, is_flow } => (*is_flow, items.is_empty()),
-            Kind::Scalar { .. } | Kind::Alias => return true,
+            YamlSourceKind::Map { entries, is_flow } => (*is_flow, entries.is_empty()),
+            YamlSourceKind::List { items, is_flow } => (*is_flow, items.is_empty()),
+            YamlSourceKind::Scalar { .. } | YamlSourceKind::Alias => return true,
         };
         is_flow
             && !self.comments.has_within(node.start, node.end)
-            && (is_empty || self.line(node).is_ok_and(|line| used + 1 + line.len() <= WIDTH))
+            && (is_empty || self.render_line(node).is_ok_and(|line| used + 1 + line.len() <= MAX_WIDTH))
     }
 
     /// A node on one line with its properties.
-    fn line(&self, node: &Node<'_>) -> Result<String, Unusual> {
-        let content = self.content(node)?;
+    fn render_line(&self, node: &YamlSourceNode<'_>) -> Result<String, UnsupportedLayout> {
+        let content = self.render_content(node)?;
         Ok(match (node.properties.is_empty(), content.is_empty()) {
             (true, _) => content,
             (false, true) => node.properties.clone(),
@@ -210,28 +243,31 @@ impl Layout<'_> {
         })
     }
 
-    fn content(&self, node: &Node<'_>) -> Result<String, Unusual> {
-        let source = &self.text[node.start_of_content()..node.end as usize];
+    fn render_content(&self, node: &YamlSourceNode<'_>) -> Result<String, UnsupportedLayout> {
+        let source = &self.text[node.content_start()..node.end as usize];
         Ok(match &node.kind {
-            Kind::Scalar { style: Style::Block, .. } => {
-                let at = Some(Span { start: node.start, end: node.start });
-                return Err(Unusual { why: "a text of several lines where one line is wanted", at });
+            YamlSourceKind::Scalar { style: YamlScalarStyle::Block, .. } => {
+                let at = Some(SourceSpan { start: node.start, end: node.start });
+                return Err(UnsupportedLayout {
+                    reason: "a text of several lines where one line is wanted",
+                    span: at,
+                });
             }
-            Kind::Scalar { text, style } if source.contains('\n') => match style {
-                Style::Plain if !text.contains('\n') => text.clone().into_owned(),
-                _ => crate::write::yaml_quoted(text),
+            YamlSourceKind::Scalar { text, style } if source.contains('\n') => match style {
+                YamlScalarStyle::Plain if !text.contains('\n') => text.clone().into_owned(),
+                _ => crate::writer::yaml_quoted(text),
             },
-            Kind::Scalar { .. } | Kind::Alias => source.trim_matches(BLANKS).to_owned(),
-            Kind::List { items, .. } => {
+            YamlSourceKind::Scalar { .. } | YamlSourceKind::Alias => source.trim_matches(BLANKS).to_owned(),
+            YamlSourceKind::List { items, .. } => {
                 let items: Vec<String> =
-                    items.iter().map(|item| self.line(item)).collect::<Result<_, _>>()?;
+                    items.iter().map(|item| self.render_line(item)).collect::<Result<_, _>>()?;
                 format!("[{}]", items.join(", "))
             }
-            Kind::Map { entries, .. } => {
-                let entry = |(key, value): &(Node<'_>, Node<'_>)| {
-                    let value = self.line(value)?;
+            YamlSourceKind::Map { entries, .. } => {
+                let entry = |(key, value): &(YamlSourceNode<'_>, YamlSourceNode<'_>)| {
+                    let value = self.render_line(value)?;
                     let space = if value.is_empty() { "" } else { " " };
-                    Ok(format!("{}:{space}{value}", self.line(key)?))
+                    Ok(format!("{}:{space}{value}", self.render_line(key)?))
                 };
                 let entries: Vec<String> = entries.iter().map(entry).collect::<Result<_, _>>()?;
                 format!("{{{}}}", entries.join(", "))

@@ -1,21 +1,21 @@
 //! Regular expressions over names: each pattern is tried once, on no more names than it can match.
 
-use super::relations::Relations;
-use crate::expand::Series;
+use super::relations::RelationLists;
+use crate::expand::ExpandedSeries;
 use regex::{Regex, RegexBuilder};
 use rustc_hash::FxHashMap;
 
 /// Names that all patterns of a workflow may be tried on, together. A pattern for each of a million jobs that could
 /// match any of a million files would never end.
-const MOST_TRIALS: usize = 200_000_000;
+const MAX_TRIALS: usize = 200_000_000;
 
 /// A pattern may take this much memory, compiled.
-const MOST_BYTES: usize = 1 << 22;
+const MAX_PATTERN_BYTES: usize = 1 << 22;
 
 /// The patterns of one sort of names.
 #[derive(Debug, Default)]
-pub(crate) struct Patterns {
-    known: FxHashMap<String, Result<u32, NoMatch>>,
+pub(crate) struct NamePatterns {
+    matches_by_pattern: FxHashMap<String, Result<u32, NoMatch>>,
     /// Numbers of all names in the order of the names; made when it is first of use.
     sorted: Option<Vec<u32>>,
     trials: usize,
@@ -28,30 +28,30 @@ pub(crate) enum NoMatch {
     TooMuchWork,
 }
 
-impl Patterns {
+impl NamePatterns {
     /// The shared list of the names that the pattern matches somewhere, in the order of their numbers.
-    pub(crate) fn matches(
+    pub(crate) fn match_names(
         &mut self,
         pattern: &str,
-        names: &Series,
-        relations: &mut Relations,
+        names: &ExpandedSeries,
+        relations: &mut RelationLists,
     ) -> Result<u32, NoMatch> {
-        if let Some(known) = self.known.get(pattern) {
+        if let Some(known) = self.matches_by_pattern.get(pattern) {
             return known.clone();
         }
-        let found = self.find(pattern, names).and_then(|numbers| {
-            if numbers.is_empty() { Err(NoMatch::Nothing) } else { Ok(relations.share(numbers)) }
+        let found = self.find_matches(pattern, names).and_then(|numbers| {
+            if numbers.is_empty() { Err(NoMatch::Nothing) } else { Ok(relations.add_shared(numbers)) }
         });
-        self.known.insert(pattern.to_owned(), found.clone());
+        self.matches_by_pattern.insert(pattern.to_owned(), found.clone());
         found
     }
 
-    fn find(&mut self, pattern: &str, names: &Series) -> Result<Vec<u32>, NoMatch> {
-        let regex = compile(pattern)?;
+    fn find_matches(&mut self, pattern: &str, names: &ExpandedSeries) -> Result<Vec<u32>, NoMatch> {
+        let regex = compile_pattern(pattern)?;
         let is_match = |number: &u32| regex.is_match(names.name(*number));
         let prefix = literal_prefix(pattern);
         if prefix.is_empty() {
-            self.work(names.len())?;
+            self.count_trials(names.len())?;
             return Ok((0..names.len() as u32).filter(is_match).collect());
         }
         let sorted = self.sorted.get_or_insert_with(|| {
@@ -63,26 +63,27 @@ impl Patterns {
         let length = sorted[start..].partition_point(|number| names.name(*number).starts_with(prefix));
         let mut found: Vec<u32> = sorted[start..start + length].iter().copied().filter(is_match).collect();
         found.sort_unstable();
-        self.work(length)?;
+        self.count_trials(length)?;
         Ok(found)
     }
 
-    fn work(&mut self, names: usize) -> Result<(), NoMatch> {
+    fn count_trials(&mut self, names: usize) -> Result<(), NoMatch> {
         self.trials += names;
-        if self.trials > MOST_TRIALS { Err(NoMatch::TooMuchWork) } else { Ok(()) }
+        if self.trials > MAX_TRIALS { Err(NoMatch::TooMuchWork) } else { Ok(()) }
     }
 }
 
 /// What is wrong with a pattern, if anything.
 pub(crate) fn check_regex(pattern: &str) -> Result<(), String> {
-    match compile(pattern) {
+    match compile_pattern(pattern) {
         Err(NoMatch::Invalid(why)) => Err(why),
         _ => Ok(()),
     }
 }
 
-fn compile(pattern: &str) -> Result<Regex, NoMatch> {
-    let built = RegexBuilder::new(pattern).size_limit(MOST_BYTES).dfa_size_limit(MOST_BYTES).build();
+fn compile_pattern(pattern: &str) -> Result<Regex, NoMatch> {
+    let built =
+        RegexBuilder::new(pattern).size_limit(MAX_PATTERN_BYTES).dfa_size_limit(MAX_PATTERN_BYTES).build();
     built.map_err(|error| {
         // The last line says what is wrong; the others draw the pattern, which is shown anyway.
         let text = error.to_string();
@@ -135,7 +136,7 @@ mod tests {
 
     #[test]
     fn patterns_that_cannot_be() {
-        assert!(matches!(compile("("), Err(NoMatch::Invalid(why)) if why.contains("unclosed group")));
-        assert!(matches!(compile(r"\w{5000}{500}"), Err(NoMatch::Invalid(_))));
+        assert!(matches!(compile_pattern("("), Err(NoMatch::Invalid(why)) if why.contains("unclosed group")));
+        assert!(matches!(compile_pattern(r"\w{5000}{500}"), Err(NoMatch::Invalid(_))));
     }
 }

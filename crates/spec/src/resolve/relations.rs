@@ -4,11 +4,11 @@
 //! the sum of both and not the product. What is each job's own lies in one long row.
 
 /// Stands for a name that was reported.
-pub(crate) const UNKNOWN: u32 = u32::MAX;
+pub(crate) const UNKNOWN_NUMBER: u32 = u32::MAX;
 
 /// The lists of a whole workflow.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Relations {
+pub(crate) struct RelationLists {
     pool: Vec<u32>,
     /// Where in `pool` each shared list begins and ends.
     bounds: Vec<(u32, u32)>,
@@ -21,16 +21,16 @@ pub(crate) struct Relations {
 
 /// What the jobs of one entry relate to in one way.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Relation {
+pub(crate) struct EntryRelation {
     /// Lists that all of them have in common.
     pub(crate) shared: Vec<u32>,
-    own: Own,
+    own: OwnItems,
     /// For each of them so many shared lists, from there on in [`Relations::each`].
     each: Option<(u32, u32)>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-enum Own {
+enum OwnItems {
     #[default]
     None,
     /// As many for each, from there on in [`Relations::own`].
@@ -46,9 +46,9 @@ pub(crate) struct ListRef<'a> {
     pub(crate) items: &'a [u32],
 }
 
-impl Relations {
+impl RelationLists {
     /// Keeps a list for several jobs to share; its number.
-    pub(crate) fn share(&mut self, items: impl IntoIterator<Item = u32>) -> u32 {
+    pub(crate) fn add_shared(&mut self, items: impl IntoIterator<Item = u32>) -> u32 {
         let start = self.pool.len() as u32;
         self.pool.extend(items);
         self.bounds.push((start, self.pool.len() as u32));
@@ -65,19 +65,19 @@ impl Relations {
     }
 
     /// Gives each job of an entry `width` items of its own: `items` holds them job after job.
-    pub(crate) fn keep_own(&mut self, relation: &mut Relation, width: usize, items: &[u32]) {
+    pub(crate) fn add_own(&mut self, relation: &mut EntryRelation, width: usize, items: &[u32]) {
         if width > 0 {
-            relation.own = Own::Fixed { start: self.own.len() as u32, width: width as u32 };
+            relation.own = OwnItems::Fixed { start: self.own.len() as u32, width: width as u32 };
             self.own.extend_from_slice(items);
         }
     }
 
     /// Gives each job of an entry items of its own, as many as there are: `lengths` says how many for each.
-    pub(crate) fn keep_ragged(&mut self, relation: &mut Relation, lengths: &[u32], items: &[u32]) {
+    pub(crate) fn add_own_ragged(&mut self, relation: &mut EntryRelation, lengths: &[u32], items: &[u32]) {
         if items.is_empty() {
             return;
         }
-        relation.own = Own::Ragged { start: self.own.len() as u32, ends: self.ends.len() as u32 };
+        relation.own = OwnItems::Ragged { start: self.own.len() as u32, ends: self.ends.len() as u32 };
         let mut end = self.own.len() as u32;
         self.ends.extend(lengths.iter().map(|length| {
             end += length;
@@ -87,7 +87,7 @@ impl Relations {
     }
 
     /// Gives each job of an entry `width` shared lists: `lists` holds their numbers job after job.
-    pub(crate) fn keep_each(&mut self, relation: &mut Relation, width: usize, lists: &[u32]) {
+    pub(crate) fn add_each(&mut self, relation: &mut EntryRelation, width: usize, lists: &[u32]) {
         if width > 0 {
             relation.each = Some((self.each.len() as u32, width as u32));
             self.each.extend_from_slice(lists);
@@ -95,7 +95,7 @@ impl Relations {
     }
 
     /// Keeps one number for each job of an entry; where they begin.
-    pub(crate) fn keep_column(&mut self, numbers: &[u32]) -> u32 {
+    pub(crate) fn add_column(&mut self, numbers: &[u32]) -> u32 {
         let start = self.own.len() as u32;
         self.own.extend_from_slice(numbers);
         start
@@ -106,17 +106,17 @@ impl Relations {
     }
 }
 
-impl Relation {
+impl EntryRelation {
     pub(crate) fn is_empty(&self) -> bool {
-        self.shared.is_empty() && matches!(self.own, Own::None) && self.each.is_none()
+        self.shared.is_empty() && matches!(self.own, OwnItems::None) && self.each.is_none()
     }
 
     /// What is the own of the job with this index, in the order given.
-    pub(crate) fn own<'a>(&self, all: &'a Relations, index: u32) -> &'a [u32] {
+    pub(crate) fn own<'a>(&self, all: &'a RelationLists, index: u32) -> &'a [u32] {
         let (start, end) = match self.own {
-            Own::None => return &[],
-            Own::Fixed { start, width } => (start + index * width, start + (index + 1) * width),
-            Own::Ragged { start, ends } => {
+            OwnItems::None => return &[],
+            OwnItems::Fixed { start, width } => (start + index * width, start + (index + 1) * width),
+            OwnItems::Ragged { start, ends } => {
                 let end = |index: u32| all.ends[(ends + index) as usize];
                 (if index == 0 { start } else { end(index - 1) }, end(index))
             }
@@ -125,7 +125,7 @@ impl Relation {
     }
 
     /// The shared lists that only some jobs of the entry have, of the job with this index.
-    pub(crate) fn each<'a>(&self, all: &'a Relations, index: u32) -> &'a [u32] {
+    pub(crate) fn each<'a>(&self, all: &'a RelationLists, index: u32) -> &'a [u32] {
         self.each.map_or(&[], |(start, width)| {
             let start = (start + index * width) as usize;
             &all.each[start..start + width as usize]
@@ -133,7 +133,7 @@ impl Relation {
     }
 
     /// The `n`th list of the job with this index. They may be empty.
-    pub(crate) fn list<'a>(&self, all: &'a Relations, index: u32, n: usize) -> Option<ListRef<'a>> {
+    pub(crate) fn list<'a>(&self, all: &'a RelationLists, index: u32, n: usize) -> Option<ListRef<'a>> {
         let shared = |list: u32| ListRef { shared: Some(list), items: all.shared(list) };
         if let Some(list) = self.shared.get(n) {
             return Some(shared(*list));

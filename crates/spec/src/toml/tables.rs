@@ -1,37 +1,37 @@
 //! The tables of a TOML document while it is read: headers and dotted keys may come back to one that was begun.
 
-use crate::event::Stop;
-use crate::source::Span;
-use crate::tree::{Entry, MAX_DEPTH, Tree, Value};
+use crate::event::StopReading;
+use crate::source::SourceSpan;
+use crate::tree::{DocumentTree, MAX_DEPTH, TreeEntry, TreeValue};
 use rustc_hash::FxHashMap;
 use std::borrow::Cow;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct NodeId(u32);
+pub(super) struct TomlNodeId(u32);
 
 #[derive(Debug)]
-pub(super) struct Tables<'s> {
-    nodes: Vec<Node<'s>>,
+pub(super) struct TomlTables<'s> {
+    nodes: Vec<TomlNode<'s>>,
     /// Tables and arrays of tables that later lines can still add to. Values and inline tables are not among them.
-    growing: FxHashMap<(NodeId, Cow<'s, str>), NodeId>,
+    growing: FxHashMap<(TomlNodeId, Cow<'s, str>), TomlNodeId>,
 }
 
 #[derive(Debug)]
-struct Node<'s> {
-    kind: NodeKind<'s>,
-    span: Span,
-    close: Span,
+struct TomlNode<'s> {
+    kind: TomlNodeKind<'s>,
+    span: SourceSpan,
+    close: SourceSpan,
 }
 
 #[derive(Debug)]
-enum NodeKind<'s> {
-    Table { entries: Vec<(Cow<'s, str>, Span, NodeId)>, begun_by: BegunBy },
-    Array(Vec<NodeId>),
-    Leaf(Tree<'s>),
+enum TomlNodeKind<'s> {
+    Table { entries: Vec<(Cow<'s, str>, SourceSpan, TomlNodeId)>, begun_by: TableOrigin },
+    Array(Vec<TomlNodeId>),
+    Leaf(DocumentTree<'s>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum BegunBy {
+enum TableOrigin {
     /// The header of a table inside of it: its own may still come.
     Inner,
     /// Its own header, or braces.
@@ -40,20 +40,20 @@ enum BegunBy {
     DottedKey,
 }
 
-type Path<'s> = [(Cow<'s, str>, Span)];
+type TomlKeyPath<'s> = [(Cow<'s, str>, SourceSpan)];
 
-impl Default for Tables<'_> {
+impl Default for TomlTables<'_> {
     fn default() -> Self {
         let mut tables = Self { nodes: Vec::new(), growing: FxHashMap::default() };
-        tables.add_table(Span::default());
+        tables.add_table(SourceSpan::default());
         tables
     }
 }
 
-impl<'s> Tables<'s> {
+impl<'s> TomlTables<'s> {
     #[expect(clippy::unused_self, reason = "the root is one of its tables")]
-    pub(super) fn root(&self) -> NodeId {
-        NodeId(0)
+    pub(super) fn root(&self) -> TomlNodeId {
+        TomlNodeId(0)
     }
 
     /// Nothing was said.
@@ -61,50 +61,60 @@ impl<'s> Tables<'s> {
         self.nodes.len() == 1
     }
 
-    pub(super) fn add_table(&mut self, span: Span) -> NodeId {
-        self.add(NodeKind::Table { entries: Vec::new(), begun_by: BegunBy::Itself }, span)
+    pub(super) fn add_table(&mut self, span: SourceSpan) -> TomlNodeId {
+        self.add_node(TomlNodeKind::Table { entries: Vec::new(), begun_by: TableOrigin::Itself }, span)
     }
 
-    pub(super) fn add_array(&mut self, span: Span) -> NodeId {
-        self.add(NodeKind::Array(Vec::new()), span)
+    pub(super) fn add_array(&mut self, span: SourceSpan) -> TomlNodeId {
+        self.add_node(TomlNodeKind::Array(Vec::new()), span)
     }
 
-    pub(super) fn add_leaf(&mut self, leaf: Tree<'s>) -> NodeId {
+    pub(super) fn add_leaf(&mut self, leaf: DocumentTree<'s>) -> TomlNodeId {
         let span = leaf.span;
-        self.add(NodeKind::Leaf(leaf), span)
+        self.add_node(TomlNodeKind::Leaf(leaf), span)
     }
 
-    fn add(&mut self, kind: NodeKind<'s>, span: Span) -> NodeId {
-        self.nodes.push(Node { kind, span, close: span });
-        NodeId(self.nodes.len() as u32 - 1)
+    fn add_node(&mut self, kind: TomlNodeKind<'s>, span: SourceSpan) -> TomlNodeId {
+        self.nodes.push(TomlNode { kind, span, close: span });
+        TomlNodeId(self.nodes.len() as u32 - 1)
     }
 
-    pub(super) fn is_array(&self, id: NodeId) -> bool {
-        matches!(self.nodes[id.0 as usize].kind, NodeKind::Array(_))
+    pub(super) fn is_array(&self, id: TomlNodeId) -> bool {
+        matches!(self.nodes[id.0 as usize].kind, TomlNodeKind::Array(_))
     }
 
-    pub(super) fn close(&mut self, id: NodeId, span: Span) {
+    pub(super) fn close(&mut self, id: TomlNodeId, span: SourceSpan) {
         self.nodes[id.0 as usize].close = span;
     }
 
-    pub(super) fn push_item(&mut self, array: NodeId, item: NodeId) {
-        if let NodeKind::Array(items) = &mut self.nodes[array.0 as usize].kind {
+    pub(super) fn push_item(&mut self, array: TomlNodeId, item: TomlNodeId) {
+        if let TomlNodeKind::Array(items) = &mut self.nodes[array.0 as usize].kind {
             items.push(item);
         }
     }
 
     /// Puts a value under a key, which may be dotted.
-    pub(super) fn insert(&mut self, table: NodeId, path: &Path<'s>, value: NodeId) -> Result<(), Stop> {
+    pub(super) fn insert(
+        &mut self,
+        table: TomlNodeId,
+        path: &TomlKeyPath<'s>,
+        value: TomlNodeId,
+    ) -> Result<(), StopReading> {
         let Some(((key, span), outer)) = path.split_last() else { return Ok(()) };
-        let table = self.walk(table, outer, BegunBy::DottedKey)?;
+        let table = self.descend_path(table, outer, TableOrigin::DottedKey)?;
         self.push_entry(table, key.clone(), *span, value);
         Ok(())
     }
 
     /// The table that a header opens.
-    pub(super) fn header(&mut self, path: &Path<'s>, is_array: bool, span: Span) -> Result<NodeId, Stop> {
-        let Some(((key, key_span), outer)) = path.split_last() else { return Err(Stop) };
-        let outer = self.walk(self.root(), outer, BegunBy::Inner)?;
+    pub(super) fn open_header(
+        &mut self,
+        path: &TomlKeyPath<'s>,
+        is_array: bool,
+        span: SourceSpan,
+    ) -> Result<TomlNodeId, StopReading> {
+        let Some(((key, key_span), outer)) = path.split_last() else { return Err(StopReading) };
+        let outer = self.descend_path(self.root(), outer, TableOrigin::Inner)?;
         let known = self.growing.get(&(outer, key.clone())).copied();
         if is_array {
             let array = known.filter(|known| self.is_array(*known)).unwrap_or_else(|| {
@@ -117,10 +127,10 @@ impl<'s> Tables<'s> {
             return Ok(table);
         }
         if let Some(known) = known
-            && let NodeKind::Table { begun_by: begun_by @ BegunBy::Inner, .. } =
+            && let TomlNodeKind::Table { begun_by: begun_by @ TableOrigin::Inner, .. } =
                 &mut self.nodes[known.0 as usize].kind
         {
-            *begun_by = BegunBy::Itself;
+            *begun_by = TableOrigin::Itself;
             return Ok(known);
         }
         // A second header of the same name is kept as a second table.
@@ -130,9 +140,14 @@ impl<'s> Tables<'s> {
     }
 
     /// Goes down a path, making the tables that are not there.
-    fn walk(&mut self, from: NodeId, path: &Path<'s>, begun_by: BegunBy) -> Result<NodeId, Stop> {
+    fn descend_path(
+        &mut self,
+        from: TomlNodeId,
+        path: &TomlKeyPath<'s>,
+        begun_by: TableOrigin,
+    ) -> Result<TomlNodeId, StopReading> {
         if path.len() >= MAX_DEPTH {
-            return Err(Stop);
+            return Err(StopReading);
         }
         let mut table = from;
         for (key, span) in path {
@@ -141,7 +156,7 @@ impl<'s> Tables<'s> {
                 table = self.last_table(known);
                 continue;
             }
-            let new = self.add(NodeKind::Table { entries: Vec::new(), begun_by }, *span);
+            let new = self.add_node(TomlNodeKind::Table { entries: Vec::new(), begun_by }, *span);
             self.push_growing(table, key.clone(), *span, new);
             table = new;
         }
@@ -149,51 +164,56 @@ impl<'s> Tables<'s> {
     }
 
     /// The table itself, or the last one of an array of tables.
-    fn last_table(&self, id: NodeId) -> NodeId {
+    fn last_table(&self, id: TomlNodeId) -> TomlNodeId {
         match &self.nodes[id.0 as usize].kind {
-            NodeKind::Array(items) => items.last().copied().unwrap_or(id),
+            TomlNodeKind::Array(items) => items.last().copied().unwrap_or(id),
             _ => id,
         }
     }
 
-    fn push_growing(&mut self, table: NodeId, key: Cow<'s, str>, span: Span, value: NodeId) {
+    fn push_growing(&mut self, table: TomlNodeId, key: Cow<'s, str>, span: SourceSpan, value: TomlNodeId) {
         self.growing.insert((table, key.clone()), value);
         self.push_entry(table, key, span, value);
     }
 
-    fn push_entry(&mut self, table: NodeId, key: Cow<'s, str>, span: Span, value: NodeId) {
-        if let NodeKind::Table { entries, .. } = &mut self.nodes[table.0 as usize].kind {
+    fn push_entry(&mut self, table: TomlNodeId, key: Cow<'s, str>, span: SourceSpan, value: TomlNodeId) {
+        if let TomlNodeKind::Table { entries, .. } = &mut self.nodes[table.0 as usize].kind {
             entries.push((key, span, value));
         }
     }
 
     /// An `Err` is the place of what nests too deeply.
-    pub(super) fn into_tree(self) -> Result<Tree<'s>, Span> {
+    pub(super) fn into_tree(self) -> Result<DocumentTree<'s>, SourceSpan> {
         let root = self.root();
-        let mut nodes: Vec<Option<Node<'s>>> = self.nodes.into_iter().map(Some).collect();
-        take(root, &mut nodes, 0)
+        let mut nodes: Vec<Option<TomlNode<'s>>> = self.nodes.into_iter().map(Some).collect();
+        take_node(root, &mut nodes, 0)
     }
 }
 
 /// Takes a node with all that is in it.
-fn take<'s>(id: NodeId, nodes: &mut [Option<Node<'s>>], depth: usize) -> Result<Tree<'s>, Span> {
-    let Some(Node { kind, span, close }) = nodes[id.0 as usize].take() else {
-        return Ok(Tree::new(Value::Bad, Span::default()));
+fn take_node<'s>(
+    id: TomlNodeId,
+    nodes: &mut [Option<TomlNode<'s>>],
+    depth: usize,
+) -> Result<DocumentTree<'s>, SourceSpan> {
+    let Some(TomlNode { kind, span, close }) = nodes[id.0 as usize].take() else {
+        return Ok(DocumentTree::new(TreeValue::Bad, SourceSpan::default()));
     };
     if depth > MAX_DEPTH {
         return Err(span);
     }
     let value = match kind {
-        NodeKind::Leaf(tree) => return Ok(tree),
-        NodeKind::Array(items) => {
-            let items = items.into_iter().map(|item| take(item, nodes, depth + 1));
-            Value::List(items.collect::<Result<_, _>>()?)
+        TomlNodeKind::Leaf(tree) => return Ok(tree),
+        TomlNodeKind::Array(items) => {
+            let items = items.into_iter().map(|item| take_node(item, nodes, depth + 1));
+            TreeValue::List(items.collect::<Result<_, _>>()?)
         }
-        NodeKind::Table { entries, .. } => {
-            let entry =
-                |(key, key_span, value)| Ok(Entry { key, key_span, value: take(value, nodes, depth + 1)? });
-            Value::Map(entries.into_iter().map(entry).collect::<Result<_, _>>()?)
+        TomlNodeKind::Table { entries, .. } => {
+            let entry = |(key, key_span, value)| {
+                Ok(TreeEntry { key, key_span, value: take_node(value, nodes, depth + 1)? })
+            };
+            TreeValue::Map(entries.into_iter().map(entry).collect::<Result<_, _>>()?)
         }
     };
-    Ok(Tree { value, span, close })
+    Ok(DocumentTree { value, span, close })
 }

@@ -4,15 +4,15 @@
 //! source. An alias replays its recording; a budget on replayed events stops alias bombs.
 
 use super::syntax;
-use crate::diagnostic::{Diagnostic, Sink};
-use crate::event::{NodeId, Scalar, Stop};
-use crate::source::Span;
+use crate::diagnostic::{DiagnosticSink, SpecDiagnostic};
+use crate::event::{NodeId, ScalarText, StopReading};
+use crate::source::SourceSpan;
 use granit_parser::{Event, Parser, ScalarStyle, StrInput, Tag};
 use rustc_hash::FxHashMap;
 use std::borrow::Cow;
 
 /// Replayed events that every file may cause, and how many more per byte of it.
-const BUDGET_FLOOR: usize = 1_000_000;
+const MIN_REPLAY_BUDGET: usize = 1_000_000;
 const BUDGET_PER_BYTE: usize = 16;
 /// A replayed scalar costs one more for so many bytes.
 const BYTES_PER_COST: usize = 16;
@@ -20,23 +20,23 @@ const BYTES_PER_COST: usize = 16;
 const MAX_RECORDED: usize = 2_000_000;
 
 /// The nodes of one document.
-pub(super) struct Nodes<'s> {
+pub(super) struct YamlNodes<'s> {
     text: &'s str,
     parser: Parser<'s, StrInput<'s>>,
     /// Where the last event of the parser ended.
     read_to: usize,
     /// Every recorded event, in order.
-    recorded: Vec<Recorded<'s>>,
+    recorded: Vec<RecordedNode<'s>>,
     /// The recorded maps and lists that are not closed yet, from the outside in.
     open: Vec<u32>,
     /// Where the recording of an anchor begins.
     anchors: FxHashMap<usize, u32>,
-    replays: Vec<Replay>,
+    replays: Vec<NodeReplay>,
     budget: usize,
 }
 
-struct Recorded<'s> {
-    node: Node<'s>,
+struct RecordedNode<'s> {
+    node: YamlNode<'s>,
     /// Of a map or list: the place of its end, [`UNFINISHED`] while it is open. Of anything else: its own place.
     end: u32,
 }
@@ -45,24 +45,24 @@ const UNFINISHED: u32 = u32::MAX;
 
 /// The next recorded event to replay, and where to stop.
 #[derive(Clone, Copy)]
-struct Replay {
+struct NodeReplay {
     next: u32,
     end: u32,
 }
 
 #[derive(Clone)]
-pub(super) struct Node<'s> {
-    pub(super) kind: NodeKind<'s>,
-    pub(super) span: Span,
+pub(super) struct YamlNode<'s> {
+    pub(super) kind: YamlNodeKind<'s>,
+    pub(super) span: SourceSpan,
 }
 
 #[derive(Clone)]
-pub(super) enum NodeKind<'s> {
+pub(super) enum YamlNodeKind<'s> {
     MapStart(Option<NodeId>),
     SeqStart(Option<NodeId>),
     /// Of a map or a list: which one is always known from its start.
     End,
-    Scalar(Scalar<'s>),
+    Scalar(ScalarText<'s>),
     /// Only in recordings.
     Alias(usize),
     /// Was reported.
@@ -73,14 +73,14 @@ pub(super) enum NodeKind<'s> {
 }
 
 /// What [`Nodes::capture`] read past.
-pub(super) enum Captured {
+pub(super) enum CapturedNode {
     Collection(NodeId),
     Other,
     /// Was reported.
     Bad,
 }
 
-impl<'s> Nodes<'s> {
+impl<'s> YamlNodes<'s> {
     pub(super) fn new(text: &'s str) -> Self {
         let options = granit_parser::options! { emit_comments: false, emit_unresolved_aliases: true };
         Self {
@@ -91,52 +91,52 @@ impl<'s> Nodes<'s> {
             open: Vec::new(),
             anchors: FxHashMap::default(),
             replays: Vec::new(),
-            budget: BUDGET_FLOOR.saturating_add(text.len().saturating_mul(BUDGET_PER_BYTE)),
+            budget: MIN_REPLAY_BUDGET.saturating_add(text.len().saturating_mul(BUDGET_PER_BYTE)),
         }
     }
 
     /// The next node, aliases replaced by what they stand for.
-    pub(super) fn next(&mut self, sink: &mut Sink) -> Result<Node<'s>, Stop> {
-        self.pull(false, sink)
+    pub(super) fn next_node(&mut self, sink: &mut DiagnosticSink) -> Result<YamlNode<'s>, StopReading> {
+        self.pull_node(false, sink)
     }
 
     /// Reads past one whole node and returns the recording of it, if it is a map or list.
-    pub(super) fn capture(&mut self, sink: &mut Sink) -> Result<Captured, Stop> {
-        let id = match self.pull(true, sink)?.kind {
-            NodeKind::MapStart(Some(id)) | NodeKind::SeqStart(Some(id)) => id,
-            NodeKind::Bad => return Ok(Captured::Bad),
-            _ => return Ok(Captured::Other),
+    pub(super) fn capture_node(&mut self, sink: &mut DiagnosticSink) -> Result<CapturedNode, StopReading> {
+        let id = match self.pull_node(true, sink)?.kind {
+            YamlNodeKind::MapStart(Some(id)) | YamlNodeKind::SeqStart(Some(id)) => id,
+            YamlNodeKind::Bad => return Ok(CapturedNode::Bad),
+            _ => return Ok(CapturedNode::Other),
         };
         if self.is_finished(id) {
             self.jump_to_end(id, self.replays.len());
         }
         self.skip_rest(sink)?;
-        Ok(Captured::Collection(id))
+        Ok(CapturedNode::Collection(id))
     }
 
     /// Reads past the end of the map or list that was begun last.
-    pub(super) fn skip_rest(&mut self, sink: &mut Sink) -> Result<(), Stop> {
+    pub(super) fn skip_rest(&mut self, sink: &mut DiagnosticSink) -> Result<(), StopReading> {
         let mut depth = 1;
         while depth > 0 {
-            match self.next(sink)?.kind {
-                NodeKind::MapStart(id) | NodeKind::SeqStart(id) => {
+            match self.next_node(sink)?.kind {
+                YamlNodeKind::MapStart(id) | YamlNodeKind::SeqStart(id) => {
                     depth += 1;
                     if let Some(id) = id.filter(|id| self.is_finished(*id)) {
                         self.jump_to_end(id, self.replays.len());
                     }
                 }
-                NodeKind::End => depth -= 1,
+                YamlNodeKind::End => depth -= 1,
                 // The parser never leaves anything open; should it, this must not wait for more.
-                NodeKind::StreamEnd => return Err(Stop),
+                YamlNodeKind::StreamEnd => return Err(StopReading),
                 _ => {}
             }
         }
         Ok(())
     }
 
-    pub(super) fn skip_node(&mut self, sink: &mut Sink) -> Result<(), Stop> {
-        match self.next(sink)?.kind {
-            NodeKind::MapStart(_) | NodeKind::SeqStart(_) => self.skip_rest(sink),
+    pub(super) fn skip_node(&mut self, sink: &mut DiagnosticSink) -> Result<(), StopReading> {
+        match self.next_node(sink)?.kind {
+            YamlNodeKind::MapStart(_) | YamlNodeKind::SeqStart(_) => self.skip_rest(sink),
             _ => Ok(()),
         }
     }
@@ -169,11 +169,11 @@ impl<'s> Nodes<'s> {
     pub(super) fn maps_to_merge(
         &mut self,
         id: NodeId,
-        sink: &mut Sink,
-    ) -> Result<Vec<Result<NodeId, Span>>, Stop> {
+        sink: &mut DiagnosticSink,
+    ) -> Result<Vec<Result<NodeId, SourceSpan>>, StopReading> {
         let whole = &self.recorded[id.0 as usize];
         let (end, span) = (whole.end, whole.node.span);
-        if matches!(whole.node.kind, NodeKind::MapStart(_)) {
+        if matches!(whole.node.kind, YamlNodeKind::MapStart(_)) {
             return Ok(vec![Ok(id)]);
         }
         let mut members = Vec::new();
@@ -183,21 +183,21 @@ impl<'s> Nodes<'s> {
             members.push(self.map_at(place).ok_or(member.node.span));
             place = member.end + 1;
         }
-        self.spend(members.len(), span, sink)?;
+        self.spend_budget(members.len(), span, sink)?;
         Ok(members)
     }
 
     /// Replays what stands between the start and the end of a map.
     pub(super) fn replay_inside(&mut self, id: NodeId) {
-        self.replays.push(Replay { next: id.0 + 1, end: self.recorded[id.0 as usize].end });
+        self.replays.push(NodeReplay { next: id.0 + 1, end: self.recorded[id.0 as usize].end });
     }
 
     fn map_at(&self, place: u32) -> Option<NodeId> {
         match self.recorded[place as usize].node.kind {
-            NodeKind::MapStart(id) => id,
-            NodeKind::Alias(anchor) => {
+            YamlNodeKind::MapStart(id) => id,
+            YamlNodeKind::Alias(anchor) => {
                 let target = NodeId(*self.anchors.get(&anchor)?);
-                let is_map = matches!(self.recorded[target.0 as usize].node.kind, NodeKind::MapStart(_));
+                let is_map = matches!(self.recorded[target.0 as usize].node.kind, YamlNodeKind::MapStart(_));
                 (is_map && self.is_finished(target)).then_some(target)
             }
             _ => None,
@@ -208,29 +208,32 @@ impl<'s> Nodes<'s> {
         self.recorded[id.0 as usize].end != UNFINISHED
     }
 
-    fn pull(&mut self, record: bool, sink: &mut Sink) -> Result<Node<'s>, Stop> {
+    fn pull_node(&mut self, record: bool, sink: &mut DiagnosticSink) -> Result<YamlNode<'s>, StopReading> {
         loop {
-            let node = match self.replayed(sink)? {
+            let node = match self.next_replayed(sink)? {
                 Some(node) => node,
-                None => self.live(record, sink)?,
+                None => self.next_live(record, sink)?,
             };
-            let NodeKind::Alias(anchor) = node.kind else { return Ok(node) };
+            let YamlNodeKind::Alias(anchor) = node.kind else { return Ok(node) };
             match self.anchors.get(&anchor).map(|start| (*start, self.recorded[*start as usize].end)) {
                 Some((start, end)) if end != UNFINISHED => {
-                    self.replays.push(Replay { next: start, end: end + 1 });
+                    self.replays.push(NodeReplay { next: start, end: end + 1 });
                 }
                 _ => {
                     sink.push(
-                        Diagnostic::new("recursive-alias", "this alias stands inside of what it stands for")
-                            .at(node.span),
+                        SpecDiagnostic::new(
+                            "recursive-alias",
+                            "this alias stands inside of what it stands for",
+                        )
+                        .with_span(node.span),
                     );
-                    return Ok(Node { kind: NodeKind::Bad, span: node.span });
+                    return Ok(YamlNode { kind: YamlNodeKind::Bad, span: node.span });
                 }
             }
         }
     }
 
-    fn replayed(&mut self, sink: &mut Sink) -> Result<Option<Node<'s>>, Stop> {
+    fn next_replayed(&mut self, sink: &mut DiagnosticSink) -> Result<Option<YamlNode<'s>>, StopReading> {
         if !self.has_replay_above(0) {
             return Ok(None);
         }
@@ -238,116 +241,134 @@ impl<'s> Nodes<'s> {
         let node = self.recorded[replay.next as usize].node.clone();
         replay.next += 1;
         let cost = match &node.kind {
-            NodeKind::Scalar(scalar) => 1 + scalar.text.len() / BYTES_PER_COST,
+            YamlNodeKind::Scalar(scalar) => 1 + scalar.text.len() / BYTES_PER_COST,
             _ => 1,
         };
-        self.spend(cost, node.span, sink)?;
+        self.spend_budget(cost, node.span, sink)?;
         Ok(Some(node))
     }
 
-    fn spend(&mut self, cost: usize, span: Span, sink: &mut Sink) -> Result<(), Stop> {
+    fn spend_budget(
+        &mut self,
+        cost: usize,
+        span: SourceSpan,
+        sink: &mut DiagnosticSink,
+    ) -> Result<(), StopReading> {
         if let Some(left) = self.budget.checked_sub(cost) {
             self.budget = left;
             return Ok(());
         }
         sink.push(
-            Diagnostic::new("too-many-aliases", "the aliases of this file stand for too much")
-                .at(span)
-                .label(span, "repeated too often"),
+            SpecDiagnostic::new("too-many-aliases", "the aliases of this file stand for too much")
+                .with_span(span)
+                .with_label(span, "repeated too often"),
         );
-        Err(Stop)
+        Err(StopReading)
     }
 
     /// The next node of the file itself. It is recorded if it stands under an anchor, or if `record` says so.
-    fn live(&mut self, record: bool, sink: &mut Sink) -> Result<Node<'s>, Stop> {
+    fn next_live(&mut self, record: bool, sink: &mut DiagnosticSink) -> Result<YamlNode<'s>, StopReading> {
         let (event, span) = loop {
             match self.parser.next_event() {
                 Some(Ok((Event::StreamStart, _))) => {}
                 Some(Ok(spanned)) => break spanned,
                 Some(Err(error)) => {
-                    sink.push(syntax::diagnostic(&error, self.text, self.read_to));
-                    return Err(Stop);
+                    sink.push(syntax::syntax_diagnostic(&error, self.text, self.read_to));
+                    return Err(StopReading);
                 }
-                None => return Ok(Node { kind: NodeKind::StreamEnd, span: Span::default() }),
+                None => return Ok(YamlNode { kind: YamlNodeKind::StreamEnd, span: SourceSpan::default() }),
             }
         };
         let anchor = event.anchor_id();
         check_tag(event.tag(), &span, sink);
         let range = span.byte_range().unwrap_or_default();
         self.read_to = range.end;
-        let mut node = Node { span: Span::new(range.start, range.end), kind: NodeKind::Bad };
+        let mut node = YamlNode { span: SourceSpan::new(range.start, range.end), kind: YamlNodeKind::Bad };
         node.kind = match event {
-            Event::MappingStart(..) => NodeKind::MapStart(None),
-            Event::SequenceStart(..) => NodeKind::SeqStart(None),
-            Event::MappingEnd | Event::SequenceEnd => NodeKind::End,
+            Event::MappingStart(..) => YamlNodeKind::MapStart(None),
+            Event::SequenceStart(..) => YamlNodeKind::SeqStart(None),
+            Event::MappingEnd | Event::SequenceEnd => YamlNodeKind::End,
             Event::Scalar(text, style, _, tag) => {
-                NodeKind::Scalar(scalar(text, style, tag.as_deref(), node.span))
+                YamlNodeKind::Scalar(to_scalar(text, style, tag.as_deref(), node.span))
             }
-            Event::Alias(anchor) => NodeKind::Alias(anchor),
+            Event::Alias(anchor) => YamlNodeKind::Alias(anchor),
             Event::UnresolvedAlias(name) => {
-                sink.push(unknown_alias(&name, node.span));
-                NodeKind::Bad
+                sink.push(unknown_alias_error(&name, node.span));
+                YamlNodeKind::Bad
             }
-            Event::DocumentStart(..) => NodeKind::DocumentStart,
-            Event::DocumentEnd => NodeKind::DocumentEnd,
-            _ => NodeKind::StreamEnd,
+            Event::DocumentStart(..) => YamlNodeKind::DocumentStart,
+            Event::DocumentEnd => YamlNodeKind::DocumentEnd,
+            _ => YamlNodeKind::StreamEnd,
         };
         if record || anchor.is_some() || !self.open.is_empty() {
-            self.record(&mut node, anchor, sink)?;
+            self.record_node(&mut node, anchor, sink)?;
         }
         Ok(node)
     }
 
-    fn record(&mut self, node: &mut Node<'s>, anchor: Option<usize>, sink: &mut Sink) -> Result<(), Stop> {
+    fn record_node(
+        &mut self,
+        node: &mut YamlNode<'s>,
+        anchor: Option<usize>,
+        sink: &mut DiagnosticSink,
+    ) -> Result<(), StopReading> {
         let place = self.recorded.len() as u32;
         if self.recorded.len() >= MAX_RECORDED {
             sink.push(
-                Diagnostic::new("too-many-aliases", "too much of this file stands under anchors")
-                    .at(node.span),
+                SpecDiagnostic::new("too-many-aliases", "too much of this file stands under anchors")
+                    .with_span(node.span),
             );
-            return Err(Stop);
+            return Err(StopReading);
         }
         if let Some(anchor) = anchor {
             self.anchors.insert(anchor, place);
         }
         let mut end = place;
         match &mut node.kind {
-            NodeKind::MapStart(id) | NodeKind::SeqStart(id) => {
+            YamlNodeKind::MapStart(id) | YamlNodeKind::SeqStart(id) => {
                 *id = Some(NodeId(place));
                 self.open.push(place);
                 end = UNFINISHED;
             }
-            NodeKind::End => {
+            YamlNodeKind::End => {
                 if let Some(start) = self.open.pop() {
                     self.recorded[start as usize].end = place;
                 }
             }
             _ => {}
         }
-        self.recorded.push(Recorded { node: node.clone(), end });
+        self.recorded.push(RecordedNode { node: node.clone(), end });
         Ok(())
     }
 }
 
-fn scalar<'s>(text: Cow<'s, str>, style: ScalarStyle, tag: Option<&Tag>, span: Span) -> Scalar<'s> {
+fn to_scalar<'s>(
+    text: Cow<'s, str>,
+    style: ScalarStyle,
+    tag: Option<&Tag>,
+    span: SourceSpan,
+) -> ScalarText<'s> {
     let plain = style == ScalarStyle::Plain;
     // Where nothing is written the parser says `~`; a tag `!!str` makes it an empty text.
     let text = if plain && span.is_empty() { Cow::Borrowed("") } else { text };
-    Scalar { text, plain: plain && !tag.is_some_and(|tag| tag.is_yaml_core_schema_tag("str")) }
+    ScalarText { text, is_plain: plain && !tag.is_some_and(|tag| tag.is_yaml_core_schema_tag("str")) }
 }
 
-fn check_tag(tag: Option<&Tag>, span: &granit_parser::Span, sink: &mut Sink) {
+fn check_tag(tag: Option<&Tag>, span: &granit_parser::Span, sink: &mut DiagnosticSink) {
     let Some(tag) = tag.filter(|tag| tag.is_custom()) else { return };
     let tag_span = span.tag_span().as_ref().unwrap_or(span).byte_range().unwrap_or_default();
     sink.push(
-        Diagnostic::new("unknown-tag", format!("unknown tag `{}`", tag.original()))
-            .at(Span::new(tag_span.start, tag_span.end))
-            .help("put the value in quotes if it begins with `!`"),
+        SpecDiagnostic::new("unknown-tag", format!("unknown tag `{}`", tag.original()))
+            .with_span(SourceSpan::new(tag_span.start, tag_span.end))
+            .with_help("put the value in quotes if it begins with `!`"),
     );
 }
 
-fn unknown_alias(name: &str, span: Span) -> Diagnostic {
-    Diagnostic::new("unknown-alias", format!("`*{name}` refers to an anchor that is not defined before it"))
-        .at(span)
-        .help("put the value in quotes if it begins with `*`")
+fn unknown_alias_error(name: &str, span: SourceSpan) -> SpecDiagnostic {
+    SpecDiagnostic::new(
+        "unknown-alias",
+        format!("`*{name}` refers to an anchor that is not defined before it"),
+    )
+    .with_span(span)
+    .with_help("put the value in quotes if it begins with `*`")
 }

@@ -1,36 +1,37 @@
 //! The parser's complaints in the words of people who write spec files.
 
-use crate::diagnostic::Diagnostic;
-use crate::source::Span;
+use crate::diagnostic::SpecDiagnostic;
+use crate::source::SourceSpan;
 use granit_parser::{ErrorKind, ScanError};
 
 /// `read_to`: where the last thing ends that could be read.
-pub(super) fn diagnostic(error: &ScanError, text: &str, read_to: usize) -> Diagnostic {
-    let (message, help) = words(error.kind());
+pub(super) fn syntax_diagnostic(error: &ScanError, text: &str, read_to: usize) -> SpecDiagnostic {
+    let (message, help) = describe_error(error.kind());
     let mut at = error.marker().byte_offset().unwrap_or(0);
     if *error.kind() == ErrorKind::InvalidQuotedScalarIndent
         && let Some(quote) = text.get(read_to..at).and_then(|between| between.find(['"', '\'']))
     {
-        return unclosed_quote(text, read_to + quote, at);
+        return unclosed_quote_error(text, read_to + quote, at);
     }
     if is_about_tab(error.kind()) {
         at = first_tab(text, at).unwrap_or(at);
     }
-    let diagnostic = Diagnostic::new("syntax", message).at(Span::at(at));
+    let diagnostic = SpecDiagnostic::new("syntax", message).with_span(SourceSpan::from_offset(at));
     match braces_help(error.kind(), text, at).or(help) {
-        Some(help) => diagnostic.help(help),
+        Some(help) => diagnostic.with_help(help),
         None => diagnostic,
     }
 }
 
-fn unclosed_quote(text: &str, quote: usize, next: usize) -> Diagnostic {
+fn unclosed_quote_error(text: &str, quote: usize, next: usize) -> SpecDiagnostic {
     if text.get(next..).is_none_or(|rest| rest.trim().is_empty()) {
-        return Diagnostic::new("syntax", "this quote is never closed").at(Span::at(quote));
+        return SpecDiagnostic::new("syntax", "this quote is never closed")
+            .with_span(SourceSpan::from_offset(quote));
     }
-    Diagnostic::new("syntax", "this quote is not closed before the next entry")
-        .at(Span::new(quote, quote + 1))
-        .label(Span::at(next), "the text in quotes cannot go on here")
-        .help("close it, or indent the lines that belong to the text")
+    SpecDiagnostic::new("syntax", "this quote is not closed before the next entry")
+        .with_span(SourceSpan::new(quote, quote + 1))
+        .with_label(SourceSpan::from_offset(next), "the text in quotes cannot go on here")
+        .with_help("close it, or indent the lines that belong to the text")
 }
 
 /// The first tab of the lines in a row that are indented with tabs, of which the parser noticed the last: it points at
@@ -74,7 +75,7 @@ fn is_about_tab(kind: &ErrorKind) -> bool {
 }
 
 /// What is wrong, and what usually helps.
-fn words(kind: &ErrorKind) -> (String, Option<&'static str>) {
+fn describe_error(kind: &ErrorKind) -> (String, Option<&'static str>) {
     use ErrorKind as E;
     let quote = Some("put the whole value in quotes");
     let (message, help) = match kind {

@@ -1,17 +1,17 @@
 //! What several tests of specs share.
 
-use windlass_spec::{Format, NoAttachments, Source, load};
+use windlass_spec::{NoAttachments, SpecFormat, SpecSource, load_spec};
 
 /// Everything that a workflow will do, in words.
 #[track_caller]
-pub(crate) fn plan(format: Format, text: &str) -> Vec<String> {
-    let source = Source { name: "spec", text: text.as_bytes(), format: Some(format) };
-    let workflow = load(source, &NoAttachments).unwrap_or_else(|problems| panic!("{problems}"));
+pub(crate) fn plan(format: SpecFormat, text: &str) -> Vec<String> {
+    let source = SpecSource { name: "spec", text: text.as_bytes(), format: Some(format) };
+    let workflow = load_spec(source, &NoAttachments).unwrap_or_else(|problems| panic!("{problems}"));
     let mut plan = vec![
         format!("{} {:?} {:?}", workflow.name(), workflow.user(), workflow.description()),
         format!("{:?} {:?} {:?}", workflow.env(), workflow.stdio(), workflow.settings()),
         format!("{:?} {:?}", workflow.failure_handlers(), workflow.schedulers()),
-        format!("{:?} {:?}", workflow.actions(), workflow.kinds()),
+        format!("{:?} {:?}", workflow.actions(), workflow.job_groups()),
     ];
     plan.extend(workflow.requirements().iter().map(|it| format!("{} {:?}", it.name, it.resources)));
     plan.extend(workflow.files().map(|file| format!("{file:?}")));

@@ -5,7 +5,7 @@ use windlass_types::{Timestamp, WorkflowId};
 
 /// People who share workflows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GroupRow {
+pub struct AccessGroupRow {
     pub id: i64,
     pub name: String,
     pub description: Option<String>,
@@ -14,7 +14,7 @@ pub struct GroupRow {
 
 /// Somebody who belongs to a group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MemberRow {
+pub struct GroupMemberRow {
     pub id: i64,
     pub group_id: i64,
     pub user_name: String,
@@ -33,7 +33,7 @@ pub struct WorkflowGroupRow {
 
 /// A token to be kept; only its hash is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NewToken {
+pub struct NewTokenRow {
     pub hash: String,
     pub name: String,
     pub user: String,

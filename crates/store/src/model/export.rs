@@ -1,11 +1,11 @@
 //! A workflow as a file: everything that another database needs to have it too. The names of the fields are those of
 //! Torc's export files; what Torc does not know stands beside them, and what a file does not say is left out.
 
-use super::{Origin, Params, Severity};
+use super::{EventSeverity, JobOrigin, JobParameters};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use windlass_types::settings::{Action, FailureRule, Settings, SlurmScheduler};
-use windlass_types::work::{FilesSeen, Stdio};
+use windlass_types::settings::{FailureRule, SlurmScheduler, WorkflowAction, WorkflowSettings};
+use windlass_types::worker_messages::{AttemptFiles, StdioSettings};
 use windlass_types::{JobStatus, Timestamp};
 
 /// What to put into the file besides the workflow itself.
@@ -31,7 +31,7 @@ pub struct ImportOptions {
 
 /// Ids in it are those of the database it came from; they only say what belongs together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Export {
+pub struct WorkflowExport {
     pub export_version: String,
     pub exported_at: Timestamp,
     pub workflow: ExportedWorkflow,
@@ -49,7 +49,7 @@ pub struct Export {
     #[serde(default)]
     pub failure_handlers: Vec<ExportedHandler>,
     #[serde(default)]
-    pub job_kinds: Vec<ExportedKind>,
+    pub job_kinds: Vec<ExportedJobGroup>,
     /// Lists of jobs that several jobs wait for, so that they stand here once.
     #[serde(default)]
     pub gates: Vec<Vec<i64>>,
@@ -73,7 +73,7 @@ pub struct Export {
     pub events: Option<Vec<ExportedEvent>>,
 }
 
-impl Export {
+impl WorkflowExport {
     /// The version that is written, and the only one that is read.
     pub const VERSION: &'static str = "1.0";
 }
@@ -97,7 +97,7 @@ pub struct ExportedWorkflow {
     #[serde(default, with = "pairs")]
     pub env: Vec<(String, String)>,
     #[serde(default)]
-    pub stdio: Stdio,
+    pub stdio: StdioSettings,
     #[serde(default)]
     pub submission_directory: Option<String>,
     #[serde(default)]
@@ -105,7 +105,7 @@ pub struct ExportedWorkflow {
     #[serde(default)]
     pub spec_path: Option<String>,
     #[serde(flatten)]
-    pub settings: Settings,
+    pub settings: WorkflowSettings,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -164,7 +164,7 @@ pub struct ExportedHandler {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct ExportedKind {
+pub struct ExportedJobGroup {
     pub id: i64,
     pub name: String,
     #[serde(default, with = "pairs")]
@@ -172,7 +172,7 @@ pub struct ExportedKind {
     #[serde(default)]
     pub invocation_script: Option<String>,
     #[serde(flatten)]
-    pub shared: SharedByKind,
+    pub shared: SharedByGroup,
     #[serde(default)]
     pub parameters: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -186,9 +186,9 @@ pub struct ExportedKind {
 /// What jobs have from their kind. Stands with each job too, because Torc knows no kinds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
-pub struct SharedByKind {
+pub struct SharedByGroup {
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub stdio: Option<Stdio>,
+    pub stdio: Option<StdioSettings>,
     pub supports_termination: Option<bool>,
     pub failure_handler_id: Option<i64>,
     pub scheduler_id: Option<i64>,
@@ -209,9 +209,9 @@ pub struct ExportedJob {
     #[serde(default)]
     pub kind_id: Option<i64>,
     #[serde(flatten)]
-    pub shared: SharedByKind,
-    #[serde(default, skip_serializing_if = "Params::is_empty")]
-    pub parameters: Params,
+    pub shared: SharedByGroup,
+    #[serde(default, skip_serializing_if = "JobParameters::is_empty")]
+    pub parameters: JobParameters,
     #[serde(default)]
     pub status: Option<JobStatus>,
     #[serde(default)]
@@ -221,7 +221,7 @@ pub struct ExportedJob {
     #[serde(default)]
     pub priority: i32,
     #[serde(default)]
-    pub origin: Option<Origin>,
+    pub origin: Option<JobOrigin>,
     /// Nothing said is `true`.
     #[serde(default)]
     pub cancel_on_blocking_job_failure: Option<bool>,
@@ -259,7 +259,7 @@ pub struct ExportedSpawn {
 pub struct ExportedAction {
     pub id: i64,
     #[serde(flatten)]
-    pub action: Action,
+    pub action: WorkflowAction,
     #[serde(default, deserialize_with = "or_none")]
     pub job_ids: Vec<i64>,
 }
@@ -332,13 +332,13 @@ pub struct ExportedResult {
     #[serde(default)]
     pub reason: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub files: Option<FilesSeen>,
+    pub files: Option<AttemptFiles>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExportedEvent {
     pub at: Timestamp,
-    pub severity: Severity,
+    pub severity: EventSeverity,
     pub category: String,
     pub actor: String,
     pub message: String,
@@ -367,7 +367,7 @@ fn or_none<'de, T: Deserialize<'de> + Default, D: serde::Deserializer<'de>>(
 
 /// Variables as an object, in the order given.
 mod pairs {
-    use super::Params;
+    use super::JobParameters;
     use serde::de::Error as _;
     use serde::{Deserialize, Deserializer, Serializer};
     use serde_json::Value;
@@ -382,7 +382,7 @@ mod pairs {
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Vec<(String, String)>, D::Error> {
-        let Params(pairs) = Option::<Params>::deserialize(deserializer)?.unwrap_or_default();
+        let JobParameters(pairs) = Option::<JobParameters>::deserialize(deserializer)?.unwrap_or_default();
         let text = |(name, value)| match value {
             Value::String(text) => Ok((name, text)),
             other => Err(D::Error::custom(format!("the variable `{name}` is `{other}`, not a text"))),

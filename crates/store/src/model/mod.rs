@@ -5,27 +5,27 @@
 
 pub mod access;
 pub mod allocations;
-pub mod edit;
+pub mod decisions;
+pub mod edits;
 pub mod export;
 pub mod failures;
-pub mod fleet;
-pub mod new;
-pub mod orders;
-pub mod parts;
+pub mod new_workflow;
 pub mod requests;
 pub mod rows;
+pub mod workers;
+pub mod workflow_parts;
 
 pub use access::*;
 pub use allocations::*;
-pub use edit::*;
-pub use export::{Export, ExportOptions, ImportOptions};
+pub use decisions::*;
+pub use edits::*;
+pub use export::{ExportOptions, ImportOptions, WorkflowExport};
 pub use failures::*;
-pub use fleet::*;
-pub use new::*;
-pub use orders::*;
-pub use parts::*;
+pub use new_workflow::*;
 pub use requests::*;
 pub use rows::*;
+pub use workers::*;
+pub use workflow_parts::*;
 
 /// For fields where saying `null` is something else than saying nothing.
 pub(crate) fn given<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>

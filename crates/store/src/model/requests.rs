@@ -4,8 +4,8 @@ use super::SortBy;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use windlass_core::requests::book::StepState;
-use windlass_types::requests::{BlockStatus, RequestStatus, RunStatus};
+use windlass_core::requests::rows::OutputStepState;
+use windlass_types::requests::{ProcessingBlockStatus, RequestRunStatus, RequestStatus};
 use windlass_types::{Timestamp, WorkflowId};
 
 /// Which requests. What is not said does not matter.
@@ -29,9 +29,9 @@ pub struct RequestFilter {
 
 /// Which runs of requests.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct RunFilter {
+pub struct RequestRunFilter {
     pub process: Option<String>,
-    pub status: Vec<RunStatus>,
+    pub status: Vec<RequestRunStatus>,
     pub workflow: Option<WorkflowId>,
     pub offset: u64,
     pub limit: Option<u64>,
@@ -39,10 +39,10 @@ pub struct RunFilter {
 
 /// Which output steps.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct StepFilter {
+pub struct OutputStepFilter {
     pub process: Option<String>,
     pub block: Option<String>,
-    pub state: Vec<StepState>,
+    pub state: Vec<OutputStepState>,
     /// Due then or before.
     pub due: Option<Timestamp>,
     pub limit: Option<u64>,
@@ -58,16 +58,16 @@ pub struct SiteUsage {
 
 /// Which bans of sites.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct BanFilter {
+pub struct SiteBanFilter {
     pub site: Option<String>,
     /// Those that hold for this request: its own and those of every request.
-    pub holds_for: Option<String>,
+    pub applies_to: Option<String>,
     /// Those of every request alone.
     pub only_general: bool,
     /// Neither removed nor over at that time.
     pub active_at: Option<Timestamp>,
     /// Over at that time, though nobody removed them, and nobody was told yet.
-    pub expired_untold: Option<Timestamp>,
+    pub expired_unnotified: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -75,7 +75,7 @@ pub struct AlertFilter {
     pub request: Option<String>,
     pub kind: Option<String>,
     /// Nobody was told yet.
-    pub only_untold: bool,
+    pub only_unnotified: bool,
     /// The newest so many.
     pub limit: Option<u64>,
 }
@@ -93,12 +93,12 @@ pub struct SettingRow {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestCounts {
     pub requests: BTreeMap<RequestStatus, u64>,
-    pub runs: BTreeMap<RunStatus, u64>,
-    pub blocks: BTreeMap<BlockStatus, u64>,
+    pub runs: BTreeMap<RequestRunStatus, u64>,
+    pub blocks: BTreeMap<ProcessingBlockStatus, u64>,
     /// Output steps that are still to be done, and that were given up.
     pub steps_pending: u64,
     pub steps_failed: u64,
-    pub alerts_untold: u64,
+    pub alerts_unnotified: u64,
 }
 
 impl RequestCounts {

@@ -6,12 +6,12 @@ use serde_json::Value;
 use std::fmt;
 use std::time::Duration;
 use windlass_core::actions::required_triggers;
-use windlass_core::sizing::Observation;
-use windlass_types::settings::{Action, FailureHandler, Settings, SlurmScheduler};
-use windlass_types::work::{AttemptKey, FilesSeen, Recovered, Stdio};
+use windlass_core::sizing::AttemptObservation;
+use windlass_types::settings::{FailureHandler, SlurmScheduler, WorkflowAction, WorkflowSettings};
+use windlass_types::worker_messages::{AttemptFiles, AttemptKey, RecoveryScriptResult, StdioSettings};
 use windlass_types::{
-    Attempt, Bytes, EventId, FailureClass, FileId, JobId, JobStatus, KindId, RequirementsId, Resources,
-    ResultId, RunId, StatusCounts, Timestamp, UnitStatus, UserDataId, WorkerId, WorkflowId,
+    Attempt, Bytes, EventId, FailureClass, FileId, JobGroupId, JobId, JobStatus, RequirementsId, Resources,
+    ResultId, RunId, StatusCounts, Timestamp, UserDataId, WorkUnitStatus, WorkerId, WorkflowId,
 };
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -31,18 +31,18 @@ pub struct WorkflowRow {
     pub spec_path: Option<String>,
     pub spec_digest: Option<String>,
     pub env: Vec<(String, String)>,
-    pub stdio: Stdio,
+    pub stdio: StdioSettings,
     pub counts: StatusCounts,
     /// How many files it names.
     pub file_count: u64,
-    pub settings: Settings,
+    pub settings: WorkflowSettings,
     /// When the current run was first started and when it ended, if it did.
     pub started_at: Option<Timestamp>,
     pub ended_at: Option<Timestamp>,
 }
 
 /// All that the dispatcher needs to know of a workflow; commands stay in the database until claimed.
-pub use windlass_core::board::JobTable as LoadedJobs;
+pub use windlass_core::workflow_state::JobTable as LoadedJobs;
 
 /// What is read when a job is claimed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,9 +55,9 @@ pub struct JobCommand {
     /// The kind's, and the job's own, which win.
     pub env: Vec<(String, String)>,
     /// What it was made with, in order.
-    pub params: Params,
+    pub params: JobParameters,
     /// Instead of the workflow's.
-    pub stdio: Option<Stdio>,
+    pub stdio: Option<StdioSettings>,
     /// Ascending by id; what is seen of them is kept in this order.
     pub input_files: Vec<JobFile>,
     pub output_files: Vec<JobFile>,
@@ -74,36 +74,36 @@ pub struct JobFile {
 
 /// Parameters of a job by name, in the order they were given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Params(pub Vec<(String, Value)>);
+pub struct JobParameters(pub Vec<(String, Value)>);
 
-impl Params {
+impl JobParameters {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-impl Serialize for Params {
+impl Serialize for JobParameters {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
     }
 }
 
-impl<'de> Deserialize<'de> for Params {
+impl<'de> Deserialize<'de> for JobParameters {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct InOrder;
         impl<'de> serde::de::Visitor<'de> for InOrder {
-            type Value = Params;
+            type Value = JobParameters;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object of parameters")
             }
 
-            fn visit_map<M: serde::de::MapAccess<'de>>(self, mut map: M) -> Result<Params, M::Error> {
+            fn visit_map<M: serde::de::MapAccess<'de>>(self, mut map: M) -> Result<JobParameters, M::Error> {
                 let mut params = Vec::new();
                 while let Some(pair) = map.next_entry()? {
                     params.push(pair);
                 }
-                Ok(Params(params))
+                Ok(JobParameters(params))
             }
         }
         deserializer.deserialize_map(InOrder)
@@ -134,9 +134,9 @@ pub struct JobRow {
     pub resource_requirements: Option<String>,
     /// The entry of the spec that made it, where that is more than the job itself.
     pub kind: Option<String>,
-    pub params: Params,
+    pub params: JobParameters,
     /// `retry` or `spawn`; nothing for jobs that were there from the start.
-    pub origin: Option<Origin>,
+    pub origin: Option<JobOrigin>,
     /// The job of an earlier workflow whose work counts as this one's.
     pub reused_from: Option<JobId>,
     pub pid: Option<u32>,
@@ -149,7 +149,7 @@ pub struct JobRow {
 /// How a job came into a workflow that was there before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Origin {
+pub enum JobOrigin {
     Retry,
     Spawn,
 }
@@ -166,7 +166,7 @@ pub struct JobFilter {
     pub ids: Vec<JobId>,
     /// Only what comes after this job: the next page of a long list, found without counting through the earlier ones.
     pub after: Option<JobId>,
-    pub kind: Option<KindId>,
+    pub kind: Option<JobGroupId>,
     /// Names and commands that contain this, whatever the case of its letters.
     pub name_contains: Option<String>,
     pub command_contains: Option<String>,
@@ -206,10 +206,10 @@ pub struct ResultRow {
     pub peak_cpu_percent: Option<f64>,
     pub avg_cpu_percent: Option<f64>,
     /// Its files as it found and left them.
-    pub files: Option<FilesSeen>,
+    pub files: Option<AttemptFiles>,
     /// How the recovery script ended that was owed before it.
     #[serde(default)]
-    pub recovered: Option<Recovered>,
+    pub recovered: Option<RecoveryScriptResult>,
     /// Of a failure: what sort it was, and what those have in common that failed alike.
     #[serde(default)]
     pub class: Option<FailureClass>,
@@ -219,8 +219,8 @@ pub struct ResultRow {
 
 impl ResultRow {
     /// What was measured of it.
-    pub fn observation(&self) -> Observation {
-        Observation {
+    pub fn to_observation(&self) -> AttemptObservation {
+        AttemptObservation {
             status: self.status,
             return_code: self.return_code,
             wall: self.wall,
@@ -282,12 +282,12 @@ pub struct RequirementsRow {
 
 /// What the jobs of one entry of a spec share.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KindRow {
-    pub id: KindId,
+pub struct JobGroupRow {
+    pub id: JobGroupId,
     pub name: String,
     pub env: Vec<(String, String)>,
     pub invocation_script: Option<String>,
-    pub stdio: Option<Stdio>,
+    pub stdio: Option<StdioSettings>,
     pub supports_termination: Option<bool>,
     pub failure_handler: Option<String>,
     pub scheduler: Option<String>,
@@ -304,10 +304,10 @@ pub struct KindRow {
 
 /// A group of jobs that elects a site once and is over as a whole.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct UnitRow {
+pub struct WorkUnitStatusRow {
     pub number: u32,
     pub site: Option<String>,
-    pub status: UnitStatus,
+    pub status: WorkUnitStatus,
     /// Since when it is over.
     pub ended_at: Option<Timestamp>,
     /// In which it last changed.
@@ -317,14 +317,14 @@ pub struct UnitRow {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HandlerRow {
+pub struct FailureHandlerRow {
     pub id: i64,
     #[serde(flatten)]
     pub handler: FailureHandler,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SchedulerRow {
+pub struct SlurmSchedulerRow {
     pub id: i64,
     #[serde(flatten)]
     pub scheduler: SlurmScheduler,
@@ -334,7 +334,7 @@ pub struct SchedulerRow {
 pub struct ActionRow {
     pub id: i64,
     #[serde(flatten)]
-    pub action: Action,
+    pub action: WorkflowAction,
     pub jobs: Vec<JobId>,
     /// How often what it waits for has happened since it was armed.
     #[serde(default)]
@@ -362,7 +362,7 @@ impl ActionRow {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FileRow {
+pub struct WorkflowFileRow {
     pub id: FileId,
     pub workflow_id: WorkflowId,
     pub name: String,
@@ -427,35 +427,35 @@ pub struct JobUserDataRow {
 
 /// A completed job and what is known of the work behind it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LastRecord {
+pub struct CompletionRecord {
     pub job: JobId,
-    pub work: DoneWork,
+    pub work: CompletedWork,
     /// The command that it did, where the job's was changed since.
     pub command: Option<String>,
 }
 
 /// The attempt that did the work of a completed job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DoneWork {
+pub struct CompletedWork {
     /// Of the same job, or of the one of an earlier workflow that it was reused from.
     pub done_by: AttemptKey,
     pub started_at: Option<Timestamp>,
     pub ended_at: Timestamp,
     /// Of the files of the job, in their order; `None` where it has none. For reused work, as they were when it was taken
     /// over.
-    pub files: Option<FilesSeen>,
+    pub files: Option<AttemptFiles>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Severity {
+pub enum EventSeverity {
     Debug,
     Info,
     Warning,
     Error,
 }
 
-impl fmt::Display for Severity {
+impl fmt::Display for EventSeverity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Debug => "debug",
@@ -472,7 +472,7 @@ pub struct EventRow {
     pub workflow_id: Option<WorkflowId>,
     pub job_id: Option<JobId>,
     pub at: Timestamp,
-    pub severity: Severity,
+    pub severity: EventSeverity,
     pub category: String,
     /// Who did it.
     pub actor: String,
@@ -488,7 +488,7 @@ pub struct EventFilter {
     /// Only what came after this one.
     pub after: Option<EventId>,
     /// This severe or more.
-    pub severity: Option<Severity>,
+    pub severity: Option<EventSeverity>,
     pub category: Option<String>,
     /// About this job.
     pub job: Option<JobId>,
@@ -504,7 +504,7 @@ pub struct EventFilter {
 
 /// What a spawn did, now or when the same was asked before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Spawned {
+pub struct SpawnResult {
     pub lineage: String,
     /// How often the lineage has added jobs, this time included.
     pub iteration: u32,

@@ -1,9 +1,9 @@
 //! Connecting: what a URL says, with or without TLS, and never a password in anything that is shown.
 
-use super::fault::{Failure, fault_of};
 use super::passfile;
-use crate::Error;
-use crate::error::Fault;
+use super::pg_error::{PgError, convert_error};
+use crate::StoreError;
+use crate::error::SqlError;
 use crate::sql::postgres as sql;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
@@ -21,15 +21,15 @@ use tokio_postgres::{Client, Config, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 /// How long to wait for somebody who does not answer the door.
-const PATIENCE: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Data that nobody acknowledges for so long went nowhere.
-const SILENCE: Duration = Duration::from_secs(20);
+const TCP_USER_TIMEOUT: Duration = Duration::from_secs(20);
 /// Where systems keep the certificates they trust.
-const SYSTEM_ROOTS: [&str; 3] =
+const SYSTEM_CA_FILES: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem"];
 
 /// One for the process. Store methods are called from plain threads, which wait here for what is done there.
-pub(super) fn wait<F: Future>(future: F) -> Result<F::Output, Fault> {
+pub(super) fn block_on<F: Future>(future: F) -> Result<F::Output, SqlError> {
     static RUNTIME: OnceLock<std::io::Result<Runtime>> = OnceLock::new();
     let runtime = RUNTIME.get_or_init(|| {
         tokio::runtime::Builder::new_multi_thread()
@@ -40,31 +40,31 @@ pub(super) fn wait<F: Future>(future: F) -> Result<F::Output, Fault> {
     });
     match runtime {
         Ok(runtime) => Ok(runtime.block_on(future)),
-        Err(e) => Err(Fault::damage(format!("no thread for connections: {e}"))),
+        Err(e) => Err(SqlError::damage(format!("no thread for connections: {e}"))),
     }
 }
 
 /// A bitmap reads all rows before it gives one, and a page of a list wants the first hundred: while PostgreSQL has not
 /// counted the rows of a new workflow, it would not know.
-const AS_KEYS_LEAD: &str = "-c enable_bitmapscan=off";
+const PLANNER_OPTIONS: &str = "-c enable_bitmapscan=off";
 
 /// Where a database is and how to get there.
-pub(crate) struct Place {
+pub(crate) struct PgTarget {
     config: Config,
-    tls: Tls,
+    tls: TlsVerification,
     /// To be shown: it holds no password.
     pub(super) url: String,
     /// The name of all connections of this store, which no other has.
     pub(super) tag: String,
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for PgTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Place").field("url", &self.url).finish_non_exhaustive()
     }
 }
 
-enum Tls {
+enum TlsVerification {
     Never,
     /// Encrypted, whoever it is: what `prefer` and `require` mean to everybody else, too.
     Unchecked,
@@ -73,22 +73,22 @@ enum Tls {
 }
 
 /// The URL without what only we understand.
-pub(super) fn plain(url: &str) -> String {
+pub(super) fn strip_tls_options(url: &str) -> String {
     take_tls_options(url).0
 }
 
-impl Place {
-    pub(crate) fn parse(url: &str) -> Result<Self, Error> {
-        let bad = |why: String| Error::BadLocation { why };
+impl PgTarget {
+    pub(crate) fn parse(url: &str) -> Result<Self, StoreError> {
+        let bad = |why: String| StoreError::BadLocation { why };
         let (url, options) = take_tls_options(url);
         let mut config: Config = url.parse().map_err(|e: tokio_postgres::Error| {
             bad(std::error::Error::source(&e).map_or_else(|| e.to_string(), ToString::to_string))
         })?;
         let (mode, tls) = match options.mode.as_deref() {
-            Some("disable") => (SslMode::Disable, Tls::Never),
-            None | Some("prefer" | "allow") => (SslMode::Prefer, Tls::Unchecked),
-            Some("require") => (SslMode::Require, Tls::Unchecked),
-            Some("verify-ca" | "verify-full") => (SslMode::Require, Tls::Checked(options.roots)),
+            Some("disable") => (SslMode::Disable, TlsVerification::Never),
+            None | Some("prefer" | "allow") => (SslMode::Prefer, TlsVerification::Unchecked),
+            Some("require") => (SslMode::Require, TlsVerification::Unchecked),
+            Some("verify-ca" | "verify-full") => (SslMode::Require, TlsVerification::Checked(options.roots)),
             Some(other) => {
                 return Err(bad(format!(
                     "sslmode `{other}` is not one of disable, prefer, require, verify-full"
@@ -102,38 +102,41 @@ impl Place {
             config.user(std::env::var("USER").unwrap_or_else(|_| "postgres".to_owned()));
         }
         if config.get_password().is_none()
-            && let Some(password) = std::env::var("PGPASSWORD").ok().or_else(|| passfile::password(&config))
+            && let Some(password) =
+                std::env::var("PGPASSWORD").ok().or_else(|| passfile::find_password(&config))
         {
             config.password(password);
         }
         let tag = format!("windlass {}", uuid::Uuid::new_v4().simple());
-        config.ssl_mode(mode).application_name(&tag).connect_timeout(PATIENCE);
-        config.keepalives_idle(SILENCE).tcp_user_timeout(SILENCE);
+        config.ssl_mode(mode).application_name(&tag).connect_timeout(CONNECT_TIMEOUT);
+        config.keepalives_idle(TCP_USER_TIMEOUT).tcp_user_timeout(TCP_USER_TIMEOUT);
         let given = config.get_options().unwrap_or_default();
-        config.options(format!("{given} {AS_KEYS_LEAD}").trim_start());
-        let url = shown(&config);
+        config.options(format!("{given} {PLANNER_OPTIONS}").trim_start());
+        let url = render_url(&config);
         Ok(Self { config, tls, url, tag })
     }
 
-    pub(crate) fn connect(&self) -> Result<Client, Fault> {
-        let connected = wait(async {
+    pub(crate) fn connect(&self) -> Result<Client, SqlError> {
+        let connected = block_on(async {
             let attempt = async {
-                match self.tls()? {
-                    None => Ok(drive(self.config.connect(NoTls).await.map_err(|e| fault_in_connecting(&e))?)),
-                    Some(tls) => {
-                        Ok(drive(self.config.connect(tls).await.map_err(|e| fault_in_connecting(&e))?))
-                    }
+                match self.tls_connector()? {
+                    None => Ok(spawn_connection_task(
+                        self.config.connect(NoTls).await.map_err(|e| connect_error(&e))?,
+                    )),
+                    Some(tls) => Ok(spawn_connection_task(
+                        self.config.connect(tls).await.map_err(|e| connect_error(&e))?,
+                    )),
                 }
             };
-            tokio::time::timeout(PATIENCE, attempt).await
+            tokio::time::timeout(CONNECT_TIMEOUT, attempt).await
         })?;
         let client = connected.unwrap_or_else(|_| {
-            let what = format!("no answer within {} seconds", PATIENCE.as_secs());
-            Err(Fault::Postgres(Failure::unreachable(what)))
+            let what = format!("no answer within {} seconds", CONNECT_TIMEOUT.as_secs());
+            Err(SqlError::Postgres(PgError::unreachable(what)))
         })?;
-        wait(client.batch_execute(sql::WAIT_FOR_EVER))??;
+        block_on(client.batch_execute(sql::DISABLE_TIMEOUTS))??;
         if !self.is_local() {
-            wait(client.batch_execute(sql::NOTICE_SILENCE))??;
+            block_on(client.batch_execute(sql::SET_TCP_KEEPALIVE))??;
         }
         Ok(client)
     }
@@ -143,37 +146,37 @@ impl Place {
         self.config.get_hosts().iter().all(|host| matches!(host, Host::Unix(_)))
     }
 
-    fn tls(&self) -> Result<Option<MakeRustlsConnect>, Fault> {
+    fn tls_connector(&self) -> Result<Option<MakeRustlsConnect>, SqlError> {
         let provider = || Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let builder = || {
             ClientConfig::builder_with_provider(provider())
                 .with_safe_default_protocol_versions()
-                .map_err(|e| Fault::from(Error::BadLocation { why: e.to_string() }))
+                .map_err(|e| SqlError::from(StoreError::BadLocation { why: e.to_string() }))
         };
         let config = match &self.tls {
-            Tls::Never => return Ok(None),
+            TlsVerification::Never => return Ok(None),
             _ if self.is_local() => return Ok(None),
-            Tls::Unchecked => builder()?
+            TlsVerification::Unchecked => builder()?
                 .dangerous()
-                .with_custom_certificate_verifier(Arc::new(Anybody(provider())))
+                .with_custom_certificate_verifier(Arc::new(AcceptAnyCertificate(provider())))
                 .with_no_client_auth(),
-            Tls::Checked(file) => {
-                builder()?.with_root_certificates(roots(file.as_ref())?).with_no_client_auth()
-            }
+            TlsVerification::Checked(file) => builder()?
+                .with_root_certificates(load_root_certificates(file.as_ref())?)
+                .with_no_client_auth(),
         };
         Ok(Some(MakeRustlsConnect::new(config)))
     }
 }
 
-fn fault_in_connecting(error: &tokio_postgres::Error) -> Fault {
-    match fault_of(error) {
-        Fault::Postgres(failure) => Fault::Postgres(failure.while_connecting()),
+fn connect_error(error: &tokio_postgres::Error) -> SqlError {
+    match convert_error(error) {
+        SqlError::Postgres(failure) => SqlError::Postgres(failure.while_connecting()),
         other => other,
     }
 }
 
 /// Keeps the connection going in the background for as long as its client is there.
-fn drive<S, T>(connected: (Client, tokio_postgres::Connection<S, T>)) -> Client
+fn spawn_connection_task<S, T>(connected: (Client, tokio_postgres::Connection<S, T>)) -> Client
 where
     tokio_postgres::Connection<S, T>: Future + Send + 'static,
     <tokio_postgres::Connection<S, T> as Future>::Output: Send,
@@ -186,9 +189,9 @@ where
     client
 }
 
-fn roots(file: Option<&PathBuf>) -> Result<RootCertStore, Fault> {
-    let system = || SYSTEM_ROOTS.iter().map(PathBuf::from).find(|path| path.exists());
-    let bad = |why: String| Fault::from(Error::BadLocation { why });
+fn load_root_certificates(file: Option<&PathBuf>) -> Result<RootCertStore, SqlError> {
+    let system = || SYSTEM_CA_FILES.iter().map(PathBuf::from).find(|path| path.exists());
+    let bad = |why: String| SqlError::from(StoreError::BadLocation { why });
     let path = file.cloned().or_else(system);
     let path =
         path.ok_or_else(|| bad("there are no trusted certificates; name a file with sslrootcert".into()))?;
@@ -221,7 +224,7 @@ fn take_tls_options(url: &str) -> (String, TlsOptions) {
                 false
             }
             Some(("sslrootcert", path)) => {
-                options.roots = Some(unescape(path).into());
+                options.roots = Some(percent_decode(path).into());
                 false
             }
             _ => true,
@@ -231,7 +234,7 @@ fn take_tls_options(url: &str) -> (String, TlsOptions) {
 }
 
 /// `%2F` is a slash.
-fn unescape(text: &str) -> String {
+fn percent_decode(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, others @ ..] = rest {
@@ -244,7 +247,7 @@ fn unescape(text: &str) -> String {
 }
 
 /// Everything that helps to tell databases apart, and no secret.
-fn shown(config: &Config) -> String {
+fn render_url(config: &Config) -> String {
     let user = config.get_user().map_or_else(String::new, |user| format!("{user}@"));
     let database = config.get_dbname().or(config.get_user()).unwrap_or_default();
     let ports = config.get_ports();
@@ -266,9 +269,9 @@ fn shown(config: &Config) -> String {
 
 /// Takes any certificate: `require` asks for secrecy from those who only listen.
 #[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
+struct AcceptAnyCertificate(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Anybody {
+impl ServerCertVerifier for AcceptAnyCertificate {
     fn verify_server_cert(
         &self,
         _end_entity: &CertificateDer<'_>,
@@ -314,18 +317,18 @@ mod tests {
             ("postgresql://ann:secret@db:5433/b?sslmode=verify-full", "postgres://ann@db:5433/b"),
             ("postgres://ann:p%40ss@/b?host=/run/pg&port=7", "postgres://ann@/b?host=/run/pg&port=7"),
         ] {
-            let place = Place::parse(url).unwrap();
+            let place = PgTarget::parse(url).unwrap();
             assert_eq!(place.url, shown);
             assert!(!format!("{place:?}").contains("secret"));
         }
-        let error = Place::parse("postgres://ann:secret@db/b?sslmode=never").unwrap_err();
+        let error = PgTarget::parse("postgres://ann:secret@db/b?sslmode=never").unwrap_err();
         assert!(!error.to_string().contains("secret"), "{error}");
-        let error = Place::parse("postgres://ann:secret@db:port/b").unwrap_err();
+        let error = PgTarget::parse("postgres://ann:secret@db:port/b").unwrap_err();
         assert!(!error.to_string().contains("secret"), "{error}");
     }
 
     #[test]
     fn escapes_are_understood() {
-        assert_eq!(unescape("%2Fetc%2fa%20b%"), "/etc/a b%");
+        assert_eq!(percent_decode("%2Fetc%2fa%20b%"), "/etc/a b%");
     }
 }

@@ -9,14 +9,14 @@
 //! Locks are lost with their connections, which says nothing about their holders. So the signs of life keep others out too,
 //! for as long as they are recent.
 
-use super::link::{Common, Link};
-use crate::Error;
-use crate::db::{Db as _, ToValue};
-use crate::error::{Fault, Locked};
-use crate::lock::{Held, Holder, Lock, LockGuard, myself};
-use crate::pulse::{Pulse, SILENCE, since_boot};
+use super::connection::{PgConnection, PgStoreState};
+use crate::StoreError;
+use crate::db::{SqlConnection as _, ToSqlValue};
+use crate::error::{LockedObject, SqlError};
+use crate::leader_lease::{LEASE_DURATION, LeaderLease, time_since_boot};
+use crate::lock::{HeldLock, LockGuard, LockHolder, LockScope, current_process};
 use crate::sql::postgres as sql;
-use crate::writer::Session as _;
+use crate::writer::WriteSession as _;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -25,281 +25,301 @@ use std::time::{Duration, Instant};
 use windlass_types::{Timestamp, WorkflowId};
 
 /// The numbers of our locks: "Wdls" and what it is, or the next one and the workflow.
-const GENERAL: i64 = 0x5764_6c73 << 32;
-const WORKFLOWS: i64 = GENERAL + (1 << 32);
-const SERVER: i64 = GENERAL;
+const LOCK_KEY_BASE: i64 = 0x5764_6c73 << 32;
+const WORKFLOW_LOCK_KEY_BASE: i64 = LOCK_KEY_BASE + (1 << 32);
+const SERVER_LOCK_KEY: i64 = LOCK_KEY_BASE;
 /// Taken by every transaction that writes.
-pub(super) const WRITE: i64 = GENERAL + 1;
-const CREATE: i64 = GENERAL + 2;
-pub(super) const MIGRATE: i64 = GENERAL + 3;
+pub(super) const WRITE_LOCK_KEY: i64 = LOCK_KEY_BASE + 1;
+const CREATE_LOCK_KEY: i64 = LOCK_KEY_BASE + 2;
+pub(super) const MIGRATE_LOCK_KEY: i64 = LOCK_KEY_BASE + 3;
 
-const fn key_of(WorkflowId(id): WorkflowId) -> i64 {
-    WORKFLOWS + (id & 0xffff_ffff)
+const fn workflow_lock_key(WorkflowId(id): WorkflowId) -> i64 {
+    WORKFLOW_LOCK_KEY_BASE + (id & 0xffff_ffff)
 }
 
 /// How often the server shows that it lives.
-const HEARTBEAT: Duration = Duration::from_secs(1);
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);
 /// Until connections that were ended are gone.
-const ENDING: Duration = Duration::from_secs(3);
-const ENDING_PAUSE: Duration = Duration::from_millis(50);
+const SESSION_END_TIMEOUT: Duration = Duration::from_secs(3);
+const SESSION_END_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// What is noted of the server.
 #[derive(Serialize, Deserialize)]
-struct Note {
+struct ServerNote {
     #[serde(flatten)]
-    holder: Holder,
+    holder: LockHolder,
     /// The name of its connections.
     tag: String,
 }
 
-pub(super) fn lock(common: &Arc<Common>, what: Lock, now: Timestamp) -> Result<LockGuard, Error> {
-    let link = Link::new(Arc::clone(common));
+pub(super) fn acquire_lock(
+    common: &Arc<PgStoreState>,
+    what: LockScope,
+    now: Timestamp,
+) -> Result<LockGuard, StoreError> {
+    let link = PgConnection::new(Arc::clone(common));
     let taken = match what {
-        Lock::Server => serve(link, now),
-        Lock::Workflow(_) if common.epoch.load(Ordering::Acquire) != 0 => return Ok(LockGuard::ours()),
-        Lock::Workflow(id) => take_workflow(&link, id, now).map(|()| LockGuard::new(One::new(link, id, now))),
-        Lock::Create => wait_to_create(&link).map(|()| LockGuard::new(Creating(Mutex::new(link)))),
+        LockScope::Server => acquire_server_lock(link, now),
+        LockScope::Workflow(_) if common.epoch.load(Ordering::Acquire) != 0 => {
+            return Ok(LockGuard::implied());
+        }
+        LockScope::Workflow(id) => {
+            lock_workflow(&link, id, now).map(|()| LockGuard::new(PgWorkflowLock::new(link, id, now)))
+        }
+        LockScope::Create => {
+            wait_for_create_lock(&link).map(|()| LockGuard::new(PgCreateLock(Mutex::new(link))))
+        }
     };
-    taken.map_err(|fault| fault.explain_at(&common.place.url))
+    taken.map_err(|fault| fault.into_store_error_at(&common.target.url))
 }
 
-pub(super) fn holder(link: &Link, workflow: WorkflowId) -> Result<Option<Holder>, Fault> {
-    let key = key_of(workflow);
-    match holder_between(link, key, key + 1)? {
+pub(super) fn find_holder(link: &PgConnection, workflow: WorkflowId) -> Result<Option<LockHolder>, SqlError> {
+    let key = workflow_lock_key(workflow);
+    match find_holder_in_range(link, key, key + 1)? {
         Some(holder) => Ok(Some(holder)),
-        None => server_holder(link),
+        None => find_server_holder(link),
     }
 }
 
-pub(super) fn forget(link: &Link, workflow: WorkflowId) -> Result<(), Fault> {
+pub(super) fn forget_holder(link: &PgConnection, workflow: WorkflowId) -> Result<(), SqlError> {
     link.connect()?;
-    link.execute(sql::FORGET_HOLDER, [key_of(workflow)])?;
+    link.execute(sql::DELETE_LOCK_HOLDER, [workflow_lock_key(workflow)])?;
     Ok(())
 }
 
 /// Who holds a lock of a range alone.
-fn holder_between(link: &Link, first: i64, end: i64) -> Result<Option<Holder>, Fault> {
-    let noted: Option<Option<String>> = link.optional(sql::HOLDERS, [first, end], |row| row.get(1))?;
+fn find_holder_in_range(link: &PgConnection, first: i64, end: i64) -> Result<Option<LockHolder>, SqlError> {
+    let noted: Option<Option<String>> =
+        link.query_optional(sql::LOCK_HOLDERS, [first, end], |row| row.get(1))?;
     let Some(noted) = noted else { return Ok(None) };
     let known = noted.and_then(|text| serde_json::from_str(&text).ok());
     // Somebody who cannot be named is never taken for nobody.
-    let id = WorkflowId(first - WORKFLOWS);
-    known.map(Some).ok_or_else(|| Error::Busy { what: Locked::Workflow(id), holder: None }.into())
+    let id = WorkflowId(first - WORKFLOW_LOCK_KEY_BASE);
+    known.map(Some).ok_or_else(|| StoreError::Busy { what: LockedObject::Workflow(id), holder: None }.into())
 }
 
-fn server_holder(link: &Link) -> Result<Option<Holder>, Fault> {
-    if !link.exists(sql::HOLDERS, [SERVER, SERVER + 1])? {
+fn find_server_holder(link: &PgConnection) -> Result<Option<LockHolder>, SqlError> {
+    if !link.exists(sql::LOCK_HOLDERS, [SERVER_LOCK_KEY, SERVER_LOCK_KEY + 1])? {
         return Ok(None);
     }
-    let (_, note, _) = server_row(link)?;
+    let (_, note, _) = load_server_row(link)?;
     let named = note.map(|note| note.holder);
-    named.map(Some).ok_or_else(|| Error::Busy { what: Locked::Database, holder: None }.into())
+    named.map(Some).ok_or_else(|| StoreError::Busy { what: LockedObject::Database, holder: None }.into())
 }
 
 /// The epoch, who has it, and how long nothing was heard of him, though he could have been.
-fn server_row(link: &Link) -> Result<(i64, Option<Note>, Duration), Fault> {
-    link.one(sql::SERVER, [] as [i64; 0], |row| {
-        let note = row.text(1)?.and_then(|text| serde_json::from_str(text).ok());
+fn load_server_row(link: &PgConnection) -> Result<(i64, Option<ServerNote>, Duration), SqlError> {
+    link.query_one(sql::SERVER_STATE, [] as [i64; 0], |row| {
+        let note = row.get_text(1)?.and_then(|text| serde_json::from_str(text).ok());
         let silence: Option<i64> = row.get(2)?;
         let silence = u64::try_from(silence.unwrap_or(i64::MAX)).unwrap_or_default();
         Ok((row.get(0)?, note, Duration::from_micros(silence)))
     })
 }
 
-fn try_lock(link: &Link, sql: &str, key: i64) -> Result<bool, Fault> {
-    link.one(sql, [key], |row| row.get::<bool>(0))
+fn try_lock(link: &PgConnection, sql: &str, key: i64) -> Result<bool, SqlError> {
+    link.query_one(sql, [key], |row| row.get::<bool>(0))
 }
 
-fn take_workflow(link: &Link, id: WorkflowId, now: Timestamp) -> Result<(), Fault> {
+fn lock_workflow(link: &PgConnection, id: WorkflowId, now: Timestamp) -> Result<(), SqlError> {
     link.connect()?;
-    keep_servers_out(link)?;
-    let key = key_of(id);
+    block_servers(link)?;
+    let key = workflow_lock_key(id);
     if !try_lock(link, sql::TRY_LOCK, key)? {
-        let holder = holder_between(link, key, key + 1)?;
-        return Err(Error::Busy { what: Locked::Workflow(id), holder }.into());
+        let holder = find_holder_in_range(link, key, key + 1)?;
+        return Err(StoreError::Busy { what: LockedObject::Workflow(id), holder }.into());
     }
-    let text = serde_json::to_string(&myself(now)).unwrap_or_default();
-    link.execute(sql::NOTE_HOLDER, [key.to_value(), text.to_value()])?;
+    let text = serde_json::to_string(&current_process(now)).unwrap_or_default();
+    link.execute(sql::RECORD_LOCK_HOLDER, [key.to_value(), text.to_value()])?;
     Ok(())
 }
 
 /// No server may begin while a workflow is run here, and none that has merely lost its connection may go on.
-fn keep_servers_out(link: &Link) -> Result<(), Fault> {
+fn block_servers(link: &PgConnection) -> Result<(), SqlError> {
     loop {
-        if !try_lock(link, sql::TRY_LOCK_SHARED, SERVER)? {
-            let holder = server_row(link)?.1.map(|note| note.holder);
-            return Err(Error::Busy { what: Locked::Database, holder }.into());
+        if !try_lock(link, sql::TRY_LOCK_SHARED, SERVER_LOCK_KEY)? {
+            let holder = load_server_row(link)?.1.map(|note| note.holder);
+            return Err(StoreError::Busy { what: LockedObject::Database, holder }.into());
         }
-        let (epoch, _, silence) = server_row(link)?;
-        if silence > SILENCE {
-            return depose(link, epoch);
+        let (epoch, _, silence) = load_server_row(link)?;
+        if silence > LEASE_DURATION {
+            return supersede_server(link, epoch);
         }
         // A server was heard a moment ago. If it lives it takes its lock again, given the chance; else it falls silent.
-        let_go(link);
-        std::thread::sleep(ENDING_PAUSE * 4);
+        unlock_all(link);
+        std::thread::sleep(SESSION_END_POLL_INTERVAL * 4);
     }
 }
 
 /// A server that did not say goodbye finds, should it come back, that its epoch is over.
-fn depose(link: &Link, epoch: i64) -> Result<(), Fault> {
-    if !link.exists(sql::UNSETTLED_SERVER, [epoch])? {
+fn supersede_server(link: &PgConnection, epoch: i64) -> Result<(), SqlError> {
+    if !link.exists(sql::SERVER_WITH_HEARTBEAT, [epoch])? {
         return Ok(());
     }
     link.begin()?;
-    link.execute(sql::DEPOSE_SERVER, [epoch])?;
+    link.execute(sql::SUPERSEDE_SERVER, [epoch])?;
     link.commit()
 }
 
-fn wait_to_create(link: &Link) -> Result<(), Fault> {
+fn wait_for_create_lock(link: &PgConnection) -> Result<(), SqlError> {
     link.connect()?;
-    link.one(sql::WAIT_FOR_LOCK, [CREATE], |_| Ok(()))
+    link.query_one(sql::WAIT_FOR_LOCK, [CREATE_LOCK_KEY], |_| Ok(()))
 }
 
 /// A workflow that is held.
-struct One {
-    link: Mutex<Link>,
+struct PgWorkflowLock {
+    connection: Mutex<PgConnection>,
     /// Whether the connection has it, as long as it lasts.
     is_held: AtomicBool,
     id: WorkflowId,
     since: Timestamp,
 }
 
-impl One {
-    fn new(link: Link, id: WorkflowId, since: Timestamp) -> Self {
-        Self { link: link.into(), is_held: true.into(), id, since }
+impl PgWorkflowLock {
+    fn new(link: PgConnection, id: WorkflowId, since: Timestamp) -> Self {
+        Self { connection: link.into(), is_held: true.into(), id, since }
     }
 }
 
-impl Held for One {
+impl HeldLock for PgWorkflowLock {
     /// A lock is lost with its connection; then it is taken again, unless somebody else was quicker.
-    fn check(&self) -> Result<(), Error> {
-        let link = locked(&self.link);
-        if self.is_held.load(Ordering::Acquire) && !link.is_lost() {
+    fn check(&self) -> Result<(), StoreError> {
+        let link = lock_mutex(&self.connection);
+        if self.is_held.load(Ordering::Acquire) && !link.is_connection_lost() {
             return Ok(());
         }
-        let again = take_workflow(&link, self.id, self.since);
+        let again = lock_workflow(&link, self.id, self.since);
         self.is_held.store(again.is_ok(), Ordering::Release);
         again.map_err(|fault| {
             // Half of it is of no use, and in the way of others.
-            let_go(&link);
-            link.explain(fault)
+            unlock_all(&link);
+            link.into_store_error(fault)
         })
     }
 }
 
-impl Drop for One {
+impl Drop for PgWorkflowLock {
     fn drop(&mut self) {
-        let_go(&locked(&self.link));
+        unlock_all(&lock_mutex(&self.connection));
     }
 }
 
-struct Creating(Mutex<Link>);
+struct PgCreateLock(Mutex<PgConnection>);
 
-impl Held for Creating {}
+impl HeldLock for PgCreateLock {}
 
-impl Drop for Creating {
+impl Drop for PgCreateLock {
     fn drop(&mut self) {
-        let_go(&locked(&self.0));
+        unlock_all(&lock_mutex(&self.0));
     }
 }
 
 /// Releases what the connection holds, so that it is free when this returns; merely hung up, it would be a little later.
-fn let_go(link: &Link) {
+fn unlock_all(link: &PgConnection) {
     // Whatever goes wrong, it is released with the connection.
-    drop(link.run(sql::LET_GO));
+    drop(link.run_statement(sql::UNLOCK_ALL));
 }
 
 /// Becomes the server, in the place of one that is no more if need be.
-fn serve(link: Link, now: Timestamp) -> Result<LockGuard, Fault> {
+fn acquire_server_lock(link: PgConnection, now: Timestamp) -> Result<LockGuard, SqlError> {
     link.connect()?;
-    if !try_lock(&link, sql::TRY_LOCK, SERVER)? {
-        replace_silent(&link)?;
+    if !try_lock(&link, sql::TRY_LOCK, SERVER_LOCK_KEY)? {
+        replace_silent_server(&link)?;
     }
-    let (_, before, _) = server_row(&link)?;
-    let tag = link.common.place.tag.clone();
+    let (_, before, _) = load_server_row(&link)?;
+    let tag = link.store_state.target.tag.clone();
     if let Some(before) = before.filter(|note| note.tag != tag) {
         // It has lost the lock. What it may still be about to write is not waited for.
-        link.all(sql::END_SESSIONS, [before.tag], |_| Ok(()))?;
+        link.query_all(sql::END_SESSIONS, [before.tag], |_| Ok(()))?;
     }
-    let note = Note { holder: myself(now), tag };
+    let note = ServerNote { holder: current_process(now), tag };
     let text = serde_json::to_string(&note).unwrap_or_default();
-    let sent = since_boot();
-    let epoch: i64 = link.begin().and_then(|()| link.one(sql::NEXT_EPOCH, [text], |row| row.get(0)))?;
+    let sent = time_since_boot();
+    let epoch: i64 = link.begin().and_then(|()| link.query_one(sql::NEXT_EPOCH, [text], |row| row.get(0)))?;
     link.commit()?;
-    link.common.epoch.store(epoch, Ordering::Release);
-    Ok(LockGuard::new(Serving::start(link, epoch, Pulse::beating(sent))?))
+    link.store_state.epoch.store(epoch, Ordering::Release);
+    Ok(LockGuard::new(PgServerLock::start(link, epoch, LeaderLease::held_since(sent))?))
 }
 
 /// Ends the connections of a server that shows no sign of life, and takes its lock.
-fn replace_silent(link: &Link) -> Result<(), Fault> {
-    let (_, note, silence) = server_row(link)?;
-    let busy = |holder| Fault::from(Error::Busy { what: Locked::Database, holder });
-    if !link.exists(sql::HOLDERS, [SERVER, SERVER + 1])? {
-        return Err(busy(holder_between(link, WORKFLOWS, WORKFLOWS + (1 << 32)).ok().flatten()));
+fn replace_silent_server(link: &PgConnection) -> Result<(), SqlError> {
+    let (_, note, silence) = load_server_row(link)?;
+    let busy = |holder| SqlError::from(StoreError::Busy { what: LockedObject::Database, holder });
+    if !link.exists(sql::LOCK_HOLDERS, [SERVER_LOCK_KEY, SERVER_LOCK_KEY + 1])? {
+        return Err(busy(
+            find_holder_in_range(link, WORKFLOW_LOCK_KEY_BASE, WORKFLOW_LOCK_KEY_BASE + (1 << 32))
+                .ok()
+                .flatten(),
+        ));
     }
-    let Some(note) = note.filter(|_| silence > SILENCE) else {
-        return Err(busy(server_row(link)?.1.map(|note| note.holder)));
+    let Some(note) = note.filter(|_| silence > LEASE_DURATION) else {
+        return Err(busy(load_server_row(link)?.1.map(|note| note.holder)));
     };
-    link.all(sql::END_SESSIONS, [note.tag], |_| Ok(()))?;
+    link.query_all(sql::END_SESSIONS, [note.tag], |_| Ok(()))?;
     let since = Instant::now();
-    while !try_lock(link, sql::TRY_LOCK, SERVER)? {
-        if since.elapsed() > ENDING {
+    while !try_lock(link, sql::TRY_LOCK, SERVER_LOCK_KEY)? {
+        if since.elapsed() > SESSION_END_TIMEOUT {
             return Err(busy(Some(note.holder)));
         }
-        std::thread::sleep(ENDING_PAUSE);
+        std::thread::sleep(SESSION_END_POLL_INTERVAL);
     }
     Ok(())
 }
 
 /// The lock of the server, and the thread that shows that it lives.
-struct Serving {
-    shared: Arc<Shared>,
+struct PgServerLock {
+    shared: Arc<PgServerLockShared>,
     thread: Option<JoinHandle<()>>,
 }
 
-struct Shared {
-    common: Arc<Common>,
-    pulse: Pulse,
-    state: Mutex<State>,
+struct PgServerLockShared {
+    common: Arc<PgStoreState>,
+    lease: LeaderLease,
+    state: Mutex<PgServerLockState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct PgServerLockState {
     is_over: bool,
     is_superseded: bool,
 }
 
-impl Serving {
-    fn start(link: Link, epoch: i64, pulse: Pulse) -> Result<Self, Fault> {
-        let common = Arc::clone(&link.common);
-        let shared = Arc::new(Shared { common, pulse, state: Mutex::default(), changed: Condvar::new() });
+impl PgServerLock {
+    fn start(link: PgConnection, epoch: i64, pulse: LeaderLease) -> Result<Self, SqlError> {
+        let common = Arc::clone(&link.store_state);
+        let shared = Arc::new(PgServerLockShared {
+            common,
+            lease: pulse,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        });
         let beaten = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("windlass-heartbeat".into())
-            .spawn(move || beaten.beat(&link, epoch))
-            .map_err(|e| Fault::damage(format!("no thread for the heartbeat: {e}")))?;
+            .spawn(move || beaten.run_heartbeat(&link, epoch))
+            .map_err(|e| SqlError::damage(format!("no thread for the heartbeat: {e}")))?;
         Ok(Self { shared, thread: Some(thread) })
     }
 }
 
-impl Shared {
-    fn beat(&self, link: &Link, epoch: i64) {
+impl PgServerLockShared {
+    fn run_heartbeat(&self, link: &PgConnection, epoch: i64) {
         let mut has_lock = true;
         loop {
-            let state = locked(&self.state);
-            let waited = self.changed.wait_timeout_while(state, HEARTBEAT, |state| !state.is_over);
+            let state = lock_mutex(&self.state);
+            let waited = self.changed.wait_timeout_while(state, HEARTBEAT_INTERVAL, |state| !state.is_over);
             let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
             if state.is_over {
-                return say_goodbye(link, epoch);
+                return clear_heartbeat(link, epoch);
             }
             drop(state);
-            has_lock &= !link.is_lost();
-            let sent = since_boot();
-            match show_life(link, epoch, &mut has_lock) {
-                Ok(true) => self.pulse.heard(sent),
+            has_lock &= !link.is_connection_lost();
+            let sent = time_since_boot();
+            match send_heartbeat(link, epoch, &mut has_lock) {
+                Ok(true) => self.lease.renew(sent),
                 Ok(false) => {
-                    locked(&self.state).is_superseded = true;
+                    lock_mutex(&self.state).is_superseded = true;
                     return;
                 }
                 // A database that is away may come back. Whether somebody else has become the server, that one can tell.
@@ -311,48 +331,48 @@ impl Shared {
 
 /// Whether this is still the epoch. A lock that was lost is taken again as soon as it can be had: what counts is the epoch,
 /// and whoever looks at the lock for a moment may be in the way.
-fn show_life(link: &Link, epoch: i64, has_lock: &mut bool) -> Result<bool, Fault> {
+fn send_heartbeat(link: &PgConnection, epoch: i64, has_lock: &mut bool) -> Result<bool, SqlError> {
     link.connect()?;
     if !*has_lock {
-        *has_lock = try_lock(link, sql::TRY_LOCK, SERVER)?;
+        *has_lock = try_lock(link, sql::TRY_LOCK, SERVER_LOCK_KEY)?;
     }
     Ok(link.execute(sql::HEARTBEAT, [epoch])? > 0)
 }
 
 /// Nobody need wait for a sign of life of one that has ended.
-fn say_goodbye(link: &Link, epoch: i64) {
+fn clear_heartbeat(link: &PgConnection, epoch: i64) {
     // If it cannot be said, others wait a little longer.
-    drop(link.execute(sql::LAST_HEARTBEAT, [epoch]));
-    let_go(link);
+    drop(link.execute(sql::CLEAR_HEARTBEAT, [epoch]));
+    unlock_all(link);
 }
 
-impl Held for Serving {
-    fn check(&self) -> Result<(), Error> {
-        if locked(&self.shared.state).is_superseded {
-            return Err(Error::Superseded { url: self.shared.common.place.url.clone() });
+impl HeldLock for PgServerLock {
+    fn check(&self) -> Result<(), StoreError> {
+        if lock_mutex(&self.shared.state).is_superseded {
+            return Err(StoreError::Superseded { url: self.shared.common.target.url.clone() });
         }
         Ok(())
     }
 
-    fn pulse(&self) -> Pulse {
-        self.shared.pulse.clone()
+    fn leader_lease(&self) -> LeaderLease {
+        self.shared.lease.clone()
     }
 }
 
-impl Drop for Serving {
+impl Drop for PgServerLock {
     fn drop(&mut self) {
-        locked(&self.shared.state).is_over = true;
+        lock_mutex(&self.shared.state).is_over = true;
         self.shared.changed.notify_all();
         if let Some(thread) = self.thread.take() {
             // It has nothing to tell.
             drop(thread.join());
         }
-        if !locked(&self.shared.state).is_superseded {
+        if !lock_mutex(&self.shared.state).is_superseded {
             self.shared.common.epoch.store(0, Ordering::Release);
         }
     }
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock_mutex<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -5,63 +5,63 @@
 //!
 //! What is called here waits for the network: not from inside an asynchronous task.
 
+mod batch_pipeline;
 mod connect;
-mod copy;
-mod fault;
-mod gather;
-mod link;
+mod connection;
+mod copy_loader;
 mod lock;
 mod migrate;
 mod passfile;
+mod pg_error;
 mod value;
 
-pub use passfile::{PASS_FILE, line_for};
+pub use passfile::{PASS_FILE_VARIABLE, render_passfile_line};
 
-pub(crate) use fault::Failure;
+pub(crate) use pg_error::PgError;
 pub(crate) use value::column_value;
 
-use crate::books::{Backend, Books};
-use crate::db::{Db as _, values};
-use crate::error::Fault;
-use crate::lock::{Holder, Lock, LockGuard};
+use crate::db::{SqlConnection as _, values};
+use crate::error::SqlError;
+use crate::lock::{LockGuard, LockHolder, LockScope};
+use crate::maintenance::MigrationResult;
 use crate::sql::postgres as sql;
+use crate::sql_store::{SqlStore, StoreBackend};
 use crate::sqlite::OpenMode;
-use crate::upkeep::Migrated;
-use crate::writer::{Session as _, Writer};
-use crate::{Batch, Done, Error, Location};
-use connect::Place;
-use link::{Common, Link};
+use crate::writer::{GroupCommitWriter, WriteSession as _};
+use crate::{BatchCallback, ChangeBatch, StoreError, StoreLocation};
+use connect::PgTarget;
+use connection::{PgConnection, PgStoreState};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use windlass_types::{Timestamp, WorkflowId};
 
 /// A store in a PostgreSQL database.
-pub type PgStore = Books<Postgres>;
+pub type PgStore = SqlStore<PgBackend>;
 
 /// Connections that are kept for the next reader.
-const KEPT: usize = 4;
+const MAX_IDLE_READERS: usize = 4;
 
 /// An open database.
 #[derive(Debug)]
-pub struct Postgres {
-    common: Arc<Common>,
-    readers: Mutex<Vec<Link>>,
+pub struct PgBackend {
+    state: Arc<PgStoreState>,
+    readers: Mutex<Vec<PgConnection>>,
     /// `None` when opened for reading only.
-    writer: Option<Writer<Link>>,
+    writer: Option<GroupCommitWriter<PgConnection>>,
 }
 
 impl PgStore {
     /// Opens the database at a `postgres://` URL. One that is empty gets its tables, unless it is opened for reading only.
-    pub fn open(url: &str, mode: OpenMode) -> Result<Self, Error> {
-        let place = Place::parse(url)?;
-        let common = Arc::new(Common { place, epoch: 0.into(), commits: 0.into() });
-        let link = Link::new(Arc::clone(&common));
-        let explain = |fault: Fault| fault.explain_at(&common.place.url);
+    pub fn open(url: &str, mode: OpenMode) -> Result<Self, StoreError> {
+        let place = PgTarget::parse(url)?;
+        let common = Arc::new(PgStoreState { target: place, epoch: 0.into(), commits: 0.into() });
+        let link = PgConnection::new(Arc::clone(&common));
+        let explain = |fault: SqlError| fault.into_store_error_at(&common.target.url);
         let writer = match mode {
             OpenMode::ReadWrite => {
                 migrate::migrate(&link).map_err(explain)?;
-                let writer = Writer::start(Link::new(Arc::clone(&common)));
-                let failed = |e| Error::file("start the writer of", common.place.url.as_ref(), e);
+                let writer = GroupCommitWriter::start(PgConnection::new(Arc::clone(&common)));
+                let failed = |e| StoreError::file("start the writer of", common.target.url.as_ref(), e);
                 Some(writer.map_err(failed)?)
             }
             OpenMode::ReadOnly => {
@@ -69,145 +69,151 @@ impl PgStore {
                 None
             }
         };
-        Ok(Self::new(Postgres { common, readers: Mutex::new(vec![link]), writer }))
+        Ok(Self::new(PgBackend { state: common, readers: Mutex::new(vec![link]), writer }))
     }
 }
 
 impl PgStore {
     /// Brings the database to the newest format.
-    pub(crate) fn migrate(url: &str) -> Result<Migrated, Error> {
-        let place = Place::parse(url)?;
-        let common = Arc::new(Common { place, epoch: 0.into(), commits: 0.into() });
-        let link = Link::new(Arc::clone(&common));
+    pub(crate) fn migrate(url: &str) -> Result<MigrationResult, StoreError> {
+        let place = PgTarget::parse(url)?;
+        let common = Arc::new(PgStoreState { target: place, epoch: 0.into(), commits: 0.into() });
+        let link = PgConnection::new(Arc::clone(&common));
         let migrate = || {
             link.connect()?;
             let before = migrate::version(&link).unwrap_or(0);
             migrate::migrate(&link)?;
-            Ok(Migrated { before, after: migrate::version(&link)? })
+            Ok(MigrationResult { before, after: migrate::version(&link)? })
         };
-        migrate().map_err(|fault: Fault| fault.explain_at(&common.place.url))
+        migrate().map_err(|fault: SqlError| fault.into_store_error_at(&common.target.url))
     }
 }
 
-fn require_current(link: &Link) -> Result<(), Fault> {
+fn require_current(link: &PgConnection) -> Result<(), SqlError> {
     link.connect()?;
     if migrate::is_current(link)? {
         return Ok(());
     }
     let found = migrate::version(link).unwrap_or(0);
-    Err(Error::Older { path: (&link.common.place.url).into(), found }.into())
+    Err(StoreError::FormatTooOld { path: (&link.store_state.target.url).into(), found }.into())
 }
 
-impl Postgres {
-    fn writer(&self) -> Result<&Writer<Link>, Error> {
-        let read_only = || Error::ReadOnly { path: (&self.common.place.url).into() };
+impl PgBackend {
+    fn require_writer(&self) -> Result<&GroupCommitWriter<PgConnection>, StoreError> {
+        let read_only = || StoreError::ReadOnly { path: (&self.state.target.url).into() };
         self.writer.as_ref().ok_or_else(read_only)
     }
 
-    fn explain(&self, fault: Fault) -> Error {
-        fault.explain_at(&self.common.place.url)
+    fn into_store_error(&self, fault: SqlError) -> StoreError {
+        fault.into_store_error_at(&self.state.target.url)
     }
 
     /// After much has changed: what the planner knows of the tables is brought up to date.
-    pub(crate) fn analyze(&self) -> Result<(), Error> {
-        self.aside(|link| link.run("ANALYZE"))
+    pub(crate) fn analyze(&self) -> Result<(), StoreError> {
+        self.with_reader(|link| link.run_statement("ANALYZE"))
     }
 
     /// Work that is no transaction of the books.
-    fn aside<T>(&self, work: impl FnOnce(&Link) -> Result<T, Fault>) -> Result<T, Error> {
-        let link = Link::new(Arc::clone(&self.common));
-        link.connect().and_then(|_| work(&link)).map_err(|fault| self.explain(fault))
+    fn with_reader<T>(
+        &self,
+        work: impl FnOnce(&PgConnection) -> Result<T, SqlError>,
+    ) -> Result<T, StoreError> {
+        let link = PgConnection::new(Arc::clone(&self.state));
+        link.connect().and_then(|_| work(&link)).map_err(|fault| self.into_store_error(fault))
     }
 
-    fn readers(&self) -> MutexGuard<'_, Vec<Link>> {
+    fn lock_readers(&self) -> MutexGuard<'_, Vec<PgConnection>> {
         self.readers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Backend for Postgres {
-    type Db = Link;
+impl StoreBackend for PgBackend {
+    type Db = PgConnection;
 
-    fn read<T>(&self, query: impl FnOnce(&Link) -> Result<T, Fault>) -> Result<T, Error> {
-        let free = self.readers().pop();
-        let link = free.unwrap_or_else(|| Link::new(Arc::clone(&self.common)));
+    fn run_read<T>(&self, query: impl FnOnce(&PgConnection) -> Result<T, SqlError>) -> Result<T, StoreError> {
+        let free = self.lock_readers().pop();
+        let link = free.unwrap_or_else(|| PgConnection::new(Arc::clone(&self.state)));
         let value = link.begin_reading().and_then(|()| query(&link));
         link.end_reading();
-        let mut readers = self.readers();
-        if readers.len() < KEPT && !link.is_lost() {
+        let mut readers = self.lock_readers();
+        if readers.len() < MAX_IDLE_READERS && !link.is_connection_lost() {
             readers.push(link);
         }
         drop(readers);
-        value.map_err(|fault| self.explain(fault))
+        value.map_err(|fault| self.into_store_error(fault))
     }
 
-    fn may_write(&self) -> Result<(), Error> {
-        self.writer().map(|_| ())
+    fn require_writable(&self) -> Result<(), StoreError> {
+        self.require_writer().map(|_| ())
     }
 
-    fn write<T: Send + 'static>(
+    fn run_write<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Link) -> Result<T, Fault> + Send + 'static,
-    ) -> Result<T, Error> {
-        self.writer()?.call(work)
+        work: impl FnOnce(&PgConnection) -> Result<T, SqlError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.require_writer()?.run_write(work)
     }
 
-    fn write_all<T: Send + 'static>(
+    fn run_each_write<T: Send + 'static>(
         &self,
-        works: impl ExactSizeIterator<Item = impl FnOnce(&Link) -> Result<T, Fault> + Send + 'static>,
-    ) -> Vec<Result<T, Error>> {
-        match self.writer() {
-            Ok(writer) => writer.call_all(works),
+        works: impl ExactSizeIterator<Item = impl FnOnce(&PgConnection) -> Result<T, SqlError> + Send + 'static>,
+    ) -> Vec<Result<T, StoreError>> {
+        match self.require_writer() {
+            Ok(writer) => writer.run_each(works),
             Err(error) => works.map(|_| Err(error.clone())).collect(),
         }
     }
 
-    fn submit(&self, batch: Batch, actor: Arc<str>, done: Done) {
-        match self.writer() {
-            Ok(writer) => writer.apply(batch, actor, done),
+    fn submit(&self, batch: ChangeBatch, actor: Arc<str>, done: BatchCallback) {
+        match self.require_writer() {
+            Ok(writer) => writer.submit_batch(batch, actor, done),
             Err(error) => done(Err(error)),
         }
     }
 
-    fn large<T>(&self, work: impl FnOnce(&Link) -> Result<T, Fault>) -> Result<T, Error> {
-        self.may_write()?;
-        let link = Link::new(Arc::clone(&self.common));
-        let done = || -> Result<T, Fault> {
+    fn run_large_transaction<T>(
+        &self,
+        work: impl FnOnce(&PgConnection) -> Result<T, SqlError>,
+    ) -> Result<T, StoreError> {
+        self.require_writable()?;
+        let link = PgConnection::new(Arc::clone(&self.state));
+        let done = || -> Result<T, SqlError> {
             link.begin()?;
             let value = work(&link)?;
             link.commit()?;
             Ok(value)
         };
-        done().map_err(|fault| self.explain(fault))
+        done().map_err(|fault| self.into_store_error(fault))
     }
 
-    fn foreign_commits(&self, wait: bool) -> Result<Option<i64>, Error> {
-        let own = &self.common.commits;
-        self.writer()?.peek(wait, |link| {
+    fn foreign_commit_count(&self, wait: bool) -> Result<Option<i64>, StoreError> {
+        let own = &self.state.commits;
+        self.require_writer()?.read_on_writer(wait, |link| {
             link.connect()?;
-            let all: i64 = link.one(sql::COMMITS, values![], |row| row.get(0))?;
+            let all: i64 = link.query_one(sql::COMMITS, values![], |row| row.get(0))?;
             Ok(all - own.load(Ordering::Acquire))
         })
     }
 
-    fn lock(&self, what: Lock, now: Timestamp) -> Result<LockGuard, Error> {
-        lock::lock(&self.common, what, now)
+    fn lock(&self, what: LockScope, now: Timestamp) -> Result<LockGuard, StoreError> {
+        lock::acquire_lock(&self.state, what, now)
     }
 
-    fn lock_holder(&self, workflow: WorkflowId) -> Result<Option<Holder>, Error> {
-        self.aside(|link| lock::holder(link, workflow))
+    fn lock_holder(&self, workflow: WorkflowId) -> Result<Option<LockHolder>, StoreError> {
+        self.with_reader(|link| lock::find_holder(link, workflow))
     }
 
     fn forget_lock(&self, lock: LockGuard, workflow: WorkflowId) {
         drop(lock);
         // Left behind it is in nobody's way.
-        drop(self.aside(|link| lock::forget(link, workflow)));
+        drop(self.with_reader(|link| lock::forget_holder(link, workflow)));
     }
 
-    fn trouble(&self) -> Option<Error> {
-        self.writer.as_ref().and_then(Writer::trouble)
+    fn write_failure(&self) -> Option<StoreError> {
+        self.writer.as_ref().and_then(GroupCommitWriter::last_failure)
     }
 
-    fn location(&self) -> Location {
-        Location::Postgres { url: self.common.place.url.clone() }
+    fn location(&self) -> StoreLocation {
+        StoreLocation::Postgres { url: self.state.target.url.clone() }
     }
 }

@@ -8,24 +8,28 @@ use tokio_postgres::Config;
 use tokio_postgres::config::Host;
 
 /// Names a file that a run writes for its jobs: they are told of the database without its password.
-pub const PASS_FILE: &str = "WINDLASS_PGPASSFILE";
+pub const PASS_FILE_VARIABLE: &str = "WINDLASS_PGPASSFILE";
 
 /// The password for this connection, from the first file that has one.
-pub(super) fn password(config: &Config) -> Option<String> {
-    files().iter().find_map(|path| find(&read_private(path)?, config))
+pub(super) fn find_password(config: &Config) -> Option<String> {
+    passfile_paths().iter().find_map(|path| find_matching_password(&read_private(path)?, config))
 }
 
 /// A line for such a file, if the URL has a password.
-pub fn line_for(url: &str) -> Option<String> {
-    let config: Config = super::connect::plain(url).parse().ok()?;
+pub fn render_passfile_line(url: &str) -> Option<String> {
+    let config: Config = super::connect::strip_tls_options(url).parse().ok()?;
     let password = String::from_utf8(config.get_password()?.to_vec()).ok()?;
-    Some(format!("*:*:*:{}:{}\n", config.get_user().map_or("*".to_owned(), escaped), escaped(&password)))
+    Some(format!(
+        "*:*:*:{}:{}\n",
+        config.get_user().map_or("*".to_owned(), escape_field),
+        escape_field(&password)
+    ))
 }
 
-fn files() -> Vec<PathBuf> {
+fn passfile_paths() -> Vec<PathBuf> {
     let named = |name: &str| std::env::var_os(name).filter(|path| !path.is_empty());
     let usual = || named("HOME").map(|home| Path::new(&home).join(".pgpass").into_os_string());
-    let all: [Option<OsString>; 2] = [named(PASS_FILE), named("PGPASSFILE").or_else(usual)];
+    let all: [Option<OsString>; 2] = [named(PASS_FILE_VARIABLE), named("PGPASSFILE").or_else(usual)];
     all.into_iter().flatten().map(PathBuf::from).collect()
 }
 
@@ -36,7 +40,7 @@ fn read_private(path: &Path) -> Option<String> {
     (meta.is_file() && for_others == 0).then(|| std::fs::read_to_string(path).ok()).flatten()
 }
 
-fn find(text: &str, config: &Config) -> Option<String> {
+fn find_matching_password(text: &str, config: &Config) -> Option<String> {
     let host = match config.get_hosts().first() {
         Some(Host::Tcp(name)) => name.clone(),
         _ => "localhost".to_owned(),
@@ -45,7 +49,7 @@ fn find(text: &str, config: &Config) -> Option<String> {
     let user = config.get_user().unwrap_or_default();
     let wanted = [host.as_str(), &port, config.get_dbname().unwrap_or(user), user];
     text.lines().filter(|line| !line.starts_with('#')).find_map(|line| {
-        let fields = fields(line);
+        let fields = split_fields(line);
         let (password, place) = fields.split_last()?;
         let fits = place.len() == wanted.len()
             && place.iter().zip(wanted).all(|(said, wanted)| said == "*" || said == wanted);
@@ -54,7 +58,7 @@ fn find(text: &str, config: &Config) -> Option<String> {
 }
 
 /// What stands between colons; a backslash takes the meaning from what follows it.
-fn fields(line: &str) -> Vec<String> {
+fn split_fields(line: &str) -> Vec<String> {
     let mut fields = vec![String::new()];
     let mut letters = line.chars();
     while let Some(letter) = letters.next() {
@@ -68,7 +72,7 @@ fn fields(line: &str) -> Vec<String> {
     fields
 }
 
-fn escaped(text: impl AsRef<str>) -> String {
+fn escape_field(text: impl AsRef<str>) -> String {
     text.as_ref().replace('\\', "\\\\").replace(':', "\\:")
 }
 
@@ -79,16 +83,19 @@ mod tests {
     #[test]
     fn a_password_is_found_by_where_it_is_for() {
         let text = "# mine\nother:*:*:*:no\n*:5433:*:*:no\ndb:5432:w:me:se\\:cr\\\\et\n*:*:*:*:last\n";
-        let of = |url: &str| find(text, &url.parse().unwrap());
+        let of = |url: &str| find_matching_password(text, &url.parse().unwrap());
         assert_eq!(of("postgres://me@db/w").as_deref(), Some("se:cr\\et"));
         assert_eq!(of("postgres://you@db/w").as_deref(), Some("last"));
-        assert_eq!(find("db:5432:w:me\n", &"postgres://me@db/w".parse().unwrap()), None);
+        assert_eq!(find_matching_password("db:5432:w:me\n", &"postgres://me@db/w".parse().unwrap()), None);
     }
 
     #[test]
     fn what_is_written_is_read() {
-        let line = line_for("postgres://me:se%3Acr%5Cet@db/w?sslmode=verify-full").unwrap();
-        assert_eq!(find(&line, &"postgres://me@elsewhere/x".parse().unwrap()).as_deref(), Some("se:cr\\et"));
-        assert_eq!(line_for("postgres://me@db/w"), None);
+        let line = render_passfile_line("postgres://me:se%3Acr%5Cet@db/w?sslmode=verify-full").unwrap();
+        assert_eq!(
+            find_matching_password(&line, &"postgres://me@elsewhere/x".parse().unwrap()).as_deref(),
+            Some("se:cr\\et")
+        );
+        assert_eq!(render_passfile_line("postgres://me@db/w"), None);
     }
 }

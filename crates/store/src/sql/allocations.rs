@@ -8,7 +8,7 @@ super::statements! {
         RETURNING id";
     SET_TAG = "UPDATE allocation SET tag = $1 WHERE id = $2";
     UUID_OF_WORKFLOW = "SELECT uuid FROM workflow WHERE id = $1";
-    ASKED_BEFORE = "
+    FIND_SAME_REQUEST = "
         SELECT id FROM allocation WHERE action_id = $1 AND action_attempt = $2 AND ordinal = $3";
     /// Conditions, order, limit and offset are appended.
     SELECT_ALLOCATIONS = "
@@ -23,33 +23,33 @@ super::statements! {
             exit_code = $14, seen_at = $15, missed = $16
         WHERE id = $17 AND state = $18";
     /// There are few that did not complete (5), and an index of them.
-    NAME_INTERRUPTION = "
+    SET_INTERRUPTION_REASON = "
         UPDATE result SET reason = $1
         WHERE status <> 5 AND job_id >= $2 AND job_id < $3 AND reason = $4
             AND worker_id IN (SELECT id FROM worker WHERE allocation_id = $5)";
-    NAME_LOSS = "
+    SET_LOSS_REASON = "
         UPDATE result SET reason = $1
         WHERE status <> 5 AND job_id >= $2 AND job_id < $3 AND reason LIKE $4
             AND worker_id IN (SELECT id FROM worker WHERE allocation_id = $5)";
     ALLOCATION_OF_WORKER = "SELECT allocation_id FROM worker WHERE id = $1 AND allocation_id IS NOT NULL";
-    STATE_ALLOCATION = "
+    UPDATE_CLIENT_ALLOCATION = "
         UPDATE allocation SET scheduler_id = $1, scheduler_name = $2, request = $3, state = $4, is_over = $5, job_id = $6,
             ended_at = $7, end_state = $8
         WHERE id = $9 AND workflow_id = $10 AND is_ours = 0";
     DELETE_ALLOCATION = "DELETE FROM allocation WHERE id = $1";
     DELETE_ALLOCATIONS = "DELETE FROM allocation WHERE workflow_id = $1";
     /// Numbers of actions and schedulers may be given again.
-    FORGET_ACTION = "
+    CLEAR_ACTION = "
         UPDATE allocation SET action_id = NULL, action_attempt = NULL, ordinal = NULL WHERE action_id = $1";
-    FORGET_SCHEDULER = "
+    CLEAR_SCHEDULER = "
         UPDATE allocation SET scheduler_id = NULL WHERE workflow_id = $1 AND scheduler_id = $2 AND is_ours = 1";
-    OPEN_OF_OURS = "
+    COUNT_OPEN_ALLOCATIONS = "
         SELECT COUNT(*) FROM allocation WHERE workflow_id = $1 AND is_ours = 1 AND is_over = 0";
     OWNER_OF_ALLOCATION = "SELECT workflow_id FROM allocation WHERE id = $1";
-    NOTE_CALLS = "
+    ADD_SLURM_CALLS = "
         INSERT INTO slurm_calls (hour, command, calls, failures, took_us) VALUES ($1, $2, $3, $4, $5)
         ON CONFLICT (hour, command) DO UPDATE SET calls = slurm_calls.calls + excluded.calls,
             failures = slurm_calls.failures + excluded.failures, took_us = slurm_calls.took_us + excluded.took_us";
-    CALLS_SINCE = "
+    SLURM_CALLS_SINCE = "
         SELECT hour, command, calls, failures, took_us FROM slurm_calls WHERE hour >= $1 ORDER BY hour, command";
 }

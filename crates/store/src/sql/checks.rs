@@ -1,7 +1,7 @@
 //! What must hold in every database, asked for as its opposite: how many do not keep to it, and which is the first.
 
 /// What is wrong, and the statement that counts it.
-pub(crate) const CHECKS: &[(&str, &str)] = &[
+pub(crate) const INVARIANT_CHECKS: &[(&str, &str)] = &[
     (
         "counts of states that are not how many jobs are in them (workflow)",
         "SELECT COUNT(*), MIN(c.workflow_id) FROM status_count c LEFT JOIN

@@ -12,7 +12,7 @@ super::statements! {
         RETURNING id";
     INSERT_HANDLER = "INSERT INTO failure_handler (workflow_id, name, rules) VALUES ($1, $2, $3) RETURNING id";
     INSERT_SCHEDULER = "INSERT INTO slurm_scheduler (workflow_id, name, settings) VALUES ($1, $2, $3) RETURNING id";
-    INSERT_KIND = "
+    INSERT_JOB_GROUP = "
         INSERT INTO job_kind (workflow_id, name, env, invocation_script, stdio_mode, stdio_delete_on_success,
             supports_termination, failure_handler_id, scheduler_id, labels, parameters, sites, limit_name, elects)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
@@ -33,7 +33,7 @@ super::statements! {
         INSERT INTO job (workflow_id, status, priority, cancel_on_blocking_job_failure, requirements_id, name, command,
             kind_id, has_files, reused_from, invocation_script, env, params, reused_work, id)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)";
-    INSERT_BLOCK = "INSERT INTO job_block (workflow_id, first_job_id, job_count) VALUES ($1, $2, $3)";
+    INSERT_JOB_BLOCK = "INSERT INTO job_block (workflow_id, first_job_id, job_count) VALUES ($1, $2, $3)";
     JOB_NAMED = "SELECT id FROM job WHERE workflow_id = $1 AND name = $2";
     ADD_EDGE = "
         INSERT INTO job_edge (workflow_id, job_id, waits_for) VALUES ($1, $2, $3)
@@ -45,27 +45,27 @@ super::statements! {
     IS_CURRENT_RUN = "SELECT 1 FROM workflow WHERE id = $1 AND run_id = $2";
     CURRENT_RUN = "SELECT run_id FROM workflow WHERE id = $1";
     SET_STATUS = "UPDATE job SET status = $1 WHERE id = $2 AND workflow_id = $3 AND status = $4";
-    CLAIM = "
+    CLAIM_JOB = "
         UPDATE job SET status = 3, worker_id = $1
         WHERE id = $2 AND workflow_id = $3 AND status = 2 AND attempt_id = $4";
-    START = "
+    START_JOB = "
         UPDATE job SET status = 4, started_at = $1, pid = $2
         WHERE id = $3 AND workflow_id = $4 AND status = 3 AND attempt_id = $5 AND worker_id = $6";
-    END = "
+    END_ATTEMPT = "
         UPDATE job SET status = $1, attempt_id = $2, orphaned_attempts = orphaned_attempts + $3,
             worker_id = NULL, pid = NULL, started_at = NULL
         WHERE id = $4 AND workflow_id = $5 AND status = $6 AND attempt_id = $7 AND worker_id = $8";
-    HAND_OVER = "
+    TRANSFER_CLAIM = "
         UPDATE job SET worker_id = $1 WHERE id = $2 AND workflow_id = $3 AND status = 3 AND worker_id = $4";
-    RETRY = "
+    RETRY_JOB = "
         UPDATE job SET status = 2, attempt_id = $1, origin = COALESCE(origin, 'retry')
         WHERE id = $2 AND workflow_id = $3 AND status = $4 AND attempt_id = $5";
     MARK_RETRIED = "UPDATE job SET origin = COALESCE(origin, 'retry') WHERE id = $1";
-    GIVE_BACK = "
+    RELEASE_CLAIM = "
         UPDATE job SET status = 2, worker_id = NULL
         WHERE id = $1 AND workflow_id = $2 AND status = 3 AND worker_id = $3";
     /// To begin anew in the same run.
-    RESET = "
+    RESET_JOB_IN_RUN = "
         UPDATE job SET status = 0, attempt_id = $1, reused_from = NULL, reused_work = NULL, done_with = NULL
         WHERE id = $2 AND workflow_id = $3 AND status = $4";
     INSERT_RESULT = "
@@ -79,58 +79,58 @@ super::statements! {
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12,
             (SELECT COALESCE(MAX(f.seq), 0) + 1 FROM failure f WHERE f.workflow_id = $4 AND f.seq IS NOT NULL))";
     /// All that the next attempt of a job inherits.
-    CARRY = "
+    SAVE_NEXT_ATTEMPT = "
         INSERT INTO carried (job_id, workflow_id, run_id, not_before, recovery, excused, delay_us)
         VALUES ($1, $2, $3, $4, $5, $6, $7)
         ON CONFLICT (job_id) DO UPDATE SET run_id = excluded.run_id, not_before = excluded.not_before,
             delay_us = excluded.delay_us, recovery = excluded.recovery, excused = excluded.excused";
     /// A set of the same name has the same values: they are in the name.
-    KEEP_REQUIREMENTS = "
+    ADD_REQUIREMENTS_IF_MISSING = "
         INSERT INTO resource_requirements (workflow_id, name, cpus, memory_bytes, gpus, nodes, runtime_us)
         VALUES ($1, $2, $3, $4, $5, $6, $7)
         ON CONFLICT (workflow_id, name) DO UPDATE SET name = excluded.name";
-    POINT_AT_REQUIREMENTS = "
+    SET_JOB_REQUIREMENTS_BY_NAME = "
         UPDATE job SET requirements_id = (SELECT id FROM resource_requirements WHERE workflow_id = $1 AND name = $2)
         WHERE id = $3";
-    KIND_OF_JOB = "SELECT kind_id FROM job WHERE id = $1";
-    SET_KIND = "UPDATE job SET kind_id = $1 WHERE id = $2";
-    POINT_AT_ROW = "UPDATE job SET requirements_id = $1 WHERE id = $2";
-    IGNORE = "
+    GROUP_OF_JOB = "SELECT kind_id FROM job WHERE id = $1";
+    SET_JOB_GROUP = "UPDATE job SET kind_id = $1 WHERE id = $2";
+    SET_JOB_REQUIREMENTS = "UPDATE job SET requirements_id = $1 WHERE id = $2";
+    IGNORE_FAILURE = "
         INSERT INTO ignored (job_id, workflow_id, run_id, attempt_id) VALUES ($1, $2, $3, $4)
         ON CONFLICT (job_id) DO UPDATE SET run_id = excluded.run_id, attempt_id = excluded.attempt_id";
-    DECIDE = "
+    INSERT_DECISION = "
         INSERT INTO decision (workflow_id, job_id, run_id, attempt_id, made_at, made_by, is_agent, verdict, confidence,
             reason, evidence, changes, state)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)";
-    SETTLE = "
+    SETTLE_DECISION = "
         UPDATE decision SET state = $1, settled_by = $2, settled_at = $3
         WHERE id = $4 AND workflow_id = $5 AND state = 'proposed' AND overtaken_at IS NULL";
     /// Proposals about failures that do not wait any more. $3: `pending_failed`.
-    CLOSE_OVERTAKEN = "
+    CLOSE_OVERTAKEN_PROPOSALS = "
         UPDATE decision SET overtaken_at = $1
         WHERE workflow_id = $2 AND state = 'proposed' AND overtaken_at IS NULL AND NOT EXISTS (
             SELECT 1 FROM job j JOIN workflow w ON w.id = j.workflow_id
             WHERE j.id = decision.job_id AND j.status = $3 AND j.attempt_id = decision.attempt_id
                 AND w.run_id = decision.run_id)";
-    PROPOSED_ALREADY = "
+    FIND_SAME_PROPOSAL = "
         SELECT confidence FROM decision
         WHERE job_id = $1 AND run_id = $2 AND attempt_id = $3 AND made_by = $4 AND verdict = $5 AND changes = $6
             AND state = 'proposed' AND overtaken_at IS NULL";
     /// Proposals of somebody who proposes something else by now.
-    CLOSE_EARLIER = "
+    CLOSE_EARLIER_PROPOSALS = "
         UPDATE decision SET overtaken_at = $1
         WHERE job_id = $2 AND made_by = $3 AND state = 'proposed' AND overtaken_at IS NULL";
-    REVISE = "
+    REVISE_JOB = "
         UPDATE job SET command = COALESCE($1, command), priority = COALESCE($2, priority)
         WHERE id = $3 AND workflow_id = $4 AND status = $5 AND worker_id IS NULL";
     INSERT_REVISION = "
         INSERT INTO revision (batch, workflow_id, job_id, made_at, made_by, reason, before, after, attempts)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, (SELECT COUNT(*) FROM result e WHERE e.job_id = $3))";
     FILES_OF_JOB = "SELECT file_id, is_output FROM job_file WHERE job_id = $1 ORDER BY is_output, file_id";
-    FILE_SEEN = "UPDATE file SET mtime_ns = $1, size_bytes = $2 WHERE id = $3";
+    RECORD_FILE_STATE = "UPDATE file SET mtime_ns = $1, size_bytes = $2 WHERE id = $3";
     ADD_COUNT = "UPDATE status_count SET n = n + $1 WHERE workflow_id = $2 AND status = $3";
     /// For telling what was found where something else was expected.
-    FOUND_JOB = "SELECT status, attempt_id FROM job WHERE id = $1 AND workflow_id = $2";
+    JOB_STATE = "SELECT status, attempt_id FROM job WHERE id = $1 AND workflow_id = $2";
 
     // ---- units ----
 
@@ -180,7 +180,7 @@ super::statements! {
         WHERE id >= $1 AND id < $2 AND status < 3 AND attempt_id > 1";
     REQUEST_CANCEL = "UPDATE workflow SET cancel_requested_at = COALESCE(cancel_requested_at, $1) WHERE id = $2";
     CANCEL_REQUESTED = "SELECT cancel_requested_at IS NOT NULL FROM workflow WHERE id = $1";
-    ANSWER_CANCEL = "UPDATE workflow SET is_canceled = $1, cancel_requested_at = NULL WHERE id = $2";
+    END_CANCEL_REQUEST = "UPDATE workflow SET is_canceled = $1, cancel_requested_at = NULL WHERE id = $2";
 
     // ---- reading workflows ----
 
@@ -209,25 +209,25 @@ super::statements! {
     LOAD_JOBS = "
         SELECT status, attempt_id, priority, cancel_on_blocking_job_failure, requirements_id, kind_id
         FROM job WHERE id >= $1 AND id < $2 ORDER BY id";
-    LOAD_PLACES = "
+    LOAD_JOB_LOCATIONS = "
         SELECT id, labels, scheduler_id, sites, limit_name, elects FROM job_kind WHERE workflow_id = $1 ORDER BY id";
-    LOAD_HANDLED_KINDS = "
+    LOAD_GROUPS_WITH_HANDLER = "
         SELECT id, failure_handler_id FROM job_kind
         WHERE workflow_id = $1 AND failure_handler_id IS NOT NULL ORDER BY id";
-    LOAD_CARRIED = "
+    LOAD_NEXT_ATTEMPTS = "
         SELECT c.job_id, j.status, c.not_before, c.recovery, c.excused, c.delay_us
         FROM carried c JOIN job j ON j.id = c.job_id
         WHERE c.workflow_id = $1 AND c.run_id = $2 ORDER BY c.job_id";
     COUNT_RETRIES = "SELECT COUNT(*) FROM failure WHERE workflow_id = $1 AND run_id = $2 AND next = 'retry'";
     LOAD_EDGES = "SELECT job_id, waits_for FROM job_edge WHERE workflow_id = $1 ORDER BY job_id, waits_for";
-    LOAD_GATE_MEMBERS = "SELECT gate, job_id FROM gate_member WHERE workflow_id = $1 ORDER BY gate, job_id";
-    LOAD_JOB_GATES = "SELECT job_id, gate FROM job_gate WHERE workflow_id = $1 ORDER BY job_id, gate";
+    LOAD_DEPENDENCY_GROUP_MEMBERS = "SELECT gate, job_id FROM gate_member WHERE workflow_id = $1 ORDER BY gate, job_id";
+    LOAD_JOB_DEPENDENCY_GROUPS = "SELECT job_id, gate FROM job_gate WHERE workflow_id = $1 ORDER BY job_id, gate";
     JOB_COMMAND = "
         SELECT name, command, env, kind_id, has_files, invocation_script, params, workflow_id FROM job WHERE id = $1";
     PATHS_OF_JOB = "
         SELECT r.is_output, f.id, f.path FROM job_file r JOIN file f ON f.id = r.file_id
         WHERE r.job_id = $1 ORDER BY r.is_output, r.file_id";
-    KIND = "
+    JOB_GROUP = "
         SELECT env, invocation_script, stdio_mode, stdio_delete_on_success FROM job_kind WHERE id = $1";
     JOB_NAME = "SELECT name FROM job WHERE id = $1";
     /// The conditions of the partial index stand here word for word: only then may it be used.
@@ -246,7 +246,7 @@ super::statements! {
     REQUIREMENTS = "
         SELECT id, cpus, memory_bytes, gpus, nodes, runtime_us, name
         FROM resource_requirements WHERE workflow_id = $1 ORDER BY id";
-    KINDS = "
+    JOB_GROUPS = "
         SELECT k.env, k.invocation_script, k.stdio_mode, k.stdio_delete_on_success, k.id, k.name,
             k.supports_termination, h.name, s.name, k.labels, k.parameters, k.sites, k.limit_name, k.elects
         FROM job_kind k
@@ -278,7 +278,7 @@ super::statements! {
         SELECT u.id, u.workflow_id, u.name, u.data, u.is_ephemeral, u.changed_at FROM user_data u WHERE ";
 
     /// Of a reused job the copy it was made with: what the other one did later is not what was taken over.
-    LAST_RECORDS = "
+    COMPLETION_RECORDS = "
         SELECT j.id, r.run_id, r.attempt_id, r.started_at, r.ended_at, r.files, j.reused_work, j.done_with
         FROM job_block b CROSS JOIN job j
         LEFT JOIN result r ON j.reused_from IS NULL AND r.id = (
@@ -294,23 +294,23 @@ super::statements! {
         INSERT INTO job_block (workflow_id, first_job_id, job_count, spawned_by, lineage, iteration, digest, asked_run,
             asked_attempt)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
-    BLOCK_AROUND = "
+    BLOCK_OF_JOB = "
         SELECT first_job_id, job_count, spawned_by, lineage, iteration, digest, asked_run, asked_attempt FROM job_block
         WHERE workflow_id = $1 AND first_job_id <= $2 ORDER BY first_job_id DESC LIMIT 1";
     BLOCKS_ADDED_BY = "
         SELECT first_job_id, job_count, spawned_by, lineage, iteration, digest, asked_run, asked_attempt FROM job_block
         WHERE workflow_id = $1 AND spawned_by >= $2 AND spawned_by < $3 ORDER BY first_job_id";
-    SPAWNERS = "
+    SPAWNING_JOBS = "
         SELECT DISTINCT spawned_by FROM job_block
         WHERE workflow_id = $1 AND spawned_by IS NOT NULL AND is_replaced = 0 ORDER BY spawned_by";
     ITERATIONS = "
         SELECT first_job_id, iteration FROM job_block WHERE workflow_id = $1 AND lineage = $2 AND is_replaced = 0";
     BLOCKS_OF_ITERATION = "
         SELECT COUNT(*) FROM job_block WHERE workflow_id = $1 AND lineage = $2 AND iteration = $3";
-    ASK_AGAIN = "
+    MARK_BLOCK_REQUESTED = "
         UPDATE job_block SET asked_run = $1, asked_attempt = $2 WHERE workflow_id = $3 AND first_job_id = $4";
     REPLACE_BLOCK = "UPDATE job_block SET is_replaced = 1 WHERE workflow_id = $1 AND first_job_id = $2";
-    LEFT_OUT = "SELECT COUNT(*) FROM job WHERE id >= $1 AND id < $2 AND status = 9";
+    COUNT_DISABLED_JOBS = "SELECT COUNT(*) FROM job WHERE id >= $1 AND id < $2 AND status = 9";
     RENAME_JOB = "UPDATE job SET name = $1 WHERE id = $2";
     USER_DATA_NAMED = "SELECT id FROM user_data WHERE workflow_id = $1 AND name = $2";
     RENAME_USER_DATA = "UPDATE user_data SET name = $1 WHERE id = $2";
@@ -356,11 +356,11 @@ super::statements! {
         UPDATE resource_requirements SET cpus = $1, memory_bytes = $2, gpus = $3, nodes = $4, runtime_us = $5
         WHERE id = $6";
     USE_REQUIREMENTS = "UPDATE job SET requirements_id = $1 WHERE id = $2 AND workflow_id = $3";
-    USE_REQUIREMENTS_IN_KIND = "
+    USE_REQUIREMENTS_IN_GROUP = "
         UPDATE job SET requirements_id = $1 WHERE id >= $2 AND id < $3 AND kind_id = $4";
     CHANGE_PRIORITY = "UPDATE job SET priority = $1 WHERE id >= $2 AND id < $3 AND priority = $4";
     SET_USER_DATA = "UPDATE user_data SET data = $1, changed_at = $2 WHERE id = $3";
-    UNRELATE_USER_DATA = "DELETE FROM job_user_data WHERE job_id >= $1 AND job_id < $2 AND user_data_id = $3";
+    DELETE_USER_DATA_RELATIONS = "DELETE FROM job_user_data WHERE job_id >= $1 AND job_id < $2 AND user_data_id = $3";
     DELETE_USER_DATA = "DELETE FROM user_data WHERE id = $1";
 
     // ---- what users change by hand ----
@@ -381,10 +381,10 @@ super::statements! {
     EDIT_JOB = "
         UPDATE job SET name = $1, command = $2, priority = $3, requirements_id = $4, kind_id = $5, done_with = $6
         WHERE id = $7";
-    SHARED_BY_KIND = "
+    SHARED_BY_GROUP = "
         SELECT labels, supports_termination, failure_handler_id, scheduler_id FROM job_kind WHERE id = $1";
     /// A kind that is like another but for what jobs are told one by one.
-    KIND_LIKE = "
+    FIND_SIMILAR_GROUP = "
         SELECT n.id FROM job_kind o JOIN job_kind n ON n.workflow_id = o.workflow_id
         WHERE o.id = $1 AND n.labels = $2
             AND n.supports_termination IS NOT DISTINCT FROM $3
@@ -398,7 +398,7 @@ super::statements! {
             AND n.sites IS NOT DISTINCT FROM o.sites
             AND n.limit_name IS NOT DISTINCT FROM o.limit_name AND n.elects = o.elects
         ORDER BY n.id LIMIT 1";
-    COPY_KIND = "
+    COPY_JOB_GROUP = "
         INSERT INTO job_kind (workflow_id, name, env, invocation_script, stdio_mode, stdio_delete_on_success,
             labels, supports_termination, failure_handler_id, scheduler_id, parameters, sites, limit_name, elects)
         SELECT workflow_id, name, env, invocation_script, stdio_mode, stdio_delete_on_success, $1, $2, $3, $4, parameters,
@@ -406,7 +406,7 @@ super::statements! {
         FROM job_kind WHERE id = $5
         RETURNING id";
     /// The kind of jobs that were added one by one and share this. It has no name.
-    NAMELESS_KIND = "
+    FIND_UNNAMED_GROUP = "
         SELECT id FROM job_kind
         WHERE workflow_id = $1 AND name = '' AND labels = $2
             AND supports_termination IS NOT DISTINCT FROM $3
@@ -449,8 +449,8 @@ super::statements! {
     ALL_ACTION_JOBS = "
         SELECT a.id, r.job_id FROM action a JOIN action_job r ON r.action_id = a.id WHERE a.workflow_id = $1";
     DELETE_EDGES_OF = "DELETE FROM job_edge WHERE workflow_id = $1 AND job_id >= $2 AND job_id < $3";
-    DELETE_GATES_OF = "DELETE FROM job_gate WHERE workflow_id = $1 AND job_id >= $2 AND job_id < $3";
-    DELETE_GATE_MEMBER = "DELETE FROM gate_member WHERE workflow_id = $1 AND gate = $2 AND job_id = $3";
+    DELETE_DEPENDENCY_GROUPS_OF = "DELETE FROM job_gate WHERE workflow_id = $1 AND job_id >= $2 AND job_id < $3";
+    DELETE_DEPENDENCY_GROUP_MEMBER = "DELETE FROM gate_member WHERE workflow_id = $1 AND gate = $2 AND job_id = $3";
     /// A further piece of a block that was cut.
     SPLIT_BLOCK = "
         INSERT INTO job_block (workflow_id, first_job_id, job_count, spawned_by, lineage, iteration, asked_run,
@@ -516,19 +516,19 @@ super::statements! {
         WHERE ";
     LAST_BATCH = "SELECT COALESCE(MAX(batch), 0) FROM revision WHERE workflow_id = $1";
     UNDO_REVISION = "UPDATE revision SET undone_at = $1, undone_by = $2 WHERE id = $3 AND undone_at IS NULL";
-    ADD_WISH = "
+    ADD_PENDING_COMMAND = "
         INSERT INTO wish (workflow_id, made_at, made_by, wanted) VALUES ($1, $2, $3, $4) RETURNING id";
-    OPEN_WISHES = "
+    OPEN_PENDING_COMMANDS = "
         SELECT id FROM wish WHERE workflow_id = $1 AND answered_at IS NULL ORDER BY id";
-    WANTED = "SELECT made_by, wanted FROM wish WHERE id = $1 AND workflow_id = $2 AND answered_at IS NULL";
-    ANSWER_WISH = "UPDATE wish SET answered_at = $1, answer = $2 WHERE id = $3 AND answered_at IS NULL";
-    WITHDRAW_WISH = "DELETE FROM wish WHERE id = $1 AND answered_at IS NULL";
-    WISH = "SELECT answer FROM wish WHERE id = $1";
-    ORDERED_JOB = "
+    OPEN_PENDING_COMMAND = "SELECT made_by, wanted FROM wish WHERE id = $1 AND workflow_id = $2 AND answered_at IS NULL";
+    SET_PENDING_COMMAND_RESULT = "UPDATE wish SET answered_at = $1, answer = $2 WHERE id = $3 AND answered_at IS NULL";
+    WITHDRAW_PENDING_COMMAND = "DELETE FROM wish WHERE id = $1 AND answered_at IS NULL";
+    PENDING_COMMAND_RESULT = "SELECT answer FROM wish WHERE id = $1";
+    JOB_FOR_COMMAND = "
         SELECT j.status, j.attempt_id, j.requirements_id, j.command, j.priority, k.scheduler_id
         FROM job j LEFT JOIN job_kind k ON k.id = j.kind_id
         WHERE j.id = $1 AND j.workflow_id = $2";
-    SAID = "
+    FAILURE_LOG_EXCERPT = "
         SELECT COALESCE(line, ''), COALESCE(last_words, '') FROM failure
         WHERE job_id = $1 AND run_id = $2 AND attempt_id = $3";
     AGENT_RETRIES = "
@@ -580,11 +580,11 @@ pub(crate) const LAST_ATTEMPT: &str = " AND NOT EXISTS (
     SELECT 1 FROM result l WHERE l.job_id = r.job_id AND l.run_id = r.run_id AND l.attempt_id > r.attempt_id)";
 
 /// Jobs `j`, perhaps of blocks `b`. Conditions, order, limit and offset are appended; `$1` is the current run.
-pub(crate) fn select_jobs(from: From, detail: Detail) -> String {
-    let from = from.text("job j");
+pub(crate) fn select_jobs(from: RowScan, detail: JobColumns) -> String {
+    let from = from.render_from_clause("job j");
     let more = match detail {
-        Detail::Row => "",
-        Detail::All => {
+        JobColumns::Row => "",
+        JobColumns::All => {
             ", j.requirements_id, j.worker_id, COALESCE(j.invocation_script, k.invocation_script), k.env, j.env,
             k.stdio_mode, k.stdio_delete_on_success, k.supports_termination, k.failure_handler_id, k.scheduler_id,
             k.labels"
@@ -605,8 +605,8 @@ pub(crate) fn select_jobs(from: From, detail: Detail) -> String {
 }
 
 /// Results `r` and their jobs `j`, perhaps of blocks `b`. Conditions, order, limit and offset are appended.
-pub(crate) fn select_results(from: From) -> String {
-    let from = from.text("result r");
+pub(crate) fn select_results(from: RowScan) -> String {
+    let from = from.render_from_clause("result r");
     format!(
         "
         SELECT r.id, j.workflow_id, r.job_id, r.run_id, r.attempt_id, j.name, r.status, r.return_code, r.signal,
@@ -621,25 +621,28 @@ pub(crate) fn select_results(from: From) -> String {
 }
 
 /// The same jobs, to be counted.
-pub(crate) fn count_jobs(from: From) -> String {
-    format!("SELECT COUNT(*) FROM {} WHERE ", from.text("job j"))
+pub(crate) fn count_jobs(from: RowScan) -> String {
+    format!("SELECT COUNT(*) FROM {} WHERE ", from.render_from_clause("job j"))
 }
 
 /// The same results, to be counted.
-pub(crate) fn count_results(from: From) -> String {
-    format!("SELECT COUNT(*) FROM {} JOIN job j ON j.id = r.job_id WHERE ", from.text("result r"))
+pub(crate) fn count_results(from: RowScan) -> String {
+    format!(
+        "SELECT COUNT(*) FROM {} JOIN job j ON j.id = r.job_id WHERE ",
+        from.render_from_clause("result r")
+    )
 }
 
 /// How much of a job is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Detail {
+pub(crate) enum JobColumns {
     Row,
     All,
 }
 
 /// How the rows of a workflow are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum From {
+pub(crate) enum RowScan {
     /// By an index.
     Anywhere,
     /// By their ids. A `CROSS JOIN`, so that the blocks are the outer loop and nothing has to be sorted.
@@ -648,8 +651,8 @@ pub(crate) enum From {
     Span,
 }
 
-impl From {
-    fn text(self, table: &str) -> String {
+impl RowScan {
+    fn render_from_clause(self, table: &str) -> String {
         match self {
             Self::Anywhere | Self::Span => table.to_owned(),
             Self::Blocks => format!("job_block b CROSS JOIN {table}"),

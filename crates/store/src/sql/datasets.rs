@@ -1,8 +1,8 @@
 //! Statements about the catalog of datasets. SQLite and PostgreSQL run them alike.
 
-use crate::db::Table;
+use crate::db::BulkTable;
 
-pub(crate) const FILES: Table = Table {
+pub(crate) const FILES: BulkTable = BulkTable {
     name: "dataset_file",
     columns: &[
         "id",
@@ -18,8 +18,8 @@ pub(crate) const FILES: Table = Table {
         "lumis",
     ],
 };
-pub(crate) const REPLICAS: Table =
-    Table { name: "replica", columns: &["dataset_id", "file_id", "site", "path"] };
+pub(crate) const REPLICAS: BulkTable =
+    BulkTable { name: "replica", columns: &["dataset_id", "file_id", "site", "path"] };
 
 super::statements! {
     DATASET = "SELECT id FROM dataset WHERE name = $1";

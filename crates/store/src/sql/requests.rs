@@ -37,7 +37,7 @@ super::statements! {
     OPEN_REQUESTS = "
         SELECT r.name, r.version FROM request r WHERE r.status NOT IN ('completed', 'failed', 'aborted') ORDER BY r.name";
     /// That are over, with something left to do about their outputs.
-    UNSETTLED_REQUESTS = "
+    REQUESTS_WITH_PENDING_STEPS = "
         SELECT DISTINCT r.name
         FROM output_step s CROSS JOIN request_process p CROSS JOIN request r
         WHERE s.state = 'pending' AND p.uuid = s.process AND r.name = p.request
@@ -45,7 +45,7 @@ super::statements! {
         ORDER BY r.name";
     TRANSITIONS = "
         SELECT n, from_status, to_status, at, made_by, reason FROM request_transition WHERE request = $1 ORDER BY n";
-    NOTE_TRANSITION = "
+    ADD_TRANSITION = "
         INSERT INTO request_transition (request, n, from_status, to_status, at, made_by, reason)
         VALUES ($1, (SELECT COALESCE(MAX(t.n), 0) + 1 FROM request_transition t WHERE t.request = $1), $2, $3, $4, $5, $6)";
     STATUS_AND_VERSION = "SELECT status, version FROM request WHERE name = $1";
@@ -77,11 +77,11 @@ super::statements! {
         UPDATE request_run SET status = $1, submitted_at = COALESCE(submitted_at, $2),
             completed_at = COALESCE(completed_at, $3)
         WHERE uuid = $4 AND status = $5";
-    NOTE_RUN_STATUS = "
+    ADD_RUN_STATUS_EVENT = "
         INSERT INTO request_run_event (run, event_type, from_status, to_status, counts, detail, at)
         SELECT u.uuid, 'status', CAST($1 AS TEXT), CAST($2 AS TEXT), u.counts, '{}', CAST($3 AS BIGINT)
         FROM request_run u WHERE u.uuid = $4";
-    SET_RUN_PLACE = "
+    SET_RUN_BACKEND = "
         UPDATE request_run SET workflow_id = $1, run_id = $2, schedd = $3, cluster = $4
         WHERE uuid = $5 AND backend = $6";
     SET_RUN_TOTALS = "UPDATE request_run SET totals = $1 WHERE uuid = $2";
@@ -89,13 +89,13 @@ super::statements! {
     SET_RUN_UNITS = "
         UPDATE request_run SET units_completed = $1, units_failed = $2, units_read = $3 WHERE uuid = $4";
     SET_RUN_STOP = "UPDATE request_run SET stop_requested_at = $1, stop_reason = $2 WHERE uuid = $3";
-    SET_RUN_SILENT = "UPDATE request_run SET silent_since = $1 WHERE uuid = $2";
+    SET_RUN_SILENT_SINCE = "UPDATE request_run SET silent_since = $1 WHERE uuid = $2";
     SET_RUN_PRIORITY = "UPDATE request_run SET priority = $1 WHERE uuid = $2";
     SET_RUN_PAUSE = "UPDATE request_run SET paused_at = $1 WHERE uuid = $2";
     PUT_TALLY = "
         INSERT INTO request_failure (run, tally) VALUES ($1, $2)
         ON CONFLICT (run) DO UPDATE SET tally = excluded.tally";
-    NOTE_RUN_EVENT = "
+    ADD_RUN_EVENT = "
         INSERT INTO request_run_event (run, event_type, from_status, to_status, counts, detail, at)
         VALUES ($1, $2, $3, $4, $5, $6, $7)";
     /// Touches the one that is there, so that whoever counts what was touched is content.
@@ -157,7 +157,7 @@ super::statements! {
         SELECT DISTINCT s.unit FROM request_block b CROSS JOIN output_step s
         WHERE b.process = $1 AND b.round = $2 AND s.block = b.uuid AND s.kind = 'register' AND s.state <> 'dropped'
         ORDER BY s.unit";
-    FAILURES_OF = "
+    FAILURE_TALLIES_OF_PROCESS = "
         SELECT u.uuid, f.tally FROM request_run u CROSS JOIN request_failure f
         WHERE u.process = $1 AND f.run = u.uuid ORDER BY u.n";
 
@@ -196,7 +196,7 @@ super::statements! {
     SELECT_BLOCKS_BY_STATUS = "SELECT status, COUNT(*) FROM request_block GROUP BY status";
     SELECT_OPEN_STEPS_BY_STATE = "
         SELECT state, COUNT(*) FROM output_step WHERE state IN ('pending', 'failed') GROUP BY state";
-    SELECT_COUNT_OF_UNTOLD = "SELECT COUNT(*) FROM alert WHERE told_at IS NULL";
+    SELECT_COUNT_OF_UNNOTIFIED = "SELECT COUNT(*) FROM alert WHERE told_at IS NULL";
 
     // ---- sites ----
 
@@ -220,7 +220,7 @@ super::statements! {
             collector_host = excluded.collector_host, storage_element = excluded.storage_element,
             storage_path = excluded.storage_path, updated_at = excluded.updated_at";
     /// Of a site that is new, or of one that is there, of which nothing else changes.
-    NOTE_SLOTS = "
+    RECORD_SITE_SLOTS = "
         INSERT INTO site (name, status, total_slots, running_slots, pending_slots, thresholds, updated_at)
         VALUES ($1, 'enabled', $2, 0, 0, '{}', $3)
         ON CONFLICT (name) DO UPDATE SET total_slots = excluded.total_slots, updated_at = excluded.updated_at";
@@ -234,12 +234,12 @@ super::statements! {
             b.removed_by, b.expiry_told_at
         FROM site_ban b WHERE ";
     /// The same as one of many changes: touches nothing if the site is not known.
-    NOTE_BAN = "
+    ADD_BAN_IN_COMMIT = "
         INSERT INTO site_ban (site, request, reason, failure_data, made_by, created_at, expires_at)
         SELECT s.name, CAST($1 AS TEXT), CAST($2 AS TEXT), CAST($3 AS TEXT), CAST($4 AS TEXT), CAST($5 AS BIGINT),
             CAST($6 AS BIGINT)
         FROM site s WHERE s.name = $7";
-    MARK_EXPIRY_TOLD = "UPDATE site_ban SET expiry_told_at = COALESCE(expiry_told_at, $1) WHERE id = $2";
+    MARK_EXPIRY_NOTIFIED = "UPDATE site_ban SET expiry_told_at = COALESCE(expiry_told_at, $1) WHERE id = $2";
     /// The first who does it is remembered.
     REMOVE_BAN = "
         UPDATE site_ban SET removed_at = COALESCE(removed_at, $1), removed_by = COALESCE(removed_by, $2) WHERE id = $3";
@@ -252,12 +252,12 @@ super::statements! {
         INSERT INTO setting (name, value, changed_at, changed_by) VALUES ($1, $2, $3, $4)
         ON CONFLICT (name) DO UPDATE SET value = excluded.value, changed_at = excluded.changed_at,
             changed_by = excluded.changed_by";
-    FORGET_SETTING = "DELETE FROM setting WHERE name = $1";
+    DELETE_SETTING = "DELETE FROM setting WHERE name = $1";
     ADD_ALERT = "INSERT INTO alert (kind, request, message, detail, at) VALUES ($1, $2, $3, $4, $5) RETURNING id";
     /// The same as one of many changes.
-    NOTE_ALERT = "INSERT INTO alert (kind, request, message, detail, at) VALUES ($1, $2, $3, $4, $5)";
+    ADD_ALERT_IN_COMMIT = "INSERT INTO alert (kind, request, message, detail, at) VALUES ($1, $2, $3, $4, $5)";
     SELECT_ALERTS = "SELECT a.id, a.kind, a.request, a.message, a.detail, a.at, a.told_at FROM alert a WHERE ";
-    MARK_ALERT_TOLD = "UPDATE alert SET told_at = COALESCE(told_at, $1) WHERE id = $2";
+    MARK_ALERT_NOTIFIED = "UPDATE alert SET told_at = COALESCE(told_at, $1) WHERE id = $2";
 }
 
 /// What goes with a request, in an order that leaves no reference behind.

@@ -30,7 +30,7 @@ super::statements! {
         FROM worker w WHERE w.workflow_id = $1 AND w.ended_at IS NULL ORDER BY w.id";
     /// One that a worker holds, of whatever workflow. Word for word the condition of the index, so that only the few that
     /// are held or in trouble are looked at.
-    HELD_BY = "
+    JOB_HELD_BY = "
         SELECT id, name FROM job
         WHERE status >= 3 AND status <> 5 AND status <> 9 AND status <= 4 AND worker_id = $1
         LIMIT 1";
@@ -41,13 +41,13 @@ super::statements! {
 
     // ---- nodes that are set aside ----
 
-    NODES_ASIDE = "SELECT host, since, until, set_by, reason, evidence, user_name FROM node_aside ORDER BY host, user_name";
-    SET_NODE_ASIDE = "
+    QUARANTINED_NODES = "SELECT host, since, until, set_by, reason, evidence, user_name FROM node_aside ORDER BY host, user_name";
+    QUARANTINE_NODE = "
         INSERT INTO node_aside (host, since, until, set_by, reason, evidence, user_name)
         VALUES ($1, $2, $3, $4, $5, $6, $7)
         ON CONFLICT (host, user_name) DO UPDATE SET since = excluded.since, until = excluded.until, set_by = excluded.set_by,
             reason = excluded.reason, evidence = excluded.evidence";
-    RELEASE_NODE = "
+    RELEASE_QUARANTINED_NODE = "
         DELETE FROM node_aside WHERE host = $1 AND (CAST($2 AS TEXT) IS NULL OR user_name = $2)";
 
     // ---- who may do what ----
@@ -85,7 +85,7 @@ super::statements! {
         SELECT t.id, t.name, t.user_name, t.role, t.scopes, t.created_at, t.expires_at, t.last_used_at, t.revoked_at
         FROM api_token t WHERE ";
     REVOKE_TOKEN = "UPDATE api_token SET revoked_at = COALESCE(revoked_at, $1) WHERE id = $2 RETURNING name, user_name";
-    NOTE_TOKEN_USE = "UPDATE api_token SET last_used_at = $1 WHERE id = $2";
+    RECORD_TOKEN_USE = "UPDATE api_token SET last_used_at = $1 WHERE id = $2";
 
     // ---- which workflow something belongs to ----
 
@@ -141,7 +141,7 @@ super::statements! {
         WHERE b.workflow_id = $1 AND j.id >= b.first_job_id AND j.id < b.first_job_id + b.job_count AND j.status = 2
         GROUP BY j.requirements_id, j.kind_id
         ORDER BY j.requirements_id NULLS FIRST, j.kind_id NULLS FIRST";
-    SCHEDULERS_OF_KINDS = "SELECT id, scheduler_id FROM job_kind WHERE workflow_id = $1";
+    SCHEDULERS_OF_GROUPS = "SELECT id, scheduler_id FROM job_kind WHERE workflow_id = $1";
     WORK_DONE = "
         SELECT CASE WHEN SUM(CAST(r.wall_us AS DOUBLE PRECISION)) >= 9e18 THEN 9000000000000000000
             ELSE CAST(SUM(CAST(r.wall_us AS DOUBLE PRECISION)) AS BIGINT) END, MIN(r.started_at), MAX(r.ended_at)
@@ -169,7 +169,7 @@ super::statements! {
         WHERE b.workflow_id = $1 AND j.id >= b.first_job_id AND j.id < b.first_job_id + b.job_count
             AND k.failure_handler_id = $2
         LIMIT 1";
-    FORGET_HANDLER = "
+    CLEAR_HANDLER = "
         UPDATE job_kind SET failure_handler_id = NULL WHERE workflow_id = $1 AND failure_handler_id = $2";
     UPDATE_SCHEDULER = "UPDATE slurm_scheduler SET name = $1, settings = $2 WHERE id = $3";
     NAME_OF_SCHEDULER = "SELECT name FROM slurm_scheduler WHERE id = $1";
@@ -179,9 +179,9 @@ super::statements! {
         WHERE b.workflow_id = $1 AND j.id >= b.first_job_id AND j.id < b.first_job_id + b.job_count
             AND k.scheduler_id = $2
         LIMIT 1";
-    FORGET_SCHEDULER = "UPDATE job_kind SET scheduler_id = NULL WHERE workflow_id = $1 AND scheduler_id = $2";
-    RELATE_USER_DATA = "INSERT INTO job_user_data (job_id, is_output, user_data_id) VALUES ($1, $2, $3)";
-    RELATE_ACTION = "INSERT INTO action_job (action_id, job_id) VALUES ($1, $2)";
+    CLEAR_SCHEDULER = "UPDATE job_kind SET scheduler_id = NULL WHERE workflow_id = $1 AND scheduler_id = $2";
+    ADD_USER_DATA_RELATION = "INSERT INTO job_user_data (job_id, is_output, user_data_id) VALUES ($1, $2, $3)";
+    ADD_ACTION_JOB = "INSERT INTO action_job (action_id, job_id) VALUES ($1, $2)";
     MARK_RECOVERY = "UPDATE action SET is_recovery = 1 WHERE id = $1";
     UPDATE_ACTION = "UPDATE action SET settings = $1, is_recovery = $2 WHERE id = $3";
     DELETE_ACTION_JOBS = "DELETE FROM action_job WHERE action_id = $1";
@@ -209,7 +209,7 @@ super::statements! {
         FROM action a CROSS JOIN action_run r
         WHERE a.workflow_id = $1 AND r.action_id = a.id ORDER BY a.id, r.attempt";
 
-    INSERT_STATED_RESULT = "
+    INSERT_CLIENT_RESULT = "
         INSERT INTO result (job_id, run_id, attempt_id, worker_id, status, return_code, out_of_memory, ended_at, wall_us,
             cpu_time_us, peak_memory_bytes, avg_memory_bytes, peak_cpu_percent, avg_cpu_percent)
         VALUES ($1, $2, $3, $4, $5, $6, 0, $7, $8, 0, $9, $10, $11, $12)

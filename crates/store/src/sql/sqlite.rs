@@ -9,9 +9,9 @@ super::statements! {
     COMMIT = "COMMIT";
     ROLLBACK = "ROLLBACK";
 
-    BEGIN_REQUEST = "SAVEPOINT request";
-    KEEP_REQUEST = "RELEASE request";
-    UNDO_REQUEST = "ROLLBACK TO request";
+    BEGIN_SAVEPOINT = "SAVEPOINT request";
+    RELEASE_SAVEPOINT = "RELEASE request";
+    ROLLBACK_SAVEPOINT = "ROLLBACK TO request";
 
     /// A number that changes when another connection has committed, and not when this one has.
     FOREIGN_COMMITS = "PRAGMA data_version";
@@ -27,7 +27,7 @@ super::statements! {
 /// Not giving the ids and `OR FAIL` belong together: with ids, or with the usual `OR ABORT`, SQLite keeps a copy of every
 /// page that the statement touches until it is through. Nobody goes on after a failure here, so there is no need to.
 pub(crate) fn insert_jobs(rows: usize, are_plain: bool) -> String {
-    let more: &[&str] = if are_plain { &[] } else { &JobValues::MORE_COLUMNS };
+    let more: &[&str] = if are_plain { &[] } else { &JobValues::EXTRA_COLUMNS };
     let columns = [&JobValues::PLAIN_COLUMNS, more].concat();
     let width = columns.len();
     let row = |n: usize| {

@@ -1,27 +1,29 @@
 //! Tables that are filled with many rows at once, and the columns that are then given.
 
-use crate::db::Table;
+use crate::db::BulkTable;
 
-pub(crate) const JOB_EDGE: Table =
-    Table { name: "job_edge", columns: &["workflow_id", "job_id", "waits_for"] };
-pub(crate) const GATE_MEMBER: Table =
-    Table { name: "gate_member", columns: &["workflow_id", "gate", "job_id"] };
-pub(crate) const JOB_GATE: Table = Table { name: "job_gate", columns: &["workflow_id", "job_id", "gate"] };
-pub(crate) const JOB_FILE: Table = Table { name: "job_file", columns: &["job_id", "is_output", "file_id"] };
-pub(crate) const JOB_USER_DATA: Table =
-    Table { name: "job_user_data", columns: &["job_id", "is_output", "user_data_id"] };
-pub(crate) const ACTION_JOB: Table = Table { name: "action_job", columns: &["action_id", "job_id"] };
-pub(crate) const UNIT: Table =
-    Table { name: "unit", columns: &["workflow_id", "number", "status", "ended_at", "run_id", "seq"] };
-pub(crate) const UNIT_JOBS: Table =
-    Table { name: "unit_jobs", columns: &["workflow_id", "first_job_id", "job_count", "number"] };
-pub(crate) const FILE: Table =
-    Table { name: "file", columns: &["id", "workflow_id", "name", "path", "identifier", "mtime_ns"] };
-pub(crate) const USER_DATA: Table = Table {
+pub(crate) const JOB_EDGE: BulkTable =
+    BulkTable { name: "job_edge", columns: &["workflow_id", "job_id", "waits_for"] };
+pub(crate) const DEPENDENCY_GROUP_MEMBER: BulkTable =
+    BulkTable { name: "gate_member", columns: &["workflow_id", "gate", "job_id"] };
+pub(crate) const JOB_DEPENDENCY_GROUP: BulkTable =
+    BulkTable { name: "job_gate", columns: &["workflow_id", "job_id", "gate"] };
+pub(crate) const JOB_FILE: BulkTable =
+    BulkTable { name: "job_file", columns: &["job_id", "is_output", "file_id"] };
+pub(crate) const JOB_USER_DATA: BulkTable =
+    BulkTable { name: "job_user_data", columns: &["job_id", "is_output", "user_data_id"] };
+pub(crate) const ACTION_JOB: BulkTable = BulkTable { name: "action_job", columns: &["action_id", "job_id"] };
+pub(crate) const UNIT: BulkTable =
+    BulkTable { name: "unit", columns: &["workflow_id", "number", "status", "ended_at", "run_id", "seq"] };
+pub(crate) const UNIT_JOBS: BulkTable =
+    BulkTable { name: "unit_jobs", columns: &["workflow_id", "first_job_id", "job_count", "number"] };
+pub(crate) const FILE: BulkTable =
+    BulkTable { name: "file", columns: &["id", "workflow_id", "name", "path", "identifier", "mtime_ns"] };
+pub(crate) const USER_DATA: BulkTable = BulkTable {
     name: "user_data",
     columns: &["id", "workflow_id", "name", "data", "is_ephemeral", "changed_at"],
 };
-pub(crate) const RESULT: Table = Table {
+pub(crate) const RESULT: BulkTable = BulkTable {
     name: "result",
     columns: &[
         "job_id",

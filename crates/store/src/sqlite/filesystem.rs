@@ -6,10 +6,10 @@ use std::path::Path;
 pub(crate) fn network_filesystem(path: &Path) -> Option<&'static str> {
     let kind = rustix::fs::statfs(path).ok()?.f_type;
     // The kernel's magic numbers have 32 bits, whatever the width of the field.
-    network_name(kind as u32)
+    network_filesystem_name(kind as u32)
 }
 
-fn network_name(magic: u32) -> Option<&'static str> {
+fn network_filesystem_name(magic: u32) -> Option<&'static str> {
     Some(match magic {
         0x6969 => "NFS",
         0x0bd0_0bd0 => "Lustre",
@@ -42,7 +42,7 @@ mod tests {
             (0x5846_5342, None), // xfs
             (0x0102_1994, None), // tmpfs
         ] {
-            assert_eq!(network_name(magic), name, "{magic:#x}");
+            assert_eq!(network_filesystem_name(magic), name, "{magic:#x}");
         }
         assert_eq!(network_filesystem(Path::new("/proc")), None);
     }

@@ -3,7 +3,7 @@
 //! Not to be called while this process has a whole database of that name open: closing any descriptor of a file drops
 //! the locks that SQLite holds on it.
 
-use crate::Error;
+use crate::StoreError;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -12,27 +12,27 @@ const HEADER_LENGTH: usize = 100;
 const MAGIC: &[u8] = b"SQLite format 3\0";
 
 /// Refuses a file without room for a header. SQLite would take some of them for empty databases.
-pub(crate) fn refuse_stub(path: &Path, length: u64) -> Result<(), Error> {
+pub(crate) fn refuse_short_file(path: &Path, length: u64) -> Result<(), StoreError> {
     if length >= HEADER_LENGTH as u64 {
         return Ok(());
     }
-    let start = std::fs::read(path).map_err(|e| Error::file("read", path, e))?;
+    let start = std::fs::read(path).map_err(|e| StoreError::file("read", path, e))?;
     let common = start.len().min(MAGIC.len());
     if start[..common] == MAGIC[..common] {
-        Err(Error::Truncated { path: path.to_owned(), found: length, expected: None })
+        Err(StoreError::Truncated { path: path.to_owned(), found: length, expected: None })
     } else {
-        Err(Error::NotADatabase { path: path.to_owned() })
+        Err(StoreError::NotADatabase { path: path.to_owned() })
     }
 }
 
 /// If the file is shorter than its header says, or too short to have one: the error that says so.
-pub(crate) fn shortfall(path: &Path) -> Option<Error> {
+pub(crate) fn find_truncation(path: &Path) -> Option<StoreError> {
     let found = path.metadata().ok()?.len();
     let mut start = Vec::with_capacity(HEADER_LENGTH);
     File::open(path).ok()?.take(HEADER_LENGTH as u64).read_to_end(&mut start).ok()?;
     let expected = expected_length(&start);
     let short = expected.is_none_or(|expected| found < expected);
-    short.then(|| Error::Truncated { path: path.to_owned(), found, expected })
+    short.then(|| StoreError::Truncated { path: path.to_owned(), found, expected })
 }
 
 /// Page size times number of pages.

@@ -1,55 +1,79 @@
 //! The steps that bring a database to the format this windlass knows: numbered, forward only, each in one transaction.
 
-use crate::Error;
-use crate::error::Fault;
-use crate::migration::{Migration, checksum, latest};
+use crate::StoreError;
+use crate::error::SqlError;
+use crate::migration::{SchemaMigration, checksum, latest_version};
 use crate::sql::sqlite as sql;
 use rusqlite::{Connection, params};
 use std::path::Path;
 
-pub(crate) const MIGRATIONS: &[Migration] = &[
-    Migration { version: 1, name: "initial", sql: include_str!("../../migrations/sqlite/0001_initial.sql") },
-    Migration { version: 2, name: "server", sql: include_str!("../../migrations/sqlite/0002_server.sql") },
-    Migration {
+pub(crate) const MIGRATIONS: &[SchemaMigration] = &[
+    SchemaMigration {
+        version: 1,
+        name: "initial",
+        sql: include_str!("../../migrations/sqlite/0001_initial.sql"),
+    },
+    SchemaMigration {
+        version: 2,
+        name: "server",
+        sql: include_str!("../../migrations/sqlite/0002_server.sql"),
+    },
+    SchemaMigration {
         version: 3,
         name: "recovery",
         sql: include_str!("../../migrations/sqlite/0003_recovery.sql"),
     },
-    Migration {
+    SchemaMigration {
         version: 4,
         name: "requests",
         sql: include_str!("../../migrations/sqlite/0004_requests.sql"),
     },
-    Migration { version: 5, name: "units", sql: include_str!("../../migrations/sqlite/0005_units.sql") },
-    Migration {
+    SchemaMigration {
+        version: 5,
+        name: "units",
+        sql: include_str!("../../migrations/sqlite/0005_units.sql"),
+    },
+    SchemaMigration {
         version: 6,
         name: "recovery_of_requests",
         sql: include_str!("../../migrations/sqlite/0006_recovery_of_requests.sql"),
     },
-    Migration { version: 7, name: "blame", sql: include_str!("../../migrations/sqlite/0007_blame.sql") },
-    Migration { version: 8, name: "slurm", sql: include_str!("../../migrations/sqlite/0008_slurm.sql") },
-    Migration {
+    SchemaMigration {
+        version: 7,
+        name: "blame",
+        sql: include_str!("../../migrations/sqlite/0007_blame.sql"),
+    },
+    SchemaMigration {
+        version: 8,
+        name: "slurm",
+        sql: include_str!("../../migrations/sqlite/0008_slurm.sql"),
+    },
+    SchemaMigration {
         version: 9,
         name: "decisions",
         sql: include_str!("../../migrations/sqlite/0009_decisions.sql"),
     },
-    Migration {
+    SchemaMigration {
         version: 10,
         name: "site_counts",
         sql: include_str!("../../migrations/sqlite/0010_site_counts.sql"),
     },
-    Migration { version: 11, name: "delays", sql: include_str!("../../migrations/sqlite/0011_delays.sql") },
-    Migration {
+    SchemaMigration {
+        version: 11,
+        name: "delays",
+        sql: include_str!("../../migrations/sqlite/0011_delays.sql"),
+    },
+    SchemaMigration {
         version: 12,
         name: "dataset_owners",
         sql: include_str!("../../migrations/sqlite/0012_dataset_owners.sql"),
     },
-    Migration {
+    SchemaMigration {
         version: 13,
         name: "run_priority",
         sql: include_str!("../../migrations/sqlite/0013_run_priority.sql"),
     },
-    Migration {
+    SchemaMigration {
         version: 14,
         name: "nodes_of_users",
         sql: include_str!("../../migrations/sqlite/0014_nodes_of_users.sql"),
@@ -57,7 +81,7 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
 ];
 
 /// Applies what is missing. Two processes may do so at once: the second finds nothing left to do.
-pub(crate) fn migrate(conn: &Connection, db: &Path, migrations: &[Migration]) -> Result<(), Fault> {
+pub(crate) fn migrate(conn: &Connection, db: &Path, migrations: &[SchemaMigration]) -> Result<(), SqlError> {
     if is_current(conn, db, migrations)? {
         return Ok(());
     }
@@ -65,15 +89,15 @@ pub(crate) fn migrate(conn: &Connection, db: &Path, migrations: &[Migration]) ->
     // instead; the setting cannot be changed in a transaction.
     let kept: bool = conn.pragma_query_value(None, "foreign_keys", |row| row.get(0))?;
     conn.pragma_update(None, "foreign_keys", false)?;
-    let outcome = migrations.iter().try_for_each(|migration| in_transaction(conn, db, *migration));
+    let outcome = migrations.iter().try_for_each(|migration| apply_in_transaction(conn, db, *migration));
     conn.pragma_update(None, "foreign_keys", kept)?;
     outcome
 }
 
-fn in_transaction(conn: &Connection, db: &Path, migration: Migration) -> Result<(), Fault> {
+fn apply_in_transaction(conn: &Connection, db: &Path, migration: SchemaMigration) -> Result<(), SqlError> {
     conn.execute_batch(sql::BEGIN_WRITE)?;
-    let outcome =
-        step(conn, db, migration).and_then(|()| conn.execute_batch(sql::COMMIT).map_err(Fault::from));
+    let outcome = apply_step(conn, db, migration)
+        .and_then(|()| conn.execute_batch(sql::COMMIT).map_err(SqlError::from));
     if outcome.is_err() && !conn.is_autocommit() {
         conn.execute_batch(sql::ROLLBACK)?;
     }
@@ -81,11 +105,15 @@ fn in_transaction(conn: &Connection, db: &Path, migration: Migration) -> Result<
 }
 
 /// Whether every step was applied, and those of this windlass. Refuses a database of a newer one.
-pub(crate) fn is_current(conn: &Connection, db: &Path, migrations: &[Migration]) -> Result<bool, Fault> {
+pub(crate) fn is_current(
+    conn: &Connection,
+    db: &Path,
+    migrations: &[SchemaMigration],
+) -> Result<bool, SqlError> {
     let found = version(conn)?;
-    let known = latest(migrations);
+    let known = latest_version(migrations);
     if found > known {
-        return Err(Error::Newer { path: db.to_owned(), found, known }.into());
+        return Err(StoreError::FormatTooNew { path: db.to_owned(), found, known }.into());
     }
     if found > 0 {
         check_history(conn, db, migrations)?;
@@ -97,7 +125,7 @@ pub(crate) fn version(conn: &Connection) -> rusqlite::Result<u32> {
     conn.query_row("PRAGMA user_version", [], |row| row.get(0))
 }
 
-fn step(conn: &Connection, db: &Path, migration: Migration) -> Result<(), Fault> {
+fn apply_step(conn: &Connection, db: &Path, migration: SchemaMigration) -> Result<(), SqlError> {
     if version(conn)? >= migration.version {
         return Ok(());
     }
@@ -119,23 +147,23 @@ fn step(conn: &Connection, db: &Path, migration: Migration) -> Result<(), Fault>
 }
 
 /// Nothing may refer to what is not there, once a step is through.
-fn check_references(conn: &Connection, db: &Path) -> Result<(), Fault> {
+fn check_references(conn: &Connection, db: &Path) -> Result<(), SqlError> {
     let mut statement = conn.prepare("PRAGMA foreign_key_check")?;
     let mut rows = statement.query([])?;
     let Some(row) = rows.next()? else { return Ok(()) };
     let (table, parent): (String, String) = (row.get(0)?, row.get(2)?);
     let detail = format!("a row of `{table}` refers to a row of `{parent}` that is not there");
-    Err(Error::Damaged { path: db.to_owned(), detail }.into())
+    Err(StoreError::Damaged { path: db.to_owned(), detail }.into())
 }
 
-fn check_history(conn: &Connection, db: &Path, migrations: &[Migration]) -> Result<(), Fault> {
+fn check_history(conn: &Connection, db: &Path, migrations: &[SchemaMigration]) -> Result<(), SqlError> {
     let mut statement = conn.prepare("SELECT version, checksum FROM schema_migration ORDER BY version")?;
     let applied = statement.query_map([], |row| Ok((row.get::<_, u32>(0)?, row.get::<_, String>(1)?)))?;
     for row in applied {
         let (version, found) = row?;
         let known = migrations.iter().find(|migration| migration.version == version);
         if known.is_none_or(|migration| checksum(migration.sql) != found) {
-            return Err(Error::DifferentHistory { path: db.to_owned(), version }.into());
+            return Err(StoreError::DifferentHistory { path: db.to_owned(), version }.into());
         }
     }
     Ok(())
@@ -145,14 +173,18 @@ fn check_history(conn: &Connection, db: &Path, migrations: &[Migration]) -> Resu
 mod tests {
     use super::*;
 
-    const THREE: &[Migration] = &[
-        Migration {
+    const THREE: &[SchemaMigration] = &[
+        SchemaMigration {
             version: 1,
             name: "one",
             sql: "CREATE TABLE a (x INTEGER) STRICT; INSERT INTO a VALUES (1)",
         },
-        Migration { version: 2, name: "two", sql: "ALTER TABLE a ADD COLUMN y TEXT" },
-        Migration { version: 3, name: "three", sql: "CREATE INDEX a_y ON a (y); UPDATE a SET x = x + 1" },
+        SchemaMigration { version: 2, name: "two", sql: "ALTER TABLE a ADD COLUMN y TEXT" },
+        SchemaMigration {
+            version: 3,
+            name: "three",
+            sql: "CREATE INDEX a_y ON a (y); UPDATE a SET x = x + 1",
+        },
     ];
 
     fn schema(conn: &Connection) -> Vec<String> {
@@ -162,7 +194,7 @@ mod tests {
         statement.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap()
     }
 
-    fn migrated(steps: &[&[Migration]]) -> Connection {
+    fn migrated(steps: &[&[SchemaMigration]]) -> Connection {
         let conn = Connection::open_in_memory().unwrap();
         for migrations in steps {
             migrate(&conn, Path::new("db"), migrations).unwrap();
@@ -183,7 +215,7 @@ mod tests {
             for stop in 1..=migrations.len() {
                 let by_steps = migrated(&[&migrations[..stop], migrations]);
                 assert_eq!(schema(&by_steps), schema(&fresh));
-                assert_eq!(version(&by_steps).unwrap(), latest(migrations));
+                assert_eq!(version(&by_steps).unwrap(), latest_version(migrations));
             }
         }
     }
@@ -264,10 +296,14 @@ mod tests {
     fn a_step_that_leaves_a_reference_to_nothing_is_undone() {
         let conn = migrated(&[&MIGRATIONS[..1]]);
         conn.execute_batch(OLD_BOOKS).unwrap();
-        let bad = Migration { version: 2, name: "bad", sql: "DELETE FROM worker" };
-        let error =
-            migrate(&conn, Path::new("db"), &[MIGRATIONS[0], bad]).unwrap_err().explain(Path::new("db"));
-        assert!(matches!(&error, Error::Damaged { detail, .. } if detail.contains("`worker`")), "{error}");
+        let bad = SchemaMigration { version: 2, name: "bad", sql: "DELETE FROM worker" };
+        let error = migrate(&conn, Path::new("db"), &[MIGRATIONS[0], bad])
+            .unwrap_err()
+            .into_store_error(Path::new("db"));
+        assert!(
+            matches!(&error, StoreError::Damaged { detail, .. } if detail.contains("`worker`")),
+            "{error}"
+        );
         assert_eq!(version(&conn).unwrap(), 1);
         let left = conn.query_row("SELECT COUNT(*) FROM worker", [], |row| row.get::<_, i64>(0));
         assert_eq!(left.unwrap(), 2);
@@ -292,12 +328,13 @@ mod tests {
     #[test]
     fn a_newer_format_and_an_edited_step_are_refused() {
         let conn = migrated(&[THREE]);
-        let error = migrate(&conn, Path::new("db"), &THREE[..2]).unwrap_err().explain(Path::new("db"));
-        assert!(matches!(error, Error::Newer { found: 3, known: 2, .. }), "{error}");
+        let error =
+            migrate(&conn, Path::new("db"), &THREE[..2]).unwrap_err().into_store_error(Path::new("db"));
+        assert!(matches!(error, StoreError::FormatTooNew { found: 3, known: 2, .. }), "{error}");
 
         let mut edited = THREE.to_vec();
         edited[1].sql = "ALTER TABLE a ADD COLUMN z TEXT";
-        let error = migrate(&conn, Path::new("db"), &edited).unwrap_err().explain(Path::new("db"));
-        assert!(matches!(error, Error::DifferentHistory { version: 2, .. }), "{error}");
+        let error = migrate(&conn, Path::new("db"), &edited).unwrap_err().into_store_error(Path::new("db"));
+        assert!(matches!(error, StoreError::DifferentHistory { version: 2, .. }), "{error}");
     }
 }

@@ -3,57 +3,57 @@
 //!
 //! Other processes may read the file and create workflows in it at the same time.
 
+pub(crate) mod connection;
 mod filesystem;
 mod header;
-mod link;
 mod migrate;
 mod open;
 #[cfg(test)]
 mod plan_tests;
-mod pool;
-pub(crate) mod session;
+mod read_pool;
+mod write_connection;
 
 pub(crate) use filesystem::network_filesystem;
-pub use open::{OpenMode, Warning};
+pub use open::{OpenMode, OpenWarning};
 
-use crate::books::{Backend, Books};
-use crate::db::{Db as _, values};
-use crate::error::Fault;
-use crate::lock::{self, Holder, Lock, LockGuard};
+use crate::db::{SqlConnection, values};
+use crate::error::SqlError;
+use crate::lock::{self, LockGuard, LockHolder, LockScope};
 use crate::sql::sqlite::FOREIGN_COMMITS;
-use crate::writer::{Session as _, Writer};
-use crate::{Batch, Done, Error, Location};
-use link::Link;
-use pool::ReadPool;
+use crate::sql_store::{SqlStore, StoreBackend};
+use crate::writer::{GroupCommitWriter, WriteSession as _};
+use crate::{BatchCallback, ChangeBatch, StoreError, StoreLocation};
+use read_pool::ReadPool;
 use rusqlite::Connection;
 use std::path::Path;
 use std::sync::Arc;
 use windlass_types::{Timestamp, WorkflowId};
+use write_connection::SqliteWriteConnection;
 
 /// A store in a SQLite file.
-pub type SqliteStore = Books<Sqlite>;
+pub type SqliteStore = SqlStore<SqliteBackend>;
 
 /// An open file.
 #[derive(Debug)]
-pub struct Sqlite {
+pub struct SqliteBackend {
     path: Arc<Path>,
     readers: ReadPool,
     /// `None` when opened for reading only.
-    writer: Option<Writer<Link>>,
-    locks: lock::Files,
+    writer: Option<GroupCommitWriter<SqliteWriteConnection>>,
+    locks: lock::LockFiles,
 }
 
 /// A store, and what its user should know about it.
 #[derive(Debug)]
-pub struct Opened {
+pub struct OpenedStore {
     pub store: SqliteStore,
-    pub warnings: Vec<Warning>,
+    pub warnings: Vec<OpenWarning>,
 }
 
 impl SqliteStore {
     /// Opens a database that is there.
-    pub fn open(path: impl AsRef<Path>, mode: OpenMode) -> Result<Opened, Error> {
-        let checked = open::check(path.as_ref())?;
+    pub fn open(path: impl AsRef<Path>, mode: OpenMode) -> Result<OpenedStore, StoreError> {
+        let checked = open::check_database(path.as_ref())?;
         let path = checked.path;
         let writer = match mode {
             OpenMode::ReadWrite => Some(start_writer(&path)?),
@@ -63,24 +63,24 @@ impl SqliteStore {
             }
         };
         let readers = ReadPool::new(Arc::clone(&path), checked.access, checked.reader);
-        let locks = lock::Files::new(Arc::clone(&path));
-        let store = Self::new(Sqlite { path, readers, writer, locks });
-        Ok(Opened { store, warnings: checked.warnings })
+        let locks = lock::LockFiles::new(Arc::clone(&path));
+        let store = Self::new(SqliteBackend { path, readers, writer, locks });
+        Ok(OpenedStore { store, warnings: checked.warnings })
     }
 
     /// Makes an empty database and opens it. Its directory must be there, and nothing of that name in it.
-    pub fn create(path: impl AsRef<Path>) -> Result<Opened, Error> {
-        open::create(path.as_ref())?;
+    pub fn create(path: impl AsRef<Path>) -> Result<OpenedStore, StoreError> {
+        open::create_database(path.as_ref())?;
         Self::open(path, OpenMode::ReadWrite)
     }
 
     /// Opens the database for writing, and makes it first if there is none.
-    pub fn open_or_create(path: impl AsRef<Path>) -> Result<Opened, Error> {
+    pub fn open_or_create(path: impl AsRef<Path>) -> Result<OpenedStore, StoreError> {
         let path = path.as_ref();
         match Self::open(path, OpenMode::ReadWrite) {
-            Err(Error::Missing { .. }) => match open::create(path) {
+            Err(StoreError::Missing { .. }) => match open::create_database(path) {
                 // Somebody else was quicker.
-                Ok(()) | Err(Error::AlreadyExists { .. }) => Self::open(path, OpenMode::ReadWrite),
+                Ok(()) | Err(StoreError::AlreadyExists { .. }) => Self::open(path, OpenMode::ReadWrite),
                 Err(error) => Err(error),
             },
             other => other,
@@ -93,120 +93,125 @@ impl SqliteStore {
     }
 }
 
-pub(crate) fn start_writer(path: &Arc<Path>) -> Result<Writer<Link>, Error> {
-    let link = Link::new(open::writer(path)?, Arc::clone(path));
-    Writer::start(link).map_err(|e| Error::file("start the writer of", path, e))
+pub(crate) fn start_writer(path: &Arc<Path>) -> Result<GroupCommitWriter<SqliteWriteConnection>, StoreError> {
+    let link = SqliteWriteConnection::new(open::open_writer(path)?, Arc::clone(path));
+    GroupCommitWriter::start(link).map_err(|e| StoreError::file("start the writer of", path, e))
 }
 
-impl Sqlite {
-    fn writer(&self) -> Result<&Writer<Link>, Error> {
-        self.writer.as_ref().ok_or_else(|| Error::ReadOnly { path: self.path.to_path_buf() })
+impl SqliteBackend {
+    fn require_writer(&self) -> Result<&GroupCommitWriter<SqliteWriteConnection>, StoreError> {
+        self.writer.as_ref().ok_or_else(|| StoreError::ReadOnly { path: self.path.to_path_buf() })
     }
 }
 
-impl Backend for Sqlite {
+impl StoreBackend for SqliteBackend {
     type Db = Connection;
 
-    fn read<T>(&self, query: impl FnOnce(&Connection) -> Result<T, Fault>) -> Result<T, Error> {
+    fn run_read<T>(&self, query: impl FnOnce(&Connection) -> Result<T, SqlError>) -> Result<T, StoreError> {
         self.readers.read(query)
     }
 
-    fn may_write(&self) -> Result<(), Error> {
-        self.writer().map(|_| ())
+    fn require_writable(&self) -> Result<(), StoreError> {
+        self.require_writer().map(|_| ())
     }
 
-    fn write<T: Send + 'static>(
+    fn run_write<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Connection) -> Result<T, Fault> + Send + 'static,
-    ) -> Result<T, Error> {
-        self.writer()?.call(work)
+        work: impl FnOnce(&Connection) -> Result<T, SqlError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.require_writer()?.run_write(work)
     }
 
-    fn write_all<T: Send + 'static>(
+    fn run_each_write<T: Send + 'static>(
         &self,
-        works: impl ExactSizeIterator<Item = impl FnOnce(&Connection) -> Result<T, Fault> + Send + 'static>,
-    ) -> Vec<Result<T, Error>> {
-        match self.writer() {
-            Ok(writer) => writer.call_all(works),
+        works: impl ExactSizeIterator<Item = impl FnOnce(&Connection) -> Result<T, SqlError> + Send + 'static>,
+    ) -> Vec<Result<T, StoreError>> {
+        match self.require_writer() {
+            Ok(writer) => writer.run_each(works),
             Err(error) => works.map(|_| Err(error.clone())).collect(),
         }
     }
 
-    fn submit(&self, batch: Batch, actor: Arc<str>, done: Done) {
-        match self.writer() {
-            Ok(writer) => writer.apply(batch, actor, done),
+    fn submit(&self, batch: ChangeBatch, actor: Arc<str>, done: BatchCallback) {
+        match self.require_writer() {
+            Ok(writer) => writer.submit_batch(batch, actor, done),
             Err(error) => done(Err(error)),
         }
     }
 
     /// On a connection of its own: what is inserted is borrowed from the caller and may take long to come. Memory stays
     /// that of the page cache, however much it is. Dropping the connection undoes what was not committed.
-    fn large<T>(&self, work: impl FnOnce(&Connection) -> Result<T, Fault>) -> Result<T, Error> {
-        self.may_write()?;
-        let link = Link::new(open::writer(&self.path)?, Arc::clone(&self.path));
-        let done = || -> Result<T, Fault> {
-            link.prepare_for_much()?;
+    fn run_large_transaction<T>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T, SqlError>,
+    ) -> Result<T, StoreError> {
+        self.require_writable()?;
+        let link = SqliteWriteConnection::new(open::open_writer(&self.path)?, Arc::clone(&self.path));
+        let done = || -> Result<T, SqlError> {
+            link.prepare_large_transaction()?;
             link.begin()?;
             let value = work(&link.conn)?;
             link.commit()?;
             Ok(value)
         };
-        let value = done().map_err(|fault| link.explain(fault))?;
-        if link.is_untidy() {
-            link.tidy_up();
+        let value = done().map_err(|fault| link.into_store_error(fault))?;
+        if link.needs_maintenance() {
+            link.run_maintenance();
         }
         Ok(value)
     }
 
-    fn foreign_commits(&self, wait: bool) -> Result<Option<i64>, Error> {
-        self.writer()?.peek(wait, |db| db.one(FOREIGN_COMMITS, values![], |row| row.get(0)))
+    fn foreign_commit_count(&self, wait: bool) -> Result<Option<i64>, StoreError> {
+        self.require_writer()?.read_on_writer(wait, |db| {
+            SqlConnection::query_one(db, FOREIGN_COMMITS, values![], |row| row.get(0))
+        })
     }
 
-    fn lock(&self, what: Lock, now: Timestamp) -> Result<LockGuard, Error> {
-        self.locks.lock(what, now)
+    fn lock(&self, what: LockScope, now: Timestamp) -> Result<LockGuard, StoreError> {
+        self.locks.acquire(what, now)
     }
 
-    fn lock_holder(&self, workflow: WorkflowId) -> Result<Option<Holder>, Error> {
-        self.locks.holder(workflow)
+    fn lock_holder(&self, workflow: WorkflowId) -> Result<Option<LockHolder>, StoreError> {
+        self.locks.find_holder(workflow)
     }
 
     fn forget_lock(&self, lock: LockGuard, workflow: WorkflowId) {
-        self.locks.forget(lock, workflow);
+        self.locks.release_and_delete(lock, workflow);
     }
 
-    fn trouble(&self) -> Option<Error> {
-        self.writer.as_ref().and_then(Writer::trouble)
+    fn write_failure(&self) -> Option<StoreError> {
+        self.writer.as_ref().and_then(GroupCommitWriter::last_failure)
     }
 
-    fn location(&self) -> Location {
-        Location::Sqlite(self.path.to_path_buf())
+    fn location(&self) -> StoreLocation {
+        StoreLocation::Sqlite(self.path.to_path_buf())
     }
 }
 
-impl Drop for Sqlite {
+impl Drop for SqliteBackend {
     fn drop(&mut self) {
         // Readers first: the writer is then the last one out and tidies up.
-        self.readers.clear();
+        self.readers.close_idle();
     }
 }
 
 /// The format a file has now.
-pub(crate) fn format_of(path: &Path) -> Result<u32, Error> {
-    let checked = open::check(path)?;
-    migrate::version(&checked.reader).map_err(|e| Fault::from(e).explain(&checked.path))
+pub(crate) fn read_format(path: &Path) -> Result<u32, StoreError> {
+    let checked = open::check_database(path)?;
+    migrate::version(&checked.reader).map_err(|e| SqlError::from(e).into_store_error(&checked.path))
 }
 
 /// Copies the file as it is at one moment, into a new one. Readers and writers go on meanwhile.
-pub(crate) fn backup(from: &Path, to: &Path) -> Result<u64, Error> {
-    let checked = open::check(from)?;
-    open::new_file(to, |unfinished| {
-        let copy = || -> Result<(), Fault> {
+pub(crate) fn backup_file(from: &Path, to: &Path) -> Result<u64, StoreError> {
+    let checked = open::check_database(from)?;
+    open::create_file(to, |unfinished| {
+        let copy = || -> Result<(), SqlError> {
             let target = unfinished.to_string_lossy();
             checked.reader.pragma_update(None, "query_only", false)?;
             checked.reader.execute("VACUUM INTO $1", [&*target])?;
             Ok(())
         };
-        copy().map_err(|fault| fault.explain(&checked.path))
+        copy().map_err(|fault| fault.into_store_error(&checked.path))
     })?;
-    to.metadata().map(|metadata| metadata.len()).map_err(|e| Error::file("look at", to, e))
+    to.metadata().map(|metadata| metadata.len()).map_err(|e| StoreError::file("look at", to, e))
 }

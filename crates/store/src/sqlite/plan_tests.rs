@@ -2,10 +2,10 @@
 //! read the many.
 
 use super::SqliteStore;
-use crate::books::read::{jobs_query, results_query};
-use crate::books::requests::about;
 use crate::model::{JobFilter, ResultFilter};
 use crate::sql::{common, datasets, requests, server, sqlite};
+use crate::sql_store::queries::{jobs_query, results_query};
+use crate::sql_store::requests::build_query;
 use rusqlite::Connection;
 use windlass_types::{JobId, JobStatus, RunId, WorkflowId};
 
@@ -33,7 +33,7 @@ fn plan(conn: &Connection, sql: &str) -> String {
 const WORKFLOW: WorkflowId = WorkflowId(1);
 
 fn jobs_plan(conn: &Connection, filter: &JobFilter) -> String {
-    let query = jobs_query::<Connection>(WORKFLOW, RunId(1), filter, common::Detail::Row, None);
+    let query = jobs_query::<Connection>(WORKFLOW, RunId(1), filter, common::JobColumns::Row, None);
     plan(conn, &query.unwrap().sql)
 }
 
@@ -52,10 +52,10 @@ fn every_statement_is_understood() {
         };
         conn.prepare(&complete).unwrap_or_else(|e| panic!("{name}: {e}"));
     }
-    for from in [common::From::Anywhere, common::From::Blocks] {
+    for from in [common::RowScan::Anywhere, common::RowScan::Blocks] {
         for select in [
-            common::select_jobs(from, common::Detail::Row),
-            common::select_jobs(from, common::Detail::All),
+            common::select_jobs(from, common::JobColumns::Row),
+            common::select_jobs(from, common::JobColumns::All),
             common::select_results(from),
             common::count_jobs(from),
             common::count_results(from),
@@ -73,11 +73,11 @@ fn what_is_done_per_job_finds_it_by_its_number() {
     let (_directory, conn) = database();
     let per_job = [
         common::SET_STATUS,
-        common::CLAIM,
-        common::START,
-        common::END,
-        common::GIVE_BACK,
-        common::FOUND_JOB,
+        common::CLAIM_JOB,
+        common::START_JOB,
+        common::END_ATTEMPT,
+        common::RELEASE_CLAIM,
+        common::JOB_STATE,
         common::RESET_JOB,
         common::JOB_COMMAND,
         common::JOB_NAME,
@@ -180,7 +180,7 @@ fn lists_of_results_stay_within_their_workflow() {
 /// What a statement about a few requests looks at.
 fn plan_of_views(conn: &Connection, base: &str, order: &str) -> String {
     let names = ["a", "b", "c"].map(str::to_owned);
-    plan(conn, &about(base, &names, order).sql)
+    plan(conn, &build_query(base, &names, order).sql)
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn a_pass_finds_what_is_open_by_itself() {
     let (_directory, conn) = database();
     let open = plan(&conn, requests::OPEN_REQUESTS);
     assert_eq!(open, "SCAN r USING INDEX request_open\n", "those that are over are many");
-    let unsettled = plan(&conn, requests::UNSETTLED_REQUESTS);
+    let unsettled = plan(&conn, requests::REQUESTS_WITH_PENDING_STEPS);
     assert!(unsettled.starts_with("SCAN s USING INDEX output_step_due"), "{unsettled}");
     for base in [
         requests::VIEWED_REQUESTS,
@@ -220,7 +220,7 @@ fn what_recovery_keeps_is_found_by_its_process() {
     assert_eq!(plan(&conn, &page), "SEARCH f USING PRIMARY KEY (process=?)\n");
     let registered = plan(&conn, requests::REGISTERED_UNITS);
     assert!(registered.contains("(process=?") && registered.contains("(block=?)"), "{registered}");
-    let failures = plan(&conn, requests::FAILURES_OF);
+    let failures = plan(&conn, requests::FAILURE_TALLIES_OF_PROCESS);
     assert!(failures.contains("(process=?)") && failures.contains("SEARCH f USING PRIMARY KEY (run=?)"));
     assert!(!failures.contains("TEMP B-TREE"), "{failures}");
 }

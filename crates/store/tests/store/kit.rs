@@ -2,13 +2,13 @@
 
 use std::sync::mpsc;
 use std::time::Duration;
-use windlass_core::change::{AttemptResult, Change};
-use windlass_core::edges::Edges;
+use windlass_core::change::{AttemptResult, WorkflowChange};
+use windlass_core::edges::DependencyEdges;
 use windlass_store::model::{
-    FirstIds, JobSource, Listed, NewFile, NewJob, NewRequirements, NewUserData, NewWorker, NewWorkflow,
+    FirstIds, JobSource, ListedJobs, NewFile, NewJob, NewRequirements, NewUserData, NewWorker, NewWorkflow,
 };
-use windlass_store::{Batch, Error, Store};
-use windlass_types::work::{AttemptKey, Exit, Usage};
+use windlass_store::{ChangeBatch, Store, StoreError};
+use windlass_types::worker_messages::{AttemptKey, AttemptUsage, ProcessExit};
 use windlass_types::{
     Attempt, Bytes, Capacity, JobId, JobStatus, RunId, StatusCounts, Timestamp, WorkerId, WorkflowId,
 };
@@ -22,7 +22,10 @@ pub(crate) struct Fixture<S: ?Sized = dyn Store> {
     pub(crate) _keep: Box<dyn std::any::Any>,
 }
 
-pub(crate) fn workflow<'a>(requirements: &'a [NewRequirements<'a>], edges: &'a Edges) -> NewWorkflow<'a> {
+pub(crate) fn workflow<'a>(
+    requirements: &'a [NewRequirements<'a>],
+    edges: &'a DependencyEdges,
+) -> NewWorkflow<'a> {
     NewWorkflow {
         name: "test",
         user: "ada",
@@ -48,8 +51,8 @@ pub(crate) fn create_jobs<'j>(
     store: &dyn Store,
     jobs: impl Iterator<Item = NewJob<'j>>,
 ) -> (WorkflowId, Vec<JobId>) {
-    let edges = Edges::default();
-    let id = store.create_workflow(&workflow(&[], &edges), &mut Listed::new(jobs), NOW).unwrap();
+    let edges = DependencyEdges::default();
+    let id = store.create_workflow(&workflow(&[], &edges), &mut ListedJobs::new(jobs), NOW).unwrap();
     (id, store.load_jobs(id).unwrap().ids)
 }
 
@@ -73,18 +76,18 @@ pub(crate) fn worker(store: &dyn Store, workflow: WorkflowId) -> WorkerId {
     store.add_worker(&new_worker(workflow), NOW).unwrap()
 }
 
-pub(crate) fn claim(job: JobId, attempt: u32, worker: WorkerId) -> Change {
-    Change::Claim { job, attempt: Attempt(attempt), worker }
+pub(crate) fn claim(job: JobId, attempt: u32, worker: WorkerId) -> WorkflowChange {
+    WorkflowChange::Claim { job, attempt: Attempt(attempt), worker }
 }
 
-pub(crate) fn start(job: JobId, attempt: u32, worker: WorkerId) -> Change {
-    Change::Start { job, attempt: Attempt(attempt), worker, at: NOW, pid: 99 }
+pub(crate) fn start(job: JobId, attempt: u32, worker: WorkerId) -> WorkflowChange {
+    WorkflowChange::Start { job, attempt: Attempt(attempt), worker, at: NOW, pid: 99 }
 }
 
 /// The end of the attempt of a pending job; what becomes of the job is what became of the attempt.
-pub(crate) fn end(key: AttemptKey, worker: WorkerId, status: JobStatus) -> Change {
+pub(crate) fn end(key: AttemptKey, worker: WorkerId, status: JobStatus) -> WorkflowChange {
     let code = i32::from(status != JobStatus::Completed);
-    Change::End {
+    WorkflowChange::End {
         from: JobStatus::Pending,
         to: status,
         result: AttemptResult {
@@ -92,20 +95,20 @@ pub(crate) fn end(key: AttemptKey, worker: WorkerId, status: JobStatus) -> Chang
             worker,
             status,
             return_code: code,
-            exit: Some(Exit::Code(code)),
+            exit: Some(ProcessExit::Code(code)),
             out_of_memory: false,
             reason: None,
             started_at: Some(NOW),
             ended_at: NOW,
             wall: Duration::from_millis(1500),
-            usage: Usage::default(),
+            usage: AttemptUsage::default(),
             files: None,
             recovered: None,
         },
         next_attempt: key.attempt,
         orphaned: false,
         failure: None,
-        carried: None,
+        inherited: None,
     }
 }
 
@@ -114,11 +117,15 @@ pub(crate) fn key(workflow: WorkflowId, job: JobId, attempt: u32) -> AttemptKey 
 }
 
 /// Submits and waits for the answer.
-pub(crate) fn commit(store: &dyn Store, workflow: WorkflowId, changes: Vec<Change>) -> Result<(), Error> {
-    commit_batch(store, Batch { workflow, run: RUN, changes: changes.into() })
+pub(crate) fn commit(
+    store: &dyn Store,
+    workflow: WorkflowId,
+    changes: Vec<WorkflowChange>,
+) -> Result<(), StoreError> {
+    commit_batch(store, ChangeBatch { workflow, run: RUN, changes: changes.into() })
 }
 
-pub(crate) fn commit_batch(store: &dyn Store, batch: Batch) -> Result<(), Error> {
+pub(crate) fn commit_batch(store: &dyn Store, batch: ChangeBatch) -> Result<(), StoreError> {
     let (sender, receiver) = mpsc::channel();
     store.submit(batch, Box::new(move |outcome| sender.send(outcome).unwrap()));
     receiver.recv().unwrap()
@@ -155,7 +162,7 @@ pub(crate) struct Source<'a> {
 }
 
 impl JobSource for Source<'_> {
-    fn start(&mut self, first: FirstIds) {
+    fn set_first_ids(&mut self, first: FirstIds) {
         self.command = format!("true {} {} {}", first.job, first.file, first.user_data);
         self.files.reverse();
         self.user_data.reverse();
@@ -170,7 +177,7 @@ impl JobSource for Source<'_> {
         self.user_data.pop()
     }
 
-    fn next(&mut self) -> Option<NewJob<'_>> {
+    fn next_job(&mut self) -> Option<NewJob<'_>> {
         let job = self.jobs.pop()?;
         Some(if job.command == IDS { NewJob { command: &self.command, ..job } } else { job })
     }

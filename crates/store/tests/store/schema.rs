@@ -4,7 +4,7 @@ use crate::kit::{NOW, create};
 use crate::postgres_server::database;
 use rusqlite::Connection;
 use std::collections::BTreeSet;
-use windlass_core::slurm::book::{StatedAllocation, TorcStatus};
+use windlass_core::slurm::allocation_rows::{ExternalAllocation, TorcAllocationStatus};
 use windlass_store::Store;
 use windlass_store::model::AllocationFilter;
 use windlass_store::postgres::PgStore;
@@ -69,7 +69,10 @@ fn records(workflow: i64) -> String {
 fn assert_taken_over(store: &dyn Store, workflow: WorkflowId) {
     let filter = AllocationFilter { workflow: Some(workflow), ..AllocationFilter::default() };
     let rows = store.allocations(&filter).unwrap();
-    let told: Vec<_> = rows.iter().map(|row| (row.id.0, TorcStatus::of(row.state, row.end).name())).collect();
+    let told: Vec<_> = rows
+        .iter()
+        .map(|row| (row.id.0, TorcAllocationStatus::from_state(row.state, row.end).name()))
+        .collect();
     assert_eq!(told, SPOKEN_OF.map(|(id, status, _)| (id, status)));
     let jobs: Vec<_> = rows.iter().map(|row| row.job_id).collect();
     assert_eq!(jobs, [Some(41), Some(42), Some(43), Some(0)]);
@@ -78,14 +81,14 @@ fn assert_taken_over(store: &dyn Store, workflow: WorkflowId) {
     assert_eq!(rows[3].ended_at, Some(Timestamp(20)));
     assert_eq!(store.records(Some(workflow), "scheduled_compute_node").unwrap(), []);
     assert_eq!(store.records(Some(workflow), "local_scheduler").unwrap().len(), 1);
-    let stated = StatedAllocation {
+    let stated = ExternalAllocation {
         workflow,
         job_id: 50,
         scheduler: 7,
         scheduler_type: "slurm".into(),
-        status: TorcStatus::Pending,
+        status: TorcAllocationStatus::Pending,
     };
-    assert!(store.state_allocation(None, &stated, NOW).unwrap().0 > 5);
+    assert!(store.record_client_allocation(None, &stated, NOW).unwrap().0 > 5);
 }
 
 #[test]

@@ -4,11 +4,11 @@ use crate::kit::{NOW, claim, commit, create, end, key, worker};
 use crate::postgres_server::database;
 use rusqlite::Connection;
 use std::path::{Path, PathBuf};
-use windlass_store::lock::Lock;
+use windlass_store::lock::LockScope;
 use windlass_store::model::{EventFilter, ExportOptions, FileUpdate, NewUserData};
 use windlass_store::postgres::PgStore;
 use windlass_store::sqlite::{OpenMode, SqliteStore};
-use windlass_store::{Error, Fleet as _, Store, upkeep};
+use windlass_store::{Store, StoreError, WorkerStore as _, maintenance};
 use windlass_types::{JobStatus, WorkflowId};
 
 /// A file with a bit of everything, and what a copy of it must say.
@@ -42,12 +42,12 @@ fn books() -> (tempfile::TempDir, PathBuf, SqliteStore, Vec<WorkflowId>) {
 /// All of a workflow, and all that happened.
 fn told(store: &dyn Store, workflow: WorkflowId) -> String {
     let options = ExportOptions { results: true, events: true };
-    let export = serde_json::to_string(&store.export(workflow, options, NOW).unwrap()).unwrap();
+    let export = serde_json::to_string(&store.export_workflow(workflow, options, NOW).unwrap()).unwrap();
     format!("{export} {:?}", store.events(None, &EventFilter::default()).unwrap())
 }
 
 fn problems(location: &str) -> Vec<String> {
-    let checked = upkeep::check(location).unwrap();
+    let checked = maintenance::check(location).unwrap();
     assert!(checked.checks > 10);
     checked.problems.into_iter().map(|problem| problem.what).collect()
 }
@@ -60,7 +60,7 @@ fn text(path: &Path) -> &str {
 fn a_backup_is_made_while_somebody_writes_and_never_over_anything() {
     let (directory, path, store, ids) = books();
     let to = directory.path().join("backup.db");
-    let bytes = upkeep::backup(&path, &to).unwrap();
+    let bytes = maintenance::backup_database(&path, &to).unwrap();
     assert_eq!(bytes, to.metadata().unwrap().len());
     let copy = SqliteStore::open(&to, OpenMode::ReadWrite).unwrap().store;
     for id in ids {
@@ -69,10 +69,10 @@ fn a_backup_is_made_while_somebody_writes_and_never_over_anything() {
     assert_eq!(problems(text(&to)), [""; 0]);
     // The original goes on.
     create(&store, 1);
-    assert!(matches!(upkeep::backup(&path, &to), Err(Error::AlreadyExists { .. })));
-    assert!(matches!(upkeep::backup(&to, &path), Err(Error::AlreadyExists { .. })));
+    assert!(matches!(maintenance::backup_database(&path, &to), Err(StoreError::AlreadyExists { .. })));
+    assert!(matches!(maintenance::backup_database(&to, &path), Err(StoreError::AlreadyExists { .. })));
     let nowhere = directory.path().join("no/such/place.db");
-    upkeep::backup(&path, &nowhere).unwrap_err();
+    maintenance::backup_database(&path, &nowhere).unwrap_err();
 }
 
 #[test]
@@ -105,11 +105,15 @@ fn a_whole_database_moves_to_postgres() {
     store.delete_workflow(next, NOW).unwrap();
     let last_event = store.events(None, &EventFilter::default()).unwrap().pop().unwrap();
     let target = database();
-    let busy = store.lock(Lock::Workflow(ids[0]), NOW).unwrap();
-    assert!(matches!(upkeep::copy(&path, &target.url(), NOW, |_| {}), Err(Error::Busy { .. })));
+    let busy = store.lock(LockScope::Workflow(ids[0]), NOW).unwrap();
+    assert!(matches!(
+        maintenance::copy_database(&path, &target.url(), NOW, |_| {}),
+        Err(StoreError::Busy { .. })
+    ));
     drop(busy);
     let mut tables = Vec::new();
-    let copied = upkeep::copy(&path, &target.url(), NOW, |table| tables.push(table.clone())).unwrap();
+    let copied =
+        maintenance::copy_database(&path, &target.url(), NOW, |table| tables.push(table.clone())).unwrap();
     assert_eq!(copied.tables, tables);
     assert!(tables.iter().any(|table| table.table == "job" && table.rows == 203), "{tables:?}");
     assert_eq!(problems(&target.url()), [""; 0]);
@@ -125,17 +129,20 @@ fn a_whole_database_moves_to_postgres() {
     let (new, jobs) = create(&moved, 2);
     assert!(new.0 > next.0, "{new} after {next}");
     assert!(jobs[0].0 > 205, "{}", jobs[0]);
-    assert!(matches!(upkeep::copy(&path, &target.url(), NOW, |_| {}), Err(Error::NotEmpty { .. })));
+    assert!(matches!(
+        maintenance::copy_database(&path, &target.url(), NOW, |_| {}),
+        Err(StoreError::NotEmpty { .. })
+    ));
 }
 
 #[test]
 fn migrating_says_from_where_to_where() {
     let (_directory, path, store, _) = books();
     drop(store);
-    let migrated = upkeep::migrate(text(&path)).unwrap();
+    let migrated = maintenance::migrate_database(text(&path)).unwrap();
     assert_eq!(migrated.before, migrated.after);
     let target = database();
-    let migrated = upkeep::migrate(&target.url()).unwrap();
+    let migrated = maintenance::migrate_database(&target.url()).unwrap();
     assert!(migrated.before == 0 && migrated.after > 0, "{migrated:?}");
-    assert_eq!(upkeep::migrate(&target.url()).unwrap().before, migrated.after);
+    assert_eq!(maintenance::migrate_database(&target.url()).unwrap().before, migrated.after);
 }

@@ -3,31 +3,35 @@
 
 use crate::kit::Fixture;
 use std::io::{Cursor, Read};
+use windlass_store::rpc::{RpcStore, RpcTransport, StoreCall, StoreReply, Viewer, workflow_upload};
 use windlass_store::sqlite::SqliteStore;
-use windlass_store::wire::{Answer, Eyes, Remote, Request, Transport, create};
-use windlass_store::{Error, Location, Store};
+use windlass_store::{Store, StoreError, StoreLocation};
 use windlass_types::Timestamp;
 
 struct InProcess(SqliteStore);
 
-impl Transport for InProcess {
-    fn location(&self) -> Location {
-        Location::Server("http://localhost".to_owned())
+impl RpcTransport for InProcess {
+    fn location(&self) -> StoreLocation {
+        StoreLocation::Server("http://localhost".to_owned())
     }
 
-    fn call(&self, request: &Request, now: Timestamp) -> Result<Vec<u8>, Error> {
+    fn call(&self, request: &StoreCall, now: Timestamp) -> Result<Vec<u8>, StoreError> {
         let sent = serde_json::to_string(request).unwrap();
-        let request: Request = serde_json::from_str(&sent).unwrap();
-        Ok(request.answer(&self.0, now, Eyes::ALL).body)
+        let request: StoreCall = serde_json::from_str(&sent).unwrap();
+        Ok(request.execute(&self.0, now, Viewer::ALL).body)
     }
 
-    fn create(&self, mut lines: Box<dyn Read + Send>, now: Timestamp) -> Result<Vec<u8>, Error> {
+    fn send_new_workflow(
+        &self,
+        mut lines: Box<dyn Read + Send>,
+        now: Timestamp,
+    ) -> Result<Vec<u8>, StoreError> {
         let mut spool = Vec::new();
         lines.read_to_end(&mut spool).unwrap();
-        Ok(Answer::new(create::create(&self.0, Cursor::new(spool), None, now)).body)
+        Ok(StoreReply::new(workflow_upload::create_from_lines(&self.0, Cursor::new(spool), None, now)).body)
     }
 
-    fn direct(&self) -> Option<&dyn Store> {
+    fn direct_store(&self) -> Option<&dyn Store> {
         Some(&self.0)
     }
 }
@@ -35,5 +39,5 @@ impl Transport for InProcess {
 pub(crate) fn empty_store() -> Fixture {
     let dir = tempfile::tempdir().unwrap();
     let store = SqliteStore::create(dir.path().join("windlass.db")).unwrap().store;
-    Fixture { store: Box::new(Remote::new(InProcess(store))), _keep: Box::new(dir) }
+    Fixture { store: Box::new(RpcStore::new(InProcess(store))), _keep: Box::new(dir) }
 }

@@ -1,25 +1,25 @@
 //! The manifest of a work unit: everything its jobs need to know, in one file.
 
-use super::{NameError, check_lfn, check_name};
+use super::{PathNameError, check_lfn, check_name};
 use crate::LumiMask;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct UnitManifest {
+pub struct WorkUnitManifest {
     pub request: String,
     /// Makes the names of this run's files unlike those of every other run of the request: goes into all of them.
     pub tag: String,
     /// `mg_000012`
     pub unit: String,
     pub number: u32,
-    pub steps: Vec<Step>,
-    pub nodes: Vec<Node>,
-    pub outputs: Vec<Output>,
+    pub steps: Vec<ManifestStep>,
+    pub nodes: Vec<ProcessingNode>,
+    pub outputs: Vec<WorkUnitOutput>,
     #[serde(default)]
-    pub merge: Merge,
-    pub sites: BTreeMap<String, Site>,
+    pub merge: MergeSettings,
+    pub sites: BTreeMap<String, ManifestSite>,
     /// What random numbers begin with; each node and step derives its own.
     #[serde(default)]
     pub seed: u64,
@@ -27,7 +27,7 @@ pub struct UnitManifest {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Site {
+pub struct ManifestSite {
     /// LFN → path: this, then the LFN.
     pub storage_path: String,
 }
@@ -35,7 +35,7 @@ pub struct Site {
 /// One program of the chain that every node runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Step {
+pub struct ManifestStep {
     pub name: String,
     /// Any shell command. Absent: the built-in simulation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -51,10 +51,10 @@ pub struct Step {
     pub join: Option<String>,
     /// How the simulation behaves, if there is no command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub simulation: Option<Simulation>,
+    pub simulation: Option<StepSimulation>,
 }
 
-impl Step {
+impl ManifestStep {
     /// What several instances of it write can be made one.
     pub const fn can_split(&self) -> bool {
         self.command.is_none() || self.join.is_some()
@@ -68,7 +68,7 @@ const fn one() -> u32 {
 /// How the stand-in for a real program behaves.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Simulation {
+pub struct StepSimulation {
     /// GEN, DIGI, RECO, MINI or NANO. Absent: the one that the step's name begins with, else DIGI.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
@@ -79,14 +79,14 @@ pub struct Simulation {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filter_efficiency: Option<f64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub faults: Vec<Fault>,
+    pub faults: Vec<SimulatedFailure>,
 }
 
 /// A failure on demand. It happens where all its conditions hold; an absent condition always does.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Fault {
-    pub kind: FaultKind,
+pub struct SimulatedFailure {
+    pub kind: SimulatedFailureKind,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -98,7 +98,7 @@ pub struct Fault {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum FaultKind {
+pub enum SimulatedFailureKind {
     /// Ends with this code. Above 255 it is in the job report, as that of a real program is.
     Exit(i32),
     /// Ends itself with this signal.
@@ -118,27 +118,27 @@ pub enum FaultKind {
 /// What one processing job does.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Node {
+pub struct ProcessingNode {
     /// Within the unit, from 0; its report is `proc_<index>.json`.
     pub index: u32,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub inputs: Vec<Input>,
+    pub inputs: Vec<ManifestInput>,
     /// Which events it makes, if it has no inputs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub generate: Option<Generation>,
+    pub generate: Option<EventGeneration>,
     #[serde(default)]
     pub expected_events: u64,
     #[serde(default)]
-    pub estimates: Estimates,
+    pub estimates: NodeEstimates,
     /// It tries out how its steps do side by side. Stands over the manifest and over what was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub probe: Option<SideBySide>,
+    pub probe: Option<StepParallelism>,
 }
 
 /// How a step is run in several instances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct SideBySide {
+pub struct StepParallelism {
     pub instances: u32,
     /// Of each.
     pub threads: u32,
@@ -146,7 +146,7 @@ pub struct SideBySide {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Input {
+pub struct ManifestInput {
     pub lfn: String,
     /// In bytes, as the catalog has it. Absent: it is not known, and not compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -176,7 +176,7 @@ pub struct EventWindow {
 /// Events that are made from nothing. Numbers are unique in the whole request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Generation {
+pub struct EventGeneration {
     pub first_event: u64,
     pub last_event: u64,
     #[serde(default = "one_u64")]
@@ -194,7 +194,7 @@ const fn one_u64() -> u64 {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Estimates {
+pub struct NodeEstimates {
     pub memory_mb: u64,
     pub time_sec: u64,
     pub disk_kb: u64,
@@ -203,7 +203,7 @@ pub struct Estimates {
 /// What is kept of a step. A step without one is intermediate: its file goes with the scratch directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Output {
+pub struct WorkUnitOutput {
     pub dataset: String,
     pub tier: String,
     pub step: String,
@@ -225,7 +225,7 @@ fn txt() -> String {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Merge {
+pub struct MergeSettings {
     /// Any shell command. Absent: the files are put one after another, in the order of their nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
@@ -234,34 +234,34 @@ pub struct Merge {
     pub max_bytes: Option<u64>,
 }
 
-impl UnitManifest {
-    pub fn node(&self, index: u32) -> Option<&Node> {
+impl WorkUnitManifest {
+    pub fn node(&self, index: u32) -> Option<&ProcessingNode> {
         self.nodes.iter().find(|node| node.index == index)
     }
 
-    pub fn outputs_of<'a>(&'a self, step: &'a str) -> impl Iterator<Item = &'a Output> {
+    pub fn outputs_of<'a>(&'a self, step: &'a str) -> impl Iterator<Item = &'a WorkUnitOutput> {
         self.outputs.iter().filter(move |output| output.step == step)
     }
 
     /// The directory that holds the unmerged files of this unit, and of no other.
-    pub fn unmerged_directory(&self, output: &Output) -> String {
+    pub fn unmerged_directory(&self, output: &WorkUnitOutput) -> String {
         format!("{}/{}-{}", output.unmerged_base, self.tag, self.unit)
     }
 
-    pub fn unmerged_lfn(&self, output: &Output, node: u32) -> String {
+    pub fn unmerged_lfn(&self, output: &WorkUnitOutput, node: u32) -> String {
         let directory = self.unmerged_directory(output);
         format!("{directory}/{}_{node}.{}", output.tier, output.extension)
     }
 
     /// Parts are numbered from 0.
-    pub fn merged_lfn(&self, output: &Output, part: usize) -> String {
-        let Output { merged_base, extension, .. } = output;
+    pub fn merged_lfn(&self, output: &WorkUnitOutput, part: usize) -> String {
+        let WorkUnitOutput { merged_base, extension, .. } = output;
         format!("{merged_base}/{}-{}-{part}.{extension}", self.tag, self.unit)
     }
 
     /// Everything that is wrong with it.
-    pub fn faults(&self) -> Vec<String> {
-        let mut faults = Faults::default();
+    pub fn find_problems(&self) -> Vec<String> {
+        let mut faults = ManifestProblems::default();
         self.check_names(&mut faults);
         self.check_steps(&mut faults);
         self.check_outputs(&mut faults);
@@ -269,77 +269,78 @@ impl UnitManifest {
         faults.0
     }
 
-    fn check_names(&self, faults: &mut Faults) {
-        faults.name("request", check_name(&self.request));
-        faults.name("tag", check_name(&self.tag));
-        faults.name("unit", check_name(&self.unit));
+    fn check_names(&self, faults: &mut ManifestProblems) {
+        faults.check_name("request", check_name(&self.request));
+        faults.check_name("tag", check_name(&self.tag));
+        faults.check_name("unit", check_name(&self.unit));
         for (name, site) in &self.sites {
-            faults.name("sites", check_name(name));
-            faults.expect(is_path(&site.storage_path), || {
+            faults.check_name("sites", check_name(name));
+            faults.require(is_site_path(&site.storage_path), || {
                 format!("sites.{name}: storage_path {:?} is not an absolute path", site.storage_path)
             });
         }
     }
 
-    fn check_steps(&self, faults: &mut Faults) {
-        faults.expect(!self.steps.is_empty(), || "steps: there are none".to_owned());
+    fn check_steps(&self, faults: &mut ManifestProblems) {
+        faults.require(!self.steps.is_empty(), || "steps: there are none".to_owned());
         let mut before = BTreeSet::new();
         for step in &self.steps {
-            faults.name("steps", check_name(&step.name));
-            faults.expect(step.threads > 0, || format!("steps.{}: threads must be at least 1", step.name));
+            faults.check_name("steps", check_name(&step.name));
+            faults.require(step.threads > 0, || format!("steps.{}: threads must be at least 1", step.name));
             if let Some(reads) = &step.reads {
-                faults.expect(before.contains(reads.as_str()), || {
+                faults.require(before.contains(reads.as_str()), || {
                     format!("steps.{}: reads `{reads}`, which is no step before it", step.name)
                 });
             }
-            faults.expect(before.insert(step.name.as_str()), || {
+            faults.require(before.insert(step.name.as_str()), || {
                 format!("steps: `{}` is there twice", step.name)
             });
         }
     }
 
-    fn check_outputs(&self, faults: &mut Faults) {
-        faults.expect(!self.outputs.is_empty(), || "outputs: there are none".to_owned());
+    fn check_outputs(&self, faults: &mut ManifestProblems) {
+        faults.require(!self.outputs.is_empty(), || "outputs: there are none".to_owned());
         let mut places = BTreeSet::new();
         for output in &self.outputs {
             let of = |what: &str| format!("outputs.{}.{what}", output.tier);
-            faults.name(&of("tier"), check_name(&output.tier));
-            faults.name(&of("extension"), check_name(&output.extension));
-            faults.name(&of("dataset"), check_lfn(&output.dataset));
-            faults.name(&of("unmerged_base"), check_lfn(&output.unmerged_base));
-            faults.name(&of("merged_base"), check_lfn(&output.merged_base));
-            faults.expect(self.steps.iter().any(|step| step.name == output.step), || {
+            faults.check_name(&of("tier"), check_name(&output.tier));
+            faults.check_name(&of("extension"), check_name(&output.extension));
+            faults.check_name(&of("dataset"), check_lfn(&output.dataset));
+            faults.check_name(&of("unmerged_base"), check_lfn(&output.unmerged_base));
+            faults.check_name(&of("merged_base"), check_lfn(&output.merged_base));
+            faults.require(self.steps.iter().any(|step| step.name == output.step), || {
                 format!("{}: there is no step `{}`", of("step"), output.step)
             });
             let unmerged = (&output.unmerged_base, &output.tier);
-            faults.expect(places.insert(unmerged), || format!("{}: has that place too", of("unmerged_base")));
+            faults
+                .require(places.insert(unmerged), || format!("{}: has that place too", of("unmerged_base")));
         }
         let merged: BTreeSet<_> = self.outputs.iter().map(|output| &output.merged_base).collect();
-        faults.expect(merged.len() == self.outputs.len(), || {
+        faults.require(merged.len() == self.outputs.len(), || {
             "outputs: two have the same merged_base, and would write the same files".to_owned()
         });
     }
 
-    fn check_nodes(&self, faults: &mut Faults) {
+    fn check_nodes(&self, faults: &mut ManifestProblems) {
         let mut seen = BTreeSet::new();
         for node in &self.nodes {
             let of = format!("nodes.{}", node.index);
-            faults.expect(seen.insert(node.index), || format!("{of}: is there twice"));
-            faults.expect(node.inputs.is_empty() != node.generate.is_none(), || {
+            faults.require(seen.insert(node.index), || format!("{of}: is there twice"));
+            faults.require(node.inputs.is_empty() != node.generate.is_none(), || {
                 format!("{of}: it needs either inputs or events to generate")
             });
             if let Some(made) = node.generate {
-                faults.expect(made.first_event <= made.last_event, || {
+                faults.require(made.first_event <= made.last_event, || {
                     format!("{of}: first_event {} is after last_event {}", made.first_event, made.last_event)
                 });
-                faults.expect(made.events_per_lumi != Some(0), || format!("{of}: events_per_lumi is 0"));
+                faults.require(made.events_per_lumi != Some(0), || format!("{of}: events_per_lumi is 0"));
             }
             for input in &node.inputs {
-                faults.name(&format!("{of}.inputs"), check_lfn(&input.lfn));
-                faults.expect(input.events.is_none_or(|e| 1 <= e.first && e.first <= e.last), || {
+                faults.check_name(&format!("{of}.inputs"), check_lfn(&input.lfn));
+                faults.require(input.events.is_none_or(|e| 1 <= e.first && e.first <= e.last), || {
                     format!("{of}.inputs: the window of events of {} is empty or begins at 0", input.lfn)
                 });
-                faults.expect(input.replicas.values().all(|path| is_path(path)), || {
+                faults.require(input.replicas.values().all(|path| is_site_path(path)), || {
                     format!("{of}.inputs: a replica of {} is not an absolute path", input.lfn)
                 });
             }
@@ -347,21 +348,21 @@ impl UnitManifest {
     }
 }
 
-fn is_path(text: &str) -> bool {
+fn is_site_path(text: &str) -> bool {
     text.starts_with('/') && !text.contains(['\0', '\n'])
 }
 
 #[derive(Default)]
-struct Faults(Vec<String>);
+struct ManifestProblems(Vec<String>);
 
-impl Faults {
-    fn name(&mut self, what: &str, checked: Result<(), NameError>) {
+impl ManifestProblems {
+    fn check_name(&mut self, what: &str, checked: Result<(), PathNameError>) {
         if let Err(error) = checked {
             self.0.push(format!("{what}: {error}"));
         }
     }
 
-    fn expect(&mut self, holds: bool, fault: impl FnOnce() -> String) {
+    fn require(&mut self, holds: bool, fault: impl FnOnce() -> String) {
         if !holds {
             self.0.push(fault());
         }

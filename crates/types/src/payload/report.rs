@@ -47,7 +47,7 @@ pub struct ProducedFile {
     /// Eight hexadecimal digits.
     pub adler32: String,
     pub events: u64,
-    pub events_from: EventsFrom,
+    pub events_from: EventCountSource,
     #[serde(default, skip_serializing_if = "LumiMask::is_empty")]
     pub lumis: LumiMask,
 }
@@ -55,7 +55,7 @@ pub struct ProducedFile {
 /// Who counted the events of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum EventsFrom {
+pub enum EventCountSource {
     /// The job report of the step.
     Report,
     /// We did: it is an event file.
@@ -134,7 +134,7 @@ pub struct MergeCounts {
 
 /// `metrics.json`: what the nodes of a unit used, step by step. Steps are named, never numbered.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct UnitMetrics {
+pub struct WorkUnitMetrics {
     pub request: String,
     pub unit: String,
     pub site: String,
@@ -159,22 +159,22 @@ pub struct StepSummary {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub can_split: bool,
     pub samples: u64,
-    pub wall_sec: Spread,
-    pub cpu_sec: Spread,
-    pub cpu_efficiency: Spread,
-    pub peak_rss_mb: Spread,
+    pub wall_sec: SampleStatistics,
+    pub cpu_sec: SampleStatistics,
+    pub cpu_efficiency: SampleStatistics,
+    pub peak_rss_mb: SampleStatistics,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cgroup_memory_mb: Option<Spread>,
-    pub time_per_event_sec: Spread,
-    pub read_mb: Spread,
-    pub write_mb: Spread,
-    pub events_read: Spread,
-    pub events_written: Spread,
-    pub totals: Totals,
+    pub cgroup_memory_mb: Option<SampleStatistics>,
+    pub time_per_event_sec: SampleStatistics,
+    pub read_mb: SampleStatistics,
+    pub write_mb: SampleStatistics,
+    pub events_read: SampleStatistics,
+    pub events_written: SampleStatistics,
+    pub totals: StepTotals,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Totals {
+pub struct StepTotals {
     pub wall_sec: f64,
     pub cpu_sec: f64,
     pub events_read: u64,
@@ -184,16 +184,16 @@ pub struct Totals {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Spread {
+pub struct SampleStatistics {
     pub min: f64,
     pub max: f64,
     pub mean: f64,
     pub median: f64,
 }
 
-impl Spread {
+impl SampleStatistics {
     /// Of finite values; nothing if there are none.
-    pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+    pub fn from_values(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut values: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
         values.sort_by(f64::total_cmp);
         let (&min, &max) = (values.first()?, values.last()?);
@@ -247,10 +247,10 @@ mod tests {
     #[test]
     #[expect(clippy::float_cmp, reason = "the numbers are exact")]
     fn the_spread_of_values() {
-        let spread = Spread::of([4.0, 1.0, f64::NAN, 2.0, 9.0]).unwrap();
+        let spread = SampleStatistics::from_values([4.0, 1.0, f64::NAN, 2.0, 9.0]).unwrap();
         assert_eq!((spread.min, spread.max, spread.mean, spread.median), (1.0, 9.0, 4.0, 3.0));
-        assert_eq!(Spread::of([5.0, 1.0, 3.0]).unwrap().median, 3.0);
-        assert_eq!(Spread::of([f64::INFINITY]), None);
+        assert_eq!(SampleStatistics::from_values([5.0, 1.0, 3.0]).unwrap().median, 3.0);
+        assert_eq!(SampleStatistics::from_values([f64::INFINITY]), None);
     }
 
     #[test]

@@ -7,20 +7,20 @@ mod recovery;
 mod request;
 mod status;
 
-pub use recovery::{FileCounts, FileRow, Left, Overrides};
-pub use request::{Generation, ProductionStep, Request, SplittingParams, USUAL_PRIORITY};
+pub use recovery::{FileRemainder, RequestFileCounts, RequestFileRow, RequestOverrides};
+pub use request::{DEFAULT_PRIORITY, GenerationParams, ProductionStep, Request, SplittingParams};
 pub use status::{
-    BlockStatus, CleanupPolicy, FileState, NodeRole, ParseNameError, RequestStatus, RunCause, RunStatus,
-    SiteStatus, SplittingAlgo, UnitStatus,
+    CleanupPolicy, NodeRole, ParseNameError, ProcessingBlockStatus, RequestFileState, RequestRunCause,
+    RequestRunStatus, RequestStatus, RequestUnitStatus, SiteStatus, SplittingAlgo,
 };
 
 use std::fmt;
 
 /// How the first, second, … work unit of a run is called: `mg_000000`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct UnitName(pub u32);
+pub struct WorkUnitName(pub u32);
 
-impl fmt::Display for UnitName {
+impl fmt::Display for WorkUnitName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "mg_{:06}", self.0)
     }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// the deployment. Sites that get nothing of it are bans, and kept with those.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Overrides {
+pub struct RequestOverrides {
     /// How often a processing job is tried again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_count: Option<u32>,
@@ -32,7 +32,7 @@ pub struct Overrides {
     pub excluded_by: BTreeMap<String, String>,
 }
 
-impl Overrides {
+impl RequestOverrides {
     /// Nobody said anything.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -40,7 +40,7 @@ impl Overrides {
 
     /// Notes who does not want these files to be read.
     #[must_use]
-    pub fn said_by(mut self, who: &str) -> Self {
+    pub fn record_excluded_by(mut self, who: &str) -> Self {
         self.excluded_by = self.excluded_files.iter().map(|lfn| (lfn.clone(), who.to_owned())).collect();
         self
     }
@@ -48,7 +48,7 @@ impl Overrides {
     /// With what is said now: it stands over what was said before, and files that are excluded stay so, by whoever was
     /// the first to say it.
     #[must_use]
-    pub fn with(mut self, mut now: Self) -> Self {
+    pub fn merged_with(mut self, mut now: Self) -> Self {
         now.excluded_by.retain(|lfn, _| !self.excluded_files.contains(lfn));
         self.excluded_files.extend(now.excluded_files);
         self.excluded_by.extend(now.excluded_by);
@@ -66,14 +66,14 @@ impl Overrides {
 
 /// An input file that rounds have touched. Fresh ones have no row.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FileRow {
+pub struct RequestFileRow {
     pub lfn: String,
-    pub state: super::FileState,
+    pub state: super::RequestFileState,
     /// In which it came to this state.
     pub round: u32,
     /// Of one that was attempted: what is still to be done of it. `None`: all of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub left: Option<Left>,
+    pub left: Option<FileRemainder>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -81,7 +81,7 @@ pub struct FileRow {
 /// A part of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Left {
+pub enum FileRemainder {
     /// First and last by position in the file, ascending.
     Events(Vec<(u64, u64)>),
     Lumis(LumiMask),
@@ -90,7 +90,7 @@ pub enum Left {
 /// How many input files are in which state; the others are fresh.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct FileCounts {
+pub struct RequestFileCounts {
     pub attempted: u64,
     pub processed: u64,
     pub excluded: u64,
@@ -103,31 +103,37 @@ mod tests {
     #[test]
     fn what_is_said_now_stands_over_what_was_said_before() {
         let files = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<BTreeSet<_>>();
-        let before = Overrides {
+        let before = RequestOverrides {
             retry_count: Some(5),
             memory_mb: Some(3000),
             excluded_files: files(&["/a"]),
-            ..Overrides::default()
+            ..RequestOverrides::default()
         };
-        let now = Overrides { memory_mb: Some(6000), excluded_files: files(&["/b"]), ..Overrides::default() };
-        let both = before.with(now);
+        let now = RequestOverrides {
+            memory_mb: Some(6000),
+            excluded_files: files(&["/b"]),
+            ..RequestOverrides::default()
+        };
+        let both = before.merged_with(now);
         assert_eq!((both.retry_count, both.memory_mb), (Some(5), Some(6000)));
         assert_eq!(both.excluded_files, files(&["/a", "/b"]));
-        let again = Overrides { excluded_files: files(&["/b", "/c"]), ..Overrides::default() };
-        let all = Overrides::default().with(both.said_by("ada")).with(again.said_by("eve"));
+        let again = RequestOverrides { excluded_files: files(&["/b", "/c"]), ..RequestOverrides::default() };
+        let all = RequestOverrides::default()
+            .merged_with(both.record_excluded_by("ada"))
+            .merged_with(again.record_excluded_by("eve"));
         let by =
             [("/a", "ada"), ("/b", "ada"), ("/c", "eve")].map(|(lfn, who)| (lfn.to_owned(), who.to_owned()));
         assert_eq!(all.excluded_by, by.into(), "whoever said it first");
         let both = all;
-        assert!(!both.is_empty() && Overrides::default().is_empty());
-        assert_eq!(serde_json::to_string(&Overrides::default()).unwrap(), "{}");
+        assert!(!both.is_empty() && RequestOverrides::default().is_empty());
+        assert_eq!(serde_json::to_string(&RequestOverrides::default()).unwrap(), "{}");
     }
 
     #[test]
     fn what_is_left_of_a_file_is_written_plainly() {
-        let left = |text: &str| serde_json::from_str::<Left>(text).unwrap();
-        assert_eq!(left(r#"{"events":[[1,10],[21,30]]}"#), Left::Events(vec![(1, 10), (21, 30)]));
+        let left = |text: &str| serde_json::from_str::<FileRemainder>(text).unwrap();
+        assert_eq!(left(r#"{"events":[[1,10],[21,30]]}"#), FileRemainder::Events(vec![(1, 10), (21, 30)]));
         let mask = LumiMask::from([(7, vec![(1, 3)])]);
-        assert_eq!(left(r#"{"lumis":{"7":[[1,3]]}}"#), Left::Lumis(mask));
+        assert_eq!(left(r#"{"lumis":{"7":[[1,3]]}}"#), FileRemainder::Lumis(mask));
     }
 }

@@ -24,7 +24,7 @@ pub struct Request {
     pub output_datasets: Vec<String>,
     /// Events that are made rather than read. Then there is no input dataset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub generation: Option<Generation>,
+    pub generation: Option<GenerationParams>,
 
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cmssw_version: Option<String>,
@@ -82,7 +82,7 @@ pub struct Request {
 
 /// Events without input. 64 bits throughout: generation with a small filter efficiency exceeds 32.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Generation {
+pub struct GenerationParams {
     /// That are wanted in the end, after the filter.
     pub events: u64,
     #[serde(default = "one")]
@@ -109,7 +109,7 @@ const fn all() -> f64 {
 }
 
 /// The priority of a request that names none.
-pub const USUAL_PRIORITY: i64 = 100_000;
+pub const DEFAULT_PRIORITY: i64 = 100_000;
 
 /// When so much is done, the rest goes on with this priority.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

@@ -75,7 +75,7 @@ named! {
     }
 
     /// Where a run of a request stands (R-013; the API calls it a DAG).
-    RunStatus("status of a run") {
+    RequestRunStatus("status of a run") {
         Planning = "planning",
         /// Planned and prepared; not given to its backend.
         Ready = "ready",
@@ -93,7 +93,7 @@ named! {
     }
 
     /// Why there is a run (E 7.2): only those after failures count against what a round may have of them.
-    RunCause("cause of a run") {
+    RequestRunCause("cause of a run") {
         /// The first of its round.
         First = "first",
         /// Goes on with one that was stopped.
@@ -105,7 +105,7 @@ named! {
     }
 
     /// What became of an input file (E 5.2). One that no round has touched is fresh.
-    FileState("state of an input file") {
+    RequestFileState("state of an input file") {
         /// Was in a work unit that failed, and is not known to be the cause.
         Attempted = "attempted",
         /// All of it is in work units that are completed.
@@ -115,7 +115,7 @@ named! {
     }
 
     /// Where a work unit stands.
-    UnitStatus("status of a work unit") {
+    RequestUnitStatus("status of a work unit") {
         Waiting = "waiting",
         Active = "active",
         Completed = "completed",
@@ -124,7 +124,7 @@ named! {
     }
 
     /// Where a processing block stands.
-    BlockStatus("status of a block") {
+    ProcessingBlockStatus("status of a block") {
         /// Work units of it are still to come.
         Open = "open",
         /// All its work units are in it and it is closed.
@@ -172,7 +172,7 @@ impl RequestStatus {
     }
 }
 
-impl RunStatus {
+impl RequestRunStatus {
     /// It takes a place among those that may be active at once. So does one that is halted: what it began goes on.
     pub const fn is_active(self) -> bool {
         matches!(self, Self::Submitted | Self::Running | Self::Halted)

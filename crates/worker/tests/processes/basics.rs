@@ -3,21 +3,21 @@
 use crate::support::{AWAIT_GATE, Bench, job, key, one_at_a_time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use windlass_types::work::{EndCause, Exit, ReturnReason, Stdio, StdioMode};
+use windlass_types::worker_messages::{AttemptEndCause, ProcessExit, ReturnReason, StdioMode, StdioSettings};
 use windlass_types::{Bytes, JobId, Resources};
 
 #[test]
 fn ends_are_told_as_they_were() {
     let mut bench = Bench::new();
     for (command, exit, code) in [
-        ("true", Exit::Code(0), 0),
-        ("exit 7", Exit::Code(7), 7),
-        ("no-such-command-anywhere", Exit::Code(127), 127),
-        ("kill -TERM $$", Exit::Signal(15), 143),
-        ("kill -KILL $$", Exit::Signal(9), 137),
+        ("true", ProcessExit::Code(0), 0),
+        ("exit 7", ProcessExit::Code(7), 7),
+        ("no-such-command-anywhere", ProcessExit::Code(127), 127),
+        ("kill -TERM $$", ProcessExit::Signal(15), 143),
+        ("kill -KILL $$", ProcessExit::Signal(9), 137),
     ] {
         let ended = bench.run(job(1, command));
-        assert_eq!((ended.exit, ended.cause), (exit, EndCause::Itself), "{command}");
+        assert_eq!((ended.exit, ended.cause), (exit, AttemptEndCause::Itself), "{command}");
         assert_eq!((ended.key, ended.exit.return_code()), (key(1), code));
         assert!(ended.ended_at >= ended.started_at);
     }
@@ -37,7 +37,7 @@ fn output_goes_where_the_mode_says() {
     ] {
         let mut talker = job(id, "echo out; echo err >&2");
         talker.stdio.mode = mode;
-        assert_eq!(bench.run(talker).exit, Exit::Code(0));
+        assert_eq!(bench.run(talker).exit, ProcessExit::Code(0));
         assert_eq!((bench.log(id, "o"), bench.log(id, "e"), bench.log(id, "log")), (o, e, log), "{mode:?}");
     }
     bench.quit();
@@ -49,7 +49,7 @@ fn logs_are_deleted_on_success_only_and_only_if_asked() {
     let talk = "echo out; echo err >&2";
     for (id, command, kept) in [(1, talk.to_owned(), false), (2, format!("{talk}; false"), true)] {
         let mut talker = job(id, &command);
-        talker.stdio = Stdio { mode: StdioMode::Separate, delete_on_success: true };
+        talker.stdio = StdioSettings { mode: StdioMode::Separate, delete_on_success: true };
         bench.run(talker);
         assert_eq!(bench.log(id, "o").is_some(), kept);
         assert_eq!(bench.log(id, "e").is_some(), kept);
@@ -70,7 +70,7 @@ fn silence_leaves_no_files() {
     bench.quit();
     let directory = fs::read_dir(kept.path().join("job_stdio")).unwrap();
     let names = directory.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let expected = [(2, "o"), (4, "e")].map(|(id, end)| format!("{}.{end}", key(id).stem()));
+    let expected = [(2, "o"), (4, "e")].map(|(id, end)| format!("{}.{end}", key(id).log_stem()));
     assert_eq!(names.collect::<BTreeSet<_>>(), BTreeSet::from(expected));
 }
 
@@ -102,7 +102,7 @@ fn a_job_finds_both_sets_of_names_and_its_own_but_cannot_change_ours() {
     ]
     .map(|(name, value)| (name.to_owned(), value.to_owned()))
     .to_vec();
-    assert_eq!(bench.run(asks).exit, Exit::Code(0));
+    assert_eq!(bench.run(asks).exit, ProcessExit::Code(0));
     let text = bench.log(5, "o").unwrap();
     let seen: BTreeMap<&str, &str> = text.lines().filter_map(|line| line.split_once('=')).collect();
     let (directory, output) = (bench.path("").display().to_string(), bench.path("out").display().to_string());
@@ -165,11 +165,11 @@ fn success_without_the_declared_outputs_is_none() {
     let mut bench = Bench::new();
     let mut maker = job(1, "echo x > here; mkdir -p sub; echo x > sub/there");
     maker.output_files = vec!["here".into(), "sub/there".into(), bench.path("here").display().to_string()];
-    assert_eq!(bench.run(maker.clone()).cause, EndCause::Itself);
+    assert_eq!(bench.run(maker.clone()).cause, AttemptEndCause::Itself);
     maker.output_files.push("nowhere".into());
-    assert_eq!(bench.run(maker.clone()).cause, EndCause::MissingOutputs(vec!["nowhere".into()]));
+    assert_eq!(bench.run(maker.clone()).cause, AttemptEndCause::MissingOutputs(vec!["nowhere".into()]));
     maker.command = "exit 3".into();
-    assert_eq!(bench.run(maker).cause, EndCause::Itself);
+    assert_eq!(bench.run(maker).cause, AttemptEndCause::Itself);
     bench.quit();
 }
 
@@ -177,15 +177,15 @@ fn success_without_the_declared_outputs_is_none() {
 fn what_can_never_start_says_why_in_report_and_log() {
     let mut bench = Bench::new();
     let ended = bench.run(job(1, &format!("true {}", "x".repeat(1 << 20))));
-    let EndCause::CannotStart(why) = &ended.cause else { panic!("{:?}", ended.cause) };
+    let AttemptEndCause::CannotStart(why) = &ended.cause else { panic!("{:?}", ended.cause) };
     assert!(why.contains("longer than the system takes"), "{why}");
     assert_eq!(ended.exit.return_code(), 126);
     assert_eq!(bench.log(1, "e").unwrap(), format!("windlass: {why}\n"));
 
     let mut bad = job(2, "true");
     bad.env.push(("A\0B".into(), "x".into()));
-    assert!(matches!(bench.run(bad).cause, EndCause::CannotStart(_)));
-    assert_eq!(bench.run(job(3, "true")).cause, EndCause::Itself);
+    assert!(matches!(bench.run(bad).cause, AttemptEndCause::CannotStart(_)));
+    assert_eq!(bench.run(job(3, "true")).cause, AttemptEndCause::Itself);
     bench.quit();
 }
 
@@ -200,7 +200,7 @@ fn trouble_of_the_worker_gives_the_job_back() {
     let ReturnReason::WorkerTrouble(text) = why else { panic!("{why:?}") };
     assert!(id == JobId(1) && text.contains("job_stdio"), "{text}");
     fs::remove_file(&logs).unwrap();
-    assert_eq!(bench.run(job(1, "true")).cause, EndCause::Itself);
+    assert_eq!(bench.run(job(1, "true")).cause, AttemptEndCause::Itself);
     bench.quit();
 }
 

@@ -1,10 +1,10 @@
 //! The worker is killed with its jobs alive, and a later process makes sure that all of it is dead.
 
 use crate::support::{Bench, PATIENCE, eventually, job, key};
-use windlass_proc::bury::{Deceased, Report, make_sure_dead};
-use windlass_proc::identity::{Identity, boot_id};
-use windlass_proc::ledger::{Contents, Subject};
-use windlass_proc::machine::hostname;
+use windlass_process::ensure_dead::{EnsureDeadReport, RecordedWorker, ensure_worker_dead};
+use windlass_process::ledger::{LedgerContents, LedgerSubject};
+use windlass_process::machine::hostname;
+use windlass_process::process_identity::{ProcessIdentity, boot_id};
 
 const FAMILY: &str = "
     setsid sh -c 'echo $$ > a; exec sleep 1000' &
@@ -14,9 +14,9 @@ const FAMILY: &str = "
     while [ ! -s a ] || [ ! -s b ] || [ ! -s c ] || [ ! -s d ]; do sleep 0.02; done
     echo $$ > e; wait";
 
-fn bury(bench: &Bench, process: Identity) -> Report {
+fn bury(bench: &Bench, process: ProcessIdentity) -> EnsureDeadReport {
     let (host, boot_id) = (hostname(), boot_id().unwrap());
-    let worker = Deceased {
+    let worker = RecordedWorker {
         host: &host,
         boot_id: &boot_id,
         process,
@@ -24,7 +24,7 @@ fn bury(bench: &Bench, process: Identity) -> Report {
         ledger: &bench.options.ledger,
         database: None,
     };
-    make_sure_dead(&worker, PATIENCE).unwrap()
+    ensure_worker_dead(&worker, PATIENCE).unwrap()
 }
 
 fn nothing_survives(cgroups: bool, worker_dies_first: bool) {
@@ -37,10 +37,10 @@ fn nothing_survives(cgroups: bool, worker_dies_first: bool) {
     bench.assign([job(2, FAMILY), job(3, leaderless), job(4, "touch never")]);
     let all = ["a", "b", "c", "d", "e", "f", "g"].map(|name| bench.noted(name));
     eventually("the note of the stray", || {
-        let ledger = Contents::read(&bench.options.ledger).ok()?;
-        ledger.entries.iter().any(|entry| entry.subject == Subject::Stray).then_some(())
+        let ledger = LedgerContents::read(&bench.options.ledger).ok()?;
+        ledger.entries.iter().any(|entry| entry.subject == LedgerSubject::Stray).then_some(())
     });
-    let worker = Identity::of(bench.child.id()).unwrap();
+    let worker = ProcessIdentity::from_pid(bench.child.id()).unwrap();
     if worker_dies_first {
         bench.child.kill().unwrap();
         bench.gone();
@@ -50,15 +50,15 @@ fn nothing_survives(cgroups: bool, worker_dies_first: bool) {
     let report = bury(&bench, worker);
     assert_eq!(report.worker_was_alive, !worker_dies_first);
     assert!(!all.iter().any(|process| process.is_alive()));
-    assert!(all.iter().all(|process| report.ended.contains(&process.pid)), "{report:?} {all:?}");
-    let mut started = report.started.unwrap();
+    assert!(all.iter().all(|process| report.killed_pids.contains(&process.pid)), "{report:?} {all:?}");
+    let mut started = report.started_attempts.unwrap();
     started.sort_unstable();
     assert_eq!(started, [done.key, key(2), key(3)]);
     assert!(!bench.path("never").exists());
     bench.assert_no_cgroup();
 
     let again = bury(&bench, worker);
-    assert_eq!((again.worker_was_alive, again.ended), (false, vec![]));
+    assert_eq!((again.worker_was_alive, again.killed_pids), (false, vec![]));
 }
 
 #[test]
@@ -81,12 +81,12 @@ fn a_group_is_found_after_its_leader_died_with_the_worker() {
     let mut bench = Bench::with(|options| options.cgroups = false);
     bench.assign([job(1, "env -i /bin/sh -c 'echo $$ > a; exec /bin/sleep 1000' & echo $$ > b; wait")]);
     let (child, leader) = (bench.noted("a"), bench.noted("b"));
-    let worker = Identity::of(bench.child.id()).unwrap();
+    let worker = ProcessIdentity::from_pid(bench.child.id()).unwrap();
     bench.child.kill().unwrap();
     bench.gone();
     std::process::Command::new("kill").args(["-s", "KILL", &leader.pid.to_string()]).status().unwrap();
     eventually("the end of the leader", || (!leader.is_alive()).then_some(()));
     assert!(child.is_alive());
     let report = bury(&bench, worker);
-    assert!(!child.is_alive() && report.ended.contains(&child.pid), "{report:?}");
+    assert!(!child.is_alive() && report.killed_pids.contains(&child.pid), "{report:?}");
 }

@@ -7,10 +7,10 @@ use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
-use windlass_proc::Signal;
-use windlass_proc::identity::to_pid;
+use windlass_process::Signal;
+use windlass_process::process_identity::to_pid;
 use windlass_types::Bytes;
-use windlass_types::work::{Assignment, EndCause, Exit, StdioMode, Usage};
+use windlass_types::worker_messages::{Assignment, AttemptEndCause, AttemptUsage, ProcessExit, StdioMode};
 
 /// Uses more time of a CPU than a clock could miss.
 const BUSY: &str = "python3 -c 'import time\nwhile time.process_time() < 0.3: pass'";
@@ -200,7 +200,7 @@ fn what_tasks_used_elsewhere_is_summed_up_and_nothing_is_left() {
     let stale = bench.options.output_dir.join("job_stdio/job_wf3_j1_r2_a3.used.1");
     fs::write(&stale, "{}").unwrap();
     let ended = bench.run(launched(both, &bench, wide));
-    assert_eq!((ended.exit, &ended.cause), (Exit::Code(0), &EndCause::Itself));
+    assert_eq!((ended.exit, &ended.cause), (ProcessExit::Code(0), &AttemptEndCause::Itself));
     let usage = ended.usage;
     let peak = usage.peak_memory.unwrap();
     assert!(peak > Bytes(80 << 20) && peak < Bytes(160 << 20), "{usage:?}");
@@ -211,16 +211,16 @@ fn what_tasks_used_elsewhere_is_summed_up_and_nothing_is_left() {
     let killing = "kill -9 $(cut -d' ' -f4 /proc/$$/stat); sleep 1000";
     let fatal = "shift\n\"$@\"; kill -9 $$";
     let killed = bench.run(launched(fatal, &bench, job(2, killing)));
-    assert_eq!((killed.exit, killed.usage), (Exit::Signal(9), Usage::default()));
+    assert_eq!((killed.exit, killed.usage), (ProcessExit::Signal(9), AttemptUsage::default()));
     // Later: what it had used by then.
     let noted =
         "while ! grep -q peak_memory out/job_stdio/job_wf3_j4_r2_a4.used.0; do sleep 0.05; done 2> /dev/null";
     let killed = bench.run(launched(fatal, &bench, job(4, &format!("{BUSY}\n{noted}\n{killing}"))));
-    assert_eq!(killed.exit, Exit::Signal(9));
+    assert_eq!(killed.exit, ProcessExit::Signal(9));
     assert!(killed.usage.cpu_time >= Duration::from_millis(300), "{killed:?}");
     assert!(killed.usage.peak_memory.is_some(), "{killed:?}");
     let missing = bench.run(launched("shift\nexec \"$@\"", &bench, job(3, "exit 3")));
-    assert_eq!(missing.exit, Exit::Code(3));
+    assert_eq!(missing.exit, ProcessExit::Code(3));
     assert!(!missing.usage.cpu_time.is_zero());
     let left: Vec<String> = logs(&bench).into_iter().filter(|name| name.contains("used")).collect();
     assert!(left.is_empty(), "{left:?}");
@@ -231,7 +231,7 @@ fn what_tasks_used_elsewhere_is_summed_up_and_nothing_is_left() {
 fn where_the_program_is_not_to_be_found_the_job_runs_without() {
     let mut bench = Bench::with(|options| options.program = Some("/no/such/program".into()));
     let ended = bench.run(launched("shift\nexec \"$@\"", &bench, job(1, &format!("{BUSY}; echo done"))));
-    assert_eq!((ended.exit, ended.usage), (Exit::Code(0), Usage::default()));
+    assert_eq!((ended.exit, ended.usage), (ProcessExit::Code(0), AttemptUsage::default()));
     assert_eq!(bench.log(1, "o").as_deref(), Some("done\n"));
     bench.quit();
 }
@@ -248,7 +248,11 @@ fn what_a_launcher_says_is_heard_also_where_errors_are_not_kept() {
         let mut silent = launched(says, &bench, job(id, "true"));
         silent.stdio.mode = mode;
         let ended = bench.run(silent);
-        assert_eq!((ended.exit, &ended.cause), (Exit::Code(1), &EndCause::OutOfMemory), "{mode:?}");
+        assert_eq!(
+            (ended.exit, &ended.cause),
+            (ProcessExit::Code(1), &AttemptEndCause::OutOfMemory),
+            "{mode:?}"
+        );
         assert_eq!(ended.last_words.as_deref(), Some("srun: error: n1: task 0: Out Of Memory"));
         let own = format!("_j{id}_");
         let logs: Vec<String> = logs(&bench).into_iter().filter(|name| name.contains(&own)).collect();
@@ -258,6 +262,6 @@ fn what_a_launcher_says_is_heard_also_where_errors_are_not_kept() {
     let mut here = job(4, "echo 'srun: error: n1: task 0: Out Of Memory' >&2; exit 1");
     here.stdio.mode = StdioMode::None;
     let ended = bench.run(here);
-    assert_eq!((ended.cause, ended.last_words), (EndCause::Itself, None));
+    assert_eq!((ended.cause, ended.last_words), (AttemptEndCause::Itself, None));
     bench.quit();
 }

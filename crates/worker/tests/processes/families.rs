@@ -2,10 +2,10 @@
 
 use crate::support::{AWAIT_GATE, Bench, eventually, job};
 use std::time::Duration;
-use windlass_proc::identity::{Identity, from_pid};
-use windlass_proc::ledger::Contents;
-use windlass_proc::tree;
-use windlass_types::work::{EndCause, Exit, StopReason, ToWorker};
+use windlass_process::ledger::LedgerContents;
+use windlass_process::process_identity::{ProcessIdentity, from_pid};
+use windlass_process::process_tree;
+use windlass_types::worker_messages::{AttemptEndCause, ProcessExit, StopReason, ToWorker};
 use windlass_types::{Bytes, JobId};
 use windlass_worker::WorkerOptions;
 
@@ -18,7 +18,7 @@ const DAEMONS: &str = "
     while [ ! -s a ] || [ ! -s b ] || [ ! -s c ]; do sleep 0.02; done
 ";
 
-fn daemons(bench: &Bench) -> Vec<Identity> {
+fn daemons(bench: &Bench) -> Vec<ProcessIdentity> {
     ["a", "b", "c", "d"].map(|name| bench.noted(name)).to_vec()
 }
 
@@ -33,7 +33,7 @@ fn what_a_job_leaves_is_ended(adjust: impl FnOnce(&mut WorkerOptions)) {
     assert!(daemons.iter().all(|daemon| daemon.is_alive()));
     bench.open_gate();
     let ended = bench.ended();
-    assert_eq!((ended.exit, ended.cause), (Exit::Code(5), EndCause::Itself));
+    assert_eq!((ended.exit, ended.cause), (ProcessExit::Code(5), AttemptEndCause::Itself));
     assert!(!daemons.iter().any(|daemon| daemon.is_alive()));
     bench.quit();
 }
@@ -54,7 +54,10 @@ fn canceling_ends_the_whole_tree(adjust: impl FnOnce(&mut WorkerOptions)) {
     let daemons = daemons(&bench);
     bench.send(&ToWorker::Stop { why: StopReason::Canceled, grace: Duration::from_secs(20) });
     let ended = bench.ended();
-    assert_eq!((ended.exit, ended.cause), (Exit::Signal(15), EndCause::Stopped(StopReason::Canceled)));
+    assert_eq!(
+        (ended.exit, ended.cause),
+        (ProcessExit::Signal(15), AttemptEndCause::Stopped(StopReason::Canceled))
+    );
     assert!(!daemons.iter().any(|daemon| daemon.is_alive()));
     bench.quit();
 }
@@ -106,9 +109,12 @@ while True:
 
 /// One look can miss a process that is being born; so many cannot.
 fn nothing_of_it_runs(bench: &Bench) -> bool {
-    let is_other = |pid: &windlass_proc::Pid| from_pid(*pid) != bench.child.id();
-    let living =
-        || tree::with_variable(tree::tag::WORKER, &bench.options.token).into_iter().any(|pid| is_other(&pid));
+    let is_other = |pid: &windlass_process::Pid| from_pid(*pid) != bench.child.id();
+    let living = || {
+        process_tree::find_with_variable(process_tree::tag::WORKER, &bench.options.token)
+            .into_iter()
+            .any(|pid| is_other(&pid))
+    };
     !(0..50).any(|_| living())
 }
 
@@ -117,14 +123,14 @@ fn one_that_forks_and_exits_all_the_time_is_ended(adjust: impl Fn(&mut WorkerOpt
     for round in 0..3 {
         std::fs::remove_file(bench.path("a")).ok();
         let ended = bench.run(job(1, FLEEING));
-        assert_eq!((ended.exit, ended.cause), (Exit::Code(0), EndCause::Itself));
+        assert_eq!((ended.exit, ended.cause), (ProcessExit::Code(0), AttemptEndCause::Itself));
         assert!(nothing_of_it_runs(&bench), "left behind by its job in round {round}");
 
         std::fs::remove_file(bench.path("a")).ok();
         bench.assign([job(2, &format!("{FLEEING}; echo $$ > b; exec sleep 1000"))]);
         bench.noted("b");
         bench.send(&ToWorker::Stop { why: StopReason::Canceled, grace: Duration::ZERO });
-        assert_eq!(bench.ended().cause, EndCause::Stopped(StopReason::Canceled));
+        assert_eq!(bench.ended().cause, AttemptEndCause::Stopped(StopReason::Canceled));
         assert!(nothing_of_it_runs(&bench), "left behind by a cancel in round {round}");
         std::fs::remove_file(bench.path("b")).ok();
     }
@@ -171,7 +177,7 @@ time.sleep(1000)'; true";
 #[test]
 fn the_peak_of_a_job_that_is_smaller_than_the_worker_is_known_in_a_cgroup() {
     let mut bench = Bench::new();
-    if Contents::read(&bench.options.ledger).unwrap().cgroup.is_some() {
+    if LedgerContents::read(&bench.options.ledger).unwrap().cgroup.is_some() {
         let hold = "head -c 3145728 /dev/zero | tail > /dev/null";
         for _ in 0..10 {
             let peak = bench.run(job(1, hold)).usage.peak_memory;
@@ -188,7 +194,7 @@ fn a_daemon_that_will_not_go_is_killed_after_the_grace() {
                    while [ ! -s a ]; do sleep 0.02; done";
     bench.assign([job(1, command)]);
     let daemon = bench.noted("a");
-    assert_eq!(bench.ended().exit, Exit::Code(0));
+    assert_eq!(bench.ended().exit, ProcessExit::Code(0));
     assert!(!daemon.is_alive());
     assert_eq!(bench.log(1, "o").as_deref(), Some("no\n"));
     bench.quit();
@@ -201,8 +207,8 @@ fn orphans_that_are_over_do_not_pile_up_while_their_job_runs() {
     let command =
         format!("trap '' TERM; {orphans}; echo $$ > a; {AWAIT_GATE}; {orphans}; echo $$ > b; sleep 1000");
     bench.assign([job(1, &command)]);
-    let worker = windlass_proc::identity::to_pid(bench.child.id()).unwrap();
-    let only_the_job_is_left = || (windlass_proc::procfs::children(worker).len() == 1).then_some(());
+    let worker = windlass_process::process_identity::to_pid(bench.child.id()).unwrap();
+    let only_the_job_is_left = || (windlass_process::procfs::list_children(worker).len() == 1).then_some(());
     bench.noted("a");
     eventually("the end of the orphans", only_the_job_is_left);
     // Also when nothing is due for the job but to be killed, one day.
@@ -211,7 +217,7 @@ fn orphans_that_are_over_do_not_pile_up_while_their_job_runs() {
     bench.noted("b");
     eventually("the end of the orphans", only_the_job_is_left);
     bench.stop(Duration::ZERO);
-    assert_eq!(bench.ended().exit, Exit::Signal(9));
+    assert_eq!(bench.ended().exit, ProcessExit::Signal(9));
     bench.quit();
 }
 
@@ -220,9 +226,9 @@ fn children_that_ended_before_their_job_are_no_leftovers() {
     let mut bench = Bench::new();
     // `sh` does not wait for these; they become ours as zombies.
     let ended = bench.run(job(1, "true & true & true & exec sleep 0.3"));
-    assert_eq!((ended.exit, ended.cause), (Exit::Code(0), EndCause::Itself));
-    assert_eq!(bench.run(job(2, "true")).exit, Exit::Code(0));
-    let own = windlass_proc::identity::to_pid(bench.child.id()).unwrap();
-    assert_eq!(windlass_proc::procfs::children(own), []);
+    assert_eq!((ended.exit, ended.cause), (ProcessExit::Code(0), AttemptEndCause::Itself));
+    assert_eq!(bench.run(job(2, "true")).exit, ProcessExit::Code(0));
+    let own = windlass_process::process_identity::to_pid(bench.child.id()).unwrap();
+    assert_eq!(windlass_process::procfs::list_children(own), []);
     bench.quit();
 }

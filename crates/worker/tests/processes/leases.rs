@@ -2,10 +2,12 @@
 
 use crate::support::{AWAIT_GATE, Bench, eventually, job, key, lines, one_at_a_time};
 use std::time::Duration;
-use windlass_proc::identity::{Identity, boot_time, to_pid};
-use windlass_proc::procfs;
-use windlass_types::fleet::StopOrder;
-use windlass_types::work::{EndCause, Exit, FromWorker, Limits, StopReason, ToWorker};
+use windlass_process::process_identity::{ProcessIdentity, boot_time, to_pid};
+use windlass_process::procfs;
+use windlass_types::worker_messages::{
+    AttemptEndCause, AttemptLimits, FromWorker, ProcessExit, StopReason, ToWorker,
+};
+use windlass_types::worker_protocol::StopCommand;
 
 const LONG: Duration = Duration::from_mins(10);
 
@@ -13,12 +15,12 @@ fn lease(bench: &Bench, length: Duration) {
     bench.send(&ToWorker::Lease(boot_time() + length));
 }
 
-fn state(process: Identity) -> u8 {
-    procfs::stat(to_pid(process.pid).unwrap()).map_or(b'-', |stat| stat.state)
+fn state(process: ProcessIdentity) -> u8 {
+    procfs::read_stat(to_pid(process.pid).unwrap()).map_or(b'-', |stat| stat.state)
 }
 
 /// Stopped; or a shell that waits for its child to become another program, which was stopped before it could.
-fn stands_still(process: Identity) -> bool {
+fn stands_still(process: ProcessIdentity) -> bool {
     matches!(state(process), b'T' | b'D')
 }
 
@@ -47,7 +49,7 @@ fn the_whole_tree_stands_still_when_the_lease_is_over_and_goes_on_when_it_is_ren
     eventually("thawed", || (!is_frozen(&mut bench)).then_some(()));
     eventually("all awake", || tree.iter().all(|process| state(*process) == b'S').then_some(()));
     bench.stop(Duration::ZERO);
-    assert_eq!(bench.ended().cause, EndCause::Stopped(StopReason::Interrupted));
+    assert_eq!(bench.ended().cause, AttemptEndCause::Stopped(StopReason::Interrupted));
     bench.quit();
 }
 
@@ -78,9 +80,9 @@ fn words_that_lay_unread_for_too_long_renew_nothing() {
     bench.assign([job(1, &format!("echo $$ > leader; {AWAIT_GATE}"))]);
     let leader = bench.noted("leader");
     let worker = to_pid(bench.child.id()).unwrap();
-    rustix::process::kill_process(worker, windlass_proc::Signal::STOP).unwrap();
+    rustix::process::kill_process(worker, windlass_process::Signal::STOP).unwrap();
     lease(&bench, Duration::ZERO);
-    rustix::process::kill_process(worker, windlass_proc::Signal::CONT).unwrap();
+    rustix::process::kill_process(worker, windlass_process::Signal::CONT).unwrap();
     eventually("frozen", || is_frozen(&mut bench).then_some(()));
     eventually("stopped", || stands_still(leader).then_some(()));
     bench.hang_up();
@@ -92,7 +94,7 @@ fn words_that_lay_unread_for_too_long_renew_nothing() {
 fn time_that_a_job_stood_still_does_not_count() {
     let mut bench = Bench::with(|options| options.timeout_grace = Duration::ZERO);
     let mut limited = job(1, &format!("echo $$ > leader; {AWAIT_GATE}"));
-    limited.limits = Limits { memory: None, runtime: Some(Duration::from_secs(2)) };
+    limited.limits = AttemptLimits { memory: None, runtime: Some(Duration::from_secs(2)) };
     lease(&bench, LONG);
     bench.assign([limited]);
     let leader = bench.noted("leader");
@@ -103,7 +105,7 @@ fn time_that_a_job_stood_still_does_not_count() {
     bench.open_gate();
     lease(&bench, LONG);
     let ended = bench.ended();
-    assert_eq!((ended.exit, &ended.cause), (Exit::Code(0), &EndCause::Itself));
+    assert_eq!((ended.exit, &ended.cause), (ProcessExit::Code(0), &AttemptEndCause::Itself));
     assert!(ended.wall < Duration::from_secs(2), "{:?}", ended.wall);
     bench.quit();
 }
@@ -117,14 +119,14 @@ fn a_frozen_job_can_be_ended_alone_and_the_others_go_on() {
     let (first, second) = (bench.noted("leader1"), bench.noted("leader2"));
     lease(&bench, Duration::ZERO);
     eventually("stopped", || (stands_still(first) && stands_still(second)).then_some(()));
-    bench.send(&ToWorker::StopSome(StopOrder {
+    bench.send(&ToWorker::StopSome(StopCommand {
         workflow: key(1).workflow,
         attempts: vec![key(1)],
         why: StopReason::Canceled,
         grace: Duration::from_mins(1),
     }));
     let ended = bench.ended();
-    assert_eq!((ended.key, ended.cause), (key(1), EndCause::Stopped(StopReason::Canceled)));
+    assert_eq!((ended.key, ended.cause), (key(1), AttemptEndCause::Stopped(StopReason::Canceled)));
     assert!(stands_still(second), "the lease is still over");
     bench.open_gate();
     lease(&bench, LONG);
@@ -143,13 +145,13 @@ fn a_recall_leaves_what_runs_alone() {
     let mut returned = Vec::new();
     while returned.len() < 2 {
         match bench.report() {
-            windlass_types::work::Report::Started { .. } => {}
-            windlass_types::work::Report::Returned { key, .. } => returned.push(key),
-            other @ windlass_types::work::Report::Ended(_) => panic!("{other:?}"),
+            windlass_types::worker_messages::AttemptReport::Started { .. } => {}
+            windlass_types::worker_messages::AttemptReport::Returned { key, .. } => returned.push(key),
+            other @ windlass_types::worker_messages::AttemptReport::Ended(_) => panic!("{other:?}"),
         }
     }
     assert_eq!(returned, [key(2), key(3)]);
     bench.open_gate();
-    assert_eq!(bench.ended().exit, Exit::Code(0));
+    assert_eq!(bench.ended().exit, ProcessExit::Code(0));
     bench.quit();
 }

@@ -3,8 +3,8 @@
 use crate::support::{Bench, job, one_at_a_time};
 use std::path::Path;
 use std::time::Duration;
-use windlass_proc::ledger::Contents;
-use windlass_types::work::{Assignment, EndCause, Exit};
+use windlass_process::ledger::LedgerContents;
+use windlass_types::worker_messages::{Assignment, AttemptEndCause, ProcessExit};
 use windlass_types::{Bytes, Resources};
 use windlass_worker::WorkerOptions;
 
@@ -21,13 +21,13 @@ fn a_job_whose_time_is_over_is_asked_to_end_and_then_killed() {
     let mut bench = Bench::with(|options| options.timeout_grace = Duration::from_millis(500));
     let polite = timed(1, "trap 'echo bye; exit 3' TERM; while :; do sleep 0.02; done");
     let ended = bench.run(polite);
-    assert_eq!((ended.exit, ended.cause), (Exit::Code(3), EndCause::Timeout));
+    assert_eq!((ended.exit, ended.cause), (ProcessExit::Code(3), AttemptEndCause::Timeout));
     assert_eq!(bench.log(1, "o").as_deref(), Some("bye\n"));
     assert!(ended.wall >= Duration::from_secs(1));
 
     let stubborn = timed(2, "trap 'echo no' TERM; while :; do sleep 0.02; done");
     let ended = bench.run(stubborn);
-    assert_eq!((ended.exit, ended.cause), (Exit::Signal(9), EndCause::Timeout));
+    assert_eq!((ended.exit, ended.cause), (ProcessExit::Signal(9), AttemptEndCause::Timeout));
     assert_eq!(bench.log(2, "o").as_deref(), Some("no\n"));
     assert!(ended.wall >= Duration::from_millis(1500));
     bench.quit();
@@ -43,7 +43,7 @@ fn a_stopped_process_and_a_daemon_do_not_outlive_the_time_of_their_job() {
     bench.assign([stuck]);
     let daemon = bench.noted("daemon");
     let ended = bench.ended();
-    assert_eq!((ended.exit, ended.cause), (Exit::Signal(15), EndCause::Timeout));
+    assert_eq!((ended.exit, ended.cause), (ProcessExit::Signal(15), AttemptEndCause::Timeout));
     assert!(!daemon.is_alive());
     bench.quit();
 }
@@ -66,19 +66,19 @@ fn memory_is_limited(adjust: impl FnOnce(&mut WorkerOptions)) {
         adjust(options);
     });
     let ended = bench.run(limited(1, &hog(400)));
-    assert_eq!(ended.cause, EndCause::OutOfMemory, "{ended:?}");
+    assert_eq!(ended.cause, AttemptEndCause::OutOfMemory, "{ended:?}");
     assert_eq!(ended.exit.return_code(), 137);
 
     // Neither is too much alone.
     let ended = bench.run(limited(2, &format!("{} & {} & wait", hog(45), hog(45))));
-    assert_eq!(ended.cause, EndCause::OutOfMemory, "{ended:?}");
+    assert_eq!(ended.cause, AttemptEndCause::OutOfMemory, "{ended:?}");
 
     let ended = bench.run(limited(3, "python3 -c 'x = bytearray(20 << 20)'"));
-    assert_eq!((ended.exit, ended.cause), (Exit::Code(0), EndCause::Itself));
+    assert_eq!((ended.exit, ended.cause), (ProcessExit::Code(0), AttemptEndCause::Itself));
 
     // In the same slot, but without a limit.
     let ended = bench.run(job(4, "python3 -c 'x = bytearray(300 << 20)'"));
-    assert_eq!((ended.exit, ended.cause), (Exit::Code(0), EndCause::Itself));
+    assert_eq!((ended.exit, ended.cause), (ProcessExit::Code(0), AttemptEndCause::Itself));
     bench.quit();
 }
 
@@ -95,13 +95,13 @@ fn memory_is_limited_by_sampling_otherwise() {
 #[test]
 fn memory_is_limited_by_sampling_for_a_job_that_is_not_in_its_group() {
     let mut bench = Bench::new();
-    let group = Contents::read(&bench.options.ledger).unwrap().cgroup;
+    let group = LedgerContents::read(&bench.options.ledger).unwrap().cgroup;
     let leave = match group.as_deref().and_then(Path::parent) {
         Some(above) => format!("echo 0 > {}/cgroup.procs", above.display()),
         None => "true".to_owned(),
     };
     let ended = bench.run(limited(1, &format!("{leave} && {}", hog(400))));
-    assert_eq!(ended.cause, EndCause::OutOfMemory, "{ended:?}");
+    assert_eq!(ended.cause, AttemptEndCause::OutOfMemory, "{ended:?}");
     bench.quit();
 }
 
@@ -110,6 +110,6 @@ fn files_that_a_job_reads_do_not_count_as_its_memory() {
     let mut bench = Bench::new();
     let command = "head -c 200000000 /dev/zero > big; cat big > /dev/null; cat big | cat > /dev/null";
     let ended = bench.run(limited(1, command));
-    assert_eq!((ended.exit, ended.cause), (Exit::Code(0), EndCause::Itself));
+    assert_eq!((ended.exit, ended.cause), (ProcessExit::Code(0), AttemptEndCause::Itself));
     bench.quit();
 }

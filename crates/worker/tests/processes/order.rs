@@ -3,7 +3,7 @@
 use crate::support::{AWAIT_GATE, Bench, job, lines};
 use std::collections::BTreeSet;
 use windlass_types::JobId;
-use windlass_types::work::{EndCause, Exit};
+use windlass_types::worker_messages::{AttemptEndCause, ProcessExit};
 
 #[test]
 fn nothing_overtakes_a_job_that_waits_for_room() {
@@ -19,7 +19,7 @@ fn nothing_overtakes_a_job_that_waits_for_room() {
     assert!(!bench.path("seen-3").exists());
     bench.open_gate();
     for _ in 0..5 {
-        assert_eq!(bench.ended().cause, EndCause::Itself);
+        assert_eq!(bench.ended().cause, AttemptEndCause::Itself);
     }
     let order = lines(&bench.path("order"));
     assert_eq!(order[..2], ["1", "2"]);
@@ -34,7 +34,7 @@ fn as_many_run_at_once_as_there_is_room_for() {
     let meet = "touch here-$WINDLASS_JOB_ID; while [ $(ls -d here-* | wc -l) -lt 5 ]; do sleep 0.02; done";
     bench.assign((1..=5).map(|id| job(id, meet)));
     for _ in 0..5 {
-        assert_eq!(bench.ended().exit, Exit::Code(0));
+        assert_eq!(bench.ended().exit, ProcessExit::Code(0));
     }
     bench.quit();
 }
@@ -49,7 +49,7 @@ fn a_flood_is_reported_once_each_and_in_batches() {
     let mut seen = BTreeSet::new();
     for _ in 0..JOBS {
         let ended = bench.ended();
-        assert_eq!((ended.exit, ended.cause), (Exit::Code(0), EndCause::Itself));
+        assert_eq!((ended.exit, ended.cause), (ProcessExit::Code(0), AttemptEndCause::Itself));
         assert!(seen.insert(ended.key.job), "{} twice", ended.key);
     }
     assert_eq!(seen, (1..=JOBS).map(JobId).collect());

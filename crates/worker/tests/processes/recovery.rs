@@ -5,20 +5,21 @@ use std::fmt::Write as _;
 use std::fs;
 use std::time::Duration;
 use windlass_types::Attempt;
-use windlass_types::work::{
-    Assignment, AttemptKey, EndCause, Exit, Recovered, Recovery, Report, ReturnReason, StdioMode,
+use windlass_types::worker_messages::{
+    Assignment, AttemptEndCause, AttemptKey, AttemptReport, ProcessExit, RecoveryScript,
+    RecoveryScriptResult, ReturnReason, StdioMode,
 };
 
 const LONG: Duration = Duration::from_secs(1000);
 
 /// The third attempt had failed with 10; the bench's jobs are in their fourth.
 fn after(script: &str, limit: Duration, command: &str) -> Assignment {
-    let recovery = Recovery { script: script.into(), failed: Attempt(3), return_code: 10, limit };
+    let recovery = RecoveryScript { script: script.into(), failed: Attempt(3), return_code: 10, limit };
     Assignment { recovery: Some(Box::new(recovery)), ..job(1, command) }
 }
 
 fn recovery_log(bench: &Bench) -> Option<String> {
-    let stem = AttemptKey { attempt: Attempt(3), ..key(1) }.stem();
+    let stem = AttemptKey { attempt: Attempt(3), ..key(1) }.log_stem();
     fs::read_to_string(bench.options.output_dir.join(format!("job_stdio/{stem}.recovery.log"))).ok()
 }
 
@@ -32,9 +33,12 @@ echo "it's mended" > input"#;
     let command =
         r#"cat input; echo "${TORC_RETURN_CODE-unset} $TORC_ATTEMPT_ID ${WINDLASS_RECOVERY_SCRIPT-unset}""#;
     let ended = bench.run(after(script, LONG, command));
-    assert_eq!((ended.exit, ended.cause), (Exit::Code(0), EndCause::Itself));
+    assert_eq!((ended.exit, ended.cause), (ProcessExit::Code(0), AttemptEndCause::Itself));
     let recovered = ended.recovered.unwrap();
-    assert!(recovered.succeeded() && matches!(*recovered, Recovered::Ended { exit: Exit::Code(0), .. }));
+    assert!(
+        recovered.succeeded()
+            && matches!(*recovered, RecoveryScriptResult::Ended { exit: ProcessExit::Code(0), .. })
+    );
     assert_eq!(recovery_log(&bench).unwrap(), "job 1 failed with 10 in attempt 3\njob 1 10 3\n");
     assert_eq!(bench.log(1, "o").unwrap(), "it's mended\nunset 4 unset\n");
     bench.quit();
@@ -44,15 +48,18 @@ echo "it's mended" > input"#;
 fn a_script_that_fails_does_not_stop_the_retry() {
     let mut bench = Bench::new();
     let ended = bench.run(after("exit 3", LONG, "echo tried"));
-    assert_eq!(ended.exit, Exit::Code(0));
-    assert!(matches!(*ended.recovered.unwrap(), Recovered::Ended { exit: Exit::Code(3), .. }));
+    assert_eq!(ended.exit, ProcessExit::Code(0));
+    assert!(matches!(
+        *ended.recovered.unwrap(),
+        RecoveryScriptResult::Ended { exit: ProcessExit::Code(3), .. }
+    ));
     assert_eq!(bench.log(1, "o").unwrap(), "tried\n");
     assert_eq!(recovery_log(&bench), None, "it printed nothing");
 
     let unreadable = after("echo \0", LONG, "echo tried");
     let ended = bench.run(unreadable);
-    assert_eq!(ended.exit, Exit::Code(0));
-    assert!(matches!(*ended.recovered.unwrap(), Recovered::CannotStart(_)));
+    assert_eq!(ended.exit, ProcessExit::Code(0));
+    assert!(matches!(*ended.recovered.unwrap(), RecoveryScriptResult::CannotStart(_)));
     bench.quit();
 }
 
@@ -65,8 +72,8 @@ fn a_script_that_hangs_is_ended_with_all_that_it_started() {
     bench.assign([after(script, limit, "echo tried")]);
     let daemon = bench.noted("daemon");
     let ended = bench.ended();
-    assert_eq!((ended.exit, ended.cause), (Exit::Code(0), EndCause::Itself));
-    assert_eq!(*ended.recovered.unwrap(), Recovered::TimedOut { limit });
+    assert_eq!((ended.exit, ended.cause), (ProcessExit::Code(0), AttemptEndCause::Itself));
+    assert_eq!(*ended.recovered.unwrap(), RecoveryScriptResult::TimedOut { limit });
     assert!(!daemon.is_alive());
     bench.quit();
 }
@@ -77,17 +84,18 @@ fn a_stop_while_the_script_runs_hands_the_job_back() {
     bench.assign([after("echo $$ > script; exec sleep 1000", LONG, "echo ran > ran")]);
     let script = bench.noted("script");
     bench.stop(LONG);
-    let report = std::iter::from_fn(|| Some(bench.report())).find(|r| !matches!(r, Report::Started { .. }));
-    assert_eq!(report, Some(Report::Returned { key: key(1), why: ReturnReason::Recalled }));
+    let report =
+        std::iter::from_fn(|| Some(bench.report())).find(|r| !matches!(r, AttemptReport::Started { .. }));
+    assert_eq!(report, Some(AttemptReport::Returned { key: key(1), why: ReturnReason::Recalled }));
     assert!(!script.is_alive() && !bench.path("ran").exists());
-    assert_eq!(bench.run(job(2, "true")).exit, Exit::Code(0), "it is ready for more");
+    assert_eq!(bench.run(job(2, "true")).exit, ProcessExit::Code(0), "it is ready for more");
     bench.quit();
 }
 
 #[test]
 fn an_attempt_that_fails_leaves_its_last_words() {
     let mut bench = Bench::new();
-    let said = |ended: windlass_types::work::Ended| ended.last_words;
+    let said = |ended: windlass_types::worker_messages::AttemptEndReport| ended.last_words;
     assert_eq!(said(bench.run(job(1, "echo fine >&2"))), None, "it did not fail");
     assert_eq!(said(bench.run(job(2, "exit 1"))), None, "it said nothing");
     assert_eq!(said(bench.run(job(3, "echo out; echo oh no >&2; exit 1"))).as_deref(), Some("oh no"));

@@ -2,16 +2,16 @@
 
 use crate::support::{Bench, HOST, job};
 use std::process::Command;
-use windlass_proc::identity::to_pid;
-use windlass_proc::procfs;
-use windlass_types::work::{EndCause, Exit};
+use windlass_process::process_identity::to_pid;
+use windlass_process::procfs;
+use windlass_types::worker_messages::{AttemptEndCause, ProcessExit};
 
 #[test]
 fn jobs_are_in_the_session_of_their_worker_and_nobody_else_is() {
     let mut bench = Bench::new();
-    assert_eq!(bench.run(job(1, "cut -d' ' -f6 /proc/$$/stat")).exit, Exit::Code(0));
+    assert_eq!(bench.run(job(1, "cut -d' ' -f6 /proc/$$/stat")).exit, ProcessExit::Code(0));
     assert_eq!(bench.log(1, "o"), Some(format!("{}\n", bench.child.id())));
-    let own = procfs::stat(to_pid(std::process::id()).unwrap()).unwrap();
+    let own = procfs::read_stat(to_pid(std::process::id()).unwrap()).unwrap();
     assert_ne!(own.session.cast_unsigned(), bench.child.id());
     bench.quit();
 }
@@ -38,8 +38,8 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))";
 fn a_job_that_asks_the_terminal_is_told_at_once_that_there_is_none() {
     let mut bench = Bench::launched_by(in_a_terminal(), |_| {});
     let ended = bench.run(job(1, "read answer < /dev/tty"));
-    assert_ne!(ended.exit, Exit::Code(0));
-    assert_eq!(ended.cause, EndCause::Itself);
+    assert_ne!(ended.exit, ProcessExit::Code(0));
+    assert_eq!(ended.cause, AttemptEndCause::Itself);
     assert!(bench.log(1, "e").unwrap().contains("/dev/tty"));
     bench.quit();
 }

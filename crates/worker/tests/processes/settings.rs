@@ -6,9 +6,11 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::Duration;
-use windlass_types::series::{self, Recording, Subject};
-use windlass_types::work::{Assignment, EndCause, Exit, FileState, Termination};
-use windlass_types::{Attempt, Bytes, JobId, Resources, RunId, WorkflowId, digest};
+use windlass_types::resource_series::{self, ResourceRecording, SeriesSubject};
+use windlass_types::worker_messages::{
+    Assignment, AttemptEndCause, FileSnapshot, ProcessExit, TerminationSettings,
+};
+use windlass_types::{Attempt, Bytes, JobId, Resources, RunId, WorkflowId, digest_bytes};
 use windlass_worker::SeriesOptions;
 
 const USR1: i32 = 10;
@@ -17,7 +19,7 @@ const USR1: i32 = 10;
 fn warned(id: i64, command: &str) -> Assignment {
     let mut job = job(id, command);
     job.limits.runtime = Some(Duration::from_millis(1500));
-    job.termination = Some(Termination { signal: USR1, lead: Some(Duration::from_secs(1)) });
+    job.termination = Some(TerminationSettings { signal: USR1, lead: Some(Duration::from_secs(1)) });
     job
 }
 
@@ -26,16 +28,16 @@ fn a_job_is_told_before_its_time_is_over_and_killed_when_it_is() {
     let mut bench = Bench::with(|options| options.timeout_grace = Duration::from_mins(10));
     let saves = warned(1, "trap 'echo saved; exit 0' USR1; while :; do sleep 0.02; done");
     let ended = bench.run(saves);
-    assert_eq!((ended.exit, ended.cause), (Exit::Code(0), EndCause::Itself), "done in time");
+    assert_eq!((ended.exit, ended.cause), (ProcessExit::Code(0), AttemptEndCause::Itself), "done in time");
     assert_eq!(bench.log(1, "o").as_deref(), Some("saved\n"));
 
     let gives_up = warned(2, "trap 'exit 4' USR1; while :; do sleep 0.02; done");
     let ended = bench.run(gives_up);
-    assert_eq!((ended.exit, ended.cause), (Exit::Code(4), EndCause::Timeout));
+    assert_eq!((ended.exit, ended.cause), (ProcessExit::Code(4), AttemptEndCause::Timeout));
 
     let deaf = warned(3, "trap 'echo heard' USR1; while :; do sleep 0.02; done");
     let ended = bench.run(deaf);
-    assert_eq!((ended.exit, ended.cause), (Exit::Signal(9), EndCause::Timeout));
+    assert_eq!((ended.exit, ended.cause), (ProcessExit::Signal(9), AttemptEndCause::Timeout));
     assert!(ended.wall >= Duration::from_millis(1500));
     assert_eq!(bench.log(3, "o").as_deref(), Some("heard\n"));
     bench.quit();
@@ -45,11 +47,11 @@ fn a_job_is_told_before_its_time_is_over_and_killed_when_it_is() {
 fn the_signal_that_a_workflow_names_also_asks_when_everything_is_to_stop() {
     let mut bench = Bench::new();
     let mut polite = job(1, "trap 'echo bye; exit 0' USR1; echo ready > ready; while :; do sleep 0.02; done");
-    polite.termination = Some(Termination { signal: USR1, lead: None });
+    polite.termination = Some(TerminationSettings { signal: USR1, lead: None });
     bench.assign([polite]);
     eventually("the job", || bench.path("ready").exists().then_some(()));
     bench.stop(Duration::from_mins(1));
-    assert_eq!(bench.ended().exit, Exit::Code(0));
+    assert_eq!(bench.ended().exit, ProcessExit::Code(0));
     assert_eq!(bench.log(1, "o").as_deref(), Some("bye\n"));
     bench.quit();
 }
@@ -88,9 +90,9 @@ fn a_job_finds_its_parameters_its_deadline_and_how_many_threads_it_may_start() {
     bench.quit();
 }
 
-fn state_of(path: &Path, hash: Option<String>) -> FileState {
+fn state_of(path: &Path, hash: Option<String>) -> FileSnapshot {
     let meta = fs::metadata(path).unwrap();
-    FileState { mtime_ns: meta.mtime() * 1_000_000_000 + meta.mtime_nsec(), size: meta.len(), hash }
+    FileSnapshot { mtime_ns: meta.mtime() * 1_000_000_000 + meta.mtime_nsec(), size: meta.len(), hash }
 }
 
 #[test]
@@ -107,8 +109,8 @@ fn files_are_noted_as_the_attempt_found_and_left_them() {
 
     changes.hash_files = true;
     let files = bench.run(changes.clone()).files.unwrap();
-    assert_eq!(files.inputs[0].as_ref().unwrap().hash, Some(digest(b"inputmore\n")));
-    assert_eq!(files.outputs, [Some(state_of(&bench.path("made"), Some(digest(b"x\n"))))]);
+    assert_eq!(files.inputs[0].as_ref().unwrap().hash, Some(digest_bytes(b"inputmore\n")));
+    assert_eq!(files.outputs, [Some(state_of(&bench.path("made"), Some(digest_bytes(b"x\n"))))]);
 
     changes.command = "exit 3".into();
     let files = bench.run(changes.clone()).files.unwrap();
@@ -117,16 +119,17 @@ fn files_are_noted_as_the_attempt_found_and_left_them() {
     changes.output_files.push("missing".into());
     changes.command = "true".into();
     let ended = bench.run(changes);
-    assert_eq!(ended.cause, EndCause::MissingOutputs(vec!["missing".into()]));
+    assert_eq!(ended.cause, AttemptEndCause::MissingOutputs(vec!["missing".into()]));
     assert_eq!(ended.files.unwrap().outputs[1], None);
     assert_eq!(bench.run(job(2, "true")).files, None);
     bench.quit();
 }
 
-fn recordings(output: &Path) -> Vec<Recording> {
-    let entries = fs::read_dir(output.join(series::FOLDER)).into_iter().flatten().flatten();
-    let ours = entries.filter(|e| series::is_file_of(WorkflowId(3), e.file_name().to_str().unwrap()));
-    ours.map(|entry| Recording::read(&fs::read(entry.path()).unwrap()).unwrap()).collect()
+fn recordings(output: &Path) -> Vec<ResourceRecording> {
+    let entries = fs::read_dir(output.join(resource_series::SERIES_DIR)).into_iter().flatten().flatten();
+    let ours = entries
+        .filter(|e| resource_series::is_series_file_of(WorkflowId(3), e.file_name().to_str().unwrap()));
+    ours.map(|entry| ResourceRecording::read(&fs::read(entry.path()).unwrap()).unwrap()).collect()
 }
 
 const SERIES: SeriesOptions = SeriesOptions {
@@ -149,13 +152,13 @@ fn time_series_are_kept_on_request_while_jobs_run() {
         "python3 -c 'x = bytearray(60 << 20)\nimport os, time\nwhile not os.path.exists(\"gate\"): time.sleep(0.01)'\n{AWAIT_GATE}"
     );
     bench.assign([job(1, &holds)]);
-    let subject = Subject::Job(JobId(1), Attempt(4));
+    let subject = SeriesSubject::Job(JobId(1), Attempt(4));
     // While the worker runs, and so also if it never comes to its end.
     eventually("samples of the job and of the machine", || {
         let all = recordings(kept.path());
         let series = &all.first()?.series;
         let large = series.get(&subject)?.iter().any(|point| point.memory > Bytes(60 << 20));
-        (large && series.get(&Subject::Node)?.len() >= 3).then_some(())
+        (large && series.get(&SeriesSubject::Node)?.len() >= 3).then_some(())
     });
     bench.open_gate();
     bench.ended();
@@ -189,8 +192,8 @@ fn what_was_not_yet_written_is_written_at_the_end() {
     assert!(recordings(kept.path())[0].series.is_empty());
     bench.quit();
     let series = &recordings(kept.path())[0].series;
-    assert!(series.contains_key(&Subject::Job(JobId(1), Attempt(4))), "{series:?}");
-    assert!(!series.contains_key(&Subject::Node));
+    assert!(series.contains_key(&SeriesSubject::Job(JobId(1), Attempt(4))), "{series:?}");
+    assert!(!series.contains_key(&SeriesSubject::Node));
 }
 
 #[test]
@@ -204,10 +207,10 @@ fn without_measuring_only_what_is_certain_is_told_and_limits_are_kept_all_the_sa
     bench.open_gate();
     let usage = bench.ended().usage;
     assert_eq!((usage.avg_memory, usage.peak_cpu_percent), (None, None));
-    assert!(!bench.options.output_dir.join(series::FOLDER).exists());
+    assert!(!bench.options.output_dir.join(resource_series::SERIES_DIR).exists());
 
     let mut hog = job(2, "python3 -c 'x = bytearray(400 << 20)\nimport time\ntime.sleep(600)'");
     hog.limits.memory = Some(Bytes(64 << 20));
-    assert_eq!(bench.run(hog).cause, EndCause::OutOfMemory);
+    assert_eq!(bench.run(hog).cause, AttemptEndCause::OutOfMemory);
     bench.quit();
 }

@@ -3,10 +3,10 @@
 use crate::support::{Bench, eventually, job, key};
 use std::process::Command;
 use std::time::Duration;
-use windlass_types::work::{EndCause, Exit, StopReason};
+use windlass_types::worker_messages::{AttemptEndCause, ProcessExit, StopReason};
 use windlass_worker::read_ends;
 
-const INTERRUPTED: EndCause = EndCause::Stopped(StopReason::Interrupted);
+const INTERRUPTED: AttemptEndCause = AttemptEndCause::Stopped(StopReason::Interrupted);
 const WAITING: &str = "echo $$ > 1; exec sleep 1000";
 
 fn signal(pid: u32, name: &str) {
@@ -28,12 +28,12 @@ fn a_job_that_is_terminated_with_its_worker_is_interrupted_in_either_order() {
             signal(pid, "TERM");
         }
         let ended = bench.ended();
-        assert_eq!((ended.key, ended.exit, ended.cause), (key(1), Exit::Signal(15), INTERRUPTED));
+        assert_eq!((ended.key, ended.exit, ended.cause), (key(1), ProcessExit::Signal(15), INTERRUPTED));
         // Nothing is begun in a worker that is about to end, and a success after the signal is none.
         bench.assign([job(3, "touch never")]);
         signal(second.pid, "TERM");
         let ended = bench.ended();
-        assert_eq!((ended.key, ended.exit, ended.cause), (key(2), Exit::Code(0), INTERRUPTED));
+        assert_eq!((ended.key, ended.exit, ended.cause), (key(2), ProcessExit::Code(0), INTERRUPTED));
         assert!(bench.gone().success(), "it hangs up when the engine says nothing");
         assert!(!bench.path("never").exists());
     }

@@ -4,10 +4,12 @@ use crate::support::{Bench, eventually, job};
 use std::fs;
 use std::process::Command;
 use std::time::Duration;
-use windlass_proc::identity::{Identity, to_pid};
-use windlass_proc::procfs;
+use windlass_process::process_identity::{ProcessIdentity, to_pid};
+use windlass_process::procfs;
 use windlass_types::JobId;
-use windlass_types::work::{EndCause, Exit, Report, ReturnReason, StopReason, ToWorker};
+use windlass_types::worker_messages::{
+    AttemptEndCause, AttemptReport, ProcessExit, ReturnReason, StopReason, ToWorker,
+};
 
 const LONG: Duration = Duration::from_secs(1000);
 const STUBBORN: &str = "trap '' TERM; echo $$ > $WINDLASS_JOB_ID; while :; do sleep 0.02; done";
@@ -23,17 +25,17 @@ fn stop_hands_back_what_waits_and_ends_what_runs() {
     let (mut back, mut ended) = (Vec::new(), Vec::new());
     while back.len() + ended.len() < 5 {
         match bench.report() {
-            Report::Returned { key, why } => back.push((key.job, why)),
-            Report::Ended(end) => ended.push((end.key.job, end.exit, end.cause)),
-            Report::Started { .. } => {}
+            AttemptReport::Returned { key, why } => back.push((key.job, why)),
+            AttemptReport::Ended(end) => ended.push((end.key.job, end.exit, end.cause)),
+            AttemptReport::Started { .. } => {}
         }
     }
     assert_eq!(back, [3, 4, 5].map(|id| (JobId(id), ReturnReason::Recalled)));
     ended.sort_by_key(|(id, ..)| *id);
-    let stopped = EndCause::Stopped(StopReason::Interrupted);
-    assert_eq!(ended, [1, 2].map(|id| (JobId(id), Exit::Signal(15), stopped.clone())));
+    let stopped = AttemptEndCause::Stopped(StopReason::Interrupted);
+    assert_eq!(ended, [1, 2].map(|id| (JobId(id), ProcessExit::Signal(15), stopped.clone())));
     // It is ready for more.
-    assert_eq!(bench.run(job(6, "true")).exit, Exit::Code(0));
+    assert_eq!(bench.run(job(6, "true")).exit, ProcessExit::Code(0));
     bench.quit();
 }
 
@@ -45,7 +47,10 @@ fn a_second_stop_without_grace_kills() {
     bench.stop(LONG);
     bench.stop(Duration::ZERO);
     let ended = bench.ended();
-    assert_eq!((ended.exit, ended.cause), (Exit::Signal(9), EndCause::Stopped(StopReason::Interrupted)));
+    assert_eq!(
+        (ended.exit, ended.cause),
+        (ProcessExit::Signal(9), AttemptEndCause::Stopped(StopReason::Interrupted))
+    );
     bench.quit();
 }
 
@@ -55,7 +60,7 @@ fn a_stop_whose_grace_is_over_kills() {
     bench.assign([job(1, STUBBORN)]);
     bench.noted("1");
     bench.stop(Duration::from_millis(300));
-    assert_eq!(bench.ended().exit, Exit::Signal(9));
+    assert_eq!(bench.ended().exit, ProcessExit::Signal(9));
     bench.quit();
 }
 
@@ -66,21 +71,24 @@ fn a_stopped_tree_is_woken_so_that_it_can_obey_or_else_be_killed() {
                   echo $$ > 1; kill -STOP $$; wait";
     bench.assign([job(1, asleep)]);
     let all = ["1", "child"].map(|name| bench.noted(name));
-    let is_stopped = |process: &Identity| {
-        procfs::stat(to_pid(process.pid).unwrap()).is_some_and(|stat| stat.state == b'T')
+    let is_stopped = |process: &ProcessIdentity| {
+        procfs::read_stat(to_pid(process.pid).unwrap()).is_some_and(|stat| stat.state == b'T')
     };
-    let stopped = |process: &Identity| eventually("the stop", || is_stopped(process).then_some(()));
+    let stopped = |process: &ProcessIdentity| eventually("the stop", || is_stopped(process).then_some(()));
     all.iter().for_each(stopped);
     bench.stop(LONG);
     let ended = bench.ended();
-    assert_eq!((ended.exit, ended.cause), (Exit::Code(3), EndCause::Stopped(StopReason::Interrupted)));
+    assert_eq!(
+        (ended.exit, ended.cause),
+        (ProcessExit::Code(3), AttemptEndCause::Stopped(StopReason::Interrupted))
+    );
     assert_eq!(bench.log(1, "o").as_deref(), Some("bye\n"));
     assert!(!all.iter().any(|process| process.is_alive()));
 
     bench.assign([job(2, "trap '' TERM; echo $$ > 2; while :; do kill -STOP $$; done")]);
     stopped(&bench.noted("2"));
     bench.stop(Duration::ZERO);
-    assert_eq!(bench.ended().exit, Exit::Signal(9));
+    assert_eq!(bench.ended().exit, ProcessExit::Signal(9));
     bench.quit();
 }
 
@@ -140,7 +148,7 @@ fn an_interrupt_is_for_the_engine_to_judge_and_jobs_do_not_inherit_that() {
     let pid = bench.noted("1").pid;
     assert_eq!(ignored(&format!("/proc/{pid}/status")) & interrupt, 0);
     Command::new("kill").args(["-s", "INT", &pid.to_string()]).status().unwrap();
-    assert_eq!(bench.ended().exit, Exit::Signal(2));
+    assert_eq!(bench.ended().exit, ProcessExit::Signal(2));
     bench.quit();
 }
 

@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
-use windlass_proc::identity::Identity;
-use windlass_types::work::{
-    Assignment, AttemptKey, Ended, FromWorker, Report, ReturnReason, StopReason, ToWorker,
+use windlass_process::process_identity::ProcessIdentity;
+use windlass_types::worker_messages::{
+    Assignment, AttemptEndReport, AttemptKey, AttemptReport, FromWorker, ReturnReason, StopReason, ToWorker,
 };
 use windlass_types::{Attempt, Bytes, Capacity, JobId, Resources, RunId, WorkflowId};
-use windlass_worker::{Launched, WorkerOptions, launch};
+use windlass_worker::{LaunchedWorker, WorkerOptions, launch_worker};
 
 /// Far beyond anything that should happen here: reached only if something hangs.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
@@ -27,7 +27,7 @@ pub(crate) struct Bench {
     pub(crate) child: Child,
     link: Option<UnixStream>,
     reader: BufReader<UnixStream>,
-    received: VecDeque<Report>,
+    received: VecDeque<AttemptReport>,
     pub(crate) messages: usize,
 }
 
@@ -50,7 +50,7 @@ impl Bench {
             WorkerOptions::new(two_cpus(), path.into(), path.join("out"), path.join("ledger"), token);
         options.sample_interval = Duration::from_millis(100);
         adjust(&mut options);
-        let Launched { child, link } = launch(command, &options).unwrap();
+        let LaunchedWorker { child, link } = launch_worker(command, &options).unwrap();
         link.set_read_timeout(Some(PATIENCE)).unwrap();
         let reader = BufReader::new(link.try_clone().unwrap());
         let mut bench = Self {
@@ -95,7 +95,7 @@ impl Bench {
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
     }
 
-    pub(crate) fn report(&mut self) -> Report {
+    pub(crate) fn report(&mut self) -> AttemptReport {
         while self.received.is_empty() {
             match self.message() {
                 FromWorker::Reports(reports) => self.received.extend(reports),
@@ -117,31 +117,31 @@ impl Bench {
     }
 
     /// The next end, past any starts.
-    pub(crate) fn ended(&mut self) -> Ended {
+    pub(crate) fn ended(&mut self) -> AttemptEndReport {
         loop {
             match self.report() {
-                Report::Ended(ended) => return ended,
-                Report::Started { .. } => {}
-                Report::Returned { key, why } => panic!("{key} came back: {why:?}"),
+                AttemptReport::Ended(ended) => return ended,
+                AttemptReport::Started { .. } => {}
+                AttemptReport::Returned { key, why } => panic!("{key} came back: {why:?}"),
             }
         }
     }
 
     pub(crate) fn started(&mut self) -> (JobId, u32) {
         match self.report() {
-            Report::Started { key, pid, .. } => (key.job, pid),
+            AttemptReport::Started { key, pid, .. } => (key.job, pid),
             other => panic!("{other:?}"),
         }
     }
 
     pub(crate) fn returned(&mut self) -> (JobId, ReturnReason) {
         match self.report() {
-            Report::Returned { key, why } => (key.job, why),
+            AttemptReport::Returned { key, why } => (key.job, why),
             other => panic!("{other:?}"),
         }
     }
 
-    pub(crate) fn run(&mut self, job: Assignment) -> Ended {
+    pub(crate) fn run(&mut self, job: Assignment) -> AttemptEndReport {
         self.assign([job]);
         self.ended()
     }
@@ -171,22 +171,29 @@ impl Bench {
     }
 
     pub(crate) fn assert_no_cgroup(&self) {
-        let ledger = windlass_proc::ledger::Contents::read(&self.options.ledger).unwrap();
+        let ledger = windlass_process::ledger::LedgerContents::read(&self.options.ledger).unwrap();
         if let Some(directory) = ledger.cgroup {
             assert!(!directory.exists(), "{} is left", directory.display());
         }
     }
 
     pub(crate) fn log(&self, job: i64, extension: &str) -> Option<String> {
-        fs::read_to_string(self.options.output_dir.join(format!("job_stdio/{}.{extension}", key(job).stem())))
-            .ok()
+        fs::read_to_string(
+            self.options.output_dir.join(format!("job_stdio/{}.{extension}", key(job).log_stem())),
+        )
+        .ok()
     }
 
     /// The process whose pid a job wrote into this file, once it has.
-    pub(crate) fn noted(&self, name: &str) -> Identity {
+    pub(crate) fn noted(&self, name: &str) -> ProcessIdentity {
         let path = self.path(name);
         eventually(name, || {
-            fs::read_to_string(&path).ok()?.strip_suffix('\n')?.parse().ok().and_then(Identity::of)
+            fs::read_to_string(&path)
+                .ok()?
+                .strip_suffix('\n')?
+                .parse()
+                .ok()
+                .and_then(ProcessIdentity::from_pid)
         })
     }
 
@@ -223,7 +230,7 @@ pub(crate) fn key(job: i64) -> AttemptKey {
 }
 
 pub(crate) fn job(id: i64, command: &str) -> Assignment {
-    Assignment::plain(key(id), format!("job {id}"), command.into(), Resources::DEFAULT)
+    Assignment::from_command(key(id), format!("job {id}"), command.into(), Resources::DEFAULT)
 }
 
 /// Waits for a condition.

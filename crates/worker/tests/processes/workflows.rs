@@ -4,17 +4,19 @@ use crate::support::{AWAIT_GATE, Bench, job};
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
-use windlass_types::fleet::{StopOrder, WorkflowSite};
-use windlass_types::settings::{Granularity, MonitorScope, ResourceMonitor};
-use windlass_types::work::{Assignment, EndCause, Exit, ReturnReason, StopReason, ToWorker};
-use windlass_types::{RunId, WorkflowId, series};
+use windlass_types::settings::{JobMonitorScope, MonitoringGranularity, ResourceMonitor};
+use windlass_types::worker_messages::{
+    Assignment, AttemptEndCause, ProcessExit, ReturnReason, StopReason, ToWorker,
+};
+use windlass_types::worker_protocol::{StopCommand, WorkflowSetup};
+use windlass_types::{RunId, WorkflowId, resource_series};
 
 fn any_workflow() -> Bench {
     Bench::with(|options| options.one_workflow = false)
 }
 
-fn site(workflow: i64, directory: &Path) -> WorkflowSite {
-    WorkflowSite {
+fn site(workflow: i64, directory: &Path) -> WorkflowSetup {
+    WorkflowSetup {
         workflow: WorkflowId(workflow),
         run: RunId(2),
         name: format!("workflow {workflow}"),
@@ -39,8 +41,8 @@ fn jobs_run_where_their_workflow_is_at_home() {
         bench.send(&ToWorker::Workflow(Box::new(site(number, home))));
         let command = "pwd; echo $WINDLASS_WORKFLOW_ID $WINDLASS_OUTPUT_DIR $TORC_WORKFLOW_SUBMISSION_DIR";
         let assignment = of(number, job(number, command));
-        let stem = assignment.key.stem();
-        assert_eq!(bench.run(assignment).exit, Exit::Code(0));
+        let stem = assignment.key.log_stem();
+        assert_eq!(bench.run(assignment).exit, ProcessExit::Code(0));
         let home = home.display();
         let log = fs::read_to_string(format!("{home}/out/job_stdio/{stem}.o")).unwrap();
         assert_eq!(log, format!("{home}\n{number} {home}/out {home}\n"));
@@ -59,11 +61,14 @@ fn a_workflow_that_cannot_be_at_home_here_costs_the_others_nothing() {
     let (mut troubles, mut ended) = (Vec::new(), 0);
     while troubles.len() + ended < 3 {
         match bench.report() {
-            windlass_types::work::Report::Returned { why: ReturnReason::WorkerTrouble(text), .. } => {
+            windlass_types::worker_messages::AttemptReport::Returned {
+                why: ReturnReason::WorkerTrouble(text),
+                ..
+            } => {
                 troubles.push(text);
             }
-            windlass_types::work::Report::Ended(end) => {
-                assert_eq!((end.exit, end.key.job.0), (Exit::Code(0), 3));
+            windlass_types::worker_messages::AttemptReport::Ended(end) => {
+                assert_eq!((end.exit, end.key.job.0), (ProcessExit::Code(0), 3));
                 ended += 1;
             }
             other => panic!("{other:?}"),
@@ -84,7 +89,7 @@ fn one_workflow_is_stopped_and_the_other_goes_on() {
     bench.assign([waits(1), waits(2), of(1, job(3, "true")), of(2, job(4, "true"))]);
     bench.noted("leader1");
     bench.noted("leader2");
-    let all_of_it = StopOrder {
+    let all_of_it = StopCommand {
         workflow: WorkflowId(1),
         attempts: Vec::new(),
         why: StopReason::Canceled,
@@ -94,13 +99,13 @@ fn one_workflow_is_stopped_and_the_other_goes_on() {
     let (mut stopped, mut returned, mut done) = (0, 0, Vec::new());
     while stopped + returned + done.len() < 3 {
         match bench.report() {
-            windlass_types::work::Report::Started { .. } => {}
-            windlass_types::work::Report::Returned { key, .. } => {
+            windlass_types::worker_messages::AttemptReport::Started { .. } => {}
+            windlass_types::worker_messages::AttemptReport::Returned { key, .. } => {
                 assert_eq!((key.workflow.0, key.job.0), (1, 3));
                 returned += 1;
             }
-            windlass_types::work::Report::Ended(end) => match end.cause {
-                EndCause::Stopped(StopReason::Canceled) => {
+            windlass_types::worker_messages::AttemptReport::Ended(end) => match end.cause {
+                AttemptEndCause::Stopped(StopReason::Canceled) => {
                     assert_eq!(end.key.job.0, 1);
                     stopped += 1;
                 }
@@ -118,23 +123,23 @@ fn one_workflow_is_stopped_and_the_other_goes_on() {
 #[test]
 fn each_workflow_has_the_series_it_asks_for() {
     let mut bench = any_workflow();
-    let jobs = Some(MonitorScope { enabled: true, granularity: Granularity::TimeSeries });
+    let jobs = Some(JobMonitorScope { enabled: true, granularity: MonitoringGranularity::TimeSeries });
     let monitor = ResourceMonitor { jobs, sample_interval_seconds: Some(0.02), ..ResourceMonitor::default() };
     for (number, resource_monitor) in [(1, None), (2, Some(monitor))] {
         let home = bench.path(&number.to_string());
         fs::create_dir(&home).unwrap();
-        bench.send(&ToWorker::Workflow(Box::new(WorkflowSite { resource_monitor, ..site(number, &home) })));
+        bench.send(&ToWorker::Workflow(Box::new(WorkflowSetup { resource_monitor, ..site(number, &home) })));
     }
     bench.assign([of(1, job(1, "sleep 0.4")), of(2, job(2, "sleep 0.4"))]);
     let directory = bench.path(".");
     bench.ended();
     bench.ended();
     let kept = bench.keep();
-    let series = |n: i64| directory.join(format!("{n}/out")).join(series::FOLDER);
+    let series = |n: i64| directory.join(format!("{n}/out")).join(resource_series::SERIES_DIR);
     assert!(!series(1).exists());
     let files: Vec<_> = fs::read_dir(series(2)).unwrap().collect();
     let bytes = fs::read(files[0].as_ref().unwrap().path()).unwrap();
-    let recording = series::Recording::read(&bytes).unwrap();
+    let recording = resource_series::ResourceRecording::read(&bytes).unwrap();
     assert_eq!((files.len(), recording.head.workflow_id), (1, WorkflowId(2)));
     drop(kept);
 }

@@ -2,11 +2,11 @@
 //!
 //! A new contestant is a type that implements [`Contestant`] and a line in [`LIST`].
 
-mod durable;
-mod python;
-mod shells;
+mod command_runners;
+mod python_peers;
+mod workload_managers;
 
-pub(super) use self::python::venv;
+pub(super) use self::python_peers::venv;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -78,15 +78,15 @@ type Find = fn(&Surroundings<'_>) -> Found;
 
 /// In the order of the table.
 pub(super) const LIST: &[(&str, Find)] = &[
-    ("floor", shells::find_floor),
-    ("xargs", shells::find_xargs),
-    ("windlass", durable::find_windlass),
-    ("make", shells::find_make),
-    ("parallel", shells::find_parallel),
-    ("parsl", python::find_parsl),
-    ("hyperqueue", python::find_hyperqueue),
-    ("snakemake", python::find_snakemake),
-    ("torc", durable::find_torc),
+    ("floor", command_runners::find_floor),
+    ("xargs", command_runners::find_xargs),
+    ("windlass", workload_managers::find_windlass),
+    ("make", command_runners::find_make),
+    ("parallel", command_runners::find_parallel),
+    ("parsl", python_peers::find_parsl),
+    ("hyperqueue", python_peers::find_hyperqueue),
+    ("snakemake", python_peers::find_snakemake),
+    ("torc", workload_managers::find_torc),
 ];
 
 /// A contestant with its name, for the rounds.

@@ -1,4 +1,4 @@
-//! `cargo xtask bench dag render`: a large run of a request, rendered to disk (the example `render` of windlass-condor).
+//! `cargo xtask bench dag render`: a large run of a request, rendered to disk (the example `render` of windlass-htcondor).
 //!
 //! Manifests are written by planning and are not counted here: one more file for each unit. Nothing is judged in a build
 //! without optimisation.
@@ -111,7 +111,7 @@ fn report(options: &Options, sample: &Sample) -> Result<()> {
 }
 
 fn build(is_release: bool) -> Result<PathBuf> {
-    let mut command = cargo(["build", "--package", "windlass-condor", "--example", "render"]);
+    let mut command = cargo(["build", "--package", "windlass-htcondor", "--example", "render"]);
     if is_release {
         command.arg("--release");
     }

@@ -1,4 +1,4 @@
-//! `cargo xtask bench dag watch`: many running DAGs, followed by one process (the example `watch` of windlass-condor).
+//! `cargo xtask bench dag watch`: many running DAGs, followed by one process (the example `watch` of windlass-htcondor).
 //!
 //! Nothing is judged in a build without optimisation.
 
@@ -82,7 +82,7 @@ fn report(options: &Options, told: &Value) -> Result<()> {
 }
 
 fn build(is_release: bool) -> Result<PathBuf> {
-    let mut command = cargo(["build", "--package", "windlass-condor", "--example", "watch"]);
+    let mut command = cargo(["build", "--package", "windlass-htcondor", "--example", "watch"]);
     if is_release {
         command.arg("--release");
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-use super::stamps::ACCOUNT;
+use super::job_stamps::ACCOUNT;
 use crate::shell::{output, run};
 use crate::slurm::{place, provide, tool};
 

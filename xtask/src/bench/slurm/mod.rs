@@ -5,8 +5,8 @@
 //! that tests have, taken alone ([`cluster`]); who serves and submits is in [`sides`].
 
 mod cluster;
+mod job_stamps;
 mod sides;
-mod stamps;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,11 +16,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use self::cluster::Cluster;
+use self::job_stamps::{Shape, Spans};
 use self::sides::{Hurry, Side, Torc, Windlass};
-use self::stamps::{Shape, Spans};
 pub(super) use self::{
+    job_stamps::{now, percentile},
     sides::Server,
-    stamps::{now, percentile},
 };
 use super::machine::Machine;
 use super::options::{number, split_value};
@@ -129,7 +129,7 @@ fn measure(side: &dyn Side, cluster: &Cluster, jobs: usize, runs: usize) -> Resu
     let hop = perform(side, cluster, "hop", Shape::Chain(jobs))?.gaps();
     let mut starts = Vec::new();
     for run in 1..=runs {
-        let began = stamps::now()?;
+        let began = job_stamps::now()?;
         let spans = perform(side, cluster, &format!("start-{run}"), Shape::Independent(1))?;
         starts.push(spans.first() - began);
     }
@@ -145,7 +145,7 @@ fn measure(side: &dyn Side, cluster: &Cluster, jobs: usize, runs: usize) -> Resu
 
 fn in_words(gaps: Vec<f64>) -> Result<String> {
     let most = gaps.iter().copied().fold(0.0, f64::max);
-    let late = stamps::percentile(&gaps, 99).context("no jobs followed each other")?;
+    let late = job_stamps::percentile(&gaps, 99).context("no jobs followed each other")?;
     let middle = median(gaps.into_iter()).context("no jobs followed each other")?;
     Ok(format!("{:.1}, p99 {:.1}, most {:.1}", middle * 1e3, late * 1e3, most * 1e3))
 }
@@ -154,8 +154,8 @@ fn in_words(gaps: Vec<f64>) -> Result<String> {
 fn perform(side: &dyn Side, cluster: &Cluster, name: &str, shape: Shape) -> Result<Spans> {
     let place = side.place().join(name);
     fs::create_dir_all(&place)?;
-    fs::write(place.join("job.sh"), stamps::JOB)?;
-    fs::write(place.join("spec.yaml"), stamps::spec(name, &shape))?;
+    fs::write(place.join("job.sh"), job_stamps::JOB)?;
+    fs::write(place.join("spec.yaml"), job_stamps::spec(name, &shape))?;
     side.submit(&place)?;
     let deadline = Instant::now() + PATIENCE;
     let spans = loop {

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::cpu::Cpu;
+use super::bench_side::{Seat, Side};
+use super::cpu_usage::Cpu;
 use super::http::Http;
 use super::options::Options;
-use super::side::{Seat, Side};
 use crate::shell::output;
 
 const PATIENCE: Duration = Duration::from_mins(1);

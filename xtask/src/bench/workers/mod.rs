@@ -1,17 +1,17 @@
 //! `cargo xtask bench workers`: one server, many workers, many short jobs, and somebody who looks on.
 //!
-//! A [`side::Side`] is a server with its workers: [`windlass`] on SQLite, the same on [`postgres`], or [`torc`] where it
+//! A [`bench_side::Side`] is a server with its workers: [`windlass`] on SQLite, the same on [`postgres`], or [`torc`] where it
 //! can be had. [`fleet`] starts and ends their processes, [`probe`] asks questions over [`http`] while they work, [`cpu`]
 //! sees who used the processors. Nothing here judges: it prints what was measured, and fails only where a job was lost, run
 //! twice, or a database was "locked".
 
-mod cpu;
+pub(super) mod bench_side;
+mod cpu_usage;
 pub(super) mod fleet;
 pub(super) mod http;
 mod options;
 pub(super) mod postgres;
 pub(super) mod probe;
-pub(super) mod side;
 mod torc;
 pub(super) mod windlass;
 
@@ -22,13 +22,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-use self::cpu::Cpu;
+use self::bench_side::Side;
+use self::cpu_usage::Cpu;
 use self::fleet::Fleet;
 use self::http::Http;
 use self::options::{Options, SideName};
 use self::postgres::Postgres;
 use self::probe::{Latencies, Probe};
-use self::side::Side;
 use super::machine::Machine;
 
 /// What one side came to.

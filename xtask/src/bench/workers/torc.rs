@@ -6,9 +6,9 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result};
 use serde_json::Value;
 
+use super::bench_side::{Seat, Side};
 use super::http::Http;
 use super::options::Options;
-use super::side::{Seat, Side};
 use crate::shell::{find_program, is_executable, output};
 
 pub(super) struct Torc<'a> {

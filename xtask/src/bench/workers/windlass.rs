@@ -7,9 +7,9 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result};
 use serde_json::Value;
 
+use super::bench_side::{Seat, Side};
 use super::http::Http;
 use super::postgres::Postgres;
-use super::side::{Seat, Side};
 use crate::shell::output;
 
 pub(in crate::bench) struct Windlass<'a> {

@@ -1,92 +1,92 @@
 //! DAGs that are in no books: workflow specs that were submitted to HTCondor. Their directory says all about them.
 
-use super::tell_held;
-use crate::args::dag::NodesArgs;
-use crate::context::Context;
-use crate::desk::DagVerb;
-use crate::error::{CliError, Exit, with_sources};
-use crate::ui::listing::{Field, Listing};
+use super::print_held_reasons;
+use crate::args::dag::DagNodesArgs;
+use crate::context::CliContext;
+use crate::error::{CliError, CliExit, with_sources};
+use crate::local_requests::DagOperation;
+use crate::ui::listing::{ListField, ListFields};
 use serde_json::json;
 use std::path::{Path, PathBuf};
-use windlass_api::requests::{DagLogs, DagNode};
-use windlass_condor::pool::{Condor, CondorError};
-use windlass_condor::submit::{Desk, Record, SubmitError};
-use windlass_condor::watch::{self, DagState, Look, NodeView, Outcome, Watch};
-use windlass_condor::{layout, rescue};
-use windlass_server::requests::dags::{Which, log_files};
+use windlass_api::requests::{DagLogs, RequestDagNode};
+use windlass_htcondor::commands::{CondorClient, CondorError};
+use windlass_htcondor::submit::{DagSubmitError, SubmissionRecord, SubmitLock};
+use windlass_htcondor::watch::{self, DagNodeView, DagOutcome, DagPoller, DagSnapshot, DagState};
+use windlass_htcondor::{file_layout, rescue};
+use windlass_server::requests::dags::{DagLogSelector, find_log_files};
 
-pub(super) struct Directory {
+pub(super) struct DagDirectory {
     path: PathBuf,
 }
 
 /// One DAG as it is.
-struct Whole {
+struct DagDirectoryRow {
     directory: String,
-    look: Look,
+    status: DagSnapshot,
 }
 
-const WHOLE: &[Field<Whole>] = &[
-    Field::new("directory", |w: &Whole| (&w.directory).into()),
-    Field::new("state", |w: &Whole| tell_state(&w.look.state).into()),
-    Field::new("dagman", |w: &Whole| w.look.cluster.into()),
-    Field::new("done", |w: &Whole| w.look.counts.done.into()),
-    Field::new("running", |w: &Whole| w.look.counts.running.into()),
-    Field::new("idle", |w: &Whole| w.look.counts.idle.into()),
-    Field::new("failed", |w: &Whole| w.look.counts.failed.into()),
-    Field::new("held", |w: &Whole| w.look.counts.held.into()),
-    Field::new("trouble", |w: &Whole| w.look.trouble.clone().into()),
+const DAG_FIELDS: &[ListField<DagDirectoryRow>] = &[
+    ListField::new("directory", |w: &DagDirectoryRow| (&w.directory).into()),
+    ListField::new("state", |w: &DagDirectoryRow| render_state(&w.status.state).into()),
+    ListField::new("dagman", |w: &DagDirectoryRow| w.status.cluster.into()),
+    ListField::new("done", |w: &DagDirectoryRow| w.status.counts.done.into()),
+    ListField::new("running", |w: &DagDirectoryRow| w.status.counts.running.into()),
+    ListField::new("idle", |w: &DagDirectoryRow| w.status.counts.idle.into()),
+    ListField::new("failed", |w: &DagDirectoryRow| w.status.counts.failed.into()),
+    ListField::new("held", |w: &DagDirectoryRow| w.status.counts.held.into()),
+    ListField::new("trouble", |w: &DagDirectoryRow| w.status.read_error.clone().into()),
 ];
 
-fn tell_state(state: &DagState) -> String {
+fn render_state(state: &DagState) -> String {
     match state {
         DagState::NotYet => "submitted".to_owned(),
         DagState::Running => "running".to_owned(),
         DagState::Unknown => "unknown".to_owned(),
-        DagState::Over(Outcome::Completed) => "completed".to_owned(),
-        DagState::Over(Outcome::Failed) => "failed".to_owned(),
-        DagState::Over(Outcome::Aborted) => "aborted".to_owned(),
-        DagState::Over(Outcome::Removed) => "removed".to_owned(),
-        DagState::Over(Outcome::Broken(why)) => format!("broken: {why}"),
+        DagState::Over(DagOutcome::Completed) => "completed".to_owned(),
+        DagState::Over(DagOutcome::Failed) => "failed".to_owned(),
+        DagState::Over(DagOutcome::Aborted) => "aborted".to_owned(),
+        DagState::Over(DagOutcome::Removed) => "removed".to_owned(),
+        DagState::Over(DagOutcome::Broken(why)) => format!("broken: {why}"),
     }
 }
 
-impl Directory {
+impl DagDirectory {
     /// `None`: there is no DAG there.
-    pub(super) fn at(path: &Path) -> Option<Self> {
-        path.join(layout::OUTER_DAG).is_file().then(|| Self { path: path.to_owned() })
+    pub(super) fn open(path: &Path) -> Option<Self> {
+        path.join(file_layout::OUTER_DAG).is_file().then(|| Self { path: path.to_owned() })
     }
 
-    pub(super) fn show(&self, ctx: &Context) -> Result<Exit, CliError> {
-        let look = Watch::new(&self.path).look();
-        let held = look.tell_held();
+    pub(super) fn show_dag(&self, ctx: &CliContext) -> Result<CliExit, CliError> {
+        let look = DagPoller::new(&self.path).poll();
+        let held = look.describe_held();
         let directory = self.path.display().to_string();
-        if ctx.ui.json_wanted() {
+        if ctx.ui.wants_json() {
             let shown = json!({
-                "directory": directory, "state": tell_state(&look.state), "dagman": look.cluster,
-                "nodes": look.counts, "held": held, "trouble": look.trouble,
+                "directory": directory, "state": render_state(&look.state), "dagman": look.cluster,
+                "nodes": look.counts, "held": held, "trouble": look.read_error,
             });
             ctx.ui.print_json(&shown)?;
-            return Ok(Exit::Success);
+            return Ok(CliExit::Success);
         }
-        ctx.ui.print_record(&Listing::new(WHOLE), Whole { directory, look })?;
-        tell_held(ctx, &held)?;
-        Ok(Exit::Success)
+        ctx.ui.print_record(&ListFields::new(DAG_FIELDS), DagDirectoryRow { directory, status: look })?;
+        print_held_reasons(ctx, &held)?;
+        Ok(CliExit::Success)
     }
 
-    pub(super) fn nodes(&self, args: &NodesArgs) -> Result<Vec<DagNode>, CliError> {
+    pub(super) fn list_nodes(&self, args: &DagNodesArgs) -> Result<Vec<RequestDagNode>, CliError> {
         let unreadable = |error| CliError::io(format!("{}: {error}", self.path.display()));
-        let views = watch::nodes(&self.path, args.unit).map_err(unreadable)?;
-        let is_wanted = |view: &NodeView| {
+        let views = watch::list_nodes(&self.path, args.unit).map_err(unreadable)?;
+        let is_wanted = |view: &DagNodeView| {
             args.status.is_empty() || args.status.iter().any(|word| view.state.name() == word)
         };
         let wanted = views.into_iter().filter(is_wanted).skip(args.offset as usize);
-        Ok(wanted.take(args.limit as usize).map(node).collect())
+        Ok(wanted.take(args.limit as usize).map(to_dag_node).collect())
     }
 
-    pub(super) fn logs(&self, which: &Which) -> Result<DagLogs, CliError> {
+    pub(super) fn list_logs(&self, which: &DagLogSelector) -> Result<DagLogs, CliError> {
         let directory = self.path.display().to_string();
-        let found = log_files(&self.path, which)?;
-        let message = match found.trouble {
+        let found = find_log_files(&self.path, which)?;
+        let message = match found.problem {
             Some(trouble) => trouble,
             None if found.files.is_empty() => "there are no logs yet".to_owned(),
             None => "the logs that there are".to_owned(),
@@ -101,15 +101,20 @@ impl Directory {
         })
     }
 
-    pub(super) fn act(&self, ctx: &Context, verb: DagVerb, reason: &str) -> Result<Exit, CliError> {
-        let record = Record::read(&self.path).map_err(|error| self.refused(&error))?;
+    pub(super) fn perform_operation(
+        &self,
+        ctx: &CliContext,
+        verb: DagOperation,
+        reason: &str,
+    ) -> Result<CliExit, CliError> {
+        let record = SubmissionRecord::load(&self.path).map_err(|error| self.submit_error(&error))?;
         let last = record.as_ref().and_then(|record| record.submissions.last());
         let (Some(record), Some(last)) = (&record, last) else {
             return Err(CliError::refused(format!("the DAG of {} was never submitted", self.path.display())));
         };
-        let condor = Condor { schedd: last.schedd.clone(), ..Condor::default() };
-        if verb == DagVerb::Rescue {
-            return self.rescue(ctx, &condor, &record.batch);
+        let condor = CondorClient { schedd: last.schedd.clone(), ..CondorClient::default() };
+        if verb == DagOperation::Rescue {
+            return self.rescue_dag(ctx, &condor, &record.batch);
         }
         let cluster = last.cluster.ok_or_else(|| {
             CliError::refused(
@@ -118,54 +123,54 @@ impl Directory {
         })?;
         let reason = if reason.is_empty() { "by windlass dag" } else { reason };
         let done = match verb {
-            DagVerb::Hold => condor.hold(cluster, reason),
-            DagVerb::Release => condor.release(cluster, reason),
-            DagVerb::Remove | DagVerb::Rescue => condor.remove(cluster, reason),
+            DagOperation::Hold => condor.hold(cluster, reason),
+            DagOperation::Release => condor.release(cluster, reason),
+            DagOperation::Remove | DagOperation::Rescue => condor.remove(cluster, reason),
         };
-        let done = done.map_err(|error| of_condor(&error))?;
+        let done = done.map_err(|error| condor_error(&error))?;
         let told = if done { "is told to" } else { "is gone, or so already, and is not told to" };
-        self.acted(ctx, verb, cluster, done, &format!("{told} {}", verb.name()))
+        self.print_result(ctx, verb, cluster, done, &format!("{told} {}", verb.name()))
     }
 
     /// Under the lock of the directory, so that nothing is changed of a DAG that somebody has submitted meanwhile.
-    fn rescue(&self, ctx: &Context, condor: &Condor, batch: &str) -> Result<Exit, CliError> {
-        let refused = |error: SubmitError| self.refused(&error);
-        let mut desk = Desk::open(condor, &self.path, batch).map_err(refused)?;
-        desk.check_alone().map_err(refused)?;
-        if let DagState::Over(Outcome::Completed) = Watch::new(&self.path).look().state {
+    fn rescue_dag(&self, ctx: &CliContext, condor: &CondorClient, batch: &str) -> Result<CliExit, CliError> {
+        let refused = |error: DagSubmitError| self.submit_error(&error);
+        let mut desk = SubmitLock::open(condor, &self.path, batch).map_err(refused)?;
+        desk.check_not_running().map_err(refused)?;
+        if let DagState::Over(DagOutcome::Completed) = DagPoller::new(&self.path).poll().state {
             return Err(CliError::refused("it is completed: nothing is left to do".to_owned()));
         }
         let number = desk.next_number();
-        if desk.is_to_be_made(number).map_err(refused)? {
-            rescue::prepare(&self.path, &[]).map_err(|error| CliError::io(error.to_string()))?;
+        if desk.may_change_files(number).map_err(refused)? {
+            rescue::prepare_rescue(&self.path, &[]).map_err(|error| CliError::io(error.to_string()))?;
         }
-        let submitted = desk.hand_over(number).map_err(refused)?;
-        self.acted(ctx, DagVerb::Rescue, submitted.cluster, true, "goes on with it")
+        let submitted = desk.submit(number).map_err(refused)?;
+        self.print_result(ctx, DagOperation::Rescue, submitted.cluster, true, "goes on with it")
     }
 
     /// What came of it, for people and for programs.
-    fn acted(
+    fn print_result(
         &self,
-        ctx: &Context,
-        verb: DagVerb,
+        ctx: &CliContext,
+        verb: DagOperation,
         cluster: u64,
         done: bool,
         told: &str,
-    ) -> Result<Exit, CliError> {
+    ) -> Result<CliExit, CliError> {
         let message = format!("DAGMan {cluster} {told}");
-        if ctx.ui.json_wanted() {
+        if ctx.ui.wants_json() {
             ctx.ui.print_json(&json!({
                 "directory": self.path.display().to_string(), "verb": verb.name(), "dagman": cluster,
                 "done": done, "message": message,
             }))?;
         }
-        ctx.ui.note(&message);
-        Ok(Exit::Success)
+        ctx.ui.print_note(&message);
+        Ok(CliExit::Success)
     }
 
-    fn refused(&self, error: &SubmitError) -> CliError {
+    fn submit_error(&self, error: &DagSubmitError) -> CliError {
         let refused = CliError::refused(with_sources(error));
-        match again(&self.path, error) {
+        match resubmit_hint(&self.path, error) {
             Some(hint) => refused.with_hint(hint),
             None => refused,
         }
@@ -173,15 +178,15 @@ impl Directory {
 }
 
 /// How to submit a DAG again that DAGMan did not accept.
-pub(crate) fn again(directory: &Path, error: &SubmitError) -> Option<String> {
-    let is_rejected = matches!(error, SubmitError::Rejected { .. });
+pub(crate) fn resubmit_hint(directory: &Path, error: &DagSubmitError) -> Option<String> {
+    let is_rejected = matches!(error, DagSubmitError::Rejected { .. });
     let place = directory.display();
     is_rejected.then(|| format!("once that is mended, `windlass dag rescue {place}` submits it again"))
 }
 
-fn node(view: NodeView) -> DagNode {
+fn to_dag_node(view: DagNodeView) -> RequestDagNode {
     let held = view.held.map(|hold| hold.to_string());
-    DagNode {
+    RequestDagNode {
         name: view.name,
         role: String::new(),
         work_unit: None,
@@ -195,6 +200,6 @@ fn node(view: NodeView) -> DagNode {
     }
 }
 
-fn of_condor(error: &CondorError) -> CliError {
+fn condor_error(error: &CondorError) -> CliError {
     CliError::io(with_sources(error))
 }

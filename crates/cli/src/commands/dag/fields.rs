@@ -1,91 +1,100 @@
 //! What is shown of runs and their nodes.
 
-use crate::ui::listing::{Datum, Field};
-use crate::ui::style::Tone;
-use crate::ui::table::Column;
+use crate::ui::listing::{FieldValue, ListField};
+use crate::ui::style::TextTone;
+use crate::ui::table::TableColumn;
 use serde_json::json;
-use windlass_api::requests::{Dag, DagEvent, DagNode};
-use windlass_types::requests::RunStatus;
+use windlass_api::requests::{RequestDag, RequestDagEvent, RequestDagNode};
+use windlass_types::requests::RequestRunStatus;
 
-pub(super) const DAGS: &[Field<Dag>] = &[
-    Field::new("id", |d: &Dag| (&d.id).into()).column(Column::text("DAG")),
-    Field::new("request_name", |d: &Dag| d.request_name.clone().into()).column(Column::elastic("REQUEST")),
-    Field::new("status", |d: &Dag| status(d.status)).column(Column::text("STATUS")),
-    Field::new("backend", |d: &Dag| (&d.backend).into()).column(Column::text("BACKEND")),
-    Field::new("round", |d: &Dag| d.round.into()).column(Column::number("ROUND")),
-    Field::new("work_units_completed", |d: &Dag| d.work_units_completed.into()),
-    Field::new("work_units_failed", |d: &Dag| d.work_units_failed.into()),
-    Field::new("total_work_units", |d: &Dag| d.total_work_units.into()),
-    Field::shown(Column::text("UNITS"), |d: &Dag| units(d).into()),
-    Field::new("nodes_done", |d: &Dag| d.nodes_done.into()).column(Column::number("DONE")),
-    Field::new("nodes_running", |d: &Dag| d.nodes_running.into()).column(Column::number("RUNNING")),
-    Field::new("nodes_failed", |d: &Dag| d.nodes_failed.into()).column(Column::number("FAILED")),
-    Field::new("nodes_held", |d: &Dag| d.nodes_held.into()).column(Column::number("HELD")),
-    Field::new("total_nodes", |d: &Dag| d.total_nodes.into()).column(Column::number("NODES")),
-    Field::new("schedd_name", |d: &Dag| d.schedd_name.clone().into()),
-    Field::new("dagman_cluster_id", |d: &Dag| d.dagman_cluster_id.clone().into()),
-    Field::new("submit_dir", |d: &Dag| (&d.submit_dir).into()),
-    Field::new("parent_dag_id", |d: &Dag| d.parent_dag_id.clone().into()),
-    Field::new("cause", |d: &Dag| (&d.cause).into()).column(Column::text("CAUSE")),
-    Field::new("rescues", |d: &Dag| d.rescues.into()),
-    Field::new("submitted_at", |d: &Dag| d.submitted_at.into()).column(Column::text("SUBMITTED")),
-    Field::new("completed_at", |d: &Dag| d.completed_at.into()),
+pub(super) const DAG_LIST_FIELDS: &[ListField<RequestDag>] = &[
+    ListField::new("id", |d: &RequestDag| (&d.id).into()).column(TableColumn::text("DAG")),
+    ListField::new("request_name", |d: &RequestDag| d.request_name.clone().into())
+        .column(TableColumn::flexible("REQUEST")),
+    ListField::new("status", |d: &RequestDag| status_value(d.status)).column(TableColumn::text("STATUS")),
+    ListField::new("backend", |d: &RequestDag| (&d.backend).into()).column(TableColumn::text("BACKEND")),
+    ListField::new("round", |d: &RequestDag| d.round.into()).column(TableColumn::number("ROUND")),
+    ListField::new("work_units_completed", |d: &RequestDag| d.work_units_completed.into()),
+    ListField::new("work_units_failed", |d: &RequestDag| d.work_units_failed.into()),
+    ListField::new("total_work_units", |d: &RequestDag| d.total_work_units.into()),
+    ListField::table_only(TableColumn::text("UNITS"), |d: &RequestDag| render_units(d).into()),
+    ListField::new("nodes_done", |d: &RequestDag| d.nodes_done.into()).column(TableColumn::number("DONE")),
+    ListField::new("nodes_running", |d: &RequestDag| d.nodes_running.into())
+        .column(TableColumn::number("RUNNING")),
+    ListField::new("nodes_failed", |d: &RequestDag| d.nodes_failed.into())
+        .column(TableColumn::number("FAILED")),
+    ListField::new("nodes_held", |d: &RequestDag| d.nodes_held.into()).column(TableColumn::number("HELD")),
+    ListField::new("total_nodes", |d: &RequestDag| d.total_nodes.into()).column(TableColumn::number("NODES")),
+    ListField::new("schedd_name", |d: &RequestDag| d.schedd_name.clone().into()),
+    ListField::new("dagman_cluster_id", |d: &RequestDag| d.dagman_cluster_id.clone().into()),
+    ListField::new("submit_dir", |d: &RequestDag| (&d.submit_dir).into()),
+    ListField::new("parent_dag_id", |d: &RequestDag| d.parent_dag_id.clone().into()),
+    ListField::new("cause", |d: &RequestDag| (&d.cause).into()).column(TableColumn::text("CAUSE")),
+    ListField::new("rescues", |d: &RequestDag| d.rescues.into()),
+    ListField::new("submitted_at", |d: &RequestDag| d.submitted_at.into())
+        .column(TableColumn::text("SUBMITTED")),
+    ListField::new("completed_at", |d: &RequestDag| d.completed_at.into()),
 ];
 
-pub(super) const WHOLE: &[Field<Dag>] = &[
-    Field::new("id", |d: &Dag| (&d.id).into()),
-    Field::new("request", |d: &Dag| d.request_name.clone().into()),
-    Field::new("status", |d: &Dag| status(d.status)),
-    Field::new("backend", |d: &Dag| place(d).into()),
-    Field::new("round", |d: &Dag| d.round.into()),
-    Field::new("cause", |d: &Dag| (&d.cause).into()),
-    Field::new("rescues", |d: &Dag| d.rescues.into()),
-    Field::new("goes_on_with", |d: &Dag| d.parent_dag_id.clone().into()),
-    Field::new("work_units", |d: &Dag| units(d).into()),
-    Field::new("nodes", |d: &Dag| nodes(d).into()),
-    Field::new("directory", |d: &Dag| (&d.submit_dir).into()),
-    Field::new("stop_reason", |d: &Dag| d.stop_reason.clone().into()),
-    Field::new("created_at", |d: &Dag| d.created_at.into()),
-    Field::new("submitted_at", |d: &Dag| d.submitted_at.into()),
-    Field::new("completed_at", |d: &Dag| d.completed_at.into()),
+pub(super) const DAG_DETAIL_FIELDS: &[ListField<RequestDag>] = &[
+    ListField::new("id", |d: &RequestDag| (&d.id).into()),
+    ListField::new("request", |d: &RequestDag| d.request_name.clone().into()),
+    ListField::new("status", |d: &RequestDag| status_value(d.status)),
+    ListField::new("backend", |d: &RequestDag| render_backend(d).into()),
+    ListField::new("round", |d: &RequestDag| d.round.into()),
+    ListField::new("cause", |d: &RequestDag| (&d.cause).into()),
+    ListField::new("rescues", |d: &RequestDag| d.rescues.into()),
+    ListField::new("goes_on_with", |d: &RequestDag| d.parent_dag_id.clone().into()),
+    ListField::new("work_units", |d: &RequestDag| render_units(d).into()),
+    ListField::new("nodes", |d: &RequestDag| render_nodes(d).into()),
+    ListField::new("directory", |d: &RequestDag| (&d.submit_dir).into()),
+    ListField::new("stop_reason", |d: &RequestDag| d.stop_reason.clone().into()),
+    ListField::new("created_at", |d: &RequestDag| d.created_at.into()),
+    ListField::new("submitted_at", |d: &RequestDag| d.submitted_at.into()),
+    ListField::new("completed_at", |d: &RequestDag| d.completed_at.into()),
 ];
 
-pub(super) const HISTORY: &[Field<DagEvent>] = &[
-    Field::new("created_at", |e: &DagEvent| e.created_at.into()).column(Column::text("TIME")),
-    Field::new("event_type", |e: &DagEvent| (&e.event_type).into()).column(Column::text("EVENT")),
-    Field::new("to_status", |e: &DagEvent| e.to_status.map(RunStatus::name).into())
-        .column(Column::text("STATUS")),
-    Field::new("nodes_done", |e: &DagEvent| e.nodes_done.into()).column(Column::number("DONE")),
-    Field::new("nodes_failed", |e: &DagEvent| e.nodes_failed.into()).column(Column::number("FAILED")),
-    Field::new("detail", |e: &DagEvent| Datum::Json(json!(e.detail))),
+pub(super) const HISTORY_FIELDS: &[ListField<RequestDagEvent>] = &[
+    ListField::new("created_at", |e: &RequestDagEvent| e.created_at.into()).column(TableColumn::text("TIME")),
+    ListField::new("event_type", |e: &RequestDagEvent| (&e.event_type).into())
+        .column(TableColumn::text("EVENT")),
+    ListField::new("to_status", |e: &RequestDagEvent| e.to_status.map(RequestRunStatus::name).into())
+        .column(TableColumn::text("STATUS")),
+    ListField::new("nodes_done", |e: &RequestDagEvent| e.nodes_done.into())
+        .column(TableColumn::number("DONE")),
+    ListField::new("nodes_failed", |e: &RequestDagEvent| e.nodes_failed.into())
+        .column(TableColumn::number("FAILED")),
+    ListField::new("detail", |e: &RequestDagEvent| FieldValue::Json(json!(e.detail))),
 ];
 
-pub(super) const NODES: &[Field<DagNode>] = &[
-    Field::new("work_unit", |n: &DagNode| n.work_unit.clone().into()).column(Column::text("UNIT")),
-    Field::new("name", |n: &DagNode| (&n.name).into()).column(Column::text("NODE")),
-    Field::new("role", |n: &DagNode| (&n.role).into()),
-    Field::new("status", |n: &DagNode| (&n.status).into()).column(Column::text("STATUS")),
-    Field::new("attempt", |n: &DagNode| n.attempt.into()).column(Column::number("ATTEMPT")),
-    Field::new("site", |n: &DagNode| n.site.clone().into()).column(Column::text("SITE")),
-    Field::new("return_code", |n: &DagNode| n.return_code.into()),
-    Field::new("job_id", |n: &DagNode| n.job_id.into()),
-    Field::new("cluster_id", |n: &DagNode| n.cluster_id.into()),
-    Field::new("reason", |n: &DagNode| n.reason.clone().into()).column(Column::elastic("REASON")),
+pub(super) const NODE_FIELDS: &[ListField<RequestDagNode>] = &[
+    ListField::new("work_unit", |n: &RequestDagNode| n.work_unit.clone().into())
+        .column(TableColumn::text("UNIT")),
+    ListField::new("name", |n: &RequestDagNode| (&n.name).into()).column(TableColumn::text("NODE")),
+    ListField::new("role", |n: &RequestDagNode| (&n.role).into()),
+    ListField::new("status", |n: &RequestDagNode| (&n.status).into()).column(TableColumn::text("STATUS")),
+    ListField::new("attempt", |n: &RequestDagNode| n.attempt.into()).column(TableColumn::number("ATTEMPT")),
+    ListField::new("site", |n: &RequestDagNode| n.site.clone().into()).column(TableColumn::text("SITE")),
+    ListField::new("return_code", |n: &RequestDagNode| n.return_code.into()),
+    ListField::new("job_id", |n: &RequestDagNode| n.job_id.into()),
+    ListField::new("cluster_id", |n: &RequestDagNode| n.cluster_id.into()),
+    ListField::new("reason", |n: &RequestDagNode| n.reason.clone().into())
+        .column(TableColumn::flexible("REASON")),
 ];
 
-fn status(status: RunStatus) -> Datum {
+fn status_value(status: RequestRunStatus) -> FieldValue {
     let tone = match status {
-        RunStatus::Completed => Some(Tone::Good),
-        RunStatus::Failed | RunStatus::Removed => Some(Tone::Bad),
-        RunStatus::Partial | RunStatus::Halted => Some(Tone::Warn),
-        RunStatus::Submitted | RunStatus::Running => Some(Tone::Busy),
-        RunStatus::Planning | RunStatus::Ready | RunStatus::Stopped => None,
+        RequestRunStatus::Completed => Some(TextTone::Good),
+        RequestRunStatus::Failed | RequestRunStatus::Removed => Some(TextTone::Bad),
+        RequestRunStatus::Partial | RequestRunStatus::Halted => Some(TextTone::Warn),
+        RequestRunStatus::Submitted | RequestRunStatus::Running => Some(TextTone::Busy),
+        RequestRunStatus::Planning | RequestRunStatus::Ready | RequestRunStatus::Stopped => None,
     };
-    Datum::Word(status.name(), tone)
+    FieldValue::Word(status.name(), tone)
 }
 
 /// `12/25`, and how many failed.
-fn units(dag: &Dag) -> String {
+fn render_units(dag: &RequestDag) -> String {
     let failed = match dag.work_units_failed {
         0 => String::new(),
         failed => format!(" ({failed} failed)"),
@@ -93,7 +102,7 @@ fn units(dag: &Dag) -> String {
     format!("{}/{}{failed}", dag.work_units_completed, dag.total_work_units)
 }
 
-fn nodes(dag: &Dag) -> String {
+fn render_nodes(dag: &RequestDag) -> String {
     let held = if dag.nodes_held > 0 { format!(", {} held", dag.nodes_held) } else { String::new() };
     format!(
         "{} of {} completed, {} running, {} failed{held}",
@@ -102,7 +111,7 @@ fn nodes(dag: &Dag) -> String {
 }
 
 /// `htcondor: DAGMan 40 at schedd-3`
-fn place(dag: &Dag) -> String {
+fn render_backend(dag: &RequestDag) -> String {
     let at = dag.schedd_name.as_ref().map(|schedd| format!(" at {schedd}")).unwrap_or_default();
     match (&dag.dagman_cluster_id, dag.engine_workflow_id) {
         (Some(cluster), _) => format!("{}: DAGMan {cluster}{at}", dag.backend),

@@ -1,38 +1,39 @@
 //! Documents of requests, read and checked as a whole before anything is done with them.
 
-use crate::context::Context;
-use crate::documents;
+use crate::context::CliContext;
+use crate::document_input;
 use crate::error::CliError;
-use crate::plan::current_user;
+use crate::spec_file::current_user;
 use serde_json::{Value, json};
 use std::path::PathBuf;
-use windlass_core::plan::PlanSettings;
-use windlass_core::requests::document::{self, Context as Terms, Fault};
-use windlass_spec::{Complaint, Diagnostics, Document, Source};
+use windlass_core::requests::document::{self, DocumentContext as Terms, DocumentProblem};
+use windlass_core::round_plan::PlanSettings;
+use windlass_spec::{FieldProblem, SpecDiagnostics, SpecDocument, SpecSource};
 use windlass_types::requests::{ProductionStep, Request};
 
 /// A request as its document says it, and what is sent to a server.
-pub(super) struct Wanted {
+pub(super) struct RequestDocument {
     pub(super) document: Value,
     pub(super) request: Request,
 }
 
 /// All of them, from files and as they were fetched by their names, or everything that is wrong with any of them.
-pub(super) fn load(
-    ctx: &Context,
+pub(super) fn load_documents(
+    ctx: &CliContext,
     files: &[PathBuf],
     fetched: &[(String, Value)],
     steps: &[ProductionStep],
-) -> Result<Vec<Wanted>, CliError> {
+) -> Result<Vec<RequestDocument>, CliError> {
     let (mut wanted, mut faulty) = (Vec::new(), Vec::new());
-    let files = files.iter().map(|file| documents::read(ctx, file)).collect::<Result<Vec<_>, _>>()?;
+    let files =
+        files.iter().map(|file| document_input::read_document(ctx, file)).collect::<Result<Vec<_>, _>>()?;
     let fetched =
         fetched.iter().map(|(name, document)| (format!("{name} of ReqMgr2"), format!("{document:#}").into()));
     // How much a core may have at most is for the server to say that takes the request.
     let max_memory_per_core =
         if ctx.server()?.is_some() { u64::MAX } else { PlanSettings::default().max_memory_per_core };
     for (name, bytes) in files.into_iter().chain(fetched) {
-        match read(&name, &bytes, steps, max_memory_per_core) {
+        match parse_documents(&name, &bytes, steps, max_memory_per_core) {
             Ok(some) => wanted.extend(some),
             Err(found) => faulty.push(found),
         }
@@ -48,69 +49,71 @@ pub(super) fn load(
     Ok(wanted)
 }
 
-fn read(
+fn parse_documents(
     name: &str,
     bytes: &[u8],
     steps: &[ProductionStep],
     max_memory_per_core: u64,
-) -> Result<Vec<Wanted>, Diagnostics> {
-    let document = Document::read(Source::new(name, bytes))?;
+) -> Result<Vec<RequestDocument>, SpecDiagnostics> {
+    let document = SpecDocument::parse(SpecSource::new(name, bytes))?;
     let (mut wanted, mut complaints) = (Vec::new(), Vec::new());
-    for (place, value) in several(document.value()) {
-        let value = with_steps(value, steps);
-        match check(&value, max_memory_per_core) {
-            Ok(request) => wanted.push(Wanted { document: value, request }),
-            Err(faults) => complaints.extend(faults.into_iter().map(|fault| place.complaint(fault))),
+    for (place, value) in split_documents(document.value()) {
+        let value = set_steps(value, steps);
+        match check_document(&value, max_memory_per_core) {
+            Ok(request) => wanted.push(RequestDocument { document: value, request }),
+            Err(faults) => complaints.extend(faults.into_iter().map(|fault| place.to_complaint(fault))),
         }
     }
-    if complaints.is_empty() { Ok(wanted) } else { Err(document.complain(complaints)) }
+    if complaints.is_empty() { Ok(wanted) } else { Err(document.report_problems(complaints)) }
 }
 
 /// Where a request stands in its document.
 #[derive(Clone, Copy)]
-enum Place {
+enum DocumentPosition {
     Whole,
     /// In a list.
     Item(usize),
     /// In what ReqMgr2 answers when it is asked for several.
-    Answer(usize),
+    Response(usize),
 }
 
 /// The requests of a document: itself, those of a list, or those of an answer of ReqMgr2.
-fn several(document: &Value) -> Vec<(Place, Value)> {
+fn split_documents(document: &Value) -> Vec<(DocumentPosition, Value)> {
     let answer = document.get("result").and_then(Value::as_array);
     match (document, answer) {
         (Value::Array(list), _) => {
-            list.iter().enumerate().map(|(n, one)| (Place::Item(n), one.clone())).collect()
+            list.iter().enumerate().map(|(n, one)| (DocumentPosition::Item(n), one.clone())).collect()
         }
         (_, Some(result)) if result.iter().any(|one| one.as_object().is_some_and(|one| !one.is_empty())) => {
             let entries = result.iter().enumerate().flat_map(|(n, one)| {
                 one.as_object().into_iter().flatten().map(move |(name, one)| (n, name, one))
             });
-            entries.map(|(n, name, one)| (Place::Answer(n), json!({"result": [{name: one}]}))).collect()
+            entries
+                .map(|(n, name, one)| (DocumentPosition::Response(n), json!({"result": [{name: one}]})))
+                .collect()
         }
-        _ => vec![(Place::Whole, document.clone())],
+        _ => vec![(DocumentPosition::Whole, document.clone())],
     }
 }
 
-impl Place {
-    fn complaint(self, fault: Fault) -> Complaint {
+impl DocumentPosition {
+    fn to_complaint(self, fault: DocumentProblem) -> FieldProblem {
         let field = match (self, fault.field.as_str()) {
             (Self::Whole, field) => field.to_owned(),
             (Self::Item(n), "") => format!("[{n}]"),
             (Self::Item(n), field) => format!("[{n}].{field}"),
             // Each was looked at as if it were the only one.
-            (Self::Answer(n), field) => match field.strip_prefix("result.0.") {
+            (Self::Response(n), field) => match field.strip_prefix("result.0.") {
                 Some(rest) => format!("result.{n}.{rest}"),
                 None => format!("result.{n}"),
             },
         };
-        Complaint { field, message: fault.reason, help: fault.remedy }
+        FieldProblem { field, message: fault.reason, help: fault.remedy }
     }
 }
 
 /// Everything that is wrong with a document, as the server would say it too.
-fn check(value: &Value, max_memory_per_core_mb: u64) -> Result<Request, Vec<Fault>> {
+fn check_document(value: &Value, max_memory_per_core_mb: u64) -> Result<Request, Vec<DocumentProblem>> {
     let user = current_user();
     let terms = Terms {
         requestor: &user,
@@ -124,7 +127,7 @@ fn check(value: &Value, max_memory_per_core_mb: u64) -> Result<Request, Vec<Faul
     if let (Some(_), Some(map)) = (&steps, bare.as_object_mut()) {
         map.remove("production_steps");
     }
-    let mut request = document::read(&bare, &terms)?;
+    let mut request = document::parse_request(&bare, &terms)?;
     let faults = windlass_requests::payload_faults(&request);
     if !faults.is_empty() {
         return Err(faults);
@@ -133,7 +136,7 @@ fn check(value: &Value, max_memory_per_core_mb: u64) -> Result<Request, Vec<Faul
         // The server tells what else is wrong with them.
         request.production_steps = serde_json::from_value(steps).map_err(|error| {
             let reason = format!("is a list of {{fraction, priority}}: {error}");
-            vec![Fault { field: "production_steps".to_owned(), reason, remedy: None }]
+            vec![DocumentProblem { field: "production_steps".to_owned(), reason, remedy: None }]
         })?;
     }
     Ok(request)
@@ -141,7 +144,7 @@ fn check(value: &Value, max_memory_per_core_mb: u64) -> Result<Request, Vec<Faul
 
 /// Refuses a request that ReqMgr2 says is not for this system, as a submission would.
 pub(super) fn refuse_foreign(request: &Request) -> Result<(), CliError> {
-    let faults = document::not_for_us(request);
+    let faults = document::check_ownership(request);
     if faults.is_empty() {
         return Ok(());
     }
@@ -150,7 +153,7 @@ pub(super) fn refuse_foreign(request: &Request) -> Result<(), CliError> {
 }
 
 /// Said on the command line, they stand for those of the document.
-fn with_steps(mut value: Value, steps: &[ProductionStep]) -> Value {
+fn set_steps(mut value: Value, steps: &[ProductionStep]) -> Value {
     if let (false, Some(map)) = (steps.is_empty(), value.as_object_mut()) {
         map.insert("production_steps".to_owned(), json!(steps));
     }
@@ -158,7 +161,7 @@ fn with_steps(mut value: Value, steps: &[ProductionStep]) -> Value {
 }
 
 /// `0.1:80000`
-pub(super) fn steps(words: &[String]) -> Result<Vec<ProductionStep>, CliError> {
+pub(super) fn parse_steps(words: &[String]) -> Result<Vec<ProductionStep>, CliError> {
     let parse = |word: &String| {
         let (fraction, priority) = word.split_once(':')?;
         Some(ProductionStep { fraction: fraction.parse().ok()?, priority: priority.parse().ok()? })
@@ -181,18 +184,20 @@ mod tests {
     #[test]
     fn steps_are_a_fraction_and_a_priority() {
         assert_eq!(
-            steps(&["0.1:80000".into()]).unwrap(),
+            parse_steps(&["0.1:80000".into()]).unwrap(),
             [ProductionStep { fraction: 0.1, priority: 80_000 }]
         );
         for wrong in ["0.1", "a:1", "0.1:b", ":"] {
-            assert!(steps(&[wrong.into()]).is_err(), "{wrong}");
+            assert!(parse_steps(&[wrong.into()]).is_err(), "{wrong}");
         }
     }
 
     #[test]
     fn all_faults_are_told_with_their_places() {
         let text = "request_name: r\nsplitting_algo: FileBasd\nmemory_mb: -3\nnonsense: 1\n";
-        let Err(found) = read("r.yaml", text.as_bytes(), &[], MOST) else { panic!("it was taken") };
+        let Err(found) = parse_documents("r.yaml", text.as_bytes(), &[], MOST) else {
+            panic!("it was taken")
+        };
         let reports = found.reports();
         let lines: Vec<_> = reports.iter().filter_map(|report| report.line).collect();
         assert!(lines.contains(&2) && lines.contains(&3) && lines.contains(&4), "{reports:?}");
@@ -205,7 +210,8 @@ mod tests {
     fn a_list_of_requests_is_several() {
         let one = "request_name: NAME\n  input_dataset: /A/B-v1/RAW\n  output_datasets: [/A/C-v1/RECO]\n  splitting_algo: FileBased\n  payload_config: {simulation: {}}\n";
         let text = format!("- {}- {}", one.replace("NAME", "a"), one.replace("NAME", "b"));
-        let wanted = read("r.yaml", text.as_bytes(), &[], MOST).unwrap_or_else(|found| panic!("{found}"));
+        let wanted =
+            parse_documents("r.yaml", text.as_bytes(), &[], MOST).unwrap_or_else(|found| panic!("{found}"));
         assert_eq!(
             wanted.iter().map(|one| one.request.request_name.as_str()).collect::<Vec<_>>(),
             ["a", "b"]
@@ -223,13 +229,14 @@ mod tests {
             one
         };
         let names = |text: &str| -> Vec<String> {
-            let wanted = read("r.json", text.as_bytes(), &[], MOST).unwrap_or_else(|found| panic!("{found}"));
+            let wanted = parse_documents("r.json", text.as_bytes(), &[], MOST)
+                .unwrap_or_else(|found| panic!("{found}"));
             wanted.into_iter().map(|one| one.request.request_name).collect()
         };
         let mut answer = json!({"result": [{"a": named("a"), "b": named("b")}, {"c": named("c")}]});
         assert_eq!(names(&answer.to_string()), ["a", "b", "c"]);
         answer["result"][1]["c"]["Memory"] = json!("much");
-        let Err(found) = read("r.json", answer.to_string().as_bytes(), &[], MOST) else {
+        let Err(found) = parse_documents("r.json", answer.to_string().as_bytes(), &[], MOST) else {
             panic!("it was taken")
         };
         assert!(found.to_string().contains("result.1.c.Memory"), "{found}");

@@ -1,94 +1,106 @@
 //! What is shown of requests.
 
-use super::programs::programs;
-use super::{known, recovery};
-use crate::context::Context;
-use crate::error::{CliError, Exit};
-use crate::ui::listing::{Datum, Field, Listing};
-use crate::ui::style::Tone;
-use crate::ui::table::Column;
+use super::programs::describe_programs;
+use super::{recovery, suggest_request};
+use crate::context::CliContext;
+use crate::error::{CliError, CliExit};
+use crate::ui::listing::{FieldValue, ListField, ListFields};
+use crate::ui::style::TextTone;
+use crate::ui::table::TableColumn;
 use serde_json::json;
-use windlass_api::requests::{BlockLine, RecoveryState, RequestLine, Transition, WorkflowStatus};
+use windlass_api::requests::{
+    BlockSummary, RequestRecoveryState, RequestSummary, RequestWorkflowStatus, StatusTransitionResponse,
+};
 use windlass_types::requests::RequestStatus;
 
-pub(super) const LINES: &[Field<RequestLine>] = &[
-    Field::new("request_name", |r: &RequestLine| (&r.request_name).into()).column(Column::elastic("REQUEST")),
-    Field::new("status", |r: &RequestLine| status(r.status)).column(Column::text("STATUS")),
-    Field::new("priority", |r: &RequestLine| r.priority.into()).column(Column::number("PRIORITY")),
-    Field::new("urgent", |r: &RequestLine| r.urgent.into()),
-    Field::new("requestor", |r: &RequestLine| (&r.requestor).into()).column(Column::text("REQUESTOR")),
-    Field::new("campaign", |r: &RequestLine| r.campaign.clone().into()).column(Column::text("CAMPAIGN")),
-    Field::new("since", |r: &RequestLine| r.since.into()).column(Column::text("SINCE")),
-    Field::new("reason", |r: &RequestLine| r.reason.clone().into()).column(Column::elastic("REASON")),
-    Field::new("input_dataset", |r: &RequestLine| r.input_dataset.clone().into()),
-    Field::new("output_datasets", |r: &RequestLine| Datum::Json(json!(r.output_datasets))),
-    Field::new("created_at", |r: &RequestLine| r.created_at.into()),
-    Field::new("updated_at", |r: &RequestLine| r.updated_at.into()),
-    Field::new("version", |r: &RequestLine| r.version.into()),
+pub(super) const REQUEST_LIST_FIELDS: &[ListField<RequestSummary>] = &[
+    ListField::new("request_name", |r: &RequestSummary| (&r.request_name).into())
+        .column(TableColumn::flexible("REQUEST")),
+    ListField::new("status", |r: &RequestSummary| status_value(r.status)).column(TableColumn::text("STATUS")),
+    ListField::new("priority", |r: &RequestSummary| r.priority.into())
+        .column(TableColumn::number("PRIORITY")),
+    ListField::new("urgent", |r: &RequestSummary| r.urgent.into()),
+    ListField::new("requestor", |r: &RequestSummary| (&r.requestor).into())
+        .column(TableColumn::text("REQUESTOR")),
+    ListField::new("campaign", |r: &RequestSummary| r.campaign.clone().into())
+        .column(TableColumn::text("CAMPAIGN")),
+    ListField::new("since", |r: &RequestSummary| r.since.into()).column(TableColumn::text("SINCE")),
+    ListField::new("reason", |r: &RequestSummary| r.reason.clone().into())
+        .column(TableColumn::flexible("REASON")),
+    ListField::new("input_dataset", |r: &RequestSummary| r.input_dataset.clone().into()),
+    ListField::new("output_datasets", |r: &RequestSummary| FieldValue::Json(json!(r.output_datasets))),
+    ListField::new("created_at", |r: &RequestSummary| r.created_at.into()),
+    ListField::new("updated_at", |r: &RequestSummary| r.updated_at.into()),
+    ListField::new("version", |r: &RequestSummary| r.version.into()),
 ];
 
-const TRANSITIONS: &[Field<Transition>] = &[
-    Field::new("timestamp", |t: &Transition| t.timestamp.into()).column(Column::text("TIME")),
-    Field::new("from", |t: &Transition| t.from.map(RequestStatus::name).into()),
-    Field::new("to", |t: &Transition| status(t.to)).column(Column::text("STATUS")),
-    Field::new("by", |t: &Transition| (&t.by).into()).column(Column::text("BY")),
-    Field::new("reason", |t: &Transition| t.reason.clone().unwrap_or_default().into())
-        .column(Column::elastic("REASON")),
+const TRANSITION_FIELDS: &[ListField<StatusTransitionResponse>] = &[
+    ListField::new("timestamp", |t: &StatusTransitionResponse| t.timestamp.into())
+        .column(TableColumn::text("TIME")),
+    ListField::new("from", |t: &StatusTransitionResponse| t.from.map(RequestStatus::name).into()),
+    ListField::new("to", |t: &StatusTransitionResponse| status_value(t.to))
+        .column(TableColumn::text("STATUS")),
+    ListField::new("by", |t: &StatusTransitionResponse| (&t.by).into()).column(TableColumn::text("BY")),
+    ListField::new("reason", |t: &StatusTransitionResponse| t.reason.clone().unwrap_or_default().into())
+        .column(TableColumn::flexible("REASON")),
 ];
 
-const BLOCKS: &[Field<BlockLine>] = &[
-    Field::new("dataset_name", |b: &BlockLine| (&b.dataset_name).into()).column(Column::elastic("DATASET")),
-    Field::new("block_index", |b: &BlockLine| b.block_index.into()).column(Column::number("BLOCK")),
-    Field::new("status", |b: &BlockLine| b.status.name().into()).column(Column::text("STATUS")),
-    Field::new("work_units", |b: &BlockLine| (&b.work_units).into()).column(Column::number("UNITS")),
+const BLOCK_FIELDS: &[ListField<BlockSummary>] = &[
+    ListField::new("dataset_name", |b: &BlockSummary| (&b.dataset_name).into())
+        .column(TableColumn::flexible("DATASET")),
+    ListField::new("block_index", |b: &BlockSummary| b.block_index.into())
+        .column(TableColumn::number("BLOCK")),
+    ListField::new("status", |b: &BlockSummary| b.status.name().into()).column(TableColumn::text("STATUS")),
+    ListField::new("work_units", |b: &BlockSummary| (&b.work_units).into())
+        .column(TableColumn::number("UNITS")),
 ];
 
-pub(super) fn status(status: RequestStatus) -> Datum {
-    Datum::Word(status.name(), tone(status))
+pub(super) fn status_value(status: RequestStatus) -> FieldValue {
+    FieldValue::Word(status.name(), status_tone(status))
 }
 
-pub(super) const fn tone(status: RequestStatus) -> Option<Tone> {
+pub(super) const fn status_tone(status: RequestStatus) -> Option<TextTone> {
     match status {
-        RequestStatus::Completed => Some(Tone::Good),
-        RequestStatus::Failed | RequestStatus::Aborted => Some(Tone::Bad),
-        RequestStatus::Held | RequestStatus::Partial => Some(Tone::Warn),
+        RequestStatus::Completed => Some(TextTone::Good),
+        RequestStatus::Failed | RequestStatus::Aborted => Some(TextTone::Bad),
+        RequestStatus::Held | RequestStatus::Partial => Some(TextTone::Warn),
         RequestStatus::Planning
         | RequestStatus::Active
         | RequestStatus::Stopping
-        | RequestStatus::Resubmitting => Some(Tone::Busy),
+        | RequestStatus::Resubmitting => Some(TextTone::Busy),
         RequestStatus::New | RequestStatus::Submitted | RequestStatus::Queued => None,
     }
 }
 
 /// One request in full.
-struct Whole {
-    line: RequestLine,
+struct RequestDetailsRow {
+    line: RequestSummary,
     programs: Vec<String>,
-    progress: WorkflowStatus,
-    recovery: RecoveryState,
+    progress: RequestWorkflowStatus,
+    recovery: RequestRecoveryState,
 }
 
-const WHOLE: &[Field<Whole>] = &[
-    Field::new("request_name", |w: &Whole| (&w.line.request_name).into()),
-    Field::new("status", |w: &Whole| status(w.line.status)),
-    Field::new("reason", |w: &Whole| w.line.reason.clone().into()),
-    Field::new("priority", |w: &Whole| w.line.priority.into()),
-    Field::new("requestor", |w: &Whole| (&w.line.requestor).into()),
-    Field::new("campaign", |w: &Whole| w.line.campaign.clone().into()),
-    Field::new("input_dataset", |w: &Whole| w.line.input_dataset.clone().into()),
-    Field::new("output_datasets", |w: &Whole| w.line.output_datasets.join(" ").into()),
-    Field::new("runs", |w: &Whole| w.programs.join("; ").into()),
-    Field::new("workflow", |w: &Whole| w.progress.workflow_id.clone().into()),
-    Field::new("progress", |w: &Whole| progress(&w.progress).into()),
-    Field::new("estimated_completion", |w: &Whole| w.progress.estimated_completion.into()),
-    Field::new("since", |w: &Whole| w.line.since.into()),
-    Field::new("changed", |w: &Whole| recovery::changed(&w.recovery).into()),
-    Field::new("outputs", |w: &Whole| w.recovery.output_state.clone().into()),
-    Field::new("next", |w: &Whole| recovery::next(&w.line, &w.recovery).into()),
+const REQUEST_DETAIL_FIELDS: &[ListField<RequestDetailsRow>] = &[
+    ListField::new("request_name", |w: &RequestDetailsRow| (&w.line.request_name).into()),
+    ListField::new("status", |w: &RequestDetailsRow| status_value(w.line.status)),
+    ListField::new("reason", |w: &RequestDetailsRow| w.line.reason.clone().into()),
+    ListField::new("priority", |w: &RequestDetailsRow| w.line.priority.into()),
+    ListField::new("requestor", |w: &RequestDetailsRow| (&w.line.requestor).into()),
+    ListField::new("campaign", |w: &RequestDetailsRow| w.line.campaign.clone().into()),
+    ListField::new("input_dataset", |w: &RequestDetailsRow| w.line.input_dataset.clone().into()),
+    ListField::new("output_datasets", |w: &RequestDetailsRow| w.line.output_datasets.join(" ").into()),
+    ListField::new("runs", |w: &RequestDetailsRow| w.programs.join("; ").into()),
+    ListField::new("workflow", |w: &RequestDetailsRow| w.progress.workflow_id.clone().into()),
+    ListField::new("progress", |w: &RequestDetailsRow| render_progress(&w.progress).into()),
+    ListField::new("estimated_completion", |w: &RequestDetailsRow| w.progress.estimated_completion.into()),
+    ListField::new("since", |w: &RequestDetailsRow| w.line.since.into()),
+    ListField::new("changed", |w: &RequestDetailsRow| recovery::render_changes(&w.recovery).into()),
+    ListField::new("outputs", |w: &RequestDetailsRow| w.recovery.output_state.clone().into()),
+    ListField::new("next", |w: &RequestDetailsRow| recovery::next_steps(&w.line, &w.recovery).into()),
 ];
 
 /// `41.8 %: 12 of 25 work units, 4000 of 9560 nodes; run …`
-fn progress(status: &WorkflowStatus) -> String {
+fn render_progress(status: &RequestWorkflowStatus) -> String {
     let Some(dag) = &status.dag else { return "nothing is planned yet".to_owned() };
     let failed = if dag.nodes_failed > 0 { format!(", {} failed", dag.nodes_failed) } else { String::new() };
     let held = match dag.nodes_held {
@@ -107,19 +119,19 @@ fn progress(status: &WorkflowStatus) -> String {
     )
 }
 
-pub(super) fn show(ctx: &Context, name: &str) -> Result<Exit, CliError> {
-    let desk = ctx.desk_to_read()?;
-    let shown = known(&desk, name, desk.request(name))?;
-    let progress = desk.status(name)?;
-    if ctx.ui.json_wanted() {
+pub(super) fn show_request(ctx: &CliContext, name: &str) -> Result<CliExit, CliError> {
+    let desk = ctx.request_service_read()?;
+    let shown = suggest_request(&desk, name, desk.get_request(name))?;
+    let progress = desk.request_status(name)?;
+    if ctx.ui.wants_json() {
         let mut whole = serde_json::to_value(&shown).unwrap_or_default();
         whole["progress"] = json!(progress);
         ctx.ui.print_json(&whole)?;
-        return Ok(Exit::Success);
+        return Ok(CliExit::Success);
     }
     let request = shown.request;
-    let programs = programs(&request);
-    let line = RequestLine {
+    let programs = describe_programs(&request);
+    let line = RequestSummary {
         request_name: request.request_name,
         status: shown.status,
         priority: request.priority,
@@ -136,14 +148,17 @@ pub(super) fn show(ctx: &Context, name: &str) -> Result<Exit, CliError> {
     };
     let blocks = progress.blocks.clone();
     let recovery = shown.recovery;
-    ctx.ui.print_line(&recovery::told(&line, &recovery))?;
+    ctx.ui.print_line(&recovery::render_headline(&line, &recovery))?;
     ctx.ui.print_line("")?;
-    ctx.ui.print_record(&Listing::new(WHOLE), Whole { line, programs, progress, recovery })?;
+    ctx.ui.print_record(
+        &ListFields::new(REQUEST_DETAIL_FIELDS),
+        RequestDetailsRow { line, programs, progress, recovery },
+    )?;
     if !blocks.is_empty() {
         ctx.ui.print_line("")?;
-        ctx.ui.print_list(&Listing::new(BLOCKS), blocks)?;
+        ctx.ui.print_list(&ListFields::new(BLOCK_FIELDS), blocks)?;
     }
     ctx.ui.print_line("")?;
-    ctx.ui.print_list(&Listing::new(TRANSITIONS), shown.status_transitions)?;
-    Ok(Exit::Success)
+    ctx.ui.print_list(&ListFields::new(TRANSITION_FIELDS), shown.status_transitions)?;
+    Ok(CliExit::Success)
 }

@@ -1,24 +1,26 @@
 //! `windlass request files`: what became of the input files of a request.
 
-use super::known;
-use crate::args::request::FilesArgs;
-use crate::context::Context;
-use crate::error::{CliError, Exit};
-use crate::ui::listing::{Field, Listing};
-use crate::ui::table::Column;
+use super::suggest_request;
+use crate::args::request::RequestFilesArgs;
+use crate::context::CliContext;
+use crate::error::{CliError, CliExit};
+use crate::ui::listing::{ListField, ListFields};
+use crate::ui::table::TableColumn;
 use windlass_api::requests::RequestFiles;
-use windlass_types::requests::{FileCounts, FileRow, FileState, Left};
+use windlass_types::requests::{FileRemainder, RequestFileCounts, RequestFileRow, RequestFileState};
 
-const FILES: &[Field<FileRow>] = &[
-    Field::new("lfn", |f: &FileRow| (&f.lfn).into()).column(Column::elastic("LFN")),
-    Field::new("state", |f: &FileRow| f.state.name().into()).column(Column::text("STATE")),
-    Field::new("round", |f: &FileRow| f.round.into()).column(Column::number("ROUND")),
-    Field::new("left", |f: &FileRow| left(f).into()).column(Column::elastic("LEFT")),
-    Field::new("reason", |f: &FileRow| f.reason.clone().into()).column(Column::elastic("REASON")),
+const FILE_FIELDS: &[ListField<RequestFileRow>] = &[
+    ListField::new("lfn", |f: &RequestFileRow| (&f.lfn).into()).column(TableColumn::flexible("LFN")),
+    ListField::new("state", |f: &RequestFileRow| f.state.name().into()).column(TableColumn::text("STATE")),
+    ListField::new("round", |f: &RequestFileRow| f.round.into()).column(TableColumn::number("ROUND")),
+    ListField::new("left", |f: &RequestFileRow| remaining_parts(f).into())
+        .column(TableColumn::flexible("LEFT")),
+    ListField::new("reason", |f: &RequestFileRow| f.reason.clone().into())
+        .column(TableColumn::flexible("REASON")),
 ];
 
 /// What of it is in no output.
-fn left(row: &FileRow) -> String {
+fn remaining_parts(row: &RequestFileRow) -> String {
     let spans = |ranges: &[(u64, u64)]| {
         let span = |(first, last): &(u64, u64)| {
             if first == last { first.to_string() } else { format!("{first}-{last}") }
@@ -26,42 +28,42 @@ fn left(row: &FileRow) -> String {
         ranges.iter().map(span).collect::<Vec<_>>().join(",")
     };
     match (&row.left, row.state) {
-        (_, FileState::Processed) => String::new(),
+        (_, RequestFileState::Processed) => String::new(),
         (None, _) => "all".to_owned(),
-        (Some(Left::Events(ranges)), _) => format!("events {}", spans(ranges)),
-        (Some(Left::Lumis(mask)), _) => {
+        (Some(FileRemainder::Events(ranges)), _) => format!("events {}", spans(ranges)),
+        (Some(FileRemainder::Lumis(mask)), _) => {
             let runs = mask.iter().map(|(run, ranges)| format!("{run}:{}", spans(ranges)));
             format!("lumis {}", runs.collect::<Vec<_>>().join(" "))
         }
     }
 }
 
-pub(super) fn run(ctx: &Context, args: &FilesArgs) -> Result<Exit, CliError> {
-    let desk = ctx.desk_to_read()?;
+pub(super) fn run(ctx: &CliContext, args: &RequestFilesArgs) -> Result<CliExit, CliError> {
+    let desk = ctx.request_service_read()?;
     let files = desk.request_files(&args.name, &args.state, args.offset, args.limit);
-    let files = known(&desk, &args.name, files)?;
-    if ctx.ui.json_wanted() {
+    let files = suggest_request(&desk, &args.name, files)?;
+    if ctx.ui.wants_json() {
         ctx.ui.print_json(&files)?;
-        return Ok(Exit::Success);
+        return Ok(CliExit::Success);
     }
-    ctx.ui.note(&told(&files));
+    ctx.ui.print_note(&render_counts(&files));
     let shown = args.offset + files.items.len() as u64;
     let more = files.total.saturating_sub(shown);
-    ctx.ui.print_list(&Listing::new(FILES), files.items)?;
+    ctx.ui.print_list(&ListFields::new(FILE_FIELDS), files.items)?;
     if more > 0 {
-        ctx.ui.note(&format!("{more} more: --offset {shown}"));
+        ctx.ui.print_note(&format!("{more} more: --offset {shown}"));
     }
-    Ok(Exit::Success)
+    Ok(CliExit::Success)
 }
 
 /// `90 processed, 3 to be tried again, 2 excluded (1 of them partly processed), 5 fresh`
-fn told(files: &RequestFiles) -> String {
+fn render_counts(files: &RequestFiles) -> String {
     let RequestFiles { counts, exclusions, fresh, .. } = files;
     let partly = match exclusions.partly_processed {
         0 => String::new(),
         some => format!(" ({some} of them partly processed)"),
     };
-    if *counts == FileCounts::default() && fresh.is_none() {
+    if *counts == RequestFileCounts::default() && fresh.is_none() {
         return "no files are listed: nothing was left to a second round".to_owned();
     }
     let fresh = fresh.map(|fresh| format!(", {fresh} fresh")).unwrap_or_default();
@@ -78,12 +80,12 @@ mod tests {
 
     #[test]
     fn what_is_left_of_a_file_is_told() {
-        let row = |state, left| FileRow { lfn: "/a".into(), state, round: 0, left, reason: None };
-        let events = Some(Left::Events(vec![(1, 5), (9, 9)]));
-        let lumis = Some(Left::Lumis(LumiMask::from([(1, vec![(2, 3)]), (4, vec![(7, 7)])])));
-        assert_eq!(left(&row(FileState::Attempted, None)), "all");
-        assert_eq!(left(&row(FileState::Attempted, events)), "events 1-5,9");
-        assert_eq!(left(&row(FileState::Excluded, lumis)), "lumis 1:2-3 4:7");
-        assert_eq!(left(&row(FileState::Processed, None)), "");
+        let row = |state, left| RequestFileRow { lfn: "/a".into(), state, round: 0, left, reason: None };
+        let events = Some(FileRemainder::Events(vec![(1, 5), (9, 9)]));
+        let lumis = Some(FileRemainder::Lumis(LumiMask::from([(1, vec![(2, 3)]), (4, vec![(7, 7)])])));
+        assert_eq!(remaining_parts(&row(RequestFileState::Attempted, None)), "all");
+        assert_eq!(remaining_parts(&row(RequestFileState::Attempted, events)), "events 1-5,9");
+        assert_eq!(remaining_parts(&row(RequestFileState::Excluded, lumis)), "lumis 1:2-3 4:7");
+        assert_eq!(remaining_parts(&row(RequestFileState::Processed, None)), "");
     }
 }

@@ -1,37 +1,37 @@
 //! `windlass request import`: requests as ReqMgr2 has them, from its documents or by their names.
 
-use super::{documents, tell_submitted};
-use crate::args::request::ImportArgs;
-use crate::context::Context;
-use crate::desk::Desk;
-use crate::error::{CliError, Exit};
+use super::{documents, print_submitted};
+use crate::args::request::RequestImportArgs;
+use crate::context::CliContext;
+use crate::error::{CliError, CliExit};
+use crate::local_requests::RequestService;
 use crate::ui::text;
 use serde_json::{Value, json};
 use std::path::PathBuf;
-use windlass_api::requests::Submitted;
-use windlass_requests::Reqmgr2;
+use windlass_api::requests::SubmitResponse;
+use windlass_requests::Reqmgr2Client;
 use windlass_server::ApiError;
 use windlass_types::requests::ProductionStep;
 
-pub(super) fn run(ctx: &Context, args: &ImportArgs) -> Result<Exit, CliError> {
-    let steps = documents::steps(&args.steps)?;
+pub(super) fn run(ctx: &CliContext, args: &RequestImportArgs) -> Result<CliExit, CliError> {
+    let steps = documents::parse_steps(&args.steps)?;
     // Names of requests have neither slashes nor dots.
     let is_file = |what: &&String| *what == "-" || what.contains(['/', '.']) || ctx.cwd.join(what).exists();
     let (files, names): (Vec<&String>, Vec<&String>) = args.what.iter().partition(is_file);
     let files: Vec<PathBuf> = files.into_iter().map(PathBuf::from).collect();
-    let reqmgr2 = args.reqmgr2.reqmgr2(|path| ctx.cwd.join(path))?;
+    let reqmgr2 = args.reqmgr2.to_settings(|path| ctx.cwd.join(path))?;
     if let (None, None, Some(name)) = (&reqmgr2, ctx.server()?, names.first()) {
         return Err(CliError::user(format!("no ReqMgr2 is configured here, so `{name}` cannot be fetched"))
             .with_hint("--reqmgr2 URL, or reqmgr2.url in the settings; or name files with documents"));
     }
-    let fetched = reqmgr2.as_ref().map(|reqmgr2| fetch(reqmgr2, &names)).transpose()?;
+    let fetched = reqmgr2.as_ref().map(|reqmgr2| fetch_documents(reqmgr2, &names)).transpose()?;
     // What we fetch ourselves is checked like files: all of it before the first is submitted.
-    let wanted = documents::load(ctx, &files, fetched.as_deref().unwrap_or_default(), &steps)?;
+    let wanted = documents::load_documents(ctx, &files, fetched.as_deref().unwrap_or_default(), &steps)?;
     let mut wanted: Vec<Value> = wanted.into_iter().map(|one| one.document).collect();
     if fetched.is_none() {
-        wanted.extend(names.into_iter().map(|name| by_name(name, &steps)));
+        wanted.extend(names.into_iter().map(|name| document_by_name(name, &steps)));
     }
-    let desk = ctx.desk()?;
+    let desk = ctx.request_service()?;
     let (mut submitted, mut failed) = (Vec::new(), Vec::new());
     for one in &wanted {
         match desk.submit(one) {
@@ -39,18 +39,18 @@ pub(super) fn run(ctx: &Context, args: &ImportArgs) -> Result<Exit, CliError> {
             Err(error) => failed.push(error),
         }
     }
-    tell(ctx, &desk, &submitted, failed)
+    print_imported(ctx, &desk, &submitted, failed)
 }
 
-fn fetch(reqmgr2: &Reqmgr2, names: &[&String]) -> Result<Vec<(String, Value)>, CliError> {
+fn fetch_documents(reqmgr2: &Reqmgr2Client, names: &[&String]) -> Result<Vec<(String, Value)>, CliError> {
     let fetch = |name: &&String| {
-        let document = reqmgr2.fetch(name).map_err(ApiError::from)?;
+        let document = reqmgr2.fetch_request(name).map_err(ApiError::from)?;
         Ok(((*name).clone(), document))
     };
     names.iter().map(fetch).collect()
 }
 
-fn by_name(name: &str, steps: &[ProductionStep]) -> Value {
+fn document_by_name(name: &str, steps: &[ProductionStep]) -> Value {
     let mut document = json!({"request_name": name, "source": "reqmgr2"});
     if !steps.is_empty() {
         document["production_steps"] = json!(steps);
@@ -59,28 +59,32 @@ fn by_name(name: &str, steps: &[ProductionStep]) -> Value {
 }
 
 /// What was submitted stays so, whatever became of the others; the first trouble decides how we end.
-fn tell(
-    ctx: &Context,
-    desk: &Desk,
-    submitted: &[Submitted],
+fn print_imported(
+    ctx: &CliContext,
+    desk: &RequestService,
+    submitted: &[SubmitResponse],
     mut failed: Vec<CliError>,
-) -> Result<Exit, CliError> {
-    if ctx.ui.json_wanted() && (failed.is_empty() || !submitted.is_empty()) {
+) -> Result<CliExit, CliError> {
+    if ctx.ui.wants_json() && (failed.is_empty() || !submitted.is_empty()) {
         ctx.ui.print_json(&submitted)?;
     }
-    tell_submitted(ctx, desk, submitted);
+    print_submitted(ctx, desk, submitted);
     if failed.is_empty() {
-        return Ok(Exit::Success);
+        return Ok(CliExit::Success);
     }
     let first = failed.remove(0);
     if failed.is_empty() && submitted.is_empty() {
         return Err(first);
     }
     for other in &failed {
-        ctx.ui.warn(&other.message);
+        ctx.ui.print_warning(&other.message);
     }
     let all = submitted.len() + failed.len() + 1;
-    let message =
-        format!("{}; {} of {} submitted", first.message, submitted.len(), text::count(all as u64, "request"));
+    let message = format!(
+        "{}; {} of {} submitted",
+        first.message,
+        submitted.len(),
+        text::render_count(all as u64, "request")
+    );
     Err(CliError { message, ..first })
 }

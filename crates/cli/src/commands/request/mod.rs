@@ -1,13 +1,13 @@
 //! `windlass request`: datasets to be made, from their documents to their outputs.
 
-mod campaign;
+mod demo_campaign;
 mod documents;
 mod errors;
 mod fields;
 mod files;
 mod import;
 mod metrics;
-pub(super) mod operator;
+pub(super) mod operations;
 mod plan;
 mod programs;
 mod recovery;
@@ -15,200 +15,207 @@ mod run;
 mod watch;
 
 use crate::args::request::{
-    CancelArgs, ListArgs, OneArgs, Order, PriorityArgs, RequestArgs, RequestVerb, StopArgs, SubmitArgs,
+    OneRequestArgs, RequestArgs, RequestCancelArgs, RequestListArgs, RequestOrderArg, RequestPriorityArgs,
+    RequestStopArgs, RequestSubcommand, RequestSubmitArgs,
 };
-use crate::context::Context;
-use crate::desk::Desk;
-use crate::error::{CliError, Exit};
-use crate::ui::listing::{Field, Listing};
-use crate::ui::table::Column;
+use crate::context::CliContext;
+use crate::error::{CliError, CliExit};
+use crate::local_requests::RequestService;
+use crate::ui::listing::{ListField, ListFields};
+use crate::ui::table::TableColumn;
 use crate::ui::text;
-use windlass_api::requests::{PatchRequest, Submitted, Version};
-use windlass_client::RequestQuery;
+use windlass_api::requests::{PatchRequest, RequestVersion, SubmitResponse};
+use windlass_client::RequestListOptions;
 use windlass_types::requests::RequestStatus;
 
-pub(crate) use campaign::demo;
+pub(crate) use demo_campaign::run_demo;
 
-pub(crate) fn run(ctx: &Context, args: &RequestArgs) -> Result<Exit, CliError> {
+pub(crate) fn run(ctx: &CliContext, args: &RequestArgs) -> Result<CliExit, CliError> {
     match &args.verb {
-        None => list(ctx, &args.list),
-        Some(RequestVerb::List(args)) => list(ctx, args),
-        Some(RequestVerb::Submit(args)) => submit(ctx, args),
-        Some(RequestVerb::Import(args)) => import::run(ctx, args),
-        Some(RequestVerb::Run(args)) => run::run(ctx, args),
-        Some(RequestVerb::Show(args)) => fields::show(ctx, &args.name),
-        Some(RequestVerb::Plan(args)) => plan::run(ctx, args),
-        Some(RequestVerb::Metrics(args)) => metrics::run(ctx, args),
-        Some(RequestVerb::Watch(args)) => watch::run(ctx, args),
-        Some(RequestVerb::Stop(args)) => stop(ctx, args),
-        Some(RequestVerb::Errors(args)) => errors::run(ctx, args),
-        Some(RequestVerb::Release(args)) => operator::release(ctx, args),
-        Some(RequestVerb::Fail(args)) => operator::fail(ctx, args),
-        Some(RequestVerb::Restart(args)) => operator::restart(ctx, args),
-        Some(RequestVerb::Invalidate(args)) => operator::invalidate(ctx, args),
-        Some(RequestVerb::Alerts(args)) => operator::alerts(ctx, args),
-        Some(RequestVerb::Cancel(args)) => cancel(ctx, args),
-        Some(RequestVerb::Priority(args)) => priority(ctx, args),
-        Some(RequestVerb::Versions(args)) => versions(ctx, args),
-        Some(RequestVerb::Files(args)) => files::run(ctx, args),
+        None => list_requests(ctx, &args.list),
+        Some(RequestSubcommand::List(args)) => list_requests(ctx, args),
+        Some(RequestSubcommand::Submit(args)) => submit_requests(ctx, args),
+        Some(RequestSubcommand::Import(args)) => import::run(ctx, args),
+        Some(RequestSubcommand::Run(args)) => run::run(ctx, args),
+        Some(RequestSubcommand::Show(args)) => fields::show_request(ctx, &args.name),
+        Some(RequestSubcommand::Plan(args)) => plan::run(ctx, args),
+        Some(RequestSubcommand::Metrics(args)) => metrics::run(ctx, args),
+        Some(RequestSubcommand::Watch(args)) => watch::run(ctx, args),
+        Some(RequestSubcommand::Stop(args)) => stop_request(ctx, args),
+        Some(RequestSubcommand::Errors(args)) => errors::run(ctx, args),
+        Some(RequestSubcommand::Release(args)) => operations::release_request(ctx, args),
+        Some(RequestSubcommand::Fail(args)) => operations::fail_request(ctx, args),
+        Some(RequestSubcommand::Restart(args)) => operations::restart_request(ctx, args),
+        Some(RequestSubcommand::Invalidate(args)) => operations::invalidate_request(ctx, args),
+        Some(RequestSubcommand::Alerts(args)) => operations::list_alerts(ctx, args),
+        Some(RequestSubcommand::Cancel(args)) => cancel_request(ctx, args),
+        Some(RequestSubcommand::Priority(args)) => set_priority(ctx, args),
+        Some(RequestSubcommand::Versions(args)) => list_versions(ctx, args),
+        Some(RequestSubcommand::Files(args)) => files::run(ctx, args),
     }
 }
 
-fn submit(ctx: &Context, args: &SubmitArgs) -> Result<Exit, CliError> {
-    let steps = documents::steps(&args.steps)?;
-    let wanted = documents::load(ctx, &args.files, &[], &steps)?;
+fn submit_requests(ctx: &CliContext, args: &RequestSubmitArgs) -> Result<CliExit, CliError> {
+    let steps = documents::parse_steps(&args.steps)?;
+    let wanted = documents::load_documents(ctx, &args.files, &[], &steps)?;
     if args.dry_run {
         for one in &wanted {
             documents::refuse_foreign(&one.request)?;
-            ctx.ui.note(&format!("{} is all right", one.request.request_name));
+            ctx.ui.print_note(&format!("{} is all right", one.request.request_name));
         }
-        if ctx.ui.json_wanted() {
+        if ctx.ui.wants_json() {
             let requests: Vec<_> = wanted.iter().map(|one| &one.request).collect();
             ctx.ui.print_json(&requests)?;
         }
-        return Ok(Exit::Success);
+        return Ok(CliExit::Success);
     }
-    let desk = ctx.desk()?;
+    let desk = ctx.request_service()?;
     let mut submitted = Vec::new();
     for one in &wanted {
         submitted.push(desk.submit(&one.document)?);
     }
-    if ctx.ui.json_wanted() && !args.watch {
+    if ctx.ui.wants_json() && !args.watch {
         ctx.ui.print_json(&submitted)?;
     }
-    tell_submitted(ctx, &desk, &submitted);
+    print_submitted(ctx, &desk, &submitted);
     if args.watch {
         let names: Vec<String> = submitted.into_iter().map(|one| one.request_name).collect();
-        return watch::follow(ctx, &desk, &names, None, None);
+        return watch::follow_requests(ctx, &desk, &names, None, None);
     }
-    Ok(Exit::Success)
+    Ok(CliExit::Success)
 }
 
-fn tell_submitted(ctx: &Context, desk: &Desk, submitted: &[Submitted]) {
+fn print_submitted(ctx: &CliContext, desk: &RequestService, submitted: &[SubmitResponse]) {
     for one in submitted {
-        ctx.ui.note(&match one.status {
+        ctx.ui.print_note(&match one.status {
             RequestStatus::Submitted => format!("{} is submitted", one.request_name),
             status => format!("{} was submitted before; it is {status}", one.request_name),
         });
     }
-    if desk.is_unattended() {
-        ctx.ui.note(
+    if desk.has_no_server() {
+        ctx.ui.print_note(
             "no server has this database now: `windlass serve` or `windlass request run` carries requests out",
         );
     }
 }
 
-fn list(ctx: &Context, args: &ListArgs) -> Result<Exit, CliError> {
+fn list_requests(ctx: &CliContext, args: &RequestListArgs) -> Result<CliExit, CliError> {
     let open = || RequestStatus::ALL.iter().copied().filter(|status| !status.is_terminal()).collect();
-    let query = RequestQuery {
+    let query = RequestListOptions {
         status: if args.open { open() } else { args.status.clone() },
         campaign: args.campaign.clone(),
         requestor: args.requestor.clone(),
         name: args.name.clone(),
         sort_by: args.sort_by.map(|order| match order {
-            Order::Name => "request_name",
-            Order::Status => "status",
-            Order::Priority => "priority",
-            Order::Campaign => "campaign",
-            Order::Created => "created_at",
-            Order::Updated => "updated_at",
+            RequestOrderArg::Name => "request_name",
+            RequestOrderArg::Status => "status",
+            RequestOrderArg::Priority => "priority",
+            RequestOrderArg::Campaign => "campaign",
+            RequestOrderArg::Created => "created_at",
+            RequestOrderArg::Updated => "updated_at",
         }),
         reverse: args.reverse_sort,
         offset: args.offset,
         limit: Some(args.limit),
     };
-    let found = ctx.desk_to_read()?.requests(&query)?;
+    let found = ctx.request_service_read()?.list_requests(&query)?;
     let (shown, total) = (found.items.len() as u64, found.total);
     if shown == 0 {
-        ctx.ui.note("there are no such requests");
+        ctx.ui.print_note("there are no such requests");
     }
-    ctx.ui.print_list(&Listing::new(fields::LINES), found.items)?;
+    ctx.ui.print_list(&ListFields::new(fields::REQUEST_LIST_FIELDS), found.items)?;
     if shown > 0 && args.offset + shown < total {
-        ctx.ui.note(&format!("{shown} of {total}; --limit and --offset show others"));
+        ctx.ui.print_note(&format!("{shown} of {total}; --limit and --offset show others"));
     }
-    Ok(Exit::Success)
+    Ok(CliExit::Success)
 }
 
 /// A request that is not there may be called otherwise.
-pub(super) fn known<T>(desk: &Desk, name: &str, answer: Result<T, CliError>) -> Result<T, CliError> {
+pub(super) fn suggest_request<T>(
+    desk: &RequestService,
+    name: &str,
+    answer: Result<T, CliError>,
+) -> Result<T, CliError> {
     answer.map_err(|error| {
         if !error.message.starts_with("there is no request") {
             return error;
         }
-        let query = RequestQuery { limit: Some(10_000), ..RequestQuery::default() };
-        let Ok(all) = desk.requests(&query) else { return error };
-        match windlass_spec::nearest(name, all.items.iter().map(|one| one.request_name.as_str())) {
+        let query = RequestListOptions { limit: Some(10_000), ..RequestListOptions::default() };
+        let Ok(all) = desk.list_requests(&query) else { return error };
+        match windlass_spec::nearest_name(name, all.items.iter().map(|one| one.request_name.as_str())) {
             Some(near) => error.with_hint(format!("did you mean `{near}`?")),
             None => error.with_hint("`windlass request list` shows those that there are"),
         }
     })
 }
 
-fn stop(ctx: &Context, args: &StopArgs) -> Result<Exit, CliError> {
-    let desk = ctx.desk()?;
+fn stop_request(ctx: &CliContext, args: &RequestStopArgs) -> Result<CliExit, CliError> {
+    let desk = ctx.request_service()?;
     let name = &args.which.name;
-    let stopped = known(&desk, name, desk.stop(name, &args.which.reason))?;
-    if ctx.ui.json_wanted() {
+    let stopped = suggest_request(&desk, name, desk.stop_request(name, &args.which.reason))?;
+    if ctx.ui.wants_json() {
         ctx.ui.print_json(&stopped)?;
     }
-    ctx.ui.note(&format!("{name}: {}", stopped.message));
+    ctx.ui.print_note(&format!("{name}: {}", stopped.message));
     if args.wait {
-        watch::until(ctx, &desk, name, |status| {
+        watch::wait_for_status(ctx, &desk, name, |status| {
             !matches!(status, RequestStatus::Active | RequestStatus::Planning | RequestStatus::Stopping)
         })?;
     }
-    Ok(Exit::Success)
+    Ok(CliExit::Success)
 }
 
-fn cancel(ctx: &Context, args: &CancelArgs) -> Result<Exit, CliError> {
-    let desk = ctx.desk()?;
+fn cancel_request(ctx: &CliContext, args: &RequestCancelArgs) -> Result<CliExit, CliError> {
+    let desk = ctx.request_service()?;
     let name = &args.which.name;
-    let before = known(&desk, name, desk.request(name))?;
+    let before = suggest_request(&desk, name, desk.get_request(name))?;
     let what = format!("end request {name}, which is {}", before.status);
     if args.confirm.dry_run {
-        ctx.ui.note(&format!("would {what}"));
-        return Ok(Exit::Success);
+        ctx.ui.print_note(&format!("would {what}"));
+        return Ok(CliExit::Success);
     }
     ctx.ui.confirm(&what, args.confirm)?;
-    let aborted = desk.abort(name, &args.which.reason)?;
-    if ctx.ui.json_wanted() {
+    let aborted = desk.abort_request(name, &args.which.reason)?;
+    if ctx.ui.wants_json() {
         ctx.ui.print_json(&aborted)?;
     }
-    ctx.ui.note(&format!("{name}: {}", aborted.message));
-    Ok(Exit::Success)
+    ctx.ui.print_note(&format!("{name}: {}", aborted.message));
+    Ok(CliExit::Success)
 }
 
-fn priority(ctx: &Context, args: &PriorityArgs) -> Result<Exit, CliError> {
-    let desk = ctx.desk()?;
+fn set_priority(ctx: &CliContext, args: &RequestPriorityArgs) -> Result<CliExit, CliError> {
+    let desk = ctx.request_service()?;
     let patch = PatchRequest { priority: Some(args.priority), ..PatchRequest::default() };
-    let shown = known(&desk, &args.name, desk.patch(&args.name, &patch))?;
-    if ctx.ui.json_wanted() {
+    let shown = suggest_request(&desk, &args.name, desk.patch_request(&args.name, &patch))?;
+    if ctx.ui.wants_json() {
         ctx.ui.print_json(&shown)?;
     }
-    ctx.ui.note(&format!("{} has priority {}", args.name, shown.request.priority));
-    Ok(Exit::Success)
+    ctx.ui.print_note(&format!("{} has priority {}", args.name, shown.request.priority));
+    Ok(CliExit::Success)
 }
 
-const VERSIONS: &[Field<Version>] = &[
-    Field::new("request_name", |v: &Version| (&v.request_name).into()).column(Column::elastic("REQUEST")),
-    Field::new("processing_version", |v: &Version| v.processing_version.into())
-        .column(Column::number("VERSION")),
-    Field::new("status", |v: &Version| fields::status(v.status)).column(Column::text("STATUS")),
-    Field::new("superseded_by", |v: &Version| v.superseded_by.clone().into())
-        .column(Column::text("SUPERSEDED BY")),
-    Field::new("failure_reason", |v: &Version| v.failure_reason.clone().into())
-        .column(Column::elastic("REASON")),
+const VERSION_FIELDS: &[ListField<RequestVersion>] = &[
+    ListField::new("request_name", |v: &RequestVersion| (&v.request_name).into())
+        .column(TableColumn::flexible("REQUEST")),
+    ListField::new("processing_version", |v: &RequestVersion| v.processing_version.into())
+        .column(TableColumn::number("VERSION")),
+    ListField::new("status", |v: &RequestVersion| fields::status_value(v.status))
+        .column(TableColumn::text("STATUS")),
+    ListField::new("superseded_by", |v: &RequestVersion| v.superseded_by.clone().into())
+        .column(TableColumn::text("SUPERSEDED BY")),
+    ListField::new("failure_reason", |v: &RequestVersion| v.failure_reason.clone().into())
+        .column(TableColumn::flexible("REASON")),
 ];
 
-fn versions(ctx: &Context, args: &OneArgs) -> Result<Exit, CliError> {
-    let desk = ctx.desk_to_read()?;
-    let versions = known(&desk, &args.name, desk.versions(&args.name))?;
-    if ctx.ui.json_wanted() {
+fn list_versions(ctx: &CliContext, args: &OneRequestArgs) -> Result<CliExit, CliError> {
+    let desk = ctx.request_service_read()?;
+    let versions = suggest_request(&desk, &args.name, desk.request_versions(&args.name))?;
+    if ctx.ui.wants_json() {
         ctx.ui.print_json(&versions)?;
-        return Ok(Exit::Success);
+        return Ok(CliExit::Success);
     }
-    let rows: Vec<Version> = versions.versions.into_iter().chain([versions.current]).collect();
-    ctx.ui.note(&text::count(rows.len() as u64, "version"));
-    ctx.ui.print_list(&Listing::new(VERSIONS), rows)?;
-    Ok(Exit::Success)
+    let rows: Vec<RequestVersion> = versions.versions.into_iter().chain([versions.current]).collect();
+    ctx.ui.print_note(&text::render_count(rows.len() as u64, "version"));
+    ctx.ui.print_list(&ListFields::new(VERSION_FIELDS), rows)?;
+    Ok(CliExit::Success)
 }

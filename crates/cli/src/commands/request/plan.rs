@@ -1,49 +1,50 @@
 //! `windlass request plan`: what a request would do, without doing it.
 
-use super::programs::programs;
-use super::{documents, known};
-use crate::args::request::PlanArgs;
-use crate::context::Context;
-use crate::desk::Desk;
-use crate::error::{CliError, Exit};
-use crate::ui::table::{Cell, Column, Table};
+use super::programs::describe_programs;
+use super::{documents, suggest_request};
+use crate::args::request::RequestPlanArgs;
+use crate::context::CliContext;
+use crate::error::{CliError, CliExit};
+use crate::local_requests::RequestService;
+use crate::ui::table::{TableCell, TableColumn, TextTable};
 use crate::ui::text;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
-use windlass_core::adaptive::round_size;
-use windlass_core::plan::{
-    Plan, PlanFault, PlanInput, PlanSettings, PlanSummary, Spread, Start, UnitView, plan,
+use windlass_core::adaptive::decide_round_size;
+use windlass_core::requests::rounds::amount_until_next_step;
+use windlass_core::round_plan::{
+    PlanInput, PlanProblem, PlanSettings, PlanSummary, PlanUnit, RoundPlan, RoundStart, ValueSpread,
+    plan_round,
 };
-use windlass_core::requests::rounds::until_next_step;
-use windlass_draw::Drawing;
+use windlass_render::GraphDrawing;
 use windlass_types::catalog::CatalogFile;
-use windlass_types::requests::{Request, SiteStatus, UnitName};
+use windlass_types::requests::{Request, SiteStatus, WorkUnitName};
 use windlass_types::{Bytes, format_duration};
 
 /// So many work units are shown, unless all are asked for.
-const SHOWN: usize = 20;
+const MAX_UNITS_SHOWN: usize = 20;
 /// So many files are fetched at a time.
-const PAGE: u64 = 10_000;
+const PAGE_SIZE: u64 = 10_000;
 
-pub(super) fn run(ctx: &Context, args: &PlanArgs) -> Result<Exit, CliError> {
-    let desk = desk(ctx)?;
-    let request = request(ctx, desk.as_ref(), &args.request)?;
-    let files = files(desk.as_ref(), &request)?;
-    let sites = sites(desk.as_ref(), &args.sites, &request, &files)?;
-    let start = request.generation.map_or_else(Start::default, |generation| Start {
+pub(super) fn run(ctx: &CliContext, args: &RequestPlanArgs) -> Result<CliExit, CliError> {
+    let desk = open_request_service(ctx)?;
+    let request = load_request(ctx, desk.as_ref(), &args.request)?;
+    let files = load_files(desk.as_ref(), &request)?;
+    let sites = choose_sites(desk.as_ref(), &args.sites, &request, &files)?;
+    let start = request.generation.map_or_else(RoundStart::default, |generation| RoundStart {
         first_event: generation.first_event,
         first_lumi: generation.first_lumi,
         first_block: 0,
     });
     let settings = PlanSettings::default();
-    let size = round_size(&settings.adaptive, request.adaptive, None);
+    let size = decide_round_size(&settings.adaptive, request.adaptive, None);
     let input = PlanInput {
         request: &request,
         files: &files,
         attempted: &BTreeSet::new(),
-        left: &BTreeMap::new(),
+        remaining: &BTreeMap::new(),
         sites: &sites,
         settings: &settings,
         start,
@@ -53,37 +54,38 @@ pub(super) fn run(ctx: &Context, args: &PlanArgs) -> Result<Exit, CliError> {
         metrics: None,
         max_units: size.map(|size| size.units),
         max_jobs: size.and_then(|size| size.jobs),
-        until_step: size.and_then(|_| until_next_step(&request, 0, files.len() as u64)),
+        until_step: size.and_then(|_| amount_until_next_step(&request, 0, files.len() as u64)),
     };
-    let plan = plan(&input).map_err(|faults| refused(&request, &faults))?;
-    if ctx.ui.json_wanted() {
+    let plan = plan_round(&input).map_err(|faults| plan_error(&request, &faults))?;
+    if ctx.ui.wants_json() {
         let steps = windlass_requests::payload_steps(&request).unwrap_or_default();
         ctx.ui.print_json(&json!({"summary": plan.summary(), "steps": steps, "plan": plan}))?;
     } else if args.draw {
-        ctx.ui.print_lines(&drawing(&plan, ctx.ui.width_out().unwrap_or(100)))?;
+        ctx.ui.print_lines(&render_drawing(&plan, ctx.ui.stdout_width().unwrap_or(100)))?;
     } else {
-        ctx.ui.print_table(&table(&plan, if args.all { usize::MAX } else { SHOWN }))?;
+        ctx.ui.print_table(&render_table(&plan, if args.all { usize::MAX } else { MAX_UNITS_SHOWN }))?;
         ctx.ui.print_line("")?;
-        ctx.ui.print_lines(&totals(&plan.summary(), args.all))?;
-        ctx.ui
-            .print_lines(&programs(&request).iter().map(|one| format!("runs {one}")).collect::<Vec<_>>())?;
+        ctx.ui.print_lines(&render_totals(&plan.summary(), args.all))?;
+        ctx.ui.print_lines(
+            &describe_programs(&request).iter().map(|one| format!("runs {one}")).collect::<Vec<_>>(),
+        )?;
     }
-    Ok(Exit::Success)
+    Ok(CliExit::Success)
 }
 
 /// A document alone can be planned without any database.
-fn desk(ctx: &Context) -> Result<Option<Desk>, CliError> {
-    if ctx.server()?.is_none() && !ctx.is_there() {
+fn open_request_service(ctx: &CliContext) -> Result<Option<RequestService>, CliError> {
+    if ctx.server()?.is_none() && !ctx.database_exists() {
         return Ok(None);
     }
-    ctx.desk_to_read().map(Some)
+    ctx.request_service_read().map(Some)
 }
 
 /// A file with a document, if there is one of that name; else a request that was submitted.
-fn request(ctx: &Context, desk: Option<&Desk>, word: &str) -> Result<Request, CliError> {
+fn load_request(ctx: &CliContext, desk: Option<&RequestService>, word: &str) -> Result<Request, CliError> {
     let path = PathBuf::from(word);
     if word == "-" || ctx.cwd.join(&path).is_file() {
-        let mut wanted = documents::load(ctx, &[path], &[], &[])?;
+        let mut wanted = documents::load_documents(ctx, &[path], &[], &[])?;
         return match (wanted.pop(), wanted.is_empty()) {
             (Some(one), true) => Ok(one.request),
             _ => Err(CliError::user(format!("{word} holds several requests, and one is planned at a time"))),
@@ -94,10 +96,10 @@ fn request(ctx: &Context, desk: Option<&Desk>, word: &str) -> Result<Request, Cl
             "there is no file `{word}`, and no database with requests either"
         )));
     };
-    known(desk, word, desk.request(word)).map(|shown| shown.request)
+    suggest_request(desk, word, desk.get_request(word)).map(|shown| shown.request)
 }
 
-fn files(desk: Option<&Desk>, request: &Request) -> Result<Vec<CatalogFile>, CliError> {
+fn load_files(desk: Option<&RequestService>, request: &Request) -> Result<Vec<CatalogFile>, CliError> {
     let Some(dataset) = &request.input_dataset else { return Ok(Vec::new()) };
     let add = format!("`windlass catalog add DIR as {dataset}` makes it known");
     let Some(desk) = desk else {
@@ -107,7 +109,7 @@ fn files(desk: Option<&Desk>, request: &Request) -> Result<Vec<CatalogFile>, Cli
     };
     let mut files = Vec::new();
     loop {
-        let page = desk.dataset_files(dataset, true, files.len() as u64, PAGE);
+        let page = desk.dataset_files(dataset, true, files.len() as u64, PAGE_SIZE);
         let page = page.map_err(|error| if error.hint.is_none() { error.with_hint(&add) } else { error })?;
         if page.items.is_empty() {
             return Ok(files);
@@ -117,20 +119,20 @@ fn files(desk: Option<&Desk>, request: &Request) -> Result<Vec<CatalogFile>, Cli
 }
 
 /// Those that were said; those that are known and may be used; or what this machine would be.
-fn sites(
-    desk: Option<&Desk>,
+fn choose_sites(
+    desk: Option<&RequestService>,
     said: &[String],
     request: &Request,
     files: &[CatalogFile],
 ) -> Result<BTreeMap<String, Option<u64>>, CliError> {
     if !said.is_empty() {
-        return said.iter().map(|word| site(word)).collect();
+        return said.iter().map(|word| parse_site_slots(word)).collect();
     }
     let known = match desk {
-        Some(desk) => desk.sites()?.items,
+        Some(desk) => desk.list_sites()?.items,
         None => Vec::new(),
     };
-    let may = |site: &windlass_api::requests::Site| {
+    let may = |site: &windlass_api::requests::SiteResponse| {
         let banned = site
             .bans
             .iter()
@@ -153,7 +155,7 @@ fn sites(
 }
 
 /// `T2_A` or `T2_A=500`
-fn site(word: &str) -> Result<(String, Option<u64>), CliError> {
+fn parse_site_slots(word: &str) -> Result<(String, Option<u64>), CliError> {
     let (name, slots) = word.split_once('=').map_or((word, None), |(name, slots)| (name, Some(slots)));
     windlass_types::payload::check_name(name)
         .map_err(|error| CliError::user(format!("--site {word}: {error}")))?;
@@ -163,48 +165,48 @@ fn site(word: &str) -> Result<(String, Option<u64>), CliError> {
     Ok((name.to_owned(), slots.transpose()?))
 }
 
-fn refused(request: &Request, faults: &[PlanFault]) -> CliError {
+fn plan_error(request: &Request, faults: &[PlanProblem]) -> CliError {
     let told: Vec<String> = faults.iter().map(|fault| format!("  {fault}")).collect();
     CliError::user(format!("{} cannot be planned:\n{}", request.request_name, told.join("\n")))
 }
 
-fn table(plan: &Plan, shown: usize) -> Table {
-    let mut table = Table::new(vec![
-        Column::text("UNIT"),
-        Column::number("NODES"),
-        Column::number("EVENTS"),
-        Column::number("OUTPUT"),
-        Column::number("BLOCK"),
-        Column::number("TIME"),
-        Column::elastic("SITES"),
+fn render_table(plan: &RoundPlan, shown: usize) -> TextTable {
+    let mut table = TextTable::new(vec![
+        TableColumn::text("UNIT"),
+        TableColumn::number("NODES"),
+        TableColumn::number("EVENTS"),
+        TableColumn::number("OUTPUT"),
+        TableColumn::number("BLOCK"),
+        TableColumn::number("TIME"),
+        TableColumn::flexible("SITES"),
     ]);
     let blocks: Vec<_> = plan.blocks().collect();
     for unit in plan.units().take(shown) {
         let block = blocks.iter().find(|block| (block.first_unit..=block.last_unit).contains(&unit.number()));
-        table.row(vec![
-            Cell::new(unit.name().to_string()),
-            Cell::new(unit.total_nodes().to_string()),
-            Cell::new(unit.events().to_string()),
-            Cell::new(Bytes(unit.output_kb() << 10).to_string()),
-            Cell::maybe(block.map(|block| block.index)),
-            Cell::new(longest(&unit)),
-            Cell::new(unit.sites().collect::<Vec<_>>().join(",")),
+        table.add_row(vec![
+            TableCell::new(unit.name().to_string()),
+            TableCell::new(unit.total_nodes().to_string()),
+            TableCell::new(unit.events().to_string()),
+            TableCell::new(Bytes(unit.output_kb() << 10).to_string()),
+            TableCell::optional(block.map(|block| block.index)),
+            TableCell::new(longest_node(&unit)),
+            TableCell::new(unit.sites().collect::<Vec<_>>().join(",")),
         ]);
     }
     table
 }
 
 /// Of its longest node.
-fn longest(unit: &UnitView<'_>) -> String {
+fn longest_node(unit: &PlanUnit<'_>) -> String {
     let seconds = unit.nodes().map(|node| node.time_sec()).max().unwrap_or_default();
     format_duration(Duration::from_secs(seconds))
 }
 
-fn totals(summary: &PlanSummary, all: bool) -> Vec<String> {
+fn render_totals(summary: &PlanSummary, all: bool) -> Vec<String> {
     let units = usize::try_from(summary.work_units).unwrap_or(usize::MAX);
     let mut lines = Vec::new();
-    if !all && units > SHOWN {
-        lines.push(format!("… and {} more; --all shows them", units - SHOWN));
+    if !all && units > MAX_UNITS_SHOWN {
+        lines.push(format!("… and {} more; --all shows them", units - MAX_UNITS_SHOWN));
     }
     let roles: Vec<String> = summary
         .nodes_by_role
@@ -214,41 +216,42 @@ fn totals(summary: &PlanSummary, all: bool) -> Vec<String> {
     lines.push(format!(
         "{}: {}, {} ({})",
         summary.request,
-        text::count(summary.work_units, "work unit"),
-        text::count(summary.nodes, "node"),
+        text::render_count(summary.work_units, "work unit"),
+        text::render_count(summary.nodes, "node"),
         roles.join(", ")
     ));
     let read = match summary.files {
         0 => "generated".to_owned(),
-        files => format!("read from {}", text::count(files, "file")),
+        files => format!("read from {}", text::render_count(files, "file")),
     };
     lines.push(format!(
         "{} {read}; about {} in {} of each output dataset",
-        text::count(summary.events, "event"),
+        text::render_count(summary.events, "event"),
         Bytes(summary.output_kb << 10),
-        text::count(summary.blocks, "block")
+        text::render_count(summary.blocks, "block")
     ));
     let capped = if summary.is_memory_capped { " (as much as is allowed)" } else { "" };
-    let time = summary.time_sec_per_node.map(|time| format!(", {} each", spread(time))).unwrap_or_default();
+    let time =
+        summary.time_sec_per_node.map(|time| format!(", {} each", render_spread(time))).unwrap_or_default();
     lines.push(format!(
         "each node: {}, {} MB{capped}{time}; {:.1} core hours in all",
-        text::count(summary.cores.into(), "core"),
+        text::render_count(summary.cores.into(), "core"),
         summary.memory_mb,
         summary.core_hours
     ));
-    let site = |share: &windlass_core::plan::SiteShare| {
+    let site = |share: &windlass_core::round_plan::SiteShare| {
         let only =
             if share.only_here > 0 { format!(", {} only there", share.only_here) } else { String::new() };
         format!("{} ({} units{only})", share.site, share.work_units)
     };
     lines.push(format!("sites: {}", summary.sites.iter().map(site).collect::<Vec<_>>().join(", ")));
     if summary.files_left_out > 0 {
-        lines.push(format!("nothing is wanted of {}", text::count(summary.files_left_out, "file")));
+        lines.push(format!("nothing is wanted of {}", text::render_count(summary.files_left_out, "file")));
     }
     if summary.files_later > 0 || summary.events_later > 0 {
         let left = match (summary.files_later, summary.events_later) {
-            (0, events) => text::count(events, "event"),
-            (files, _) => text::count(files, "file"),
+            (0, events) => text::render_count(events, "event"),
+            (files, _) => text::render_count(files, "file"),
         };
         lines.push(format!(
             "this is the first round, by what the request says; what follows ({left}) is planned by what it measures"
@@ -257,7 +260,7 @@ fn totals(summary: &PlanSummary, all: bool) -> Vec<String> {
     lines
 }
 
-fn spread(spread: Spread) -> String {
+fn render_spread(spread: ValueSpread) -> String {
     let time = |seconds| format_duration(Duration::from_secs(seconds));
     if spread.least == spread.most {
         return time(spread.most);
@@ -266,8 +269,8 @@ fn spread(spread: Spread) -> String {
 }
 
 /// A box for each role, then the blocks.
-fn drawing(plan: &Plan, width: usize) -> Vec<String> {
-    let picture = windlass_draw::text(&Drawing::of_plan(plan), width);
+fn render_drawing(plan: &RoundPlan, width: usize) -> Vec<String> {
+    let picture = windlass_render::render_text(&GraphDrawing::from_plan(plan), width);
     let mut lines: Vec<String> = picture.lines().map(str::to_owned).collect();
     lines.push(String::new());
     for block in plan.blocks() {
@@ -275,9 +278,9 @@ fn drawing(plan: &Plan, width: usize) -> Vec<String> {
             "{} block {}: {} … {} ({}, about {})",
             block.dataset,
             block.index,
-            UnitName(block.first_unit),
-            UnitName(block.last_unit),
-            text::count((block.last_unit - block.first_unit + 1).into(), "unit"),
+            WorkUnitName(block.first_unit),
+            WorkUnitName(block.last_unit),
+            text::render_count((block.last_unit - block.first_unit + 1).into(), "unit"),
             Bytes(block.output_kb << 10)
         ));
     }
@@ -290,10 +293,10 @@ mod tests {
 
     #[test]
     fn sites_may_have_slots() {
-        assert_eq!(site("T2_A=500").unwrap(), ("T2_A".to_owned(), Some(500)));
-        assert_eq!(site("T2_A").unwrap(), ("T2_A".to_owned(), None));
+        assert_eq!(parse_site_slots("T2_A=500").unwrap(), ("T2_A".to_owned(), Some(500)));
+        assert_eq!(parse_site_slots("T2_A").unwrap(), ("T2_A".to_owned(), None));
         for wrong in ["", "a b", "T2=x"] {
-            assert!(site(wrong).is_err(), "{wrong}");
+            assert!(parse_site_slots(wrong).is_err(), "{wrong}");
         }
     }
 }

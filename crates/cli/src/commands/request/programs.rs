@@ -2,30 +2,30 @@
 
 use crate::ui::text;
 use serde_json::Value;
-use windlass_types::payload::Step;
+use windlass_types::payload::ManifestStep;
 use windlass_types::requests::Request;
 
 /// So much of a command is shown.
-const SHOWN: usize = 70;
+const MAX_COMMAND_LENGTH: usize = 70;
 
 /// One text for each step: `RECO: cat …`, or `RECO: simulated`.
-pub(super) fn programs(request: &Request) -> Vec<String> {
+pub(super) fn describe_programs(request: &Request) -> Vec<String> {
     // A server does not show the commands of others.
     if let Some(hidden) = request.payload_config.get("hidden").and_then(Value::as_str) {
         return vec![hidden.to_owned()];
     }
     match windlass_requests::payload_steps(request) {
-        Ok(steps) => steps.iter().map(of_step).collect(),
+        Ok(steps) => steps.iter().map(describe_step).collect(),
         Err(fault) => vec![format!("cannot run: {fault}")],
     }
 }
 
-fn of_step(step: &Step) -> String {
+fn describe_step(step: &ManifestStep) -> String {
     let Some(command) = &step.command else {
         return format!("{}: simulated, the program itself does not run", step.name);
     };
     let line = command.split_whitespace().collect::<Vec<_>>().join(" ");
-    format!("{}: {}", step.name, text::truncate(&line, SHOWN))
+    format!("{}: {}", step.name, text::truncate(&line, MAX_COMMAND_LENGTH))
 }
 
 #[cfg(test)]
@@ -40,8 +40,8 @@ mod tests {
                 "request_name": "r", "generation": {"events": 10}, "output_datasets": ["/A/B-v1/GEN"],
                 "payload_config": config,
             });
-            let window = windlass_core::adaptive::Window::default();
-            let read = windlass_server::requests::submit::read(
+            let window = windlass_core::adaptive::MemoryWindow::default();
+            let read = windlass_server::requests::submit::parse_request(
                 &document,
                 "me",
                 window,
@@ -51,11 +51,11 @@ mod tests {
         };
         let mixed = json!({"steps": [{"name": "GEN", "command": "make\n  events"}, {"name": "RECO", "simulation": {}}]});
         assert_eq!(
-            programs(&request(mixed)),
+            describe_programs(&request(mixed)),
             ["GEN: make events", "RECO: simulated, the program itself does not run"]
         );
         assert_eq!(
-            programs(&request(json!({"simulation": {}}))),
+            describe_programs(&request(json!({"simulation": {}}))),
             ["GEN: simulated, the program itself does not run"]
         );
     }

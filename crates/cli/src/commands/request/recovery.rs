@@ -1,19 +1,19 @@
 //! How a request stands after failures, in words, and what somebody might do next.
 
 use crate::ui::text;
-use windlass_api::requests::{RecoveryState, RequestLine};
+use windlass_api::requests::{RequestRecoveryState, RequestSummary};
 use windlass_types::requests::RequestStatus;
 
 /// The first line about a request: `reco is held since …: 3 of 12 work units failed (25 %) …`
-pub(super) fn told(line: &RequestLine, state: &RecoveryState) -> String {
-    let since = text::short_time(line.since);
+pub(super) fn render_headline(line: &RequestSummary, state: &RequestRecoveryState) -> String {
+    let since = text::render_time(line.since);
     let reason = line.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
     let paused = state
         .paused_since
-        .map(|at| format!("; paused since {}, because attempts fail alike", text::short_time(at)));
+        .map(|at| format!("; paused since {}, because attempts fail alike", text::render_time(at)));
     let silent = state
         .backend_silent_since
-        .map(|at| format!("; its backend does not answer since {}", text::short_time(at)));
+        .map(|at| format!("; its backend does not answer since {}", text::render_time(at)));
     format!(
         "{} is {} since {since}{reason}{}{}",
         line.request_name,
@@ -24,28 +24,30 @@ pub(super) fn told(line: &RequestLine, state: &RecoveryState) -> String {
 }
 
 /// What people have changed about it, and what was done by itself.
-pub(super) fn changed(state: &RecoveryState) -> Option<String> {
+pub(super) fn render_changes(state: &RequestRecoveryState) -> Option<String> {
     let said = &state.overrides;
     let bans: Vec<&str> = state.site_bans.iter().map(|ban| ban.site_name.as_str()).collect();
     let parts = [
-        (state.rescues_used > 0).then(|| text::count(u64::from(state.rescues_used), "rescue")),
+        (state.rescues_used > 0).then(|| text::render_count(u64::from(state.rescues_used), "rescue")),
         (!bans.is_empty()).then(|| format!("not at {}", bans.join(", "))),
         said.memory_mb.map(|memory| format!("{memory} MB")),
         said.time_per_event_sec.map(|seconds| format!("{seconds} s per event")),
         said.retry_count.map(|count| format!("{count} retries")),
         said.error_hold_threshold.map(|share| format!("held from {} % on", share * 100.0)),
-        said.max_rescue_attempts.map(|count| format!("at most {}", text::count(u64::from(count), "rescue"))),
-        (state.outputs_given_up > 0)
-            .then(|| format!("{} about its outputs given up", text::count(state.outputs_given_up, "step"))),
+        said.max_rescue_attempts
+            .map(|count| format!("at most {}", text::render_count(u64::from(count), "rescue"))),
+        (state.outputs_given_up > 0).then(|| {
+            format!("{} about its outputs given up", text::render_count(state.outputs_given_up, "step"))
+        }),
         (state.excluded_files > 0)
-            .then(|| format!("without {}", text::count(state.excluded_files, "input file"))),
+            .then(|| format!("without {}", text::render_count(state.excluded_files, "input file"))),
     ];
     let told: Vec<String> = parts.into_iter().flatten().collect();
     (!told.is_empty()).then(|| told.join("; "))
 }
 
 /// Commands for whoever has to decide.
-pub(super) fn next(line: &RequestLine, state: &RecoveryState) -> Option<String> {
+pub(super) fn next_steps(line: &RequestSummary, state: &RequestRecoveryState) -> Option<String> {
     let name = text::shell_quote(&line.request_name);
     match line.status {
         status if status != RequestStatus::Held && state.outputs_given_up > 0 => {
@@ -74,11 +76,11 @@ pub(super) fn next(line: &RequestLine, state: &RecoveryState) -> Option<String> 
 mod tests {
     use super::*;
     use windlass_types::Timestamp;
-    use windlass_types::requests::Overrides;
+    use windlass_types::requests::RequestOverrides;
 
-    fn line(status: RequestStatus) -> RequestLine {
+    fn line(status: RequestStatus) -> RequestSummary {
         let at: Timestamp = "2026-11-16T01:02:03Z".parse().unwrap();
-        RequestLine {
+        RequestSummary {
             request_name: "reco".to_owned(),
             status,
             priority: 1,
@@ -97,29 +99,29 @@ mod tests {
 
     #[test]
     fn who_has_to_decide_is_told_what_and_how() {
-        let state = RecoveryState::default();
-        let told = told(&line(RequestStatus::Held), &state);
+        let state = RequestRecoveryState::default();
+        let told = render_headline(&line(RequestStatus::Held), &state);
         assert_eq!(told, "reco is held since 2026-11-16 01:02:03Z: 3 of 12 work units failed");
-        let next = |status, state: &RecoveryState| next(&line(status), state);
+        let next = |status, state: &RequestRecoveryState| next_steps(&line(status), state);
         let expected = "windlass request errors reco, windlass request release reco";
         assert_eq!(next(RequestStatus::Held, &state).as_deref(), Some(expected));
         assert_eq!(next(RequestStatus::Active, &state), None);
-        let given_up = RecoveryState { outputs_given_up: 2, ..RecoveryState::default() };
+        let given_up = RequestRecoveryState { outputs_given_up: 2, ..RequestRecoveryState::default() };
         assert!(next(RequestStatus::Aborted, &given_up).unwrap().contains("windlass request release reco"));
-        assert_eq!(changed(&given_up).as_deref(), Some("2 steps about its outputs given up"));
-        let silent = RecoveryState { backend_silent_since: Some(Timestamp(0)), ..state };
+        assert_eq!(render_changes(&given_up).as_deref(), Some("2 steps about its outputs given up"));
+        let silent = RequestRecoveryState { backend_silent_since: Some(Timestamp(0)), ..state };
         assert!(next(RequestStatus::Active, &silent).unwrap().contains("restart reco --lost"));
     }
 
     #[test]
     fn what_was_changed_is_told() {
-        assert_eq!(changed(&RecoveryState::default()), None);
-        let state = RecoveryState {
+        assert_eq!(render_changes(&RequestRecoveryState::default()), None);
+        let state = RequestRecoveryState {
             rescues_used: 1,
             excluded_files: 2,
-            overrides: Overrides { memory_mb: Some(3000), ..Overrides::default() },
-            ..RecoveryState::default()
+            overrides: RequestOverrides { memory_mb: Some(3000), ..RequestOverrides::default() },
+            ..RequestRecoveryState::default()
         };
-        assert_eq!(changed(&state).as_deref(), Some("1 rescue; 3000 MB; without 2 input files"));
+        assert_eq!(render_changes(&state).as_deref(), Some("1 rescue; 3000 MB; without 2 input files"));
     }
 }

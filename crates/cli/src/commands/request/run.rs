@@ -2,14 +2,14 @@
 //! loopback with a token of its own, and a worker process for each site, for as long as it takes.
 
 use super::{documents, watch};
-use crate::args::request::RunArgs;
-use crate::context::Context;
-use crate::desk::Desk;
-use crate::drive;
-use crate::error::{CliError, Exit};
-use crate::local;
-use crate::plan::current_user;
-use crate::{rules, server};
+use crate::args::request::RequestRunArgs;
+use crate::context::CliContext;
+use crate::error::{CliError, CliExit};
+use crate::local_requests::RequestService;
+use crate::local_run;
+use crate::local_worker;
+use crate::spec_file::current_user;
+use crate::{classification_rules, server_discovery};
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::process::CommandExt as _;
@@ -20,17 +20,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use windlass_client::Client;
-use windlass_proc::machine::Machine;
-use windlass_server::{Running, ServeOptions, Server};
-use windlass_store::Database;
+use windlass_process::machine::MachineInfo;
+use windlass_server::{ApiServer, RunningServer, ServeOptions};
+use windlass_store::StoreDatabase;
 
 /// What a worker gets to leave by itself, in the end.
-const LEAVE_WITHIN: Duration = Duration::from_secs(30);
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+const WORKER_STOP_TIMEOUT: Duration = Duration::from_secs(30);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The sites that this machine pretends to be.
 #[derive(Clone, Debug)]
-pub(crate) struct Pretence {
+pub(crate) struct SimulatedSites {
     pub(crate) sites: Vec<String>,
     /// Of each.
     pub(crate) cpus: u32,
@@ -39,17 +39,17 @@ pub(crate) struct Pretence {
     pub(crate) cool_off: Option<Duration>,
 }
 
-impl Pretence {
+impl SimulatedSites {
     pub(crate) fn new(sites: Vec<String>, cpus: Option<u32>, max_jobs: Option<u32>) -> Self {
-        let share = Machine::detect().cpus / u32::try_from(sites.len()).unwrap_or(u32::MAX).max(1);
+        let share = MachineInfo::detect().cpus / u32::try_from(sites.len()).unwrap_or(u32::MAX).max(1);
         Self { sites, cpus: cpus.unwrap_or_else(|| share.max(1)), max_jobs, cool_off: None }
     }
 }
 
-pub(super) fn run(ctx: &Context, args: &RunArgs) -> Result<Exit, CliError> {
+pub(super) fn run(ctx: &CliContext, args: &RequestRunArgs) -> Result<CliExit, CliError> {
     ctx.refuse_server("this runs requests on this machine")?;
-    let wanted = documents::load(ctx, &args.files, &[], &[])?;
-    let database = ctx.open_here_or_create()?;
+    let wanted = documents::load_documents(ctx, &args.files, &[], &[])?;
+    let database = ctx.open_or_create_local()?;
     if ctx.server()?.is_some() {
         return Err(CliError::refused("a server has this database already")
             .with_hint("`windlass request submit FILE --watch` gives it to that server and its workers"));
@@ -57,47 +57,47 @@ pub(super) fn run(ctx: &Context, args: &RunArgs) -> Result<Exit, CliError> {
     let mut sites = args.sites.clone();
     sites.sort();
     sites.dedup();
-    let pretence = Pretence::new(sites, args.num_cpus, args.max_jobs);
-    carry_out(ctx, &ctx.database(), database, &pretence, |desk, stop| {
+    let pretence = SimulatedSites::new(sites, args.num_cpus, args.max_jobs);
+    with_local_service(ctx, &ctx.database(), database, &pretence, |desk, stop| {
         let mut names = Vec::new();
         for one in &wanted {
             names.push(desk.submit(&one.document)?.request_name);
         }
         if names.is_empty() {
-            names = watch::open(desk)?;
+            names = watch::open_requests(desk)?;
         }
         if names.is_empty() {
-            ctx.ui.note("no request in these books is under way");
-            return Ok(Exit::Success);
+            ctx.ui.print_note("no request in these books is under way");
+            return Ok(CliExit::Success);
         }
-        let (watched, is_over) = watch::observe(ctx, desk, &names, None, Some(stop))?;
-        if ctx.ui.json_wanted() {
+        let (watched, is_over) = watch::observe_until_settled(ctx, desk, &names, None, Some(stop))?;
+        if ctx.ui.wants_json() {
             ctx.ui.print_json(&watched.last.values().collect::<Vec<_>>())?;
         }
         if !is_over {
-            ctx.ui.note("interrupted; `windlass request run` goes on");
-            return Ok(Exit::Interrupted);
+            ctx.ui.print_note("interrupted; `windlass request run` goes on");
+            return Ok(CliExit::Interrupted);
         }
-        Ok(watched.exit())
+        Ok(watched.worst_exit())
     })
 }
 
 /// Starts a server and workers, has something done with them, and ends them, whatever came of it.
-pub(crate) fn carry_out<T>(
-    ctx: &Context,
+pub(crate) fn with_local_service<T>(
+    ctx: &CliContext,
     path: &Path,
-    database: Arc<dyn Database>,
-    pretence: &Pretence,
-    work: impl FnOnce(&Desk, &AtomicBool) -> Result<T, CliError>,
+    database: Arc<dyn StoreDatabase>,
+    pretence: &SimulatedSites,
+    work: impl FnOnce(&RequestService, &AtomicBool) -> Result<T, CliError>,
 ) -> Result<T, CliError> {
     let stop = Arc::new(AtomicBool::new(false));
-    let mut signals = drive::listen_for_signals()?;
+    let mut signals = local_run::listen_for_signals()?;
     let (handle, flag) = (signals.handle(), Arc::clone(&stop));
     let listener = thread::spawn(move || signals.forever().for_each(|_| flag.store(true, Ordering::Relaxed)));
-    let done = Scene::start(ctx, path, database, pretence).and_then(|scene| {
+    let done = LocalService::start_service(ctx, path, database, pretence).and_then(|scene| {
         let done = work(&scene.desk, &stop);
         let verified = scene.server.verify();
-        scene.end(stop.load(Ordering::Relaxed));
+        scene.stop(stop.load(Ordering::Relaxed));
         let done = done?;
         verified?;
         Ok(done)
@@ -108,47 +108,49 @@ pub(crate) fn carry_out<T>(
 }
 
 /// A server and its workers.
-struct Scene {
-    desk: Desk,
-    server: Running,
+struct LocalService {
+    desk: RequestService,
+    server: RunningServer,
     workers: Vec<Child>,
 }
 
-impl Scene {
-    fn start(
-        ctx: &Context,
+impl LocalService {
+    fn start_service(
+        ctx: &CliContext,
         path: &Path,
-        database: Arc<dyn Database>,
-        pretence: &Pretence,
+        database: Arc<dyn StoreDatabase>,
+        pretence: &SimulatedSites,
     ) -> Result<Self, CliError> {
-        let (run_dir, of_worker) = (server::run_dir(path), path.to_owned());
+        let (run_dir, of_worker) = (server_discovery::server_run_dir(path), path.to_owned());
         let anywhere = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
         let options = ServeOptions {
             // Where an earlier one was: what its workers could not deliver is meant for us.
-            listen: server::last_address(path).unwrap_or(anywhere),
+            listen: server_discovery::last_listen_address(path).unwrap_or(anywhere),
             any_port: true,
             owner: current_user(),
             run_dir: run_dir.clone(),
-            bury: Some(Arc::new(move |worker| local::bury(worker, &of_worker).is_ok())),
-            classifier: rules::of_settings(ctx)?,
+            ensure_dead: Some(Arc::new(move |worker| {
+                local_worker::ensure_worker_dead(worker, &of_worker).is_ok()
+            })),
+            classifier: classification_rules::configured_classifier(ctx)?,
             // Those who wait for the end of a request are told when they ask again.
             shutdown_grace: Duration::from_secs(1),
             ..ServeOptions::default()
         };
         let mut options = options;
         options.requests.cool_off = pretence.cool_off.unwrap_or(options.requests.cool_off);
-        let server = Server::start(options, database)?;
+        let server = ApiServer::start(options, database)?;
         // By its socket, as its workers find it: a port could be another process's.
-        let client = server::find(None, ctx.manner(), Some(path))?
+        let client = server_discovery::find_server(None, ctx.connection_settings(), Some(path))?
             .ok_or_else(|| CliError::io("the server that was just started is gone"))?;
         let logs = run_dir.unwrap_or_else(|| ctx.cwd.clone()).join("workers");
-        end_earlier(&client, &logs, &pretence.sites)?;
-        let mut scene = Self { desk: Desk::Server(Box::new(client)), server, workers: Vec::new() };
+        stop_earlier_workers(&client, &logs, &pretence.sites)?;
+        let mut scene = Self { desk: RequestService::Server(Box::new(client)), server, workers: Vec::new() };
         for site in &pretence.sites {
             match start_worker(path, site, pretence, &logs) {
                 Ok(worker) => scene.workers.push(worker),
                 Err(error) => {
-                    scene.end(true);
+                    scene.stop(true);
                     return Err(error);
                 }
             }
@@ -157,23 +159,23 @@ impl Scene {
     }
 
     /// The workers leave; with `now`, what they run is stopped and goes back to be run again.
-    fn end(mut self, now: bool) {
+    fn stop(mut self, now: bool) {
         let signals = if now { 2 } else { 1 };
         for round in 0..signals {
-            self.workers.iter().for_each(|worker| terminate(worker.id()));
+            self.workers.iter().for_each(|worker| terminate_process(worker.id()));
             if round + 1 < signals {
                 // Two that come at once are one.
                 thread::sleep(Duration::from_millis(200));
             }
         }
-        let until = Instant::now() + LEAVE_WITHIN;
+        let until = Instant::now() + WORKER_STOP_TIMEOUT;
         for worker in &mut self.workers {
             while matches!(worker.try_wait(), Ok(None)) {
                 if Instant::now() >= until {
                     // What it runs is ended by its own worker process, which sees the end of the line.
                     drop(worker.kill());
                 }
-                thread::sleep(LOOK_EVERY);
+                thread::sleep(POLL_INTERVAL);
             }
         }
         self.server.stop();
@@ -182,10 +184,10 @@ impl Scene {
 
 /// Ends the workers of an earlier call that was killed: what they held would be theirs until their leases are over. They
 /// are nobody's: the books are ours.
-fn end_earlier(client: &Client, homes: &Path, sites: &[String]) -> Result<(), CliError> {
+fn stop_earlier_workers(client: &Client, homes: &Path, sites: &[String]) -> Result<(), CliError> {
     for home in fs::read_dir(homes).into_iter().flatten().flatten() {
         let comes_again = sites.iter().any(|site| home.file_name() == **site);
-        for windlass_agent::Ended { url, worker } in windlass_agent::end_all(&home.path())? {
+        for windlass_agent::EndedWorker { url, worker } in windlass_agent::end_all_workers(&home.path())? {
             // The next worker there says what it held, and may have results of it. For others nobody speaks.
             if let Some(worker) = worker.filter(|_| !comes_again || url != client.url()) {
                 // One that is given up already has nothing any more.
@@ -196,14 +198,19 @@ fn end_earlier(client: &Client, homes: &Path, sites: &[String]) -> Result<(), Cl
     Ok(())
 }
 
-fn terminate(pid: u32) {
+fn terminate_process(pid: u32) {
     let Some(pid) = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw) else { return };
     // It may have left already.
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).ok();
 }
 
 /// In a group of its own: an interrupt at the terminal is for us, who then tell it.
-fn start_worker(database: &Path, site: &str, pretence: &Pretence, logs: &Path) -> Result<Child, CliError> {
+fn start_worker(
+    database: &Path,
+    site: &str,
+    pretence: &SimulatedSites,
+    logs: &Path,
+) -> Result<Child, CliError> {
     let wrong = |what: &str, path: &Path, error: std::io::Error| {
         CliError::io(format!("cannot {what} {}: {error}", path.display()))
     };

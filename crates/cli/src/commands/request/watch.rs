@@ -2,124 +2,131 @@
 //!
 //! Events of the server wake it; each time it asks how the requests stand. So it shows nothing that is not in the books.
 
-use super::{fields, known};
-use crate::args::request::WatchArgs;
-use crate::context::Context;
-use crate::desk::Desk;
-use crate::error::{CliError, Exit, Kind};
-use crate::ui::live::Block;
-use crate::ui::style::Paint;
+use super::{fields, suggest_request};
+use crate::args::request::RequestWatchArgs;
+use crate::context::CliContext;
+use crate::error::{CliError, CliErrorKind, CliExit};
+use crate::local_requests::RequestService;
+use crate::ui::live_block::LiveBlock;
+use crate::ui::style::TextPainter;
 use crate::ui::text;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
-use windlass_api::requests::WorkflowStatus;
-use windlass_client::{Client, Follow, RequestQuery};
-use windlass_types::requests::{BlockStatus, RequestStatus};
+use windlass_api::requests::RequestWorkflowStatus;
+use windlass_client::{Client, EventStreamOptions, RequestListOptions};
+use windlass_types::requests::{ProcessingBlockStatus, RequestStatus};
 
 /// No oftener than this, however much happens.
-const LOOK_AFTER: Duration = Duration::from_millis(200);
+const MIN_POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Should nothing be heard, it is looked at anyway.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// A server that is away so long is not waited for.
-const PATIENCE: Duration = Duration::from_mins(2);
-const BAR: usize = 20;
+const RECONNECT_TIMEOUT: Duration = Duration::from_mins(2);
+const BAR_WIDTH: usize = 20;
 
 /// How requests ended, as far as they did.
 #[derive(Debug, Default)]
-pub(crate) struct Watched {
-    pub(crate) last: BTreeMap<String, WorkflowStatus>,
+pub(crate) struct WatchedRequests {
+    pub(crate) last: BTreeMap<String, RequestWorkflowStatus>,
 }
 
-pub(super) fn run(ctx: &Context, args: &WatchArgs) -> Result<Exit, CliError> {
-    let desk = ctx.desk_to_read()?;
-    let names = if args.names.is_empty() { open(&desk)? } else { args.names.clone() };
+pub(super) fn run(ctx: &CliContext, args: &RequestWatchArgs) -> Result<CliExit, CliError> {
+    let desk = ctx.request_service_read()?;
+    let names = if args.names.is_empty() { open_requests(&desk)? } else { args.names.clone() };
     if names.is_empty() {
-        ctx.ui.note("no request is under way");
-        return Ok(Exit::Success);
+        ctx.ui.print_note("no request is under way");
+        return Ok(CliExit::Success);
     }
     for name in &names {
-        known(&desk, name, desk.status(name))?;
+        suggest_request(&desk, name, desk.request_status(name))?;
     }
-    follow(ctx, &desk, &names, args.timeout, None)
+    follow_requests(ctx, &desk, &names, args.timeout, None)
 }
 
 /// All that are not over.
-pub(super) fn open(desk: &Desk) -> Result<Vec<String>, CliError> {
+pub(super) fn open_requests(desk: &RequestService) -> Result<Vec<String>, CliError> {
     let status = RequestStatus::ALL.iter().copied().filter(|status| !status.is_terminal()).collect();
-    let query = RequestQuery { status, limit: Some(10_000), ..RequestQuery::default() };
-    Ok(desk.requests(&query)?.items.into_iter().map(|line| line.request_name).collect())
+    let query = RequestListOptions { status, limit: Some(10_000), ..RequestListOptions::default() };
+    Ok(desk.list_requests(&query)?.items.into_iter().map(|line| line.request_name).collect())
 }
 
 /// Until all are over or held, or the time is up, or somebody says stop.
-pub(super) fn follow(
-    ctx: &Context,
-    desk: &Desk,
+pub(super) fn follow_requests(
+    ctx: &CliContext,
+    desk: &RequestService,
     names: &[String],
     timeout: Option<Duration>,
     stop: Option<&AtomicBool>,
-) -> Result<Exit, CliError> {
-    if desk.is_unattended() {
-        ctx.ui.note("no server has this database now, so nothing happens until `windlass serve` takes it up");
+) -> Result<CliExit, CliError> {
+    if desk.has_no_server() {
+        ctx.ui.print_note(
+            "no server has this database now, so nothing happens until `windlass serve` takes it up",
+        );
     }
-    let (watched, is_over) = observe(ctx, desk, names, timeout, stop)?;
-    if ctx.ui.json_wanted() {
+    let (watched, is_over) = observe_until_settled(ctx, desk, names, timeout, stop)?;
+    if ctx.ui.wants_json() {
         ctx.ui.print_json(&watched.last.values().collect::<Vec<_>>())?;
     }
     if !is_over {
-        return Ok(Exit::Interrupted);
+        return Ok(CliExit::Interrupted);
     }
-    Ok(watched.exit())
+    Ok(watched.worst_exit())
 }
 
-impl Watched {
+impl WatchedRequests {
     /// The worst of them decides.
-    pub(crate) fn exit(&self) -> Exit {
+    pub(crate) fn worst_exit(&self) -> CliExit {
         let has = |statuses: &[RequestStatus]| {
             self.last.values().any(|status| statuses.contains(&status.request_status))
         };
         match () {
-            () if has(&[RequestStatus::Failed, RequestStatus::Aborted]) => Exit::JobsFailed,
-            () if has(&[RequestStatus::Held]) => Exit::NeedsDecision,
-            () => Exit::Success,
+            () if has(&[RequestStatus::Failed, RequestStatus::Aborted]) => CliExit::JobsFailed,
+            () if has(&[RequestStatus::Held]) => CliExit::NeedsDecision,
+            () => CliExit::Success,
         }
     }
 }
 
 /// Nothing more happens by itself.
-const fn rests(status: RequestStatus) -> bool {
+const fn is_settled(status: RequestStatus) -> bool {
     status.is_terminal() || matches!(status, RequestStatus::Held | RequestStatus::New)
 }
 
 /// How they stood last, and whether they all rest.
-pub(super) fn observe(
-    ctx: &Context,
-    desk: &Desk,
+pub(super) fn observe_until_settled(
+    ctx: &CliContext,
+    desk: &RequestService,
     names: &[String],
     timeout: Option<Duration>,
     stop: Option<&AtomicBool>,
-) -> Result<(Watched, bool), CliError> {
+) -> Result<(WatchedRequests, bool), CliError> {
     let begun = Instant::now();
-    let mut source = Source::new(ctx, desk);
-    let mut screen =
-        Screen { block: ctx.ui.live_block(), told: BTreeMap::new(), is_quiet: ctx.ui.is_quiet() };
-    let mut watched = Watched::default();
+    let mut source = RequestStatusSource::new(ctx, desk);
+    let mut screen = RequestProgressScreen {
+        live_block: ctx.ui.live_block(),
+        last_printed: BTreeMap::new(),
+        is_quiet: ctx.ui.is_quiet(),
+    };
+    let mut watched = WatchedRequests::default();
     let mut at_rest: BTreeSet<&String> = BTreeSet::new();
     loop {
         let looked_at = Instant::now();
         for name in names {
             if !at_rest.contains(name) {
                 let status = source.status(name)?;
-                screen.tell(ctx, &status);
-                if rests(status.request_status) && !source.is_held_in_vain(name, status.request_status)? {
+                screen.print_change(ctx, &status);
+                if is_settled(status.request_status)
+                    && !source.is_held_with_pending_command(name, status.request_status)?
+                {
                     at_rest.insert(name);
                 }
                 watched.last.insert(name.clone(), status);
             }
         }
-        screen.draw(watched.last.values(), ctx.ui.paint_err());
+        screen.draw_block(watched.last.values(), ctx.ui.stderr_painter());
         if at_rest.len() == watched.last.len() {
             return Ok((watched, true));
         }
@@ -127,62 +134,68 @@ pub(super) fn observe(
         if is_late || stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
             return Ok((watched, false));
         }
-        source.wait(looked_at);
+        source.wait_for_change(looked_at);
     }
 }
 
 /// Waits until a request is as somebody wants it.
-pub(super) fn until(
-    ctx: &Context,
-    desk: &Desk,
+pub(super) fn wait_for_status(
+    ctx: &CliContext,
+    desk: &RequestService,
     name: &str,
     is_so: impl Fn(RequestStatus) -> bool,
 ) -> Result<RequestStatus, CliError> {
-    let mut source = Source::new(ctx, desk);
+    let mut source = RequestStatusSource::new(ctx, desk);
     loop {
         let looked_at = Instant::now();
         let status = source.status(name)?.request_status;
-        if is_so(status) || rests(status) {
-            ctx.ui.note(&format!("{name} is {status}"));
+        if is_so(status) || is_settled(status) {
+            ctx.ui.print_note(&format!("{name} is {status}"));
             return Ok(status);
         }
-        source.wait(looked_at);
+        source.wait_for_change(looked_at);
     }
 }
 
 /// Where the status comes from, also when the server is away for a moment or another one has taken over.
-struct Source<'a> {
-    desk: &'a Desk,
-    moved: Option<Desk>,
-    find_again: Option<Box<dyn Fn() -> Option<Client>>>,
-    away_since: Option<Instant>,
-    news: Option<Receiver<()>>,
+struct RequestStatusSource<'a> {
+    desk: &'a RequestService,
+    new_service: Option<RequestService>,
+    find_server: Option<Box<dyn Fn() -> Option<Client>>>,
+    unavailable_since: Option<Instant>,
+    events: Option<Receiver<()>>,
 }
 
-impl<'a> Source<'a> {
-    fn new(ctx: &Context, desk: &'a Desk) -> Self {
-        let find_again = ctx.way_back().map(|find| Box::new(find) as Box<dyn Fn() -> Option<Client>>);
-        Self { desk, moved: None, find_again, away_since: None, news: listen(desk) }
+impl<'a> RequestStatusSource<'a> {
+    fn new(ctx: &CliContext, desk: &'a RequestService) -> Self {
+        let find_server = ctx.server_finder().map(|find| Box::new(find) as Box<dyn Fn() -> Option<Client>>);
+        Self {
+            desk,
+            new_service: None,
+            find_server,
+            unavailable_since: None,
+            events: listen_for_events(desk),
+        }
     }
 
-    fn status(&mut self, name: &str) -> Result<WorkflowStatus, CliError> {
+    fn status(&mut self, name: &str) -> Result<RequestWorkflowStatus, CliError> {
         loop {
-            match self.moved.as_ref().unwrap_or(self.desk).status(name) {
+            match self.new_service.as_ref().unwrap_or(self.desk).request_status(name) {
                 Ok(status) => {
-                    self.away_since = None;
+                    self.unavailable_since = None;
                     return Ok(status);
                 }
-                Err(error) if error.kind == Kind::Io && !self.desk.is_unattended() => {
-                    let since = *self.away_since.get_or_insert_with(Instant::now);
-                    if since.elapsed() > PATIENCE {
+                Err(error) if error.kind == CliErrorKind::Io && !self.desk.has_no_server() => {
+                    let since = *self.unavailable_since.get_or_insert_with(Instant::now);
+                    if since.elapsed() > RECONNECT_TIMEOUT {
                         return Err(error);
                     }
-                    thread::sleep(LOOK_AFTER);
-                    let found = self.find_again.as_ref().and_then(|find| find());
+                    thread::sleep(MIN_POLL_INTERVAL);
+                    let found = self.find_server.as_ref().and_then(|find| find());
                     if let Some(client) = found {
-                        let desk = Desk::Server(Box::new(client));
-                        self.news = listen(&desk);
-                        self.moved = Some(desk);
+                        let desk = RequestService::Server(Box::new(client));
+                        self.events = listen_for_events(&desk);
+                        self.new_service = Some(desk);
                     }
                 }
                 Err(error) => return Err(error),
@@ -191,33 +204,33 @@ impl<'a> Source<'a> {
     }
 
     /// Somebody has said what is to become of it, which is not done yet.
-    fn is_held_in_vain(&self, name: &str, status: RequestStatus) -> Result<bool, CliError> {
-        if status != RequestStatus::Held || self.desk.is_unattended() {
+    fn is_held_with_pending_command(&self, name: &str, status: RequestStatus) -> Result<bool, CliError> {
+        if status != RequestStatus::Held || self.desk.has_no_server() {
             return Ok(false);
         }
-        Ok(self.moved.as_ref().unwrap_or(self.desk).request(name)?.wanted.is_some())
+        Ok(self.new_service.as_ref().unwrap_or(self.desk).get_request(name)?.wanted.is_some())
     }
 
     /// Until something happened, or it is time to look anyway.
-    fn wait(&self, looked_at: Instant) {
-        match &self.news {
+    fn wait_for_change(&self, looked_at: Instant) {
+        match &self.events {
             Some(news) => {
-                if news.recv_timeout(LOOK_EVERY).is_err() {
+                if news.recv_timeout(POLL_INTERVAL).is_err() {
                     // Also when nobody listens any more: then it is looked at in intervals.
-                    thread::sleep(LOOK_EVERY.saturating_sub(looked_at.elapsed()));
+                    thread::sleep(POLL_INTERVAL.saturating_sub(looked_at.elapsed()));
                 }
                 while news.try_recv().is_ok() {}
             }
-            None => thread::sleep(LOOK_EVERY),
+            None => thread::sleep(POLL_INTERVAL),
         }
-        thread::sleep(LOOK_AFTER.saturating_sub(looked_at.elapsed()));
+        thread::sleep(MIN_POLL_INTERVAL.saturating_sub(looked_at.elapsed()));
     }
 }
 
 /// Hears of every event, whatever it says: the books say what it means for a request.
-fn listen(desk: &Desk) -> Option<Receiver<()>> {
-    let Desk::Server(client) = desk else { return None };
-    let mut events = client.follow(Follow::default());
+fn listen_for_events(desk: &RequestService) -> Option<Receiver<()>> {
+    let RequestService::Server(client) = desk else { return None };
+    let mut events = client.follow_events(EventStreamOptions::default());
     let (news, heard) = mpsc::sync_channel(1);
     let follow = move || {
         while events.next_event().is_ok() {
@@ -232,38 +245,44 @@ fn listen(desk: &Desk) -> Option<Receiver<()>> {
 }
 
 /// A block at the bottom of a terminal; elsewhere a line when something changes.
-struct Screen {
-    block: Option<Block>,
-    told: BTreeMap<String, (RequestStatus, u32)>,
+struct RequestProgressScreen {
+    live_block: Option<LiveBlock>,
+    last_printed: BTreeMap<String, (RequestStatus, u32)>,
     is_quiet: bool,
 }
 
-impl Screen {
-    fn tell(&mut self, ctx: &Context, status: &WorkflowStatus) {
+impl RequestProgressScreen {
+    fn print_change(&mut self, ctx: &CliContext, status: &RequestWorkflowStatus) {
         let units = status.dag.as_ref().map_or(0, |dag| dag.work_units_completed);
         let now = (status.request_status, units);
-        let before = self.told.insert(status.request_name.clone(), now);
+        let before = self.last_printed.insert(status.request_name.clone(), now);
         if before == Some(now) || self.is_quiet {
             return;
         }
         let became = before.is_none_or(|(before, _)| before != status.request_status);
-        match &mut self.block {
+        match &mut self.live_block {
             // The block shows the rest.
-            Some(block) if became => block.above(&sentence(status)),
+            Some(block) if became => block.print_above(&render_sentence(status)),
             Some(_) => {}
-            None => ctx.ui.note(&sentence(status)),
+            None => ctx.ui.print_note(&render_sentence(status)),
         }
     }
 
-    fn draw<'s>(&mut self, statuses: impl Iterator<Item = &'s WorkflowStatus>, paint: Paint) {
-        let Some(block) = &mut self.block else { return };
-        let busy: Vec<&WorkflowStatus> = statuses.filter(|status| !rests(status.request_status)).collect();
-        let width = busy.iter().map(|status| text::width(&status.request_name)).max().unwrap_or(0).min(40);
-        block.draw(|columns| busy.iter().map(|status| line(status, width, columns, paint)).collect());
+    fn draw_block<'s>(
+        &mut self,
+        statuses: impl Iterator<Item = &'s RequestWorkflowStatus>,
+        paint: TextPainter,
+    ) {
+        let Some(block) = &mut self.live_block else { return };
+        let busy: Vec<&RequestWorkflowStatus> =
+            statuses.filter(|status| !is_settled(status.request_status)).collect();
+        let width =
+            busy.iter().map(|status| text::display_width(&status.request_name)).max().unwrap_or(0).min(40);
+        block.draw(|columns| busy.iter().map(|status| render_line(status, width, columns, paint)).collect());
     }
 }
 
-fn sentence(status: &WorkflowStatus) -> String {
+fn render_sentence(status: &RequestWorkflowStatus) -> String {
     let name = &status.request_name;
     let reason =
         status.reason.as_ref().map(|reason| format!(": {}", text::one_line(reason))).unwrap_or_default();
@@ -276,16 +295,17 @@ fn sentence(status: &WorkflowStatus) -> String {
 }
 
 /// `reco  active     ████░░░░ 41.8%  units 12/25  blocks 1/3  running 40`
-fn line(status: &WorkflowStatus, width: usize, columns: usize, paint: Paint) -> String {
+fn render_line(status: &RequestWorkflowStatus, width: usize, columns: usize, paint: TextPainter) -> String {
     let name = text::truncate_middle(&status.request_name, width);
-    let pad = " ".repeat(width.saturating_sub(text::width(&name)));
-    let full = (status.progress_percent / 100.0 * BAR as f64) as usize;
-    let bar = format!("{}{}", "█".repeat(full.min(BAR)), "░".repeat(BAR - full.min(BAR)));
+    let pad = " ".repeat(width.saturating_sub(text::display_width(&name)));
+    let full = (status.progress_percent / 100.0 * BAR_WIDTH as f64) as usize;
+    let bar = format!("{}{}", "█".repeat(full.min(BAR_WIDTH)), "░".repeat(BAR_WIDTH - full.min(BAR_WIDTH)));
     let mut facts = vec![format!("{:>5}%", status.progress_percent)];
     if let Some(dag) = &status.dag {
         facts.push(format!("units {}/{}", dag.work_units_completed, dag.total_work_units));
         if !status.blocks.is_empty() {
-            let archived = status.blocks.iter().filter(|block| block.status == BlockStatus::Archived).count();
+            let archived =
+                status.blocks.iter().filter(|block| block.status == ProcessingBlockStatus::Archived).count();
             facts.push(format!("blocks {archived}/{}", status.blocks.len()));
         }
         facts.push(format!("running {}", dag.nodes_running));
@@ -295,10 +315,10 @@ fn line(status: &WorkflowStatus, width: usize, columns: usize, paint: Paint) -> 
     }
     let word = status.request_status.name();
     let plain = format!("{name}{pad}  {word:<12} {bar} {}", facts.join("  "));
-    if text::width(&plain) > columns {
+    if text::display_width(&plain) > columns {
         return text::truncate(&plain, columns);
     }
-    let word = paint.apply(fields::tone(status.request_status), &format!("{word:<12}"));
+    let word = paint.apply(fields::status_tone(status.request_status), &format!("{word:<12}"));
     format!("{name}{pad}  {word} {bar} {}", facts.join("  "))
 }
 
@@ -307,7 +327,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn status(of: &str, percent: f64) -> WorkflowStatus {
+    fn status(of: &str, percent: f64) -> RequestWorkflowStatus {
         serde_json::from_value(json!({
             "workflow_id": null, "request_name": "reco", "status": "active", "request_status": of, "reason": "no space",
             "priority": 1, "step_metrics": null, "blocks": [{"dataset_name": "/A/B/C", "block_index": 0,
@@ -323,7 +343,7 @@ mod tests {
 
     #[test]
     fn a_line_says_how_far_it_is_and_fits() {
-        let shown = line(&status("active", 50.0), 6, 100, Paint::PLAIN);
+        let shown = render_line(&status("active", 50.0), 6, 100, TextPainter::PLAIN);
         assert_eq!(
             shown,
             format!(
@@ -332,14 +352,14 @@ mod tests {
                 "░".repeat(10)
             )
         );
-        assert!(text::width(&line(&status("active", 50.0), 6, 30, Paint::PLAIN)) <= 30);
+        assert!(text::display_width(&render_line(&status("active", 50.0), 6, 30, TextPainter::PLAIN)) <= 30);
     }
 
     #[test]
     fn the_exit_code_says_how_they_ended() {
         let ended = |words: &[&str]| {
             let last = words.iter().enumerate().map(|(n, word)| (n.to_string(), status(word, 1.0))).collect();
-            Watched { last }.exit().code()
+            WatchedRequests { last }.worst_exit().code()
         };
         assert_eq!(ended(&["completed"]), 0);
         assert_eq!(ended(&["completed", "held"]), 6);
@@ -348,7 +368,7 @@ mod tests {
 
     #[test]
     fn a_change_is_a_sentence() {
-        assert_eq!(sentence(&status("active", 1.0)), "reco is active: 2 of 5 work units");
-        assert_eq!(sentence(&status("held", 1.0)), "reco is held: no space");
+        assert_eq!(render_sentence(&status("active", 1.0)), "reco is active: 2 of 5 work units");
+        assert_eq!(render_sentence(&status("held", 1.0)), "reco is held: no space");
     }
 }

@@ -1,12 +1,12 @@
 //! `windlass slurm audit`: what became of each allocation, from its row and from the events about it.
 
-use crate::args::allocations::AuditArgs;
-use crate::commands::parts::print;
-use crate::context::Context;
-use crate::error::{CliError, Exit};
-use crate::select;
-use crate::ui::listing::{Field, Listing};
-use crate::ui::table::Column;
+use crate::args::allocations::AllocationAuditArgs;
+use crate::commands::workflow_parts::print_objects;
+use crate::context::CliContext;
+use crate::error::{CliError, CliExit};
+use crate::object_selection;
+use crate::ui::listing::{ListField, ListFields};
+use crate::ui::table::TableColumn;
 use crate::ui::text;
 use serde_json::Value;
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ use windlass_types::{AllocationId, Timestamp, WorkflowId, format_duration};
 
 /// Something that happened to an allocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Step {
+struct AllocationAuditStep {
     allocation: AllocationId,
     at: Timestamp,
     what: String,
@@ -27,20 +27,23 @@ struct Step {
     detail: String,
 }
 
-const FIELDS: &[Field<Step>] = &[
-    Field::new("allocation_id", |s: &Step| s.allocation.0.into()).column(Column::number("ID")),
-    Field::new("at", |s: &Step| s.at.into()).column(Column::text("TIME")),
-    Field::new("what", |s: &Step| (&s.what).into()).column(Column::text("WHAT")),
-    Field::new("slurm_job_id", |s: &Step| s.job_id.into()).column(Column::number("JOB")),
-    Field::new("who", |s: &Step| (&s.who).into()).column(Column::elastic("WHO")),
-    Field::new("detail", |s: &Step| (&s.detail).into()).column(Column::elastic("DETAIL")),
+const FIELDS: &[ListField<AllocationAuditStep>] = &[
+    ListField::new("allocation_id", |s: &AllocationAuditStep| s.allocation.0.into())
+        .column(TableColumn::number("ID")),
+    ListField::new("at", |s: &AllocationAuditStep| s.at.into()).column(TableColumn::text("TIME")),
+    ListField::new("what", |s: &AllocationAuditStep| (&s.what).into()).column(TableColumn::text("WHAT")),
+    ListField::new("slurm_job_id", |s: &AllocationAuditStep| s.job_id.into())
+        .column(TableColumn::number("JOB")),
+    ListField::new("who", |s: &AllocationAuditStep| (&s.who).into()).column(TableColumn::flexible("WHO")),
+    ListField::new("detail", |s: &AllocationAuditStep| (&s.detail).into())
+        .column(TableColumn::flexible("DETAIL")),
 ];
 
 const UNWANTED: &str = "unwanted";
 
-pub(crate) fn run(ctx: &Context, args: &AuditArgs) -> Result<Exit, CliError> {
+pub(crate) fn run(ctx: &CliContext, args: &AllocationAuditArgs) -> Result<CliExit, CliError> {
     let store = ctx.open_read()?;
-    let workflow = select::workflow(&*store, &args.workflow)?;
+    let workflow = object_selection::find_workflow(&*store, &args.workflow)?;
     let filter = AllocationFilter {
         workflow: Some(workflow.id),
         ids: args.allocations.clone(),
@@ -51,16 +54,20 @@ pub(crate) fn run(ctx: &Context, args: &AuditArgs) -> Result<Exit, CliError> {
         return Err(CliError::user(format!("workflow {} has no allocation {id}", workflow.id))
             .with_hint(format!("`windlass slurm allocations {}` lists those that it has", workflow.id)));
     }
-    let events = events(&*store, workflow.id)?;
-    let trails = rows.iter().flat_map(|row| trail(row, events.get(&row.id).map_or(&[][..], Vec::as_slice)));
-    print(ctx, &workflow, Listing::new(FIELDS), trails.collect(), &args.page)
+    let events = load_allocation_events(&*store, workflow.id)?;
+    let trails =
+        rows.iter().flat_map(|row| audit_trail(row, events.get(&row.id).map_or(&[][..], Vec::as_slice)));
+    print_objects(ctx, &workflow, ListFields::new(FIELDS), trails.collect(), &args.page)
 }
 
 /// Those about allocations: of millions of a workflow only they are asked for.
-fn events(store: &dyn Store, workflow: WorkflowId) -> Result<HashMap<AllocationId, Vec<EventRow>>, CliError> {
+fn load_allocation_events(
+    store: &dyn Store,
+    workflow: WorkflowId,
+) -> Result<HashMap<AllocationId, Vec<EventRow>>, CliError> {
     let mut found: HashMap<AllocationId, Vec<EventRow>> = HashMap::new();
     for name in AllocationState::ALL.map(AllocationState::name).into_iter().chain([UNWANTED]) {
-        let filter = EventFilter { category: Some(category(name)), ..EventFilter::default() };
+        let filter = EventFilter { category: Some(event_category(name)), ..EventFilter::default() };
         for event in store.events(Some(workflow), &filter)? {
             let id = event.data.as_ref().and_then(|data| data["allocation_id"].as_i64());
             if let Some(id) = id {
@@ -71,13 +78,13 @@ fn events(store: &dyn Store, workflow: WorkflowId) -> Result<HashMap<AllocationI
     Ok(found)
 }
 
-fn category(name: &str) -> String {
+fn event_category(name: &str) -> String {
     format!("allocation_{name}")
 }
 
 /// From its intent to its end. Events may have been deleted: what the row still tells of them stands in their place.
-fn trail(row: &Allocation, events: &[EventRow]) -> Vec<Step> {
-    let step = |at: Timestamp, what: &str, who: &str, detail: String| Step {
+fn audit_trail(row: &Allocation, events: &[EventRow]) -> Vec<AllocationAuditStep> {
+    let step = |at: Timestamp, what: &str, who: &str, detail: String| AllocationAuditStep {
         allocation: row.id,
         at,
         what: what.to_owned(),
@@ -87,13 +94,13 @@ fn trail(row: &Allocation, events: &[EventRow]) -> Vec<Step> {
     };
     // What an event of its creation says, the row says too.
     let noted = events.iter().filter(|event| !is_creation(event)).map(|event| {
-        let what = event.category.strip_prefix(&category("")).unwrap_or(&event.category);
-        Step {
+        let what = event.category.strip_prefix(&event_category("")).unwrap_or(&event.category);
+        AllocationAuditStep {
             job_id: event.data.as_ref().and_then(|data| data["slurm_job_id"].as_u64()),
-            ..step(event.at, what, &event.actor, event.data.as_ref().map(detail).unwrap_or_default())
+            ..step(event.at, what, &event.actor, event.data.as_ref().map(render_detail).unwrap_or_default())
         }
     });
-    let mut steps: Vec<Step> = noted.collect();
+    let mut steps: Vec<AllocationAuditStep> = noted.collect();
     // Slurm's word, if it came that far.
     let end = row.end.map(|end| end.name().to_owned()).or_else(|| row.reason.clone()).unwrap_or_default();
     for (state, at, detail) in [
@@ -108,19 +115,19 @@ fn trail(row: &Allocation, events: &[EventRow]) -> Vec<Step> {
     }
     steps.sort_by_key(|step| step.at);
     let what = if row.is_ours { "asked" } else { "stated" };
-    steps.insert(0, step(row.created_at, what, &row.by, asked(row)));
+    steps.insert(0, step(row.created_at, what, &row.by, render_request(row)));
     steps
 }
 
 /// The first of them, which no state came before.
 fn is_creation(event: &EventRow) -> bool {
-    event.category == category(AllocationState::Intended.name())
+    event.category == event_category(AllocationState::Intended.name())
         && event.data.as_ref().is_none_or(|data| data["from"].is_null())
 }
 
-fn asked(row: &Allocation) -> String {
+fn render_request(row: &Allocation) -> String {
     let request = &row.request;
-    let nodes = text::count(request.nodes.into(), "node");
+    let nodes = text::render_count(request.nodes.into(), "node");
     let action = row.action.map(|(action, ..)| format!(", by action {action}")).unwrap_or_default();
     let again = match row.submissions {
         0 | 1 => String::new(),
@@ -130,7 +137,7 @@ fn asked(row: &Allocation) -> String {
     format!("tag {}: {nodes} for {time}, scheduler {}{action}{again}", row.tag, request.scheduler)
 }
 
-fn detail(data: &Value) -> String {
+fn render_detail(data: &Value) -> String {
     let text = |name: &str| data[name].as_str().filter(|text| !text.is_empty());
     let exit = text("exit_code").map(|code| format!("exit {code}"));
     let parts = [text("end").map(str::to_owned), exit, text("nodes").map(str::to_owned)];
@@ -142,9 +149,9 @@ fn detail(data: &Value) -> String {
 mod tests {
     use super::*;
     use serde_json::json;
-    use windlass_store::model::Severity;
+    use windlass_store::model::EventSeverity;
     use windlass_types::EventId;
-    use windlass_types::slurm::{AllocationRequest, SlurmState};
+    use windlass_types::slurm::{AllocationRequest, SlurmJobState};
 
     fn row() -> Allocation {
         Allocation {
@@ -172,7 +179,7 @@ mod tests {
             started_at: Some(Timestamp(3)),
             ends_at: None,
             ended_at: Some(Timestamp(9)),
-            end: Some(SlurmState::Timeout),
+            end: Some(SlurmJobState::Timeout),
             exit_code: None,
             seen_at: None,
             missed: 0,
@@ -185,16 +192,16 @@ mod tests {
             workflow_id: Some(WorkflowId(1)),
             job_id: None,
             at: Timestamp(at),
-            severity: Severity::Info,
-            category: category(name),
+            severity: EventSeverity::Info,
+            category: event_category(name),
             actor: "windlass".into(),
             message: String::new(),
             data: Some(data),
         }
     }
 
-    fn told(steps: &[Step]) -> Vec<String> {
-        let tell = |step: &Step| {
+    fn told(steps: &[AllocationAuditStep]) -> Vec<String> {
+        let tell = |step: &AllocationAuditStep| {
             let job = step.job_id.map_or_else(|| "-".to_owned(), |job| job.to_string());
             format!("{} {} {job} {:?} {}", step.at.0, step.what, step.who, step.detail)
         };
@@ -204,7 +211,7 @@ mod tests {
     #[test]
     fn what_events_tell_and_what_the_row_tells_without_them() {
         let asked = "1 asked - \"ann\" tag windlass-1-5: 2 nodes for 0ms, scheduler night, by action 3, submitted 2 times";
-        let found = trail(&row(), &[]);
+        let found = audit_trail(&row(), &[]);
         assert_eq!(
             told(&found),
             [asked, "2 submitting 8 \"\" ", "3 running 8 \"\" n[1-2]", "9 ended 8 \"\" TIMEOUT"]
@@ -217,7 +224,7 @@ mod tests {
             event(9, "ended", json!({ "slurm_job_id": 8, "end": "TIMEOUT", "exit_code": "0:15" })),
         ];
         assert_eq!(
-            told(&trail(&row(), &events)),
+            told(&audit_trail(&row(), &events)),
             [
                 asked,
                 "2 submitting - \"windlass\" ",

@@ -1,25 +1,25 @@
 //! `windlass slurm generate`: schedulers and actions, written into a spec.
 
-use crate::args::slurm::GenerateArgs;
-use crate::clusters;
-use crate::context::Context;
-use crate::deliver;
-use crate::error::{CliError, Exit};
+use crate::args::slurm::SlurmGenerateArgs;
+use crate::cluster_profiles;
+use crate::context::CliContext;
+use crate::error::{CliError, CliExit};
+use crate::output_files;
 use crate::packing;
-use crate::plan::SpecFile;
-use crate::spec_files;
+use crate::spec_discovery;
+use crate::spec_file::SpecFile;
 use crate::ui::{diff, text};
 use std::path::Path;
-use windlass_spec::patch::without_schedule;
+use windlass_spec::patch::remove_schedule;
 
-pub(crate) fn run(ctx: &Context, args: &GenerateArgs) -> Result<Exit, CliError> {
-    let named = spec_files::named_or_found(args.spec.as_ref(), &ctx.cwd)?;
+pub(crate) fn run(ctx: &CliContext, args: &SlurmGenerateArgs) -> Result<CliExit, CliError> {
+    let named = spec_discovery::resolve_spec_path(args.spec.as_ref(), &ctx.cwd)?;
     let original = SpecFile::read(&ctx.cwd, &named)?;
     let bare;
-    let file = match packing::is_scheduled(&original.load()?) {
+    let file = match packing::has_schedulers(&original.load()?) {
         false => &original,
         true if args.overwrite => {
-            bare = original.with_text(without_schedule(original.source())?);
+            bare = original.with_text(remove_schedule(original.source())?);
             &bare
         }
         true => {
@@ -28,37 +28,37 @@ pub(crate) fn run(ctx: &Context, args: &GenerateArgs) -> Result<Exit, CliError> 
         }
     };
     let workflow = file.load()?;
-    let profile = clusters::find(ctx, args.packing.profile.profile.as_deref())?;
-    let demands = packing::demands(&workflow);
-    let proposals = packing::proposals(&workflow, &demands, &profile, &args.packing)?;
+    let profile = cluster_profiles::find_profile(ctx, args.packing.profile.profile.as_deref())?;
+    let demands = packing::entry_demands(&workflow);
+    let proposals = packing::plan_packing(&workflow, &demands, &profile, &args.packing)?;
     if proposals.is_empty() {
         return Err(CliError::user(format!("{} has no job that Slurm could run", original.name()))
             .with_hint("jobs with labels wait for workers that carry those"));
     }
-    let new = packing::scheduled(file, &workflow, &demands, &proposals, !args.no_actions)?;
+    let new = packing::add_schedulers(file, &workflow, &demands, &proposals, !args.no_actions)?;
     let text = String::from_utf8_lossy(new.source().text).into_owned();
     if args.dry_run {
         let before = String::from_utf8_lossy(original.source().text);
-        ctx.ui.print_lines(&diff::unified(original.name(), &before, &text))?;
-        ctx.ui.note("nothing was written");
-        return Ok(Exit::Success);
+        ctx.ui.print_lines(&diff::unified_diff(original.name(), &before, &text))?;
+        ctx.ui.print_note("nothing was written");
+        return Ok(CliExit::Success);
     }
     match args.output.as_deref().or_else(|| original.path().is_none().then_some(Path::new("-"))) {
-        Some(path) if path == Path::new("-") => deliver::text(ctx, None, &text)?,
-        Some(path) => deliver::text(ctx, Some(path), &text)?,
+        Some(path) if path == Path::new("-") => output_files::write_text(ctx, None, &text)?,
+        Some(path) => output_files::write_text(ctx, Some(path), &text)?,
         None => {
-            let Some(path) = original.path() else { return Ok(Exit::Success) };
-            deliver::replace(path, &text)?;
-            ctx.ui.note(&format!("changed {}", original.name()));
+            let Some(path) = original.path() else { return Ok(CliExit::Success) };
+            output_files::replace_file(path, &text)?;
+            ctx.ui.print_note(&format!("changed {}", original.name()));
         }
     }
     let allocations: u64 = proposals.iter().map(|one| u64::from(one.group.allocations)).sum();
-    ctx.ui.note(&format!(
+    ctx.ui.print_note(&format!(
         "{} for {} on {}; next: windlass submit {}",
-        text::count(allocations, "allocation"),
-        text::count(proposals.len() as u64, "scheduler"),
-        packing::title(&profile),
+        text::render_count(allocations, "allocation"),
+        text::render_count(proposals.len() as u64, "scheduler"),
+        packing::cluster_title(&profile),
         args.output.as_deref().unwrap_or(&named).display()
     ));
-    Ok(Exit::Success)
+    Ok(CliExit::Success)
 }

@@ -1,6 +1,6 @@
 //! `windlass slurm`: what is asked of Slurm for a workflow, and what runs there.
 
-mod accounts;
+mod accounting;
 mod allocations;
 mod audit;
 mod generate;
@@ -12,39 +12,39 @@ mod schedulers;
 pub(crate) mod usage;
 mod worker;
 
-pub(crate) use plan::show;
+pub(crate) use plan::show_plan;
 
-use crate::args::allocations::BooksVerb;
-use crate::args::slurm::SlurmVerb;
-use crate::args::slurm_reports::ReportVerb;
-use crate::context::Context;
-use crate::error::{CliError, Exit};
+use crate::args::allocations::AllocationsSubcommand;
+use crate::args::slurm::SlurmSubcommand;
+use crate::args::slurm_reports::SlurmReportSubcommand;
+use crate::context::CliContext;
+use crate::error::{CliError, CliExit};
 
-pub(crate) fn run(ctx: &Context, verb: &SlurmVerb) -> Result<Exit, CliError> {
+pub(crate) fn run(ctx: &CliContext, verb: &SlurmSubcommand) -> Result<CliExit, CliError> {
     match verb {
-        SlurmVerb::Generate(args) => generate::run(ctx, args),
-        SlurmVerb::Plan(args) => plan::run(ctx, args),
-        SlurmVerb::Books(verb) => books(ctx, verb),
-        SlurmVerb::Reports(ReportVerb::Usage(args)) => usage::run(ctx, args),
-        SlurmVerb::Reports(ReportVerb::Sacct(args)) => accounts::sacct(ctx, args),
-        SlurmVerb::Reports(ReportVerb::Stats(args)) => accounts::stats(ctx, args),
-        SlurmVerb::Reports(ReportVerb::Logs(args)) => logs::run(ctx, args),
-        SlurmVerb::Worker(args) => worker::run(ctx, args),
-        SlurmVerb::Regenerate(args) => regenerate::run(ctx, args),
+        SlurmSubcommand::Generate(args) => generate::run(ctx, args),
+        SlurmSubcommand::Plan(args) => plan::run(ctx, args),
+        SlurmSubcommand::Books(verb) => dispatch_allocations(ctx, verb),
+        SlurmSubcommand::Reports(SlurmReportSubcommand::Usage(args)) => usage::run(ctx, args),
+        SlurmSubcommand::Reports(SlurmReportSubcommand::Sacct(args)) => accounting::show_sacct(ctx, args),
+        SlurmSubcommand::Reports(SlurmReportSubcommand::Stats(args)) => accounting::show_stats(ctx, args),
+        SlurmSubcommand::Reports(SlurmReportSubcommand::Logs(args)) => logs::run(ctx, args),
+        SlurmSubcommand::Worker(args) => worker::run(ctx, args),
+        SlurmSubcommand::Regenerate(args) => regenerate::run(ctx, args),
     }
 }
 
-fn books(ctx: &Context, verb: &BooksVerb) -> Result<Exit, CliError> {
+fn dispatch_allocations(ctx: &CliContext, verb: &AllocationsSubcommand) -> Result<CliExit, CliError> {
     match verb {
-        BooksVerb::Allocations(args) => allocations::list(ctx, args),
-        BooksVerb::Cancel(args) => allocations::cancel(ctx, args),
-        BooksVerb::ScheduleNodes(args) => allocations::schedule_nodes(ctx, args),
-        BooksVerb::Audit(args) => audit::run(ctx, args),
-        BooksVerb::Rpc => rpc::run(ctx),
-        BooksVerb::List(args) => schedulers::list(ctx, args),
-        BooksVerb::Get(args) => schedulers::get(ctx, args),
-        BooksVerb::Create(args) => schedulers::create(ctx, args),
-        BooksVerb::Update(args) => schedulers::update(ctx, args),
-        BooksVerb::Delete(args) => schedulers::delete(ctx, args),
+        AllocationsSubcommand::Allocations(args) => allocations::list_allocations(ctx, args),
+        AllocationsSubcommand::Cancel(args) => allocations::cancel_allocations(ctx, args),
+        AllocationsSubcommand::ScheduleNodes(args) => allocations::schedule_nodes(ctx, args),
+        AllocationsSubcommand::Audit(args) => audit::run(ctx, args),
+        AllocationsSubcommand::Rpc => rpc::run(ctx),
+        AllocationsSubcommand::List(args) => schedulers::list_schedulers(ctx, args),
+        AllocationsSubcommand::Get(args) => schedulers::show_scheduler(ctx, args),
+        AllocationsSubcommand::Create(args) => schedulers::create_scheduler(ctx, args),
+        AllocationsSubcommand::Update(args) => schedulers::update_scheduler(ctx, args),
+        AllocationsSubcommand::Delete(args) => schedulers::delete_scheduler(ctx, args),
     }
 }

@@ -1,122 +1,139 @@
 //! `windlass slurm plan`: which allocations a spec's jobs would share, and when they would start.
 
-use crate::args::slurm::{PackingArgs, PlanSlurmArgs};
-use crate::clusters;
-use crate::context::Context;
-use crate::error::{CliError, Exit};
-use crate::packing::options;
-use crate::plan::SpecFile;
-use crate::spec_files;
-use crate::ui::listing::{Field, Listing};
-use crate::ui::table::Column;
-use windlass_core::slurm::generate::write_walltime;
-use windlass_core::slurm::profile::Profile;
-use windlass_core::slurm::usage::figure;
-use windlass_insight::packing::{self, Planned};
-use windlass_slurm::calls::Slurm;
-use windlass_slurm::discover;
-use windlass_slurm::read::cluster::WouldStart;
-use windlass_spec::Workflow;
+use crate::args::slurm::{SlurmPackingArgs, SlurmPlanArgs};
+use crate::cluster_profiles;
+use crate::context::CliContext;
+use crate::error::{CliError, CliExit};
+use crate::packing::packing_options;
+use crate::spec_discovery;
+use crate::spec_file::SpecFile;
+use crate::ui::listing::{ListField, ListFields};
+use crate::ui::table::TableColumn;
+use windlass_core::slurm::cluster_profile::ClusterProfile;
+use windlass_core::slurm::core_hours::format_hours;
+use windlass_core::slurm::schedule_generation::format_walltime;
+use windlass_insight::slurm_planning::{self, PlannedAllocations};
+use windlass_slurm::cluster_discovery;
+use windlass_slurm::parse::cluster::StartEstimate;
+use windlass_slurm::slurm_client::SlurmClient;
+use windlass_spec::ResolvedWorkflow;
 use windlass_types::format_duration;
 
-struct Row {
-    planned: Planned,
-    start: Option<Start>,
+struct AllocationPlanRow {
+    planned: PlannedAllocations,
+    start: Option<EstimatedStart>,
 }
 
 // What a person decides by fits into 80 columns; programs get all of it.
-const FIELDS: &[Field<Row>] = &[
-    Field::new("scheduler", |row: &Row| (&row.planned.scheduler.name).into())
-        .column(Column::elastic("SCHEDULER")),
-    Field::new("partition", |row: &Row| row.planned.partition.clone().into())
-        .column(Column::elastic("PARTITION")),
-    Field::new("jobs", |row: &Row| row.planned.jobs.into()).column(Column::number("JOBS")),
-    Field::new("allocations", |row: &Row| row.planned.allocations.into()).column(Column::number("ALLOCS")),
-    Field::new("nodes", |row: &Row| row.planned.scheduler.nodes.into()).column(Column::number("NODES")),
-    Field::new("walltime", |row: &Row| row.planned.walltime.map(write_walltime).into()),
-    Field::shown(Column::number("TIME"), |row: &Row| row.planned.walltime.map(format_duration).into()),
-    Field::new("mem", |row: &Row| row.planned.scheduler.mem.clone().into()),
-    Field::new("gres", |row: &Row| row.planned.scheduler.gres.clone().into()),
-    Field::new("extra", |row: &Row| row.planned.scheduler.extra.clone().into()),
-    Field::new("core_hours", |row: &Row| row.planned.core_hours.into()),
-    Field::shown(Column::number("CORE-H"), |row: &Row| row.planned.core_hours.map(figure).into()),
-    Field::new("is_deferred", |row: &Row| row.planned.is_deferred.into()),
-    Field::new("start", |row: &Row| row.start.as_ref().map(Start::in_full).into()),
-    Field::shown(Column::text("START"), |row: &Row| row.start.as_ref().map(Start::in_short).into()),
+const FIELDS: &[ListField<AllocationPlanRow>] = &[
+    ListField::new("scheduler", |row: &AllocationPlanRow| (&row.planned.scheduler.name).into())
+        .column(TableColumn::flexible("SCHEDULER")),
+    ListField::new("partition", |row: &AllocationPlanRow| row.planned.partition.clone().into())
+        .column(TableColumn::flexible("PARTITION")),
+    ListField::new("jobs", |row: &AllocationPlanRow| row.planned.jobs.into())
+        .column(TableColumn::number("JOBS")),
+    ListField::new("allocations", |row: &AllocationPlanRow| row.planned.allocations.into())
+        .column(TableColumn::number("ALLOCS")),
+    ListField::new("nodes", |row: &AllocationPlanRow| row.planned.scheduler.nodes.into())
+        .column(TableColumn::number("NODES")),
+    ListField::new("walltime", |row: &AllocationPlanRow| row.planned.walltime.map(format_walltime).into()),
+    ListField::table_only(TableColumn::number("TIME"), |row: &AllocationPlanRow| {
+        row.planned.walltime.map(format_duration).into()
+    }),
+    ListField::new("mem", |row: &AllocationPlanRow| row.planned.scheduler.mem.clone().into()),
+    ListField::new("gres", |row: &AllocationPlanRow| row.planned.scheduler.gres.clone().into()),
+    ListField::new("extra", |row: &AllocationPlanRow| row.planned.scheduler.extra.clone().into()),
+    ListField::new("core_hours", |row: &AllocationPlanRow| row.planned.core_hours.into()),
+    ListField::table_only(TableColumn::number("CORE-H"), |row: &AllocationPlanRow| {
+        row.planned.core_hours.map(format_hours).into()
+    }),
+    ListField::new("is_deferred", |row: &AllocationPlanRow| row.planned.is_deferred.into()),
+    ListField::new("start", |row: &AllocationPlanRow| {
+        row.start.as_ref().map(EstimatedStart::to_long_text).into()
+    }),
+    ListField::table_only(TableColumn::text("START"), |row: &AllocationPlanRow| {
+        row.start.as_ref().map(EstimatedStart::to_short_text).into()
+    }),
 ];
 
-enum Start {
+enum EstimatedStart {
     /// When its first jobs are ready.
-    Later,
-    Slurm(WouldStart),
+    Deferred,
+    Slurm(StartEstimate),
 }
 
-impl Start {
-    fn in_full(&self) -> String {
+impl EstimatedStart {
+    fn to_long_text(&self) -> String {
         match self {
-            Self::Later => "when jobs are ready".to_owned(),
+            Self::Deferred => "when jobs are ready".to_owned(),
             Self::Slurm(start) => start.to_string(),
         }
     }
 
-    fn in_short(&self) -> String {
+    fn to_short_text(&self) -> String {
         match self {
-            Self::Later => "when ready".to_owned(),
+            Self::Deferred => "when ready".to_owned(),
             // `2026-11-16T14:22:05`: nobody plans for next year, or by seconds.
-            Self::Slurm(WouldStart::At(at)) => {
+            Self::Slurm(StartEstimate::At(at)) => {
                 at.get(5..16).map_or_else(|| at.clone(), |short| short.replace('T', " "))
             }
-            Self::Slurm(WouldStart::Never(_)) => "never".to_owned(),
+            Self::Slurm(StartEstimate::Never(_)) => "never".to_owned(),
         }
     }
 }
 
-pub(crate) fn run(ctx: &Context, args: &PlanSlurmArgs) -> Result<Exit, CliError> {
-    let file = SpecFile::read(&ctx.cwd, &spec_files::named_or_found(args.spec.as_ref(), &ctx.cwd)?)?;
+pub(crate) fn run(ctx: &CliContext, args: &SlurmPlanArgs) -> Result<CliExit, CliError> {
+    let file = SpecFile::read(&ctx.cwd, &spec_discovery::resolve_spec_path(args.spec.as_ref(), &ctx.cwd)?)?;
     let workflow = file.load()?;
-    let profile = clusters::find(ctx, args.packing.profile.profile.as_deref())?;
-    show(ctx, &workflow, &profile, &args.packing, args.offline)?;
-    Ok(Exit::Success)
+    let profile = cluster_profiles::find_profile(ctx, args.packing.profile.profile.as_deref())?;
+    show_plan(ctx, &workflow, &profile, &args.packing, args.offline)?;
+    Ok(CliExit::Success)
 }
 
 /// What would be asked for, after it was seen that the cluster can give it.
-pub(crate) fn show(
-    ctx: &Context,
-    workflow: &Workflow<'_>,
-    profile: &Profile,
-    packing_args: &PackingArgs,
+pub(crate) fn show_plan(
+    ctx: &CliContext,
+    workflow: &ResolvedWorkflow<'_>,
+    profile: &ClusterProfile,
+    packing_args: &SlurmPackingArgs,
     offline: bool,
 ) -> Result<(), CliError> {
-    let planned = packing::plan(workflow, profile, &options(workflow, packing_args))?;
-    let mut rows: Vec<Row> = planned.into_iter().map(|planned| Row { planned, start: None }).collect();
+    let planned =
+        slurm_planning::plan_allocations(workflow, profile, &packing_options(workflow, packing_args))?;
+    let mut rows: Vec<AllocationPlanRow> =
+        planned.into_iter().map(|planned| AllocationPlanRow { planned, start: None }).collect();
     if rows.is_empty() {
-        ctx.ui.note("nothing is asked of Slurm");
+        ctx.ui.print_note("nothing is asked of Slurm");
     }
     if !offline {
-        let slurm = Slurm::by_hand();
+        let slurm = SlurmClient::unlimited();
         for row in &mut rows {
-            row.start = Some(start(&slurm, workflow, &row.planned)?);
+            row.start = Some(estimate_start(&slurm, workflow, &row.planned)?);
         }
     }
     let never = rows.iter().filter_map(|row| match &row.start {
-        Some(Start::Slurm(WouldStart::Never(why))) => {
+        Some(EstimatedStart::Slurm(StartEstimate::Never(why))) => {
             Some(format!("allocations of {} would never start: {why}", row.planned.scheduler.name))
         }
         _ => None,
     });
     let never: Vec<String> = never.collect();
-    ctx.ui.print_list(&Listing::new(FIELDS), rows)?;
+    ctx.ui.print_list(&ListFields::new(FIELDS), rows)?;
     for why in never {
-        ctx.ui.warn(&why);
+        ctx.ui.print_warning(&why);
     }
     Ok(())
 }
 
 /// When one of its allocations would start.
-fn start(slurm: &Slurm, workflow: &Workflow<'_>, planned: &Planned) -> Result<Start, CliError> {
+fn estimate_start(
+    slurm: &SlurmClient,
+    workflow: &ResolvedWorkflow<'_>,
+    planned: &PlannedAllocations,
+) -> Result<EstimatedStart, CliError> {
     if planned.is_deferred {
-        return Ok(Start::Later);
+        return Ok(EstimatedStart::Deferred);
     }
     let request = planned.request(workflow).map_err(CliError::user)?;
-    Ok(Start::Slurm(discover::would_start(slurm, &request)?))
+    Ok(EstimatedStart::Slurm(cluster_discovery::estimate_start(slurm, &request)?))
 }

@@ -1,101 +1,101 @@
 //! `windlass slurm rpc`: how often Slurm was asked, and what may be asked of it still.
 
-use crate::context::Context;
-use crate::error::{CliError, Exit};
-use crate::ui::table::{Cell, Column, Table};
+use crate::context::CliContext;
+use crate::error::{CliError, CliExit};
+use crate::ui::table::{TableCell, TableColumn, TextTable};
 use crate::ui::text;
 use serde::Serialize;
 use std::fmt::Write as _;
-use windlass_api::slurm::{SlurmStatus, Steward};
-use windlass_core::slurm::calls::{self, Calls, OfCommand};
+use windlass_api::slurm::{ReconcilerStatusResponse, SlurmStatus};
+use windlass_core::slurm::call_statistics::{self, CommandCallStats, SlurmCallStats};
 use windlass_types::format_duration;
 
 /// For programs.
 #[derive(Serialize)]
-struct View {
-    commands: Vec<CommandView>,
+struct SlurmCallsView {
+    commands: Vec<SlurmCommandView>,
     /// Nothing if no server is there.
     server: Option<SlurmStatus>,
 }
 
 #[derive(Serialize)]
-struct CommandView {
+struct SlurmCommandView {
     command: String,
-    this_hour: CallsView,
-    last_day: CallsView,
+    this_hour: CallCountsView,
+    last_day: CallCountsView,
 }
 
 #[derive(Serialize)]
-struct CallsView {
+struct CallCountsView {
     #[serde(flatten)]
-    calls: Calls,
+    calls: SlurmCallStats,
     mean_seconds: Option<f64>,
 }
 
-impl From<Calls> for CallsView {
-    fn from(calls: Calls) -> Self {
-        Self { calls, mean_seconds: calls.mean().map(|mean| mean.as_secs_f64()) }
+impl From<SlurmCallStats> for CallCountsView {
+    fn from(calls: SlurmCallStats) -> Self {
+        Self { calls, mean_seconds: calls.mean_duration().map(|mean| mean.as_secs_f64()) }
     }
 }
 
-pub(crate) fn run(ctx: &Context) -> Result<Exit, CliError> {
+pub(crate) fn run(ctx: &CliContext) -> Result<CliExit, CliError> {
     let now = ctx.clock.now();
     let store = ctx.open_read()?;
-    let commands = calls::sums(&store.slurm_calls(calls::day_before(now))?, now);
+    let commands = call_statistics::sum_by_command(&store.slurm_calls(call_statistics::day_start(now))?, now);
     let server = ctx.server()?.map(windlass_client::Client::slurm_status).transpose()?;
-    if ctx.ui.json_wanted() {
-        let view = |of: OfCommand| CommandView {
+    if ctx.ui.wants_json() {
+        let view = |of: CommandCallStats| SlurmCommandView {
             command: of.command,
             this_hour: of.hour.into(),
             last_day: of.day.into(),
         };
-        ctx.ui.print_json(&View { commands: commands.into_iter().map(view).collect(), server })?;
-        return Ok(Exit::Success);
+        ctx.ui.print_json(&SlurmCallsView { commands: commands.into_iter().map(view).collect(), server })?;
+        return Ok(CliExit::Success);
     }
     if commands.is_empty() {
-        ctx.ui.note("nothing was asked of Slurm within a day");
+        ctx.ui.print_note("nothing was asked of Slurm within a day");
     } else {
-        ctx.ui.print_table(&table(&commands))?;
+        ctx.ui.print_table(&render_table(&commands))?;
     }
-    ctx.ui.note(&told(server.as_ref()));
-    Ok(Exit::Success)
+    ctx.ui.print_note(&render_budget(server.as_ref()));
+    Ok(CliExit::Success)
 }
 
-fn table(commands: &[OfCommand]) -> Table {
-    let mut table = Table::new(vec![
-        Column::text("COMMAND"),
-        Column::number("THIS HOUR"),
-        Column::number("FAILED"),
-        Column::number("24 HOURS"),
-        Column::number("FAILED"),
-        Column::number("MEAN TIME"),
+fn render_table(commands: &[CommandCallStats]) -> TextTable {
+    let mut table = TextTable::new(vec![
+        TableColumn::text("COMMAND"),
+        TableColumn::number("THIS HOUR"),
+        TableColumn::number("FAILED"),
+        TableColumn::number("24 HOURS"),
+        TableColumn::number("FAILED"),
+        TableColumn::number("MEAN TIME"),
     ]);
-    for OfCommand { command, hour, day } in commands {
-        let number = |number: u64| Cell::new(number.to_string());
-        table.row(vec![
-            Cell::new(command),
+    for CommandCallStats { command, hour, day } in commands {
+        let number = |number: u64| TableCell::new(number.to_string());
+        table.add_row(vec![
+            TableCell::new(command),
             number(hour.calls),
             number(hour.failures),
             number(day.calls),
             number(day.failures),
-            Cell::maybe(day.mean().map(format_duration)),
+            TableCell::optional(day.mean_duration().map(format_duration)),
         ]);
     }
     table
 }
 
 /// What may be asked, and whether Slurm answers.
-fn told(server: Option<&SlurmStatus>) -> String {
+fn render_budget(server: Option<&SlurmStatus>) -> String {
     let Some(server) = server else {
         return "no server is running: nobody asks Slurm now".to_owned();
     };
     let Some(steward) = &server.steward else {
         return "this server asks nothing of Slurm; `windlass serve --slurm` does".to_owned();
     };
-    let Steward { calls_left, paused_until, unanswered, trouble, .. } = steward;
-    let mut told = format!("{} may be made now", text::count((*calls_left).into(), "call"));
+    let ReconcilerStatusResponse { calls_left, paused_until, unanswered, trouble, .. } = steward;
+    let mut told = format!("{} may be made now", text::render_count((*calls_left).into(), "call"));
     if *unanswered > 0 {
-        let questions = text::count((*unanswered).into(), "question");
+        let questions = text::render_count((*unanswered).into(), "question");
         write!(told, "; Slurm has not answered {questions} in a row").unwrap_or_default();
     }
     if let Some(until) = paused_until {
@@ -113,19 +113,20 @@ mod tests {
 
     #[test]
     fn how_it_goes_with_slurm() {
-        assert_eq!(told(None), "no server is running: nobody asks Slurm now");
+        assert_eq!(render_budget(None), "no server is running: nobody asks Slurm now");
         let mut server = SlurmStatus::default();
-        assert!(told(Some(&server)).contains("`windlass serve --slurm`"));
-        server.steward = Some(Steward { calls_left: 1, ..Steward::default() });
-        assert_eq!(told(Some(&server)), "1 call may be made now");
-        server.steward = Some(Steward {
+        assert!(render_budget(Some(&server)).contains("`windlass serve --slurm`"));
+        server.steward =
+            Some(ReconcilerStatusResponse { calls_left: 1, ..ReconcilerStatusResponse::default() });
+        assert_eq!(render_budget(Some(&server)), "1 call may be made now");
+        server.steward = Some(ReconcilerStatusResponse {
             unanswered: 2,
             paused_until: Some("noon".into()),
             trouble: Some("`squeue` failed".into()),
-            ..Steward::default()
+            ..ReconcilerStatusResponse::default()
         });
         assert_eq!(
-            told(Some(&server)),
+            render_budget(Some(&server)),
             "0 calls may be made now; Slurm has not answered 2 questions in a row, and is left alone until noon; last \
              trouble: `squeue` failed"
         );

@@ -1,68 +1,73 @@
 //! `windlass slurm list`, `get`, `create`, `update`, `delete`: the schedulers that a workflow's allocations are made from.
 
-use crate::args::allocations::{CreateSchedulerArgs, SchedulerSettings, UpdateSchedulerArgs};
-use crate::args::jobs::NamedArgs;
-use crate::args::workflows::ListOfWorkflowArgs;
-use crate::commands::parts::print;
-use crate::commands::relations;
-use crate::context::Context;
-use crate::error::{CliError, Exit};
-use crate::select;
-use crate::ui::listing::{Field, Listing};
-use crate::ui::table::Column;
+use crate::args::allocations::{CreateSchedulerArgs, SchedulerSettingsArgs, UpdateSchedulerArgs};
+use crate::args::jobs::NamedObjectArgs;
+use crate::args::workflows::ListInWorkflowArgs;
+use crate::commands::job_relations;
+use crate::commands::workflow_parts::print_objects;
+use crate::context::CliContext;
+use crate::error::{CliError, CliExit};
+use crate::object_selection;
+use crate::ui::listing::{ListField, ListFields};
+use crate::ui::table::TableColumn;
 use windlass_store::Store;
-use windlass_store::model::{SchedulerRow, WorkflowRow};
+use windlass_store::model::{SlurmSchedulerRow, WorkflowRow};
 use windlass_types::settings::SlurmScheduler;
 
-const FIELDS: &[Field<SchedulerRow>] = &[
-    Field::new("id", |s: &SchedulerRow| s.id.into()).column(Column::number("ID")),
-    Field::new("name", |s: &SchedulerRow| (&s.scheduler.name).into()).column(Column::elastic("NAME")),
-    Field::new("account", |s: &SchedulerRow| (&s.scheduler.account).into()).column(Column::text("ACCOUNT")),
-    Field::new("partition", |s: &SchedulerRow| s.scheduler.partition.as_ref().into())
-        .column(Column::text("PARTITION")),
-    Field::new("qos", |s: &SchedulerRow| s.scheduler.qos.as_ref().into()),
-    Field::new("nodes", |s: &SchedulerRow| s.scheduler.nodes.into()).column(Column::number("NODES")),
-    Field::new("ntasks_per_node", |s: &SchedulerRow| s.scheduler.ntasks_per_node.into()),
-    Field::new("walltime", |s: &SchedulerRow| (&s.scheduler.walltime).into())
-        .column(Column::number("WALLTIME")),
-    Field::new("mem", |s: &SchedulerRow| s.scheduler.mem.as_ref().into()).column(Column::number("MEMORY")),
-    Field::new("gres", |s: &SchedulerRow| s.scheduler.gres.as_ref().into()).column(Column::text("GRES")),
-    Field::new("tmp", |s: &SchedulerRow| s.scheduler.tmp.as_ref().into()),
-    Field::new("extra", |s: &SchedulerRow| s.scheduler.extra.as_ref().into()),
-    Field::new("serialize_allocations", |s: &SchedulerRow| s.scheduler.serialize_allocations.into()),
+const FIELDS: &[ListField<SlurmSchedulerRow>] = &[
+    ListField::new("id", |s: &SlurmSchedulerRow| s.id.into()).column(TableColumn::number("ID")),
+    ListField::new("name", |s: &SlurmSchedulerRow| (&s.scheduler.name).into())
+        .column(TableColumn::flexible("NAME")),
+    ListField::new("account", |s: &SlurmSchedulerRow| (&s.scheduler.account).into())
+        .column(TableColumn::text("ACCOUNT")),
+    ListField::new("partition", |s: &SlurmSchedulerRow| s.scheduler.partition.as_ref().into())
+        .column(TableColumn::text("PARTITION")),
+    ListField::new("qos", |s: &SlurmSchedulerRow| s.scheduler.qos.as_ref().into()),
+    ListField::new("nodes", |s: &SlurmSchedulerRow| s.scheduler.nodes.into())
+        .column(TableColumn::number("NODES")),
+    ListField::new("ntasks_per_node", |s: &SlurmSchedulerRow| s.scheduler.ntasks_per_node.into()),
+    ListField::new("walltime", |s: &SlurmSchedulerRow| (&s.scheduler.walltime).into())
+        .column(TableColumn::number("WALLTIME")),
+    ListField::new("mem", |s: &SlurmSchedulerRow| s.scheduler.mem.as_ref().into())
+        .column(TableColumn::number("MEMORY")),
+    ListField::new("gres", |s: &SlurmSchedulerRow| s.scheduler.gres.as_ref().into())
+        .column(TableColumn::text("GRES")),
+    ListField::new("tmp", |s: &SlurmSchedulerRow| s.scheduler.tmp.as_ref().into()),
+    ListField::new("extra", |s: &SlurmSchedulerRow| s.scheduler.extra.as_ref().into()),
+    ListField::new("serialize_allocations", |s: &SlurmSchedulerRow| s.scheduler.serialize_allocations.into()),
 ];
 
-pub(crate) fn list(ctx: &Context, args: &ListOfWorkflowArgs) -> Result<Exit, CliError> {
+pub(crate) fn list_schedulers(ctx: &CliContext, args: &ListInWorkflowArgs) -> Result<CliExit, CliError> {
     let store = ctx.open_read()?;
-    let workflow = select::workflow(&*store, &args.workflow)?;
-    print(ctx, &workflow, Listing::new(FIELDS), store.schedulers(workflow.id)?, &args.page)
+    let workflow = object_selection::find_workflow(&*store, &args.workflow)?;
+    print_objects(ctx, &workflow, ListFields::new(FIELDS), store.schedulers(workflow.id)?, &args.page)
 }
 
-pub(crate) fn get(ctx: &Context, args: &NamedArgs) -> Result<Exit, CliError> {
+pub(crate) fn show_scheduler(ctx: &CliContext, args: &NamedObjectArgs) -> Result<CliExit, CliError> {
     let store = ctx.open_read()?;
-    let (_, row) = find(&*store, args)?;
-    ctx.ui.print_record(&Listing::new(FIELDS), row)?;
-    Ok(Exit::Success)
+    let (_, row) = find_scheduler(&*store, args)?;
+    ctx.ui.print_record(&ListFields::new(FIELDS), row)?;
+    Ok(CliExit::Success)
 }
 
-pub(crate) fn create(ctx: &Context, args: &CreateSchedulerArgs) -> Result<Exit, CliError> {
+pub(crate) fn create_scheduler(ctx: &CliContext, args: &CreateSchedulerArgs) -> Result<CliExit, CliError> {
     let store = ctx.open_write()?;
-    let workflow = select::workflow(&*store, &args.workflow)?;
+    let workflow = object_selection::find_workflow(&*store, &args.workflow)?;
     let scheduler = SlurmScheduler { name: args.name.clone(), ..SlurmScheduler::default() };
-    let scheduler = changed(scheduler, &args.settings)?;
+    let scheduler = apply_settings(scheduler, &args.settings)?;
     let id = store.add_scheduler(workflow.id, &scheduler, ctx.clock.now())?;
-    if ctx.ui.json_wanted() {
-        ctx.ui.print_record(&Listing::new(FIELDS), SchedulerRow { id, scheduler })?;
+    if ctx.ui.wants_json() {
+        ctx.ui.print_record(&ListFields::new(FIELDS), SlurmSchedulerRow { id, scheduler })?;
     } else {
         ctx.ui.print_line(&format!("scheduler {id}: {}", scheduler.name))?;
     }
-    Ok(Exit::Success)
+    Ok(CliExit::Success)
 }
 
-pub(crate) fn update(ctx: &Context, args: &UpdateSchedulerArgs) -> Result<Exit, CliError> {
+pub(crate) fn update_scheduler(ctx: &CliContext, args: &UpdateSchedulerArgs) -> Result<CliExit, CliError> {
     let store = ctx.open_write()?;
-    let (_, row) = find(&*store, &args.scheduler)?;
-    let mut scheduler = changed(row.scheduler.clone(), &args.settings)?;
+    let (_, row) = find_scheduler(&*store, &args.scheduler)?;
+    let mut scheduler = apply_settings(row.scheduler.clone(), &args.settings)?;
     if let Some(name) = &args.new_name {
         scheduler.name.clone_from(name);
     }
@@ -72,32 +77,32 @@ pub(crate) fn update(ctx: &Context, args: &UpdateSchedulerArgs) -> Result<Exit, 
     }
     store.update_scheduler(row.id, &scheduler, ctx.clock.now())?;
     let id = row.id;
-    if ctx.ui.json_wanted() {
-        ctx.ui.print_record(&Listing::new(FIELDS), SchedulerRow { id, scheduler })?;
+    if ctx.ui.wants_json() {
+        ctx.ui.print_record(&ListFields::new(FIELDS), SlurmSchedulerRow { id, scheduler })?;
     } else {
-        ctx.ui.note(&format!(
+        ctx.ui.print_note(&format!(
             "scheduler {id} ({}) is changed, for allocations that are asked for from now on",
             scheduler.name
         ));
     }
-    Ok(Exit::Success)
+    Ok(CliExit::Success)
 }
 
-pub(crate) fn delete(ctx: &Context, args: &NamedArgs) -> Result<Exit, CliError> {
+pub(crate) fn delete_scheduler(ctx: &CliContext, args: &NamedObjectArgs) -> Result<CliExit, CliError> {
     let store = ctx.open_write()?;
-    let (workflow, row) = find(&*store, args)?;
+    let (workflow, row) = find_scheduler(&*store, args)?;
     store.delete_scheduler(row.id, ctx.clock.now())?;
     let whose = format!("workflow {} ({})", workflow.id, workflow.name);
-    ctx.ui.note(&format!("{whose} has no scheduler {} ({}) any more", row.id, row.scheduler.name));
-    Ok(Exit::Success)
+    ctx.ui.print_note(&format!("{whose} has no scheduler {} ({}) any more", row.id, row.scheduler.name));
+    Ok(CliExit::Success)
 }
 
 /// The one that was named, or the only one.
-pub(super) fn one_of(
+pub(super) fn select_scheduler(
     store: &dyn Store,
     workflow: &WorkflowRow,
     named: Option<&str>,
-) -> Result<SchedulerRow, CliError> {
+) -> Result<SlurmSchedulerRow, CliError> {
     let mut known = store.schedulers(workflow.id)?;
     let names: Vec<String> = known.iter().map(|row| format!("`{}`", row.scheduler.name)).collect();
     let whose = format!("workflow {} ({})", workflow.id, workflow.name);
@@ -120,7 +125,10 @@ pub(super) fn one_of(
     }
 }
 
-fn find(store: &dyn Store, args: &NamedArgs) -> Result<(WorkflowRow, SchedulerRow), CliError> {
+fn find_scheduler(
+    store: &dyn Store,
+    args: &NamedObjectArgs,
+) -> Result<(WorkflowRow, SlurmSchedulerRow), CliError> {
     let by_id = |id: i64| {
         for workflow in store.workflows()? {
             if let Some(row) = store.schedulers(workflow.id)?.into_iter().find(|row| row.id == id) {
@@ -129,13 +137,16 @@ fn find(store: &dyn Store, args: &NamedArgs) -> Result<(WorkflowRow, SchedulerRo
         }
         Ok(None)
     };
-    relations::named(store, args, by_id, |workflow| Ok(store.schedulers(workflow)?))
+    job_relations::find_named(store, args, by_id, |workflow| Ok(store.schedulers(workflow)?))
 }
 
 /// What was said in place of what was there; an empty text is nothing.
-fn changed(mut scheduler: SlurmScheduler, said: &SchedulerSettings) -> Result<SlurmScheduler, CliError> {
-    let SchedulerSettings { account, partition, qos, nodes, ntasks_per_node, .. } = said;
-    let SchedulerSettings { walltime, mem, gres, tmp, extra, serialize_allocations, .. } = said;
+fn apply_settings(
+    mut scheduler: SlurmScheduler,
+    said: &SchedulerSettingsArgs,
+) -> Result<SlurmScheduler, CliError> {
+    let SchedulerSettingsArgs { account, partition, qos, nodes, ntasks_per_node, .. } = said;
+    let SchedulerSettingsArgs { walltime, mem, gres, tmp, extra, serialize_allocations, .. } = said;
     for (field, said) in [
         (&mut scheduler.partition, partition),
         (&mut scheduler.qos, qos),

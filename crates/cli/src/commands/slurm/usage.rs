@@ -1,103 +1,127 @@
 //! `windlass slurm usage`: what became of the core-hours of a workflow's allocations.
 
-use crate::args::Format;
-use crate::args::slurm_reports::UsageArgs;
-use crate::commands::results::Pages;
-use crate::context::Context;
-use crate::error::{CliError, Exit};
-use crate::select;
-use crate::ui::listing::{Datum, Field, Listing, PAGE};
-use crate::ui::table::Column;
+use crate::args::OutputFormat;
+use crate::args::slurm_reports::SlurmUsageArgs;
+use crate::commands::results::ResultPages;
+use crate::context::CliContext;
+use crate::error::{CliError, CliExit};
+use crate::object_selection;
+use crate::ui::listing::{FieldValue, ListField, ListFields, PAGE_SIZE};
+use crate::ui::table::TableColumn;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use windlass_api::torc::ComputeNodeModel;
 use windlass_client::Client;
-use windlass_core::slurm::usage::{Fruit, Host, Report, Spell, Usage, figure, report};
+use windlass_core::slurm::core_hours::{
+    AllocationAttempt, AllocationHost, AttemptUse, CoreHourReport, CoreHourUsage, format_hours,
+    report_core_hours,
+};
 use windlass_store::Store;
 use windlass_store::model::{
     AllocationFilter, HeldJob, JobFilter, ResultFilter, ResultRow, WorkerFilter, WorkflowRow,
 };
 use windlass_types::slurm::Allocation;
-use windlass_types::work::return_code;
+use windlass_types::worker_messages::return_code;
 use windlass_types::{AllocationId, JobId, JobStatus, Resources, Timestamp, WorkerId};
 
 /// Of larger workflows a screen that is to be there at once says nothing about it.
-const MOST_JOBS: u64 = 20_000;
+const MAX_JOBS: u64 = 20_000;
 
 #[derive(Serialize)]
-struct Row {
+struct AllocationUsageRow {
     allocation_id: Option<i64>,
     slurm_job_id: Option<u64>,
     state: String,
     #[serde(flatten)]
-    usage: Usage,
+    usage: CoreHourUsage,
 }
 
 #[derive(Serialize)]
-struct View {
+struct AllocationUsageView {
     workflow_id: i64,
-    allocations: Vec<Row>,
-    total: Usage,
+    allocations: Vec<AllocationUsageRow>,
+    total: CoreHourUsage,
 }
 
-const FIELDS: &[Field<Row>] = &[
-    Field::new("allocation_id", |row: &Row| row.allocation_id.into()),
-    Field::shown(Column::number("ID"), |row: &Row| {
+const FIELDS: &[ListField<AllocationUsageRow>] = &[
+    ListField::new("allocation_id", |row: &AllocationUsageRow| row.allocation_id.into()),
+    ListField::table_only(TableColumn::number("ID"), |row: &AllocationUsageRow| {
         row.allocation_id.map_or_else(|| "all".to_owned(), |id| id.to_string()).into()
     }),
-    Field::new("slurm_job_id", |row: &Row| row.slurm_job_id.into()).column(Column::number("SLURM")),
-    Field::new("state", |row: &Row| (&row.state).into()).column(Column::text("STATE")),
-    Field::new("cores", |row: &Row| row.usage.cores.into()).column(Column::number("CORES")),
-    Field::new("asked_core_hours", |row: &Row| row.usage.asked.into()),
-    Field::new("given_core_hours", |row: &Row| row.usage.given.into()),
-    Field::new("used_core_hours", |row: &Row| row.usage.claimed.into()),
-    Field::new("cpu_core_hours", |row: &Row| row.usage.cpu.into()),
-    Field::new("failed_core_hours", |row: &Row| row.usage.failed.into()),
-    Field::new("lost_core_hours", |row: &Row| row.usage.lost.into()),
-    Field::new("idle_core_hours", |row: &Row| row.usage.idle.into()),
-    Field::new("utilisation_percent", |row: &Row| row.usage.utilisation.into()),
-    Field::shown(Column::number("ASKED"), |row: &Row| hours(row.usage.asked)),
-    Field::shown(Column::number("GIVEN"), |row: &Row| hours(row.usage.given)),
-    Field::shown(Column::number("USED"), |row: &Row| hours(row.usage.claimed)),
-    Field::shown(Column::number("CPU"), |row: &Row| hours(row.usage.cpu)),
-    Field::shown(Column::number("FAILED"), |row: &Row| hours(row.usage.failed)),
-    Field::shown(Column::number("LOST"), |row: &Row| hours(row.usage.lost)),
-    Field::shown(Column::number("IDLE"), |row: &Row| hours(row.usage.idle)),
-    Field::shown(Column::number("USE"), |row: &Row| {
+    ListField::new("slurm_job_id", |row: &AllocationUsageRow| row.slurm_job_id.into())
+        .column(TableColumn::number("SLURM")),
+    ListField::new("state", |row: &AllocationUsageRow| (&row.state).into())
+        .column(TableColumn::text("STATE")),
+    ListField::new("cores", |row: &AllocationUsageRow| row.usage.cores.into())
+        .column(TableColumn::number("CORES")),
+    ListField::new("asked_core_hours", |row: &AllocationUsageRow| row.usage.asked.into()),
+    ListField::new("given_core_hours", |row: &AllocationUsageRow| row.usage.given.into()),
+    ListField::new("used_core_hours", |row: &AllocationUsageRow| row.usage.claimed.into()),
+    ListField::new("cpu_core_hours", |row: &AllocationUsageRow| row.usage.cpu.into()),
+    ListField::new("failed_core_hours", |row: &AllocationUsageRow| row.usage.failed.into()),
+    ListField::new("lost_core_hours", |row: &AllocationUsageRow| row.usage.lost.into()),
+    ListField::new("idle_core_hours", |row: &AllocationUsageRow| row.usage.idle.into()),
+    ListField::new("utilisation_percent", |row: &AllocationUsageRow| row.usage.utilisation.into()),
+    ListField::table_only(TableColumn::number("ASKED"), |row: &AllocationUsageRow| {
+        hours_value(row.usage.asked)
+    }),
+    ListField::table_only(TableColumn::number("GIVEN"), |row: &AllocationUsageRow| {
+        hours_value(row.usage.given)
+    }),
+    ListField::table_only(TableColumn::number("USED"), |row: &AllocationUsageRow| {
+        hours_value(row.usage.claimed)
+    }),
+    ListField::table_only(TableColumn::number("CPU"), |row: &AllocationUsageRow| hours_value(row.usage.cpu)),
+    ListField::table_only(TableColumn::number("FAILED"), |row: &AllocationUsageRow| {
+        hours_value(row.usage.failed)
+    }),
+    ListField::table_only(TableColumn::number("LOST"), |row: &AllocationUsageRow| {
+        hours_value(row.usage.lost)
+    }),
+    ListField::table_only(TableColumn::number("IDLE"), |row: &AllocationUsageRow| {
+        hours_value(row.usage.idle)
+    }),
+    ListField::table_only(TableColumn::number("USE"), |row: &AllocationUsageRow| {
         row.usage.utilisation.map(|percent| format!("{percent:.0} %")).into()
     }),
 ];
 
-fn hours(hours: f64) -> Datum {
-    figure(hours).into()
+fn hours_value(hours: f64) -> FieldValue {
+    format_hours(hours).into()
 }
 
-pub(crate) fn run(ctx: &Context, args: &UsageArgs) -> Result<Exit, CliError> {
+pub(crate) fn run(ctx: &CliContext, args: &SlurmUsageArgs) -> Result<CliExit, CliError> {
     let store = ctx.open_read()?;
-    let workflow = select::workflow(&*store, &args.workflow)?;
-    let allocations = of(&*store, &workflow)?;
-    let report = gather(ctx, &*store, &workflow, &allocations)?;
-    let mut rows: Vec<Row> = allocations.iter().filter_map(|one| row(one, &report)).collect();
-    if ctx.ui.format() == Format::Json {
-        let view = View { workflow_id: workflow.id.0, allocations: rows, total: report.total };
+    let workflow = object_selection::find_workflow(&*store, &args.workflow)?;
+    let allocations = list_own_allocations(&*store, &workflow)?;
+    let report = gather_usage(ctx, &*store, &workflow, &allocations)?;
+    let mut rows: Vec<AllocationUsageRow> =
+        allocations.iter().filter_map(|one| usage_row(one, &report)).collect();
+    if ctx.ui.format() == OutputFormat::Json {
+        let view = AllocationUsageView { workflow_id: workflow.id.0, allocations: rows, total: report.total };
         ctx.ui.print_json(&view)?;
-        return Ok(Exit::Success);
+        return Ok(CliExit::Success);
     }
-    if rows.len() > 1 && ctx.ui.format() != Format::Csv {
-        rows.push(Row { allocation_id: None, slurm_job_id: None, state: String::new(), usage: report.total });
+    if rows.len() > 1 && ctx.ui.format() != OutputFormat::Csv {
+        rows.push(AllocationUsageRow {
+            allocation_id: None,
+            slurm_job_id: None,
+            state: String::new(),
+            usage: report.total,
+        });
     }
-    if ctx.ui.print_list(&Listing::new(FIELDS), rows)? == 0 {
-        ctx.ui.note(&format!("workflow {} ({}) has no allocations", workflow.id, workflow.name));
+    if ctx.ui.print_list(&ListFields::new(FIELDS), rows)? == 0 {
+        ctx.ui.print_note(&format!("workflow {} ({}) has no allocations", workflow.id, workflow.name));
     }
-    if let Some(line) = report.in_words() {
-        ctx.ui.note(&line);
+    if let Some(line) = report.summary_line() {
+        ctx.ui.print_note(&line);
     }
-    Ok(Exit::Success)
+    Ok(CliExit::Success)
 }
 
-fn row(allocation: &Allocation, report: &Report) -> Option<Row> {
+fn usage_row(allocation: &Allocation, report: &CoreHourReport) -> Option<AllocationUsageRow> {
     let end = allocation.end.map(|end| end.name().to_owned());
-    Some(Row {
+    Some(AllocationUsageRow {
         allocation_id: Some(allocation.id.0),
         slurm_job_id: allocation.job_id,
         state: end.unwrap_or_else(|| allocation.state.name().to_owned()),
@@ -106,44 +130,47 @@ fn row(allocation: &Allocation, report: &Report) -> Option<Row> {
 }
 
 /// For the end of a screen about the workflow; nothing where it has no allocations.
-pub(crate) fn line(
-    ctx: &Context,
+pub(crate) fn render_usage_line(
+    ctx: &CliContext,
     store: &dyn Store,
     workflow: &WorkflowRow,
 ) -> Result<Option<String>, CliError> {
-    if workflow.counts.total() > MOST_JOBS {
+    if workflow.counts.total() > MAX_JOBS {
         return Ok(None);
     }
-    let allocations = of(store, workflow)?;
+    let allocations = list_own_allocations(store, workflow)?;
     if allocations.is_empty() {
         return Ok(None);
     }
-    Ok(gather(ctx, store, workflow, &allocations)?.in_words())
+    Ok(gather_usage(ctx, store, workflow, &allocations)?.summary_line())
 }
 
 /// All that we look after.
-pub(super) fn of(store: &dyn Store, workflow: &WorkflowRow) -> Result<Vec<Allocation>, CliError> {
+pub(super) fn list_own_allocations(
+    store: &dyn Store,
+    workflow: &WorkflowRow,
+) -> Result<Vec<Allocation>, CliError> {
     let filter =
         AllocationFilter { workflow: Some(workflow.id), is_ours: Some(true), ..AllocationFilter::default() };
     Ok(store.allocations(&filter)?)
 }
 
 /// Who worked in which allocation. A server tells of them one allocation at a time, which are few.
-pub(super) fn workers(
-    ctx: &Context,
+pub(super) fn list_allocation_workers(
+    ctx: &CliContext,
     store: &dyn Store,
     allocations: &[Allocation],
-) -> Result<Vec<(WorkerId, Host)>, CliError> {
+) -> Result<Vec<(WorkerId, AllocationHost)>, CliError> {
     let client = ctx.server()?;
     let mut found = Vec::new();
     for one in allocations.iter().filter(|one| one.started_at.is_some()) {
-        let host = |name: String, cpus: u32, nodes: u32| Host {
+        let host = |name: String, cpus: u32, nodes: u32| AllocationHost {
             allocation: one.id,
             name,
             cores: cpus.saturating_mul(nodes.max(1)),
         };
         if let Some(client) = &client {
-            found.extend(nodes(client, one)?.into_iter().filter_map(|node| {
+            found.extend(fetch_compute_nodes(client, one)?.into_iter().filter_map(|node| {
                 let number = |n: i64| u32::try_from(n).unwrap_or(0);
                 let host = host(node.hostname, number(node.num_cpus), number(node.num_nodes));
                 Some((WorkerId(node.id?), host))
@@ -160,22 +187,22 @@ pub(super) fn workers(
 }
 
 #[derive(Deserialize)]
-struct Nodes {
+struct ComputeNodePage {
     items: Vec<ComputeNodeModel>,
     has_more: bool,
 }
 
 /// All that the server has of an allocation, page by page.
-fn nodes(client: &Client, allocation: &Allocation) -> Result<Vec<ComputeNodeModel>, CliError> {
+fn fetch_compute_nodes(client: &Client, allocation: &Allocation) -> Result<Vec<ComputeNodeModel>, CliError> {
     let mut all = Vec::new();
     loop {
         let path = format!(
-            "/torc-service/v1/compute_nodes?workflow_id={}&scheduled_compute_node_id={}&offset={}&limit={PAGE}",
+            "/torc-service/v1/compute_nodes?workflow_id={}&scheduled_compute_node_id={}&offset={}&limit={PAGE_SIZE}",
             allocation.workflow,
             allocation.id,
             all.len()
         );
-        let page: Nodes = client.get(&path)?;
+        let page: ComputeNodePage = client.get(&path)?;
         let is_last = !page.has_more || page.items.is_empty();
         all.extend(page.items);
         if is_last {
@@ -185,50 +212,51 @@ fn nodes(client: &Client, allocation: &Allocation) -> Result<Vec<ComputeNodeMode
 }
 
 /// Reads each list once, page by page.
-fn gather(
-    ctx: &Context,
+fn gather_usage(
+    ctx: &CliContext,
     store: &dyn Store,
     workflow: &WorkflowRow,
     allocations: &[Allocation],
-) -> Result<Report, CliError> {
+) -> Result<CoreHourReport, CliError> {
     let now = ctx.clock.now();
-    let workers = workers(ctx, store, allocations)?;
+    let workers = list_allocation_workers(ctx, store, allocations)?;
     let places: BTreeMap<WorkerId, AllocationId> =
         workers.iter().map(|(id, host)| (*id, host.allocation)).collect();
-    let hosts: Vec<Host> = workers.into_iter().map(|(_, host)| host).collect();
-    let cores = cores(store, workflow)?;
+    let hosts: Vec<AllocationHost> = workers.into_iter().map(|(_, host)| host).collect();
+    let cores = load_job_cores(store, workflow)?;
     let of_job = |job: JobId| cores.get(&job).copied().unwrap_or(Resources::DEFAULT.cpus);
     let config = workflow.settings.execution_config.as_ref();
     let timeout = config.and_then(|config| config.timeout_exit_code).unwrap_or(return_code::TIMEOUT);
     let mut spells = Vec::new();
     let everything = ResultFilter { all_runs: true, ..ResultFilter::default() };
-    let mut pages = Pages::new(store, workflow, everything, 0, None);
+    let mut pages = ResultPages::new(store, workflow, everything, 0, None);
     loop {
-        let page = pages.next()?;
+        let page = pages.next_page()?;
         if page.is_empty() {
             break;
         }
         let ended = page.iter().filter_map(|row| {
-            Some(spell(row, *places.get(&row.worker_id)?, of_job(row.key.job_id), timeout))
+            Some(result_spell(row, *places.get(&row.worker_id)?, of_job(row.key.job_id), timeout))
         });
         spells.extend(ended);
     }
     let held = store.held_jobs(workflow.id)?;
-    let now_held =
-        held.iter().filter_map(|job| Some(running(job, *places.get(&job.worker)?, of_job(job.id), now)));
+    let now_held = held
+        .iter()
+        .filter_map(|job| Some(held_job_spell(job, *places.get(&job.worker)?, of_job(job.id), now)));
     spells.extend(now_held);
-    Ok(report(allocations, &hosts, &spells, now))
+    Ok(report_core_hours(allocations, &hosts, &spells, now))
 }
 
 /// What each job asks for, on all its nodes.
-fn cores(store: &dyn Store, workflow: &WorkflowRow) -> Result<BTreeMap<JobId, u32>, CliError> {
+fn load_job_cores(store: &dyn Store, workflow: &WorkflowRow) -> Result<BTreeMap<JobId, u32>, CliError> {
     let named: BTreeMap<String, u32> = store
         .requirements(workflow.id)?
         .into_iter()
         .map(|row| (row.name, row.resources.cpus.saturating_mul(row.resources.nodes.max(1))))
         .collect();
     let mut cores = BTreeMap::new();
-    let mut filter = JobFilter { limit: Some(PAGE), ..JobFilter::default() };
+    let mut filter = JobFilter { limit: Some(PAGE_SIZE), ..JobFilter::default() };
     loop {
         let page = store.jobs(workflow.id, &filter)?;
         let Some(last) = page.last() else { return Ok(cores) };
@@ -240,34 +268,34 @@ fn cores(store: &dyn Store, workflow: &WorkflowRow) -> Result<BTreeMap<JobId, u3
     }
 }
 
-fn spell(row: &ResultRow, allocation: AllocationId, cores: u32, timeout: i32) -> Spell {
+fn result_spell(row: &ResultRow, allocation: AllocationId, cores: u32, timeout: i32) -> AllocationAttempt {
     let is_orphan = row.return_code == return_code::ORPHANED;
     let fruit = match row.status {
-        JobStatus::Completed => Fruit::Useful,
-        _ if is_orphan => Fruit::Lost,
+        JobStatus::Completed => AttemptUse::Useful,
+        _ if is_orphan => AttemptUse::Lost,
         // Its own time was not over, so the allocation's was.
-        JobStatus::Terminated if row.return_code != timeout => Fruit::Lost,
-        _ => Fruit::Failed,
+        JobStatus::Terminated if row.return_code != timeout => AttemptUse::Lost,
+        _ => AttemptUse::Failed,
     };
-    Spell {
+    AllocationAttempt {
         allocation,
         cores,
         started_at: row.started_at,
         ended_at: row.ended_at,
         wall: (!is_orphan).then_some(row.wall),
         cpu_time: row.cpu_time,
-        fruit,
+        outcome: fruit,
     }
 }
 
-fn running(job: &HeldJob, allocation: AllocationId, cores: u32, now: Timestamp) -> Spell {
-    Spell {
+fn held_job_spell(job: &HeldJob, allocation: AllocationId, cores: u32, now: Timestamp) -> AllocationAttempt {
+    AllocationAttempt {
         allocation,
         cores,
         started_at: job.started_at,
         ended_at: now,
         wall: None,
         cpu_time: std::time::Duration::ZERO,
-        fruit: Fruit::Useful,
+        outcome: AttemptUse::Useful,
     }
 }

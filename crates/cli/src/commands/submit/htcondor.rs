@@ -1,28 +1,31 @@
 //! `windlass submit --backend htcondor`: a workflow as a DAG, with no server at all.
 
-use crate::args::run::{CreateArgs, DagArgs};
+use crate::args::run::{CreateArgs, HtcondorSubmitArgs};
 use crate::commands::{create, dag};
-use crate::context::Context;
-use crate::error::{CliError, Exit};
-use crate::plan::SpecFile;
-use crate::spec_files;
+use crate::context::CliContext;
+use crate::error::{CliError, CliExit};
+use crate::spec_discovery;
+use crate::spec_file::SpecFile;
 use crate::ui::text;
 use serde::Serialize;
 use std::error::Error as _;
 use std::path::{Path, PathBuf};
 use uuid::Uuid;
-use windlass_condor::layout;
-use windlass_condor::pool::{BATCH_PREFIX, Condor};
-use windlass_condor::render::{Credentials, RenderError, SpecRun, Transfer, render_spec, spec_faults};
-use windlass_condor::submit::{SubmitError, Submitted, submit};
-use windlass_condor::terms::Terms;
-use windlass_spec::Workflow;
+use windlass_htcondor::commands::{BATCH_PREFIX, CondorClient};
+use windlass_htcondor::file_layout;
+use windlass_htcondor::render::{
+    DagRenderError, FileTransfer, StorageCredentials, WorkflowDagRun, find_unsupported_features,
+    render_workflow,
+};
+use windlass_htcondor::script_settings::ScriptSettings;
+use windlass_htcondor::submit::{DagSubmitError, SubmittedDag, submit};
+use windlass_spec::ResolvedWorkflow;
 
 /// Where DAGs go if nobody says where.
-const DAGS: &str = ".windlass/dags";
+const DAGS_DIR: &str = ".windlass/dags";
 
 #[derive(Serialize)]
-struct DagView<'a> {
+struct SubmittedDagView<'a> {
     name: &'a str,
     jobs: usize,
     run: &'a str,
@@ -31,61 +34,65 @@ struct DagView<'a> {
     schedd: Option<&'a str>,
 }
 
-pub(super) fn run(ctx: &Context, args: &CreateArgs, dag: &DagArgs) -> Result<Exit, CliError> {
-    let file = SpecFile::read(&ctx.cwd, &spec_files::named_or_found(args.spec.as_ref(), &ctx.cwd)?)?;
+pub(super) fn run(
+    ctx: &CliContext,
+    args: &CreateArgs,
+    dag: &HtcondorSubmitArgs,
+) -> Result<CliExit, CliError> {
+    let file = SpecFile::read(&ctx.cwd, &spec_discovery::resolve_spec_path(args.spec.as_ref(), &ctx.cwd)?)?;
     let workflow = file.load()?;
     if args.dry_run {
-        let faults = spec_faults(&workflow);
+        let faults = find_unsupported_features(&workflow);
         return if faults.is_empty() {
             create::run(ctx, args)
         } else {
-            Err(RenderError::NoDag(faults).into())
+            Err(DagRenderError::NoDag(faults).into())
         };
     }
-    ctx.ui.spec_warnings(workflow.all_warnings());
-    let (directory, run) = place(ctx, dag, &file, &workflow)?;
-    let condor = Condor { schedd: dag.schedd.clone(), ..Condor::default() };
+    ctx.ui.print_spec_warnings(workflow.warning_diagnostics());
+    let (directory, run) = render_dag(ctx, dag, &file, &workflow)?;
+    let condor = CondorClient { schedd: dag.schedd.clone(), ..CondorClient::default() };
     let submitted = submit(&condor, &directory, &format!("{BATCH_PREFIX}{run}"))
-        .map_err(|error| refusal(&directory, &error))?;
-    print(ctx, &workflow, &directory, &run, &submitted)?;
-    Ok(Exit::Success)
+        .map_err(|error| submit_error(&directory, &error))?;
+    print_submitted(ctx, &workflow, &directory, &run, &submitted)?;
+    Ok(CliExit::Success)
 }
 
 /// The directory with the rendered DAG in it, and the UUID of the run.
-fn place(
-    ctx: &Context,
-    dag: &DagArgs,
+fn render_dag(
+    ctx: &CliContext,
+    dag: &HtcondorSubmitArgs,
     file: &SpecFile,
-    workflow: &Workflow<'_>,
+    workflow: &ResolvedWorkflow<'_>,
 ) -> Result<(PathBuf, String), CliError> {
     let run = Uuid::new_v4().to_string();
     let directory = match &dag.dir {
         Some(directory) => ctx.cwd.join(directory),
-        None => ctx.cwd.join(DAGS).join(&run),
+        None => ctx.cwd.join(DAGS_DIR).join(&run),
     };
-    if directory.join(layout::OUTER_DAG).exists() {
-        return Ok((directory.clone(), rendered_before(&directory, &file.digest())?));
+    if directory.join(file_layout::OUTER_DAG).exists() {
+        return Ok((directory.clone(), rendered_run(&directory, &file.digest())?));
     }
     let program = std::env::current_exe()
         .map_err(|error| CliError::io(format!("cannot find the windlass that scripts would run: {error}")))?;
     let [proxy, token] = [&dag.proxy, &dag.token].map(|path| path.as_ref().map(|path| ctx.cwd.join(path)));
-    render_spec(&SpecRun {
+    render_workflow(&WorkflowDagRun {
         workflow,
         digest: &file.digest(),
         directory: &directory,
         submission_dir: &ctx.cwd,
         run: &run,
         program: &program,
-        transfer: if dag.transfer { Transfer::Always } else { Transfer::IfNeeded },
+        transfer: if dag.transfer { FileTransfer::Always } else { FileTransfer::IfNeeded },
         accounting: &dag.attributes.iter().cloned().collect(),
-        credentials: Credentials { proxy: proxy.as_deref(), token: token.as_deref() },
+        credentials: StorageCredentials { proxy: proxy.as_deref(), token: token.as_deref() },
     })?;
     Ok((directory, run))
 }
 
 /// The run that was rendered there, if it is of the same spec.
-fn rendered_before(directory: &Path, digest: &str) -> Result<String, CliError> {
-    let terms = Terms::read(directory)?;
+fn rendered_run(directory: &Path, digest: &str) -> Result<String, CliError> {
+    let terms = ScriptSettings::load(directory)?;
     if terms.digest.as_deref() != Some(digest) {
         let said =
             format!("{} holds the DAG of another spec, or of an older text of it", directory.display());
@@ -94,27 +101,34 @@ fn rendered_before(directory: &Path, digest: &str) -> Result<String, CliError> {
     Ok(terms.run)
 }
 
-fn print(
-    ctx: &Context,
-    workflow: &Workflow<'_>,
+fn print_submitted(
+    ctx: &CliContext,
+    workflow: &ResolvedWorkflow<'_>,
     directory: &Path,
     run: &str,
-    submitted: &Submitted,
+    submitted: &SubmittedDag,
 ) -> Result<(), CliError> {
-    let Submitted { cluster, schedd, .. } = submitted;
+    let SubmittedDag { cluster, schedd, .. } = submitted;
     let (name, jobs) = (workflow.name(), workflow.job_count());
-    if ctx.ui.json_wanted() {
+    if ctx.ui.wants_json() {
         let schedd = schedd.as_deref();
-        return ctx.ui.print_json(&DagView { name, jobs, run, directory, cluster: *cluster, schedd });
+        return ctx.ui.print_json(&SubmittedDagView {
+            name,
+            jobs,
+            run,
+            directory,
+            cluster: *cluster,
+            schedd,
+        });
     }
-    let (jobs, place) = (text::count(jobs as u64, "job"), directory.display());
+    let (jobs, place) = (text::render_count(jobs as u64, "job"), directory.display());
     ctx.ui.print_line(&format!("DAG {cluster}: {name}, {jobs}, in {place}"))?;
-    ctx.ui.note(&format!("next: windlass dag show {place}"));
+    ctx.ui.print_note(&format!("next: windlass dag show {place}"));
     Ok(())
 }
 
 /// Nothing is lost: what is rendered can be submitted later.
-fn refusal(directory: &Path, error: &SubmitError) -> CliError {
+fn submit_error(directory: &Path, error: &DagSubmitError) -> CliError {
     let said = match error.source() {
         Some(source) => format!("{error}: {source}"),
         None => error.to_string(),
@@ -122,7 +136,7 @@ fn refusal(directory: &Path, error: &SubmitError) -> CliError {
     let goes_on =
         || format!("`windlass submit --backend htcondor --dir {} …` goes on with it", directory.display());
     let refused = CliError::io(said);
-    match dag::again(directory, error).or_else(|| error.is_transient().then(goes_on)) {
+    match dag::resubmit_hint(directory, error).or_else(|| error.is_transient().then(goes_on)) {
         Some(hint) => refused.with_hint(hint),
         None => refused,
     }

@@ -6,14 +6,14 @@ use windlass_store::model::{FailureGroup, WorkflowRow};
 use windlass_types::JobStatus;
 
 /// So many groups are told of; the agent can look for more.
-const GROUPS: usize = 30;
+const MAX_GROUPS: usize = 30;
 /// Lines of logs can be long.
-const LINE: usize = 200;
+const MAX_LINE_LENGTH: usize = 200;
 
 /// Everything that it needs to begin with. What jobs said is marked as theirs: it is no instruction.
-pub(super) fn write(row: &WorkflowRow, groups: &[FailureGroup], server: &[String]) -> String {
+pub(super) fn render_prompt(row: &WorkflowRow, groups: &[FailureGroup], server: &[String]) -> String {
     let id = row.id;
-    let waiting = text::count(row.counts.get(JobStatus::PendingFailed), "job");
+    let waiting = text::render_count(row.counts.get(JobStatus::PendingFailed), "job");
     let command = server.iter().map(|word| text::shell_quote(word)).collect::<Vec<_>>().join(" ");
     let mut prompt = format!(
         "You look after workflow {id} ({name}) of the workload manager Windlass, run {run}. {waiting} of it failed in ways \
@@ -35,14 +35,14 @@ pub(super) fn write(row: &WorkflowRow, groups: &[FailureGroup], server: &[String
         output = row.output_dir,
     );
     let open = groups.iter().filter(|group| group.pending > 0);
-    let told: Vec<&FailureGroup> = open.take(GROUPS).collect();
+    let told: Vec<&FailureGroup> = open.take(MAX_GROUPS).collect();
     if !told.is_empty() {
         prompt.push_str("\nWhat they have in common, the words of the jobs in quotes:\n");
     }
     for group in told {
         let line = group.line.as_deref().unwrap_or(&group.message);
-        let line = text::truncate(&text::one_line(line), LINE);
-        let jobs = text::count(group.pending, "job");
+        let line = text::truncate(&text::one_line(line), MAX_LINE_LENGTH);
+        let jobs = text::render_count(group.pending, "job");
         writeln!(prompt, "- {jobs}, class {}, for example job {}: \"{line}\"", group.class, group.example)
             .expect("a String takes everything");
     }
@@ -52,7 +52,7 @@ pub(super) fn write(row: &WorkflowRow, groups: &[FailureGroup], server: &[String
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ui::summary::tests::overview;
+    use crate::ui::run_summary::tests::overview;
     use windlass_types::{FailureClass, JobId};
 
     #[test]
@@ -72,7 +72,7 @@ mod tests {
         };
         let server = ["/opt/my tools/windlass".to_owned(), "mcp".to_owned(), "--allow-write".to_owned()];
         let settled = FailureGroup { pending: 0, line: Some("settled".into()), ..group.clone() };
-        let prompt = write(&row, &[group, settled], &server);
+        let prompt = render_prompt(&row, &[group, settled], &server);
         for part in [
             "workflow 3 (sim)",
             "3 jobs of it failed",

@@ -1,113 +1,119 @@
 //! What a document says, before it is known to make sense; and the checks that make a request of it.
 
-use super::names::{self, LABEL, PERSON, REQUEST, SITE, TAG, VERSION};
-use super::reader::{At, Reader, nearest, what};
-use super::{Context, Faults};
+use super::field_reader::{FieldReader, Located, describe_value, nearest_word};
+use super::name_rules::{self, LABEL_NAME, PERSON_NAME, REQUEST_NAME, SITE_NAME, TAG_NAME, VERSION_NAME};
+use super::{DocumentContext, DocumentProblems};
 use serde_json::{Map, Value};
 use std::str::FromStr;
 use windlass_types::LumiMask;
 use windlass_types::requests::{
-    CleanupPolicy, Generation, ProductionStep, Request, SplittingAlgo, SplittingParams, USUAL_PRIORITY,
+    CleanupPolicy, DEFAULT_PRIORITY, GenerationParams, ProductionStep, Request, SplittingAlgo,
+    SplittingParams,
 };
 
 /// Every field with its place in the document; the `*_field`s are what it is called there if it is missing.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Draft {
-    pub(super) request_name: Option<At<String>>,
+pub(super) struct RequestDraft {
+    pub(super) request_name: Option<Located<String>>,
     pub(super) name_field: &'static str,
-    pub(super) requestor: Option<At<String>>,
-    pub(super) requestor_dn: Option<At<String>>,
-    pub(super) group: Option<At<String>>,
-    pub(super) input_dataset: Option<At<String>>,
+    pub(super) requestor: Option<Located<String>>,
+    pub(super) requestor_dn: Option<Located<String>>,
+    pub(super) group: Option<Located<String>>,
+    pub(super) input_dataset: Option<Located<String>>,
     pub(super) input_field: &'static str,
     /// Where it would be said could not be found out: that it is missing would be no news.
     pub(super) input_unknown: bool,
-    pub(super) secondary_input_dataset: Option<At<String>>,
-    pub(super) output_datasets: Option<At<Vec<String>>>,
+    pub(super) secondary_input_dataset: Option<Located<String>>,
+    pub(super) output_datasets: Option<Located<Vec<String>>>,
     pub(super) outputs_field: &'static str,
     pub(super) generation: Option<GenerationDraft>,
     pub(super) generation_field: &'static str,
-    pub(super) cmssw_version: Option<At<String>>,
-    pub(super) scram_arch: Option<At<Vec<String>>>,
-    pub(super) global_tag: Option<At<String>>,
-    pub(super) memory_mb: Option<At<u64>>,
-    pub(super) time_per_event: Option<At<f64>>,
-    pub(super) size_per_event: Option<At<f64>>,
-    pub(super) multicore: Option<At<u32>>,
-    pub(super) site_whitelist: Option<At<Vec<String>>>,
-    pub(super) site_blacklist: Option<At<Vec<String>>>,
-    pub(super) trust_sitelists: Option<At<bool>>,
-    pub(super) adaptive: Option<At<bool>>,
-    pub(super) splitting_algo: Option<At<String>>,
+    pub(super) cmssw_version: Option<Located<String>>,
+    pub(super) scram_arch: Option<Located<Vec<String>>>,
+    pub(super) global_tag: Option<Located<String>>,
+    pub(super) memory_mb: Option<Located<u64>>,
+    pub(super) time_per_event: Option<Located<f64>>,
+    pub(super) size_per_event: Option<Located<f64>>,
+    pub(super) multicore: Option<Located<u32>>,
+    pub(super) site_whitelist: Option<Located<Vec<String>>>,
+    pub(super) site_blacklist: Option<Located<Vec<String>>>,
+    pub(super) trust_sitelists: Option<Located<bool>>,
+    pub(super) adaptive: Option<Located<bool>>,
+    pub(super) splitting_algo: Option<Located<String>>,
     pub(super) splitting_field: &'static str,
     /// What it is where the document does not say.
-    pub(super) usual_algo: Option<SplittingAlgo>,
-    pub(super) files_per_job: Option<At<u64>>,
-    pub(super) events_per_job: Option<At<u64>>,
-    pub(super) lumis_per_job: Option<At<u64>>,
-    pub(super) max_events_per_lumi: Option<At<u64>>,
-    pub(super) time_per_job: Option<At<u64>>,
-    pub(super) run_whitelist: Option<At<Vec<u32>>>,
-    pub(super) run_blacklist: Option<At<Vec<u32>>>,
-    pub(super) lumi_mask: Option<At<LumiMask>>,
-    pub(super) halt_on_files: Option<At<bool>>,
-    pub(super) merged_size: Option<At<u64>>,
-    pub(super) block_size: Option<At<u64>>,
-    pub(super) campaign: Option<At<String>>,
-    pub(super) processing_string: Option<At<String>>,
-    pub(super) acquisition_era: Option<At<String>>,
-    pub(super) processing_version: Option<At<u32>>,
-    pub(super) priority: Option<At<i64>>,
-    pub(super) urgent: Option<At<bool>>,
-    pub(super) production_steps: Option<At<Vec<StepDraft>>>,
+    pub(super) default_algo: Option<SplittingAlgo>,
+    pub(super) files_per_job: Option<Located<u64>>,
+    pub(super) events_per_job: Option<Located<u64>>,
+    pub(super) lumis_per_job: Option<Located<u64>>,
+    pub(super) max_events_per_lumi: Option<Located<u64>>,
+    pub(super) time_per_job: Option<Located<u64>>,
+    pub(super) run_whitelist: Option<Located<Vec<u32>>>,
+    pub(super) run_blacklist: Option<Located<Vec<u32>>>,
+    pub(super) lumi_mask: Option<Located<LumiMask>>,
+    pub(super) halt_on_files: Option<Located<bool>>,
+    pub(super) merged_size: Option<Located<u64>>,
+    pub(super) block_size: Option<Located<u64>>,
+    pub(super) campaign: Option<Located<String>>,
+    pub(super) processing_string: Option<Located<String>>,
+    pub(super) acquisition_era: Option<Located<String>>,
+    pub(super) processing_version: Option<Located<u32>>,
+    pub(super) priority: Option<Located<i64>>,
+    pub(super) urgent: Option<Located<bool>>,
+    pub(super) production_steps: Option<Located<Vec<StepDraft>>>,
     pub(super) payload_config: Map<String, Value>,
-    pub(super) previous_version: Option<At<String>>,
-    pub(super) cleanup_policy: Option<At<String>>,
+    pub(super) previous_version: Option<Located<String>>,
+    pub(super) cleanup_policy: Option<Located<String>>,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct GenerationDraft {
-    pub(super) events: Option<At<u64>>,
-    pub(super) first_event: Option<At<u64>>,
-    pub(super) first_lumi: Option<At<u32>>,
-    pub(super) events_per_lumi: Option<At<u64>>,
-    pub(super) filter_efficiency: Option<At<f64>>,
+    pub(super) events: Option<Located<u64>>,
+    pub(super) first_event: Option<Located<u64>>,
+    pub(super) first_lumi: Option<Located<u32>>,
+    pub(super) events_per_lumi: Option<Located<u64>>,
+    pub(super) filter_efficiency: Option<Located<f64>>,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct StepDraft {
-    pub(super) fraction: At<f64>,
-    pub(super) priority: At<i64>,
+    pub(super) fraction: Located<f64>,
+    pub(super) priority: Located<i64>,
 }
 
 /// What a job gets whose request says nothing about lumis.
-const EVENTS_PER_LUMI: u64 = 100;
+const DEFAULT_EVENTS_PER_LUMI: u64 = 100;
 
-impl Draft {
+impl RequestDraft {
     /// `None` only if something is so wrong that no value can be made of it; there may be faults all the same.
-    pub(super) fn finish(mut self, context: &Context<'_>, faults: &mut Faults) -> Option<Request> {
+    pub(super) fn build_request(
+        mut self,
+        context: &DocumentContext<'_>,
+        faults: &mut DocumentProblems,
+    ) -> Option<Request> {
         self.check_names(faults);
         self.check_amounts(context, faults);
         self.check_sites(faults);
         self.check_selection(faults);
         self.check_input(faults);
-        let splitting_algo = self.algorithm(faults);
-        let generation = self.generation.clone().and_then(|generation| self.made(&generation, faults));
-        let production_steps = self.steps(faults);
+        let splitting_algo = self.choose_algorithm(faults);
+        let generation =
+            self.generation.clone().and_then(|generation| self.build_generation(&generation, faults));
+        let production_steps = self.build_steps(faults);
         let cleanup_policy =
-            self.cleanup_policy.as_ref().and_then(|word| one_of(word, CleanupPolicy::ALL, faults));
+            self.cleanup_policy.as_ref().and_then(|word| parse_choice(word, CleanupPolicy::ALL, faults));
         Some(Request {
-            request_name: text(self.request_name)?,
-            requestor: text(self.requestor).unwrap_or_else(|| context.requestor.to_owned()),
-            requestor_dn: text(self.requestor_dn),
-            group: text(self.group),
-            input_dataset: text(self.input_dataset),
-            secondary_input_dataset: text(self.secondary_input_dataset),
+            request_name: into_text(self.request_name)?,
+            requestor: into_text(self.requestor).unwrap_or_else(|| context.requestor.to_owned()),
+            requestor_dn: into_text(self.requestor_dn),
+            group: into_text(self.group),
+            input_dataset: into_text(self.input_dataset),
+            secondary_input_dataset: into_text(self.secondary_input_dataset),
             output_datasets: self.output_datasets?.value,
             generation,
-            cmssw_version: text(self.cmssw_version),
+            cmssw_version: into_text(self.cmssw_version),
             scram_arch: self.scram_arch.map(|list| list.value).unwrap_or_default(),
-            global_tag: text(self.global_tag),
+            global_tag: into_text(self.global_tag),
             memory_mb: self.memory_mb.map_or(2048, |memory| memory.value),
             time_per_event_sec: self.time_per_event.map_or(1.0, |time| time.value),
             size_per_event_kb: self.size_per_event.map_or(1.5, |size| size.value),
@@ -117,34 +123,34 @@ impl Draft {
             trust_sitelists: self.trust_sitelists.is_some_and(|flag| flag.value),
             splitting_algo: splitting_algo?,
             splitting_params: SplittingParams {
-                files_per_job: value(self.files_per_job),
-                events_per_job: value(self.events_per_job),
-                lumis_per_job: value(self.lumis_per_job),
-                max_events_per_lumi: value(self.max_events_per_lumi),
-                time_per_job: value(self.time_per_job),
-                run_whitelist: value(self.run_whitelist).unwrap_or_default(),
-                run_blacklist: value(self.run_blacklist).unwrap_or_default(),
-                lumi_mask: value(self.lumi_mask).filter(|mask| !mask.is_empty()),
-                halt_job_on_file_boundaries: value(self.halt_on_files).unwrap_or(false),
-                target_merged_size_kb: value(self.merged_size),
-                target_block_size_kb: value(self.block_size),
+                files_per_job: into_value(self.files_per_job),
+                events_per_job: into_value(self.events_per_job),
+                lumis_per_job: into_value(self.lumis_per_job),
+                max_events_per_lumi: into_value(self.max_events_per_lumi),
+                time_per_job: into_value(self.time_per_job),
+                run_whitelist: into_value(self.run_whitelist).unwrap_or_default(),
+                run_blacklist: into_value(self.run_blacklist).unwrap_or_default(),
+                lumi_mask: into_value(self.lumi_mask).filter(|mask| !mask.is_empty()),
+                halt_job_on_file_boundaries: into_value(self.halt_on_files).unwrap_or(false),
+                target_merged_size_kb: into_value(self.merged_size),
+                target_block_size_kb: into_value(self.block_size),
             },
-            adaptive: value(self.adaptive).unwrap_or(true),
-            campaign: text(self.campaign),
-            processing_string: text(self.processing_string),
-            acquisition_era: text(self.acquisition_era),
-            processing_version: value(self.processing_version).unwrap_or(1),
-            priority: value(self.priority).unwrap_or(USUAL_PRIORITY),
-            urgent: value(self.urgent).unwrap_or(false),
+            adaptive: into_value(self.adaptive).unwrap_or(true),
+            campaign: into_text(self.campaign),
+            processing_string: into_text(self.processing_string),
+            acquisition_era: into_text(self.acquisition_era),
+            processing_version: into_value(self.processing_version).unwrap_or(1),
+            priority: into_value(self.priority).unwrap_or(DEFAULT_PRIORITY),
+            urgent: into_value(self.urgent).unwrap_or(false),
             production_steps,
             payload_config: std::mem::take(&mut self.payload_config),
-            previous_version_request: text(self.previous_version),
+            previous_version_request: into_text(self.previous_version),
             superseded_by_request: None,
             cleanup_policy: cleanup_policy.unwrap_or(CleanupPolicy::KeepUntilReplaced),
         })
     }
 
-    fn check_names(&self, faults: &mut Faults) {
+    fn check_names(&self, faults: &mut DocumentProblems) {
         if self.request_name.is_none() {
             faults.push(
                 self.name_field,
@@ -153,26 +159,26 @@ impl Draft {
             );
         }
         let each = [
-            (&self.request_name, REQUEST),
-            (&self.requestor, PERSON),
-            (&self.group, PERSON),
-            (&self.cmssw_version, VERSION),
-            (&self.global_tag, TAG),
-            (&self.campaign, LABEL),
-            (&self.processing_string, LABEL),
-            (&self.acquisition_era, LABEL),
-            (&self.previous_version, REQUEST),
+            (&self.request_name, REQUEST_NAME),
+            (&self.requestor, PERSON_NAME),
+            (&self.group, PERSON_NAME),
+            (&self.cmssw_version, VERSION_NAME),
+            (&self.global_tag, TAG_NAME),
+            (&self.campaign, LABEL_NAME),
+            (&self.processing_string, LABEL_NAME),
+            (&self.acquisition_era, LABEL_NAME),
+            (&self.previous_version, REQUEST_NAME),
         ];
         for (name, lexicon) in each {
             if let Some(name) = name {
-                lexicon.check(name, faults);
+                lexicon.check_field(name, faults);
             }
         }
         if let Some(name) = &self.requestor_dn {
-            names::check_dn(name, faults);
+            name_rules::check_dn(name, faults);
         }
         for arch in self.scram_arch.iter().flat_map(|list| &list.value) {
-            VERSION.check_one(self.scram_arch.as_ref().map_or("", |list| &list.path), arch, faults);
+            VERSION_NAME.check_text(self.scram_arch.as_ref().map_or("", |list| &list.path), arch, faults);
         }
         if let (Some(previous), Some(name)) = (&self.previous_version, &self.request_name)
             && previous.value == name.value
@@ -182,7 +188,7 @@ impl Draft {
     }
 
     /// Ranges, and memory per core.
-    fn check_amounts(&self, context: &Context<'_>, faults: &mut Faults) {
+    fn check_amounts(&self, context: &DocumentContext<'_>, faults: &mut DocumentProblems) {
         let positive = [
             &self.memory_mb,
             &self.files_per_job,
@@ -218,10 +224,10 @@ impl Draft {
         }
     }
 
-    fn check_sites(&self, faults: &mut Faults) {
+    fn check_sites(&self, faults: &mut DocumentProblems) {
         for list in [&self.site_whitelist, &self.site_blacklist].into_iter().flatten() {
             for site in &list.value {
-                SITE.check_one(&list.path, site, faults);
+                SITE_NAME.check_text(&list.path, site, faults);
             }
         }
         if let (Some(white), Some(black)) = (&self.site_whitelist, &self.site_blacklist)
@@ -232,7 +238,7 @@ impl Draft {
         }
     }
 
-    fn check_selection(&self, faults: &mut Faults) {
+    fn check_selection(&self, faults: &mut DocumentProblems) {
         if let (Some(white), Some(black)) = (&self.run_whitelist, &self.run_blacklist)
             && let Some(both) = white.value.iter().find(|run| black.value.contains(run))
         {
@@ -248,9 +254,9 @@ impl Draft {
         }
     }
 
-    fn check_input(&self, faults: &mut Faults) {
+    fn check_input(&self, faults: &mut DocumentProblems) {
         for name in [&self.input_dataset, &self.secondary_input_dataset].into_iter().flatten() {
-            names::check_dataset(&name.path, &name.value, faults);
+            name_rules::check_dataset(&name.path, &name.value, faults);
         }
         match (&self.input_dataset, &self.generation) {
             (None, None) if !self.input_unknown => {
@@ -274,7 +280,7 @@ impl Draft {
             return faults.push(self.outputs_field, "is missing", remedy);
         };
         for (at, name) in outputs.value.iter().enumerate() {
-            names::check_dataset(&outputs.path, name, faults);
+            name_rules::check_dataset(&outputs.path, name, faults);
             if outputs.value[..at].contains(name) {
                 faults.push(&outputs.path, format!("names {name} twice"), None);
             }
@@ -284,11 +290,11 @@ impl Draft {
         }
     }
 
-    fn algorithm(&self, faults: &mut Faults) -> Option<SplittingAlgo> {
+    fn choose_algorithm(&self, faults: &mut DocumentProblems) -> Option<SplittingAlgo> {
         let algorithm = match (&self.splitting_algo, &self.generation) {
-            (Some(word), _) => one_of(word, SplittingAlgo::ALL, faults)?,
+            (Some(word), _) => parse_choice(word, SplittingAlgo::ALL, faults)?,
             (None, Some(_)) => SplittingAlgo::EventBased,
-            (None, None) => self.usual_algo.or_else(|| {
+            (None, None) => self.default_algo.or_else(|| {
                 let known: Vec<_> = SplittingAlgo::ALL.iter().map(|algorithm| algorithm.name()).collect();
                 faults.push(self.splitting_field, "is missing", Some(format!("one of {}", known.join(", "))));
                 None
@@ -303,7 +309,11 @@ impl Draft {
         Some(algorithm)
     }
 
-    fn made(&self, draft: &GenerationDraft, faults: &mut Faults) -> Option<Generation> {
+    fn build_generation(
+        &self,
+        draft: &GenerationDraft,
+        faults: &mut DocumentProblems,
+    ) -> Option<GenerationParams> {
         for path in [
             self.run_whitelist.as_ref().filter(|list| !list.value.is_empty()).map(|list| &list.path),
             self.run_blacklist.as_ref().filter(|list| !list.value.is_empty()).map(|list| &list.path),
@@ -333,7 +343,7 @@ impl Draft {
             return None;
         }
         let events = draft.events.as_ref()?;
-        let made = Generation {
+        let made = GenerationParams {
             events: events.value,
             first_event: draft.first_event.as_ref().map_or(1, |n| n.value),
             first_lumi: draft.first_lumi.as_ref().map_or(1, |n| n.value),
@@ -341,7 +351,7 @@ impl Draft {
                 .events_per_lumi
                 .as_ref()
                 .or(self.events_per_job.as_ref())
-                .map_or(EVENTS_PER_LUMI, |n| n.value),
+                .map_or(DEFAULT_EVENTS_PER_LUMI, |n| n.value),
             filter_efficiency: efficiency.map_or(1.0, |share| share.value),
         };
         // Numbers of events have 64 bits, those of lumis 32.
@@ -358,14 +368,14 @@ impl Draft {
     }
 
     ///
-    fn steps(&self, faults: &mut Faults) -> Vec<ProductionStep> {
+    fn build_steps(&self, faults: &mut DocumentProblems) -> Vec<ProductionStep> {
         let Some(list) = &self.production_steps else { return Vec::new() };
         if !list.value.is_empty() && self.urgent.as_ref().is_some_and(|urgent| urgent.value) {
             let remedy = Some("what is urgent is not put back half way: leave one of them out".to_owned());
             faults.push(&list.path, "and `urgent` exclude each other", remedy);
         }
         let mut fraction = 0.0;
-        let mut priority = self.priority.as_ref().map_or(USUAL_PRIORITY, |priority| priority.value);
+        let mut priority = self.priority.as_ref().map_or(DEFAULT_PRIORITY, |priority| priority.value);
         for step in &list.value {
             let share = step.fraction.value;
             if !(share > 0.0 && share < 1.0) {
@@ -390,16 +400,16 @@ impl Draft {
     }
 }
 
-fn text(field: Option<At<String>>) -> Option<String> {
-    value(field)
+fn into_text(field: Option<Located<String>>) -> Option<String> {
+    into_value(field)
 }
 
-fn value<T>(field: Option<At<T>>) -> Option<T> {
+fn into_value<T>(field: Option<Located<T>>) -> Option<T> {
     field.map(|field| field.value)
 }
 
 /// A word of a closed list.
-fn one_of<T>(word: &At<String>, known: &[T], faults: &mut Faults) -> Option<T>
+fn parse_choice<T>(word: &Located<String>, known: &[T], faults: &mut DocumentProblems) -> Option<T>
 where
     T: FromStr<Err: std::fmt::Display> + Copy + std::fmt::Display,
 {
@@ -407,7 +417,7 @@ where
         Ok(value) => Some(value),
         Err(error) => {
             let names: Vec<String> = known.iter().map(ToString::to_string).collect();
-            let near = nearest(&word.value, names.iter().map(String::as_str));
+            let near = nearest_word(&word.value, names.iter().map(String::as_str));
             faults.push(&word.path, format!("{error}"), near.map(|name| format!("did you mean `{name}`?")));
             None
         }
@@ -415,28 +425,34 @@ where
 }
 
 /// `{"356164": [[11, 15], [40, 40]]}`, as CMS writes it. An empty one selects nothing away.
-pub(super) fn read_mask(reader: &Reader<'_>, key: &str, faults: &mut Faults) -> Option<At<LumiMask>> {
-    let part = reader.object(key, faults)?;
+pub(super) fn parse_lumi_mask(
+    reader: &FieldReader<'_>,
+    key: &str,
+    faults: &mut DocumentProblems,
+) -> Option<Located<LumiMask>> {
+    let part = reader.read_object(key, faults)?;
     let mut mask = LumiMask::default();
     for (run, ranges) in part.map {
-        let path = part.path(run);
+        let path = part.field_path(run);
         let Some(number) = run.parse::<u32>().ok().filter(|run| *run > 0) else {
             faults.push(path, "is not the number of a run", None);
             continue;
         };
-        let read: Option<Vec<_>> = ranges.as_array().and_then(|list| list.iter().map(read_range).collect());
+        let read: Option<Vec<_>> = ranges.as_array().and_then(|list| list.iter().map(parse_range).collect());
         if let Some(read) = read {
             mask.0.insert(number.into(), read);
         } else {
-            let reason =
-                format!("must be a list of [first, last] with 1 ≤ first ≤ last, not {}", what(ranges));
+            let reason = format!(
+                "must be a list of [first, last] with 1 ≤ first ≤ last, not {}",
+                describe_value(ranges)
+            );
             faults.push(path, reason, None);
         }
     }
-    Some(At::new(reader.path(key), mask.normalized()))
+    Some(Located::new(reader.field_path(key), mask.normalized()))
 }
 
-fn read_range(range: &Value) -> Option<(u64, u64)> {
+fn parse_range(range: &Value) -> Option<(u64, u64)> {
     let [first, last] = range.as_array()?.as_slice() else { return None };
     let number = |value: &Value| value.as_u64().filter(|n| u32::try_from(*n).is_ok());
     let (first, last) = (number(first)?, number(last)?);

@@ -5,13 +5,13 @@
 //! names the field as the document has it.
 
 mod draft;
-mod foreign;
-mod names;
-mod own;
-pub(crate) mod reader;
-mod reqmgr;
+pub(crate) mod field_reader;
+mod name_rules;
+mod native_format;
+mod ownership;
+mod reqmgr_format;
 
-pub use foreign::not_for_us;
+pub use ownership::check_ownership;
 
 use serde_json::{Map, Value};
 use std::fmt;
@@ -19,7 +19,7 @@ use windlass_types::requests::Request;
 
 /// What is wrong with a field, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Fault {
+pub struct DocumentProblem {
     /// Its path in the document, `.` between the parts; empty for the document as a whole.
     pub field: String,
     pub reason: String,
@@ -27,7 +27,7 @@ pub struct Fault {
     pub remedy: Option<String>,
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for DocumentProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.field.as_str() {
             "" => f.write_str(&self.reason)?,
@@ -39,7 +39,7 @@ impl fmt::Display for Fault {
 
 /// What is known beside the document.
 #[derive(Clone, Copy, Debug)]
-pub struct Context<'a> {
+pub struct DocumentContext<'a> {
     /// Who submits it, where the document does not say.
     pub requestor: &'a str,
     /// Makes the name of a request unique whose document has no name yet, as ReqMgr2 does: a date, a time, a number.
@@ -49,18 +49,24 @@ pub struct Context<'a> {
 }
 
 /// Reads a document of either form.
-pub fn read(document: &Value, context: &Context<'_>) -> Result<Request, Vec<Fault>> {
-    let mut faults = Faults::default();
+pub fn parse_request(
+    document: &Value,
+    context: &DocumentContext<'_>,
+) -> Result<Request, Vec<DocumentProblem>> {
+    let mut faults = DocumentProblems::default();
     let (draft, envelopes) = match document {
-        Value::Object(map) if is_reqmgr(map) => reqmgr::read(map, context, &mut faults).unzip(),
-        Value::Object(map) => (Some(own::read(map, &mut faults)), None),
+        Value::Object(map) if is_reqmgr(map) => {
+            reqmgr_format::parse_reqmgr(map, context, &mut faults).unzip()
+        }
+        Value::Object(map) => (Some(native_format::parse_native(map, &mut faults)), None),
         other => {
-            let reason = format!("a request is a JSON object, this is {}", reader::what(other));
+            let reason =
+                format!("a request is a JSON object, this is {}", field_reader::describe_value(other));
             faults.push("", reason, None);
             (None, None)
         }
     };
-    let request = draft.and_then(|draft| draft.finish(context, &mut faults));
+    let request = draft.and_then(|draft| draft.build_request(context, &mut faults));
     for fault in faults.0.iter_mut().filter(|fault| !fault.field.is_empty()) {
         fault.field =
             envelopes.as_ref().map_or_else(|| fault.field.clone(), |known| known.real_path(&fault.field));
@@ -72,9 +78,9 @@ pub fn read(document: &Value, context: &Context<'_>) -> Result<Request, Vec<Faul
 }
 
 /// What is wrong with this as the name of a request. Whatever it is asked for with goes into paths and addresses.
-pub fn wrong_with_name(field: &str, name: &str) -> Option<Fault> {
-    let mut faults = Faults::default();
-    names::REQUEST.check_one(field, name, &mut faults);
+pub fn check_request_name(field: &str, name: &str) -> Option<DocumentProblem> {
+    let mut faults = DocumentProblems::default();
+    name_rules::REQUEST_NAME.check_text(field, name, &mut faults);
     faults.0.pop()
 }
 
@@ -87,14 +93,14 @@ fn is_reqmgr(map: &Map<String, Value>) -> bool {
 }
 
 #[derive(Debug, Default)]
-struct Faults(Vec<Fault>);
+struct DocumentProblems(Vec<DocumentProblem>);
 
-impl Faults {
+impl DocumentProblems {
     /// The first fault of a field is the one that counts.
     fn push(&mut self, field: impl Into<String>, reason: impl Into<String>, remedy: Option<String>) {
         let field = field.into();
         if field.is_empty() || !self.0.iter().any(|known| known.field == field) {
-            self.0.push(Fault { field, reason: reason.into(), remedy });
+            self.0.push(DocumentProblem { field, reason: reason.into(), remedy });
         }
     }
 }

@@ -10,19 +10,20 @@
 //! | `window.rs` | what happened of late, for those who watch a run |
 //! | `report.rs` | what people are told, with a suggestion for each kind of failure |
 
+mod recent_window;
 mod report;
-mod roles;
+mod role_counts;
 #[cfg(test)]
 pub(crate) mod samples;
 #[cfg(test)]
 mod tests;
-mod window;
 
+pub use recent_window::{RecentFailures, TallySnapshot};
 pub use report::{
-    CategoryErrors, CodeErrors, ErrorReport, FileErrors, KindErrors, Remedy, SiteErrors, report,
+    CategoryErrors, CodeErrors, ErrorReport, FailureRemedy, FileErrors, KindErrors, SiteErrors,
+    build_error_report,
 };
-pub use roles::ByRole;
-pub use window::{Mark, Recent};
+pub use role_counts::RoleCounts;
 
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,22 +34,22 @@ use windlass_types::{FailureClass, Timestamp};
 pub const UNKNOWN_SITE: &str = "unknown";
 
 /// So many kinds of failures are told apart.
-const MOST_KINDS: usize = 50;
+const MAX_KINDS: usize = 50;
 /// So many files are named.
-const MOST_FILES: usize = 4000;
+const MAX_FILES: usize = 4000;
 /// So many units that failed for good are known by their numbers.
-const MOST_UNITS: usize = 4000;
+const MAX_UNITS: usize = 4000;
 /// So many sites are counted one by one.
-const MOST_SITES: usize = 1000;
+const MAX_SITES: usize = 1000;
 /// So many units, and sites, are named for each kind or file.
-const MOST_EXAMPLES: usize = 10;
+const MAX_EXAMPLES: usize = 10;
 /// So many bytes are kept of what an attempt said last.
-pub const LONGEST_TAIL: usize = 4096;
-const LONGEST_MESSAGE: usize = 500;
+pub const MAX_LOG_TAIL: usize = 4096;
+const MAX_MESSAGE: usize = 500;
 
 /// A failed attempt, as a backend tells of it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct AttemptNews {
+pub struct FailedAttemptReport {
     /// Higher than that of all that were told before it.
     pub seq: i64,
     pub unit: u32,
@@ -76,16 +77,16 @@ pub struct AttemptNews {
 /// The failed attempts of a run, or of several.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Tally {
+pub struct FailureTally {
     /// How far the news of failed attempts have been read.
     pub read: i64,
     /// Failed attempts.
     pub failed: u64,
     /// In the order in which they were first seen.
-    pub kinds: Vec<Kind>,
+    pub kinds: Vec<FailureKind>,
     /// Failed attempts of kinds that found no place among those.
     pub of_other_kinds: u64,
-    pub sites: BTreeMap<String, SiteTally>,
+    pub sites: BTreeMap<String, SiteAttemptCounts>,
     /// Files that could not be read, and where.
     pub files: BTreeMap<String, BadFile>,
     /// How many more were named.
@@ -99,9 +100,9 @@ pub struct Tally {
     /// There are more units like that.
     pub has_more_units: bool,
     /// What had ended at each site when the run began: backends count over all runs of a round.
-    pub before: BTreeMap<String, ByRole>,
+    pub before: BTreeMap<String, RoleCounts>,
     /// How it stood at some times, the oldest first.
-    pub marks: Vec<Mark>,
+    pub marks: Vec<TallySnapshot>,
     /// Findings that people were told of.
     pub told: BTreeSet<String>,
     /// Its pause is over, and the backend has still to be told.
@@ -110,7 +111,7 @@ pub struct Tally {
 
 /// Failures alike: of one class, with one code, that said the same but for numbers and paths.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Kind {
+pub struct FailureKind {
     pub class: FailureClass,
     pub code: i32,
     pub signature: String,
@@ -121,7 +122,7 @@ pub struct Kind {
     pub for_good: u64,
     pub sites: BTreeMap<String, u64>,
     #[serde(default)]
-    pub roles: ByRole,
+    pub roles: RoleCounts,
     /// The first of them.
     pub units: BTreeSet<u32>,
     /// Where one is to be looked at: `mg_000003/proc_000001`.
@@ -141,18 +142,18 @@ pub struct Kind {
 /// Attempts at a site.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct SiteTally {
+pub struct SiteAttemptCounts {
     /// Well or not.
-    pub ended: ByRole,
-    pub failed: ByRole,
+    pub ended: RoleCounts,
+    pub failed: RoleCounts,
     /// Those of them that the site may be the cause of: infrastructure, and data without a name.
-    pub blamed: ByRole,
+    pub blamed: RoleCounts,
 }
 
-impl SiteTally {
+impl SiteAttemptCounts {
     /// What it may be the cause of, and what ended there that this is to be compared with: attempts of the same roles.
-    pub fn accused(self) -> (u64, u64) {
-        (self.blamed.total(), self.ended.beside(self.blamed))
+    pub fn blamed_and_ended(self) -> (u64, u64) {
+        (self.blamed.total(), self.ended.comparable_with(self.blamed))
     }
 }
 
@@ -163,11 +164,11 @@ pub struct BadFile {
     /// Units that it failed in for good.
     pub units: BTreeSet<u32>,
     /// Attempts that failed because of it, by where they were.
-    pub sites: BTreeMap<String, ByRole>,
+    pub sites: BTreeMap<String, RoleCounts>,
 }
 
 impl BadFile {
-    fn add(&mut self, other: &Self) {
+    fn merge_from(&mut self, other: &Self) {
         self.units.extend(&other.units);
         for (site, attempts) in &other.sites {
             let known = self.sites.entry(site.clone()).or_default();
@@ -178,17 +179,17 @@ impl BadFile {
 
 /// A landing that did not find inputs leaves them to other sites. Once it is not tried again, no site that was tried had
 /// them.
-fn is_given_up_for_missing_files(attempt: &AttemptNews) -> bool {
+fn is_final_missing_input(attempt: &FailedAttemptReport) -> bool {
     attempt.is_final
         && attempt.role == NodeRole::Landing
         && attempt.class == FailureClass::Infrastructure
         && !attempt.bad_files.is_empty()
 }
 
-impl Tally {
+impl FailureTally {
     /// For the run that goes on with the one that this is of: what was told is told.
     #[must_use]
-    pub fn going_on(&self) -> Self {
+    pub fn for_continuation(&self) -> Self {
         let mut before = self.before.clone();
         for (site, tally) in &self.sites {
             let before = before.entry(site.clone()).or_default();
@@ -199,15 +200,19 @@ impl Tally {
 
     /// Takes in what a backend tells: attempts after `read`, and how many have ended at each site. Whether anything was
     /// new about failures.
-    pub fn take(&mut self, attempts: &[AttemptNews], ended: &BTreeMap<String, ByRole>) -> bool {
+    pub fn add_reports(
+        &mut self,
+        attempts: &[FailedAttemptReport],
+        ended: &BTreeMap<String, RoleCounts>,
+    ) -> bool {
         let read = self.read;
         for attempt in attempts.iter().filter(|attempt| attempt.seq > read) {
             self.read = self.read.max(attempt.seq);
-            self.note(attempt);
+            self.add_attempt(attempt);
         }
         for (site, &ended) in ended {
             let before = self.before.get(site).copied().unwrap_or_default();
-            self.site(Some(site)).ended = ended.less(before);
+            self.site_entry(Some(site)).ended = ended.minus(before);
         }
         // Whatever failed has ended, also where nobody counts.
         for site in self.sites.values_mut() {
@@ -216,7 +221,7 @@ impl Tally {
         self.read > read
     }
 
-    fn note(&mut self, attempt: &AttemptNews) {
+    fn add_attempt(&mut self, attempt: &FailedAttemptReport) {
         self.failed += 1;
         let is_named = attempt.class == FailureClass::Data && !attempt.bad_files.is_empty();
         let is_blamed = match attempt.class {
@@ -224,56 +229,56 @@ impl Tally {
             FailureClass::Data => !is_named,
             _ => false,
         };
-        let site = self.site(attempt.site.as_deref());
-        site.failed.count(attempt.role, 1);
-        site.blamed.count(attempt.role, u64::from(is_blamed));
+        let site = self.site_entry(attempt.site.as_deref());
+        site.failed.add_attempts(attempt.role, 1);
+        site.blamed.add_attempts(attempt.role, u64::from(is_blamed));
         if is_named {
-            self.note_files(attempt);
+            self.add_bad_files(attempt);
         }
         if attempt.is_final {
-            self.note_unit(attempt.unit, is_named);
+            self.add_failed_unit(attempt.unit, is_named);
         }
-        if is_given_up_for_missing_files(attempt) {
-            self.note_missing(attempt);
-            self.note_kind(&AttemptNews { class: FailureClass::Data, ..attempt.clone() });
+        if is_final_missing_input(attempt) {
+            self.add_missing_files(attempt);
+            self.add_to_kind(&FailedAttemptReport { class: FailureClass::Data, ..attempt.clone() });
         } else {
-            self.note_kind(attempt);
+            self.add_to_kind(attempt);
         }
     }
 
-    fn note_missing(&mut self, attempt: &AttemptNews) {
+    fn add_missing_files(&mut self, attempt: &FailedAttemptReport) {
         for lfn in &attempt.bad_files {
-            if self.missing.len() >= MOST_FILES && !self.missing.contains_key(lfn) {
+            if self.missing.len() >= MAX_FILES && !self.missing.contains_key(lfn) {
                 continue;
             }
             let file = self.missing.entry(lfn.clone()).or_default();
             let site = attempt.site.as_deref().unwrap_or(UNKNOWN_SITE);
-            if file.sites.len() < MOST_EXAMPLES || file.sites.contains_key(site) {
-                file.sites.entry(site.to_owned()).or_default().count(attempt.role, 1);
+            if file.sites.len() < MAX_EXAMPLES || file.sites.contains_key(site) {
+                file.sites.entry(site.to_owned()).or_default().add_attempts(attempt.role, 1);
             }
             file.units.insert(attempt.unit);
         }
     }
 
     /// The one where it was; those that find no place are counted as unknown.
-    fn site(&mut self, site: Option<&str>) -> &mut SiteTally {
-        let site = site.filter(|site| is_known(site)).unwrap_or(UNKNOWN_SITE);
-        let has_room = self.sites.len() < MOST_SITES || self.sites.contains_key(site);
+    fn site_entry(&mut self, site: Option<&str>) -> &mut SiteAttemptCounts {
+        let site = site.filter(|site| is_known_site(site)).unwrap_or(UNKNOWN_SITE);
+        let has_room = self.sites.len() < MAX_SITES || self.sites.contains_key(site);
         self.sites.entry(if has_room { site } else { UNKNOWN_SITE }.to_owned()).or_default()
     }
 
     /// An attempt counts for the first file that it names; the others are bad as well.
-    fn note_files(&mut self, attempt: &AttemptNews) {
+    fn add_bad_files(&mut self, attempt: &FailedAttemptReport) {
         let mut failures = 1;
         for lfn in &attempt.bad_files {
-            if self.files.len() >= MOST_FILES && !self.files.contains_key(lfn) {
+            if self.files.len() >= MAX_FILES && !self.files.contains_key(lfn) {
                 self.more_files += 1;
                 continue;
             }
             let file = self.files.entry(lfn.clone()).or_default();
             let site = attempt.site.as_deref().unwrap_or(UNKNOWN_SITE);
-            if file.sites.len() < MOST_EXAMPLES || file.sites.contains_key(site) {
-                file.sites.entry(site.to_owned()).or_default().count(attempt.role, failures);
+            if file.sites.len() < MAX_EXAMPLES || file.sites.contains_key(site) {
+                file.sites.entry(site.to_owned()).or_default().add_attempts(attempt.role, failures);
             }
             failures = 0;
             if attempt.is_final {
@@ -282,8 +287,8 @@ impl Tally {
         }
     }
 
-    fn note_unit(&mut self, unit: u32, is_named: bool) {
-        if self.units.len() >= MOST_UNITS && !self.units.contains_key(&unit) {
+    fn add_failed_unit(&mut self, unit: u32, is_named: bool) {
+        if self.units.len() >= MAX_UNITS && !self.units.contains_key(&unit) {
             self.has_more_units = true;
             return;
         }
@@ -291,18 +296,18 @@ impl Tally {
         *only_files &= is_named;
     }
 
-    fn note_kind(&mut self, attempt: &AttemptNews) {
-        let has_room = self.kinds.len() < MOST_KINDS;
-        match self.kinds.iter_mut().find(|kind| kind.is_of(attempt)) {
-            Some(kind) => kind.note(attempt),
-            None if has_room => self.kinds.push(Kind::first(attempt)),
+    fn add_to_kind(&mut self, attempt: &FailedAttemptReport) {
+        let has_room = self.kinds.len() < MAX_KINDS;
+        match self.kinds.iter_mut().find(|kind| kind.matches_attempt(attempt)) {
+            Some(kind) => kind.add_attempt(attempt),
+            None if has_room => self.kinds.push(FailureKind::from_attempt(attempt)),
             None => self.of_other_kinds += 1,
         }
     }
 
     /// Whether all of these many units that failed did so for good because of input that could not be read and was named:
     /// no other attempt can help, and nothing else is wrong.
-    pub fn only_bad_files(&self, failed_units: u32) -> bool {
+    pub fn has_only_bad_files(&self, failed_units: u32) -> bool {
         failed_units > 0
             && !self.has_more_units
             && self.more_files == 0
@@ -311,7 +316,7 @@ impl Tally {
     }
 
     /// Files that could not be read, by the units that failed for good because of them.
-    pub fn files_of_units(&self) -> BTreeMap<u32, BTreeSet<&str>> {
+    pub fn bad_files_by_unit(&self) -> BTreeMap<u32, BTreeSet<&str>> {
         let mut files: BTreeMap<u32, BTreeSet<&str>> = BTreeMap::new();
         for (lfn, file) in &self.files {
             for unit in &file.units {
@@ -322,14 +327,14 @@ impl Tally {
     }
 
     /// Failures that a site may be the cause of. A file that could not be read at another site either is bad itself.
-    pub fn blamed(&self, site: &str) -> u64 {
+    pub fn blamed_failures(&self, site: &str) -> u64 {
         let of_files = self.files.values().filter(|file| file.sites.len() == 1);
-        let of_files: ByRole = of_files.filter_map(|file| file.sites.get(site)).copied().sum();
+        let of_files: RoleCounts = of_files.filter_map(|file| file.sites.get(site)).copied().sum();
         self.sites.get(site).map_or(of_files, |tally| tally.blamed.plus(of_files)).total()
     }
 
     /// All sites, each blamed for all that it may be the cause of.
-    pub(super) fn sites_blamed(&self) -> BTreeMap<String, SiteTally> {
+    pub(super) fn blamed_by_site(&self) -> BTreeMap<String, SiteAttemptCounts> {
         let mut sites = self.sites.clone();
         for file in self.files.values() {
             if let (1, Some((site, failed))) = (file.sites.len(), file.sites.iter().next())
@@ -342,91 +347,91 @@ impl Tally {
     }
 
     /// Attempts that have ended, well or not.
-    pub fn ended(&self) -> u64 {
+    pub fn ended_attempts(&self) -> u64 {
         self.sites.values().map(|site| site.ended.total()).sum()
     }
 
     /// Of several runs together: what people are told of a round and its rescues.
     #[must_use]
-    pub fn merged<'a>(tallies: impl IntoIterator<Item = &'a Self>) -> Self {
+    pub fn merge_all<'a>(tallies: impl IntoIterator<Item = &'a Self>) -> Self {
         let mut all = Self::default();
         for tally in tallies {
-            all.add(tally);
+            all.merge_from(tally);
         }
         all
     }
 
-    fn add(&mut self, other: &Self) {
+    fn merge_from(&mut self, other: &Self) {
         self.read = self.read.max(other.read);
         self.failed += other.failed;
         self.of_other_kinds += other.of_other_kinds;
         self.more_files += other.more_files;
         self.has_more_units |= other.has_more_units;
         for kind in &other.kinds {
-            let has_room = self.kinds.len() < MOST_KINDS;
-            match self.kinds.iter_mut().find(|known| known.is_like(kind)) {
-                Some(known) => known.add(kind),
+            let has_room = self.kinds.len() < MAX_KINDS;
+            match self.kinds.iter_mut().find(|known| known.is_same_kind(kind)) {
+                Some(known) => known.merge_from(kind),
                 None if has_room => self.kinds.push(kind.clone()),
                 None => self.of_other_kinds += kind.attempts,
             }
         }
         for (name, site) in &other.sites {
-            let known = self.site(Some(name));
+            let known = self.site_entry(Some(name));
             known.ended = known.ended.plus(site.ended);
             known.failed = known.failed.plus(site.failed);
             known.blamed = known.blamed.plus(site.blamed);
         }
         for (lfn, file) in &other.files {
-            if self.files.len() >= MOST_FILES && !self.files.contains_key(lfn) {
+            if self.files.len() >= MAX_FILES && !self.files.contains_key(lfn) {
                 self.more_files += 1;
                 continue;
             }
-            self.files.entry(lfn.clone()).or_default().add(file);
+            self.files.entry(lfn.clone()).or_default().merge_from(file);
         }
         for (lfn, file) in &other.missing {
-            if self.missing.len() < MOST_FILES || self.missing.contains_key(lfn) {
-                self.missing.entry(lfn.clone()).or_default().add(file);
+            if self.missing.len() < MAX_FILES || self.missing.contains_key(lfn) {
+                self.missing.entry(lfn.clone()).or_default().merge_from(file);
             }
         }
         for (unit, only_files) in &other.units {
-            self.note_unit(*unit, *only_files);
+            self.add_failed_unit(*unit, *only_files);
         }
     }
 }
 
 /// Whether it is the name of a site, and no word for not knowing one.
-pub fn is_known(site: &str) -> bool {
+pub fn is_known_site(site: &str) -> bool {
     !site.is_empty() && !site.eq_ignore_ascii_case(UNKNOWN_SITE)
 }
 
-impl Kind {
-    fn first(attempt: &AttemptNews) -> Self {
+impl FailureKind {
+    fn from_attempt(attempt: &FailedAttemptReport) -> Self {
         let mut kind = Self {
             class: attempt.class,
             code: attempt.code,
             signature: attempt.signature.clone(),
-            message: beginning(&attempt.message, LONGEST_MESSAGE).to_owned(),
+            message: text_head(&attempt.message, MAX_MESSAGE).to_owned(),
             attempts: 0,
             for_good: 0,
             sites: BTreeMap::new(),
-            roles: ByRole::default(),
+            roles: RoleCounts::default(),
             units: BTreeSet::new(),
-            example: format!("{}/{}", windlass_types::requests::UnitName(attempt.unit), attempt.node),
+            example: format!("{}/{}", windlass_types::requests::WorkUnitName(attempt.unit), attempt.node),
             log_tail: String::new(),
             memory_mb: None,
             files: BTreeSet::new(),
             first_at: attempt.at,
             last_at: attempt.at,
         };
-        kind.note(attempt);
+        kind.add_attempt(attempt);
         kind
     }
 
-    fn is_of(&self, attempt: &AttemptNews) -> bool {
+    fn matches_attempt(&self, attempt: &FailedAttemptReport) -> bool {
         (self.class, self.code) == (attempt.class, attempt.code) && self.signature == attempt.signature
     }
 
-    fn is_like(&self, other: &Self) -> bool {
+    fn is_same_kind(&self, other: &Self) -> bool {
         (self.class, self.code) == (other.class, other.code) && self.signature == other.signature
     }
 
@@ -435,23 +440,23 @@ impl Kind {
         format!("{}:{}:{}", self.class, self.code, self.signature)
     }
 
-    fn note(&mut self, attempt: &AttemptNews) {
+    fn add_attempt(&mut self, attempt: &FailedAttemptReport) {
         self.attempts += 1;
         self.for_good += u64::from(attempt.is_final);
-        let site = attempt.site.as_deref().filter(|site| is_known(site)).unwrap_or(UNKNOWN_SITE);
+        let site = attempt.site.as_deref().filter(|site| is_known_site(site)).unwrap_or(UNKNOWN_SITE);
         self.add_site(site, 1);
-        self.roles.count(attempt.role, 1);
+        self.roles.add_attempts(attempt.role, 1);
         self.add_units([attempt.unit]);
         self.add_files(&attempt.bad_files);
         if self.log_tail.is_empty() {
-            ending(&attempt.log_tail, LONGEST_TAIL).clone_into(&mut self.log_tail);
+            text_tail(&attempt.log_tail, MAX_LOG_TAIL).clone_into(&mut self.log_tail);
         }
         self.memory_mb = self.memory_mb.max(attempt.memory_mb);
         self.first_at = self.first_at.min(attempt.at);
         self.last_at = self.last_at.max(attempt.at);
     }
 
-    fn add(&mut self, other: &Self) {
+    fn merge_from(&mut self, other: &Self) {
         self.attempts += other.attempts;
         self.for_good += other.for_good;
         for (site, attempts) in &other.sites {
@@ -469,29 +474,29 @@ impl Kind {
     }
 
     fn add_site(&mut self, site: &str, attempts: u64) {
-        let has_room = self.sites.len() < 5 * MOST_EXAMPLES || self.sites.contains_key(site);
+        let has_room = self.sites.len() < 5 * MAX_EXAMPLES || self.sites.contains_key(site);
         let site = if has_room { site } else { UNKNOWN_SITE };
         *self.sites.entry(site.to_owned()).or_default() += attempts;
     }
 
     fn add_units(&mut self, units: impl IntoIterator<Item = u32>) {
-        let room = MOST_EXAMPLES.saturating_sub(self.units.len());
+        let room = MAX_EXAMPLES.saturating_sub(self.units.len());
         self.units.extend(units.into_iter().take(room));
     }
 
     fn add_files<'f>(&mut self, files: impl IntoIterator<Item = &'f String>) {
         for file in files {
-            if self.files.len() < MOST_EXAMPLES {
+            if self.files.len() < MAX_EXAMPLES {
                 self.files.insert(file.clone());
             }
         }
     }
 }
 
-fn beginning(text: &str, most: usize) -> &str {
+fn text_head(text: &str, most: usize) -> &str {
     &text[..text.floor_char_boundary(most)]
 }
 
-fn ending(text: &str, most: usize) -> &str {
+fn text_tail(text: &str, most: usize) -> &str {
     &text[text.ceil_char_boundary(text.len().saturating_sub(most))..]
 }

@@ -1,7 +1,7 @@
 //! What people are told of the failures of a request, and what they might do about each kind.
 
-use super::{Kind, SiteTally, Tally, is_known};
-use crate::classify::cms;
+use super::{FailureKind, FailureTally, SiteAttemptCounts, is_known_site};
+use crate::classify::cms_exit_codes;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use windlass_types::{FailureClass, Timestamp};
@@ -75,13 +75,13 @@ pub struct KindErrors {
     pub suggestion: String,
     /// The same, as far as it is something that a release can change.
     #[serde(default)]
-    pub remedy: Option<Remedy>,
+    pub remedy: Option<FailureRemedy>,
 }
 
 /// What might be otherwise when a request goes on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Remedy {
+pub enum FailureRemedy {
     /// Not at this site.
     Ban(String),
     /// So much for each job.
@@ -93,24 +93,24 @@ pub enum Remedy {
 }
 
 /// What is known, for people.
-pub fn report(tally: &Tally) -> ErrorReport {
-    let mut kinds: Vec<KindErrors> = tally.kinds.iter().map(|kind| of_kind(tally, kind)).collect();
+pub fn build_error_report(tally: &FailureTally) -> ErrorReport {
+    let mut kinds: Vec<KindErrors> = tally.kinds.iter().map(|kind| kind_errors(tally, kind)).collect();
     kinds.sort_by_key(|kind| std::cmp::Reverse(kind.attempts));
     let mut files = tally.files.clone();
     for (lfn, missing) in &tally.missing {
-        files.entry(lfn.clone()).or_default().add(missing);
+        files.entry(lfn.clone()).or_default().merge_from(missing);
     }
-    let mut bad_files: Vec<FileErrors> = files.iter().map(of_file).collect();
+    let mut bad_files: Vec<FileErrors> = files.iter().map(file_errors).collect();
     bad_files.sort_by_key(|file| std::cmp::Reverse(file.attempts));
     let mut by_site: Vec<SiteErrors> =
-        tally.sites.iter().map(|(name, site)| of_site(tally, name, site)).collect();
+        tally.sites.iter().map(|(name, site)| site_errors(tally, name, site)).collect();
     by_site.sort_by_key(|site| std::cmp::Reverse(site.failed));
     ErrorReport {
-        attempts_ended: tally.ended(),
+        attempts_ended: tally.ended_attempts(),
         attempts_failed: tally.failed,
-        by_category: by_category(tally),
+        by_category: category_errors(tally),
         by_site,
-        by_exit_code: by_code(tally),
+        by_exit_code: code_errors(tally),
         bad_files,
         more_bad_files: tally.more_files,
         kinds,
@@ -118,8 +118,8 @@ pub fn report(tally: &Tally) -> ErrorReport {
     }
 }
 
-fn of_kind(tally: &Tally, kind: &Kind) -> KindErrors {
-    let remedy = remedy(tally, kind);
+fn kind_errors(tally: &FailureTally, kind: &FailureKind) -> KindErrors {
+    let remedy = find_remedy(tally, kind);
     KindErrors {
         category: kind.class,
         exit_code: kind.code,
@@ -133,12 +133,12 @@ fn of_kind(tally: &Tally, kind: &Kind) -> KindErrors {
         log_tail: kind.log_tail.clone(),
         first_at: kind.first_at,
         last_at: kind.last_at,
-        suggestion: suggestion(tally, kind, remedy.as_ref()),
+        suggestion: describe_suggestion(tally, kind, remedy.as_ref()),
         remedy,
     }
 }
 
-fn of_file((lfn, file): (&String, &super::BadFile)) -> FileErrors {
+fn file_errors((lfn, file): (&String, &super::BadFile)) -> FileErrors {
     FileErrors {
         lfn: lfn.clone(),
         attempts: file.sites.values().map(|attempts| attempts.total()).sum(),
@@ -147,12 +147,12 @@ fn of_file((lfn, file): (&String, &super::BadFile)) -> FileErrors {
     }
 }
 
-fn of_site(tally: &Tally, name: &str, site: &SiteTally) -> SiteErrors {
+fn site_errors(tally: &FailureTally, name: &str, site: &SiteAttemptCounts) -> SiteErrors {
     let (ended, failed) = (site.ended.total(), site.failed.total());
-    SiteErrors { site: name.to_owned(), ended, failed, blamed: tally.blamed(name) }
+    SiteErrors { site: name.to_owned(), ended, failed, blamed: tally.blamed_failures(name) }
 }
 
-fn by_category(tally: &Tally) -> Vec<CategoryErrors> {
+fn category_errors(tally: &FailureTally) -> Vec<CategoryErrors> {
     let mut counts: BTreeMap<FailureClass, (u64, u64)> = BTreeMap::new();
     for kind in &tally.kinds {
         let (attempts, for_good) = counts.entry(kind.class).or_default();
@@ -165,7 +165,7 @@ fn by_category(tally: &Tally) -> Vec<CategoryErrors> {
     all
 }
 
-fn by_code(tally: &Tally) -> Vec<CodeErrors> {
+fn code_errors(tally: &FailureTally) -> Vec<CodeErrors> {
     let mut counts: BTreeMap<i32, u64> = BTreeMap::new();
     for kind in &tally.kinds {
         *counts.entry(kind.code).or_default() += kind.attempts;
@@ -177,42 +177,42 @@ fn by_code(tally: &Tally) -> Vec<CodeErrors> {
 }
 
 /// More than what was used by a fifth, in steps that people would choose.
-fn enough_memory(used_mb: u64) -> u64 {
+fn suggest_memory(used_mb: u64) -> u64 {
     const STEP: u64 = 100;
     used_mb.saturating_mul(6).div_ceil(5).div_ceil(STEP).saturating_mul(STEP)
 }
 
 /// The first that fits.
-fn remedy(tally: &Tally, kind: &Kind) -> Option<Remedy> {
+fn find_remedy(tally: &FailureTally, kind: &FailureKind) -> Option<FailureRemedy> {
     match kind.class {
-        FailureClass::Memory => kind.memory_mb.map(|used| Remedy::MemoryMb(enough_memory(used))),
-        FailureClass::Timeout => Some(Remedy::MoreTime),
-        FailureClass::Data if !kind.files.is_empty() => Some(Remedy::Exclude),
-        _ => guilty(tally, kind).map(|(name, _)| Remedy::Ban(name.to_owned())),
+        FailureClass::Memory => kind.memory_mb.map(|used| FailureRemedy::MemoryMb(suggest_memory(used))),
+        FailureClass::Timeout => Some(FailureRemedy::MoreTime),
+        FailureClass::Data if !kind.files.is_empty() => Some(FailureRemedy::Exclude),
+        _ => find_blamed_site(tally, kind).map(|(name, _)| FailureRemedy::Ban(name.to_owned())),
     }
 }
 
 /// What a person might do about failures of a kind, in words.
-fn suggestion(tally: &Tally, kind: &Kind, remedy: Option<&Remedy>) -> String {
+fn describe_suggestion(tally: &FailureTally, kind: &FailureKind, remedy: Option<&FailureRemedy>) -> String {
     match (remedy, kind.class) {
-        (Some(Remedy::MemoryMb(enough)), _) => {
+        (Some(FailureRemedy::MemoryMb(enough)), _) => {
             let used = kind.memory_mb.unwrap_or_default();
             format!("ask for {enough} MB: {used} MB were not enough")
         }
-        (Some(Remedy::Exclude), _) => exclude(kind),
-        (Some(Remedy::MoreTime), _) => {
+        (Some(FailureRemedy::Exclude), _) => describe_exclusion(kind),
+        (Some(FailureRemedy::MoreTime), _) => {
             "say that an event takes longer (`--time-per-event`), so that its jobs get more time".to_owned()
         }
-        (Some(Remedy::Ban(site)), _) => {
+        (Some(FailureRemedy::Ban(site)), _) => {
             let here = tally.sites.get(site).copied().unwrap_or_default();
             format!("ban {site}: {} of {} attempts failed there", here.failed.total(), here.ended.total())
         }
         (None, FailureClass::Memory) => "ask for more memory".to_owned(),
-        (None, _) => of_place(tally, kind),
+        (None, _) => describe_distribution(tally, kind),
     }
 }
 
-fn exclude(kind: &Kind) -> String {
+fn describe_exclusion(kind: &FailureKind) -> String {
     const SHOWN: usize = 3;
     let files: Vec<&str> = kind.files.iter().take(SHOWN).map(String::as_str).collect();
     let more = kind.files.len().saturating_sub(SHOWN);
@@ -221,11 +221,11 @@ fn exclude(kind: &Kind) -> String {
 }
 
 /// By where it happens, if no site is to blame: everywhere, or here and there.
-fn of_place(tally: &Tally, kind: &Kind) -> String {
+fn describe_distribution(tally: &FailureTally, kind: &FailureKind) -> String {
     let is_everywhere =
         tally.sites.iter().all(|(site, tally)| tally.ended.total() == 0 || kind.sites.contains_key(site));
-    let is_most = kind.attempts.saturating_mul(10) > tally.ended().saturating_mul(9);
-    if cms::is_shared(kind.code) || (is_everywhere && is_most) {
+    let is_most = kind.attempts.saturating_mul(10) > tally.ended_attempts().saturating_mul(9);
+    if cms_exit_codes::is_run_wide(kind.code) || (is_everywhere && is_most) {
         return "look at the configuration: every attempt fails alike at every site".to_owned();
     }
     match kind.class {
@@ -239,10 +239,13 @@ fn of_place(tally: &Tally, kind: &Kind) -> String {
 }
 
 /// The site where nearly all of these happened and most of what is tried fails, while others do better.
-fn guilty<'t>(tally: &'t Tally, kind: &'t Kind) -> Option<(&'t str, &'t SiteTally)> {
+fn find_blamed_site<'t>(
+    tally: &'t FailureTally,
+    kind: &'t FailureKind,
+) -> Option<(&'t str, &'t SiteAttemptCounts)> {
     const FEW: u64 = 3;
     let (name, here) = kind.sites.iter().max_by_key(|(_, attempts)| **attempts)?;
-    let site = tally.sites.get(name).filter(|_| is_known(name))?;
+    let site = tally.sites.get(name).filter(|_| is_known_site(name))?;
     let others = || tally.sites.iter().filter(|(other, _)| *other != name).map(|(_, site)| site);
     let (ended, failed) = others()
         .fold((0, 0), |(ended, failed), site| (ended + site.ended.total(), failed + site.failed.total()));

@@ -1,13 +1,13 @@
 //! Attempts to try tallies on.
 
-use super::{AttemptNews, ByRole};
+use super::{FailedAttemptReport, RoleCounts};
 use std::collections::BTreeMap;
 use windlass_types::requests::NodeRole;
 use windlass_types::{FailureClass, Timestamp};
 
 /// A failed attempt of a node of its own, in a unit of its own.
-pub(crate) fn attempt(seq: i64, site: &str, class: FailureClass) -> AttemptNews {
-    AttemptNews {
+pub(crate) fn attempt(seq: i64, site: &str, class: FailureClass) -> FailedAttemptReport {
+    FailedAttemptReport {
         seq,
         unit: seq as u32,
         node: "proc_000000".to_owned(),
@@ -27,7 +27,7 @@ pub(crate) fn attempt(seq: i64, site: &str, class: FailureClass) -> AttemptNews 
 }
 
 /// So many processing attempts at each site.
-pub(crate) fn ended(totals: &[(&str, u64)]) -> BTreeMap<String, ByRole> {
-    let of = |ended| ByRole::of(NodeRole::Processing, ended);
+pub(crate) fn ended(totals: &[(&str, u64)]) -> BTreeMap<String, RoleCounts> {
+    let of = |ended| RoleCounts::for_role(NodeRole::Processing, ended);
     totals.iter().map(|(site, ended)| ((*site).to_owned(), of(*ended))).collect()
 }

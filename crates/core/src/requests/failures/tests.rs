@@ -1,13 +1,13 @@
 use super::samples::{attempt, ended};
 use super::*;
-use crate::requests::files::found_bad;
+use crate::requests::input_files::find_bad_files;
 use proptest::prelude::*;
 use std::time::Duration;
 use windlass_types::FailureClass::{Data, Infrastructure, Memory, Permanent, Timeout, Transient, Unknown};
 
-fn of(attempts: &[AttemptNews], totals: &[(&str, u64)]) -> Tally {
-    let mut tally = Tally::default();
-    tally.take(attempts, &ended(totals));
+fn of(attempts: &[FailedAttemptReport], totals: &[(&str, u64)]) -> FailureTally {
+    let mut tally = FailureTally::default();
+    tally.add_reports(attempts, &ended(totals));
     tally
 }
 
@@ -15,12 +15,12 @@ fn of(attempts: &[AttemptNews], totals: &[(&str, u64)]) -> Tally {
 fn what_was_told_before_counts_once() {
     let attempts = [attempt(1, "T2_A", Transient), attempt(5, "T2_A", Transient)];
     let totals = ended(&[("T2_A", 9)]);
-    let mut tally = Tally::default();
-    assert!(tally.take(&attempts, &totals));
+    let mut tally = FailureTally::default();
+    assert!(tally.add_reports(&attempts, &totals));
     let before = tally.clone();
-    assert!(!tally.take(&attempts, &totals), "nothing new");
+    assert!(!tally.add_reports(&attempts, &totals), "nothing new");
     assert_eq!(tally, before);
-    assert_eq!((tally.read, tally.failed, tally.ended()), (5, 2, 9));
+    assert_eq!((tally.read, tally.failed, tally.ended_attempts()), (5, 2, 9));
     assert_eq!((tally.kinds.len(), tally.kinds[0].attempts), (1, 2));
 }
 
@@ -28,43 +28,43 @@ fn what_was_told_before_counts_once() {
 #[test]
 fn the_next_run_begins_to_count_anew() {
     let first = of(&[attempt(3, "T2_A", Transient)], &[("T2_A", 10)]);
-    let mut next = first.going_on();
-    next.take(&[attempt(3, "T2_A", Transient)], &ended(&[("T2_A", 14), ("T2_B", 2)]));
-    assert_eq!((next.read, next.failed, next.ended()), (3, 0, 6));
-    assert_eq!(next.going_on().before, ended(&[("T2_A", 14), ("T2_B", 2)]));
-    let both = Tally::merged([&first, &next]);
-    assert_eq!((both.failed, both.ended()), (1, 16));
+    let mut next = first.for_continuation();
+    next.add_reports(&[attempt(3, "T2_A", Transient)], &ended(&[("T2_A", 14), ("T2_B", 2)]));
+    assert_eq!((next.read, next.failed, next.ended_attempts()), (3, 0, 6));
+    assert_eq!(next.for_continuation().before, ended(&[("T2_A", 14), ("T2_B", 2)]));
+    let both = FailureTally::merge_all([&first, &next]);
+    assert_eq!((both.failed, both.ended_attempts()), (1, 16));
 }
 
 #[test]
 fn units_that_nothing_but_bad_files_stopped() {
-    let bad = |seq, unit, file: &str| AttemptNews {
+    let bad = |seq, unit, file: &str| FailedAttemptReport {
         unit,
         bad_files: Vec::from_iter((!file.is_empty()).then(|| file.to_owned())),
         ..attempt(seq, "T2_A", Data)
     };
     let tally = of(&[bad(1, 7, "/store/a"), bad(2, 7, "/store/b"), bad(3, 9, "/store/a")], &[]);
-    assert!(tally.only_bad_files(2));
-    assert!(!tally.only_bad_files(3), "one failed for another reason, or never ran");
-    assert!(!tally.only_bad_files(0));
-    let files = tally.files_of_units();
+    assert!(tally.has_only_bad_files(2));
+    assert!(!tally.has_only_bad_files(3), "one failed for another reason, or never ran");
+    assert!(!tally.has_only_bad_files(0));
+    let files = tally.bad_files_by_unit();
     assert_eq!(files[&7].iter().copied().collect::<Vec<_>>(), ["/store/a", "/store/b"]);
     assert_eq!(files[&9].iter().copied().collect::<Vec<_>>(), ["/store/a"]);
-    for other in [bad(4, 9, ""), AttemptNews { unit: 9, ..attempt(4, "T2_A", Permanent) }] {
+    for other in [bad(4, 9, ""), FailedAttemptReport { unit: 9, ..attempt(4, "T2_A", Permanent) }] {
         let mut tally = tally.clone();
-        tally.take(std::slice::from_ref(&other), &ended(&[]));
-        assert!(!tally.only_bad_files(2), "{other:?}");
-        let again = AttemptNews { is_final: false, seq: 5, ..other };
+        tally.add_reports(std::slice::from_ref(&other), &ended(&[]));
+        assert!(!tally.has_only_bad_files(2), "{other:?}");
+        let again = FailedAttemptReport { is_final: false, seq: 5, ..other };
         let mut tally = of(&[bad(1, 7, "/store/a")], &[]);
-        tally.take(&[again], &ended(&[]));
-        assert!(tally.only_bad_files(1), "what is tried again has not failed yet");
+        tally.add_reports(&[again], &ended(&[]));
+        assert!(tally.has_only_bad_files(1), "what is tried again has not failed yet");
     }
 }
 
 /// A landing tries other sites first; when it is given up, the failure is one of data, and a person can leave the files out.
 #[test]
 fn files_that_no_site_had_are_named_when_a_landing_is_given_up() {
-    let landing = |seq, unit, site: &str, is_final| AttemptNews {
+    let landing = |seq, unit, site: &str, is_final| FailedAttemptReport {
         unit,
         role: NodeRole::Landing,
         is_final,
@@ -72,27 +72,27 @@ fn files_that_no_site_had_are_named_when_a_landing_is_given_up() {
         ..attempt(seq, site, Infrastructure)
     };
     let tried = of(&[landing(1, 7, "T2_A", false), landing(2, 7, "T2_B", false)], &[]);
-    assert!(report(&tried).bad_files.is_empty(), "another site may have it");
+    assert!(build_error_report(&tried).bad_files.is_empty(), "another site may have it");
     let mut tally = tried;
-    tally.take(&[landing(3, 7, "T2_B", true)], &ended(&[]));
-    let told = report(&tally);
+    tally.add_reports(&[landing(3, 7, "T2_B", true)], &ended(&[]));
+    let told = build_error_report(&tally);
     let [file] = told.bad_files.as_slice() else { panic!("{told:?}") };
     assert_eq!((file.lfn.as_str(), file.units.as_slice()), ("/store/gone", &[7][..]));
     let data = told.by_category.iter().find(|one| one.category == Data).unwrap();
     assert_eq!((data.attempts, data.for_good), (1, 1));
     let kind = told.kinds.iter().find(|kind| kind.category == Data).unwrap();
-    assert_eq!(kind.remedy, Some(Remedy::Exclude));
+    assert_eq!(kind.remedy, Some(FailureRemedy::Exclude));
     assert!(kind.suggestion.contains("/store/gone"), "{}", kind.suggestion);
     assert!(
-        !tally.only_bad_files(1) && found_bad(std::slice::from_ref(&tally)).is_empty(),
+        !tally.has_only_bad_files(1) && find_bad_files(std::slice::from_ref(&tally)).is_empty(),
         "a person decides"
     );
-    assert_eq!(Tally::merged([&tally]).missing, tally.missing);
+    assert_eq!(FailureTally::merge_all([&tally]).missing, tally.missing);
 }
 
 #[test]
 fn suggestions_say_what_to_do() {
-    type Row = (Vec<AttemptNews>, &'static [(&'static str, u64)], &'static str);
+    type Row = (Vec<FailedAttemptReport>, &'static [(&'static str, u64)], &'static str);
     let many = |n: i64, from: i64, site: &'static str, class| {
         (0..n).map(move |number| attempt(from + number, site, class))
     };
@@ -102,7 +102,7 @@ fn suggestions_say_what_to_do() {
     data.bad_files = vec!["/store/bad.root".to_owned()];
     let at_one_site: Vec<_> = many(12, 1, "T2_X", Infrastructure).collect();
     let everywhere: Vec<_> = many(9, 1, "T2_A", Permanent).chain(many(9, 20, "T2_B", Permanent)).collect();
-    let shared = AttemptNews { code: 7002, ..attempt(1, "T2_A", Permanent) };
+    let shared = FailedAttemptReport { code: 7002, ..attempt(1, "T2_A", Permanent) };
     let odd = attempt(1, "T2_A", Unknown);
     let table: [Row; 8] = [
         (vec![attempt(1, "T2_A", Timeout)], &[("T2_A", 10)], "`--time-per-event`"),
@@ -115,7 +115,7 @@ fn suggestions_say_what_to_do() {
         (vec![odd], &[("T2_A", 10), ("T2_B", 10)], "read the log of mg_000001/proc_000000"),
     ];
     for (attempts, totals, expected) in table {
-        let report = report(&of(&attempts, totals));
+        let report = build_error_report(&of(&attempts, totals));
         let said = &report.kinds[0].suggestion;
         assert!(said.contains(expected), "{said} instead of {expected}");
     }
@@ -127,7 +127,7 @@ fn a_report_counts_by_all_that_there_is() {
     (coded.code, coded.bad_files, coded.is_final) = (8021, vec!["/store/a".into()], false);
     let attempts =
         [attempt(1, "T2_A", Transient), attempt(2, "T2_A", Transient), attempt(3, "", Transient), coded];
-    let report = report(&of(&attempts, &[("T2_A", 5), ("T2_B", 7)]));
+    let report = build_error_report(&of(&attempts, &[("T2_A", 5), ("T2_B", 7)]));
     assert_eq!((report.attempts_failed, report.attempts_ended), (4, 13));
     let categories: Vec<_> =
         report.by_category.iter().map(|one| (one.category, one.attempts, one.for_good)).collect();
@@ -145,7 +145,7 @@ fn a_report_counts_by_all_that_there_is() {
 fn what_is_long_ago_does_not_count() {
     const MINUTE: Duration = Duration::from_mins(1);
     let window = MINUTE * 60;
-    let mut tally = Tally::default();
+    let mut tally = FailureTally::default();
     let mut ended_by_now = 0;
     let start = Timestamp(0);
     let mut at = start;
@@ -153,22 +153,22 @@ fn what_is_long_ago_does_not_count() {
     for step in 0..36 {
         at = start.after(MINUTE * 10 * step);
         ended_by_now += 100;
-        tally.take(&[], &ended(&[("T2_A", ended_by_now)]));
-        if tally.is_mark_due(window, start, at) {
-            tally.mark(window, at);
+        tally.add_reports(&[], &ended(&[("T2_A", ended_by_now)]));
+        if tally.is_snapshot_due(window, start, at) {
+            tally.take_snapshot(window, at);
         }
     }
     assert!(tally.marks.len() <= 8, "{} marks", tally.marks.len());
-    assert!(!tally.is_mark_due(window, start, at));
+    assert!(!tally.is_snapshot_due(window, start, at));
     let failed: Vec<_> = (1..=50).map(|seq| attempt(seq, "T2_A", Permanent)).collect();
-    tally.take(&failed, &ended(&[("T2_A", ended_by_now + 50)]));
-    let recent = tally.recent(window, at.after(MINUTE));
+    tally.add_reports(&failed, &ended(&[("T2_A", ended_by_now + 50)]));
+    let recent = tally.recent_failures(window, at.after(MINUTE));
     assert_eq!((recent.ended.total(), recent.kinds[0].1, recent.sites["T2_A"].failed.total()), (650, 50, 50));
-    let later = tally.recent(window, at.after(window));
+    let later = tally.recent_failures(window, at.after(window));
     assert_eq!((later.ended.total(), later.kinds[0].1), (50, 50));
 }
 
-fn any_attempt() -> impl Strategy<Value = AttemptNews> {
+fn any_attempt() -> impl Strategy<Value = FailedAttemptReport> {
     let class = prop::sample::select(FailureClass::ALL.to_vec());
     let site = prop::sample::select(vec!["T2_A", "T2_B", "T2_C", "unknown", ""]);
     (
@@ -180,7 +180,7 @@ fn any_attempt() -> impl Strategy<Value = AttemptNews> {
         prop::collection::vec("/store/[a-f]{2}", 0..3),
         "\\PC{0,3000}",
     )
-        .prop_map(|(class, site, unit, code, is_final, bad_files, said)| AttemptNews {
+        .prop_map(|(class, site, unit, code, is_final, bad_files, said)| FailedAttemptReport {
             unit,
             code,
             is_final,
@@ -205,20 +205,20 @@ proptest! {
             attempt.seq = seq;
         }
         let whole = of(&attempts, &[]);
-        let mut pieces = Tally::default();
+        let mut pieces = FailureTally::default();
         for cut in cuts {
             // Whoever does not know how far was read tells all from the beginning.
-            pieces.take(&attempts[..cut.min(attempts.len())], &BTreeMap::new());
+            pieces.add_reports(&attempts[..cut.min(attempts.len())], &BTreeMap::new());
         }
-        pieces.take(&attempts, &BTreeMap::new());
+        pieces.add_reports(&attempts, &BTreeMap::new());
         prop_assert_eq!(&pieces, &whole);
         prop_assert_eq!(whole.failed, attempts.len() as u64);
         let of_kinds: u64 = whole.kinds.iter().map(|kind| kind.attempts).sum();
         prop_assert_eq!(of_kinds + whole.of_other_kinds, whole.failed);
-        prop_assert!(whole.kinds.len() <= MOST_KINDS);
-        prop_assert!(whole.kinds.iter().all(|kind| kind.log_tail.len() <= LONGEST_TAIL));
+        prop_assert!(whole.kinds.len() <= MAX_KINDS);
+        prop_assert!(whole.kinds.iter().all(|kind| kind.log_tail.len() <= MAX_LOG_TAIL));
         let text = serde_json::to_string(&whole).unwrap();
-        prop_assert_eq!(serde_json::from_str::<Tally>(&text).unwrap(), whole);
+        prop_assert_eq!(serde_json::from_str::<FailureTally>(&text).unwrap(), whole);
     }
 
     /// Runs that are told of one by one add up to what they are together.
@@ -230,12 +230,12 @@ proptest! {
         }
         let (first, second) = attempts.split_at(cut.min(attempts.len()));
         let (first, second) = (of(first, &[]), of(second, &[]));
-        let both = Tally::merged([&first, &second]);
+        let both = FailureTally::merge_all([&first, &second]);
         let whole = of(&attempts, &[]);
         prop_assert_eq!(both.failed, whole.failed);
         prop_assert_eq!(&both.sites, &whole.sites);
         prop_assert_eq!(&both.files, &whole.files);
         prop_assert_eq!(&both.units, &whole.units);
-        prop_assert_eq!(both.files_of_units(), whole.files_of_units());
+        prop_assert_eq!(both.bad_files_by_unit(), whole.bad_files_by_unit());
     }
 }

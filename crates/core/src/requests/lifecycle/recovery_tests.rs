@@ -3,27 +3,32 @@
 use super::samples::{START, block};
 use super::tests::{LATER, after, heard, on, says, wanting, way, with_run};
 use super::*;
-use crate::requests::book::{FileCounts, RunCause, StepState, Want, Wanted};
-use crate::requests::failures::{BadFile, Tally};
+use crate::requests::failures::{BadFile, FailureTally};
 use crate::requests::outputs;
+use crate::requests::rows::{
+    OutputStepState, RequestCommand, RequestCommandKind, RequestFileCounts, RequestRunCause,
+};
 use std::sync::Arc;
-use windlass_types::requests::{BlockStatus, Generation, RequestStatus as S, RunStatus as R};
+use windlass_types::requests::{
+    GenerationParams, ProcessingBlockStatus, RequestRunStatus as R, RequestStatus as S,
+};
 
-fn releasing(view: View, rescue: bool) -> View {
-    let mut view = wanting(view, Want::Release);
+fn releasing(view: RequestView, rescue: bool) -> RequestView {
+    let mut view = wanting(view, RequestCommandKind::Release);
     view.row.wanted.as_mut().unwrap().rescue = rescue;
     view
 }
 
-fn losing(view: View, what: Want) -> View {
+fn losing(view: RequestView, what: RequestCommandKind) -> RequestView {
     let mut view = view;
-    view.row.wanted = Some(Wanted { lost: true, ..Wanted::new(what, "eve", "it burnt", START) });
+    view.row.wanted =
+        Some(RequestCommand { lost: true, ..RequestCommand::new(what, "eve", "it burnt", START) });
     view
 }
 
-fn generating(mut view: View) -> View {
+fn generating(mut view: RequestView) -> RequestView {
     view.row.request.input_dataset = None;
-    view.row.request.generation = Some(Generation {
+    view.row.request.generation = Some(GenerationParams {
         events: 1000,
         first_event: 1,
         first_lumi: 1,
@@ -33,16 +38,16 @@ fn generating(mut view: View) -> View {
     view
 }
 
-fn settle() -> Effect {
-    Effect::Settle { round: 0, run: "run-0".into() }
+fn settle() -> LifecycleEffect {
+    LifecycleEffect::Settle { round: 0, run: "run-0".into() }
 }
 
-fn settled(files: FileCounts) -> News {
-    News::Settled { round: 0, run: "run-0".into(), files }
+fn settled(files: RequestFileCounts) -> LifecycleEvent {
+    LifecycleEvent::Settled { round: 0, run: "run-0".into(), files }
 }
 
 /// Over, with one of ten units failed.
-fn nearly_done() -> News {
+fn nearly_done() -> LifecycleEvent {
     says(RunState::Over, 9, 1, &[])
 }
 
@@ -55,7 +60,7 @@ fn few_failures_are_rescued_three_times() {
         assert_eq!(way(&decision), [S::Partial, S::Resubmitting, S::Queued]);
         view = after(&view, &decision);
         let run = view.run.as_ref().unwrap();
-        assert_eq!((run.cause, run.rescues, run.status), (RunCause::Failure, rescue, R::Ready));
+        assert_eq!((run.cause, run.rescues, run.status), (RequestRunCause::Failure, rescue, R::Ready));
         assert_eq!((run.units_completed, run.round), (9, 0), "what is done stays done");
         view.row.status = S::Active;
         let run = view.run.as_mut().unwrap();
@@ -76,24 +81,24 @@ fn only_rescues_after_failures_count() {
     };
     for rescues in [0, 2] {
         let run = stopped(rescues).run.unwrap();
-        assert_eq!((run.cause, run.rescues), (RunCause::Stop, rescues));
+        assert_eq!((run.cause, run.rescues), (RequestRunCause::Stop, rescues));
     }
     let mut held = with_run(S::Held, R::Partial);
     held.run.as_mut().unwrap().rescues = 3;
     let decision = heard(&releasing(held.clone(), true), &[]);
     assert_eq!(way(&decision), [S::Resubmitting, S::Queued]);
     let run = after(&held, &decision).run.unwrap();
-    assert_eq!((run.cause, run.rescues, run.round), (RunCause::Person, 3, 0));
+    assert_eq!((run.cause, run.rescues, run.round), (RequestRunCause::Person, 3, 0));
 }
 
 /// Files that are excluded with a release are not read by a round that was planned with them.
 #[test]
 fn a_round_is_not_gone_on_with_if_some_of_its_files_are_excluded() {
-    let excluding = |mut view: View| {
+    let excluding = |mut view: RequestView| {
         view.row.overrides.excluded_files.insert("/store/bad".into());
         view
     };
-    let files = FileCounts { attempted: 4, processed: 16, excluded: 0 };
+    let files = RequestFileCounts { attempted: 4, processed: 16, excluded: 0 };
     // Over: credited first, then the next round; wherever the run came from.
     for status in [R::Stopped, R::Removed, R::Partial, R::Failed] {
         for rescue in [false, true] {
@@ -114,18 +119,18 @@ fn a_round_is_not_gone_on_with_if_some_of_its_files_are_excluded() {
         let view = excluding(releasing(view, false));
         let decision = heard(&view, &[]);
         assert_eq!(way(&decision), [S::Stopping]);
-        assert!(matches!(&decision.effects[..], [Effect::Stop { .. }]), "{:?}", decision.effects);
+        assert!(matches!(&decision.effects[..], [LifecycleEffect::Stop { .. }]), "{:?}", decision.effects);
         let stopping = after(&view, &decision);
         let over = if stopping.run.as_ref().unwrap().status == R::Ready {
-            News::Stopped { run: "run-0".into(), there: false }
+            LifecycleEvent::Stopped { run: "run-0".into(), was_running: false }
         } else {
             says(RunState::Over, 3, 0, &[])
         };
         let decision = heard(&stopping, &[over]);
         assert_eq!((way(&decision), &decision.effects[..]), (vec![], &[settle()][..]));
         let stopped = after(&stopping, &decision);
-        let lost = Trouble { reason: "it is gone".into(), again: false };
-        let held = heard(&stopped, &[News::SettleFailed { round: 0, trouble: lost }]);
+        let lost = EffectFailure { reason: "it is gone".into(), is_retryable: false };
+        let held = heard(&stopped, &[LifecycleEvent::SettleFailed { round: 0, failure: lost }]);
         assert_eq!(way(&held), [S::Held], "a person has to look");
         assert_eq!(way(&heard(&stopped, &[settled(files)])), [S::Active, S::Queued]);
     }
@@ -134,7 +139,7 @@ fn a_round_is_not_gone_on_with_if_some_of_its_files_are_excluded() {
 /// What was excluded before its round was planned is not in it, and what is whole has read what it has read.
 #[test]
 fn a_round_that_knows_of_all_exclusions_is_gone_on_with() {
-    let excluding = |mut view: View, known| {
+    let excluding = |mut view: RequestView, known| {
         view.row.overrides.excluded_files.insert("/store/bad".into());
         view.process.as_mut().unwrap().excluded = known;
         releasing(view, false)
@@ -155,7 +160,7 @@ fn nothing_is_rescued_with_files_that_were_excluded_meanwhile() {
     let decision = heard(&view, &[nearly_done()]);
     assert_eq!((way(&decision), &decision.effects[..]), (vec![S::Partial], &[settle()][..]));
     let partial = after(&view, &decision);
-    let files = FileCounts { attempted: 2, processed: 18, excluded: 0 };
+    let files = RequestFileCounts { attempted: 2, processed: 18, excluded: 0 };
     assert_eq!(way(&heard(&partial, &[settled(files)])), [S::Active, S::Queued]);
 }
 
@@ -177,19 +182,21 @@ fn a_release_credits_what_is_done() {
     assert_eq!((way(&decision), &decision.effects[..]), (vec![], &[settle()][..]));
     let waiting = after(&released, &decision);
     assert!(waiting.row.wanted.is_some(), "a crash forgets nothing");
-    let files = FileCounts { attempted: 4, processed: 16, excluded: 0 };
+    let files = RequestFileCounts { attempted: 4, processed: 16, excluded: 0 };
     let decision = heard(&waiting, &[settled(files)]);
     assert_eq!(way(&decision), [S::Active, S::Queued]);
     let next = after(&waiting, &decision);
     let process = next.process.as_ref().unwrap();
     assert_eq!((process.round, process.settled, process.files), (1, 1, files));
     assert_eq!((next.row.wanted.as_ref(), next.run.as_ref().unwrap().round), (None, 0));
-    assert_eq!(on(&next, &[], true).effects, [Effect::Plan { round: 1 }]);
+    assert_eq!(on(&next, &[], true).effects, [LifecycleEffect::Plan { round: 1 }]);
     // Told twice, or of another round or another run, it changes nothing.
-    assert_eq!(heard(&next, &[settled(FileCounts::default())]).changes, []);
+    assert_eq!(heard(&next, &[settled(RequestFileCounts::default())]).changes, []);
     let (this, other) = ("run-0".to_owned(), "run-7".to_owned());
-    for news in [News::Settled { round: 7, run: this, files }, News::Settled { round: 0, run: other, files }]
-    {
+    for news in [
+        LifecycleEvent::Settled { round: 7, run: this, files },
+        LifecycleEvent::Settled { round: 0, run: other, files },
+    ] {
         assert_eq!(heard(&waiting, &[news]).changes, []);
     }
 }
@@ -197,7 +204,7 @@ fn a_release_credits_what_is_done() {
 #[test]
 fn nothing_left_ends_a_request_that_was_released() {
     let view = releasing(with_run(S::Held, R::Partial), false);
-    let files = FileCounts { attempted: 0, processed: 18, excluded: 2 };
+    let files = RequestFileCounts { attempted: 0, processed: 18, excluded: 2 };
     let done = after(&view, &heard(&view, &[settled(files)]));
     assert_eq!(done.row.status, S::Completed);
     assert_eq!(done.row.reason.as_deref(), Some("without 2 input files that were excluded"));
@@ -229,19 +236,19 @@ fn a_round_that_made_nothing_is_repeated_when_somebody_says_so() {
 
 #[test]
 fn what_cannot_be_credited_is_tried_again_or_told() {
-    let trouble = |again| Trouble { reason: "no such directory".into(), again };
+    let trouble = |again| EffectFailure { reason: "no such directory".into(), is_retryable: again };
     let view = releasing(with_run(S::Held, R::Partial), false);
-    let later = heard(&view, &[News::SettleFailed { round: 0, trouble: trouble(true) }]);
+    let later = heard(&view, &[LifecycleEvent::SettleFailed { round: 0, failure: trouble(true) }]);
     assert_eq!((later.changes.len(), later.effects.len()), (0, 0));
-    assert!(later.look_again.is_some());
-    let never = heard(&view, &[News::SettleFailed { round: 0, trouble: trouble(false) }]);
+    assert!(later.next_check.is_some());
+    let never = heard(&view, &[LifecycleEvent::SettleFailed { round: 0, failure: trouble(false) }]);
     let still = after(&view, &never);
     assert_eq!((still.row.status, still.row.wanted), (S::Held, None));
     assert!(never.alerts[0].text.contains("no such directory"), "{never:?}");
 
     let mut view = with_run(S::Active, R::Completed);
     view.process.as_mut().unwrap().more_input = true;
-    let held = heard(&view, &[News::SettleFailed { round: 0, trouble: trouble(false) }]);
+    let held = heard(&view, &[LifecycleEvent::SettleFailed { round: 0, failure: trouble(false) }]);
     assert_eq!(way(&held), [S::Held]);
 }
 
@@ -250,7 +257,7 @@ fn what_cannot_be_credited_is_tried_again_or_told() {
 fn blocks_of_a_settled_round_expect_no_more() {
     let step = |block: &str, unit, kind, state| {
         let RequestChange::AddStep(mut step) =
-            outputs::add(block, unit, kind, serde_json::Value::Null, START)
+            outputs::add_step(block, unit, kind, serde_json::Value::Null, START)
         else {
             panic!("a step is added");
         };
@@ -265,18 +272,19 @@ fn blocks_of_a_settled_round_expect_no_more() {
         BlockRow { round: 1, ..block(3, 0, 2) },
     ];
     view.steps = vec![
-        step("block-1", Some(4), StepKind::Register, StepState::Pending),
-        step("block-1", Some(4), StepKind::Protect, StepState::Pending),
+        step("block-1", Some(4), OutputStepKind::Register, OutputStepState::Pending),
+        step("block-1", Some(4), OutputStepKind::Protect, OutputStepState::Pending),
     ];
-    let decision = heard(&view, &[settled(FileCounts { attempted: 1, ..FileCounts::default() })]);
+    let decision =
+        heard(&view, &[settled(RequestFileCounts { attempted: 1, ..RequestFileCounts::default() })]);
     let next = after(&view, &decision);
     let stands: Vec<_> = next.blocks.iter().map(|block| (block.units_expected, block.status)).collect();
-    let open = BlockStatus::Open;
-    assert_eq!(stands, [(2, open), (2, open), (0, BlockStatus::Invalidated), (3, open)]);
+    let open = ProcessingBlockStatus::Open;
+    assert_eq!(stands, [(2, open), (2, open), (0, ProcessingBlockStatus::Invalidated), (3, open)]);
     let closing: Vec<_> = next
         .steps
         .iter()
-        .filter(|step| step.kind == StepKind::Close)
+        .filter(|step| step.kind == OutputStepKind::Close)
         .map(|step| step.block.as_str())
         .collect();
     assert_eq!(closing, ["block-0"], "the other is full when what is on its way is there");
@@ -287,15 +295,15 @@ fn blocks_of_a_settled_round_expect_no_more() {
 #[test]
 fn files_that_cannot_be_read_are_left_out_without_a_person() {
     let mut view = with_run(S::Active, R::Running);
-    view.failures = Arc::new(Tally {
+    view.failures = Arc::new(FailureTally {
         units: [(3, true)].into(),
         files: [("/store/bad".to_owned(), BadFile::default())].into(),
-        ..Tally::default()
+        ..FailureTally::default()
     });
     let decision = heard(&view, &[nearly_done()]);
     assert_eq!((way(&decision), &decision.effects[..]), (vec![S::Partial], &[settle()][..]));
     let partial = after(&view, &decision);
-    let decision = heard(&partial, &[settled(FileCounts { attempted: 1, processed: 8, excluded: 1 })]);
+    let decision = heard(&partial, &[settled(RequestFileCounts { attempted: 1, processed: 8, excluded: 1 })]);
     assert_eq!(way(&decision), [S::Active, S::Queued]);
     let alerts: Vec<_> = decision.alerts.iter().map(|alert| (alert.kind.name(), &*alert.text)).collect();
     let text = "input files that cannot be read are left out from now on: /store/bad";
@@ -308,12 +316,12 @@ fn rounds_that_leave_nothing_out_are_not_repeated_for_ever() {
     let mut view = with_run(S::Partial, R::Partial);
     (view.run.as_mut().unwrap().units_completed, view.run.as_mut().unwrap().units_failed) = (9, 1);
     view.process.as_mut().unwrap().files.excluded = 2;
-    view.failures = Arc::new(Tally {
+    view.failures = Arc::new(FailureTally {
         units: [(3, true)].into(),
         files: [("/store/pileup".to_owned(), BadFile::default())].into(),
-        ..Tally::default()
+        ..FailureTally::default()
     });
-    let decision = heard(&view, &[settled(FileCounts { attempted: 2, processed: 16, excluded: 2 })]);
+    let decision = heard(&view, &[settled(RequestFileCounts { attempted: 2, processed: 16, excluded: 2 })]);
     assert_eq!(way(&decision), [S::Held]);
     let held = after(&view, &decision);
     assert!(held.row.reason.as_ref().unwrap().contains("/store/pileup"), "{:?}", held.row.reason);
@@ -328,20 +336,20 @@ fn rounds_that_leave_nothing_out_are_not_repeated_for_ever() {
 /// E 4.2: only a person, and not before it is written down what there is.
 #[test]
 fn a_request_is_given_up_when_its_outputs_are_listed() {
-    let view = wanting(with_run(S::Held, R::Partial), Want::Fail);
+    let view = wanting(with_run(S::Held, R::Partial), RequestCommandKind::Fail);
     let asked = heard(&view, &[]);
-    assert_eq!((asked.changes.len(), &asked.effects[..]), (0, &[Effect::Manifest][..]));
-    let failed = News::ManifestFailed { reason: "no space left".into() };
+    assert_eq!((asked.changes.len(), &asked.effects[..]), (0, &[LifecycleEffect::WriteManifest][..]));
+    let failed = LifecycleEvent::ManifestFailed { reason: "no space left".into() };
     let told = heard(&view, std::slice::from_ref(&failed));
     assert_eq!((way(&told), told.effects.len(), told.alerts[0].kind.name()), (vec![], 0, "manifest_failed"));
     let again = after(&view, &told);
     assert_eq!(heard(&again, &[failed]).alerts, [], "once");
-    let written = News::ManifestWritten { path: "/r/invalidation.json".into() };
+    let written = LifecycleEvent::ManifestWritten { path: "/r/invalidation.json".into() };
     assert_eq!(way(&heard(&again, std::slice::from_ref(&written))), [S::Failed]);
     // In the queue it does not begin meanwhile.
-    let queued = wanting(with_run(S::Queued, R::Ready), Want::Fail);
+    let queued = wanting(with_run(S::Queued, R::Ready), RequestCommandKind::Fail);
     let decision = on(&queued, &[], true);
-    assert_eq!((way(&decision), &decision.effects[..]), (vec![], &[Effect::Manifest][..]));
+    assert_eq!((way(&decision), &decision.effects[..]), (vec![], &[LifecycleEffect::WriteManifest][..]));
     // What nobody wants to be given up is not.
     assert_eq!(heard(&with_run(S::Held, R::Partial), &[written]).changes, []);
 }
@@ -350,20 +358,23 @@ fn a_request_is_given_up_when_its_outputs_are_listed() {
 #[test]
 fn a_lost_backend_is_not_waited_for() {
     let silence = || says(RunState::Unknown, 0, 0, &[]);
-    let written = || News::ManifestWritten { path: "/r/invalidation.json".into() };
+    let written = || LifecycleEvent::ManifestWritten { path: "/r/invalidation.json".into() };
     let running = with_run(S::Active, R::Running);
-    let answers = heard(&losing(running.clone(), Want::Fail), &[says(RunState::Running, 0, 0, &[])]);
+    let answers =
+        heard(&losing(running.clone(), RequestCommandKind::Fail), &[says(RunState::Running, 0, 0, &[])]);
     assert_eq!(way(&answers), [S::Stopping], "it is asked to stop, as always");
-    let lost = losing(running.clone(), Want::Fail);
+    let lost = losing(running.clone(), RequestCommandKind::Fail);
     let gone = after(&lost, &heard(&lost, &[silence(), written()]));
     assert_eq!((gone.row.status, gone.run.unwrap().status), (S::Failed, R::Removed));
-    let waits = wanting(running, Want::Fail);
+    let waits = wanting(running, RequestCommandKind::Fail);
     assert_eq!(way(&heard(&waits, &[silence()])), [S::Stopping], "nobody said that it is lost");
 
     // Nobody knows whether this one ever got there, and nobody can be asked.
-    let stopping = losing(with_run(S::Stopping, R::Ready), Want::Abort);
-    let deaf =
-        News::StopFailed { run: "run-0".into(), trouble: Trouble { reason: "timeout".into(), again: true } };
+    let stopping = losing(with_run(S::Stopping, R::Ready), RequestCommandKind::Abort);
+    let deaf = LifecycleEvent::StopFailed {
+        run: "run-0".into(),
+        failure: EffectFailure { reason: "timeout".into(), is_retryable: true },
+    };
     assert_eq!(way(&heard(&stopping, &[])), []);
     assert_eq!(way(&heard(&stopping, &[deaf])), [S::Aborted]);
 }
@@ -375,10 +386,17 @@ fn a_silent_backend_is_told_of() {
     let silence = [says(RunState::Unknown, 0, 0, &[])];
     let silent = after(&view, &heard(&view, &silence));
     assert_eq!(silent.run.as_ref().unwrap().silent, Some(LATER));
-    let situation = Situation { news: &silence, admitted: false, previous: &[], places: &[], fresh_uuid: "" };
-    let decide_at = |view: &View, now| decide(view, &situation, &Settings::default(), now);
+    let situation = LifecycleInputs {
+        events: &silence,
+        admitted: false,
+        previous: &[],
+        unit_sites: &[],
+        new_run_uuid: "",
+    };
+    let decide_at =
+        |view: &RequestView, now| decide_request(view, &situation, &LifecycleSettings::default(), now);
     let soon = decide_at(&silent, LATER.after(Duration::from_mins(30)));
-    assert_eq!((soon.alerts.len(), soon.look_again), (0, Some(LATER.after(Duration::from_hours(1)))));
+    assert_eq!((soon.alerts.len(), soon.next_check), (0, Some(LATER.after(Duration::from_hours(1)))));
     let now = LATER.after(Duration::from_hours(2));
     let told = decide_at(&silent, now);
     let kinds: Vec<_> = told.alerts.iter().map(|alert| alert.kind.name()).collect();
@@ -388,13 +406,14 @@ fn a_silent_backend_is_told_of() {
     assert!(told.alerts[0].text.contains("has not answered since"), "{}", told.alerts[0].text);
     // Where the backend could say why, it is told.
     let mut unreadable = silence.clone();
-    let News::Run(news) = &mut unreadable[0] else { panic!("news of a run") };
+    let LifecycleEvent::RunReported(news) = &mut unreadable[0] else { panic!("news of a run") };
     news.reason = Some("its files cannot be read: stale".into());
-    let because = Situation { news: &unreadable, ..situation };
-    let message = decide(&silent, &because, &Settings::default(), now).alerts[0].text.clone();
+    let because = LifecycleInputs { events: &unreadable, ..situation };
+    let message =
+        decide_request(&silent, &because, &LifecycleSettings::default(), now).alerts[0].text.clone();
     assert!(message.contains("its files cannot be read: stale; if it is lost"), "{message}");
     let mut known = silent;
-    told.changes.iter().for_each(|change| known.apply(change, now));
+    told.changes.iter().for_each(|change| known.apply_change(change, now));
     assert_eq!(decide_at(&known, now.after(Duration::from_hours(2))).alerts, []);
     let heard_again = after(&known, &heard(&known, &[says(RunState::Running, 0, 0, &[])]));
     assert_eq!(heard_again.run.unwrap().silent, None);
@@ -405,23 +424,29 @@ fn a_silent_backend_is_told_of() {
 fn unreadable_outputs_keep_nobody_from_ending() {
     let unreadable = || {
         let mut news = says(RunState::Over, 3, 0, &[0, 1, 2]);
-        let News::Run(told) = &mut news else { panic!("news of a run") };
+        let LifecycleEvent::RunReported(told) = &mut news else { panic!("news of a run") };
         told.units[1].output = Err("no such file".into());
         news
     };
     let stopping = with_run(S::Stopping, R::Running);
     assert_eq!(way(&heard(&stopping, &[unreadable()])), [S::Held]);
-    let ending = wanting(with_run(S::Stopping, R::Running), Want::Abort);
+    let ending = wanting(with_run(S::Stopping, R::Running), RequestCommandKind::Abort);
     assert_eq!(way(&heard(&ending, &[unreadable()])), [S::Aborted]);
 }
 
 /// A rescue waits, twice as long each time, and is not taken for one that is stuck.
 #[test]
 fn rescues_wait_longer_each_time() {
-    let settings = Settings::default();
-    let decided = |view: &View, news: &[News], now| {
-        let situation = Situation { news, admitted: false, previous: &[], places: &[], fresh_uuid: "run-1" };
-        decide(view, &situation, &settings, now)
+    let settings = LifecycleSettings::default();
+    let decided = |view: &RequestView, news: &[LifecycleEvent], now| {
+        let situation = LifecycleInputs {
+            events: news,
+            admitted: false,
+            previous: &[],
+            unit_sites: &[],
+            new_run_uuid: "run-1",
+        };
+        decide_request(view, &situation, &settings, now)
     };
     for (rescued, seconds) in [(0, 60), (1, 120), (2, 240)] {
         let mut view = with_run(S::Active, R::Running);
@@ -430,11 +455,11 @@ fn rescues_wait_longer_each_time() {
         assert_eq!(way(&decision), [S::Partial, S::Resubmitting]);
         let view = after(&view, &decision);
         let due = LATER.after(Duration::from_secs(seconds));
-        assert_eq!(decision.look_again, Some(due));
+        assert_eq!(decision.next_check, Some(due));
         assert_eq!(way(&decided(&view, &[], Timestamp(due.0 - 1))), []);
         assert_eq!(way(&decided(&view, &[], due)), [S::Queued]);
     }
-    let policy = Policy { max_rescues: 100, ..Policy::default() };
+    let policy = RecoveryPolicy { max_rescues: 100, ..RecoveryPolicy::default() };
     assert_eq!(policy.pause_before(100), Duration::from_mins(10));
 }
 
@@ -442,22 +467,26 @@ fn rescues_wait_longer_each_time() {
 fn a_stop_holds_a_rescue_that_waits() {
     let mut view = with_run(S::Resubmitting, R::Ready);
     let run = view.run.as_mut().unwrap();
-    (run.cause, run.rescues) = (RunCause::Failure, 1);
-    assert_eq!(way(&heard(&wanting(view.clone(), Want::Stop), &[])), [S::Held]);
-    view.run.as_mut().unwrap().cause = RunCause::Stop;
-    assert_eq!(way(&heard(&wanting(view, Want::Stop), &[])), [S::Queued], "it was stopped before");
+    (run.cause, run.rescues) = (RequestRunCause::Failure, 1);
+    assert_eq!(way(&heard(&wanting(view.clone(), RequestCommandKind::Stop), &[])), [S::Held]);
+    view.run.as_mut().unwrap().cause = RequestRunCause::Stop;
+    assert_eq!(
+        way(&heard(&wanting(view, RequestCommandKind::Stop), &[])),
+        [S::Queued],
+        "it was stopped before"
+    );
 }
 
 /// the run of a request that is given up is failed, not one that could go on.
 #[test]
 fn a_failed_request_leaves_no_run_that_could_go_on() {
     for (status, run_status) in [(S::Held, R::Stopped), (S::Held, R::Partial), (S::Queued, R::Ready)] {
-        let mut view = wanting(with_run(status, run_status), Want::Fail);
+        let mut view = wanting(with_run(status, run_status), RequestCommandKind::Fail);
         view.blocks.clear();
         let failed = after(&view, &heard(&view, &[]));
         assert_eq!((failed.row.status, failed.run.unwrap().status), (S::Failed, R::Failed), "{run_status}");
     }
-    let mut view = wanting(with_run(S::Held, R::Completed), Want::Fail);
+    let mut view = wanting(with_run(S::Held, R::Completed), RequestCommandKind::Fail);
     view.blocks.clear();
     assert_eq!(after(&view, &heard(&view, &[])).run.unwrap().status, R::Completed, "that is what it was");
 }

@@ -1,15 +1,16 @@
 //! Rows to try decisions on.
 
-use crate::requests::View;
-use crate::requests::book::{
-    Backend, BlockRow, Extent, FileCounts, NodeCounts, Overrides, Process, RequestRow, RunCause, RunRow,
-    RunTotals,
+use crate::requests::RequestView;
+use crate::requests::rows::{
+    BackendRunRef, BlockRow, NodeCounts, RequestFileCounts, RequestOverrides, RequestProcess, RequestRow,
+    RequestRunCause, RoundExtent, RunRow, RunTotals,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use windlass_types::Timestamp;
 use windlass_types::requests::{
-    BlockStatus, CleanupPolicy, Request, RequestStatus, RunStatus, SplittingAlgo, SplittingParams,
+    CleanupPolicy, ProcessingBlockStatus, Request, RequestRunStatus, RequestStatus, SplittingAlgo,
+    SplittingParams,
 };
 
 pub(crate) const START: Timestamp = Timestamp(1_000_000_000);
@@ -51,11 +52,11 @@ pub(crate) fn request() -> Request {
     }
 }
 
-pub(crate) fn view() -> View {
-    View {
+pub(crate) fn view() -> RequestView {
+    RequestView {
         row: RequestRow {
             request: request(),
-            overrides: Overrides::default(),
+            overrides: RequestOverrides::default(),
             status: RequestStatus::Submitted,
             version: 1,
             created_at: START,
@@ -73,8 +74,8 @@ pub(crate) fn view() -> View {
     }
 }
 
-pub(crate) fn process() -> Process {
-    Process {
+pub(crate) fn process() -> RequestProcess {
+    RequestProcess {
         uuid: "process".into(),
         request_name: "ana_test_v1".into(),
         round: 0,
@@ -84,8 +85,8 @@ pub(crate) fn process() -> Process {
         more_input: false,
         excluded: 0,
         settled: 0,
-        files: FileCounts::default(),
-        extent: Extent::default(),
+        files: RequestFileCounts::default(),
+        extent: RoundExtent::default(),
         events_produced: 0,
         events_of_round: 0,
         empty_rounds: 0,
@@ -102,14 +103,14 @@ pub(crate) fn run(units: u32) -> RunRow {
         process: "process".into(),
         round: 0,
         parent: None,
-        cause: RunCause::First,
+        cause: RequestRunCause::First,
         rescues: 0,
         paused: None,
         silent: None,
         priority: Some(request().priority),
-        backend: Backend::Engine { workflow: None, run: None },
+        backend: BackendRunRef::Engine { workflow: None, run: None },
         submit_dir: "dir".into(),
-        status: RunStatus::Ready,
+        status: RequestRunStatus::Ready,
         stop_requested_at: None,
         stop_reason: None,
         totals: RunTotals { nodes: u64::from(units) * 4, edges: 0, by_role: BTreeMap::new(), units },
@@ -137,7 +138,7 @@ pub(crate) fn block(index: u32, first_unit: u32, last_unit: u32) -> BlockRow {
         name: None,
         is_closed: false,
         tape_rule: None,
-        status: BlockStatus::Open,
+        status: ProcessingBlockStatus::Open,
         created_at: START,
         updated_at: START,
     }

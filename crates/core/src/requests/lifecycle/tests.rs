@@ -3,17 +3,19 @@
 
 use super::samples::{START, block, process, run, view};
 use super::*;
-use crate::requests::book::{Extent, FileCounts, RunRow, StepState, Want, Wanted};
 use crate::requests::change::RunChange;
+use crate::requests::rows::{
+    OutputStepState, RequestCommand, RequestCommandKind, RequestFileCounts, RoundExtent, RunRow,
+};
 use windlass_types::payload::{MergeCounts, MergedFile};
 use windlass_types::requests::{
-    BlockStatus, CleanupPolicy, ProductionStep, RequestStatus as S, RunStatus as R,
+    CleanupPolicy, ProcessingBlockStatus, ProductionStep, RequestRunStatus as R, RequestStatus as S,
 };
 use windlass_types::{RunId, WorkflowId};
 
 pub(super) const LATER: Timestamp = Timestamp(START.0 + 5_000_000);
 
-fn at(status: S) -> View {
+fn at(status: S) -> RequestView {
     let mut view = view();
     view.row.status = status;
     if !matches!(status, S::New | S::Submitted) {
@@ -23,42 +25,43 @@ fn at(status: S) -> View {
 }
 
 /// With a run of ten units in two blocks.
-pub(super) fn with_run(status: S, run_status: R) -> View {
+pub(super) fn with_run(status: S, run_status: R) -> RequestView {
     let mut view = at(status);
     view.run = Some(RunRow { status: run_status, ..run(10) });
     view.blocks = vec![block(0, 0, 4), block(1, 5, 9)];
     view
 }
 
-pub(super) fn wanting(mut view: View, what: Want) -> View {
-    view.row.wanted = Some(Wanted::new(what, "eve", "because", START));
+pub(super) fn wanting(mut view: RequestView, what: RequestCommandKind) -> RequestView {
+    view.row.wanted = Some(RequestCommand::new(what, "eve", "because", START));
     view
 }
 
-pub(super) fn heard(view: &View, news: &[News]) -> Decision {
+pub(super) fn heard(view: &RequestView, news: &[LifecycleEvent]) -> LifecycleDecision {
     on(view, news, false)
 }
 
-pub(super) fn on(view: &View, news: &[News], admitted: bool) -> Decision {
-    let situation = Situation { news, admitted, previous: &[], places: &[], fresh_uuid: "run-1" };
-    decide(view, &situation, &at_once(), LATER)
+pub(super) fn on(view: &RequestView, news: &[LifecycleEvent], admitted: bool) -> LifecycleDecision {
+    let situation =
+        LifecycleInputs { events: news, admitted, previous: &[], unit_sites: &[], new_run_uuid: "run-1" };
+    decide_request(view, &situation, &at_once(), LATER)
 }
 
 /// What is usual, except that rescues do not wait.
-pub(super) fn at_once() -> Settings {
-    let mut settings = Settings::default();
+pub(super) fn at_once() -> LifecycleSettings {
+    let mut settings = LifecycleSettings::default();
     settings.recovery.rescue_pause = Duration::ZERO;
     settings
 }
 
-pub(super) fn after(view: &View, decision: &Decision) -> View {
+pub(super) fn after(view: &RequestView, decision: &LifecycleDecision) -> RequestView {
     let mut view = view.clone();
-    decision.changes.iter().for_each(|change| view.apply(change, LATER));
+    decision.changes.iter().for_each(|change| view.apply_change(change, LATER));
     view
 }
 
 /// All statuses it went through.
-pub(super) fn way(decision: &Decision) -> Vec<S> {
+pub(super) fn way(decision: &LifecycleDecision) -> Vec<S> {
     let to = |change: &RequestChange| match change {
         RequestChange::Status { to, .. } => Some(*to),
         _ => None,
@@ -85,14 +88,14 @@ fn merged(unit: u32) -> MergeOutput {
     }
 }
 
-pub(super) fn says(state: RunState, completed: u32, failed: u32, units: &[u32]) -> News {
-    let units = units.iter().enumerate().map(|(at, unit)| UnitNews {
+pub(super) fn says(state: RunState, completed: u32, failed: u32, units: &[u32]) -> LifecycleEvent {
+    let units = units.iter().enumerate().map(|(at, unit)| WorkUnitReport {
         seq: at as i64 + 1,
         unit: *unit,
-        status: UnitStatus::Completed,
+        status: RequestUnitStatus::Completed,
         output: Ok(Some(merged(*unit))),
     });
-    News::Run(Box::new(RunNews {
+    LifecycleEvent::RunReported(Box::new(RunReport {
         run: "run-0".into(),
         backend: Some(handed()),
         state,
@@ -107,41 +110,55 @@ pub(super) fn says(state: RunState, completed: u32, failed: u32, units: &[u32]) 
     }))
 }
 
-fn handed() -> Backend {
-    Backend::Engine { workflow: Some(WorkflowId(7)), run: Some(RunId(1)) }
+fn handed() -> BackendRunRef {
+    BackendRunRef::Engine { workflow: Some(WorkflowId(7)), run: Some(RunId(1)) }
 }
 
-fn submitted() -> News {
-    News::Submitted { run: "run-0".into(), backend: handed(), priority: Some(samples::request().priority) }
+fn submitted() -> LifecycleEvent {
+    LifecycleEvent::Submitted {
+        run: "run-0".into(),
+        backend: handed(),
+        priority: Some(samples::request().priority),
+    }
 }
 
-fn trouble(again: bool) -> Trouble {
-    Trouble { reason: "no such dataset".into(), again }
+fn trouble(again: bool) -> EffectFailure {
+    EffectFailure { reason: "no such dataset".into(), is_retryable: again }
 }
 
 ///
 #[test]
 fn what_is_heard_leads_on() {
     let planned = || {
-        News::Planned(Box::new(Planned { run: run(10), blocks: vec![block(0, 0, 9)], process: process() }))
+        LifecycleEvent::Planned(Box::new(PlannedRound {
+            run: run(10),
+            blocks: vec![block(0, 0, 9)],
+            process: process(),
+        }))
     };
-    let plan = Effect::Plan { round: 0 };
-    let submit = Effect::Submit { run: "run-0".into() };
+    let plan = LifecycleEffect::Plan { round: 0 };
+    let submit = LifecycleEffect::Submit { run: "run-0".into() };
     let table = vec![
         (at(S::New), vec![], true, vec![], vec![]),
-        (at(S::Submitted), vec![], true, vec![], vec![Effect::Import]),
-        (at(S::Submitted), vec![News::Imported(Box::new(process()))], true, vec![S::Queued], vec![]),
-        (at(S::Submitted), vec![News::ImportFailed(trouble(true))], false, vec![], vec![]),
-        (at(S::Submitted), vec![News::ImportFailed(trouble(false))], false, vec![S::Held], vec![]),
+        (at(S::Submitted), vec![], true, vec![], vec![LifecycleEffect::Import]),
+        (
+            at(S::Submitted),
+            vec![LifecycleEvent::Imported(Box::new(process()))],
+            true,
+            vec![S::Queued],
+            vec![],
+        ),
+        (at(S::Submitted), vec![LifecycleEvent::ImportFailed(trouble(true))], false, vec![], vec![]),
+        (at(S::Submitted), vec![LifecycleEvent::ImportFailed(trouble(false))], false, vec![S::Held], vec![]),
         (at(S::Queued), vec![], false, vec![], vec![]),
-        (at(S::Queued), vec![News::Imported(Box::new(process()))], false, vec![], vec![]),
+        (at(S::Queued), vec![LifecycleEvent::Imported(Box::new(process()))], false, vec![], vec![]),
         (at(S::Queued), vec![], true, vec![S::Planning], vec![plan.clone()]),
         (at(S::Planning), vec![], false, vec![], vec![plan]),
         (at(S::Planning), vec![planned()], false, vec![], vec![submit.clone()]),
         (at(S::Planning), vec![planned(), planned(), submitted()], false, vec![S::Active], vec![]),
-        (at(S::Planning), vec![News::PlanFailed(trouble(false))], false, vec![S::Held], vec![]),
+        (at(S::Planning), vec![LifecycleEvent::PlanFailed(trouble(false))], false, vec![S::Held], vec![]),
         (with_run(S::Active, R::Running), vec![planned()], false, vec![], vec![]),
-        (at(S::Planning), vec![News::NothingToPlan], false, vec![S::Active, S::Completed], vec![]),
+        (at(S::Planning), vec![LifecycleEvent::NothingToPlan], false, vec![S::Active, S::Completed], vec![]),
         (with_run(S::Queued, R::Ready), vec![], true, vec![S::Planning], vec![submit]),
         (with_run(S::Planning, R::Ready), vec![submitted()], false, vec![S::Active], vec![]),
         (
@@ -172,7 +189,7 @@ fn what_is_heard_leads_on() {
             vec![says(RunState::Running, 0, 0, &[])],
             false,
             vec![],
-            vec![Effect::Stop { run: "run-0".into(), reason: "the request is held".into() }],
+            vec![LifecycleEffect::Stop { run: "run-0".into(), reason: "the request is held".into() }],
         ),
         (
             with_run(S::Stopping, R::Running),
@@ -197,12 +214,15 @@ fn a_unit_that_ends_is_registered_at_once() {
     let view = with_run(S::Active, R::Submitted);
     let decision = heard(&view, &[says(RunState::Running, 2, 0, &[1, 7])]);
     let next = after(&view, &decision);
-    let about = |effect: &Effect| match effect {
-        Effect::Step(step) => (step.block.clone(), step.kind),
+    let about = |effect: &LifecycleEffect| match effect {
+        LifecycleEffect::Step(step) => (step.block.clone(), step.kind),
         other => panic!("{other:?}"),
     };
     let opened: Vec<_> = decision.effects.iter().map(about).collect();
-    assert_eq!(opened, [("block-0".to_owned(), StepKind::Open), ("block-1".to_owned(), StepKind::Open)]);
+    assert_eq!(
+        opened,
+        [("block-0".to_owned(), OutputStepKind::Open), ("block-1".to_owned(), OutputStepKind::Open)]
+    );
     assert_eq!(next.steps.len(), 6);
     let run = next.run.as_ref().unwrap();
     assert_eq!((run.status, run.units_completed, run.units_read), (R::Running, 2, 2));
@@ -218,13 +238,13 @@ fn a_unit_that_ends_is_registered_at_once() {
 fn a_unit_whose_outputs_are_unknown_is_read_again() {
     let view = with_run(S::Active, R::Running);
     let mut news = says(RunState::Running, 3, 0, &[0, 1, 2]);
-    let News::Run(told) = &mut news else { panic!("news of a run") };
+    let LifecycleEvent::RunReported(told) = &mut news else { panic!("news of a run") };
     told.units[1].output = Err("no such file".into());
     let decision = heard(&view, &[news.clone()]);
     assert_eq!(after(&view, &decision).run.unwrap().units_read, 1);
-    assert!(decision.look_again.is_some());
+    assert!(decision.next_check.is_some());
     // When nothing more comes, a person has to look.
-    let News::Run(told) = &mut news else { panic!("news of a run") };
+    let LifecycleEvent::RunReported(told) = &mut news else { panic!("news of a run") };
     told.state = RunState::Over;
     let next = after(&view, &heard(&view, &[news]));
     assert_eq!(next.row.status, S::Held);
@@ -246,7 +266,7 @@ fn production_steps_stop_and_lower() {
         let decision = heard(&view, &[says(RunState::Running, completed, 0, &[])]);
         assert_eq!(way(&decision), [S::Stopping]);
         assert!(
-            matches!(&decision.effects[..], [Effect::Stop { reason, .. }] if reason.contains("priority"))
+            matches!(&decision.effects[..], [LifecycleEffect::Stop { reason, .. }] if reason.contains("priority"))
         );
         let stopping = after(&view, &decision);
         let decision = heard(&stopping, &[says(RunState::Over, completed, 0, &[])]);
@@ -262,7 +282,7 @@ fn production_steps_stop_and_lower() {
     let mut view = with_run(S::Active, R::Running);
     view.row.request.production_steps.clone_from(&steps);
     // This round is a fifth of the request, and none came before it: at its end one step is reached, and not all three.
-    view.process.as_mut().unwrap().extent = Extent { before: 0, planned: 200, later: 800 };
+    view.process.as_mut().unwrap().extent = RoundExtent { before: 0, planned: 200, later: 800 };
     let decision = heard(&view, &[says(RunState::Running, 4, 0, &[])]);
     assert_eq!(way(&decision), [], "less than a tenth of the whole");
     view.process.as_mut().unwrap().more_input = true;
@@ -285,40 +305,40 @@ fn production_steps_stop_and_lower() {
 /// N-12; abort from every status.
 #[test]
 fn wishes_are_seen_to_from_every_status() {
-    let ways: Vec<(View, Want, Vec<S>)> = vec![
-        (at(S::Submitted), Want::Stop, vec![S::Held]),
-        (at(S::Queued), Want::Stop, vec![S::Held]),
-        (at(S::Planning), Want::Stop, vec![S::Held]),
-        (with_run(S::Planning, R::Ready), Want::Stop, vec![S::Stopping]),
-        (with_run(S::Active, R::Running), Want::Stop, vec![S::Stopping]),
-        (with_run(S::Active, R::Completed), Want::Stop, vec![]),
-        (with_run(S::Held, R::Partial), Want::Stop, vec![]),
-        (at(S::New), Want::Abort, vec![S::Aborted]),
-        (at(S::Submitted), Want::Abort, vec![S::Aborted]),
-        (at(S::Queued), Want::Abort, vec![S::Aborted]),
-        (with_run(S::Queued, R::Ready), Want::Abort, vec![S::Aborted]),
-        (at(S::Planning), Want::Abort, vec![S::Aborted]),
-        (with_run(S::Planning, R::Ready), Want::Abort, vec![S::Stopping]),
-        (with_run(S::Active, R::Running), Want::Abort, vec![S::Stopping]),
-        (with_run(S::Active, R::Completed), Want::Abort, vec![S::Aborted]),
-        (with_run(S::Stopping, R::Running), Want::Abort, vec![]),
-        (with_run(S::Resubmitting, R::Ready), Want::Abort, vec![S::Aborted]),
-        (with_run(S::Partial, R::Partial), Want::Abort, vec![S::Aborted]),
-        (with_run(S::Held, R::Partial), Want::Abort, vec![S::Aborted]),
-        (with_run(S::Held, R::Ready), Want::Abort, vec![S::Stopping]),
-        (with_run(S::Held, R::Partial), Want::Fail, vec![]),
-        (at(S::Held), Want::Fail, vec![S::Failed]),
-        (with_run(S::Active, R::Submitted), Want::Fail, vec![S::Stopping]),
-        (with_run(S::Completed, R::Completed), Want::Abort, vec![]),
-        (at(S::Queued), Want::Release, vec![S::Planning]),
-        (view_held_without_process(), Want::Release, vec![S::Submitted]),
-        (at(S::Held), Want::Release, vec![S::Queued]),
-        (with_run(S::Held, R::Ready), Want::Release, vec![S::Queued]),
-        (with_run(S::Held, R::Partial), Want::Release, vec![]),
-        (with_run(S::Held, R::Stopped), Want::Release, vec![S::Resubmitting, S::Queued]),
-        (with_run(S::Held, R::Removed), Want::Release, vec![S::Resubmitting, S::Queued]),
-        (with_run(S::Held, R::Completed), Want::Release, vec![S::Active]),
-        (with_run(S::Held, R::Running), Want::Release, vec![S::Stopping]),
+    let ways: Vec<(RequestView, RequestCommandKind, Vec<S>)> = vec![
+        (at(S::Submitted), RequestCommandKind::Stop, vec![S::Held]),
+        (at(S::Queued), RequestCommandKind::Stop, vec![S::Held]),
+        (at(S::Planning), RequestCommandKind::Stop, vec![S::Held]),
+        (with_run(S::Planning, R::Ready), RequestCommandKind::Stop, vec![S::Stopping]),
+        (with_run(S::Active, R::Running), RequestCommandKind::Stop, vec![S::Stopping]),
+        (with_run(S::Active, R::Completed), RequestCommandKind::Stop, vec![]),
+        (with_run(S::Held, R::Partial), RequestCommandKind::Stop, vec![]),
+        (at(S::New), RequestCommandKind::Abort, vec![S::Aborted]),
+        (at(S::Submitted), RequestCommandKind::Abort, vec![S::Aborted]),
+        (at(S::Queued), RequestCommandKind::Abort, vec![S::Aborted]),
+        (with_run(S::Queued, R::Ready), RequestCommandKind::Abort, vec![S::Aborted]),
+        (at(S::Planning), RequestCommandKind::Abort, vec![S::Aborted]),
+        (with_run(S::Planning, R::Ready), RequestCommandKind::Abort, vec![S::Stopping]),
+        (with_run(S::Active, R::Running), RequestCommandKind::Abort, vec![S::Stopping]),
+        (with_run(S::Active, R::Completed), RequestCommandKind::Abort, vec![S::Aborted]),
+        (with_run(S::Stopping, R::Running), RequestCommandKind::Abort, vec![]),
+        (with_run(S::Resubmitting, R::Ready), RequestCommandKind::Abort, vec![S::Aborted]),
+        (with_run(S::Partial, R::Partial), RequestCommandKind::Abort, vec![S::Aborted]),
+        (with_run(S::Held, R::Partial), RequestCommandKind::Abort, vec![S::Aborted]),
+        (with_run(S::Held, R::Ready), RequestCommandKind::Abort, vec![S::Stopping]),
+        (with_run(S::Held, R::Partial), RequestCommandKind::Fail, vec![]),
+        (at(S::Held), RequestCommandKind::Fail, vec![S::Failed]),
+        (with_run(S::Active, R::Submitted), RequestCommandKind::Fail, vec![S::Stopping]),
+        (with_run(S::Completed, R::Completed), RequestCommandKind::Abort, vec![]),
+        (at(S::Queued), RequestCommandKind::Release, vec![S::Planning]),
+        (view_held_without_process(), RequestCommandKind::Release, vec![S::Submitted]),
+        (at(S::Held), RequestCommandKind::Release, vec![S::Queued]),
+        (with_run(S::Held, R::Ready), RequestCommandKind::Release, vec![S::Queued]),
+        (with_run(S::Held, R::Partial), RequestCommandKind::Release, vec![]),
+        (with_run(S::Held, R::Stopped), RequestCommandKind::Release, vec![S::Resubmitting, S::Queued]),
+        (with_run(S::Held, R::Removed), RequestCommandKind::Release, vec![S::Resubmitting, S::Queued]),
+        (with_run(S::Held, R::Completed), RequestCommandKind::Release, vec![S::Active]),
+        (with_run(S::Held, R::Running), RequestCommandKind::Release, vec![S::Stopping]),
     ];
     for (view, want, expected) in ways {
         let status = view.row.status;
@@ -327,44 +347,61 @@ fn wishes_are_seen_to_from_every_status() {
     }
 }
 
-fn view_held_without_process() -> View {
-    View { process: None, ..at(S::Held) }
+fn view_held_without_process() -> RequestView {
+    RequestView { process: None, ..at(S::Held) }
 }
 
 /// R-116, S 6.3: what is whole stays, what is open is taken back; of one that is given up everything stays.
 #[test]
 fn an_end_settles_the_blocks() {
-    use BlockStatus::{Archived, Complete, Failed, Invalidated, Open};
+    use ProcessingBlockStatus::{Archived, Complete, Failed, Invalidated, Open};
     let mut view = with_run(S::Held, R::Partial);
     view.blocks = vec![
-        BlockRow { status: BlockStatus::Archived, is_closed: true, name: Some("a".into()), ..block(0, 0, 1) },
-        BlockRow { status: BlockStatus::Complete, is_closed: true, name: Some("b".into()), ..block(1, 2, 3) },
+        BlockRow {
+            status: ProcessingBlockStatus::Archived,
+            is_closed: true,
+            name: Some("a".into()),
+            ..block(0, 0, 1)
+        },
+        BlockRow {
+            status: ProcessingBlockStatus::Complete,
+            is_closed: true,
+            name: Some("b".into()),
+            ..block(1, 2, 3)
+        },
         BlockRow { name: Some("c".into()), units_completed: 1, ..block(2, 4, 5) },
         block(3, 6, 9),
     ];
-    let statuses = |view: &View| view.blocks.iter().map(|block| block.status).collect::<Vec<_>>();
-    let aborted = after(&view, &heard(&wanting(view.clone(), Want::Abort), &[]));
+    let statuses = |view: &RequestView| view.blocks.iter().map(|block| block.status).collect::<Vec<_>>();
+    let aborted = after(&view, &heard(&wanting(view.clone(), RequestCommandKind::Abort), &[]));
     assert_eq!(statuses(&aborted), [Archived, Complete, Open, Invalidated]);
     assert_eq!(aborted.steps.len(), 1);
-    assert!(aborted.steps[0].is("block-2", None, StepKind::Invalidate));
+    assert!(aborted.steps[0].is_step("block-2", None, OutputStepKind::Invalidate));
     // Also of a request that is over, what is open is done.
     let decision = heard(&aborted, &[]);
-    assert!(matches!(&decision.effects[..], [Effect::Step(step)] if step.kind == StepKind::Invalidate));
-    let undone =
-        News::Step { block: "block-2".into(), unit: None, kind: StepKind::Invalidate, outcome: Ok(None) };
+    assert!(
+        matches!(&decision.effects[..], [LifecycleEffect::Step(step)] if step.kind == OutputStepKind::Invalidate)
+    );
+    let undone = LifecycleEvent::Step {
+        block: "block-2".into(),
+        unit: None,
+        kind: OutputStepKind::Invalidate,
+        outcome: Ok(None),
+    };
     assert_eq!(
         statuses(&after(&aborted, &heard(&aborted, &[undone]))),
         [Archived, Complete, Invalidated, Invalidated]
     );
 
-    let listed = News::ManifestWritten { path: "/requests/r/invalidation.json".into() };
-    let failed = after(&view, &heard(&wanting(view.clone(), Want::Fail), std::slice::from_ref(&listed)));
+    let listed = LifecycleEvent::ManifestWritten { path: "/requests/r/invalidation.json".into() };
+    let failed =
+        after(&view, &heard(&wanting(view.clone(), RequestCommandKind::Fail), std::slice::from_ref(&listed)));
     assert_eq!(statuses(&failed), [Archived, Failed, Failed, Failed], "all of it is to be cleaned up");
     assert_eq!(failed.steps, []);
     assert!(failed.row.reason.unwrap().ends_with("/requests/r/invalidation.json"));
 
     view.row.request.superseded_by_request = Some("r_v2".into());
-    let replaced = after(&view, &heard(&wanting(view.clone(), Want::Fail), &[]));
+    let replaced = after(&view, &heard(&wanting(view.clone(), RequestCommandKind::Fail), &[]));
     assert_eq!(
         (replaced.row.status, statuses(&replaced)),
         (S::Failed, vec![Archived, Complete, Failed, Failed])
@@ -375,40 +412,46 @@ fn an_end_settles_the_blocks() {
 #[test]
 fn a_stop_before_the_start() {
     let view = with_run(S::Planning, R::Ready);
-    let stopping = after(&view, &heard(&wanting(view.clone(), Want::Stop), &[]));
+    let stopping = after(&view, &heard(&wanting(view.clone(), RequestCommandKind::Stop), &[]));
     // Not being there yet is no proof that it will not come.
     assert_eq!(way(&heard(&stopping, &[says(RunState::Gone, 0, 0, &[])])), []);
-    let certain = News::Stopped { run: "run-0".into(), there: false };
+    let certain = LifecycleEvent::Stopped { run: "run-0".into(), was_running: false };
     let queued = after(&stopping, &heard(&stopping, &[certain]));
     assert_eq!(queued.row.status, S::Queued);
     let again = on(&queued, &[], true);
-    assert_eq!(again.effects, [Effect::Submit { run: "run-1".into() }], "it never was at the backend");
+    assert_eq!(
+        again.effects,
+        [LifecycleEffect::Submit { run: "run-1".into() }],
+        "it never was at the backend"
+    );
 
     // One that was there goes on there.
     let mut view = with_run(S::Active, R::Running);
-    let change = RunChange::HandedTo(handed());
-    view.apply(&RequestChange::Run { run: "run-0".into(), change }, LATER);
-    let stopping = after(&view, &heard(&wanting(view.clone(), Want::Stop), &[]));
+    let change = RunChange::AssignBackend(handed());
+    view.apply_change(&RequestChange::Run { run: "run-0".into(), change }, LATER);
+    let stopping = after(&view, &heard(&wanting(view.clone(), RequestCommandKind::Stop), &[]));
     let queued = after(&stopping, &heard(&stopping, &[says(RunState::Over, 3, 0, &[])]));
-    assert_eq!(on(&queued, &[], true).effects, [Effect::Resume { run: "run-1".into() }]);
+    assert_eq!(on(&queued, &[], true).effects, [LifecycleEffect::Resume { run: "run-1".into() }]);
 }
 
-fn says_held(state: RunState, held: u64, why: &[&str]) -> News {
-    let News::Run(mut news) = says(state, 0, 0, &[]) else { unreachable!("it is news of a run") };
+fn says_held(state: RunState, held: u64, why: &[&str]) -> LifecycleEvent {
+    let LifecycleEvent::RunReported(mut news) = says(state, 0, 0, &[]) else {
+        unreachable!("it is news of a run")
+    };
     news.counts.held = held;
     news.held = why.iter().map(|&why| why.to_owned()).collect();
-    News::Run(news)
+    LifecycleEvent::RunReported(news)
 }
 
 #[test]
 fn what_is_held_at_the_backend_is_told_once() {
     let view = with_run(S::Active, R::Running);
-    let told = |decision: &Decision| -> Vec<(&str, String)> {
+    let told = |decision: &LifecycleDecision| -> Vec<(&str, String)> {
         decision.alerts.iter().map(|alert| (alert.kind.name(), alert.text.clone())).collect()
     };
     let first = heard(&view, &[says_held(RunState::Running, 1, &["proc_000001: no disk"])]);
     assert_eq!(told(&first), [("held_nodes", "proc_000001: no disk".to_owned())]);
-    let noted = |change: &RequestChange| matches!(change, RequestChange::History(event) if event.event_type == "held");
+    let noted = |change: &RequestChange| matches!(change, RequestChange::RecordRunEvent(event) if event.event_type == "held");
     assert!(first.changes.iter().any(noted), "{first:?}");
     let view = after(&view, &first);
     assert_eq!(told(&heard(&view, &[says_held(RunState::Running, 1, &["proc_000001: no disk"])])), []);
@@ -422,34 +465,36 @@ fn what_is_held_at_the_backend_is_told_once() {
     assert_eq!(view.run.as_ref().unwrap().status, R::Halted);
     let again = heard(&view, &[says_held(RunState::Halted, 1, &["DAGMan is held: by ana"])]);
     assert_eq!((again.changes, again.effects), (vec![], vec![]), "it waits, and keeps its place");
-    assert!(takes_place(&view));
+    assert!(takes_slot(&view));
     let view = after(&view, &heard(&view, &[says(RunState::Running, 0, 0, &[])]));
     assert_eq!(view.run.unwrap().status, R::Running);
 }
 
 #[test]
 fn a_run_that_somebody_removes_ends_and_the_request_waits_for_a_person() {
-    let view = wanting(with_run(S::Active, R::Halted), Want::Remove);
+    let view = wanting(with_run(S::Active, R::Halted), RequestCommandKind::Remove);
     let decision = heard(&view, &[]);
     assert_eq!(way(&decision), [S::Held]);
-    let [Effect::Stop { run, reason }] = decision.effects.as_slice() else { panic!("{decision:?}") };
+    let [LifecycleEffect::Stop { run, reason }] = decision.effects.as_slice() else { panic!("{decision:?}") };
     assert_eq!((run.as_str(), reason.as_str()), ("run-0", "its run was removed by eve: because"));
     let held = after(&view, &decision);
     let over = after(&held, &heard(&held, &[says(RunState::Over, 3, 0, &[])]));
     assert_eq!((over.row.status, over.run.as_ref().unwrap().status), (S::Held, R::Stopped));
-    let released = heard(&wanting(over, Want::Release), &[]);
+    let released = heard(&wanting(over, RequestCommandKind::Release), &[]);
     assert_eq!(way(&released), [S::Resubmitting, S::Queued]);
     // With nothing under way there is nothing to remove.
-    let idle = wanting(with_run(S::Held, R::Partial), Want::Remove);
+    let idle = wanting(with_run(S::Held, R::Partial), RequestCommandKind::Remove);
     assert_eq!(way(&heard(&idle, &[])), []);
 }
 
 #[test]
 fn why_a_run_ended_is_said_where_the_units_do_not_say_it() {
-    let News::Run(mut news) = says(RunState::Over, 0, 0, &[]) else { unreachable!("it is news of a run") };
+    let LifecycleEvent::RunReported(mut news) = says(RunState::Over, 0, 0, &[]) else {
+        unreachable!("it is news of a run")
+    };
     news.reason = Some("DAGMan refused workflow.dag".to_owned());
     let view = with_run(S::Active, R::Submitted);
-    let held = after(&view, &heard(&view, &[News::Run(news)]));
+    let held = after(&view, &heard(&view, &[LifecycleEvent::RunReported(news)]));
     let reason = held.row.reason.unwrap();
     assert!(held.row.status == S::Held && reason.ends_with("; DAGMan refused workflow.dag"), "{reason}");
 }
@@ -458,17 +503,27 @@ fn why_a_run_ended_is_said_where_the_units_do_not_say_it() {
 #[test]
 fn what_hinders_is_told_when_it_was_too_long() {
     let mut view = at(S::Planning);
-    let situation =
-        |news| Situation { news, admitted: true, previous: &[], places: &[], fresh_uuid: "run-1" };
-    let news = [News::PlanFailed(trouble(true))];
-    let heard = decide(&view, &situation(&news), &Settings::default(), START);
-    assert_eq!(heard.changes, [RequestChange::Hindered("no such dataset".into())]);
+    let situation = |news| LifecycleInputs {
+        events: news,
+        admitted: true,
+        previous: &[],
+        unit_sites: &[],
+        new_run_uuid: "run-1",
+    };
+    let news = [LifecycleEvent::PlanFailed(trouble(true))];
+    let heard = decide_request(&view, &situation(&news), &LifecycleSettings::default(), START);
+    assert_eq!(heard.changes, [RequestChange::BlockedReason("no such dataset".into())]);
     for change in &heard.changes {
-        view.apply(change, START);
+        view.apply_change(change, START);
     }
-    let again = decide(&view, &situation(&news), &Settings::default(), START);
+    let again = decide_request(&view, &situation(&news), &LifecycleSettings::default(), START);
     assert_eq!(again.changes, [], "it is noted once");
-    let later = decide(&view, &situation(&[]), &Settings::default(), START.after(Duration::from_hours(2)));
+    let later = decide_request(
+        &view,
+        &situation(&[]),
+        &LifecycleSettings::default(),
+        START.after(Duration::from_hours(2)),
+    );
     let reason = later.changes.iter().find_map(|change| match change {
         RequestChange::Status { to: S::Held, reason, .. } => reason.as_deref(),
         _ => None,
@@ -484,7 +539,7 @@ fn what_is_stuck_is_told_and_goes_on() {
     let table = vec![
         (at(S::Submitted), vec![], 2, "stuck_in_submitted", vec![S::Held]),
         (at(S::Planning), vec![], 2, "stuck_in_planning", vec![S::Held]),
-        (at(S::Submitted), vec![News::Imported(Box::new(process()))], 2, "", vec![S::Queued]),
+        (at(S::Submitted), vec![LifecycleEvent::Imported(Box::new(process()))], 2, "", vec![S::Queued]),
         (at(S::Queued), vec![], 8 * 24, "stuck_in_queue", vec![S::Planning]),
         (with_run(S::Active, R::Running), vec![], 31 * 24, "slow_dag", vec![]),
         (with_run(S::Active, R::Running), vec![unreachable()], 31 * 24, "schedd_unreachable", vec![]),
@@ -492,19 +547,28 @@ fn what_is_stuck_is_told_and_goes_on() {
         (with_run(S::Held, R::Partial), vec![], 9000, "", vec![]),
     ];
     for (view, news, passed, told, expected) in table {
-        let situation =
-            Situation { news: &news, admitted: true, previous: &[], places: &[], fresh_uuid: "run-1" };
+        let situation = LifecycleInputs {
+            events: &news,
+            admitted: true,
+            previous: &[],
+            unit_sites: &[],
+            new_run_uuid: "run-1",
+        };
         let now = hours(passed);
-        let decision = decide(&view, &situation, &Settings::default(), now);
+        let decision = decide_request(&view, &situation, &LifecycleSettings::default(), now);
         let status = view.row.status;
         assert_eq!(way(&decision), expected, "{status}");
         let kinds: Vec<_> = decision.alerts.iter().map(|alert| alert.kind.name()).collect();
         assert_eq!(kinds.first().copied().unwrap_or_default(), told, "{status}");
         if expected.is_empty() && !told.is_empty() {
             let mut next = view.clone();
-            decision.changes.iter().for_each(|change| next.apply(change, now));
-            let again =
-                decide(&next, &situation, &Settings::default(), hours(passed + 1).after(Duration::ZERO));
+            decision.changes.iter().for_each(|change| next.apply_change(change, now));
+            let again = decide_request(
+                &next,
+                &situation,
+                &LifecycleSettings::default(),
+                hours(passed + 1).after(Duration::ZERO),
+            );
             let repeats = again.alerts.len();
             assert_eq!(repeats, usize::from(status == S::Stopping), "{status}: once per time-out");
         }
@@ -516,22 +580,22 @@ fn what_is_stuck_is_told_and_goes_on() {
 fn outputs_that_cannot_be_recorded_hold_the_request() {
     let mut view = with_run(S::Active, R::Completed);
     view.blocks.truncate(1);
-    view.blocks[0].status = BlockStatus::Failed;
+    view.blocks[0].status = ProcessingBlockStatus::Failed;
     let RequestChange::AddStep(mut step) =
-        outputs::add("block-0", Some(1), StepKind::Register, serde_json::Value::Null, START)
+        outputs::add_step("block-0", Some(1), OutputStepKind::Register, serde_json::Value::Null, START)
     else {
         panic!("a step is added");
     };
     (step.state, step.attempts, step.last_error) =
-        (StepState::Failed, 17, Some("503 from the catalog".into()));
+        (OutputStepState::Failed, 17, Some("503 from the catalog".into()));
     view.steps = vec![*step];
     let held = after(&view, &heard(&view, &[]));
     assert_eq!(held.row.status, S::Held);
     assert!(held.row.reason.as_deref().unwrap().contains("503 from the catalog"));
-    let decision = heard(&wanting(held.clone(), Want::Release), &[]);
+    let decision = heard(&wanting(held.clone(), RequestCommandKind::Release), &[]);
     let active = after(&held, &decision);
-    assert_eq!((active.row.status, active.blocks[0].status), (S::Active, BlockStatus::Open));
-    assert!(matches!(&decision.effects[..], [Effect::Step(step)] if step.attempts == 0));
+    assert_eq!((active.row.status, active.blocks[0].status), (S::Active, ProcessingBlockStatus::Open));
+    assert!(matches!(&decision.effects[..], [LifecycleEffect::Step(step)] if step.attempts == 0));
 }
 
 ///
@@ -540,18 +604,23 @@ fn a_new_version_that_is_complete_replaces_the_old_one() {
     for (policy, steps) in [(CleanupPolicy::ImmediateCleanup, 2), (CleanupPolicy::KeepUntilReplaced, 0)] {
         let mut view = with_run(S::Active, R::Completed);
         view.row.request.cleanup_policy = policy;
-        view.blocks.iter_mut().for_each(|block| block.status = BlockStatus::Archived);
+        view.blocks.iter_mut().for_each(|block| block.status = ProcessingBlockStatus::Archived);
         let previous = [
-            BlockRow { uuid: "old-0".into(), status: BlockStatus::Archived, ..block(0, 0, 1) },
-            BlockRow { uuid: "old-1".into(), status: BlockStatus::Failed, ..block(1, 2, 3) },
-            BlockRow { uuid: "old-2".into(), status: BlockStatus::Invalidated, ..block(2, 4, 5) },
+            BlockRow { uuid: "old-0".into(), status: ProcessingBlockStatus::Archived, ..block(0, 0, 1) },
+            BlockRow { uuid: "old-1".into(), status: ProcessingBlockStatus::Failed, ..block(1, 2, 3) },
+            BlockRow { uuid: "old-2".into(), status: ProcessingBlockStatus::Invalidated, ..block(2, 4, 5) },
         ];
-        let situation =
-            Situation { news: &[], admitted: false, previous: &previous, places: &[], fresh_uuid: "" };
-        let decision = decide(&view, &situation, &Settings::default(), LATER);
+        let situation = LifecycleInputs {
+            events: &[],
+            admitted: false,
+            previous: &previous,
+            unit_sites: &[],
+            new_run_uuid: "",
+        };
+        let decision = decide_request(&view, &situation, &LifecycleSettings::default(), LATER);
         assert_eq!(way(&decision), [S::Completed]);
         let invalidations = decision.changes.iter().filter(
-            |change| matches!(change, RequestChange::AddStep(step) if step.kind == StepKind::Invalidate),
+            |change| matches!(change, RequestChange::AddStep(step) if step.kind == OutputStepKind::Invalidate),
         );
         assert_eq!(invalidations.count(), steps);
     }
@@ -562,18 +631,20 @@ fn a_new_version_that_is_complete_replaces_the_old_one() {
 fn what_is_left_is_the_next_round() {
     let mut view = with_run(S::Active, R::Completed);
     view.process.as_mut().unwrap().more_input = true;
-    view.blocks.iter_mut().for_each(|block| block.status = BlockStatus::Complete);
+    view.blocks.iter_mut().for_each(|block| block.status = ProcessingBlockStatus::Complete);
     let settle = heard(&view, &[]);
     assert_eq!(
         (way(&settle), settle.effects),
-        (vec![], vec![Effect::Settle { round: 0, run: "run-0".into() }])
+        (vec![], vec![LifecycleEffect::Settle { round: 0, run: "run-0".into() }])
     );
-    let decision =
-        heard(&view, &[News::Settled { round: 0, run: "run-0".into(), files: FileCounts::default() }]);
+    let decision = heard(
+        &view,
+        &[LifecycleEvent::Settled { round: 0, run: "run-0".into(), files: RequestFileCounts::default() }],
+    );
     assert_eq!(way(&decision), [S::Queued], "archiving goes on meanwhile");
     let queued = after(&view, &decision);
     assert_eq!(queued.process.as_ref().unwrap().round, 1);
-    assert_eq!(on(&queued, &[], true).effects, [Effect::Plan { round: 1 }]);
+    assert_eq!(on(&queued, &[], true).effects, [LifecycleEffect::Plan { round: 1 }]);
 }
 
 #[test]
@@ -587,14 +658,14 @@ fn places_are_taken_by_what_runs() {
         (with_run(S::Held, R::Partial), false),
     ];
     for (view, expected) in table {
-        assert_eq!(takes_place(&view), expected, "{}", view.row.status);
+        assert_eq!(takes_slot(&view), expected, "{}", view.row.status);
     }
 }
 
 /// The jobs of a run follow the priority of its request, also if it changed while they were handed over.
 #[test]
 fn a_changed_priority_reaches_the_run() {
-    let prioritize = |priority| Effect::Prioritize { run: "run-0".into(), priority };
+    let prioritize = |priority| LifecycleEffect::Prioritize { run: "run-0".into(), priority };
     let changed = |status, run_status| {
         let mut view = with_run(status, run_status);
         view.row.request.priority = 200_000;
@@ -604,7 +675,7 @@ fn a_changed_priority_reaches_the_run() {
         let view = changed(S::Active, run_status);
         let decision = heard(&view, &[]);
         assert_eq!(decision.effects, [prioritize(200_000)], "{run_status}");
-        let told = News::Prioritized { run: "run-0".into(), priority: 200_000 };
+        let told = LifecycleEvent::Prioritized { run: "run-0".into(), priority: 200_000 };
         let view = after(&view, &heard(&view, &[told]));
         assert_eq!(view.run.as_ref().unwrap().priority, Some(200_000));
         assert_eq!(heard(&view, &[]).effects, []);

@@ -1,11 +1,11 @@
 use super::*;
-use crate::slurm::groups::GroupBy;
-use crate::slurm::profile::Partition;
+use crate::slurm::allocation_groups::GroupBy;
+use crate::slurm::cluster_profile::Partition;
 use proptest::prelude::*;
 use windlass_types::slurm::AllocationState;
 use windlass_types::{AllocationId, Bytes, Timestamp};
 
-fn profile() -> Profile {
+fn profile() -> ClusterProfile {
     let partition = |name: &str, cpus| Partition {
         name: name.into(),
         nodes: Some(8),
@@ -15,15 +15,15 @@ fn profile() -> Profile {
         shared: true,
         ..Partition::default()
     };
-    Profile {
+    ClusterProfile {
         name: "test".into(),
         partitions: vec![Partition { is_default: true, ..partition("standard", 8) }, partition("wide", 32)],
-        ..Profile::default()
+        ..ClusterProfile::default()
     }
 }
 
-fn job(id: i64, cpus: u32, level: u32) -> Left {
-    Left {
+fn job(id: i64, cpus: u32, level: u32) -> RemainingJob {
+    RemainingJob {
         id: JobId(id),
         name: format!("job_{id}"),
         status: if level == 0 { JobStatus::Ready } else { JobStatus::Blocked },
@@ -44,20 +44,25 @@ fn job(id: i64, cpus: u32, level: u32) -> Left {
 /// A workflow as the books have it, which takes schedules in.
 #[derive(Default)]
 struct World {
-    jobs: Vec<Left>,
-    actions: Vec<Asking>,
+    jobs: Vec<RemainingJob>,
+    actions: Vec<AllocationAction>,
     schedulers: Vec<SlurmScheduler>,
     allocations: Vec<Allocation>,
     defaults: BTreeMap<String, Value>,
 }
 
 impl World {
-    fn plan(&self, options: &Options, submit: bool) -> Schedule {
+    fn plan(&self, options: &AllocationOptions, submit: bool) -> AllocationSchedule {
         self.plan_on(&profile(), options, submit).unwrap()
     }
 
-    fn plan_on(&self, profile: &Profile, options: &Options, submit: bool) -> Result<Schedule, NoSchedule> {
-        let books = Books {
+    fn plan_on(
+        &self,
+        profile: &ClusterProfile,
+        options: &AllocationOptions,
+        submit: bool,
+    ) -> Result<AllocationSchedule, RegenerateError> {
+        let books = RegenerateInput {
             workflow: WorkflowId(1),
             seen: "x",
             jobs: &self.jobs,
@@ -66,11 +71,11 @@ impl World {
             allocations: &self.allocations,
             slurm_defaults: &self.defaults,
         };
-        let wish = Wish { options, include: &[], submit, suffix: "regen", by: "me" };
+        let wish = RegenerateOptions { options, include: &[], submit, suffix: "regen", by: "me" };
         regenerate(&books, profile, &wish)
     }
 
-    fn apply(&mut self, schedule: &Schedule) {
+    fn apply(&mut self, schedule: &AllocationSchedule) {
         for action in &mut self.actions {
             action.is_executed |= schedule.mark_executed.contains(&action.id);
         }
@@ -80,7 +85,7 @@ impl World {
             job.scheduler = Some(name.clone());
         }
         for new in &schedule.actions {
-            self.actions.push(Asking {
+            self.actions.push(AllocationAction {
                 id: self.actions.len() as i64 + 100,
                 scheduler: new.action.scheduler.clone(),
                 allocations: new.action.num_allocations.unwrap_or(1),
@@ -110,14 +115,14 @@ fn what_is_left_gets_new_schedulers() {
     let mut world = World {
         jobs: (0..40).map(|id| job(id, 1, u32::from(id >= 20))).collect(),
         actions: vec![
-            Asking {
+            AllocationAction {
                 id: 7,
                 scheduler: Some("old".into()),
                 allocations: 9,
                 is_executed: false,
                 is_recovery: false,
             },
-            Asking {
+            AllocationAction {
                 id: 8,
                 scheduler: Some("old".into()),
                 allocations: 9,
@@ -134,7 +139,7 @@ fn what_is_left_gets_new_schedulers() {
     };
     world.jobs[0].status = JobStatus::Completed;
     world.jobs[1].labels = vec!["here".into()];
-    let options = Options { group_by: GroupBy::Requirements, ..Options::default() };
+    let options = AllocationOptions { group_by: GroupBy::Requirements, ..AllocationOptions::default() };
     let found = world.plan(&options, true);
     assert_eq!(found.mark_executed, [7], "what was carried out stays so");
     let names: Vec<&str> = found.schedulers.iter().map(|one| one.name.as_str()).collect();
@@ -152,8 +157,8 @@ fn what_is_left_gets_new_schedulers() {
 fn jobs_that_are_named_are_planned_for_whatever_their_state() {
     let mut world = World { jobs: vec![job(1, 1, 0)], ..World::default() };
     world.jobs[0].status = JobStatus::Failed;
-    assert!(world.plan(&Options::default(), true).is_empty());
-    let books = Books {
+    assert!(world.plan(&AllocationOptions::default(), true).is_empty());
+    let books = RegenerateInput {
         workflow: WorkflowId(1),
         seen: "",
         jobs: &world.jobs,
@@ -162,15 +167,21 @@ fn jobs_that_are_named_are_planned_for_whatever_their_state() {
         allocations: &[],
         slurm_defaults: &world.defaults,
     };
-    let options = Options::default();
-    let wish = Wish { options: &options, include: &[JobId(1)], submit: true, suffix: "regen", by: "me" };
+    let options = AllocationOptions::default();
+    let wish = RegenerateOptions {
+        options: &options,
+        include: &[JobId(1)],
+        submit: true,
+        suffix: "regen",
+        by: "me",
+    };
     assert_eq!(regenerate(&books, &profile(), &wish).unwrap().assign.len(), 1);
 }
 
 #[test]
 fn open_allocations_serve_as_many_as_they_can() {
     let mut world = World { jobs: (0..16).map(|id| job(id, 1, 0)).collect(), ..World::default() };
-    let options = Options::default();
+    let options = AllocationOptions::default();
     let first = world.plan(&options, true);
     assert_eq!(first.allocations.len(), 2);
     world.apply(&first);
@@ -187,7 +198,7 @@ fn open_allocations_serve_as_many_as_they_can() {
 #[test]
 fn what_asks_for_more_now_is_not_served_by_what_was_asked_for_less() {
     let mut world = World { jobs: (0..2).map(|id| job(id, 1, 0)).collect(), ..World::default() };
-    let options = Options::default();
+    let options = AllocationOptions::default();
     world.apply(&world.plan(&options, true));
     world.jobs[0].resources.memory = Bytes(4 << 30);
     let second = world.plan(&options, true);
@@ -203,7 +214,7 @@ fn what_asks_for_more_now_is_not_served_by_what_was_asked_for_less() {
 #[test]
 fn who_names_no_scheduler_is_served_by_any() {
     let mut world = World { jobs: (0..2).map(|id| job(id, 1, 0)).collect(), ..World::default() };
-    let options = Options::default();
+    let options = AllocationOptions::default();
     world.apply(&world.plan(&options, true));
     assert_eq!(world.allocations.len(), 1);
     world.jobs.push(job(7, 1, 0));
@@ -223,7 +234,9 @@ fn jobs_go_where_they_went_if_they_can() {
     };
     let partition_of = |schedulers: Vec<SlurmScheduler>, cpus| {
         let world = World { jobs: vec![job(1, cpus, 0)], schedulers, ..World::default() };
-        world.plan(&Options { group_by: GroupBy::Partition, ..Options::default() }, true).schedulers[0]
+        world
+            .plan(&AllocationOptions { group_by: GroupBy::Partition, ..AllocationOptions::default() }, true)
+            .schedulers[0]
             .name
             .clone()
     };
@@ -241,27 +254,27 @@ fn they_last_as_long_as_before_where_nobody_says_otherwise() {
         walltime: walltime.into(),
         ..SlurmScheduler::default()
     };
-    let walltime = |schedulers: Vec<SlurmScheduler>, options: Options| {
+    let walltime = |schedulers: Vec<SlurmScheduler>, options: AllocationOptions| {
         let world = World { jobs: vec![job(1, 1, 0)], schedulers, ..World::default() };
         world.plan(&options, true).schedulers[0].walltime.clone()
     };
-    let usual = Options::default;
+    let usual = AllocationOptions::default;
     let longest = walltime(vec![], usual());
     assert_eq!(walltime(vec![lasting("a", "04:00:00")], usual()), "04:00:00");
     assert_eq!(walltime(vec![lasting("a", "04:00:00"), lasting("b", "4h")], usual()), "04:00:00");
     assert_eq!(walltime(vec![lasting("a", "04:00:00"), lasting("b", "05:00:00")], usual()), longest);
     // They would not hold the job any more, or somebody wants them otherwise.
     assert_eq!(walltime(vec![lasting("a", "00:01:00")], usual()), longest);
-    let exact = Options { exact_walltime: Some(Duration::from_hours(6)), ..usual() };
+    let exact = AllocationOptions { exact_walltime: Some(Duration::from_hours(6)), ..usual() };
     assert_eq!(walltime(vec![lasting("a", "04:00:00")], exact), "06:00:00");
-    let doubled = Options { multiplier: 2.0, ..usual() };
+    let doubled = AllocationOptions { multiplier: 2.0, ..usual() };
     assert_ne!(walltime(vec![lasting("a", "04:00:00")], doubled), "04:00:00");
 }
 
 #[test]
 fn what_was_made_and_not_used_is_used_first() {
     let mut world = World { jobs: (0..16).map(|id| job(id, 1, 0)).collect(), ..World::default() };
-    let options = Options::default();
+    let options = AllocationOptions::default();
     let first = world.plan(&options, false);
     assert_eq!((first.schedulers.len(), first.allocations.len()), (1, 0));
     world.apply(&first);
@@ -289,7 +302,7 @@ fn what_was_made_and_not_used_is_left_if_its_nodes_are_too_small() {
         let world = World { jobs: vec![one], schedulers: vec![made(walltime)], ..World::default() };
         let mut cluster = profile();
         cluster.partitions[1].memory_mb = 64_000;
-        let found = world.plan_on(&cluster, &Options::default(), true).unwrap();
+        let found = world.plan_on(&cluster, &AllocationOptions::default(), true).unwrap();
         let of = |one: &NewAllocation| (one.request.scheduler.clone(), one.request.partition.clone());
         assert_eq!(found.allocations.len(), 1, "{found:?}");
         let (scheduler, partition) = of(&found.allocations[0]);
@@ -305,7 +318,7 @@ fn what_was_made_and_not_used_is_left_if_its_nodes_are_too_small() {
 #[test]
 fn what_fits_nowhere_is_told() {
     let world = World { jobs: vec![job(1, 99, 0)], ..World::default() };
-    let books = Books {
+    let books = RegenerateInput {
         workflow: WorkflowId(1),
         seen: "",
         jobs: &world.jobs,
@@ -314,8 +327,8 @@ fn what_fits_nowhere_is_told() {
         allocations: &[],
         slurm_defaults: &world.defaults,
     };
-    let options = Options::default();
-    let wish = Wish { options: &options, include: &[], submit: true, suffix: "regen", by: "me" };
+    let options = AllocationOptions::default();
+    let wish = RegenerateOptions { options: &options, include: &[], submit: true, suffix: "regen", by: "me" };
     let said = regenerate(&books, &profile(), &wish).unwrap_err().to_string();
     assert!(said.starts_with("job `job_1` fits no partition: `r99` asks for 99 CPUs"), "{said}");
 }
@@ -323,7 +336,7 @@ fn what_fits_nowhere_is_told() {
 #[test]
 fn one_that_fits_nowhere_keeps_nobody_else_waiting() {
     let world = World { jobs: vec![job(1, 1, 0), job(2, 99, 0), job(3, 99, 1)], ..World::default() };
-    let schedule = world.plan(&Options::default(), true);
+    let schedule = world.plan(&AllocationOptions::default(), true);
     assert_eq!(schedule.allocations.len(), 1);
     assert_eq!(schedule.assign.iter().map(|(job, _)| job.0).collect::<Vec<_>>(), [1]);
     let [said] = &schedule.unfit[..] else { panic!("{schedule:?}") };
@@ -350,7 +363,7 @@ proptest! {
             ..World::default()
         };
         let group_by = if by_name { GroupBy::Requirements } else { GroupBy::Partition };
-        let options = Options { group_by, single_allocation: single, ..Options::default() };
+        let options = AllocationOptions { group_by, single_allocation: single, ..AllocationOptions::default() };
         let first = world.plan(&options, submit);
         world.apply(&first);
         prop_assert!(world.plan(&options, submit).is_empty());

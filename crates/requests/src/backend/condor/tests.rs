@@ -2,16 +2,16 @@
 
 mod silence;
 
-use super::queue::Presence;
+use super::schedd_queue::DagPresence;
 use super::*;
-use crate::backend::{Retries, Submission};
+use crate::backend::{RoleRetrySettings, RunSubmission};
 use std::time::Duration;
-use windlass_condor::read::events::Hold;
-use windlass_condor::watch;
-use windlass_core::plan;
-use windlass_core::requests::book::{RunCause, RunTotals};
+use windlass_core::requests::rows::{RequestRunCause, RunTotals};
+use windlass_core::round_plan;
+use windlass_htcondor::parsers::events::JobHold;
+use windlass_htcondor::watch;
 use windlass_types::Timestamp;
-use windlass_types::requests::{RunStatus, UnitStatus};
+use windlass_types::requests::{RequestRunStatus, RequestUnitStatus};
 
 fn run(uuid: &str, schedd: Option<&str>, cluster: Option<&str>) -> RunRow {
     let owned = |text: Option<&str>| text.map(str::to_owned);
@@ -20,14 +20,14 @@ fn run(uuid: &str, schedd: Option<&str>, cluster: Option<&str>) -> RunRow {
         process: "process".into(),
         round: 0,
         parent: None,
-        cause: RunCause::First,
+        cause: RequestRunCause::First,
         rescues: 0,
         paused: None,
         silent: None,
         priority: None,
-        backend: book::Backend::Htcondor { schedd: owned(schedd), cluster: owned(cluster) },
+        backend: rows::BackendRunRef::Htcondor { schedd: owned(schedd), cluster: owned(cluster) },
         submit_dir: "/runs/first".into(),
-        status: RunStatus::Running,
+        status: RequestRunStatus::Running,
         stop_requested_at: None,
         stop_reason: None,
         totals: RunTotals { nodes: 20, units: 3, ..RunTotals::default() },
@@ -41,14 +41,14 @@ fn run(uuid: &str, schedd: Option<&str>, cluster: Option<&str>) -> RunRow {
     }
 }
 
-fn seen(state: DagState, answers: &[Answer]) -> Seen {
-    let mut presence = Presence::default();
+fn seen(state: DagState, answers: &[DagQueueStatus]) -> ObservedRun {
+    let mut presence = DagPresence::default();
     for answer in answers {
-        presence.note(answer.clone());
+        presence.record(answer.clone());
     }
-    let look = watch::Look {
-        failed: Vec::new(),
-        ended: BTreeMap::new(),
+    let look = watch::DagSnapshot {
+        failed_attempts: Vec::new(),
+        ended_by_site: BTreeMap::new(),
         state,
         cluster: Some(7),
         dagman_held: None,
@@ -57,100 +57,107 @@ fn seen(state: DagState, answers: &[Answer]) -> Seen {
         units: Vec::new(),
         units_completed: 1,
         units_failed: 0,
-        held: Vec::new(),
-        trouble: None,
+        held_nodes: Vec::new(),
+        read_error: None,
     };
-    Seen { look, presence }
+    ObservedRun { snapshot: look, presence }
 }
 
 #[test]
 fn files_stand_over_the_queue_and_silence_says_nothing() {
-    let lost = || Answer::Unreachable("no answer".into());
-    let over = || DagState::Over(Outcome::Failed);
-    let ended = || Answer::Ended("DAGMan 7 exited with 0".into());
+    let lost = || DagQueueStatus::Unreachable("no answer".into());
+    let over = || DagState::Over(DagOutcome::Failed);
+    let ended = || DagQueueStatus::Ended("DAGMan 7 exited with 0".into());
     let table = [
         (DagState::NotYet, vec![], RunState::Running),
-        (DagState::Running, vec![Answer::There], RunState::Running),
-        (DagState::Running, vec![Answer::Missing], RunState::Running),
-        (DagState::Running, vec![Answer::Missing, Answer::Missing], RunState::Gone),
-        (DagState::Running, vec![Answer::Missing, Answer::Ended("it exited".into())], RunState::Over),
+        (DagState::Running, vec![DagQueueStatus::Queued], RunState::Running),
+        (DagState::Running, vec![DagQueueStatus::Missing], RunState::Running),
+        (DagState::Running, vec![DagQueueStatus::Missing, DagQueueStatus::Missing], RunState::Gone),
+        (
+            DagState::Running,
+            vec![DagQueueStatus::Missing, DagQueueStatus::Ended("it exited".into())],
+            RunState::Over,
+        ),
         (DagState::Running, vec![lost()], RunState::Unknown),
         (DagState::Unknown, vec![], RunState::Unknown),
-        (DagState::Unknown, vec![Answer::There], RunState::Unknown),
+        (DagState::Unknown, vec![DagQueueStatus::Queued], RunState::Unknown),
         (DagState::Unknown, vec![lost()], RunState::Unknown),
-        (DagState::Unknown, vec![Answer::Missing, Answer::Missing], RunState::Unknown),
+        (DagState::Unknown, vec![DagQueueStatus::Missing, DagQueueStatus::Missing], RunState::Unknown),
         (DagState::Unknown, vec![ended(), ended()], RunState::Unknown),
-        (DagState::NotYet, vec![Answer::Missing, Answer::Missing], RunState::Gone),
+        (DagState::NotYet, vec![DagQueueStatus::Missing, DagQueueStatus::Missing], RunState::Gone),
         (DagState::NotYet, vec![ended(), ended()], RunState::Over),
         (over(), vec![lost()], RunState::Over),
-        (over(), vec![Answer::Missing, Answer::Missing], RunState::Over),
+        (over(), vec![DagQueueStatus::Missing, DagQueueStatus::Missing], RunState::Over),
     ];
     for (state, answers, expected) in table {
-        assert_eq!(state_of(&seen(state.clone(), &answers)).0, expected, "{state:?} {answers:?}");
+        assert_eq!(run_state(&seen(state.clone(), &answers)).0, expected, "{state:?} {answers:?}");
     }
-    let mut held = seen(DagState::Running, &[Answer::There]);
-    held.look.dagman_held = Some(Hold { reason: "by ana".into(), code: 1, subcode: 0 });
-    assert_eq!(state_of(&held).0, RunState::Halted);
+    let mut held = seen(DagState::Running, &[DagQueueStatus::Queued]);
+    held.snapshot.dagman_held = Some(JobHold { reason: "by ana".into(), code: 1, subcode: 0 });
+    assert_eq!(run_state(&held).0, RunState::Halted);
     assert_eq!(
-        look_of(&run("a", None, Some("7")), &held).held,
+        run_snapshot(&run("a", None, Some("7")), &held).held_reasons,
         ["DAGMan is held: by ana (code 1, subcode 0)"]
     );
-    let mut paused = seen(DagState::Running, &[Answer::There]);
-    paused.look.is_paused = true;
-    assert_eq!(state_of(&paused).0, RunState::Halted);
+    let mut paused = seen(DagState::Running, &[DagQueueStatus::Queued]);
+    paused.snapshot.is_paused = true;
+    assert_eq!(run_state(&paused).0, RunState::Halted);
     assert_eq!(
-        look_of(&run("a", None, Some("7")), &paused).held,
+        run_snapshot(&run("a", None, Some("7")), &paused).held_reasons,
         ["it is paused: nothing more of it begins"]
     );
-    paused.look.state = over();
-    assert_eq!(state_of(&paused).0, RunState::Over, "what is over is not paused");
+    paused.snapshot.state = over();
+    assert_eq!(run_state(&paused).0, RunState::Over, "what is over is not paused");
     // What a unit has left is not withheld because nobody answers.
     let mut told = seen(DagState::Running, &[lost()]);
-    told.look.units.push(UnitNews { seq: 9, number: 2, status: UnitStatus::Completed });
-    assert_eq!(state_of(&told).0, RunState::Running);
+    told.snapshot.units.push(UnitUpdate { seq: 9, number: 2, status: RequestUnitStatus::Completed });
+    assert_eq!(run_state(&told).0, RunState::Running);
 }
 
 #[test]
 fn what_cannot_be_read_has_a_reason() {
-    let ended = || Answer::Ended("DAGMan 7 exited with 0".into());
+    let ended = || DagQueueStatus::Ended("DAGMan 7 exited with 0".into());
     let unreadable = "its files cannot be read: /runs/first/workflow.jobstate: stale";
     for (answers, expected) in [
-        (vec![Answer::There], unreadable.to_owned()),
+        (vec![DagQueueStatus::Queued], unreadable.to_owned()),
         (vec![ended(), ended()], format!("{unreadable} (DAGMan 7 exited with 0)")),
         (
-            vec![Answer::Missing, Answer::Missing],
+            vec![DagQueueStatus::Missing, DagQueueStatus::Missing],
             format!("{unreadable} (its DAGMan is not in the queue any more)"),
         ),
     ] {
         let mut seen = seen(DagState::Unknown, &answers);
-        seen.look.trouble = Some("/runs/first/workflow.jobstate: stale".into());
-        assert_eq!(state_of(&seen).1, Some(expected), "{answers:?}");
+        seen.snapshot.read_error = Some("/runs/first/workflow.jobstate: stale".into());
+        assert_eq!(run_state(&seen).1, Some(expected), "{answers:?}");
     }
 }
 
 #[test]
 fn an_end_that_units_do_not_explain_has_a_reason() {
-    let broken = seen(DagState::Over(Outcome::Broken("line 3: no such node".into())), &[]);
-    let look = look_of(&run("a", None, Some("7")), &broken);
+    let broken = seen(DagState::Over(DagOutcome::Broken("line 3: no such node".into())), &[]);
+    let look = run_snapshot(&run("a", None, Some("7")), &broken);
     assert_eq!((look.state, look.reason.as_deref()), (RunState::Over, Some("line 3: no such node")));
     let counts = NodeCounts { idle: 16, done: 4, ..NodeCounts::default() };
     assert_eq!(look.counts, counts, "what has not begun or was stopped waits");
-    let running = look_of(&run("a", None, Some("7")), &seen(DagState::Running, &[]));
+    let running = run_snapshot(&run("a", None, Some("7")), &seen(DagState::Running, &[]));
     assert_eq!((running.counts.idle, running.counts.running), (15, 1));
-    assert_eq!(look_of(&run("a", None, Some("7")), &seen(DagState::Over(Outcome::Failed), &[])).reason, None);
+    assert_eq!(
+        run_snapshot(&run("a", None, Some("7")), &seen(DagState::Over(DagOutcome::Failed), &[])).reason,
+        None
+    );
 }
 
 #[test]
 fn a_new_run_goes_where_there_are_the_fewest() {
     let options = CondorOptions { schedds: vec!["s1".into(), "s2".into()], ..CondorOptions::default() };
-    let condor = Condor::new(options, Nudge::default());
-    let at = |schedd: &str| book::Backend::Htcondor { schedd: Some(schedd.into()), cluster: None };
+    let condor = CondorBackend::new(options, ReconcilerWaker::default());
+    let at = |schedd: &str| rows::BackendRunRef::Htcondor { schedd: Some(schedd.into()), cluster: None };
     let busy = [run("a", Some("s1"), Some("1")), run("b", Some("s2"), None), run("c", Some("s1"), None)];
-    assert_eq!(condor.place(&[]), at("s1"));
-    assert_eq!(condor.place(&busy[..1]), at("s2"));
-    assert_eq!(condor.place(&busy), at("s2"));
-    let local = Condor::new(CondorOptions::default(), Nudge::default());
-    assert_eq!(local.place(&busy), book::Backend::Htcondor { schedd: None, cluster: None });
+    assert_eq!(condor.choose_schedd(&[]), at("s1"));
+    assert_eq!(condor.choose_schedd(&busy[..1]), at("s2"));
+    assert_eq!(condor.choose_schedd(&busy), at("s2"));
+    let local = CondorBackend::new(CondorOptions::default(), ReconcilerWaker::default());
+    assert_eq!(local.choose_schedd(&busy), rows::BackendRunRef::Htcondor { schedd: None, cluster: None });
 }
 
 #[test]
@@ -158,7 +165,10 @@ fn a_run_whose_schedd_is_out_of_service_goes_to_another() {
     let condor = |schedds: &[&str]| {
         let schedds = schedds.iter().map(|schedd| (*schedd).to_owned()).collect();
         let tools = Some("/nowhere".into());
-        Condor::new(CondorOptions { schedds, tools, ..CondorOptions::default() }, Nudge::default())
+        CondorBackend::new(
+            CondorOptions { schedds, tools_directory: tools, ..CondorOptions::default() },
+            ReconcilerWaker::default(),
+        )
     };
     let table = [
         (Some("s1"), vec!["s1", "s2"], Some("s1")),
@@ -170,7 +180,7 @@ fn a_run_whose_schedd_is_out_of_service_goes_to_another() {
     ];
     for (planned, schedds, expected) in table {
         let run = run("a", planned, None);
-        let destination = condor(&schedds).destination(&order(&run, Vec::new()));
+        let destination = condor(&schedds).choose_destination(&order(&run, Vec::new()));
         assert_eq!(destination.as_deref(), expected, "{planned:?} {schedds:?}");
     }
 }
@@ -181,24 +191,27 @@ fn a_run_is_the_next_submission_of_its_directory() {
     let elsewhere = RunRow { submit_dir: "/runs/other".into(), ..run("x", None, Some("3")) };
     let others = vec![run("a", None, Some("1")), elsewhere, run("renounced", None, None)];
     let order = order(&last, others);
-    assert_eq!((number(&order), batch(&order).as_str()), (2, "windlass-first"));
+    assert_eq!((number(&order), batch_name(&order).as_str()), (2, "windlass-first"));
 }
 
-fn order(run: &RunRow, others: Vec<RunRow>) -> Order<'_> {
-    Order {
+fn order(run: &RunRow, others: Vec<RunRow>) -> RunContext<'_> {
+    RunContext {
         run,
-        submission: Submission {
+        submission: RunSubmission {
             name: "r".into(),
             user: "me".into(),
             digest: "first".into(),
             directory: run.submit_dir.clone(),
             throttles: BTreeMap::new(),
-            retries: Retries { counts: plan::Retries::default(), cool_off: Duration::ZERO },
+            retries: RoleRetrySettings {
+                counts: round_plan::RetriesByRole::default(),
+                cool_off: Duration::ZERO,
+            },
             max_memory_per_core: 1000,
             memory_mb: None,
             priority: 0,
         },
-        others,
-        banned: Vec::new(),
+        process_runs: others,
+        banned_sites: Vec::new(),
     }
 }

@@ -1,23 +1,23 @@
 //! The nodes of a run as they are at the moment, and where their logs are: jobs of the engine, or nodes of DAGMan.
 
-use super::run;
-use crate::error::{Answer, ApiError};
-use crate::requests::page;
+use super::load_run;
+use crate::error::{ApiError, ApiResult};
+use crate::requests::page_length;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use windlass_api::requests::{DagLogs, DagNode, DagNodes};
-use windlass_condor::layout;
-use windlass_condor::watch::{self, NodeState, NodeView};
-use windlass_core::requests::book::{Backend, RunRow};
-use windlass_store::Database;
+use windlass_api::requests::{DagLogs, RequestDagNode, RequestDagNodeList};
+use windlass_core::requests::rows::{BackendRunRef, RunRow};
+use windlass_htcondor::file_layout;
+use windlass_htcondor::watch::{self, DagNodeState, DagNodeView};
+use windlass_store::StoreDatabase;
 use windlass_store::model::{JobFilter, JobRow};
-use windlass_types::requests::UnitName;
+use windlass_types::requests::WorkUnitName;
 use windlass_types::{JobStatus, WorkflowId};
 
 /// Which nodes of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Nodes {
+pub struct DagNodeFilter {
     /// In one of these states: of jobs of the engine, or of nodes of DAGMan.
     pub status: Vec<String>,
     /// Of this work unit, by its number.
@@ -27,35 +27,43 @@ pub struct Nodes {
 }
 
 /// As they are at this moment. A run that was not handed over yet has none.
-pub fn nodes(db: &dyn Database, uuid: &str, wanted: &Nodes) -> Answer<DagNodes> {
-    let run = run(db, uuid)?;
+pub fn list_dag_nodes(
+    db: &dyn StoreDatabase,
+    uuid: &str,
+    wanted: &DagNodeFilter,
+) -> ApiResult<RequestDagNodeList> {
+    let run = load_run(db, uuid)?;
     let items = match run.backend {
-        Backend::Engine { workflow: None, .. } => Vec::new(),
-        Backend::Engine { workflow: Some(workflow), .. } => of_engine(db, workflow, wanted)?,
-        Backend::Htcondor { .. } => of_condor(&run, wanted)?,
+        BackendRunRef::Engine { workflow: None, .. } => Vec::new(),
+        BackendRunRef::Engine { workflow: Some(workflow), .. } => list_engine_nodes(db, workflow, wanted)?,
+        BackendRunRef::Htcondor { .. } => list_htcondor_nodes(&run, wanted)?,
     };
-    Ok(DagNodes { items, offset: wanted.offset })
+    Ok(RequestDagNodeList { items, offset: wanted.offset })
 }
 
-fn of_engine(db: &dyn Database, workflow: WorkflowId, wanted: &Nodes) -> Answer<Vec<DagNode>> {
+fn list_engine_nodes(
+    db: &dyn StoreDatabase,
+    workflow: WorkflowId,
+    wanted: &DagNodeFilter,
+) -> ApiResult<Vec<RequestDagNode>> {
     let parse = |word: &String| {
         word.parse::<JobStatus>().map_err(|error| ApiError::invalid(format!("`status`: {error}")))
     };
     let filter = JobFilter {
-        status: wanted.status.iter().map(parse).collect::<Answer<_>>()?,
+        status: wanted.status.iter().map(parse).collect::<ApiResult<_>>()?,
         name_contains: wanted.unit.map(|unit| format!("_{unit:06}")),
         offset: wanted.offset,
-        limit: Some(page(wanted.limit)),
+        limit: Some(page_length(wanted.limit)),
         ..JobFilter::default()
     };
-    Ok(db.jobs(workflow, &filter)?.into_iter().map(job).collect())
+    Ok(db.jobs(workflow, &filter)?.into_iter().map(api_engine_node).collect())
 }
 
-fn job(job: JobRow) -> DagNode {
+fn api_engine_node(job: JobRow) -> RequestDagNode {
     let kind = job.kind.unwrap_or_default();
-    DagNode {
+    RequestDagNode {
         role: kind.split('_').next().unwrap_or_default().to_owned(),
-        work_unit: unit_of(&job.name).map(|unit| UnitName(unit).to_string()),
+        work_unit: parse_work_unit(&job.name).map(|unit| WorkUnitName(unit).to_string()),
         name: job.name,
         status: job.status.name().to_owned(),
         attempt: job.attempt_id.0.into(),
@@ -68,32 +76,33 @@ fn job(job: JobRow) -> DagNode {
 }
 
 /// `proc_000012_3` → 12
-fn unit_of(name: &str) -> Option<u32> {
+fn parse_work_unit(name: &str) -> Option<u32> {
     name.split('_').nth(1)?.parse().ok()
 }
 
 /// Unit by unit, and no more of them than it takes.
-fn of_condor(run: &RunRow, wanted: &Nodes) -> Answer<Vec<DagNode>> {
+fn list_htcondor_nodes(run: &RunRow, wanted: &DagNodeFilter) -> ApiResult<Vec<RequestDagNode>> {
     if let Some(unknown) =
-        wanted.status.iter().find(|word| !NodeState::ALL.iter().any(|state| state.name() == *word))
+        wanted.status.iter().find(|word| !DagNodeState::ALL.iter().any(|state| state.name() == *word))
     {
-        let known: Vec<_> = NodeState::ALL.iter().map(|state| state.name()).collect();
+        let known: Vec<_> = DagNodeState::ALL.iter().map(|state| state.name()).collect();
         let detail = format!("`status`: `{unknown}` is no state of a node; there are {}", known.join(", "));
         return Err(ApiError::invalid(detail));
     }
     let directory = Path::new(&run.submit_dir);
     let units = wanted.unit.map_or(0..run.totals.units, |unit| unit..unit.saturating_add(1));
-    let (mut skip, limit) = (wanted.offset, page(wanted.limit) as usize);
+    let (mut skip, limit) = (wanted.offset, page_length(wanted.limit) as usize);
     let mut found = Vec::new();
     for unit in units {
-        let views = watch::nodes(directory, Some(unit)).map_err(|error| unreadable(directory, &error))?;
+        let views = watch::list_nodes(directory, Some(unit))
+            .map_err(|error| unreadable_directory_error(directory, &error))?;
         for view in views {
             let is_wanted =
                 wanted.status.is_empty() || wanted.status.iter().any(|word| view.state.name() == word);
             match is_wanted {
                 false => {}
                 true if skip > 0 => skip -= 1,
-                true => found.push(node(unit, view)),
+                true => found.push(api_htcondor_node(unit, view)),
             }
         }
         if found.len() >= limit {
@@ -104,16 +113,16 @@ fn of_condor(run: &RunRow, wanted: &Nodes) -> Answer<Vec<DagNode>> {
     Ok(found)
 }
 
-fn unreadable(directory: &Path, error: &io::Error) -> ApiError {
+fn unreadable_directory_error(directory: &Path, error: &io::Error) -> ApiError {
     let detail = format!("the files of the run in {} cannot be read: {error}", directory.display());
     ApiError::unavailable(detail, Duration::from_secs(5))
 }
 
-fn node(unit: u32, view: NodeView) -> DagNode {
+fn api_htcondor_node(unit: u32, view: DagNodeView) -> RequestDagNode {
     let held = view.held.map(|hold| hold.to_string());
-    DagNode {
-        role: role_of(&view.name).to_owned(),
-        work_unit: Some(UnitName(unit).to_string()),
+    RequestDagNode {
+        role: node_role(&view.name).to_owned(),
+        work_unit: Some(WorkUnitName(unit).to_string()),
         name: view.name,
         status: view.state.name().to_owned(),
         attempt: view.attempts.into(),
@@ -125,27 +134,27 @@ fn node(unit: u32, view: NodeView) -> DagNode {
     }
 }
 
-fn role_of(node: &str) -> &str {
-    if layout::processing_index(node).is_some() { "processing" } else { node }
+fn node_role(node: &str) -> &str {
+    if file_layout::processing_index(node).is_some() { "processing" } else { node }
 }
 
 /// Of which node logs are wanted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Which {
+pub struct DagLogSelector {
     pub unit: Option<u32>,
     pub node: Option<String>,
 }
 
 /// Where the logs are.
-pub fn logs(db: &dyn Database, uuid: &str, which: &Which) -> Answer<DagLogs> {
-    let run = run(db, uuid)?;
+pub fn get_dag_logs(db: &dyn StoreDatabase, uuid: &str, which: &DagLogSelector) -> ApiResult<DagLogs> {
+    let run = load_run(db, uuid)?;
     match run.backend {
-        Backend::Engine { workflow, .. } => logs_of_engine(db, run, workflow),
-        Backend::Htcondor { .. } => logs_of_condor(run, which),
+        BackendRunRef::Engine { workflow, .. } => engine_logs(db, run, workflow),
+        BackendRunRef::Htcondor { .. } => htcondor_logs(run, which),
     }
 }
 
-fn logs_of_engine(db: &dyn Database, run: RunRow, workflow: Option<WorkflowId>) -> Answer<DagLogs> {
+fn engine_logs(db: &dyn StoreDatabase, run: RunRow, workflow: Option<WorkflowId>) -> ApiResult<DagLogs> {
     let log_dir = match workflow {
         Some(id) => db.workflow(id)?.map(|row| row.output_dir),
         None => None,
@@ -164,9 +173,9 @@ fn logs_of_engine(db: &dyn Database, run: RunRow, workflow: Option<WorkflowId>) 
     })
 }
 
-fn logs_of_condor(run: RunRow, which: &Which) -> Answer<DagLogs> {
-    let found = log_files(Path::new(&run.submit_dir), which)?;
-    let message = match found.trouble {
+fn htcondor_logs(run: RunRow, which: &DagLogSelector) -> ApiResult<DagLogs> {
+    let found = find_log_files(Path::new(&run.submit_dir), which)?;
+    let message = match found.problem {
         Some(trouble) => trouble,
         None if found.files.is_empty() => "it was not handed over yet: there are no logs".to_owned(),
         None => "they are on the machine of the schedd".to_owned(),
@@ -178,58 +187,62 @@ fn logs_of_condor(run: RunRow, which: &Which) -> Answer<DagLogs> {
 
 /// Logs in the directory of a DAG.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LogFiles {
+pub struct DagLogFiles {
     pub files: Vec<String>,
     /// Why there are none of the node that was asked for.
-    pub trouble: Option<String>,
+    pub problem: Option<String>,
 }
 
 /// Those of a node, or of DAGMan itself: what is there of them.
-pub fn log_files(directory: &Path, which: &Which) -> Answer<LogFiles> {
-    let Some(node) = which.node.as_deref() else { return Ok(of_dagman(directory, which.unit)) };
-    if !layout::is_node_name(node) {
+pub fn find_log_files(directory: &Path, which: &DagLogSelector) -> ApiResult<DagLogFiles> {
+    let Some(node) = which.node.as_deref() else { return Ok(find_dagman_logs(directory, which.unit)) };
+    if !file_layout::is_node_name(node) {
         let detail =
             format!("`node`: `{node}` cannot be the name of a node, which has letters, digits, _ and -");
         return Err(ApiError::invalid(detail));
     }
-    match layout::unit_number(node).filter(|_| which.unit.is_none()) {
+    match file_layout::unit_number(node).filter(|_| which.unit.is_none()) {
         // A unit is a node of the outer DAG, and what it says is what its own DAGMan says.
-        Some(unit) => Ok(of_dagman(directory, Some(unit))),
-        None => of_node(directory, which.unit, node),
+        Some(unit) => Ok(find_dagman_logs(directory, Some(unit))),
+        None => find_node_logs(directory, which.unit, node),
     }
 }
 
-fn of_dagman(directory: &Path, unit: Option<u32>) -> LogFiles {
-    let logs = watch::logs(directory, unit, "");
-    let files = names([logs.dagman, logs.events]);
-    let unit = unit.filter(|_| files.is_empty()).map(UnitName);
-    LogFiles {
+fn find_dagman_logs(directory: &Path, unit: Option<u32>) -> DagLogFiles {
+    let logs = watch::find_node_logs(directory, unit, "");
+    let files = path_names([logs.dagman, logs.events]);
+    let unit = unit.filter(|_| files.is_empty()).map(WorkUnitName);
+    DagLogFiles {
         files,
-        trouble: unit.map(|unit| format!("{unit} has not begun, or there is no such work unit")),
+        problem: unit.map(|unit| format!("{unit} has not begun, or there is no such work unit")),
     }
 }
 
 /// With those of its DAG, if it has left any itself.
-fn of_node(directory: &Path, unit: Option<u32>, node: &str) -> Answer<LogFiles> {
-    let logs = watch::logs(directory, unit, node);
-    let own = names([logs.output, logs.error, logs.report]);
+fn find_node_logs(directory: &Path, unit: Option<u32>, node: &str) -> ApiResult<DagLogFiles> {
+    let logs = watch::find_node_logs(directory, unit, node);
+    let own = path_names([logs.output, logs.error, logs.report]);
     if !own.is_empty() {
-        return Ok(LogFiles { files: [own, names([logs.dagman, logs.events])].concat(), trouble: None });
+        return Ok(DagLogFiles {
+            files: [own, path_names([logs.dagman, logs.events])].concat(),
+            problem: None,
+        });
     }
-    let views = watch::nodes(directory, unit).map_err(|error| unreadable(directory, &error))?;
-    let has_units = layout::unit_directory(directory, 0).is_dir();
+    let views =
+        watch::list_nodes(directory, unit).map_err(|error| unreadable_directory_error(directory, &error))?;
+    let has_units = file_layout::unit_directory(directory, 0).is_dir();
     let trouble = match unit {
         _ if views.iter().any(|view| view.name == node) => format!("{node} has left no logs yet"),
         None if has_units => {
             format!("{node} is no node of the whole run: say of which work unit it is (--unit N)")
         }
-        Some(unit) => format!("there is no node {node} in {}, or it has not begun", UnitName(unit)),
+        Some(unit) => format!("there is no node {node} in {}, or it has not begun", WorkUnitName(unit)),
         None => format!("there is no node {node}, or it has not begun"),
     };
-    Ok(LogFiles { files: Vec::new(), trouble: Some(trouble) })
+    Ok(DagLogFiles { files: Vec::new(), problem: Some(trouble) })
 }
 
-fn names<const N: usize>(logs: [Option<PathBuf>; N]) -> Vec<String> {
+fn path_names<const N: usize>(logs: [Option<PathBuf>; N]) -> Vec<String> {
     logs.into_iter().flatten().map(|path| path.to_string_lossy().into_owned()).collect()
 }
 
@@ -245,9 +258,9 @@ mod tests {
             ("merge_1000000", Some(1_000_000)),
             ("x", None),
         ] {
-            assert_eq!(unit_of(name), unit, "{name}");
+            assert_eq!(parse_work_unit(name), unit, "{name}");
         }
-        assert_eq!((role_of("proc_000003"), role_of("merge")), ("processing", "merge"));
+        assert_eq!((node_role("proc_000003"), node_role("merge")), ("processing", "merge"));
     }
 
     /// A run of one unit, whose landing has left logs and whose merge is known and has not.
@@ -272,8 +285,8 @@ mod tests {
 
     fn found(unit: Option<u32>, node: Option<&str>) -> (Vec<String>, Option<String>) {
         let run = run();
-        let which = Which { unit, node: node.map(str::to_owned) };
-        let LogFiles { files, trouble } = log_files(run.path(), &which).unwrap();
+        let which = DagLogSelector { unit, node: node.map(str::to_owned) };
+        let DagLogFiles { files, problem: trouble } = find_log_files(run.path(), &which).unwrap();
         let here = format!("{}/", run.path().display());
         (files.iter().map(|file| file.strip_prefix(&here).unwrap().to_owned()).collect(), trouble)
     }
@@ -302,8 +315,8 @@ mod tests {
     fn nobody_is_led_out_of_the_directory() {
         let run = run();
         for node in ["../x", "/x", "", "a b", "mg_000000/landing"] {
-            let which = Which { unit: None, node: Some(node.to_owned()) };
-            let error = log_files(run.path(), &which).unwrap_err();
+            let which = DagLogSelector { unit: None, node: Some(node.to_owned()) };
+            let error = find_log_files(run.path(), &which).unwrap_err();
             assert_eq!(error.status.as_u16(), 422, "{node:?}");
         }
     }

@@ -1,18 +1,21 @@
 //! From rows to what goes over the wire, and back.
 
-use crate::error::{Answer, ApiError};
+use crate::error::{ApiError, ApiResult};
 use windlass_api::failures as api;
-use windlass_core::orders::difference;
-use windlass_store::model::{DecisionRow, FailureGroup, FailureRow, RevisionRow};
-use windlass_types::orders::{Answer as Done, Changes, Order, Orders, Outcome, Verdict};
+use windlass_core::failure_commands::describe_patch;
+use windlass_store::model::{DecisionRow, FailureGroup, FailureRow, JobRevisionRow};
+use windlass_types::failure_commands::{
+    FailureCommand, FailureCommandBatch, FailureCommandKind, FailureCommandOutcome,
+    FailureCommandStatus as Done, RequestedJobChanges,
+};
 use windlass_types::{Bytes, JobId, JobStatus, Timestamp};
 
 /// So many orders at once at most.
-const MOST_ORDERS: usize = 100_000;
-const LONGEST_NAME: usize = 200;
+const MAX_COMMANDS: usize = 100_000;
+const MAX_NAME_LENGTH: usize = 200;
 
-pub(super) fn group(row: FailureGroup) -> api::FailureGroup {
-    api::FailureGroup {
+pub(super) fn api_failure_group(row: FailureGroup) -> api::FailureGroupResponse {
+    api::FailureGroupResponse {
         signature: row.signature,
         class: row.class.to_string(),
         message: row.message,
@@ -26,8 +29,8 @@ pub(super) fn group(row: FailureGroup) -> api::FailureGroup {
     }
 }
 
-pub(super) fn failure(row: FailureRow) -> api::Failure {
-    api::Failure {
+pub(super) fn api_failure(row: FailureRow) -> api::FailureResponse {
+    api::FailureResponse {
         job_id: row.job_id.0,
         job_name: row.job_name,
         job_status: row.job_status.to_string(),
@@ -51,14 +54,14 @@ pub(super) fn failure(row: FailureRow) -> api::Failure {
 }
 
 /// Of what no database could keep, nothing is tried.
-pub(super) fn orders(orders: api::Orders) -> Answer<Orders> {
-    if orders.orders.len() > MOST_ORDERS {
-        return Err(ApiError::invalid(format!("more than {MOST_ORDERS} orders at once")));
+pub(super) fn parse_commands(orders: api::FailureCommandsBody) -> ApiResult<FailureCommandBatch> {
+    if orders.orders.len() > MAX_COMMANDS {
+        return Err(ApiError::invalid(format!("more than {MAX_COMMANDS} orders at once")));
     }
     if let Some(agent) = &orders.agent
-        && (agent.trim().is_empty() || agent.chars().count() > LONGEST_NAME)
+        && (agent.trim().is_empty() || agent.chars().count() > MAX_NAME_LENGTH)
     {
-        return Err(ApiError::invalid(format!("the name of an agent has 1 to {LONGEST_NAME} letters")));
+        return Err(ApiError::invalid(format!("the name of an agent has 1 to {MAX_NAME_LENGTH} letters")));
     }
     let texts = orders
         .orders
@@ -67,22 +70,22 @@ pub(super) fn orders(orders: api::Orders) -> Answer<Orders> {
     if texts.chain(orders.agent.as_ref()).any(|text| text.contains('\0')) {
         return Err(ApiError::invalid("an order contains a NUL"));
     }
-    let api::Orders { agent, dry_run, orders } = orders;
-    let orders = orders.into_iter().map(order).collect();
-    Ok(Orders { agent, dry_run, orders, ..Orders::default() })
+    let api::FailureCommandsBody { agent, dry_run, orders } = orders;
+    let orders = orders.into_iter().map(parse_command).collect();
+    Ok(FailureCommandBatch { agent, dry_run, orders, ..FailureCommandBatch::default() })
 }
 
-fn order(order: api::Order) -> Order {
+fn parse_command(order: api::FailureCommandBody) -> FailureCommand {
     let changes = order.changes;
-    Order {
+    FailureCommand {
         job: JobId(order.job_id),
         verdict: match order.verdict {
-            api::Verdict::Retry => Verdict::Retry,
-            api::Verdict::Fail => Verdict::Fail,
-            api::Verdict::Ignore => Verdict::Ignore,
-            api::Verdict::Change => Verdict::Change,
+            api::FailureActionName::Retry => FailureCommandKind::Retry,
+            api::FailureActionName::Fail => FailureCommandKind::Fail,
+            api::FailureActionName::Ignore => FailureCommandKind::Ignore,
+            api::FailureActionName::Change => FailureCommandKind::Change,
         },
-        changes: Changes {
+        changes: RequestedJobChanges {
             memory_bytes: changes.memory_bytes.map(Bytes),
             runtime_seconds: changes.runtime_seconds,
             cpus: changes.cpus,
@@ -90,7 +93,7 @@ fn order(order: api::Order) -> Order {
             priority: changes.priority,
             scheduler: changes.scheduler,
             partition: changes.partition,
-            ..Changes::default()
+            ..RequestedJobChanges::default()
         },
         reason: order.reason,
         confidence: order.confidence,
@@ -98,17 +101,17 @@ fn order(order: api::Order) -> Order {
     }
 }
 
-const fn verdict(verdict: Verdict) -> api::Verdict {
+const fn api_action(verdict: FailureCommandKind) -> api::FailureActionName {
     match verdict {
-        Verdict::Retry => api::Verdict::Retry,
-        Verdict::Fail => api::Verdict::Fail,
-        Verdict::Ignore => api::Verdict::Ignore,
-        Verdict::Change => api::Verdict::Change,
+        FailureCommandKind::Retry => api::FailureActionName::Retry,
+        FailureCommandKind::Fail => api::FailureActionName::Fail,
+        FailureCommandKind::Ignore => api::FailureActionName::Ignore,
+        FailureCommandKind::Change => api::FailureActionName::Change,
     }
 }
 
-fn changes(changes: Changes) -> api::Changes {
-    api::Changes {
+fn parse_changes(changes: RequestedJobChanges) -> api::JobChangesBody {
+    api::JobChangesBody {
         memory_bytes: changes.memory_bytes.map(|memory| memory.0),
         runtime_seconds: changes.runtime_seconds,
         cpus: changes.cpus,
@@ -119,31 +122,31 @@ fn changes(changes: Changes) -> api::Changes {
     }
 }
 
-pub(super) fn outcome(outcome: Outcome) -> api::Outcome {
+pub(super) fn api_command_result(outcome: FailureCommandOutcome) -> api::FailureCommandResponse {
     let answer = match outcome.answer {
         Done::Done => "done",
         Done::Proposed => "proposed",
         Done::Refused => "refused",
     };
-    api::Outcome {
+    api::FailureCommandResponse {
         job_id: outcome.job.0,
-        verdict: verdict(outcome.verdict),
+        verdict: api_action(outcome.verdict),
         answer: answer.to_owned(),
         words: outcome.words,
-        status: outcome.status.map(name),
+        status: outcome.status.map(status_name),
         attempt_id: outcome.attempt.map(|attempt| attempt.0.into()),
     }
 }
 
-pub(super) fn decision(row: DecisionRow) -> api::Decision {
-    api::Decision {
+pub(super) fn api_decision(row: DecisionRow) -> api::DecisionResponse {
+    api::DecisionResponse {
         id: row.id,
         job_id: row.job_id.0,
         job_name: row.job_name,
         run_id: row.run_id.0,
         attempt_id: row.attempt_id.0.into(),
-        verdict: verdict(row.verdict),
-        changes: changes(row.changes),
+        verdict: api_action(row.verdict),
+        changes: parse_changes(row.changes),
         reason: row.reason,
         confidence: row.confidence,
         evidence: row.evidence,
@@ -152,38 +155,38 @@ pub(super) fn decision(row: DecisionRow) -> api::Decision {
         made_at: row.made_at.to_string(),
         state: row.state.as_str().to_owned(),
         settled_by: row.settled_by,
-        settled_at: row.settled_at.map(time),
-        next_status: row.next_status.map(name),
+        settled_at: row.settled_at.map(render_time),
+        next_status: row.next_status.map(status_name),
         class: row.class.map(|class| class.to_string()),
         signature: row.signature,
         message: row.message,
     }
 }
 
-pub(super) fn revision(row: RevisionRow) -> api::Revision {
+pub(super) fn api_revision(row: JobRevisionRow) -> api::RevisionResponse {
     // Words and numbers always have a JSON.
     let json = |edition| serde_json::to_value(edition).unwrap_or_default();
-    api::Revision {
+    api::RevisionResponse {
         id: row.id,
         revision: row.batch,
         job_id: row.job_id.0,
         job_name: row.job_name,
-        job_status: name(row.job_status),
-        change: difference(&row.before, &row.after),
+        job_status: status_name(row.job_status),
+        change: describe_patch(&row.before, &row.after),
         before: json(&row.before),
         after: json(&row.after),
         reason: row.reason,
         made_by: row.made_by,
         made_at: row.made_at.to_string(),
         undone_by: row.undone_by,
-        undone_at: row.undone_at.map(time),
+        undone_at: row.undone_at.map(render_time),
     }
 }
 
-fn name(status: JobStatus) -> String {
+fn status_name(status: JobStatus) -> String {
     status.to_string()
 }
 
-fn time(at: Timestamp) -> String {
+fn render_time(at: Timestamp) -> String {
     at.to_string()
 }

@@ -1,11 +1,11 @@
 //! Runs of requests, the queue they wait in, and how the reconciler is. Workflows of requests are found by their UUIDs
 //! where those of the engine are found by their numbers.
 
-use super::words;
+use super::parse_list;
 use crate::caller::Caller;
-use crate::error::Answer;
-use crate::extract::{Json, JsonOr, Path, Query};
-use crate::requests::{Actor, admission, dags, workflows};
+use crate::error::ApiResult;
+use crate::extract::{Json, OptionalJson, Path, Query};
+use crate::requests::{RequestActor, admission, dags, workflows};
 use crate::state::AppState;
 use axum::extract::State;
 use serde::Deserialize;
@@ -14,36 +14,36 @@ use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use windlass_api::requests::{
-    AdmissionConfig, AdmissionQueue, Dag, DagAction, DagHistory, DagLogs, DagNodes, DagReason, Dags,
-    RequestWorkflows, Workflow, WorkflowStatus,
+    AdmissionConfig, AdmissionQueue, DagAction, DagHistory, DagLogs, DagReason, RequestDag, RequestDagList,
+    RequestDagNodeList, RequestWorkflowDetails, RequestWorkflowList, RequestWorkflowStatus,
 };
-use windlass_auth::{Operation, Relation};
-use windlass_store::Database;
-use windlass_store::model::{RequestFilter, RunFilter};
+use windlass_auth::{AuthOperation, ObjectRelation};
+use windlass_store::StoreDatabase;
+use windlass_store::model::{RequestFilter, RequestRunFilter};
 use windlass_types::Timestamp;
 
 pub(super) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
-        .routes(routes!(list_workflows))
-        .routes(routes!(show_workflow))
-        .routes(routes!(show_workflow_status))
-        .routes(routes!(list))
-        .routes(routes!(show))
-        .routes(routes!(nodes))
-        .routes(routes!(logs))
-        .routes(routes!(history))
-        .routes(routes!(hold))
-        .routes(routes!(release))
-        .routes(routes!(remove))
-        .routes(routes!(rescue))
-        .routes(routes!(queue))
-        .routes(routes!(configure))
-        .routes(routes!(lifecycle))
+        .routes(routes!(list_request_workflows))
+        .routes(routes!(get_request_workflow))
+        .routes(routes!(get_request_workflow_status))
+        .routes(routes!(list_dags))
+        .routes(routes!(get_dag))
+        .routes(routes!(list_dag_nodes))
+        .routes(routes!(get_dag_logs))
+        .routes(routes!(get_dag_history))
+        .routes(routes!(hold_dag))
+        .routes(routes!(release_dag))
+        .routes(routes!(remove_dag))
+        .routes(routes!(rescue_dag))
+        .routes(routes!(get_admission_queue))
+        .routes(routes!(update_admission_config))
+        .routes(routes!(get_lifecycle_status))
 }
 
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct WhichWorkflows {
+pub(crate) struct RequestWorkflowQuery {
     /// Only those of this request; `*` stands for any text.
     request_name: Option<String>,
     /// Only those whose request is in one of these, with commas between them.
@@ -61,21 +61,21 @@ pub(crate) struct WhichWorkflows {
 /// The workflow of a request spans all its rounds and has a UUID. Workflows of the engine, which have numbers, are another
 /// kind of object: `GET /workflows` lists those.
 #[utoipa::path(get, path = "/request-workflows", tag = "requests", operation_id = "list_request_workflows",
-    params(WhichWorkflows),
-    responses((status = 200, description = "By the name of their request", body = RequestWorkflows)))]
-async fn list_workflows(
+    params(RequestWorkflowQuery),
+    responses((status = 200, description = "By the name of their request", body = RequestWorkflowList)))]
+async fn list_request_workflows(
     State(state): State<AppState>,
     caller: Caller,
-    Query(which): Query<WhichWorkflows>,
-) -> Answer<Json<RequestWorkflows>> {
+    Query(which): Query<RequestWorkflowQuery>,
+) -> ApiResult<Json<RequestWorkflowList>> {
     let filter = RequestFilter {
         name: which.request_name,
-        status: words("status", which.status.as_deref())?,
+        status: parse_list("status", which.status.as_deref())?,
         offset: which.offset.unwrap_or(0),
         limit: which.limit,
         ..RequestFilter::default()
     };
-    caller.look(&state, move |db| workflows::list(db, filter)).await.map(Json)
+    caller.read_as_caller(&state, move |db| workflows::list_request_workflows(db, filter)).await.map(Json)
 }
 
 /// The workflow of a request
@@ -83,14 +83,14 @@ async fn list_workflows(
 /// `GET /workflows/{uuid}` answers the same.
 #[utoipa::path(get, path = "/request-workflows/{id}", tag = "requests", operation_id = "get_request_workflow",
     params(("id" = String, Path, description = "UUID of the workflow"),), responses(
-    (status = 200, description = "The workflow, its runs, its blocks", body = Workflow),
+    (status = 200, description = "The workflow, its runs, its blocks", body = RequestWorkflowDetails),
     (status = 404, description = "No request has this workflow")))]
-async fn show_workflow(
+async fn get_request_workflow(
     State(state): State<AppState>,
     caller: Caller,
     Path(id): Path<String>,
-) -> Answer<Json<Workflow>> {
-    caller.look(&state, move |db| workflows::show(db, &id)).await.map(Json)
+) -> ApiResult<Json<RequestWorkflowDetails>> {
+    caller.read_as_caller(&state, move |db| workflows::get_request_workflow(db, &id)).await.map(Json)
 }
 
 /// Progress of the workflow of a request
@@ -99,34 +99,34 @@ async fn show_workflow(
 #[utoipa::path(get, path = "/request-workflows/{id}/status", tag = "requests",
     operation_id = "get_request_workflow_status",
     params(("id" = String, Path, description = "UUID of the workflow"),), responses(
-    (status = 200, description = "Its latest run, its blocks, its progress", body = WorkflowStatus),
+    (status = 200, description = "Its latest run, its blocks, its progress", body = RequestWorkflowStatus),
     (status = 404, description = "No request has this workflow")))]
-async fn show_workflow_status(
+async fn get_request_workflow_status(
     State(state): State<AppState>,
     caller: Caller,
     Path(id): Path<String>,
-) -> Answer<Json<WorkflowStatus>> {
+) -> ApiResult<Json<RequestWorkflowStatus>> {
     let now = state.now();
-    caller.look(&state, move |db| workflows::status(db, &id, now)).await.map(Json)
+    caller.read_as_caller(&state, move |db| workflows::get_workflow_status(db, &id, now)).await.map(Json)
 }
 
 /// What `GET /workflows/{id}` answers where the id is a UUID.
-pub(crate) fn by_uuid(db: &dyn Database, uuid: &str) -> Answer<Workflow> {
-    workflows::show(db, uuid)
+pub(crate) fn get_workflow_by_uuid(db: &dyn StoreDatabase, uuid: &str) -> ApiResult<RequestWorkflowDetails> {
+    workflows::get_request_workflow(db, uuid)
 }
 
 /// What `GET /workflows/{id}/status` answers where the id is a UUID.
-pub(crate) fn status_by_uuid(
-    db: &dyn Database,
+pub(crate) fn get_status_by_uuid(
+    db: &dyn StoreDatabase,
     uuid: &str,
     now: windlass_types::Timestamp,
-) -> Answer<WorkflowStatus> {
-    workflows::status(db, uuid, now)
+) -> ApiResult<RequestWorkflowStatus> {
+    workflows::get_workflow_status(db, uuid, now)
 }
 
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct WhichDags {
+pub(crate) struct DagListQuery {
     /// Only those in one of these, with commas between them.
     status: Option<String>,
     /// Only those of this workflow, by its UUID.
@@ -140,34 +140,38 @@ pub(crate) struct WhichDags {
 }
 
 /// Runs of requests
-#[utoipa::path(get, path = "/dags", tag = "requests", operation_id = "list_dags", params(WhichDags),
-    responses((status = 200, description = "By workflow, in the order in which they were made", body = Dags)))]
-async fn list(
+#[utoipa::path(get, path = "/dags", tag = "requests", operation_id = "list_dags", params(DagListQuery),
+    responses((status = 200, description = "By workflow, in the order in which they were made", body = RequestDagList)))]
+async fn list_dags(
     State(state): State<AppState>,
     caller: Caller,
-    Query(which): Query<WhichDags>,
-) -> Answer<Json<Dags>> {
-    let filter = RunFilter {
+    Query(which): Query<DagListQuery>,
+) -> ApiResult<Json<RequestDagList>> {
+    let filter = RequestRunFilter {
         process: which.workflow_id,
-        status: words("status", which.status.as_deref())?,
+        status: parse_list("status", which.status.as_deref())?,
         offset: which.offset.unwrap_or(0),
         limit: which.limit,
-        ..RunFilter::default()
+        ..RequestRunFilter::default()
     };
-    caller.look(&state, move |db| dags::list(db, filter)).await.map(Json)
+    caller.read_as_caller(&state, move |db| dags::list_dags(db, filter)).await.map(Json)
 }
 
 /// A run of a request, with its history
 #[utoipa::path(get, path = "/dags/{id}", tag = "requests", operation_id = "get_dag", params(("id" = String, Path,)),
-    responses((status = 200, description = "The run, its counts, its history", body = Dag),
+    responses((status = 200, description = "The run, its counts, its history", body = RequestDag),
     (status = 404, description = "There is no such run")))]
-async fn show(State(state): State<AppState>, caller: Caller, Path(id): Path<String>) -> Answer<Json<Dag>> {
-    caller.look(&state, move |db| dags::show(db, &id)).await.map(Json)
+async fn get_dag(
+    State(state): State<AppState>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> ApiResult<Json<RequestDag>> {
+    caller.read_as_caller(&state, move |db| dags::get_dag(db, &id)).await.map(Json)
 }
 
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct WhichNodes {
+pub(crate) struct DagNodeListQuery {
     /// Only those in one of these states, of jobs of the engine or of nodes of DAGMan, with commas between them.
     status: Option<String>,
     /// Only those of this work unit, by its number.
@@ -182,48 +186,52 @@ pub(crate) struct WhichNodes {
 
 /// The nodes of a run as they are now
 #[utoipa::path(get, path = "/dags/{id}/nodes", tag = "requests", operation_id = "list_dag_nodes",
-    params(("id" = String, Path,), WhichNodes), responses(
-    (status = 200, description = "Jobs of the engine or nodes of DAGMan, at this moment", body = DagNodes),
+    params(("id" = String, Path,), DagNodeListQuery), responses(
+    (status = 200, description = "Jobs of the engine or nodes of DAGMan, at this moment", body = RequestDagNodeList),
     (status = 404, description = "There is no such run")))]
-async fn nodes(
+async fn list_dag_nodes(
     State(state): State<AppState>,
     caller: Caller,
     Path(id): Path<String>,
-    Query(which): Query<WhichNodes>,
-) -> Answer<Json<DagNodes>> {
-    let wanted = dags::Nodes {
-        status: words("status", which.status.as_deref())?,
+    Query(which): Query<DagNodeListQuery>,
+) -> ApiResult<Json<RequestDagNodeList>> {
+    let wanted = dags::DagNodeFilter {
+        status: parse_list("status", which.status.as_deref())?,
         unit: which.work_unit,
         offset: which.offset.unwrap_or(0),
         limit: which.limit,
     };
-    caller.look(&state, move |db| dags::nodes(db, &id, &wanted)).await.map(Json)
+    caller.read_as_caller(&state, move |db| dags::list_dag_nodes(db, &id, &wanted)).await.map(Json)
 }
 
 /// Where the logs of a run are
 #[utoipa::path(get, path = "/dags/{id}/logs", tag = "requests", operation_id = "get_dag_logs",
-    params(("id" = String, Path,), WhichLogs), responses(
+    params(("id" = String, Path,), DagLogQuery), responses(
     (status = 200, description = "Directories and files, and how to read them", body = DagLogs),
     (status = 403, description = "The request is another user's"),
     (status = 404, description = "There is no such run"),
     (status = 422, description = "No node can be called so")))]
-async fn logs(
+async fn get_dag_logs(
     State(state): State<AppState>,
     caller: Caller,
     Path(id): Path<String>,
-    Query(which): Query<WhichLogs>,
-) -> Answer<Json<DagLogs>> {
-    let which = dags::Which { unit: which.work_unit, node: which.node };
+    Query(which): Query<DagLogQuery>,
+) -> ApiResult<Json<DagLogs>> {
+    let which = dags::DagLogSelector { unit: which.work_unit, node: which.node };
     let of = id.clone();
     caller
-        .look_into(&state, move |db| dags::requestor(db, &of), move |db| dags::logs(db, &id, &which))
+        .read_request_details(
+            &state,
+            move |db| dags::load_dag_requestor(db, &of),
+            move |db| dags::get_dag_logs(db, &id, &which),
+        )
         .await
         .map(Json)
 }
 
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct WhichLogs {
+pub(crate) struct DagLogQuery {
     /// Of this work unit of an HTCondor DAG, by its number.
     work_unit: Option<u32>,
     /// Of this node; without it, of DAGMan.
@@ -235,12 +243,12 @@ pub(crate) struct WhichLogs {
     params(("id" = String, Path,)), responses(
     (status = 200, description = "The oldest first", body = DagHistory),
     (status = 404, description = "There is no such run")))]
-async fn history(
+async fn get_dag_history(
     State(state): State<AppState>,
     caller: Caller,
     Path(id): Path<String>,
-) -> Answer<Json<DagHistory>> {
-    caller.look(&state, move |db| dags::history(db, &id)).await.map(Json)
+) -> ApiResult<Json<DagHistory>> {
+    caller.read_as_caller(&state, move |db| dags::get_dag_history(db, &id)).await.map(Json)
 }
 
 /// Hold a run on HTCondor
@@ -252,13 +260,14 @@ async fn history(
     (status = 404, description = "There is no such run"),
     (status = 409, description = "It is not in the queue of HTCondor"),
     (status = 503, description = "The schedd does not answer")))]
-async fn hold(
+async fn hold_dag(
     State(state): State<AppState>,
     caller: Caller,
     Path(id): Path<String>,
-    JsonOr(said): JsonOr<DagReason>,
-) -> Answer<Json<DagAction>> {
-    act(&state, &caller, move |db, actor, _| dags::hold(db, &id, &said.reason, actor)).await
+    OptionalJson(said): OptionalJson<DagReason>,
+) -> ApiResult<Json<DagAction>> {
+    perform_dag_action(&state, &caller, move |db, actor, _| dags::hold_dag(db, &id, &said.reason, actor))
+        .await
 }
 
 /// Let a run go on that is held on HTCondor
@@ -268,13 +277,16 @@ async fn hold(
     (status = 404, description = "There is no such run"),
     (status = 409, description = "It is not in the queue of HTCondor"),
     (status = 503, description = "The schedd does not answer")))]
-async fn release(
+async fn release_dag(
     State(state): State<AppState>,
     caller: Caller,
     Path(id): Path<String>,
-    JsonOr(said): JsonOr<DagReason>,
-) -> Answer<Json<DagAction>> {
-    act(&state, &caller, move |db, actor, now| dags::release(db, &id, &said.reason, actor, now)).await
+    OptionalJson(said): OptionalJson<DagReason>,
+) -> ApiResult<Json<DagAction>> {
+    perform_dag_action(&state, &caller, move |db, actor, now| {
+        dags::release_dag(db, &id, &said.reason, actor, now)
+    })
+    .await
 }
 
 /// End a run; its request is held
@@ -283,13 +295,16 @@ async fn release(
     (status = 200, description = "It is being ended", body = DagAction),
     (status = 404, description = "There is no such run"),
     (status = 409, description = "It is over")))]
-async fn remove(
+async fn remove_dag(
     State(state): State<AppState>,
     caller: Caller,
     Path(id): Path<String>,
-    JsonOr(said): JsonOr<DagReason>,
-) -> Answer<Json<DagAction>> {
-    act(&state, &caller, move |db, actor, now| dags::remove(db, &id, &said.reason, actor, now)).await
+    OptionalJson(said): OptionalJson<DagReason>,
+) -> ApiResult<Json<DagAction>> {
+    perform_dag_action(&state, &caller, move |db, actor, now| {
+        dags::remove_dag(db, &id, &said.reason, actor, now)
+    })
+    .await
 }
 
 /// Go on with what a run has left
@@ -300,29 +315,32 @@ async fn remove(
     (status = 200, description = "Another run is prepared", body = DagAction),
     (status = 404, description = "There is no such run"),
     (status = 409, description = "It is not over, or nothing is left of it")))]
-async fn rescue(
+async fn rescue_dag(
     State(state): State<AppState>,
     caller: Caller,
     Path(id): Path<String>,
-    JsonOr(said): JsonOr<DagReason>,
-) -> Answer<Json<DagAction>> {
-    act(&state, &caller, move |db, actor, now| dags::rescue(db, &id, &said.reason, actor, now)).await
+    OptionalJson(said): OptionalJson<DagReason>,
+) -> ApiResult<Json<DagAction>> {
+    perform_dag_action(&state, &caller, move |db, actor, now| {
+        dags::rescue_dag(db, &id, &said.reason, actor, now)
+    })
+    .await
 }
 
 /// Does it, and has the reconciler look at the request.
-async fn act(
+async fn perform_dag_action(
     state: &AppState,
     caller: &Caller,
-    work: impl FnOnce(&dyn Database, Actor<'_>, Timestamp) -> Answer<DagAction> + Send + 'static,
-) -> Answer<Json<DagAction>> {
-    let done = caller.act(state, Operation::ChangeRequest, work).await?;
-    state.lifecycle.nudge(&done.request_name);
+    work: impl FnOnce(&dyn StoreDatabase, RequestActor<'_>, Timestamp) -> ApiResult<DagAction> + Send + 'static,
+) -> ApiResult<Json<DagAction>> {
+    let done = caller.perform_as_caller(state, AuthOperation::ChangeRequest, work).await?;
+    state.lifecycle.wake_request(&done.request_name);
     Ok(Json(done))
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct HowMany {
+pub(crate) struct AdmissionQueueQuery {
     /// At most so many of the queue; 100 without it.
     #[param(minimum = 0, maximum = 10_000)]
     limit: Option<u64>,
@@ -330,14 +348,17 @@ pub(crate) struct HowMany {
 
 /// Who waits for a place, and who is next
 #[utoipa::path(get, path = "/admission/queue", tag = "requests", operation_id = "get_admission_queue",
-    params(HowMany), responses((status = 200, description = "The queue, in order", body = AdmissionQueue)))]
-async fn queue(
+    params(AdmissionQueueQuery), responses((status = 200, description = "The queue, in order", body = AdmissionQueue)))]
+async fn get_admission_queue(
     State(state): State<AppState>,
     caller: Caller,
-    Query(how): Query<HowMany>,
-) -> Answer<Json<AdmissionQueue>> {
-    let (now, usual) = (state.now(), admission::Settings::default());
-    caller.look(&state, move |db| admission::show(db, how.limit, &usual, now)).await.map(Json)
+    Query(how): Query<AdmissionQueueQuery>,
+) -> ApiResult<Json<AdmissionQueue>> {
+    let (now, usual) = (state.now(), admission::AdmissionSettings::default());
+    caller
+        .read_as_caller(&state, move |db| admission::get_admission_queue(db, how.limit, &usual, now))
+        .await
+        .map(Json)
 }
 
 /// Change how many runs may be under way at once
@@ -346,22 +367,24 @@ async fn queue(
     (status = 200, description = "As it is now", body = AdmissionConfig),
     (status = 403, description = "This is for operators"),
     (status = 422, description = "The number makes no sense")))]
-async fn configure(
+async fn update_admission_config(
     State(state): State<AppState>,
     caller: Caller,
     Json(wanted): Json<AdmissionConfig>,
-) -> Answer<Json<AdmissionConfig>> {
-    let work = move |db: &dyn Database, actor: Actor<'_>, now| admission::set(db, &wanted, actor, now);
-    let config = caller.act(&state, Operation::ManageSites, work).await?;
-    state.lifecycle.nudge_all();
+) -> ApiResult<Json<AdmissionConfig>> {
+    let work = move |db: &dyn StoreDatabase, actor: RequestActor<'_>, now| {
+        admission::set_admission_config(db, &wanted, actor, now)
+    };
+    let config = caller.perform_as_caller(&state, AuthOperation::ManageSites, work).await?;
+    state.lifecycle.wake_all();
     Ok(Json(config))
 }
 
 /// How the reconciler is, which owns the states of all requests
 #[utoipa::path(get, path = "/lifecycle/status", tag = "requests", operation_id = "get_lifecycle_status",
     responses((status = 200, description = "Its last pass and its next one", body = Value)))]
-async fn lifecycle(State(state): State<AppState>, caller: Caller) -> Answer<Json<Value>> {
-    caller.may(Operation::Look, Relation::Own, "such thing")?;
+async fn get_lifecycle_status(State(state): State<AppState>, caller: Caller) -> ApiResult<Json<Value>> {
+    caller.authorize(AuthOperation::ListVisible, ObjectRelation::Own, "such thing")?;
     let status = serde_json::to_value(state.lifecycle.status());
     status.map(Json).map_err(crate::error::ApiError::internal)
 }

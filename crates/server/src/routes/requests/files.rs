@@ -1,8 +1,8 @@
 //! What became of the input files of a request.
 
-use super::words;
+use super::parse_list;
 use crate::caller::Caller;
-use crate::error::Answer;
+use crate::error::ApiResult;
 use crate::extract::{Json, Path, Query};
 use crate::requests::files;
 use crate::state::AppState;
@@ -14,12 +14,12 @@ use utoipa_axum::routes;
 use windlass_api::requests::RequestFiles;
 
 pub(super) fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new().routes(routes!(list))
+    OpenApiRouter::new().routes(routes!(list_request_files))
 }
 
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct WhichInput {
+pub(crate) struct RequestFileQuery {
     /// Only those in one of these, with commas between them: `attempted`, `processed`, `excluded`.
     state: Option<String>,
     /// Skip so many.
@@ -35,16 +35,19 @@ pub(crate) struct WhichInput {
 /// Those that its rounds have dealt with: processed, to be tried again, or excluded and why. The others are fresh. What a
 /// round does shows here when it is over.
 #[utoipa::path(get, path = "/requests/{name}/files", tag = "requests", operation_id = "list_request_files",
-    params(("name" = String, Path,), WhichInput), responses(
+    params(("name" = String, Path,), RequestFileQuery), responses(
     (status = 200, description = "By name, with counts and what was excluded", body = RequestFiles),
     (status = 404, description = "There is no such request")))]
-async fn list(
+async fn list_request_files(
     State(state): State<AppState>,
     caller: Caller,
     Path(name): Path<String>,
-    Query(which): Query<WhichInput>,
-) -> Answer<Json<RequestFiles>> {
-    let states = words("state", which.state.as_deref())?;
+    Query(which): Query<RequestFileQuery>,
+) -> ApiResult<Json<RequestFiles>> {
+    let states = parse_list("state", which.state.as_deref())?;
     let offset = which.offset.unwrap_or(0);
-    caller.look(&state, move |db| files::list(db, &name, &states, offset, which.limit)).await.map(Json)
+    caller
+        .read_as_caller(&state, move |db| files::list_request_files(db, &name, &states, offset, which.limit))
+        .await
+        .map(Json)
 }

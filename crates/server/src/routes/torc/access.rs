@@ -1,24 +1,24 @@
 //! Access groups: people who share workflows.
 
-use super::call::Call;
+use super::call::TorcCall;
 use super::input;
-use super::table::Table;
-use crate::error::{Answer, ApiError};
+use super::operation_table::OperationTable;
+use crate::error::{ApiError, ApiResult};
 use crate::extract::{Json, Path, Query};
-use windlass_api::torc::query::Paging;
+use windlass_api::torc::query::PageQuery;
 use windlass_api::torc::{
     AccessCheckResponse, AccessGroupModel, GroupPage, UserGroupMembershipModel, WorkflowAccessGroupModel,
 };
-use windlass_auth::{Operation, Relation};
-use windlass_store::model::{GroupRow, MemberRow};
+use windlass_auth::{AuthOperation, ObjectRelation};
+use windlass_store::model::{AccessGroupRow, GroupMemberRow};
 
-pub(super) fn table() -> Table {
-    Table::new("access")
-        .get("/access_groups", "list_access_groups", "The groups that one may see", list)
-        .post("/access_groups", "create_access_group", "Makes a group", create)
-        .get("/access_groups/{id}", "get_access_group", "One group", get)
-        .delete("/access_groups/{id}", "delete_access_group", "Deletes a group", delete)
-        .get("/access_groups/{id}/members", "list_group_members", "Who is in a group", members)
+pub(super) fn operations() -> OperationTable {
+    OperationTable::new("access")
+        .get("/access_groups", "list_access_groups", "The groups that one may see", list_groups)
+        .post("/access_groups", "create_access_group", "Makes a group", create_group)
+        .get("/access_groups/{id}", "get_access_group", "One group", get_group)
+        .delete("/access_groups/{id}", "delete_access_group", "Deletes a group", delete_group)
+        .get("/access_groups/{id}/members", "list_group_members", "Who is in a group", list_members)
         .post("/access_groups/{id}/members", "add_user_to_group", "Takes somebody into a group", add_member)
         .delete(
             "/access_groups/{id}/members/{user_name}",
@@ -26,147 +26,171 @@ pub(super) fn table() -> Table {
             "Puts somebody out of it",
             remove_member,
         )
-        .get("/users/{user_name}/groups", "list_user_groups", "The groups of somebody", groups_of)
+        .get("/users/{user_name}/groups", "list_user_groups", "The groups of somebody", list_user_groups)
         .get(
             "/workflows/{id}/access_groups",
             "list_workflow_groups",
             "The groups that share a workflow",
-            sharing,
+            list_workflow_groups,
         )
-        .post("/workflows/{id}/access_groups/{group_id}", "add_workflow_to_group", "Shares a workflow", share)
+        .post(
+            "/workflows/{id}/access_groups/{group_id}",
+            "add_workflow_to_group",
+            "Shares a workflow",
+            share_workflow,
+        )
         .delete(
             "/workflows/{id}/access_groups/{group_id}",
             "remove_workflow_from_group",
             "Shares it no more",
-            unshare,
+            unshare_workflow,
         )
         .get(
             "/access_check/{workflow_id}/{user_name}",
             "check_workflow_access",
             "Whether somebody may see a workflow",
-            check,
+            check_access,
         )
 }
 
-fn page(call: &Call, groups: Vec<GroupRow>, page: &Paging) -> Answer<GroupPage<AccessGroupModel>> {
-    call.may(Operation::Look)?;
+fn group_page(
+    call: &TorcCall,
+    groups: Vec<AccessGroupRow>,
+    page: &PageQuery,
+) -> ApiResult<GroupPage<AccessGroupModel>> {
+    call.authorize(AuthOperation::ListVisible)?;
     let view = page.view();
-    Ok(GroupPage::of(groups.into_iter().map(model).collect(), view.offset, view.limit))
+    Ok(GroupPage::from_full_list(groups.into_iter().map(group_model).collect(), view.offset, view.limit))
 }
 
 /// The group, if he may do this to it.
-fn group(call: &Call, operation: Operation, id: i64) -> Answer<GroupRow> {
+fn authorize_group(call: &TorcCall, operation: AuthOperation, id: i64) -> ApiResult<AccessGroupRow> {
     let missing = || ApiError::not_found(format_args!("access group {id}"));
-    call.judge(operation, Relation::Own, missing)?;
+    call.check_access(operation, ObjectRelation::Own, missing)?;
     let row = call.store().group(id)?.ok_or_else(missing)?;
-    let mine = call.store().groups_of(call.by())?.into_iter().find(|(group, _)| group.id == id);
+    let mine = call.store().groups_of_user(call.caller_name())?.into_iter().find(|(group, _)| group.id == id);
     let relation = match mine {
-        Some((_, member)) if member.role == "admin" => Relation::Own,
-        Some(_) => Relation::Shared,
-        None => Relation::Other,
+        Some((_, member)) if member.role == "admin" => ObjectRelation::Own,
+        Some(_) => ObjectRelation::Shared,
+        None => ObjectRelation::Other,
     };
-    call.judge(operation, relation, missing)?;
+    call.check_access(operation, relation, missing)?;
     Ok(row)
 }
 
-fn list(call: &Call, Query(query): Query<Paging>) -> Answer<GroupPage<AccessGroupModel>> {
-    call.may(Operation::Look)?;
-    let groups = if call.who.sees_all() {
+fn list_groups(call: &TorcCall, Query(query): Query<PageQuery>) -> ApiResult<GroupPage<AccessGroupModel>> {
+    call.authorize(AuthOperation::ListVisible)?;
+    let groups = if call.principal.sees_all() {
         call.store().groups()?
     } else {
-        call.store().groups_of(call.by())?.into_iter().map(|(group, _)| group).collect()
+        call.store().groups_of_user(call.caller_name())?.into_iter().map(|(group, _)| group).collect()
     };
-    page(call, groups, &query)
+    group_page(call, groups, &query)
 }
 
-fn create(call: &Call, Json(body): Json<AccessGroupModel>) -> Answer<AccessGroupModel> {
-    call.may(Operation::CreateGroup)?;
-    let name = input::name("an access group", &body.name)?;
-    let id = call.store().acting_as(call.by()).add_group(&name, body.description.as_deref(), call.now())?;
-    get(call, Path(id))
+fn create_group(call: &TorcCall, Json(body): Json<AccessGroupModel>) -> ApiResult<AccessGroupModel> {
+    call.authorize(AuthOperation::CreateGroup)?;
+    let name = input::check_name("an access group", &body.name)?;
+    let id = call.store().acting_as(call.caller_name()).add_group(
+        &name,
+        body.description.as_deref(),
+        call.now(),
+    )?;
+    get_group(call, Path(id))
 }
 
-fn get(call: &Call, Path(id): Path<i64>) -> Answer<AccessGroupModel> {
-    group(call, Operation::ReadGroup, id).map(model)
+fn get_group(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<AccessGroupModel> {
+    authorize_group(call, AuthOperation::ReadGroup, id).map(group_model)
 }
 
-fn delete(call: &Call, Path(id): Path<i64>) -> Answer<AccessGroupModel> {
-    let row = group(call, Operation::DeleteGroup, id)?;
-    call.store().acting_as(call.by()).delete_group(id, call.now())?;
-    call.state.service.access_changed();
-    Ok(model(row))
+fn delete_group(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<AccessGroupModel> {
+    let row = authorize_group(call, AuthOperation::DeleteGroup, id)?;
+    call.store().acting_as(call.caller_name()).delete_group(id, call.now())?;
+    call.state.service.notify_access_changed();
+    Ok(group_model(row))
 }
 
-fn members(
-    call: &Call,
+fn list_members(
+    call: &TorcCall,
     Path(id): Path<i64>,
-    Query(query): Query<Paging>,
-) -> Answer<GroupPage<UserGroupMembershipModel>> {
-    group(call, Operation::ReadGroup, id)?;
-    let members = call.store().members(id)?.into_iter().map(membership).collect();
+    Query(query): Query<PageQuery>,
+) -> ApiResult<GroupPage<UserGroupMembershipModel>> {
+    authorize_group(call, AuthOperation::ReadGroup, id)?;
+    let members = call.store().members(id)?.into_iter().map(membership_model).collect();
     let view = query.view();
-    Ok(GroupPage::of(members, view.offset, view.limit))
+    Ok(GroupPage::from_full_list(members, view.offset, view.limit))
 }
 
 fn add_member(
-    call: &Call,
+    call: &TorcCall,
     Path(id): Path<i64>,
     Json(body): Json<UserGroupMembershipModel>,
-) -> Answer<UserGroupMembershipModel> {
-    group(call, Operation::ChangeGroup, id)?;
+) -> ApiResult<UserGroupMembershipModel> {
+    authorize_group(call, AuthOperation::ChangeGroup, id)?;
     if body.group_id != id && body.group_id != 0 {
         return Err(ApiError::invalid("the membership names another group than the path"));
     }
-    let user = input::name("a member", &body.user_name)?;
+    let user = input::check_name("a member", &body.user_name)?;
     let role = match body.role.as_str() {
         "" | "member" => "member",
         "admin" => "admin",
         _ => return Err(ApiError::invalid("role: `member` or `admin`")),
     };
-    Ok(membership(call.store().acting_as(call.by()).add_member(id, &user, role, call.now())?))
+    Ok(membership_model(call.store().acting_as(call.caller_name()).add_member(
+        id,
+        &user,
+        role,
+        call.now(),
+    )?))
 }
 
-fn remove_member(call: &Call, Path((id, user)): Path<(i64, String)>) -> Answer<UserGroupMembershipModel> {
-    group(call, Operation::ChangeGroup, id)?;
+fn remove_member(
+    call: &TorcCall,
+    Path((id, user)): Path<(i64, String)>,
+) -> ApiResult<UserGroupMembershipModel> {
+    authorize_group(call, AuthOperation::ChangeGroup, id)?;
     let member = call.store().members(id)?.into_iter().find(|member| member.user_name == user);
     let member =
         member.ok_or_else(|| ApiError::not_found(format_args!("member `{user}` of access group {id}")))?;
-    call.store().acting_as(call.by()).remove_member(id, &user, call.now())?;
-    call.state.service.access_changed();
-    Ok(membership(member))
+    call.store().acting_as(call.caller_name()).remove_member(id, &user, call.now())?;
+    call.state.service.notify_access_changed();
+    Ok(membership_model(member))
 }
 
 /// Of others, only those groups that one shares with them.
-fn groups_of(
-    call: &Call,
+fn list_user_groups(
+    call: &TorcCall,
     Path(user): Path<String>,
-    Query(query): Query<Paging>,
-) -> Answer<GroupPage<AccessGroupModel>> {
-    call.may(Operation::Look)?;
-    let mut groups: Vec<GroupRow> =
-        call.store().groups_of(&user)?.into_iter().map(|(group, _)| group).collect();
-    if user != *call.who.user && !call.who.sees_all() {
+    Query(query): Query<PageQuery>,
+) -> ApiResult<GroupPage<AccessGroupModel>> {
+    call.authorize(AuthOperation::ListVisible)?;
+    let mut groups: Vec<AccessGroupRow> =
+        call.store().groups_of_user(&user)?.into_iter().map(|(group, _)| group).collect();
+    if user != *call.principal.user && !call.principal.sees_all() {
         let mine: Vec<i64> =
-            call.store().groups_of(call.by())?.into_iter().map(|(group, _)| group.id).collect();
+            call.store().groups_of_user(call.caller_name())?.into_iter().map(|(group, _)| group.id).collect();
         groups.retain(|group| mine.contains(&group.id));
     }
-    page(call, groups, &query)
+    group_page(call, groups, &query)
 }
 
-fn sharing(
-    call: &Call,
+fn list_workflow_groups(
+    call: &TorcCall,
     Path(id): Path<i64>,
-    Query(query): Query<Paging>,
-) -> Answer<GroupPage<AccessGroupModel>> {
-    let row = call.workflow(Operation::ReadWorkflow, id)?;
-    page(call, call.store().groups_sharing(row.id)?, &query)
+    Query(query): Query<PageQuery>,
+) -> ApiResult<GroupPage<AccessGroupModel>> {
+    let row = call.authorize_workflow(AuthOperation::ReadWorkflow, id)?;
+    group_page(call, call.store().groups_sharing(row.id)?, &query)
 }
 
 /// With any group that one sees; who owns the workflow decides.
-fn share(call: &Call, Path((id, group_id)): Path<(i64, i64)>) -> Answer<WorkflowAccessGroupModel> {
-    let row = call.workflow(Operation::ShareWorkflow, id)?;
-    group(call, Operation::ReadGroup, group_id)?;
-    let shared = call.store().acting_as(call.by()).share(row.id, group_id, call.now())?;
+fn share_workflow(
+    call: &TorcCall,
+    Path((id, group_id)): Path<(i64, i64)>,
+) -> ApiResult<WorkflowAccessGroupModel> {
+    let row = call.authorize_workflow(AuthOperation::ShareWorkflow, id)?;
+    authorize_group(call, AuthOperation::ReadGroup, group_id)?;
+    let shared = call.store().acting_as(call.caller_name()).share_workflow(row.id, group_id, call.now())?;
     Ok(WorkflowAccessGroupModel {
         group_id,
         workflow_id: id,
@@ -174,19 +198,22 @@ fn share(call: &Call, Path((id, group_id)): Path<(i64, i64)>) -> Answer<Workflow
     })
 }
 
-fn unshare(call: &Call, Path((id, group_id)): Path<(i64, i64)>) -> Answer<WorkflowAccessGroupModel> {
-    let row = call.workflow(Operation::ShareWorkflow, id)?;
+fn unshare_workflow(
+    call: &TorcCall,
+    Path((id, group_id)): Path<(i64, i64)>,
+) -> ApiResult<WorkflowAccessGroupModel> {
+    let row = call.authorize_workflow(AuthOperation::ShareWorkflow, id)?;
     let is_shared = call.store().groups_sharing(row.id)?.iter().any(|group| group.id == group_id);
     if !is_shared {
         return Err(ApiError::not_found(format_args!("access group {group_id} of workflow {id}")));
     }
-    call.store().acting_as(call.by()).unshare(row.id, group_id, call.now())?;
-    call.state.service.access_changed();
+    call.store().acting_as(call.caller_name()).unshare_workflow(row.id, group_id, call.now())?;
+    call.state.service.notify_access_changed();
     Ok(WorkflowAccessGroupModel { group_id, workflow_id: id, created_at: None })
 }
 
-fn check(call: &Call, Path((id, user)): Path<(i64, String)>) -> Answer<AccessCheckResponse> {
-    let row = call.workflow(Operation::ReadWorkflow, id)?;
+fn check_access(call: &TorcCall, Path((id, user)): Path<(i64, String)>) -> ApiResult<AccessCheckResponse> {
+    let row = call.authorize_workflow(AuthOperation::ReadWorkflow, id)?;
     let (has_access, reason) = match () {
         () if row.user == user => (true, "it is the owner"),
         () if call.store().is_shared_with(row.id, &user)? => (true, "a group shares it"),
@@ -195,7 +222,7 @@ fn check(call: &Call, Path((id, user)): Path<(i64, String)>) -> Answer<AccessChe
     Ok(AccessCheckResponse { has_access, reason: Some(reason.to_owned()), user_name: user, workflow_id: id })
 }
 
-fn model(row: GroupRow) -> AccessGroupModel {
+fn group_model(row: AccessGroupRow) -> AccessGroupModel {
     AccessGroupModel {
         id: Some(row.id),
         name: row.name,
@@ -204,7 +231,7 @@ fn model(row: GroupRow) -> AccessGroupModel {
     }
 }
 
-fn membership(row: MemberRow) -> UserGroupMembershipModel {
+fn membership_model(row: GroupMemberRow) -> UserGroupMembershipModel {
     UserGroupMembershipModel {
         id: Some(row.id),
         group_id: row.group_id,

@@ -1,104 +1,117 @@
 //! Actions: what is done when something happened.
 
-use super::call::Call;
+use super::call::TorcCall;
 use super::input;
-use super::table::{Description, Given, Part as Taken, Table};
-use crate::error::{Answer, ApiError};
+use super::operation_table::{HandlerArgument as Taken, HandlerInput, OperationDescription, OperationTable};
+use crate::error::{ApiError, ApiResult};
 use crate::extract::{Json, Path};
 use serde_json::{Map, Value, json};
 use utoipa::IntoParams;
 use utoipa::openapi::path::ParameterIn;
-use windlass_api::torc::query::PendingActions;
+use windlass_api::torc::query::PendingActionsQuery;
 use windlass_api::torc::{ClaimActionRequest, ClaimActionResponse, MessageResponse, WorkflowActionModel};
-use windlass_auth::Operation;
-use windlass_engine::service::Quiet;
-use windlass_store::model::{ActionRow, AddAction, Part, SchedulerRow, WorkflowRow};
-use windlass_types::settings::{Action, ActionType};
+use windlass_auth::AuthOperation;
+use windlass_scheduler::service::ExclusiveRequirement;
+use windlass_store::model::{ActionRow, NewAllocationAction, SlurmSchedulerRow, WorkflowPartId, WorkflowRow};
+use windlass_types::settings::{ActionType, WorkflowAction};
 use windlass_types::{JobId, WorkerId};
 
-pub(super) fn table() -> Table {
-    Table::new("actions")
-        .get("/workflows/{id}/actions", "get_workflow_actions", "Actions of a workflow", list)
-        .post("/workflows/{id}/actions", "create_workflow_action", "Adds an action", create)
+pub(super) fn operations() -> OperationTable {
+    OperationTable::new("actions")
+        .get("/workflows/{id}/actions", "get_workflow_actions", "Actions of a workflow", list_actions)
+        .post("/workflows/{id}/actions", "create_workflow_action", "Adds an action", create_action)
         .get(
             "/workflows/{id}/actions/pending",
             "get_pending_actions",
             "Actions that wait to be carried out",
-            pending,
+            list_pending_actions,
         )
         .put(
             "/workflows/{id}/actions/{action_id}",
             "update_workflow_action",
             "Changes what an action does",
-            update,
+            update_action,
         )
-        .delete("/workflows/{id}/actions/{action_id}", "delete_workflow_action", "Deletes an action", delete)
+        .delete(
+            "/workflows/{id}/actions/{action_id}",
+            "delete_workflow_action",
+            "Deletes an action",
+            delete_action,
+        )
         .post(
             "/workflows/{id}/actions/{action_id}/claim",
             "claim_action",
             "A runner carries out an action",
-            claim,
+            claim_action,
         )
 }
 
-fn list(call: &Call, Path(id): Path<i64>) -> Answer<Vec<WorkflowActionModel>> {
-    let row = call.workflow(Operation::ReadWorkflow, id)?;
-    models(call, &row, call.store().actions(row.id)?)
+fn list_actions(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<Vec<WorkflowActionModel>> {
+    let row = call.authorize_workflow(AuthOperation::ReadWorkflow, id)?;
+    action_models(call, &row, call.store().actions(row.id)?)
 }
 
 /// The triggers that are asked for; the parameter may stand more than once.
-pub(super) struct Triggers(Vec<String>);
+pub(super) struct TriggerFilter(Vec<String>);
 
-impl Taken for Triggers {
-    fn describe(description: Description<'_>) -> Description<'_> {
-        description.takes(PendingActions::into_params(|| Some(ParameterIn::Query)))
+impl Taken for TriggerFilter {
+    fn describe(description: OperationDescription<'_>) -> OperationDescription<'_> {
+        description.with_parameters(PendingActionsQuery::into_params(|| Some(ParameterIn::Query)))
     }
 
-    async fn take(given: &mut Given, call: &Call) -> Answer<Self> {
+    async fn extract(given: &mut HandlerInput, call: &TorcCall) -> ApiResult<Self> {
         let pairs: Vec<(String, String)> = given.query(call).await?;
         let triggers = pairs.into_iter().filter(|(name, _)| name == "trigger_type").map(|(_, value)| value);
         Ok(Self(triggers.collect()))
     }
 }
 
-fn pending(
-    call: &Call,
+fn list_pending_actions(
+    call: &TorcCall,
     Path(id): Path<i64>,
-    Triggers(triggers): Triggers,
-) -> Answer<Vec<WorkflowActionModel>> {
-    let row = call.workflow(Operation::ReadWorkflow, id)?;
+    TriggerFilter(triggers): TriggerFilter,
+) -> ApiResult<Vec<WorkflowActionModel>> {
+    let row = call.authorize_workflow(AuthOperation::ReadWorkflow, id)?;
     // Every runner asks again and again; most workflows have no actions.
     if call.store().actions(row.id)?.is_empty() {
         return Ok(Vec::new());
     }
-    let actions = call.ask(|service, reply| service.pending_actions(row.id, reply))?;
-    let mut models = models(call, &row, actions)?;
+    let actions = call.call_service(|service, reply| service.pending_actions(row.id, reply))?;
+    let mut models = action_models(call, &row, actions)?;
     models.retain(|action| triggers.is_empty() || triggers.contains(&action.trigger_type));
     Ok(models)
 }
 
-fn create(
-    call: &Call,
+fn create_action(
+    call: &TorcCall,
     Path(id): Path<i64>,
     Json(body): Json<WorkflowActionModel>,
-) -> Answer<WorkflowActionModel> {
-    let row = call.workflow(Operation::ChangeWorkflow, id)?;
+) -> ApiResult<WorkflowActionModel> {
+    let row = call.authorize_workflow(AuthOperation::ChangeWorkflow, id)?;
     if body.workflow_id != id {
         return Err(ApiError::invalid("the action names another workflow than the path"));
     }
-    let action = read(call, &row, &body)?;
-    let id = call.change(row.id, Quiet::Any, move |store, now| store.add_action(row.id, &action, now))?;
-    shown(call, &row, id)
+    let action = parse_action(call, &row, &body)?;
+    let id = call.change_workflow(row.id, ExclusiveRequirement::NoneRequired, move |store, now| {
+        store.add_action(row.id, &action, now)
+    })?;
+    load_action_model(call, &row, id)
 }
 
-fn shown(call: &Call, row: &WorkflowRow, id: i64) -> Answer<WorkflowActionModel> {
+fn load_action_model(call: &TorcCall, row: &WorkflowRow, id: i64) -> ApiResult<WorkflowActionModel> {
     let found = call.store().actions(row.id)?.into_iter().find(|action| action.id == id);
     let found = found.ok_or_else(|| ApiError::not_found(format_args!("action {id}")))?;
-    models(call, row, vec![found])?.pop().ok_or_else(|| ApiError::internal("an action without a model"))
+    action_models(call, row, vec![found])?
+        .pop()
+        .ok_or_else(|| ApiError::internal("an action without a model"))
 }
 
 /// An action as it is to be, checked.
-fn read(call: &Call, row: &WorkflowRow, body: &WorkflowActionModel) -> Answer<AddAction> {
+fn parse_action(
+    call: &TorcCall,
+    row: &WorkflowRow,
+    body: &WorkflowActionModel,
+) -> ApiResult<NewAllocationAction> {
     let Value::Object(config) = &body.action_config else {
         return Err(ApiError::invalid("action_config must be an object"));
     };
@@ -107,37 +120,37 @@ fn read(call: &Call, row: &WorkflowRow, body: &WorkflowActionModel) -> Answer<Ad
     action.insert("action_type".to_owned(), json!(body.action_type));
     action.insert("persistent".to_owned(), json!(body.persistent));
     if let Some(id) = config.get("scheduler_id").and_then(Value::as_i64) {
-        action.insert("scheduler".to_owned(), json!(scheduler_name(call, row, id)?));
+        action.insert("scheduler".to_owned(), json!(load_scheduler_name(call, row, id)?));
     }
     action.retain(|_, value| !value.is_null());
-    let action: Action = serde_json::from_value(Value::Object(action))
+    let action: WorkflowAction = serde_json::from_value(Value::Object(action))
         .map_err(|error| ApiError::invalid(format!("the action makes no sense: {error}")))?;
     if action.action_type == ActionType::RunCommands && action.commands.is_empty() {
         return Err(ApiError::invalid("action_config: run_commands needs commands"));
     }
-    action.commands.iter().try_for_each(|command| input::text("commands", command).map(drop))?;
+    action.commands.iter().try_for_each(|command| input::check_text("commands", command).map(drop))?;
     let jobs: Vec<JobId> = body.job_ids.iter().flatten().copied().map(JobId).collect();
     if action.trigger_type.is_about_jobs() && jobs.is_empty() {
         return Err(ApiError::invalid(format!("{} needs job_ids", body.trigger_type)));
     }
-    call.are_of(row.id, jobs.iter().copied().map(Part::Job))?;
-    Ok(AddAction { action, jobs, is_recovery: body.is_recovery })
+    call.check_parts_of(row.id, jobs.iter().copied().map(WorkflowPartId::Job))?;
+    Ok(NewAllocationAction { action, jobs, is_recovery: body.is_recovery })
 }
 
-fn scheduler_name(call: &Call, row: &WorkflowRow, id: i64) -> Answer<String> {
+fn load_scheduler_name(call: &TorcCall, row: &WorkflowRow, id: i64) -> ApiResult<String> {
     let found = call.store().schedulers(row.id)?.into_iter().find(|scheduler| scheduler.id == id);
     let missing = || ApiError::invalid(format!("workflow {} has no scheduler {id}", row.id));
     found.map(|found| found.scheduler.name).ok_or_else(missing)
 }
 
 /// Changes fields of what the action does.
-fn update(
-    call: &Call,
+fn update_action(
+    call: &TorcCall,
     Path((id, action)): Path<(i64, i64)>,
     Json(body): Json<Value>,
-) -> Answer<WorkflowActionModel> {
-    let row = found(call, Operation::ChangeWorkflow, id, action)?;
-    let mut model = shown(call, &row, action)?;
+) -> ApiResult<WorkflowActionModel> {
+    let row = authorize_action(call, AuthOperation::ChangeWorkflow, id, action)?;
+    let mut model = load_action_model(call, &row, action)?;
     let Value::Object(changes) = body else {
         return Err(ApiError::invalid("the body must be an object of the fields to change"));
     };
@@ -150,35 +163,44 @@ fn update(
     if let Value::Object(config) = &mut model.action_config {
         config.extend(changes);
     }
-    let changed = read(call, &row, &model)?;
-    call.change(row.id, Quiet::Any, move |store, now| store.update_action(action, &changed, now))?;
-    shown(call, &row, action)
+    let changed = parse_action(call, &row, &model)?;
+    call.change_workflow(row.id, ExclusiveRequirement::NoneRequired, move |store, now| {
+        store.update_action(action, &changed, now)
+    })?;
+    load_action_model(call, &row, action)
 }
 
 /// The workflow of the path, if the action is one of its.
-fn found(call: &Call, operation: Operation, id: i64, action: i64) -> Answer<WorkflowRow> {
-    let row = call.workflow(operation, id)?;
-    match call.store().workflow_of(Part::Action(action))? {
+fn authorize_action(
+    call: &TorcCall,
+    operation: AuthOperation,
+    id: i64,
+    action: i64,
+) -> ApiResult<WorkflowRow> {
+    let row = call.authorize_workflow(operation, id)?;
+    match call.store().workflow_of(WorkflowPartId::Action(action))? {
         Some(workflow) if workflow == row.id => Ok(row),
         _ => Err(ApiError::not_found(format_args!("action {action}"))),
     }
 }
 
-fn delete(call: &Call, Path((id, action)): Path<(i64, i64)>) -> Answer<MessageResponse> {
-    let row = found(call, Operation::ChangeWorkflow, id, action)?;
-    call.change(row.id, Quiet::Any, move |store, now| store.delete_action(action, now))?;
+fn delete_action(call: &TorcCall, Path((id, action)): Path<(i64, i64)>) -> ApiResult<MessageResponse> {
+    let row = authorize_action(call, AuthOperation::ChangeWorkflow, id, action)?;
+    call.change_workflow(row.id, ExclusiveRequirement::NoneRequired, move |store, now| {
+        store.delete_action(action, now)
+    })?;
     Ok(MessageResponse { message: format!("action {action} was deleted") })
 }
 
-fn claim(
-    call: &Call,
+fn claim_action(
+    call: &TorcCall,
     Path((id, action)): Path<(i64, i64)>,
     Json(body): Json<ClaimActionRequest>,
-) -> Answer<ClaimActionResponse> {
-    let row = found(call, Operation::Work, id, action)?;
+) -> ApiResult<ClaimActionResponse> {
+    let row = authorize_action(call, AuthOperation::RunJobs, id, action)?;
     let node = body.compute_node_id.map(WorkerId);
-    call.are_of(row.id, node.map(Part::Worker))?;
-    let success = call.ask(|service, reply| service.claim_action(row.id, action, node, reply))?;
+    call.check_parts_of(row.id, node.map(WorkflowPartId::Worker))?;
+    let success = call.call_service(|service, reply| service.claim_action(row.id, action, node, reply))?;
     if !success {
         return Err(ApiError::conflict(
             "claimed",
@@ -188,15 +210,23 @@ fn claim(
     Ok(ClaimActionResponse { action_id: action, success })
 }
 
-fn models(call: &Call, row: &WorkflowRow, actions: Vec<ActionRow>) -> Answer<Vec<WorkflowActionModel>> {
+fn action_models(
+    call: &TorcCall,
+    row: &WorkflowRow,
+    actions: Vec<ActionRow>,
+) -> ApiResult<Vec<WorkflowActionModel>> {
     if actions.is_empty() {
         return Ok(Vec::new());
     }
     let schedulers = call.store().schedulers(row.id)?;
-    actions.into_iter().map(|action| model(row, &action, &schedulers)).collect()
+    actions.into_iter().map(|action| action_model(row, &action, &schedulers)).collect()
 }
 
-fn model(row: &WorkflowRow, action: &ActionRow, schedulers: &[SchedulerRow]) -> Answer<WorkflowActionModel> {
+fn action_model(
+    row: &WorkflowRow,
+    action: &ActionRow,
+    schedulers: &[SlurmSchedulerRow],
+) -> ApiResult<WorkflowActionModel> {
     let last = action.last_run();
     let Value::Object(mut config) = serde_json::to_value(&action.action).map_err(ApiError::internal)? else {
         return Err(ApiError::internal("an action is no object"));

@@ -1,25 +1,27 @@
 //! One call of an operation: who asks, whether he may, and how the books and the service are asked for him.
 
-use crate::error::{Answer, ApiError};
+use crate::error::{ApiError, ApiResult};
 use crate::state::AppState;
 use axum::http::StatusCode;
 use std::sync::mpsc;
 use std::time::Duration;
-use windlass_api::torc::query::View;
-use windlass_auth::{Operation, Principal, Relation, Verdict, judge, remedy};
-use windlass_engine::service::{Quiet, Reply, Service};
+use windlass_api::torc::query::ListView;
+use windlass_auth::{
+    AccessDecision, AuthOperation, ObjectRelation, Principal, decide_access, suggest_remedy,
+};
+use windlass_scheduler::service::{CallReply, ExclusiveRequirement, SchedulerHandle};
 use windlass_store::Store;
-use windlass_store::model::{Part, SortBy, WorkflowRow};
+use windlass_store::model::{SortBy, WorkflowPartId, WorkflowRow};
 use windlass_types::{Timestamp, WorkflowId};
 
-pub(super) struct Call {
+pub(super) struct TorcCall {
     pub(super) state: AppState,
-    pub(super) who: Principal,
+    pub(super) principal: Principal,
 }
 
-impl Call {
-    pub(super) fn new(state: AppState, who: Principal) -> Self {
-        Self { state, who }
+impl TorcCall {
+    pub(super) fn new(state: AppState, principal: Principal) -> Self {
+        Self { state, principal }
     }
 
     pub(super) fn store(&self) -> &dyn Store {
@@ -31,12 +33,15 @@ impl Call {
     }
 
     /// Who asks, for the books.
-    pub(super) fn by(&self) -> &str {
-        &self.who.user
+    pub(super) fn caller_name(&self) -> &str {
+        &self.principal.user
     }
 
     /// Asks the service and waits for its answer.
-    pub(super) fn ask<T: Send + 'static>(&self, question: impl FnOnce(&Service, Reply<T>)) -> Answer<T> {
+    pub(super) fn call_service<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&SchedulerHandle, CallReply<T>),
+    ) -> ApiResult<T> {
         let (sender, receiver) = mpsc::sync_channel(1);
         // Nobody listens any more only if this thread is gone.
         question(&self.state.service, Box::new(move |answer| drop(sender.try_send(answer))));
@@ -47,136 +52,147 @@ impl Call {
     }
 
     /// Changes a workflow in the books while the service keeps away from it, so that its memory and the books agree.
-    pub(super) fn change<T: Send + 'static>(
+    pub(super) fn change_workflow<T: Send + 'static>(
         &self,
         workflow: WorkflowId,
-        quiet: Quiet,
-        work: impl FnOnce(&dyn Store, Timestamp) -> Result<T, windlass_store::Error> + Send + 'static,
-    ) -> Answer<T> {
+        quiet: ExclusiveRequirement,
+        work: impl FnOnce(&dyn Store, Timestamp) -> Result<T, windlass_store::StoreError> + Send + 'static,
+    ) -> ApiResult<T> {
         let now = self.now();
-        let by = self.by().to_owned();
+        let by = self.caller_name().to_owned();
         let work = move |store: &dyn Store| work(&*store.acting_as(&by), now);
-        self.ask(|service, reply| service.exclusive(workflow, quiet, Box::new(work), reply))
+        self.call_service(|service, reply| service.run_exclusive(workflow, quiet, Box::new(work), reply))
     }
 
     /// Changes something that the service does not keep in memory: it need not keep away meanwhile, nor read anything anew.
-    pub(super) fn write<T>(
+    pub(super) fn write_store<T>(
         &self,
-        work: impl FnOnce(&dyn Store, Timestamp) -> Result<T, windlass_store::Error>,
-    ) -> Answer<T> {
-        let done = work(&*self.store().acting_as(self.by()), self.now())?;
-        self.state.events.nudge();
+        work: impl FnOnce(&dyn Store, Timestamp) -> Result<T, windlass_store::StoreError>,
+    ) -> ApiResult<T> {
+        let done = work(&*self.store().acting_as(self.caller_name()), self.now())?;
+        self.state.events.wake();
         Ok(done)
     }
 
     /// Whether he may do this, where no object is concerned.
-    pub(super) fn may(&self, operation: Operation) -> Answer<()> {
-        self.judge(operation, Relation::Own, || ApiError::not_found("such thing"))
+    pub(super) fn authorize(&self, operation: AuthOperation) -> ApiResult<()> {
+        self.check_access(operation, ObjectRelation::Own, || ApiError::not_found("such thing"))
     }
 
     /// The workflow, if he may do this to it.
-    pub(super) fn workflow(&self, operation: Operation, id: i64) -> Answer<WorkflowRow> {
+    pub(super) fn authorize_workflow(&self, operation: AuthOperation, id: i64) -> ApiResult<WorkflowRow> {
         let missing = || ApiError::not_found(format_args!("workflow {id}"));
         // Want of a role is told before anything is looked at.
-        self.judge(operation, Relation::Own, missing)?;
+        self.check_access(operation, ObjectRelation::Own, missing)?;
         let row = self.store().workflow(WorkflowId(id))?.ok_or_else(missing)?;
-        self.judge(operation, self.relation(&row)?, missing)?;
+        self.check_access(operation, self.workflow_relation(&row)?, missing)?;
         Ok(row)
     }
 
     /// The same for something that belongs to a workflow. What is nobody's business of his is not there.
-    pub(super) fn part(&self, operation: Operation, part: Part) -> Answer<WorkflowRow> {
-        let missing = || ApiError::not_found(name(part));
-        self.judge(operation, Relation::Own, missing)?;
+    pub(super) fn authorize_part(
+        &self,
+        operation: AuthOperation,
+        part: WorkflowPartId,
+    ) -> ApiResult<WorkflowRow> {
+        let missing = || ApiError::not_found(part_name(part));
+        self.check_access(operation, ObjectRelation::Own, missing)?;
         let id = self.store().workflow_of(part)?.ok_or_else(missing)?;
         let row = self.store().workflow(id)?.ok_or_else(missing)?;
-        self.judge(operation, self.relation(&row)?, missing)?;
+        self.check_access(operation, self.workflow_relation(&row)?, missing)?;
         Ok(row)
     }
 
     /// That something he names in a request belongs to this workflow.
-    pub(super) fn is_of(&self, workflow: WorkflowId, part: Part) -> Answer<()> {
+    pub(super) fn check_part_of(&self, workflow: WorkflowId, part: WorkflowPartId) -> ApiResult<()> {
         if self.store().workflow_of(part)? == Some(workflow) {
             return Ok(());
         }
-        Err(ApiError::invalid(format!("workflow {workflow} has no {}", name(part))))
+        Err(ApiError::invalid(format!("workflow {workflow} has no {}", part_name(part))))
     }
 
     /// The same for many, each of which is looked up once.
-    pub(super) fn are_of(&self, workflow: WorkflowId, parts: impl IntoIterator<Item = Part>) -> Answer<()> {
-        parts.into_iter().try_for_each(|part| self.is_of(workflow, part))
+    pub(super) fn check_parts_of(
+        &self,
+        workflow: WorkflowId,
+        parts: impl IntoIterator<Item = WorkflowPartId>,
+    ) -> ApiResult<()> {
+        parts.into_iter().try_for_each(|part| self.check_part_of(workflow, part))
     }
 
     /// Whether he is to see values that are secret.
-    pub(super) fn sees_secrets(&self, workflow: &WorkflowRow) -> Answer<bool> {
-        let relation = self.relation(workflow)?;
-        Ok(judge(Operation::ReadSecrets, self.who.role, self.who.scopes, relation) == Verdict::Allow)
+    pub(super) fn can_read_secrets(&self, workflow: &WorkflowRow) -> ApiResult<bool> {
+        let relation = self.workflow_relation(workflow)?;
+        Ok(decide_access(AuthOperation::ReadSecrets, self.principal.role, self.principal.scopes, relation)
+            == AccessDecision::Allow)
     }
 
-    fn relation(&self, workflow: &WorkflowRow) -> Answer<Relation> {
-        if !self.who.reaches(workflow.id) {
-            return Ok(Relation::Other);
+    fn workflow_relation(&self, workflow: &WorkflowRow) -> ApiResult<ObjectRelation> {
+        if !self.principal.covers_workflow(workflow.id) {
+            return Ok(ObjectRelation::Other);
         }
-        if workflow.user == *self.who.user {
-            return Ok(Relation::Own);
+        if workflow.user == *self.principal.user {
+            return Ok(ObjectRelation::Own);
         }
-        let shared = self.store().is_shared_with(workflow.id, &self.who.user)?;
-        Ok(if shared { Relation::Shared } else { Relation::Other })
+        let shared = self.store().is_shared_with(workflow.id, &self.principal.user)?;
+        Ok(if shared { ObjectRelation::Shared } else { ObjectRelation::Other })
     }
 
-    pub(super) fn judge(
+    pub(super) fn check_access(
         &self,
-        operation: Operation,
-        relation: Relation,
+        operation: AuthOperation,
+        relation: ObjectRelation,
         missing: impl FnOnce() -> ApiError,
-    ) -> Answer<()> {
-        let verdict = judge(operation, self.who.role, self.who.scopes, relation);
+    ) -> ApiResult<()> {
+        let verdict = decide_access(operation, self.principal.role, self.principal.scopes, relation);
         let refused = match verdict {
-            Verdict::Allow => return Ok(()),
-            Verdict::Hide => return Err(missing()),
-            Verdict::ForbidScope => ApiError::new(
+            AccessDecision::Allow => return Ok(()),
+            AccessDecision::Hide => return Err(missing()),
+            AccessDecision::ForbidScope => ApiError::new(
                 StatusCode::FORBIDDEN,
                 "scope",
                 "what you showed is not good for this: it lacks the scope",
             ),
-            Verdict::ForbidRole => ApiError::forbidden(format!("a {} may not do this here", self.who.role)),
+            AccessDecision::ForbidRole => {
+                ApiError::forbidden(format!("a {} may not do this here", self.principal.role))
+            }
         };
-        Err(match remedy(operation, verdict, relation) {
+        Err(match suggest_remedy(operation, verdict, relation) {
             Some(remedy) => refused.with_hint(remedy),
             None => refused,
         })
     }
 }
 
-fn name(part: Part) -> String {
+fn part_name(part: WorkflowPartId) -> String {
     match part {
-        Part::Job(id) => format!("job {id}"),
-        Part::File(id) => format!("file {id}"),
-        Part::UserData(id) => format!("user data {id}"),
-        Part::Result(id) => format!("result {id}"),
-        Part::Requirements(id) => format!("resource requirements {id}"),
-        Part::Handler(id) => format!("failure handler {id}"),
-        Part::Scheduler(id) => format!("scheduler {id}"),
-        Part::Action(id) => format!("action {id}"),
-        Part::Event(id) => format!("event {id}"),
-        Part::Worker(id) => format!("compute node {id}"),
-        Part::Record(id) => format!("entry {id}"),
-        Part::Allocation(id) => format!("scheduled compute node {id}"),
+        WorkflowPartId::Job(id) => format!("job {id}"),
+        WorkflowPartId::File(id) => format!("file {id}"),
+        WorkflowPartId::UserData(id) => format!("user data {id}"),
+        WorkflowPartId::Result(id) => format!("result {id}"),
+        WorkflowPartId::Requirements(id) => format!("resource requirements {id}"),
+        WorkflowPartId::Handler(id) => format!("failure handler {id}"),
+        WorkflowPartId::Scheduler(id) => format!("scheduler {id}"),
+        WorkflowPartId::Action(id) => format!("action {id}"),
+        WorkflowPartId::Event(id) => format!("event {id}"),
+        WorkflowPartId::Worker(id) => format!("compute node {id}"),
+        WorkflowPartId::Record(id) => format!("entry {id}"),
+        WorkflowPartId::Allocation(id) => format!("scheduled compute node {id}"),
     }
 }
 
 /// The order of a list, as the books have it.
-pub(super) fn sorting(view: View<'_>) -> Option<SortBy> {
+pub(super) fn sort_order(view: ListView<'_>) -> Option<SortBy> {
     match (view.sort_by, view.reverse) {
         (None, false) => None,
         (field, descending) => Some(SortBy { field: field.unwrap_or("id").to_owned(), descending }),
     }
 }
 
-pub(super) fn offset(view: View<'_>) -> u64 {
+pub(super) fn offset(view: ListView<'_>) -> u64 {
     u64::try_from(view.offset).unwrap_or(0)
 }
 
-pub(super) fn limit(view: View<'_>) -> Option<u64> {
+pub(super) fn limit(view: ListView<'_>) -> Option<u64> {
     u64::try_from(view.limit).ok()
 }

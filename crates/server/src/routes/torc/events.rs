@@ -1,28 +1,28 @@
 //! Events: what was noted, by the server or by clients.
 
-use super::call::{Call, limit, offset};
-use super::table::Table;
-use crate::error::{Answer, ApiError};
+use super::call::{TorcCall, limit, offset};
+use super::operation_table::OperationTable;
+use crate::error::{ApiError, ApiResult};
 use crate::extract::{Json, Path, Query};
 use serde_json::{Map, Value, json};
-use windlass_api::torc::query::{ListEvents, OfWorkflow};
-use windlass_api::torc::{EventModel, Page};
-use windlass_auth::Operation;
-use windlass_store::model::{Counted, EventFilter, EventRow, NewEvent, Part, Severity};
+use windlass_api::torc::query::{ListEvents, WorkflowQuery};
+use windlass_api::torc::{EventModel, ListPage};
+use windlass_auth::AuthOperation;
+use windlass_store::model::{CountQuery, EventFilter, EventRow, EventSeverity, NewEvent, WorkflowPartId};
 use windlass_types::{EventId, Timestamp};
 
-pub(super) fn table() -> Table {
-    Table::new("events")
-        .get("/events", "list_events", "Events of a workflow, oldest first", list)
-        .post("/events", "create_event", "Notes something", create)
-        .delete("/events", "delete_events", "Deletes the events of a workflow", delete_all)
-        .get("/events/{id}", "get_event", "One event", get)
-        .put("/events/{id}", "update_event", "Replaces what an event says", update)
-        .delete("/events/{id}", "delete_event", "Deletes an event", delete)
+pub(super) fn operations() -> OperationTable {
+    OperationTable::new("events")
+        .get("/events", "list_events", "Events of a workflow, oldest first", list_events)
+        .post("/events", "create_event", "Notes something", create_event)
+        .delete("/events", "delete_events", "Deletes the events of a workflow", delete_events)
+        .get("/events/{id}", "get_event", "One event", get_event)
+        .put("/events/{id}", "update_event", "Replaces what an event says", update_event)
+        .delete("/events/{id}", "delete_event", "Deletes an event", delete_event)
 }
 
-fn list(call: &Call, Query(query): Query<ListEvents>) -> Answer<Page<EventModel>> {
-    let row = call.workflow(Operation::ReadWorkflow, query.workflow_id)?;
+fn list_events(call: &TorcCall, Query(query): Query<ListEvents>) -> ApiResult<ListPage<EventModel>> {
+    let row = call.authorize_workflow(AuthOperation::ReadWorkflow, query.workflow_id)?;
     let view = query.view();
     if !matches!(view.sort_by, None | Some("id" | "timestamp" | "workflow_id")) {
         return Err(ApiError::invalid("events are sorted by id or timestamp"));
@@ -33,51 +33,51 @@ fn list(call: &Call, Query(query): Query<ListEvents>) -> Answer<Page<EventModel>
         descending: view.reverse,
         ..EventFilter::default()
     };
-    let total = call.store().count(&Counted::Events(Some(row.id), filter.clone()))?;
+    let total = call.store().count_rows(&CountQuery::Events(Some(row.id), filter.clone()))?;
     filter.offset = offset(view);
     filter.limit = limit(view);
     let events = call.store().events(Some(row.id), &filter)?;
-    Ok(Page::new(events.into_iter().map(model).collect(), view.offset, total as i64))
+    Ok(ListPage::new(events.into_iter().map(event_model).collect(), view.offset, total as i64))
 }
 
-fn get(call: &Call, Path(id): Path<i64>) -> Answer<EventModel> {
-    call.part(Operation::ReadWorkflow, Part::Event(EventId(id)))?;
-    shown(call, id)
+fn get_event(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<EventModel> {
+    call.authorize_part(AuthOperation::ReadWorkflow, WorkflowPartId::Event(EventId(id)))?;
+    load_event_model(call, id)
 }
 
-fn shown(call: &Call, id: i64) -> Answer<EventModel> {
+fn load_event_model(call: &TorcCall, id: i64) -> ApiResult<EventModel> {
     let row = call.store().event(EventId(id))?;
-    row.map(model).ok_or_else(|| ApiError::not_found(format_args!("event {id}")))
+    row.map(event_model).ok_or_else(|| ApiError::not_found(format_args!("event {id}")))
 }
 
 /// The category is what the data say it is. The time is ours.
-fn create(call: &Call, Json(body): Json<EventModel>) -> Answer<EventModel> {
-    let row = call.workflow(Operation::Work, body.workflow_id)?;
+fn create_event(call: &TorcCall, Json(body): Json<EventModel>) -> ApiResult<EventModel> {
+    let row = call.authorize_workflow(AuthOperation::RunJobs, body.workflow_id)?;
     let word = |field: &str| body.data.get(field).and_then(Value::as_str);
     let event = NewEvent {
         workflow: Some(row.id),
         job: None,
-        severity: severity(word("severity").or_else(|| word("level"))),
+        severity: parse_severity(word("severity").or_else(|| word("level"))),
         category: word("category").unwrap_or("user").chars().take(100).collect(),
         // What clients say is in the data, and given back as it came.
         message: String::new(),
         data: Some(body.data.clone()),
     };
-    let id = call.store().acting_as(call.by()).add_event(&event, call.now())?;
-    shown(call, id.0)
+    let id = call.store().acting_as(call.caller_name()).add_event(&event, call.now())?;
+    load_event_model(call, id.0)
 }
 
-fn severity(word: Option<&str>) -> Severity {
+fn parse_severity(word: Option<&str>) -> EventSeverity {
     match word {
-        Some("debug") => Severity::Debug,
-        Some("warning") => Severity::Warning,
-        Some("error") => Severity::Error,
-        _ => Severity::Info,
+        Some("debug") => EventSeverity::Debug,
+        Some("warning") => EventSeverity::Warning,
+        Some("error") => EventSeverity::Error,
+        _ => EventSeverity::Info,
     }
 }
 
-fn update(call: &Call, Path(id): Path<i64>, Json(body): Json<Value>) -> Answer<EventModel> {
-    call.part(Operation::ChangeWorkflow, Part::Event(EventId(id)))?;
+fn update_event(call: &TorcCall, Path(id): Path<i64>, Json(body): Json<Value>) -> ApiResult<EventModel> {
+    call.authorize_part(AuthOperation::ChangeWorkflow, WorkflowPartId::Event(EventId(id)))?;
     // A whole event, or only its data.
     let data = match &body {
         Value::Object(fields) if fields.contains_key("data") && fields.contains_key("workflow_id") => {
@@ -85,32 +85,32 @@ fn update(call: &Call, Path(id): Path<i64>, Json(body): Json<Value>) -> Answer<E
         }
         _ => &body,
     };
-    call.store().acting_as(call.by()).update_event(EventId(id), data, call.now())?;
-    shown(call, id)
+    call.store().acting_as(call.caller_name()).update_event(EventId(id), data, call.now())?;
+    load_event_model(call, id)
 }
 
-fn delete(call: &Call, Path(id): Path<i64>) -> Answer<EventModel> {
-    call.part(Operation::ChangeWorkflow, Part::Event(EventId(id)))?;
-    let event = shown(call, id)?;
-    call.store().acting_as(call.by()).delete_event(EventId(id), call.now())?;
+fn delete_event(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<EventModel> {
+    call.authorize_part(AuthOperation::ChangeWorkflow, WorkflowPartId::Event(EventId(id)))?;
+    let event = load_event_model(call, id)?;
+    call.store().acting_as(call.caller_name()).delete_event(EventId(id), call.now())?;
     Ok(event)
 }
 
-fn delete_all(call: &Call, Query(query): Query<OfWorkflow>) -> Answer<Value> {
-    let row = call.workflow(Operation::ChangeWorkflow, query.workflow_id)?;
-    let count = call.store().acting_as(call.by()).delete_events(row.id, call.now())?;
+fn delete_events(call: &TorcCall, Query(query): Query<WorkflowQuery>) -> ApiResult<Value> {
+    let row = call.authorize_workflow(AuthOperation::ChangeWorkflow, query.workflow_id)?;
+    let count = call.store().acting_as(call.caller_name()).delete_events(row.id, call.now())?;
     Ok(json!({ "count": count }))
 }
 
-fn model(row: EventRow) -> EventModel {
+fn event_model(row: EventRow) -> EventModel {
     let id = row.id.0;
     let workflow_id = row.workflow_id.map_or(0, |id| id.0);
     let timestamp = row.at.micros() / 1000;
-    EventModel { id: Some(id), workflow_id, timestamp, data: data(row) }
+    EventModel { id: Some(id), workflow_id, timestamp, data: event_data(row) }
 }
 
 /// What a client noted is given back as it came; to what we noted, we add who, what and how grave.
-fn data(row: EventRow) -> Value {
+fn event_data(row: EventRow) -> Value {
     if row.message.is_empty()
         && row.job_id.is_none()
         && let Some(data) = row.data

@@ -1,12 +1,12 @@
 //! What clients send, checked and turned into our types; and amounts in the words of the contract.
 
-use crate::error::{Answer, ApiError};
+use crate::error::{ApiError, ApiResult};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use windlass_types::{Bytes, Capacity, Resources, Timestamp, parse_duration};
 
 /// Names of things: something, and not a novel.
-pub(super) fn name(what: &str, name: &str) -> Answer<String> {
+pub(super) fn check_name(what: &str, name: &str) -> ApiResult<String> {
     const LONGEST: usize = 1024;
     match name {
         _ if name.trim().is_empty() => Err(ApiError::invalid(format!("{what} needs a name"))),
@@ -19,7 +19,7 @@ pub(super) fn name(what: &str, name: &str) -> Answer<String> {
 }
 
 /// Texts that reach a shell or a file system, which know no NUL.
-pub(super) fn text(what: &str, text: &str) -> Answer<String> {
+pub(super) fn check_text(what: &str, text: &str) -> ApiResult<String> {
     if text.contains('\0') {
         return Err(ApiError::invalid(format!("{what} contains a NUL")));
     }
@@ -27,49 +27,49 @@ pub(super) fn text(what: &str, text: &str) -> Answer<String> {
 }
 
 /// Numbers that must fit into a smaller type.
-pub(super) fn number<T: TryFrom<i64>>(field: &str, value: i64) -> Answer<T> {
+pub(super) fn convert_number<T: TryFrom<i64>>(field: &str, value: i64) -> ApiResult<T> {
     T::try_from(value).map_err(|_| ApiError::invalid(format!("{field}: {value} is out of range")))
 }
 
 /// What a compute node can give, as far as any could.
-pub(super) fn capacity(capacity: Capacity) -> Answer<Capacity> {
+pub(super) fn check_capacity(capacity: Capacity) -> ApiResult<Capacity> {
     capacity.check(&"compute node").map_err(|error| ApiError::invalid(error.to_string()))?;
     Ok(capacity)
 }
 
-pub(super) fn memory(text: &str) -> Answer<Bytes> {
+pub(super) fn parse_memory(text: &str) -> ApiResult<Bytes> {
     text.parse().map_err(|error| ApiError::invalid(format!("memory: {error}")))
 }
 
-pub(super) fn duration(field: &str, text: &str) -> Answer<Duration> {
+pub(super) fn parse_duration_field(field: &str, text: &str) -> ApiResult<Duration> {
     parse_duration(text).map_err(|error| ApiError::invalid(format!("{field}: {error}")))
 }
 
-pub(super) fn time(field: &str, text: &str) -> Answer<Timestamp> {
+pub(super) fn parse_time(field: &str, text: &str) -> ApiResult<Timestamp> {
     text.parse().map_err(|_| {
         ApiError::invalid(format!("{field}: `{text}` is not a time; write for example 2026-01-31T12:00:00Z"))
     })
 }
 
-pub(super) fn environment(env: Option<&BTreeMap<String, String>>) -> Answer<Vec<(String, String)>> {
+pub(super) fn parse_environment(env: Option<&BTreeMap<String, String>>) -> ApiResult<Vec<(String, String)>> {
     let mut checked = Vec::new();
     for (name, value) in env.into_iter().flatten() {
-        if !is_variable(name) {
+        if !is_variable_name(name) {
             return Err(ApiError::invalid(format!("env: `{name}` is no name of a variable"))
                 .with_hint("letters, digits and underscores, and no digit in front"));
         }
-        checked.push((name.clone(), text("env", value)?));
+        checked.push((name.clone(), check_text("env", value)?));
     }
     Ok(checked)
 }
 
-fn is_variable(name: &str) -> bool {
+fn is_variable_name(name: &str) -> bool {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     !name.is_empty() && name.chars().all(is_word) && !name.starts_with(|c: char| c.is_ascii_digit())
 }
 
 /// Labels are words without commas, because lists of them are written with commas.
-pub(super) fn labels(labels: Option<&[String]>) -> Answer<Vec<String>> {
+pub(super) fn parse_labels(labels: Option<&[String]>) -> ApiResult<Vec<String>> {
     let mut checked = Vec::new();
     for label in labels.into_iter().flatten() {
         let label = label.trim();
@@ -84,7 +84,7 @@ pub(super) fn labels(labels: Option<&[String]>) -> Answer<Vec<String>> {
 }
 
 /// Words between commas.
-pub(super) fn label_list(text: Option<&str>) -> Answer<Vec<String>> {
+pub(super) fn parse_label_list(text: Option<&str>) -> ApiResult<Vec<String>> {
     let words: Vec<String> = text
         .unwrap_or("")
         .split(',')
@@ -92,18 +92,18 @@ pub(super) fn label_list(text: Option<&str>) -> Answer<Vec<String>> {
         .filter(|word| !word.is_empty())
         .map(str::to_owned)
         .collect();
-    labels(Some(&words))
+    parse_labels(Some(&words))
 }
 
 /// `1m`, `4g`: the largest unit that needs no fraction.
-pub(super) fn show_memory(bytes: Bytes) -> String {
+pub(super) fn render_memory(bytes: Bytes) -> String {
     const UNITS: [(u32, &str); 4] = [(40, "t"), (30, "g"), (20, "m"), (10, "k")];
     let unit = UNITS.into_iter().find(|(shift, _)| bytes.0 > 0 && bytes.0.trailing_zeros() >= *shift);
     unit.map_or_else(|| bytes.0.to_string(), |(shift, unit)| format!("{}{unit}", bytes.0 >> shift))
 }
 
 /// `PT1H30M`.
-pub(super) fn show_duration(duration: Duration) -> String {
+pub(super) fn render_duration(duration: Duration) -> String {
     let total = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
     let (days, hours, minutes, seconds) = (total / 86_400, total / 3600 % 24, total / 60 % 60, total % 60);
     let part = |n: u64, unit: &str| if n == 0 { String::new() } else { format!("{n}{unit}") };
@@ -116,7 +116,7 @@ pub(super) fn show_duration(duration: Duration) -> String {
 }
 
 /// What every workflow of the contract has for jobs that ask for nothing.
-pub(super) const DEFAULT: &str = "default";
+pub(super) const DEFAULT_REQUIREMENTS: &str = "default";
 
 pub(super) const DEFAULT_RESOURCES: Resources =
     Resources { cpus: 1, memory: Bytes(1 << 20), gpus: 0, nodes: 1, runtime: Some(Duration::from_mins(1)) };
@@ -128,26 +128,26 @@ mod tests {
     #[test]
     fn amounts_are_read_back() {
         for text in ["0", "1", "1023", "1k", "1m", "3m", "4g", "2t", "1025"] {
-            assert_eq!(show_memory(memory(text).unwrap()), text);
+            assert_eq!(render_memory(parse_memory(text).unwrap()), text);
         }
         for text in ["PT0S", "PT1M", "PT1H30M", "P1D", "P1DT2H", "PT59S"] {
-            assert_eq!(show_duration(duration("runtime", text).unwrap()), text);
+            assert_eq!(render_duration(parse_duration_field("runtime", text).unwrap()), text);
         }
-        assert_eq!(show_duration(duration("runtime", "P0DT1M").unwrap()), "PT1M");
+        assert_eq!(render_duration(parse_duration_field("runtime", "P0DT1M").unwrap()), "PT1M");
     }
 
     #[test]
     fn labels_are_a_set_of_words() {
-        assert_eq!(label_list(Some(" b, a,b,, ")).unwrap(), ["a", "b"]);
-        assert_eq!(label_list(None).unwrap(), [""; 0]);
-        assert!(labels(Some(&["a,b".to_owned()])).is_err());
-        assert!(labels(Some(&[" ".to_owned()])).is_err());
+        assert_eq!(parse_label_list(Some(" b, a,b,, ")).unwrap(), ["a", "b"]);
+        assert_eq!(parse_label_list(None).unwrap(), [""; 0]);
+        assert!(parse_labels(Some(&["a,b".to_owned()])).is_err());
+        assert!(parse_labels(Some(&[" ".to_owned()])).is_err());
     }
 
     #[test]
     fn variables_have_the_names_that_shells_take() {
         for (name, is_good) in [("A", true), ("_a1", true), ("1A", false), ("A-B", false), ("", false)] {
-            assert_eq!(is_variable(name), is_good, "{name}");
+            assert_eq!(is_variable_name(name), is_good, "{name}");
         }
     }
 }

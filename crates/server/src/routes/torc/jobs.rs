@@ -1,37 +1,38 @@
 //! Jobs as objects: made, listed, changed, deleted.
 
-use super::call::{Call, limit, offset, sorting};
-use super::input::{self, DEFAULT, DEFAULT_RESOURCES};
-use super::table::Table;
-use super::workflows::shown_environment;
-use crate::error::{Answer, ApiError};
+use super::call::{TorcCall, limit, offset, sort_order};
+use super::input::{self, DEFAULT_REQUIREMENTS, DEFAULT_RESOURCES};
+use super::operation_table::OperationTable;
+use super::workflows::visible_environment;
+use crate::error::{ApiError, ApiResult};
 use crate::extract::{Json, Path, Query};
 use std::collections::HashMap;
-use windlass_api::torc::query::{ListJobs, OfWorkflow};
+use windlass_api::torc::query::{ListJobs, WorkflowQuery};
 use windlass_api::torc::{
-    CreateJobsResponse, DeleteCountResponse, JobModel, JobsModel, ListJobIdsResponse, MAX_PAGE, Page,
+    CreateJobsResponse, DeleteCountResponse, JobModel, JobsModel, ListJobIdsResponse, ListPage, MAX_PAGE,
 };
-use windlass_auth::Operation;
-use windlass_engine::service::Quiet;
+use windlass_auth::AuthOperation;
+use windlass_scheduler::service::ExclusiveRequirement;
 use windlass_store::model::{
-    AddJob, Counted, JobDetails, JobFilter, JobRelations, JobUpdate, Origin, Part, WorkflowRow,
+    AddJob, CountQuery, JobDetails, JobFilter, JobOrigin, JobRelations, JobUpdate, WorkflowPartId,
+    WorkflowRow,
 };
 use windlass_types::{FileId, JobId, JobStatus, RequirementsId, UserDataId, WorkerId, WorkflowId};
 
-pub(super) fn table() -> Table {
-    Table::new("jobs")
-        .get("/jobs", "list_jobs", "Jobs of a workflow", list)
-        .post("/jobs", "create_job", "Adds a job", create)
-        .delete("/jobs", "delete_jobs", "Deletes all jobs of a workflow, with their results", delete_all)
-        .post("/bulk_jobs", "create_jobs", "Adds jobs of one workflow: all of them or none", create_many)
-        .get("/jobs/{id}", "get_job", "One job", get)
-        .put("/jobs/{id}", "update_job", "Changes what is said; leaves the rest", update)
-        .delete("/jobs/{id}", "delete_job", "Deletes a job and its results", delete)
-        .get("/workflows/{id}/job_ids", "list_job_ids", "The ids of all jobs of a workflow", ids)
+pub(super) fn operations() -> OperationTable {
+    OperationTable::new("jobs")
+        .get("/jobs", "list_jobs", "Jobs of a workflow", list_jobs)
+        .post("/jobs", "create_job", "Adds a job", create_job)
+        .delete("/jobs", "delete_jobs", "Deletes all jobs of a workflow, with their results", delete_jobs)
+        .post("/bulk_jobs", "create_jobs", "Adds jobs of one workflow: all of them or none", create_jobs)
+        .get("/jobs/{id}", "get_job", "One job", get_job)
+        .put("/jobs/{id}", "update_job", "Changes what is said; leaves the rest", update_job)
+        .delete("/jobs/{id}", "delete_job", "Deletes a job and its results", delete_job)
+        .get("/workflows/{id}/job_ids", "list_job_ids", "The ids of all jobs of a workflow", list_job_ids)
 }
 
-fn list(call: &Call, Query(query): Query<ListJobs>) -> Answer<Page<JobModel>> {
-    let row = call.workflow(Operation::ReadWorkflow, query.workflow_id)?;
+fn list_jobs(call: &TorcCall, Query(query): Query<ListJobs>) -> ApiResult<ListPage<JobModel>> {
+    let row = call.authorize_workflow(AuthOperation::ReadWorkflow, query.workflow_id)?;
     let view = query.view();
     let mut filter = JobFilter {
         status: query.status.into_iter().collect(),
@@ -41,35 +42,39 @@ fn list(call: &Call, Query(query): Query<ListJobs>) -> Answer<Page<JobModel>> {
         needs_file: query.needs_file_id.map(FileId),
         upstream: query.upstream_job_id.map(JobId),
         has_origin: query.origin_is_set,
-        for_labels: query.labels.as_deref().map(|text| input::label_list(Some(text))).transpose()?,
-        sort: sorting(view),
+        for_labels: query.labels.as_deref().map(|text| input::parse_label_list(Some(text))).transpose()?,
+        sort: sort_order(view),
         ..JobFilter::default()
     };
-    let total = call.store().count(&Counted::Jobs(row.id, filter.clone()))?;
+    let total = call.store().count_rows(&CountQuery::Jobs(row.id, filter.clone()))?;
     filter.offset = offset(view);
     filter.limit = limit(view);
     let jobs = call.store().job_details(row.id, &filter)?;
     let with_relations = query.include_relationships.unwrap_or(false);
-    Ok(Page::new(models(call, &row, jobs, with_relations)?, view.offset, total as i64))
+    Ok(ListPage::new(job_models(call, &row, jobs, with_relations)?, view.offset, total as i64))
 }
 
-fn get(call: &Call, Path(id): Path<i64>) -> Answer<JobModel> {
-    let row = call.part(Operation::ReadWorkflow, Part::Job(JobId(id)))?;
-    shown(call, &row, JobId(id))
+fn get_job(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<JobModel> {
+    let row = call.authorize_part(AuthOperation::ReadWorkflow, WorkflowPartId::Job(JobId(id)))?;
+    load_job_model(call, &row, JobId(id))
 }
 
 /// A job with all that hangs on it.
-pub(super) fn shown(call: &Call, row: &WorkflowRow, id: JobId) -> Answer<JobModel> {
+pub(super) fn load_job_model(call: &TorcCall, row: &WorkflowRow, id: JobId) -> ApiResult<JobModel> {
     let job = call.store().job(id)?.ok_or_else(|| ApiError::not_found(format_args!("job {id}")))?;
-    let mut models = models(call, row, vec![job], true)?;
+    let mut models = job_models(call, row, vec![job], true)?;
     models.pop().ok_or_else(|| ApiError::internal("a job without a model"))
 }
 
 /// Jobs for whoever is about to run them: their secrets are not masked. In the order of the ids.
-pub(super) fn to_run(call: &Call, row: &WorkflowRow, ids: &[JobId]) -> Answer<Vec<JobModel>> {
-    let jobs = details(call, row, ids)?;
+pub(super) fn load_jobs_to_run(
+    call: &TorcCall,
+    row: &WorkflowRow,
+    ids: &[JobId],
+) -> ApiResult<Vec<JobModel>> {
+    let jobs = load_job_details(call, row, ids)?;
     let envs: Vec<_> = jobs.iter().map(|job| job.env.clone()).collect();
-    let mut models = models(call, row, jobs, true)?;
+    let mut models = job_models(call, row, jobs, true)?;
     for (model, env) in models.iter_mut().zip(envs) {
         model.env = (!env.is_empty()).then(|| env.into_iter().collect());
     }
@@ -77,7 +82,7 @@ pub(super) fn to_run(call: &Call, row: &WorkflowRow, ids: &[JobId]) -> Answer<Ve
 }
 
 /// The jobs with these ids, in this order.
-fn details(call: &Call, row: &WorkflowRow, ids: &[JobId]) -> Answer<Vec<JobDetails>> {
+fn load_job_details(call: &TorcCall, row: &WorkflowRow, ids: &[JobId]) -> ApiResult<Vec<JobDetails>> {
     if ids.is_empty() {
         return Ok(Vec::new());
     }
@@ -88,13 +93,13 @@ fn details(call: &Call, row: &WorkflowRow, ids: &[JobId]) -> Answer<Vec<JobDetai
     Ok(jobs)
 }
 
-fn create(call: &Call, Json(body): Json<JobModel>) -> Answer<JobModel> {
-    let row = call.workflow(Operation::ChangeWorkflow, body.workflow_id)?;
-    let ids = add(call, &row, std::slice::from_ref(&body))?;
-    shown(call, &row, ids[0])
+fn create_job(call: &TorcCall, Json(body): Json<JobModel>) -> ApiResult<JobModel> {
+    let row = call.authorize_workflow(AuthOperation::ChangeWorkflow, body.workflow_id)?;
+    let ids = add_jobs(call, &row, std::slice::from_ref(&body))?;
+    load_job_model(call, &row, ids[0])
 }
 
-fn create_many(call: &Call, Json(body): Json<JobsModel>) -> Answer<CreateJobsResponse> {
+fn create_jobs(call: &TorcCall, Json(body): Json<JobsModel>) -> ApiResult<CreateJobsResponse> {
     let Some(first) = body.jobs.first() else { return Ok(CreateJobsResponse { jobs: Some(Vec::new()) }) };
     if body.jobs.len() as i64 > MAX_PAGE {
         return Err(ApiError::invalid(format!("at most {MAX_PAGE} jobs at once")));
@@ -102,34 +107,36 @@ fn create_many(call: &Call, Json(body): Json<JobsModel>) -> Answer<CreateJobsRes
     if body.jobs.iter().any(|job| job.workflow_id != first.workflow_id) {
         return Err(ApiError::invalid("the jobs of one request must belong to one workflow"));
     }
-    let row = call.workflow(Operation::ChangeWorkflow, first.workflow_id)?;
-    let ids = add(call, &row, &body.jobs)?;
-    Ok(CreateJobsResponse { jobs: Some(models(call, &row, details(call, &row, &ids)?, true)?) })
+    let row = call.authorize_workflow(AuthOperation::ChangeWorkflow, first.workflow_id)?;
+    let ids = add_jobs(call, &row, &body.jobs)?;
+    Ok(CreateJobsResponse { jobs: Some(job_models(call, &row, load_job_details(call, &row, &ids)?, true)?) })
 }
 
-fn add(call: &Call, row: &WorkflowRow, bodies: &[JobModel]) -> Answer<Vec<JobId>> {
-    let default = default_requirements(call, row.id)?;
-    let jobs = bodies.iter().map(|body| new_job(body, default)).collect::<Answer<Vec<AddJob>>>()?;
+fn add_jobs(call: &TorcCall, row: &WorkflowRow, bodies: &[JobModel]) -> ApiResult<Vec<JobId>> {
+    let default = ensure_default_requirements(call, row.id)?;
+    let jobs = bodies.iter().map(|body| parse_job(body, default)).collect::<ApiResult<Vec<AddJob>>>()?;
     check_references(call, row.id, &jobs)?;
     let id = row.id;
-    call.change(id, Quiet::Any, move |store, now| store.add_jobs(id, &jobs, now))
+    call.change_workflow(id, ExclusiveRequirement::NoneRequired, move |store, now| {
+        store.add_jobs(id, &jobs, now)
+    })
 }
 
-fn new_job(body: &JobModel, default: RequirementsId) -> Answer<AddJob> {
+fn parse_job(body: &JobModel, default: RequirementsId) -> ApiResult<AddJob> {
     let ids = |ids: &Option<Vec<i64>>| ids.iter().flatten().copied().collect::<Vec<i64>>();
     let scheduler = body.scheduler_id;
-    let labels = input::labels(body.labels.as_deref())?;
+    let labels = input::parse_labels(body.labels.as_deref())?;
     if scheduler.is_some() && !labels.is_empty() {
         return Err(ApiError::invalid("a job has labels or a scheduler, not both"));
     }
     Ok(AddJob {
-        name: input::name("a job", &body.name)?,
-        command: command(&body.command)?,
-        invocation_script: script(body)?,
-        env: input::environment(body.env.as_ref())?,
+        name: input::check_name("a job", &body.name)?,
+        command: check_command(&body.command)?,
+        invocation_script: check_script(body)?,
+        env: input::parse_environment(body.env.as_ref())?,
         // The default limits nothing, and so it is none.
         requirements: body.resource_requirements_id.map(RequirementsId).filter(|id| *id != default),
-        priority: priority(body.priority)?.unwrap_or(0),
+        priority: parse_priority(body.priority)?.unwrap_or(0),
         cancel_on_blocking_job_failure: body.cancel_on_blocking_job_failure.unwrap_or(true),
         supports_termination: body.supports_termination,
         labels,
@@ -145,27 +152,27 @@ fn new_job(body: &JobModel, default: RequirementsId) -> Answer<AddJob> {
     })
 }
 
-fn command(text: &str) -> Answer<String> {
+fn check_command(text: &str) -> ApiResult<String> {
     if text.trim().is_empty() {
         return Err(ApiError::invalid("a job needs a command"));
     }
-    input::text("command", text)
+    input::check_text("command", text)
 }
 
-fn script(body: &JobModel) -> Answer<Option<String>> {
-    body.invocation_script.as_deref().map(|text| input::text("invocation_script", text)).transpose()
+fn check_script(body: &JobModel) -> ApiResult<Option<String>> {
+    body.invocation_script.as_deref().map(|text| input::check_text("invocation_script", text)).transpose()
 }
 
-fn priority(said: Option<i64>) -> Answer<Option<i32>> {
+fn parse_priority(said: Option<i64>) -> ApiResult<Option<i32>> {
     match said {
         Some(..0) => Err(ApiError::invalid("priority: it must not be negative")),
-        Some(priority) => input::number("priority", priority).map(Some),
+        Some(priority) => input::convert_number("priority", priority).map(Some),
         None => Ok(None),
     }
 }
 
 /// That what jobs name belongs to their workflow. Each thing is looked up once.
-fn check_references(call: &Call, workflow: WorkflowId, jobs: &[AddJob]) -> Answer<()> {
+fn check_references(call: &TorcCall, workflow: WorkflowId, jobs: &[AddJob]) -> ApiResult<()> {
     let mut named: Vec<(u8, i64)> = Vec::new();
     for job in jobs {
         named.extend(job.waits_for.iter().map(|id| (0, id.0)));
@@ -178,20 +185,20 @@ fn check_references(call: &Call, workflow: WorkflowId, jobs: &[AddJob]) -> Answe
     named.sort_unstable();
     named.dedup();
     let part = |(kind, id): (u8, i64)| match kind {
-        0 => Part::Job(JobId(id)),
-        1 => Part::File(FileId(id)),
-        2 => Part::UserData(UserDataId(id)),
-        3 => Part::Requirements(RequirementsId(id)),
-        4 => Part::Handler(id),
-        _ => Part::Scheduler(id),
+        0 => WorkflowPartId::Job(JobId(id)),
+        1 => WorkflowPartId::File(FileId(id)),
+        2 => WorkflowPartId::UserData(UserDataId(id)),
+        3 => WorkflowPartId::Requirements(RequirementsId(id)),
+        4 => WorkflowPartId::Handler(id),
+        _ => WorkflowPartId::Scheduler(id),
     };
-    call.are_of(workflow, named.into_iter().map(part))
+    call.check_parts_of(workflow, named.into_iter().map(part))
 }
 
 /// Changes what is said and differs. How a job stands is no such thing: there are verbs for that.
-fn update(call: &Call, Path(id): Path<i64>, Json(body): Json<JobModel>) -> Answer<JobModel> {
-    let row = call.part(Operation::ChangeWorkflow, Part::Job(JobId(id)))?;
-    let old = shown(call, &row, JobId(id))?;
+fn update_job(call: &TorcCall, Path(id): Path<i64>, Json(body): Json<JobModel>) -> ApiResult<JobModel> {
+    let row = call.authorize_part(AuthOperation::ChangeWorkflow, WorkflowPartId::Job(JobId(id)))?;
+    let old = load_job_model(call, &row, JobId(id))?;
     if body.workflow_id != row.id.0 || body.id.is_some_and(|said| said != id) {
         return Err(ApiError::invalid("a job keeps its id and its workflow"));
     }
@@ -199,18 +206,18 @@ fn update(call: &Call, Path(id): Path<i64>, Json(body): Json<JobModel>) -> Answe
         return Err(ApiError::invalid("the status of a job is not changed like this")
             .with_hint("start_job, complete_job, retry, manage_status_change and reset_job_status do it"));
     }
-    refuse_fixed(&body, &old)?;
-    let default = default_requirements(call, row.id)?;
+    reject_fixed_changes(&body, &old)?;
+    let default = ensure_default_requirements(call, row.id)?;
     let changed = |said: &Option<i64>, was: &Option<i64>| said.filter(|_| said != was);
     let update = JobUpdate {
-        name: Some(input::name("a job", &body.name)?).filter(|name| *name != old.name),
-        command: Some(command(&body.command)?).filter(|command| *command != old.command),
-        invocation_script: script(&body)?
+        name: Some(input::check_name("a job", &body.name)?).filter(|name| *name != old.name),
+        command: Some(check_command(&body.command)?).filter(|command| *command != old.command),
+        invocation_script: check_script(&body)?
             .filter(|text| Some(text) != old.invocation_script.as_ref())
             .map(Some),
         requirements: changed(&body.resource_requirements_id, &old.resource_requirements_id)
             .map(RequirementsId),
-        priority: priority(body.priority)?.filter(|_| body.priority != old.priority),
+        priority: parse_priority(body.priority)?.filter(|_| body.priority != old.priority),
         cancel_on_blocking_job_failure: body
             .cancel_on_blocking_job_failure
             .filter(|said| Some(*said) != old.cancel_on_blocking_job_failure),
@@ -220,20 +227,22 @@ fn update(call: &Call, Path(id): Path<i64>, Json(body): Json<JobModel>) -> Answe
             .map(Some),
         failure_handler: changed(&body.failure_handler_id, &old.failure_handler_id).map(Some),
         scheduler: changed(&body.scheduler_id, &old.scheduler_id).map(Some),
-        labels: body.labels.as_deref().map(|labels| input::labels(Some(labels))).transpose()?,
+        labels: body.labels.as_deref().map(|labels| input::parse_labels(Some(labels))).transpose()?,
         ..JobUpdate::default()
     };
     let update = JobUpdate { requirements: update.requirements.filter(|id| *id != default), ..update };
-    call.are_of(row.id, update.requirements.map(Part::Requirements))?;
-    call.are_of(row.id, update.failure_handler.flatten().map(Part::Handler))?;
-    call.are_of(row.id, update.scheduler.flatten().map(Part::Scheduler))?;
+    call.check_parts_of(row.id, update.requirements.map(WorkflowPartId::Requirements))?;
+    call.check_parts_of(row.id, update.failure_handler.flatten().map(WorkflowPartId::Handler))?;
+    call.check_parts_of(row.id, update.scheduler.flatten().map(WorkflowPartId::Scheduler))?;
     let workflow = row.id;
-    call.change(workflow, Quiet::Any, move |store, now| store.update_job(workflow, JobId(id), &update, now))?;
-    shown(call, &row, JobId(id))
+    call.change_workflow(workflow, ExclusiveRequirement::NoneRequired, move |store, now| {
+        store.update_job(workflow, JobId(id), &update, now)
+    })?;
+    load_job_model(call, &row, JobId(id))
 }
 
 /// What a job waits for, reads and writes stays as it was made.
-fn refuse_fixed(body: &JobModel, old: &JobModel) -> Answer<()> {
+fn reject_fixed_changes(body: &JobModel, old: &JobModel) -> ApiResult<()> {
     let sorted = |ids: &Option<Vec<i64>>| {
         let mut ids = ids.clone().unwrap_or_default();
         ids.sort_unstable();
@@ -261,17 +270,19 @@ fn refuse_fixed(body: &JobModel, old: &JobModel) -> Answer<()> {
     Ok(())
 }
 
-fn delete(call: &Call, Path(id): Path<i64>) -> Answer<JobModel> {
-    let row = call.part(Operation::ChangeWorkflow, Part::Job(JobId(id)))?;
-    let job = shown(call, &row, JobId(id))?;
+fn delete_job(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<JobModel> {
+    let row = call.authorize_part(AuthOperation::ChangeWorkflow, WorkflowPartId::Job(JobId(id)))?;
+    let job = load_job_model(call, &row, JobId(id))?;
     let workflow = row.id;
-    call.change(workflow, Quiet::Any, move |store, now| store.delete_jobs(workflow, &[JobId(id)], now))?;
+    call.change_workflow(workflow, ExclusiveRequirement::NoneRequired, move |store, now| {
+        store.delete_jobs(workflow, &[JobId(id)], now)
+    })?;
     Ok(job)
 }
 
-fn delete_all(call: &Call, Query(query): Query<OfWorkflow>) -> Answer<DeleteCountResponse> {
-    let id = call.workflow(Operation::ChangeWorkflow, query.workflow_id)?.id;
-    let count = call.change(id, Quiet::Free, move |store, now| {
+fn delete_jobs(call: &TorcCall, Query(query): Query<WorkflowQuery>) -> ApiResult<DeleteCountResponse> {
+    let id = call.authorize_workflow(AuthOperation::ChangeWorkflow, query.workflow_id)?.id;
+    let count = call.change_workflow(id, ExclusiveRequirement::NoHeldJobs, move |store, now| {
         let jobs = store.job_ids(id)?;
         store.delete_jobs(id, &jobs, now)?;
         Ok(jobs.len() as i64)
@@ -279,50 +290,53 @@ fn delete_all(call: &Call, Query(query): Query<OfWorkflow>) -> Answer<DeleteCoun
     Ok(DeleteCountResponse { count })
 }
 
-fn ids(call: &Call, Path(id): Path<i64>) -> Answer<ListJobIdsResponse> {
-    let row = call.workflow(Operation::ReadWorkflow, id)?;
+fn list_job_ids(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<ListJobIdsResponse> {
+    let row = call.authorize_workflow(AuthOperation::ReadWorkflow, id)?;
     let job_ids: Vec<i64> = call.store().job_ids(row.id)?.into_iter().map(|id| id.0).collect();
     Ok(ListJobIdsResponse { count: job_ids.len() as i64, job_ids })
 }
 
 /// The requirements that stand for none. Clients want every job to have some, so workflows that were made elsewhere get
 /// them when somebody first asks.
-pub(super) fn default_requirements(call: &Call, workflow: WorkflowId) -> Answer<RequirementsId> {
+pub(super) fn ensure_default_requirements(
+    call: &TorcCall,
+    workflow: WorkflowId,
+) -> ApiResult<RequirementsId> {
     let known = call.store().requirements(workflow)?;
-    if let Some(row) = known.into_iter().find(|row| row.name == DEFAULT) {
+    if let Some(row) = known.into_iter().find(|row| row.name == DEFAULT_REQUIREMENTS) {
         return Ok(row.id);
     }
-    call.change(workflow, Quiet::Any, move |store, now| {
-        store.add_requirements(workflow, DEFAULT, &DEFAULT_RESOURCES, now)
+    call.change_workflow(workflow, ExclusiveRequirement::NoneRequired, move |store, now| {
+        store.add_requirements(workflow, DEFAULT_REQUIREMENTS, &DEFAULT_RESOURCES, now)
     })
 }
 
-fn models(
-    call: &Call,
+fn job_models(
+    call: &TorcCall,
     row: &WorkflowRow,
     jobs: Vec<JobDetails>,
     with_relations: bool,
-) -> Answer<Vec<JobModel>> {
-    let default = default_requirements(call, row.id)?;
+) -> ApiResult<Vec<JobModel>> {
+    let default = ensure_default_requirements(call, row.id)?;
     let relations = if with_relations {
         let ids: Vec<JobId> = jobs.iter().map(|job| job.row.id).collect();
-        call.store().relations(&ids)?.into_iter().map(Some).collect()
+        call.store().list_job_relations(&ids)?.into_iter().map(Some).collect()
     } else {
         vec![None; jobs.len()]
     };
     jobs.into_iter()
         .zip(relations)
-        .map(|(job, relations)| model(call, row, job, relations, default))
+        .map(|(job, relations)| job_model(call, row, job, relations, default))
         .collect()
 }
 
-fn model(
-    call: &Call,
+fn job_model(
+    call: &TorcCall,
     row: &WorkflowRow,
     job: JobDetails,
     relations: Option<JobRelations>,
     default: RequirementsId,
-) -> Answer<JobModel> {
+) -> ApiResult<JobModel> {
     // A claim names no compute node; starting the job does.
     let is_running = job.row.status == JobStatus::Running;
     let relations = relations.map(|all| {
@@ -339,7 +353,7 @@ fn model(
     Ok(JobModel {
         id: Some(job.row.id.0),
         workflow_id: job.row.workflow_id.0,
-        env: shown_environment(call, row, &job.env)?,
+        env: visible_environment(call, row, &job.env)?,
         name: job.row.name,
         attempt_id: Some(i64::from(job.row.attempt_id.0)),
         command: job.row.command,
@@ -352,8 +366,8 @@ fn model(
         invocation_script: job.invocation_script,
         labels: (!job.labels.is_empty()).then_some(job.labels),
         origin: job.row.origin.map(|origin| match origin {
-            Origin::Retry => "retry".to_owned(),
-            Origin::Spawn => "spawn".to_owned(),
+            JobOrigin::Retry => "retry".to_owned(),
+            JobOrigin::Spawn => "spawn".to_owned(),
         }),
         output_file_ids: writes,
         output_user_data_ids: gives,

@@ -5,21 +5,21 @@ mod actions;
 mod allocations;
 mod call;
 mod events;
+mod failure_handlers;
 mod files;
-mod handlers;
 mod input;
+mod job_execution;
 mod jobs;
-mod lifecycle;
 mod nodes;
+mod operation_table;
 mod records;
 mod relations;
 mod requirements;
 mod results;
-mod running;
 mod schedulers;
 mod system;
-mod table;
 mod user_data;
+mod workflow_status;
 mod workflows;
 
 use crate::state::AppState;
@@ -28,24 +28,24 @@ use utoipa_axum::router::OpenApiRouter;
 /// All operations, with paths relative to a prefix.
 pub(crate) fn routes() -> OpenApiRouter<AppState> {
     let tables = vec![
-        workflows::table(),
-        lifecycle::table(),
-        jobs::table(),
-        running::table(),
-        relations::table(),
-        files::table(),
-        user_data::table(),
-        requirements::table(),
-        handlers::table(),
-        schedulers::table(),
-        results::table(),
-        nodes::table(),
-        events::table(),
-        actions::table(),
-        allocations::table(),
-        records::table(),
-        access::table(),
-        system::table(),
+        workflows::operations(),
+        workflow_status::operations(),
+        jobs::operations(),
+        job_execution::operations(),
+        relations::operations(),
+        files::operations(),
+        user_data::operations(),
+        requirements::operations(),
+        failure_handlers::operations(),
+        schedulers::operations(),
+        results::operations(),
+        nodes::operations(),
+        events::operations(),
+        actions::operations(),
+        allocations::operations(),
+        records::operations(),
+        access::operations(),
+        system::operations(),
     ];
     tables.into_iter().fold(OpenApiRouter::new(), |all, table| all.merge(table.into_router()))
 }

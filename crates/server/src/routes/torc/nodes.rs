@@ -1,105 +1,121 @@
 //! Compute nodes: what the contract calls workers. Runners of Torc make theirs here; ours appear by themselves.
 
-use super::call::{Call, limit, offset, sorting};
+use super::call::{TorcCall, limit, offset, sort_order};
 use super::input;
-use super::table::Table;
-use crate::error::{Answer, ApiError};
+use super::operation_table::OperationTable;
+use crate::error::{ApiError, ApiResult};
 use crate::extract::{Json, Path, Query};
 use axum::http::StatusCode;
 use serde_json::{Map, Value, json};
-use windlass_api::torc::query::{ListComputeNodes, OfWorkflow};
-use windlass_api::torc::{ComputeNodeModel, DeleteCountResponse, Page};
-use windlass_auth::Operation;
+use windlass_api::torc::query::{ListComputeNodes, WorkflowQuery};
+use windlass_api::torc::{ComputeNodeModel, DeleteCountResponse, ListPage};
+use windlass_auth::AuthOperation;
 use windlass_store::model::{
-    Counted, NewWorker, Part, WorkerFilter, WorkerKind, WorkerRow, WorkerUpdate, WorkflowRow,
+    CountQuery, NewWorker, WorkerFilter, WorkerKind, WorkerRow, WorkerUpdate, WorkflowPartId, WorkflowRow,
 };
 use windlass_types::{AllocationId, Bytes, Capacity, WorkerId};
 
-pub(super) fn table() -> Table {
-    Table::new("compute nodes")
-        .get("/compute_nodes", "list_compute_nodes", "Workers of a workflow", list)
-        .post("/compute_nodes", "create_compute_node", "A runner introduces itself", create)
-        .delete("/compute_nodes", "delete_compute_nodes", "Forgets all workers of a workflow", delete_all)
-        .get("/compute_nodes/{id}", "get_compute_node", "One worker", get)
-        .put("/compute_nodes/{id}", "update_compute_node", "A runner has news of itself, or leaves", update)
-        .delete("/compute_nodes/{id}", "delete_compute_node", "Forgets a worker", delete)
+pub(super) fn operations() -> OperationTable {
+    OperationTable::new("compute nodes")
+        .get("/compute_nodes", "list_compute_nodes", "Workers of a workflow", list_compute_nodes)
+        .post("/compute_nodes", "create_compute_node", "A runner introduces itself", create_compute_node)
+        .delete(
+            "/compute_nodes",
+            "delete_compute_nodes",
+            "Forgets all workers of a workflow",
+            delete_compute_nodes,
+        )
+        .get("/compute_nodes/{id}", "get_compute_node", "One worker", get_compute_node)
+        .put(
+            "/compute_nodes/{id}",
+            "update_compute_node",
+            "A runner has news of itself, or leaves",
+            update_compute_node,
+        )
+        .delete("/compute_nodes/{id}", "delete_compute_node", "Forgets a worker", delete_compute_node)
 }
 
 /// Those that stand for nobody are not shown.
-const SHOWN: [WorkerKind; 3] = [WorkerKind::Local, WorkerKind::Remote, WorkerKind::Torc];
+const LISTED_KINDS: [WorkerKind; 3] = [WorkerKind::Local, WorkerKind::Remote, WorkerKind::Torc];
 
-fn list(call: &Call, Query(query): Query<ListComputeNodes>) -> Answer<Page<ComputeNodeModel>> {
-    let row = call.workflow(Operation::ReadWorkflow, query.workflow_id)?;
+fn list_compute_nodes(
+    call: &TorcCall,
+    Query(query): Query<ListComputeNodes>,
+) -> ApiResult<ListPage<ComputeNodeModel>> {
+    let row = call.authorize_workflow(AuthOperation::ReadWorkflow, query.workflow_id)?;
     let view = query.view();
     let mut filter = WorkerFilter {
         workflow: Some(row.id),
-        kinds: SHOWN.to_vec(),
+        kinds: LISTED_KINDS.to_vec(),
         host: query.hostname.clone(),
         is_active: query.is_active,
         allocation: query.scheduled_compute_node_id,
-        sort: sorting(view),
+        sort: sort_order(view),
         ..WorkerFilter::default()
     };
-    let total = call.store().count(&Counted::Workers(filter.clone()))?;
+    let total = call.store().count_rows(&CountQuery::Workers(filter.clone()))?;
     filter.offset = offset(view);
     filter.limit = limit(view);
     let workers = call.store().workers(&filter)?;
-    let items = workers.into_iter().map(|worker| model(&row, worker)).collect();
-    Ok(Page::new(items, view.offset, total as i64))
+    let items = workers.into_iter().map(|worker| compute_node_model(&row, worker)).collect();
+    Ok(ListPage::new(items, view.offset, total as i64))
 }
 
-fn get(call: &Call, Path(id): Path<i64>) -> Answer<ComputeNodeModel> {
-    let row = call.part(Operation::ReadWorkflow, Part::Worker(WorkerId(id)))?;
-    Ok(model(&row, worker(call, id)?))
+fn get_compute_node(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<ComputeNodeModel> {
+    let row = call.authorize_part(AuthOperation::ReadWorkflow, WorkflowPartId::Worker(WorkerId(id)))?;
+    Ok(compute_node_model(&row, load_worker(call, id)?))
 }
 
-fn worker(call: &Call, id: i64) -> Answer<WorkerRow> {
+fn load_worker(call: &TorcCall, id: i64) -> ApiResult<WorkerRow> {
     let missing = || ApiError::not_found(format_args!("compute node {id}"));
-    call.store().worker(WorkerId(id))?.filter(|row| SHOWN.contains(&row.worker.kind)).ok_or_else(missing)
+    call.store()
+        .worker(WorkerId(id))?
+        .filter(|row| LISTED_KINDS.contains(&row.worker.kind))
+        .ok_or_else(missing)
 }
 
-fn create(call: &Call, Json(body): Json<ComputeNodeModel>) -> Answer<ComputeNodeModel> {
-    let row = call.workflow(Operation::Work, body.workflow_id)?;
+fn create_compute_node(call: &TorcCall, Json(body): Json<ComputeNodeModel>) -> ApiResult<ComputeNodeModel> {
+    let row = call.authorize_workflow(AuthOperation::RunJobs, body.workflow_id)?;
     let worker = NewWorker {
         kind: WorkerKind::Torc,
         workflow: Some(row.id),
         run: Some(row.run_id),
-        user: call.by().to_owned(),
+        user: call.caller_name().to_owned(),
         version: "torc".to_owned(),
-        labels: input::labels(body.labels.as_deref())?,
-        host: input::name("a compute node", &body.hostname)?,
-        pid: input::number("pid", body.pid)?,
-        capacity: capacity(&body)?,
-        allocation: allocation(call, &row, &body)?,
-        extra: Some(extra(&body)?),
+        labels: input::parse_labels(body.labels.as_deref())?,
+        host: input::check_name("a compute node", &body.hostname)?,
+        pid: input::convert_number("pid", body.pid)?,
+        capacity: parse_capacity(&body)?,
+        allocation: find_allocation(call, &row, &body)?,
+        extra: Some(extra_fields(&body)?),
         ..NewWorker::default()
     };
-    let started = input::time("start_time", &body.start_time)?;
-    let store = call.store().acting_as(call.by());
+    let started = input::parse_time("start_time", &body.start_time)?;
+    let store = call.store().acting_as(call.caller_name());
     let id = store.add_worker(&worker, call.now())?;
     let update = WorkerUpdate { started_at: Some(started), ..WorkerUpdate::default() };
     store.update_worker(id, &update, call.now())?;
     if body.is_active == Some(false) {
         store.retire_worker(id, call.now())?;
     }
-    get(call, Path(id.0))
+    get_compute_node(call, Path(id.0))
 }
 
-fn capacity(body: &ComputeNodeModel) -> Answer<Capacity> {
+fn parse_capacity(body: &ComputeNodeModel) -> ApiResult<Capacity> {
     if !(0.0..1e9).contains(&body.memory_gb) {
         return Err(ApiError::invalid("memory_gb is out of range"));
     }
-    input::capacity(Capacity {
-        cpus: input::number("num_cpus", body.num_cpus)?,
+    input::check_capacity(Capacity {
+        cpus: input::convert_number("num_cpus", body.num_cpus)?,
         memory: Bytes((body.memory_gb * f64::from(1 << 30)) as u64),
-        gpus: input::number("num_gpus", body.num_gpus)?,
-        nodes: input::number("num_nodes", body.num_nodes)?,
+        gpus: input::convert_number("num_gpus", body.num_gpus)?,
+        nodes: input::convert_number("num_nodes", body.num_nodes)?,
         max_jobs: None,
     })
 }
 
 /// The scheduled compute node that started it, if the workflow has such a one: what others asked for is not its own.
-fn allocation(call: &Call, row: &WorkflowRow, body: &ComputeNodeModel) -> Answer<Option<i64>> {
+fn find_allocation(call: &TorcCall, row: &WorkflowRow, body: &ComputeNodeModel) -> ApiResult<Option<i64>> {
     let said = body.scheduler.as_ref().and_then(|scheduler| scheduler.get("scheduler_id")?.as_i64());
     let Some(id) = said else { return Ok(None) };
     let found = call.store().allocation(AllocationId(id))?;
@@ -107,7 +123,7 @@ fn allocation(call: &Call, row: &WorkflowRow, body: &ComputeNodeModel) -> Answer
 }
 
 /// Fields that no column holds.
-const EXTRA: [&str; 11] = [
+const EXTRA_FIELDS: [&str; 11] = [
     "avg_cpu_percent",
     "avg_memory_bytes",
     "compute_node_type",
@@ -121,86 +137,94 @@ const EXTRA: [&str; 11] = [
     "time_limit",
 ];
 
-fn extra(body: &ComputeNodeModel) -> Answer<Value> {
-    input::name("a type of compute nodes", &body.compute_node_type)?;
+fn extra_fields(body: &ComputeNodeModel) -> ApiResult<Value> {
+    input::check_name("a type of compute nodes", &body.compute_node_type)?;
     let Value::Object(mut all) = json!(body) else {
         return Err(ApiError::internal("a compute node is no object"));
     };
     all.retain(|field, value| {
-        (EXTRA.contains(&field.as_str()) || field == "scheduler_config_id") && !value.is_null()
+        (EXTRA_FIELDS.contains(&field.as_str()) || field == "scheduler_config_id") && !value.is_null()
     });
     Ok(Value::Object(all))
 }
 
 /// A runner that says it is not active any more has left: what it still held runs again.
-fn update(call: &Call, Path(id): Path<i64>, Json(body): Json<ComputeNodeModel>) -> Answer<ComputeNodeModel> {
-    let row = call.part(Operation::Work, Part::Worker(WorkerId(id)))?;
-    let old = worker(call, id)?;
+fn update_compute_node(
+    call: &TorcCall,
+    Path(id): Path<i64>,
+    Json(body): Json<ComputeNodeModel>,
+) -> ApiResult<ComputeNodeModel> {
+    let row = call.authorize_part(AuthOperation::RunJobs, WorkflowPartId::Worker(WorkerId(id)))?;
+    let old = load_worker(call, id)?;
     if body.workflow_id != row.id.0 || body.id.is_some_and(|said| said != id) {
         return Err(ApiError::invalid("a compute node keeps its id and its workflow"));
     }
     if old.worker.kind != WorkerKind::Torc {
         return Err(ApiError::invalid("this worker speaks for itself"));
     }
-    let Value::Object(news) = extra(&body)? else { return Err(ApiError::internal("no object")) };
+    let Value::Object(news) = extra_fields(&body)? else { return Err(ApiError::internal("no object")) };
     let mut all = match old.worker.extra.clone() {
         Some(Value::Object(known)) => known,
         _ => Map::new(),
     };
     all.extend(news);
-    let store = call.store().acting_as(call.by());
+    let store = call.store().acting_as(call.caller_name());
     let update = WorkerUpdate {
-        host: Some(input::name("a compute node", &body.hostname)?),
-        pid: Some(input::number("pid", body.pid)?),
-        labels: body.labels.as_deref().map(|labels| input::labels(Some(labels))).transpose()?,
-        capacity: Some(capacity(&body)?),
-        allocation: allocation(call, &row, &body)?,
+        host: Some(input::check_name("a compute node", &body.hostname)?),
+        pid: Some(input::convert_number("pid", body.pid)?),
+        labels: body.labels.as_deref().map(|labels| input::parse_labels(Some(labels))).transpose()?,
+        capacity: Some(parse_capacity(&body)?),
+        allocation: find_allocation(call, &row, &body)?,
         extra: Some(Value::Object(all)),
         ended_at: (body.is_active == Some(true) && !old.is_active()).then_some(None),
         ..WorkerUpdate::default()
     };
     store.update_worker(WorkerId(id), &update, call.now())?;
     if body.is_active == Some(false) && old.is_active() {
-        dismiss(call, WorkerId(id))?;
+        retire_worker(call, WorkerId(id))?;
     }
-    get(call, Path(id))
+    get_compute_node(call, Path(id))
 }
 
-fn delete(call: &Call, Path(id): Path<i64>) -> Answer<ComputeNodeModel> {
-    let row = call.part(Operation::Work, Part::Worker(WorkerId(id)))?;
-    let shown = model(&row, worker(call, id)?);
-    forget(call, &[worker(call, id)?])?;
+fn delete_compute_node(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<ComputeNodeModel> {
+    let row = call.authorize_part(AuthOperation::RunJobs, WorkflowPartId::Worker(WorkerId(id)))?;
+    let shown = compute_node_model(&row, load_worker(call, id)?);
+    delete_workers(call, &[load_worker(call, id)?])?;
     Ok(shown)
 }
 
-fn delete_all(call: &Call, Query(query): Query<OfWorkflow>) -> Answer<DeleteCountResponse> {
-    let row = call.workflow(Operation::Work, query.workflow_id)?;
-    let filter = WorkerFilter { workflow: Some(row.id), kinds: SHOWN.to_vec(), ..WorkerFilter::default() };
+fn delete_compute_nodes(
+    call: &TorcCall,
+    Query(query): Query<WorkflowQuery>,
+) -> ApiResult<DeleteCountResponse> {
+    let row = call.authorize_workflow(AuthOperation::RunJobs, query.workflow_id)?;
+    let filter =
+        WorkerFilter { workflow: Some(row.id), kinds: LISTED_KINDS.to_vec(), ..WorkerFilter::default() };
     let workers = call.store().workers(&filter)?;
-    forget(call, &workers)?;
+    delete_workers(call, &workers)?;
     Ok(DeleteCountResponse { count: workers.len() as i64 })
 }
 
 /// What it holds runs again, and it is gone. The service knows only those that have held something.
-fn dismiss(call: &Call, id: WorkerId) -> Answer<()> {
-    match call.ask(|service, reply| service.retire(id, call.by(), reply)) {
+fn retire_worker(call: &TorcCall, id: WorkerId) -> ApiResult<()> {
+    match call.call_service(|service, reply| service.retire_worker(id, call.caller_name(), reply)) {
         Err(error) if error.status != StatusCode::NOT_FOUND => return Err(error),
         _ => {}
     }
-    Ok(call.store().acting_as(call.by()).retire_worker(id, call.now())?)
+    Ok(call.store().acting_as(call.caller_name()).retire_worker(id, call.now())?)
 }
 
 /// Those that are still there leave first. Only runners of Torc can be sent away like this.
-fn forget(call: &Call, workers: &[WorkerRow]) -> Answer<()> {
+fn delete_workers(call: &TorcCall, workers: &[WorkerRow]) -> ApiResult<()> {
     if let Some(own) = workers.iter().find(|row| row.is_active() && row.worker.kind != WorkerKind::Torc) {
         return Err(ApiError::invalid(format!("worker {} is there and speaks for itself", own.id))
             .with_hint("`windlass workers drain` sends it away"));
     }
     for row in workers.iter().filter(|row| row.is_active()) {
-        dismiss(call, row.id)?;
+        retire_worker(call, row.id)?;
     }
     let ids: Vec<WorkerId> = workers.iter().map(|row| row.id).collect();
-    Ok(call.store().acting_as(call.by()).delete_workers(&ids, call.now())?)
+    Ok(call.store().acting_as(call.caller_name()).delete_workers(&ids, call.now())?)
 }
 
 /// What started a worker, in the words of the contract.
@@ -210,7 +234,7 @@ pub(super) fn node_type(row: &WorkerRow) -> String {
     said.unwrap_or("local").to_owned()
 }
 
-fn model(workflow: &WorkflowRow, row: WorkerRow) -> ComputeNodeModel {
+fn compute_node_model(workflow: &WorkflowRow, row: WorkerRow) -> ComputeNodeModel {
     let node_type = node_type(&row);
     let is_active = row.is_active();
     let known = row.worker.extra.unwrap_or(Value::Null);

@@ -1,68 +1,68 @@
 //! Who waits for whom, who reads and writes what, and what must be there before a workflow starts.
 
-use super::call::{Call, limit, offset};
+use super::call::{TorcCall, limit, offset};
 use super::input;
-use super::table::Table;
-use crate::error::Answer;
+use super::operation_table::OperationTable;
+use crate::error::ApiResult;
 use crate::extract::{Path, Query};
 use std::collections::{BTreeMap, HashMap};
-use windlass_api::torc::query::{ListWithin, ReadyJobs};
+use windlass_api::torc::query::{ListInWorkflow, ReadyJobsQuery};
 use windlass_api::torc::{
     GetReadyJobRequirementsResponse, JobDependencyModel, JobFileRelationshipModel,
-    JobUserDataRelationshipModel, ListMissingUserDataResponse, ListRequiredExistingFilesResponse, Page,
+    JobUserDataRelationshipModel, ListMissingUserDataResponse, ListPage, ListRequiredExistingFilesResponse,
 };
-use windlass_auth::Operation;
-use windlass_store::model::{Counted, DataFilter};
+use windlass_auth::AuthOperation;
+use windlass_store::model::{CountQuery, DataFilter};
 use windlass_types::{JobId, Resources};
 
-pub(super) fn table() -> Table {
-    Table::new("relations")
+pub(super) fn operations() -> OperationTable {
+    OperationTable::new("relations")
         .get(
             "/workflows/{id}/job_dependencies",
             "list_job_dependencies",
             "Which jobs wait for which",
-            dependencies,
+            list_dependencies,
         )
         .get(
             "/workflows/{id}/job_file_relationships",
             "list_job_file_relationships",
             "Which jobs write and read which files",
-            job_files,
+            list_job_files,
         )
         .get(
             "/workflows/{id}/job_user_data_relationships",
             "list_job_user_data_relationships",
             "Which jobs write and read which user data",
-            job_user_data,
+            list_job_user_data,
         )
         .get(
             "/workflows/{id}/required_existing_files",
             "list_required_existing_files",
             "Files that must be there before the workflow starts",
-            required_files,
+            list_required_files,
         )
         .get(
             "/workflows/{id}/missing_user_data",
             "list_missing_user_data",
             "User data that hold nothing yet",
-            missing,
+            list_missing_user_data,
         )
         .get(
             "/workflows/{id}/ready_job_requirements",
             "get_ready_job_requirements",
             "What the ready jobs ask for, summed up",
-            ready,
+            get_ready_job_requirements,
         )
 }
 
-fn dependencies(
-    call: &Call,
+fn list_dependencies(
+    call: &TorcCall,
     Path(id): Path<i64>,
-    Query(query): Query<ListWithin>,
-) -> Answer<Page<JobDependencyModel>> {
-    let row = call.workflow(Operation::ReadWorkflow, id)?;
+    Query(query): Query<ListInWorkflow>,
+) -> ApiResult<ListPage<JobDependencyModel>> {
+    let row = call.authorize_workflow(AuthOperation::ReadWorkflow, id)?;
     let view = query.view();
-    let total = call.store().count(&Counted::Dependencies(row.id))?;
+    let total = call.store().count_rows(&CountQuery::Dependencies(row.id))?;
     let rows = call.store().dependencies(row.id, offset(view), limit(view))?;
     let items = rows.into_iter().map(|row| JobDependencyModel {
         depends_on_job_id: row.depends_on_job_id.0,
@@ -71,18 +71,18 @@ fn dependencies(
         job_name: row.job_name,
         workflow_id: id,
     });
-    Ok(Page::new(items.collect(), view.offset, total as i64))
+    Ok(ListPage::new(items.collect(), view.offset, total as i64))
 }
 
 /// Something that jobs write and read: each pair of a writer and a reader once, and those alone who have no other side.
-struct Ties<K> {
+struct ProducerConsumerMap<K> {
     writers: BTreeMap<K, Vec<JobId>>,
     readers: BTreeMap<K, Vec<JobId>>,
     names: HashMap<JobId, String>,
 }
 
-impl<K: Ord + Copy> Ties<K> {
-    fn new(call: &Call, rows: impl IntoIterator<Item = (JobId, bool, K)>) -> Answer<Self> {
+impl<K: Ord + Copy> ProducerConsumerMap<K> {
+    fn new(call: &TorcCall, rows: impl IntoIterator<Item = (JobId, bool, K)>) -> ApiResult<Self> {
         let mut ties = Self { writers: BTreeMap::new(), readers: BTreeMap::new(), names: HashMap::new() };
         for (job, is_output, what) in rows {
             let side = if is_output { &mut ties.writers } else { &mut ties.readers };
@@ -106,85 +106,89 @@ impl<K: Ord + Copy> Ties<K> {
         pairs.filter(|pair| *pair != (None, None)).collect()
     }
 
-    fn name(&self, job: Option<JobId>) -> Option<String> {
+    fn job_name(&self, job: Option<JobId>) -> Option<String> {
         job.and_then(|job| self.names.get(&job).cloned())
     }
 }
 
-fn job_files(
-    call: &Call,
+fn list_job_files(
+    call: &TorcCall,
     Path(id): Path<i64>,
-    Query(query): Query<ListWithin>,
-) -> Answer<Page<JobFileRelationshipModel>> {
-    let row = call.workflow(Operation::ReadWorkflow, id)?;
+    Query(query): Query<ListInWorkflow>,
+) -> ApiResult<ListPage<JobFileRelationshipModel>> {
+    let row = call.authorize_workflow(AuthOperation::ReadWorkflow, id)?;
     let rows = call.store().job_files(row.id)?;
-    let ties = Ties::new(call, rows.into_iter().map(|row| (row.job_id, row.is_output, row.file_id)))?;
+    let ties =
+        ProducerConsumerMap::new(call, rows.into_iter().map(|row| (row.job_id, row.is_output, row.file_id)))?;
     let mut items = Vec::new();
     for file in call.store().files(row.id, &DataFilter::default())? {
         items.extend(ties.pairs(file.id).into_iter().map(|(writer, reader)| JobFileRelationshipModel {
             consumer_job_id: reader.map(|id| id.0),
-            consumer_job_name: ties.name(reader),
+            consumer_job_name: ties.job_name(reader),
             file_id: file.id.0,
             file_name: file.name.clone(),
             file_path: file.path.clone(),
             producer_job_id: writer.map(|id| id.0),
-            producer_job_name: ties.name(writer),
+            producer_job_name: ties.job_name(writer),
             workflow_id: id,
         }));
     }
     let view = query.view();
-    Ok(Page::of(items, view.offset, view.limit))
+    Ok(ListPage::from_full_list(items, view.offset, view.limit))
 }
 
-fn job_user_data(
-    call: &Call,
+fn list_job_user_data(
+    call: &TorcCall,
     Path(id): Path<i64>,
-    Query(query): Query<ListWithin>,
-) -> Answer<Page<JobUserDataRelationshipModel>> {
-    let row = call.workflow(Operation::ReadWorkflow, id)?;
+    Query(query): Query<ListInWorkflow>,
+) -> ApiResult<ListPage<JobUserDataRelationshipModel>> {
+    let row = call.authorize_workflow(AuthOperation::ReadWorkflow, id)?;
     let rows = call.store().job_user_data(row.id)?;
-    let ties = Ties::new(call, rows.into_iter().map(|row| (row.job_id, row.is_output, row.user_data_id)))?;
+    let ties = ProducerConsumerMap::new(
+        call,
+        rows.into_iter().map(|row| (row.job_id, row.is_output, row.user_data_id)),
+    )?;
     let mut items = Vec::new();
     for piece in call.store().user_data(row.id, &DataFilter::default())? {
         items.extend(ties.pairs(piece.id).into_iter().map(|(writer, reader)| JobUserDataRelationshipModel {
             consumer_job_id: reader.map(|id| id.0),
-            consumer_job_name: ties.name(reader),
+            consumer_job_name: ties.job_name(reader),
             producer_job_id: writer.map(|id| id.0),
-            producer_job_name: ties.name(writer),
+            producer_job_name: ties.job_name(writer),
             user_data_id: piece.id.0,
             user_data_name: piece.name.clone(),
             workflow_id: id,
         }));
     }
     let view = query.view();
-    Ok(Page::of(items, view.offset, view.limit))
+    Ok(ListPage::from_full_list(items, view.offset, view.limit))
 }
 
-fn required_files(call: &Call, Path(id): Path<i64>) -> Answer<ListRequiredExistingFilesResponse> {
-    let row = call.workflow(Operation::ReadWorkflow, id)?;
+fn list_required_files(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<ListRequiredExistingFilesResponse> {
+    let row = call.authorize_workflow(AuthOperation::ReadWorkflow, id)?;
     let files = call.store().required_files(row.id)?.into_iter().map(|id| id.0).collect();
     Ok(ListRequiredExistingFilesResponse { files })
 }
 
-fn missing(call: &Call, Path(id): Path<i64>) -> Answer<ListMissingUserDataResponse> {
-    let row = call.workflow(Operation::ReadWorkflow, id)?;
+fn list_missing_user_data(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<ListMissingUserDataResponse> {
+    let row = call.authorize_workflow(AuthOperation::ReadWorkflow, id)?;
     let user_data = call.store().missing_user_data(row.id)?.into_iter().map(|id| id.0).collect();
     Ok(ListMissingUserDataResponse { user_data })
 }
 
-fn ready(
-    call: &Call,
+fn get_ready_job_requirements(
+    call: &TorcCall,
     Path(id): Path<i64>,
-    Query(query): Query<ReadyJobs>,
-) -> Answer<GetReadyJobRequirementsResponse> {
-    let row = call.workflow(Operation::ReadWorkflow, id)?;
+    Query(query): Query<ReadyJobsQuery>,
+) -> ApiResult<GetReadyJobRequirementsResponse> {
+    let row = call.authorize_workflow(AuthOperation::ReadWorkflow, id)?;
     let ready = call.store().ready_requirements(row.id, query.scheduler_config_id)?;
     let total =
         |of: fn(&Resources) -> u64| ready.iter().map(|row| of(&row.resources) * row.jobs).sum::<u64>();
-    let longest = ready.iter().map(|row| row.resources.runtime.unwrap_or(Resources::UNSAID_RUNTIME)).max();
+    let longest = ready.iter().map(|row| row.resources.runtime.unwrap_or(Resources::ASSUMED_RUNTIME)).max();
     Ok(GetReadyJobRequirementsResponse {
         max_num_nodes: ready.iter().map(|row| i64::from(row.resources.nodes)).max().unwrap_or(0),
-        max_runtime: input::show_duration(longest.unwrap_or_default()),
+        max_runtime: input::render_duration(longest.unwrap_or_default()),
         memory_gb: total(|resources| resources.memory.0) as f64 / f64::from(1 << 30),
         num_cpus: total(|resources| u64::from(resources.cpus)) as i64,
         num_gpus: total(|resources| u64::from(resources.gpus)) as i64,

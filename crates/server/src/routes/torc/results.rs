@@ -1,31 +1,31 @@
 //! What attempts of jobs came to.
 
-use super::call::{Call, limit, offset, sorting};
+use super::call::{TorcCall, limit, offset, sort_order};
 use super::input;
-use super::running::{minutes, usage};
-use super::table::Table;
-use crate::error::{Answer, ApiError};
+use super::job_execution::{parse_minutes, parse_usage};
+use super::operation_table::OperationTable;
+use crate::error::{ApiError, ApiResult};
 use crate::extract::{Json, Path, Query};
 use serde_json::Value;
-use windlass_api::torc::query::{ListResults, OfWorkflow};
-use windlass_api::torc::{Page, ResultModel};
-use windlass_auth::Operation;
-use windlass_engine::service::Quiet;
-use windlass_store::model::{Counted, Part, ResultFilter, ResultRow, StatedResult, WorkflowRow};
+use windlass_api::torc::query::{ListResults, WorkflowQuery};
+use windlass_api::torc::{ListPage, ResultModel};
+use windlass_auth::AuthOperation;
+use windlass_scheduler::service::ExclusiveRequirement;
+use windlass_store::model::{ClientResult, CountQuery, ResultFilter, ResultRow, WorkflowPartId, WorkflowRow};
 use windlass_types::{Attempt, JobId, ResultId, RunId, WorkerId};
 
-pub(super) fn table() -> Table {
-    Table::new("results")
-        .get("/results", "list_results", "Results of a workflow", list)
-        .post("/results", "create_result", "States a result; the job stays as it is", create)
-        .delete("/results", "delete_results", "Deletes all results of a workflow", delete_all)
-        .get("/results/{id}", "get_result", "One result", get)
-        .put("/results/{id}", "update_result", "Corrects a result", update)
-        .delete("/results/{id}", "delete_result", "Deletes a result; the job stays as it is", delete)
+pub(super) fn operations() -> OperationTable {
+    OperationTable::new("results")
+        .get("/results", "list_results", "Results of a workflow", list_results)
+        .post("/results", "create_result", "States a result; the job stays as it is", create_result)
+        .delete("/results", "delete_results", "Deletes all results of a workflow", delete_results)
+        .get("/results/{id}", "get_result", "One result", get_result)
+        .put("/results/{id}", "update_result", "Corrects a result", update_result)
+        .delete("/results/{id}", "delete_result", "Deletes a result; the job stays as it is", delete_result)
 }
 
-fn list(call: &Call, Query(query): Query<ListResults>) -> Answer<Page<ResultModel>> {
-    let row = call.workflow(Operation::ReadWorkflow, query.workflow_id)?;
+fn list_results(call: &TorcCall, Query(query): Query<ListResults>) -> ApiResult<ListPage<ResultModel>> {
+    let row = call.authorize_workflow(AuthOperation::ReadWorkflow, query.workflow_id)?;
     let view = query.view();
     let mut filter = ResultFilter {
         job: query.job_id.map(JobId),
@@ -33,59 +33,61 @@ fn list(call: &Call, Query(query): Query<ListResults>) -> Answer<Page<ResultMode
         all_runs: query.all_runs.unwrap_or(false),
         last_only: !query.all_runs.unwrap_or(false),
         status: query.status.into_iter().collect(),
-        return_code: query.return_code.map(|code| input::number("return_code", code)).transpose()?,
+        return_code: query.return_code.map(|code| input::convert_number("return_code", code)).transpose()?,
         worker: query.compute_node_id.map(WorkerId),
-        sort: sorting(view),
+        sort: sort_order(view),
         ..ResultFilter::default()
     };
-    let total = call.store().count(&Counted::Results(row.id, filter.clone()))?;
+    let total = call.store().count_rows(&CountQuery::Results(row.id, filter.clone()))?;
     filter.offset = offset(view);
     filter.limit = limit(view);
     let results = call.store().results(row.id, &filter)?;
-    Ok(Page::new(results.into_iter().map(model).collect(), view.offset, total as i64))
+    Ok(ListPage::new(results.into_iter().map(result_model).collect(), view.offset, total as i64))
 }
 
-fn get(call: &Call, Path(id): Path<i64>) -> Answer<ResultModel> {
-    call.part(Operation::ReadWorkflow, Part::Result(ResultId(id)))?;
-    shown(call, id)
+fn get_result(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<ResultModel> {
+    call.authorize_part(AuthOperation::ReadWorkflow, WorkflowPartId::Result(ResultId(id)))?;
+    load_result_model(call, id)
 }
 
-fn shown(call: &Call, id: i64) -> Answer<ResultModel> {
+fn load_result_model(call: &TorcCall, id: i64) -> ApiResult<ResultModel> {
     let row = call.store().result(ResultId(id))?;
-    row.map(model).ok_or_else(|| ApiError::not_found(format_args!("result {id}")))
+    row.map(result_model).ok_or_else(|| ApiError::not_found(format_args!("result {id}")))
 }
 
-fn create(call: &Call, Json(body): Json<ResultModel>) -> Answer<ResultModel> {
-    let row = call.workflow(Operation::ChangeWorkflow, body.workflow_id)?;
-    let result = stated(call, &row, &body)?;
-    let id = call.change(row.id, Quiet::Any, move |store, now| store.add_result(&result, now))?;
-    shown(call, id.0)
+fn create_result(call: &TorcCall, Json(body): Json<ResultModel>) -> ApiResult<ResultModel> {
+    let row = call.authorize_workflow(AuthOperation::ChangeWorkflow, body.workflow_id)?;
+    let result = parse_result(call, &row, &body)?;
+    let id = call.change_workflow(row.id, ExclusiveRequirement::NoneRequired, move |store, now| {
+        store.add_result(&result, now)
+    })?;
+    load_result_model(call, id.0)
 }
 
-fn stated(call: &Call, row: &WorkflowRow, body: &ResultModel) -> Answer<StatedResult> {
-    call.is_of(row.id, Part::Job(JobId(body.job_id)))?;
-    call.is_of(row.id, Part::Worker(WorkerId(body.compute_node_id)))?;
+fn parse_result(call: &TorcCall, row: &WorkflowRow, body: &ResultModel) -> ApiResult<ClientResult> {
+    call.check_part_of(row.id, WorkflowPartId::Job(JobId(body.job_id)))?;
+    call.check_part_of(row.id, WorkflowPartId::Worker(WorkerId(body.compute_node_id)))?;
     if !(1..=row.run_id.0).contains(&body.run_id) {
         return Err(ApiError::invalid(format!(
             "run_id: workflow {} has had runs 1 to {}",
             row.id, row.run_id
         )));
     }
-    let attempt = Attempt(input::number("attempt_id", body.attempt_id.unwrap_or(1))?);
+    let attempt = Attempt(input::convert_number("attempt_id", body.attempt_id.unwrap_or(1))?);
     if attempt < Attempt::FIRST {
         return Err(ApiError::invalid("attempt_id: attempts are counted from 1"));
     }
     // What a number must not be is the same as for a worker's report.
-    usage(body)?;
-    Ok(StatedResult {
+    parse_usage(body)?;
+    Ok(ClientResult {
         job: JobId(body.job_id),
         run: RunId(body.run_id),
         attempt,
         worker: WorkerId(body.compute_node_id),
         status: body.status,
-        return_code: input::number("return_code", body.return_code)?,
-        ended_at: input::time("completion_time", &body.completion_time)?,
-        wall: minutes(body.exec_time_minutes)?,
+        return_code: input::convert_number("return_code", body.return_code)?,
+        ended_at: input::parse_time("completion_time", &body.completion_time)?,
+        wall: parse_minutes(body.exec_time_minutes)?,
         peak_memory_bytes: body.peak_memory_bytes,
         avg_memory_bytes: body.avg_memory_bytes,
         peak_cpu_percent: body.peak_cpu_percent,
@@ -93,30 +95,40 @@ fn stated(call: &Call, row: &WorkflowRow, body: &ResultModel) -> Answer<StatedRe
     })
 }
 
-fn update(call: &Call, Path(id): Path<i64>, Json(body): Json<ResultModel>) -> Answer<ResultModel> {
-    let row = call.part(Operation::ChangeWorkflow, Part::Result(ResultId(id)))?;
+fn update_result(
+    call: &TorcCall,
+    Path(id): Path<i64>,
+    Json(body): Json<ResultModel>,
+) -> ApiResult<ResultModel> {
+    let row = call.authorize_part(AuthOperation::ChangeWorkflow, WorkflowPartId::Result(ResultId(id)))?;
     if body.workflow_id != row.id.0 || body.id.is_some_and(|said| said != id) {
         return Err(ApiError::invalid("a result keeps its id and its workflow"));
     }
-    let result = stated(call, &row, &body)?;
-    call.change(row.id, Quiet::Any, move |store, now| store.update_result(ResultId(id), &result, now))?;
-    shown(call, id)
+    let result = parse_result(call, &row, &body)?;
+    call.change_workflow(row.id, ExclusiveRequirement::NoneRequired, move |store, now| {
+        store.update_result(ResultId(id), &result, now)
+    })?;
+    load_result_model(call, id)
 }
 
-fn delete(call: &Call, Path(id): Path<i64>) -> Answer<ResultModel> {
-    let row = call.part(Operation::ChangeWorkflow, Part::Result(ResultId(id)))?;
-    let result = shown(call, id)?;
-    call.change(row.id, Quiet::Any, move |store, now| store.delete_result(ResultId(id), now))?;
+fn delete_result(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<ResultModel> {
+    let row = call.authorize_part(AuthOperation::ChangeWorkflow, WorkflowPartId::Result(ResultId(id)))?;
+    let result = load_result_model(call, id)?;
+    call.change_workflow(row.id, ExclusiveRequirement::NoneRequired, move |store, now| {
+        store.delete_result(ResultId(id), now)
+    })?;
     Ok(result)
 }
 
-fn delete_all(call: &Call, Query(query): Query<OfWorkflow>) -> Answer<Value> {
-    let id = call.workflow(Operation::ChangeWorkflow, query.workflow_id)?.id;
-    let count = call.change(id, Quiet::Free, move |store, now| store.delete_results(id, now))?;
+fn delete_results(call: &TorcCall, Query(query): Query<WorkflowQuery>) -> ApiResult<Value> {
+    let id = call.authorize_workflow(AuthOperation::ChangeWorkflow, query.workflow_id)?.id;
+    let count = call.change_workflow(id, ExclusiveRequirement::NoHeldJobs, move |store, now| {
+        store.delete_results(id, now)
+    })?;
     Ok(serde_json::json!({ "count": count }))
 }
 
-fn model(row: ResultRow) -> ResultModel {
+fn result_model(row: ResultRow) -> ResultModel {
     ResultModel {
         id: Some(row.id.0),
         workflow_id: row.key.workflow_id.0,

@@ -1,77 +1,93 @@
 //! Slurm schedulers: where allocations come from.
 
-use super::call::Call;
+use super::call::TorcCall;
 use super::input;
+use super::operation_table::OperationTable;
 use super::records::sort_models;
-use super::table::Table;
-use crate::error::{Answer, ApiError};
+use crate::error::{ApiError, ApiResult};
 use crate::extract::{Json, Path, Query};
-use windlass_api::torc::query::{ListSlurmSchedulers, OfWorkflow};
-use windlass_api::torc::{DeleteCountResponse, Page, SlurmSchedulerModel};
-use windlass_auth::Operation;
-use windlass_engine::service::Quiet;
-use windlass_store::model::{Part, SchedulerRow};
+use windlass_api::torc::query::{ListSlurmSchedulers, WorkflowQuery};
+use windlass_api::torc::{DeleteCountResponse, ListPage, SlurmSchedulerModel};
+use windlass_auth::AuthOperation;
+use windlass_scheduler::service::ExclusiveRequirement;
+use windlass_store::model::{SlurmSchedulerRow, WorkflowPartId};
 use windlass_types::WorkflowId;
 use windlass_types::settings::{SlurmScheduler, parse_walltime};
 
-pub(super) fn table() -> Table {
-    Table::new("schedulers")
-        .get("/slurm_schedulers", "list_slurm_schedulers", "Slurm schedulers of a workflow", list)
-        .post("/slurm_schedulers", "create_slurm_scheduler", "Adds a Slurm scheduler", create)
-        .delete("/slurm_schedulers", "delete_slurm_schedulers", "Deletes those that no job names", delete_all)
-        .get("/slurm_schedulers/{id}", "get_slurm_scheduler", "One Slurm scheduler", get)
-        .put("/slurm_schedulers/{id}", "update_slurm_scheduler", "Changes it", update)
-        .delete("/slurm_schedulers/{id}", "delete_slurm_scheduler", "Deletes it", delete)
+pub(super) fn operations() -> OperationTable {
+    OperationTable::new("schedulers")
+        .get("/slurm_schedulers", "list_slurm_schedulers", "Slurm schedulers of a workflow", list_schedulers)
+        .post("/slurm_schedulers", "create_slurm_scheduler", "Adds a Slurm scheduler", create_scheduler)
+        .delete(
+            "/slurm_schedulers",
+            "delete_slurm_schedulers",
+            "Deletes those that no job names",
+            delete_schedulers,
+        )
+        .get("/slurm_schedulers/{id}", "get_slurm_scheduler", "One Slurm scheduler", get_scheduler)
+        .put("/slurm_schedulers/{id}", "update_slurm_scheduler", "Changes it", update_scheduler)
+        .delete("/slurm_schedulers/{id}", "delete_slurm_scheduler", "Deletes it", delete_scheduler)
 }
 
-fn list(call: &Call, Query(query): Query<ListSlurmSchedulers>) -> Answer<Page<SlurmSchedulerModel>> {
-    let row = call.workflow(Operation::ReadWorkflow, query.workflow_id)?;
-    let all = call.store().schedulers(row.id)?.into_iter().map(|found| model(row.id, found)).collect();
+fn list_schedulers(
+    call: &TorcCall,
+    Query(query): Query<ListSlurmSchedulers>,
+) -> ApiResult<ListPage<SlurmSchedulerModel>> {
+    let row = call.authorize_workflow(AuthOperation::ReadWorkflow, query.workflow_id)?;
+    let all =
+        call.store().schedulers(row.id)?.into_iter().map(|found| scheduler_model(row.id, found)).collect();
     let view = query.view();
-    Ok(Page::of(sort_models(all, view)?, view.offset, view.limit))
+    Ok(ListPage::from_full_list(sort_models(all, view)?, view.offset, view.limit))
 }
 
-fn get(call: &Call, Path(id): Path<i64>) -> Answer<SlurmSchedulerModel> {
-    let row = call.part(Operation::ReadWorkflow, Part::Scheduler(id))?;
-    shown(call, row.id, id)
+fn get_scheduler(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<SlurmSchedulerModel> {
+    let row = call.authorize_part(AuthOperation::ReadWorkflow, WorkflowPartId::Scheduler(id))?;
+    load_scheduler_model(call, row.id, id)
 }
 
-fn shown(call: &Call, workflow: WorkflowId, id: i64) -> Answer<SlurmSchedulerModel> {
+fn load_scheduler_model(call: &TorcCall, workflow: WorkflowId, id: i64) -> ApiResult<SlurmSchedulerModel> {
     let found = call.store().schedulers(workflow)?.into_iter().find(|row| row.id == id);
     let found = found.ok_or_else(|| ApiError::not_found(format_args!("scheduler {id}")))?;
-    Ok(model(workflow, found))
+    Ok(scheduler_model(workflow, found))
 }
 
-fn create(call: &Call, Json(body): Json<SlurmSchedulerModel>) -> Answer<SlurmSchedulerModel> {
-    let workflow = call.workflow(Operation::ChangeWorkflow, body.workflow_id)?.id;
+fn create_scheduler(
+    call: &TorcCall,
+    Json(body): Json<SlurmSchedulerModel>,
+) -> ApiResult<SlurmSchedulerModel> {
+    let workflow = call.authorize_workflow(AuthOperation::ChangeWorkflow, body.workflow_id)?.id;
     let named = body.name.is_some();
-    let mut scheduler = scheduler(&body)?;
-    let id = call.change(workflow, Quiet::Any, move |store, now| {
+    let mut scheduler = parse_scheduler(&body)?;
+    let id = call.change_workflow(workflow, ExclusiveRequirement::NoneRequired, move |store, now| {
         if !named {
             let count = store.schedulers(workflow)?.len();
             scheduler.name = format!("slurm_{}", count + 1);
         }
         store.add_scheduler(workflow, &scheduler, now)
     })?;
-    shown(call, workflow, id)
+    load_scheduler_model(call, workflow, id)
 }
 
-fn scheduler(body: &SlurmSchedulerModel) -> Answer<SlurmScheduler> {
+fn parse_scheduler(body: &SlurmSchedulerModel) -> ApiResult<SlurmScheduler> {
     parse_walltime(&body.walltime).map_err(|error| ApiError::invalid(format!("walltime: {error}")))?;
-    let checked =
-        |field: &str, said: &Option<String>| said.as_deref().map(|said| input::text(field, said)).transpose();
+    let checked = |field: &str, said: &Option<String>| {
+        said.as_deref().map(|said| input::check_text(field, said)).transpose()
+    };
     Ok(SlurmScheduler {
         name: body
             .name
             .as_deref()
-            .map(|name| input::name("a scheduler", name))
+            .map(|name| input::check_name("a scheduler", name))
             .transpose()?
             .unwrap_or_default(),
-        account: input::text("account", &body.account)?,
+        account: input::check_text("account", &body.account)?,
         gres: checked("gres", &body.gres)?,
         mem: checked("mem", &body.mem)?,
-        nodes: input::number("nodes", body.nodes)?,
-        ntasks_per_node: body.ntasks_per_node.map(|n| input::number("ntasks_per_node", n)).transpose()?,
+        nodes: input::convert_number("nodes", body.nodes)?,
+        ntasks_per_node: body
+            .ntasks_per_node
+            .map(|n| input::convert_number("ntasks_per_node", n))
+            .transpose()?,
         partition: checked("partition", &body.partition)?,
         qos: checked("qos", &body.qos)?,
         tmp: checked("tmp", &body.tmp)?,
@@ -81,33 +97,37 @@ fn scheduler(body: &SlurmSchedulerModel) -> Answer<SlurmScheduler> {
     })
 }
 
-fn update(
-    call: &Call,
+fn update_scheduler(
+    call: &TorcCall,
     Path(id): Path<i64>,
     Json(body): Json<SlurmSchedulerModel>,
-) -> Answer<SlurmSchedulerModel> {
-    let workflow = call.part(Operation::ChangeWorkflow, Part::Scheduler(id))?.id;
+) -> ApiResult<SlurmSchedulerModel> {
+    let workflow = call.authorize_part(AuthOperation::ChangeWorkflow, WorkflowPartId::Scheduler(id))?.id;
     if body.workflow_id != workflow.0 || body.id.is_some_and(|said| said != id) {
         return Err(ApiError::invalid("a scheduler keeps its id and its workflow"));
     }
-    let mut scheduler = scheduler(&body)?;
+    let mut scheduler = parse_scheduler(&body)?;
     if body.name.is_none() {
-        scheduler.name = shown(call, workflow, id)?.name.unwrap_or_default();
+        scheduler.name = load_scheduler_model(call, workflow, id)?.name.unwrap_or_default();
     }
-    call.change(workflow, Quiet::Any, move |store, now| store.update_scheduler(id, &scheduler, now))?;
-    shown(call, workflow, id)
+    call.change_workflow(workflow, ExclusiveRequirement::NoneRequired, move |store, now| {
+        store.update_scheduler(id, &scheduler, now)
+    })?;
+    load_scheduler_model(call, workflow, id)
 }
 
-fn delete(call: &Call, Path(id): Path<i64>) -> Answer<SlurmSchedulerModel> {
-    let workflow = call.part(Operation::ChangeWorkflow, Part::Scheduler(id))?.id;
-    let scheduler = shown(call, workflow, id)?;
-    call.change(workflow, Quiet::Any, move |store, now| store.delete_scheduler(id, now))?;
+fn delete_scheduler(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<SlurmSchedulerModel> {
+    let workflow = call.authorize_part(AuthOperation::ChangeWorkflow, WorkflowPartId::Scheduler(id))?.id;
+    let scheduler = load_scheduler_model(call, workflow, id)?;
+    call.change_workflow(workflow, ExclusiveRequirement::NoneRequired, move |store, now| {
+        store.delete_scheduler(id, now)
+    })?;
     Ok(scheduler)
 }
 
-fn delete_all(call: &Call, Query(query): Query<OfWorkflow>) -> Answer<DeleteCountResponse> {
-    let id = call.workflow(Operation::ChangeWorkflow, query.workflow_id)?.id;
-    let count = call.change(id, Quiet::Free, move |store, now| {
+fn delete_schedulers(call: &TorcCall, Query(query): Query<WorkflowQuery>) -> ApiResult<DeleteCountResponse> {
+    let id = call.authorize_workflow(AuthOperation::ChangeWorkflow, query.workflow_id)?.id;
+    let count = call.change_workflow(id, ExclusiveRequirement::NoHeldJobs, move |store, now| {
         let rows = store.schedulers(id)?;
         rows.iter().try_for_each(|row| store.delete_scheduler(row.id, now))?;
         Ok(rows.len() as i64)
@@ -115,7 +135,7 @@ fn delete_all(call: &Call, Query(query): Query<OfWorkflow>) -> Answer<DeleteCoun
     Ok(DeleteCountResponse { count })
 }
 
-fn model(workflow: WorkflowId, row: SchedulerRow) -> SlurmSchedulerModel {
+fn scheduler_model(workflow: WorkflowId, row: SlurmSchedulerRow) -> SlurmSchedulerModel {
     let scheduler = row.scheduler;
     SlurmSchedulerModel {
         id: Some(row.id),

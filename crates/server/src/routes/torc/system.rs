@@ -1,33 +1,34 @@
 //! The server itself: whether it is there, what it is, and what administrators ask of it.
 
-use super::call::Call;
-use super::table::Table;
-use crate::error::{Answer, ApiError};
+use super::call::TorcCall;
+use super::operation_table::OperationTable;
+use crate::error::{ApiError, ApiResult};
 use crate::extract::{Json, Query};
 use axum::http::StatusCode;
 use serde_json::{Value, json};
-use windlass_api::torc::query::Paging;
+use windlass_api::torc::query::PageQuery;
 use windlass_api::torc::{
-    API_VERSION, AdminAuditLogEntry, AdminSqlRequest, AdminSqlResponse, Page, PingResponse, VersionResponse,
+    API_VERSION, AdminAuditLogEntry, AdminSqlRequest, AdminSqlResponse, ListPage, PingResponse,
+    VersionResponse,
 };
-use windlass_auth::Operation;
+use windlass_auth::AuthOperation;
 
-pub(super) fn table() -> Table {
-    Table::new("system")
-        .get("/ping", "ping", "Whether somebody is there", ping)
-        .get("/version", "get_version", "What answers here", version)
-        .get("/admin/audit-log", "list_admin_audit_log", "Statements that administrators ran", audit_log)
-        .get("/admin/api-stats", "get_api_stats", "What the server is busy with", stats)
-        .post("/admin/sql", "admin_sql", "Statements for the database: offered to nobody", sql)
+pub(super) fn operations() -> OperationTable {
+    OperationTable::new("system")
+        .get("/ping", "ping", "Whether somebody is there", get_ping)
+        .get("/version", "get_version", "What answers here", get_version)
+        .get("/admin/audit-log", "list_admin_audit_log", "Statements that administrators ran", list_audit_log)
+        .get("/admin/api-stats", "get_api_stats", "What the server is busy with", get_stats)
+        .post("/admin/sql", "admin_sql", "Statements for the database: offered to nobody", reject_sql)
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "as all handlers")]
-fn ping(_: &Call) -> Answer<PingResponse> {
+fn get_ping(_: &TorcCall) -> ApiResult<PingResponse> {
     Ok(PingResponse { status: "ok".to_owned() })
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "as all handlers")]
-fn version(_: &Call) -> Answer<VersionResponse> {
+fn get_version(_: &TorcCall) -> ApiResult<VersionResponse> {
     Ok(VersionResponse {
         api_version: API_VERSION.to_owned(),
         version: format!("windlass {}", env!("CARGO_PKG_VERSION")),
@@ -36,29 +37,29 @@ fn version(_: &Call) -> Answer<VersionResponse> {
 }
 
 /// Always empty: nobody can run statements. What people did is among the events.
-fn audit_log(call: &Call, Query(page): Query<Paging>) -> Answer<Page<AdminAuditLogEntry>> {
-    call.may(Operation::Administer)?;
-    Ok(Page::new(Vec::new(), page.view().offset, 0))
+fn list_audit_log(call: &TorcCall, Query(page): Query<PageQuery>) -> ApiResult<ListPage<AdminAuditLogEntry>> {
+    call.authorize(AuthOperation::Administer)?;
+    Ok(ListPage::new(Vec::new(), page.view().offset, 0))
 }
 
 /// A few figures; `/metrics` has all of them.
-fn stats(call: &Call) -> Answer<Value> {
-    call.may(Operation::Administer)?;
-    let figures = call.state.service.figures();
+fn get_stats(call: &TorcCall) -> ApiResult<Value> {
+    call.authorize(AuthOperation::Administer)?;
+    let figures = call.state.service.metrics();
     Ok(json!({
         "workers": figures.workers,
         "workflows": figures.workflows,
-        "ready_jobs": figures.ready,
-        "held_jobs": figures.held,
-        "waits": figures.waits,
+        "ready_jobs": figures.ready_jobs,
+        "held_jobs": figures.held_jobs,
+        "waits": figures.waiting_exchanges,
         "commits": figures.commits,
-        "assigned_jobs": figures.assigned,
-        "ended_jobs": figures.ended,
+        "assigned_jobs": figures.assigned_jobs,
+        "ended_jobs": figures.ended_attempts,
     }))
 }
 
-fn sql(call: &Call, Json(_): Json<AdminSqlRequest>) -> Answer<AdminSqlResponse> {
-    call.may(Operation::Administer)?;
+fn reject_sql(call: &TorcCall, Json(_): Json<AdminSqlRequest>) -> ApiResult<AdminSqlResponse> {
+    call.authorize(AuthOperation::Administer)?;
     let refusal =
         "this server runs no statements of others: they would go past its memory, its events and its rules";
     Err(ApiError::new(StatusCode::FORBIDDEN, "no_sql", refusal)

@@ -1,9 +1,9 @@
 //! Workflows as objects: made, listed, changed, deleted.
 
-use super::call::{Call, limit, offset, sorting};
-use super::input::{self, DEFAULT, DEFAULT_RESOURCES};
-use super::table::{OneOf, Table, WorkflowKey};
-use crate::error::{Answer, ApiError};
+use super::call::{TorcCall, limit, offset, sort_order};
+use super::input::{self, DEFAULT_REQUIREMENTS, DEFAULT_RESOURCES};
+use super::operation_table::{ContractOrOwn, OperationTable, WorkflowKey};
+use crate::error::{ApiError, ApiResult};
 use crate::extract::{Json, Path, Query};
 use crate::routes::requests;
 use serde::Serialize;
@@ -12,112 +12,119 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use windlass_api::torc::query::ListWorkflows;
 use windlass_api::torc::{
-    ArchiveWorkflowRequest, DynamicJobsConfig, ExecutionConfig, Page, ResourceMonitorConfig, WorkflowModel,
+    ArchiveWorkflowRequest, DynamicJobsConfig, ExecutionConfig, ListPage, ResourceMonitorConfig,
+    WorkflowModel,
 };
-use windlass_auth::{MASK, Operation};
-use windlass_engine::service::Quiet;
+use windlass_auth::{AuthOperation, MASK};
+use windlass_scheduler::service::ExclusiveRequirement;
 use windlass_store::model::{
-    Counted, Listed, NewRequirements, NewWorkflow, SettingsUpdate, WorkflowFilter, WorkflowRow,
+    CountQuery, ListedJobs, NewRequirements, NewWorkflow, SettingsUpdate, WorkflowFilter, WorkflowRow,
     WorkflowUpdate,
 };
-use windlass_types::settings::{DynamicJobs, ResourceMonitor, Settings};
+use windlass_types::settings::{DynamicJobSettings, ResourceMonitor, WorkflowSettings};
 
-pub(super) fn table() -> Table {
-    Table::new("workflows")
+pub(super) fn operations() -> OperationTable {
+    OperationTable::new("workflows")
         .get(
             "/workflows",
             "list_workflows",
             "Workflows of the engine that the caller may see; `/request-workflows` lists those of requests",
-            list,
+            list_workflows,
         )
-        .post("/workflows", "create_workflow", "Makes a workflow without jobs", create)
+        .post("/workflows", "create_workflow", "Makes a workflow without jobs", create_workflow)
         .get(
             "/workflows/{id}",
             "get_workflow",
             "A workflow of the engine by its number; with a UUID, as `/request-workflows/{id}`",
-            find,
+            get_workflow_by_key,
         )
-        .put("/workflows/{id}", "update_workflow", "Changes what is said; leaves the rest", update)
+        .put("/workflows/{id}", "update_workflow", "Changes what is said; leaves the rest", update_workflow)
         .delete(
             "/workflows/{id}",
             "delete_workflow",
             "Deletes a workflow and all that is known of it",
-            delete,
+            delete_workflow,
         )
-        .post("/workflows/{id}/archive", "archive_workflow", "Puts a workflow out of sight, or back", archive)
+        .post(
+            "/workflows/{id}/archive",
+            "archive_workflow",
+            "Puts a workflow out of sight, or back",
+            archive_workflow,
+        )
 }
 
-fn list(call: &Call, Query(query): Query<ListWorkflows>) -> Answer<Page<WorkflowModel>> {
-    call.may(Operation::Look)?;
+fn list_workflows(call: &TorcCall, Query(query): Query<ListWorkflows>) -> ApiResult<ListPage<WorkflowModel>> {
+    call.authorize(AuthOperation::ListVisible)?;
     let view = query.view();
     let mut filter = WorkflowFilter {
         name: query.name.clone(),
         user: query.user.clone(),
         description: query.description.clone(),
         is_archived: Some(query.is_archived.unwrap_or(false)),
-        visible_to: (!call.who.sees_all()).then(|| call.by().to_owned()),
-        sort: sorting(view),
+        visible_to: (!call.principal.sees_all()).then(|| call.caller_name().to_owned()),
+        sort: sort_order(view),
         ..WorkflowFilter::default()
     };
     if let Some(name) = &query.access_group {
         match call.store().groups()?.into_iter().find(|group| group.name == *name) {
             Some(group) => filter.group = Some(group.id),
-            None => return Ok(Page::new(Vec::new(), view.offset, 0)),
+            None => return Ok(ListPage::new(Vec::new(), view.offset, 0)),
         }
     }
-    let total = call.store().count(&Counted::Workflows(filter.clone()))?;
+    let total = call.store().count_rows(&CountQuery::Workflows(filter.clone()))?;
     filter.offset = offset(view);
     filter.limit = limit(view);
     let rows = call.store().list_workflows(&filter)?;
-    let items = rows.iter().map(|row| model(call, row)).collect::<Answer<_>>()?;
-    Ok(Page::new(items, view.offset, total as i64))
+    let items = rows.iter().map(|row| workflow_model(call, row)).collect::<ApiResult<_>>()?;
+    Ok(ListPage::new(items, view.offset, total as i64))
 }
 
-fn find(
-    call: &Call,
+fn get_workflow_by_key(
+    call: &TorcCall,
     Path(key): Path<WorkflowKey>,
-) -> Answer<OneOf<WorkflowModel, windlass_api::requests::Workflow>> {
+) -> ApiResult<ContractOrOwn<WorkflowModel, windlass_api::requests::RequestWorkflowDetails>> {
     match key {
-        WorkflowKey::Id(id) => get(call, Path(id)).map(OneOf::Contract),
+        WorkflowKey::Id(id) => get_workflow(call, Path(id)).map(ContractOrOwn::Contract),
         WorkflowKey::Uuid(uuid) => {
-            call.may(Operation::Look)?;
-            requests::by_uuid(&*call.state.database, &uuid).map(OneOf::Ours)
+            call.authorize(AuthOperation::ListVisible)?;
+            requests::get_workflow_by_uuid(&*call.state.database, &uuid).map(ContractOrOwn::Own)
         }
     }
 }
 
-fn get(call: &Call, Path(id): Path<i64>) -> Answer<WorkflowModel> {
-    model(call, &call.workflow(Operation::ReadWorkflow, id)?)
+fn get_workflow(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<WorkflowModel> {
+    workflow_model(call, &call.authorize_workflow(AuthOperation::ReadWorkflow, id)?)
 }
 
-fn create(call: &Call, Json(body): Json<WorkflowModel>) -> Answer<WorkflowModel> {
-    call.may(Operation::CreateWorkflow)?;
-    let settings = settings(&body, Settings::default())?;
-    let groups = groups(call, &settings.access_groups)?;
-    let directory = directory(body.submission_directory.as_deref())?;
-    let name = input::name("a workflow", &body.name)?;
-    let description = body.description.as_deref().map(|text| input::text("description", text)).transpose()?;
+fn create_workflow(call: &TorcCall, Json(body): Json<WorkflowModel>) -> ApiResult<WorkflowModel> {
+    call.authorize(AuthOperation::CreateWorkflow)?;
+    let settings = merge_settings(&body, WorkflowSettings::default())?;
+    let groups = find_group_ids(call, &settings.access_groups)?;
+    let directory = submission_directory(body.submission_directory.as_deref())?;
+    let name = input::check_name("a workflow", &body.name)?;
+    let description =
+        body.description.as_deref().map(|text| input::check_text("description", text)).transpose()?;
     let new = NewWorkflow {
         name: &name,
-        user: call.by(),
+        user: call.caller_name(),
         description: description.as_deref(),
         submission_dir: &directory,
         output_dir: &format!("{}/torc_output", directory.trim_end_matches('/')),
-        env: &input::environment(body.env.as_ref())?,
+        env: &input::parse_environment(body.env.as_ref())?,
         settings: Some(&settings),
-        requirements: &[NewRequirements { name: DEFAULT, resources: DEFAULT_RESOURCES }],
+        requirements: &[NewRequirements { name: DEFAULT_REQUIREMENTS, resources: DEFAULT_RESOURCES }],
         ..NewWorkflow::default()
     };
-    let store = call.store().acting_as(call.by());
-    let id = store.create_workflow(&new, &mut Listed::new([]), call.now())?;
+    let store = call.store().acting_as(call.caller_name());
+    let id = store.create_workflow(&new, &mut ListedJobs::new([]), call.now())?;
     for group in groups {
-        store.share(id, group, call.now())?;
+        store.share_workflow(id, group, call.now())?;
     }
-    get(call, Path(id.0))
+    get_workflow(call, Path(id.0))
 }
 
 /// The ids of groups by name. One that is not there makes the whole request wrong.
-fn groups(call: &Call, names: &[String]) -> Answer<Vec<i64>> {
+fn find_group_ids(call: &TorcCall, names: &[String]) -> ApiResult<Vec<i64>> {
     if names.is_empty() {
         return Ok(Vec::new());
     }
@@ -132,55 +139,63 @@ fn groups(call: &Call, names: &[String]) -> Answer<Vec<i64>> {
 }
 
 /// Where the server itself runs.
-fn here() -> Option<String> {
+fn current_directory() -> Option<String> {
     std::env::current_dir().ok()?.into_os_string().into_string().ok()
 }
 
 /// Where the jobs of a workflow run. If nobody says so, where the server does.
-fn directory(said: Option<&str>) -> Answer<String> {
+fn submission_directory(said: Option<&str>) -> ApiResult<String> {
     match said {
-        Some(path) if path.starts_with('/') => input::text("submission_directory", path),
+        Some(path) if path.starts_with('/') => input::check_text("submission_directory", path),
         Some(path) => {
             Err(ApiError::invalid(format!("submission_directory: `{}` is not absolute", path.escape_debug())))
         }
-        None => here()
+        None => current_directory()
             .ok_or_else(|| ApiError::invalid("submission_directory: nothing is said, and nothing is known")),
     }
 }
 
 /// Changes what is said. What nobody says stays as it is; so does the owner, which is not the caller's to give away.
-fn update(call: &Call, Path(id): Path<i64>, Json(body): Json<WorkflowModel>) -> Answer<WorkflowModel> {
-    let row = call.workflow(Operation::ChangeWorkflow, id)?;
+fn update_workflow(
+    call: &TorcCall,
+    Path(id): Path<i64>,
+    Json(body): Json<WorkflowModel>,
+) -> ApiResult<WorkflowModel> {
+    let row = call.authorize_workflow(AuthOperation::ChangeWorkflow, id)?;
     if body.id.is_some_and(|said| said != id) {
         return Err(ApiError::invalid("the id of a workflow does not change"));
     }
     let update = WorkflowUpdate {
-        name: Some(input::name("a workflow", &body.name)?),
+        name: Some(input::check_name("a workflow", &body.name)?),
         description: body
             .description
             .as_deref()
-            .map(|text| input::text("description", text).map(Some))
+            .map(|text| input::check_text("description", text).map(Some))
             .transpose()?,
         ..WorkflowUpdate::default()
     };
     let settings = SettingsUpdate {
-        settings: Some(settings(&body, row.settings.clone())?),
-        env: body.env.as_ref().map(|env| environment(env, &row)).transpose()?,
-        submission_dir: body.submission_directory.as_deref().map(|path| directory(Some(path))).transpose()?,
+        settings: Some(merge_settings(&body, row.settings.clone())?),
+        env: body.env.as_ref().map(|env| merge_environment(env, &row)).transpose()?,
+        submission_dir: body
+            .submission_directory
+            .as_deref()
+            .map(|path| submission_directory(Some(path)))
+            .transpose()?,
     };
-    call.change(row.id, Quiet::Any, move |store, now| {
+    call.change_workflow(row.id, ExclusiveRequirement::NoneRequired, move |store, now| {
         store.update_workflow(row.id, &update, now)?;
         store.update_settings(row.id, &settings, now)
     })?;
     if let Some(is_archived) = body.is_archived {
         set_archived(call, id, is_archived)?;
     }
-    get(call, Path(id))
+    get_workflow(call, Path(id))
 }
 
 /// A client that gives back what it was shown does not mean the masks.
-fn environment(said: &BTreeMap<String, String>, row: &WorkflowRow) -> Answer<Vec<(String, String)>> {
-    let mut env = input::environment(Some(said))?;
+fn merge_environment(said: &BTreeMap<String, String>, row: &WorkflowRow) -> ApiResult<Vec<(String, String)>> {
+    let mut env = input::parse_environment(Some(said))?;
     for (name, value) in &mut env {
         if value == MASK
             && let Some((_, kept)) = row.env.iter().find(|(known, _)| known == name)
@@ -191,35 +206,39 @@ fn environment(said: &BTreeMap<String, String>, row: &WorkflowRow) -> Answer<Vec
     Ok(env)
 }
 
-fn delete(call: &Call, Path(id): Path<i64>) -> Answer<WorkflowModel> {
-    let row = call.workflow(Operation::DeleteWorkflow, id)?;
-    let shown = model(call, &row)?;
-    call.change(row.id, Quiet::Free, move |store, now| store.delete_workflow(row.id, now))?;
+fn delete_workflow(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<WorkflowModel> {
+    let row = call.authorize_workflow(AuthOperation::DeleteWorkflow, id)?;
+    let shown = workflow_model(call, &row)?;
+    call.change_workflow(row.id, ExclusiveRequirement::NoHeldJobs, move |store, now| {
+        store.delete_workflow(row.id, now)
+    })?;
     Ok(shown)
 }
 
-fn archive(
-    call: &Call,
+fn archive_workflow(
+    call: &TorcCall,
     Path(id): Path<i64>,
     Json(body): Json<ArchiveWorkflowRequest>,
-) -> Answer<WorkflowModel> {
-    call.workflow(Operation::ChangeWorkflow, id)?;
+) -> ApiResult<WorkflowModel> {
+    call.authorize_workflow(AuthOperation::ChangeWorkflow, id)?;
     set_archived(call, id, body.is_archived)?;
-    get(call, Path(id))
+    get_workflow(call, Path(id))
 }
 
-fn set_archived(call: &Call, id: i64, is_archived: bool) -> Answer<()> {
-    let row = call.workflow(Operation::ChangeWorkflow, id)?;
+fn set_archived(call: &TorcCall, id: i64, is_archived: bool) -> ApiResult<()> {
+    let row = call.authorize_workflow(AuthOperation::ChangeWorkflow, id)?;
     if row.is_archived == is_archived {
         return Ok(());
     }
-    call.change(row.id, Quiet::Free, move |store, now| store.archive(&[row.id], is_archived, now))
+    call.change_workflow(row.id, ExclusiveRequirement::NoHeldJobs, move |store, now| {
+        store.set_archived(&[row.id], is_archived, now)
+    })
 }
 
 /// What a body says, on top of what holds.
-fn settings(body: &WorkflowModel, mut settings: Settings) -> Answer<Settings> {
+fn merge_settings(body: &WorkflowModel, mut settings: WorkflowSettings) -> ApiResult<WorkflowSettings> {
     let seconds = |field: &str, value: Option<i64>, kept: Option<u64>| match value {
-        Some(value) => input::number(field, value).map(Some),
+        Some(value) => input::convert_number(field, value).map(Some),
         None => Ok(kept),
     };
     settings.compute_node_expiration_buffer_seconds = seconds(
@@ -241,7 +260,7 @@ fn settings(body: &WorkflowModel, mut settings: Settings) -> Answer<Settings> {
         settings.compute_node_ignore_workflow_completion = body.compute_node_ignore_workflow_completion;
     }
     if let Some(project) = &body.project {
-        settings.project = Some(input::text("project", project)?);
+        settings.project = Some(input::check_text("project", project)?);
     }
     if let Some(metadata) = &body.metadata {
         settings.metadata.clone_from(metadata);
@@ -253,41 +272,41 @@ fn settings(body: &WorkflowModel, mut settings: Settings) -> Answer<Settings> {
         settings.access_groups.clone_from(groups);
     }
     if let Some(config) = &body.execution_config {
-        settings.execution_config = Some(reshape("execution_config", config)?);
+        settings.execution_config = Some(convert_settings("execution_config", config)?);
     }
     if let Some(config) = &body.resource_monitor_config {
-        settings.resource_monitor = Some(reshape("resource_monitor_config", config)?);
+        settings.resource_monitor = Some(convert_settings("resource_monitor_config", config)?);
     }
     if let Some(config) = body.dynamic_jobs {
-        settings.dynamic_jobs = Some(dynamic_jobs(config)?);
+        settings.dynamic_jobs = Some(parse_dynamic_jobs(config)?);
     }
     settings.use_pending_failed = body.use_pending_failed.unwrap_or(settings.use_pending_failed);
     settings.enable_ro_crate = body.enable_ro_crate.unwrap_or(settings.enable_ro_crate);
     Ok(settings)
 }
 
-fn dynamic_jobs(config: DynamicJobsConfig) -> Answer<DynamicJobs> {
-    let Some(max_iterations) = config.max_iterations else { return Ok(DynamicJobs::default()) };
+fn parse_dynamic_jobs(config: DynamicJobsConfig) -> ApiResult<DynamicJobSettings> {
+    let Some(max_iterations) = config.max_iterations else { return Ok(DynamicJobSettings::default()) };
     match u32::try_from(max_iterations) {
-        Ok(max_iterations @ 1..) => Ok(DynamicJobs { max_iterations }),
+        Ok(max_iterations @ 1..) => Ok(DynamicJobSettings { max_iterations }),
         _ => Err(ApiError::invalid("dynamic_jobs.max_iterations: it must be at least 1")),
     }
 }
 
 /// The same settings in another type with the same names.
-fn reshape<T: DeserializeOwned>(field: &str, value: &impl Serialize) -> Answer<T> {
+fn convert_settings<T: DeserializeOwned>(field: &str, value: &impl Serialize) -> ApiResult<T> {
     let json = serde_json::to_value(value).map_err(ApiError::internal)?;
     serde_json::from_value(json).map_err(|error| ApiError::invalid(format!("{field}: {error}")))
 }
 
 /// What is in the books and cannot be told in the contract's words is a fault, and not left out.
-fn shown_config(config: &windlass_types::settings::ExecutionConfig) -> Answer<ExecutionConfig> {
+fn execution_config_model(config: &windlass_types::settings::ExecutionConfig) -> ApiResult<ExecutionConfig> {
     let json = serde_json::to_value(config).map_err(ApiError::internal)?;
     serde_json::from_value(json).map_err(|error| ApiError::internal(format!("execution_config: {error}")))
 }
 
 /// What is measured, in the whole seconds of the contract; ours may be fractions.
-fn monitor_model(config: &ResourceMonitor) -> Answer<ResourceMonitorConfig> {
+fn monitor_model(config: &ResourceMonitor) -> ApiResult<ResourceMonitorConfig> {
     let seconds = |time: Duration| i32::try_from(time.as_secs().max(1)).unwrap_or(i32::MAX);
     let mut json = serde_json::to_value(config).map_err(ApiError::internal)?;
     json["sample_interval_seconds"] = seconds(config.sample_interval()).into();
@@ -295,7 +314,7 @@ fn monitor_model(config: &ResourceMonitor) -> Answer<ResourceMonitorConfig> {
     serde_json::from_value(json).map_err(ApiError::internal)
 }
 
-pub(super) fn model(call: &Call, row: &WorkflowRow) -> Answer<WorkflowModel> {
+pub(super) fn workflow_model(call: &TorcCall, row: &WorkflowRow) -> ApiResult<WorkflowModel> {
     let settings = &row.settings;
     let number = |value: Option<u64>| value.and_then(|value| i64::try_from(value).ok());
     let groups = call.store().groups_sharing(row.id)?;
@@ -317,8 +336,8 @@ pub(super) fn model(call: &Call, row: &WorkflowRow) -> Answer<WorkflowModel> {
             .dynamic_jobs
             .map(|config| DynamicJobsConfig { max_iterations: Some(i64::from(config.max_iterations)) }),
         enable_ro_crate: Some(settings.enable_ro_crate),
-        env: shown_environment(call, row, &row.env)?,
-        execution_config: settings.execution_config.as_ref().map(shown_config).transpose()?,
+        env: visible_environment(call, row, &row.env)?,
+        execution_config: settings.execution_config.as_ref().map(execution_config_model).transpose()?,
         is_archived: Some(row.is_archived),
         is_canceled: Some(row.is_canceled),
         metadata: (!settings.metadata.is_empty()).then(|| settings.metadata.clone()),
@@ -332,16 +351,16 @@ pub(super) fn model(call: &Call, row: &WorkflowRow) -> Answer<WorkflowModel> {
 }
 
 /// Variables, with the values of secrets masked for those who may not see them.
-pub(super) fn shown_environment(
-    call: &Call,
+pub(super) fn visible_environment(
+    call: &TorcCall,
     row: &WorkflowRow,
     env: &[(String, String)],
-) -> Answer<Option<BTreeMap<String, String>>> {
+) -> ApiResult<Option<BTreeMap<String, String>>> {
     if env.is_empty() {
         return Ok(None);
     }
-    let all = call.sees_secrets(row)?;
-    let masking = call.state.auth.masking();
+    let all = call.can_read_secrets(row)?;
+    let masking = call.state.authenticator.masking();
     let shown = |(name, value): &(String, String)| {
         let value = if !all && masking.is_secret(name) { MASK.to_owned() } else { value.clone() };
         (name.clone(), value)

@@ -24,21 +24,21 @@ fn request() -> AllocationRequest {
     }
 }
 
-fn site() -> Site<'static> {
-    Site {
-        home: "",
+fn site() -> BatchContext<'static> {
+    BatchContext {
+        tag_prefix: "",
         windlass: Path::new("/opt/wind lass/windlass"),
         server: "http://login1:8080",
         output_dir: Path::new("/data/out"),
         directory: Path::new("/data"),
         warning: Duration::from_mins(5),
-        settings: Settings::default(),
+        settings: WorkflowSettings::default(),
     }
 }
 
 #[test]
 fn one_worker_for_an_allocation() {
-    let batch = render(&allocation(&request()), &site()).unwrap();
+    let batch = render_batch(&allocation(&request()), &site()).unwrap();
     let expected = [
         "--account=proj",
         "--partition=standard",
@@ -74,9 +74,11 @@ fn one_worker_for_an_allocation() {
 
 #[test]
 fn what_the_workflow_says_of_workers_is_known_without_the_server() {
-    let settings =
-        Settings { compute_node_wait_for_healthy_database_minutes: Some(60), ..Settings::default() };
-    let script = render(&allocation(&request()), &Site { settings, ..site() }).unwrap().script;
+    let settings = WorkflowSettings {
+        compute_node_wait_for_healthy_database_minutes: Some(60),
+        ..WorkflowSettings::default()
+    };
+    let script = render_batch(&allocation(&request()), &BatchContext { settings, ..site() }).unwrap().script;
     let said =
         "--output-dir /data/out --settings '{\"compute_node_wait_for_healthy_database_minutes\":60}'\n";
     assert!(script.ends_with(said), "{script}");
@@ -91,7 +93,7 @@ fn a_worker_on_each_node_is_started_and_warned_by_a_step() {
         walltime: Duration::from_mins(5),
         ..request()
     };
-    let batch = render(&allocation(&request), &site()).unwrap();
+    let batch = render_batch(&allocation(&request), &site()).unwrap();
     assert!(batch.arguments.contains(&"--signal=USR1@150".to_owned()), "{:?}", batch.arguments);
     assert!(
         batch.script.contains(
@@ -107,7 +109,7 @@ fn a_worker_on_each_node_is_started_and_warned_by_a_step() {
 #[test]
 fn a_series_has_one_name() {
     let request = AllocationRequest { serialize: true, scheduler: "a b/c".to_owned(), ..request() };
-    let arguments = render(&allocation(&request), &site()).unwrap().arguments;
+    let arguments = render_batch(&allocation(&request), &site()).unwrap().arguments;
     for word in ["--job-name=wl-5f2a-wf3-a_b_c", "--comment=wl-5f2a-12", "--dependency=singleton"] {
         assert!(arguments.iter().any(|argument| argument == word), "{word}: {arguments:?}");
     }
@@ -120,7 +122,7 @@ fn what_users_ask_for_comes_before_what_is_ours() {
         options: [("reservation", "r 1"), ("hold", "")].map(|(k, v)| (k.to_owned(), v.to_owned())).into(),
         ..request()
     };
-    let arguments = render(&allocation(&request), &site()).unwrap().arguments;
+    let arguments = render_batch(&allocation(&request), &site()).unwrap().arguments;
     let begin =
         ["-C", "a&b", "--job-name=mine", "--exclusive", "--hold", "--reservation=r 1", "--account=proj"];
     assert_eq!(arguments[..7], begin);
@@ -150,13 +152,13 @@ fn what_is_refused_in_extra() {
     ];
     for (extra, said) in rows {
         let request = AllocationRequest { extra: Some(extra.to_owned()), ..request() };
-        let error = render(&allocation(&request), &site()).expect_err(extra).to_string();
+        let error = render_batch(&allocation(&request), &site()).expect_err(extra).to_string();
         assert!(error.contains(said), "{extra:?}: {error}");
     }
     for fine in ["--export=NONE", "--wait-all-nodes=1", "-p debug -q high", "--nice=5 -H", "-C gpu -x n1,n2"]
     {
         let request = AllocationRequest { extra: Some(fine.to_owned()), ..request() };
-        assert!(render(&allocation(&request), &site()).is_ok(), "{fine}");
+        assert!(render_batch(&allocation(&request), &site()).is_ok(), "{fine}");
     }
 }
 
@@ -165,7 +167,7 @@ fn values_that_are_no_words_are_refused() {
     let with = |change: &dyn Fn(&mut AllocationRequest)| {
         let mut request = request();
         change(&mut request);
-        render(&allocation(&request), &site()).unwrap_err().to_string()
+        render_batch(&allocation(&request), &site()).unwrap_err().to_string()
     };
     let newline = with(&|request| request.partition = Some("a\n#SBATCH --uid=0".to_owned()));
     assert!(
@@ -177,22 +179,24 @@ fn values_that_are_no_words_are_refused() {
     assert!(with(&|request| drop(request.options.insert("x;y".to_owned(), "1".to_owned()))).contains("x;y"));
     let mut odd = allocation(&request());
     odd.tag = "a b".to_owned();
-    assert!(render(&odd, &site()).unwrap_err().to_string().contains("the tag"));
-    let relative = Site { directory: Path::new("here"), ..site() };
-    assert!(render(&allocation(&request()), &relative).unwrap_err().to_string().contains("is not absolute"));
+    assert!(render_batch(&odd, &site()).unwrap_err().to_string().contains("the tag"));
+    let relative = BatchContext { directory: Path::new("here"), ..site() };
+    assert!(
+        render_batch(&allocation(&request()), &relative).unwrap_err().to_string().contains("is not absolute")
+    );
 }
 
 #[test]
 fn a_percent_in_a_path_is_no_placeholder() {
-    let site = Site { output_dir: Path::new("/data/100%j"), ..site() };
-    let arguments = render(&allocation(&request()), &site).unwrap().arguments;
+    let site = BatchContext { output_dir: Path::new("/data/100%j"), ..site() };
+    let arguments = render_batch(&allocation(&request()), &site).unwrap().arguments;
     assert!(arguments.contains(&"--output=/data/100%%j/slurm_output_wf3_sl12.o".to_owned()), "{arguments:?}");
 }
 
 #[test]
 fn walltimes_are_written_out() {
     for (seconds, text) in [(30, "0-00:01:00"), (90, "0-00:01:30"), (93_784, "1-02:03:04")] {
-        assert_eq!(walltime(Duration::from_secs(seconds)), text);
+        assert_eq!(render_walltime(Duration::from_secs(seconds)), text);
     }
 }
 
@@ -217,6 +221,6 @@ fn whole_nodes_unless_cores_are_spoken_of() {
             mem: mem.map(str::to_owned),
             ..AllocationRequest::default()
         };
-        assert_eq!(wanted(&request).unwrap().join(" "), expected, "{extra}");
+        assert_eq!(render_user_options(&request).unwrap().join(" "), expected, "{extra}");
     }
 }

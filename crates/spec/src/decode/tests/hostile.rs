@@ -1,7 +1,7 @@
 //! A spec with every field, damaged by chance: always an answer, never a panic, never without bounds.
 
-use crate::decode::decode;
-use crate::yaml::Yaml;
+use crate::decode::decode_spec;
+use crate::yaml::YamlReader;
 use proptest::prelude::*;
 
 const WHOLE: &str = r#"version: 1
@@ -37,7 +37,7 @@ jobs:
 
 /// Whatever comes in, an answer comes out.
 fn answer(text: &str) {
-    let decoded = decode(text, Yaml::new(text));
+    let decoded = decode_spec(text, YamlReader::new(text));
     if decoded.names.is_none() {
         assert!(!decoded.sink.is_empty(), "{text}");
     }
@@ -46,13 +46,13 @@ fn answer(text: &str) {
 /// The codes of all problems in the file.
 #[track_caller]
 fn codes(text: &str) -> Vec<&'static str> {
-    let diagnostics = crate::parse("evil.yaml", text.as_bytes()).expect_err("should be refused");
+    let diagnostics = crate::parse_spec("evil.yaml", text.as_bytes()).expect_err("should be refused");
     diagnostics.list.iter().map(|diagnostic| diagnostic.code).collect()
 }
 
 #[test]
 fn the_whole_is_good_and_any_part_of_it_is_answered() {
-    assert!(crate::parse("whole.yaml", WHOLE.as_bytes()).is_ok());
+    assert!(crate::parse_spec("whole.yaml", WHOLE.as_bytes()).is_ok());
     for end in (0..WHOLE.len()).step_by(3) {
         answer(&WHOLE[..end]);
     }

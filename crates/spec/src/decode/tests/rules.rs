@@ -5,7 +5,7 @@ use super::{good, problems, with};
 /// The help that goes with the only problem of `text`.
 #[track_caller]
 fn help(text: &str) -> String {
-    let diagnostics = crate::parse("sim.yaml", text.as_bytes()).expect_err(text);
+    let diagnostics = crate::parse_spec("sim.yaml", text.as_bytes()).expect_err(text);
     let [problem] = diagnostics.list.as_slice() else { panic!("{diagnostics}") };
     problem.help.clone().unwrap_or_default()
 }
@@ -342,7 +342,7 @@ failure_handlers:
           - fine
           - \"re:[\"
 ";
-    let diagnostics = crate::parse("sim.yaml", text.as_bytes()).expect_err("has mistakes");
+    let diagnostics = crate::parse_spec("sim.yaml", text.as_bytes()).expect_err("has mistakes");
     let places: Vec<_> =
         diagnostics.reports().into_iter().map(|report| (report.code, report.line, report.column)).collect();
     assert_eq!(places, [("empty-rule", Some(7), Some(9)), ("bad-regex", Some(10), Some(13))]);
@@ -438,7 +438,7 @@ fn a_part_that_breaks_off_is_judged_up_to_the_break() {
 
 /// `code message` of what is said about a spec that may be used.
 fn warnings(text: &str) -> Vec<String> {
-    let decoded = crate::decode::decode(text, crate::yaml::Yaml::new(text));
+    let decoded = crate::decode::decode_spec(text, crate::yaml::YamlReader::new(text));
     assert!(decoded.sink.is_empty(), "{text}");
     let warnings = decoded.warnings.into_diagnostics("sim.yaml", text).list;
     warnings.iter().map(|warning| format!("{} {}", warning.code, warning.message)).collect()
@@ -504,7 +504,7 @@ fn one_wrong_field_in_ten_thousand_lines() {
         let field = if job == 2000 { "priorty" } else { "priority" };
         format!("  - name: job{job}\n    command: echo {job}\n    env: {{N: {job}}}\n    {field}: 1\n")
     }));
-    let diagnostics = crate::parse("sim.yaml", text.as_bytes()).expect_err("has a wrong field");
+    let diagnostics = crate::parse_spec("sim.yaml", text.as_bytes()).expect_err("has a wrong field");
     let [report] = diagnostics.reports().try_into().expect("is the only problem");
     assert_eq!((report.line, report.column), (Some(2 + 2000 * 4 + 4), Some(5)));
     assert_eq!(report.message, "unknown field `priorty`");

@@ -1,8 +1,8 @@
 //! Who may do what: groups and their members, shared workflows, tokens.
 
 use crate::kit::{NOW, create};
-use windlass_store::model::{NewToken, WorkflowFilter};
-use windlass_store::{Error, Store};
+use windlass_store::model::{NewTokenRow, WorkflowFilter};
+use windlass_store::{Store, StoreError};
 use windlass_types::{Timestamp, WorkflowId};
 
 const LATER: Timestamp = Timestamp(NOW.0 + 1_000_000);
@@ -11,7 +11,7 @@ pub(crate) fn groups_have_members_with_roles(store: &dyn Store) {
     let ops = store.add_group("ops", Some("keep it running"), NOW).unwrap();
     let lab = store.add_group("lab", None, NOW).unwrap();
     let error = store.add_group("ops", None, NOW).unwrap_err();
-    assert!(matches!(&error, Error::NameTaken { name, .. } if name == "ops"), "{error}");
+    assert!(matches!(&error, StoreError::NameTaken { name, .. } if name == "ops"), "{error}");
     let row = store.group(ops).unwrap().unwrap();
     assert_eq!((row.name.as_str(), row.description.as_deref()), ("ops", Some("keep it running")));
     assert_eq!(store.groups().unwrap().len(), 2);
@@ -24,15 +24,15 @@ pub(crate) fn groups_have_members_with_roles(store: &dyn Store) {
     let members = store.members(ops).unwrap();
     let told: Vec<_> = members.iter().map(|row| (row.user_name.as_str(), row.role.as_str())).collect();
     assert_eq!(told, [("ada", "admin"), ("bob", "member")]);
-    assert_eq!(store.groups_of("ada").unwrap().len(), 2);
+    assert_eq!(store.groups_of_user("ada").unwrap().len(), 2);
 
     store.remove_member(ops, "bob", NOW).unwrap();
-    assert_eq!(store.groups_of("bob").unwrap(), []);
+    assert_eq!(store.groups_of_user("bob").unwrap(), []);
     let error = store.remove_member(ops, "bob", NOW).unwrap_err();
-    assert!(matches!(error, Error::NoSuchMember { .. }), "{error}");
+    assert!(matches!(error, StoreError::NoSuchMember { .. }), "{error}");
     store.delete_group(ops, NOW).unwrap();
     assert_eq!(store.group(ops).unwrap(), None);
-    assert_eq!(store.groups_of("ada").unwrap().len(), 1, "memberships go with their group");
+    assert_eq!(store.groups_of_user("ada").unwrap().len(), 1, "memberships go with their group");
     assert!(store.add_member(ops, "ada", "member", NOW).is_err());
 }
 
@@ -47,25 +47,25 @@ pub(crate) fn a_shared_workflow_is_seen_by_the_members(store: &dyn Store) {
     };
     assert_eq!((visible("ada").len(), visible("bob")), (2, vec![]));
 
-    store.share(workflow, ops, NOW).unwrap();
+    store.share_workflow(workflow, ops, NOW).unwrap();
     assert!(!store.is_shared_with(workflow, "bob").unwrap());
-    store.share(workflow, lab, NOW).unwrap();
-    store.share(workflow, lab, LATER).unwrap();
+    store.share_workflow(workflow, lab, NOW).unwrap();
+    store.share_workflow(workflow, lab, LATER).unwrap();
     assert!(store.is_shared_with(workflow, "bob").unwrap());
     assert_eq!(visible("bob"), [workflow]);
     assert_eq!(store.groups_sharing(workflow).unwrap().len(), 2);
     let of_group = WorkflowFilter { group: Some(lab), ..WorkflowFilter::default() };
     assert_eq!(store.list_workflows(&of_group).unwrap().len(), 1);
 
-    store.unshare(workflow, lab, NOW).unwrap();
+    store.unshare_workflow(workflow, lab, NOW).unwrap();
     assert!(!store.is_shared_with(workflow, "bob").unwrap());
     store.delete_group(ops, NOW).unwrap();
     assert_eq!(store.groups_sharing(workflow).unwrap(), []);
-    assert!(store.share(WorkflowId(workflow.0 + 100), lab, NOW).is_err());
+    assert!(store.share_workflow(WorkflowId(workflow.0 + 100), lab, NOW).is_err());
 }
 
 pub(crate) fn a_token_counts_until_it_is_revoked(store: &dyn Store) {
-    let token = |hash: &str, user: &str| NewToken {
+    let token = |hash: &str, user: &str| NewTokenRow {
         hash: hash.into(),
         name: "ci".into(),
         user: user.into(),
@@ -82,7 +82,7 @@ pub(crate) fn a_token_counts_until_it_is_revoked(store: &dyn Store) {
     assert_eq!((row.last_used_at, row.revoked_at), (None, None));
     assert!(store.token_by_hash("h3").unwrap().is_none());
 
-    store.note_token_use(id, LATER).unwrap();
+    store.record_token_use(id, LATER).unwrap();
     store.revoke_token(id, NOW).unwrap();
     store.revoke_token(id, LATER).unwrap();
     let row = store.token_by_hash("h1").unwrap().unwrap();

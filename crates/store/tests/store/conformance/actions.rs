@@ -2,41 +2,49 @@
 
 use crate::kit::{NOW, claim, commit, commit_batch, create, end, key, worker};
 use serde_json::json;
-use windlass_core::change::{ActionChange, Change};
-use windlass_store::model::{ActionRow, AddAction, CLAIMED, EventFilter};
-use windlass_store::{Batch, Error, Store};
-use windlass_types::settings::{Action, Trigger};
+use windlass_core::change::{ActionChange, WorkflowChange};
+use windlass_store::model::{ActionRow, CLAIM_CAUSE, EventFilter, NewAllocationAction};
+use windlass_store::{ChangeBatch, Store, StoreError};
+use windlass_types::settings::{ActionTrigger, WorkflowAction};
 use windlass_types::{Attempt, JobId, JobStatus, RunId, WorkerId, WorkflowId};
 
-fn add(store: &dyn Store, workflow: WorkflowId, trigger: Trigger, jobs: &[JobId]) -> i64 {
-    let action: Action = serde_json::from_value(json!({
+fn add(store: &dyn Store, workflow: WorkflowId, trigger: ActionTrigger, jobs: &[JobId]) -> i64 {
+    let action: WorkflowAction = serde_json::from_value(json!({
         "trigger_type": trigger.name(), "action_type": "run_commands", "commands": ["true"],
     }))
     .unwrap();
-    store.add_action(workflow, &AddAction { action, jobs: jobs.to_vec(), is_recovery: false }, NOW).unwrap()
+    store
+        .add_action(workflow, &NewAllocationAction { action, jobs: jobs.to_vec(), is_recovery: false }, NOW)
+        .unwrap()
 }
 
 fn row(store: &dyn Store, workflow: WorkflowId, id: i64) -> ActionRow {
     store.actions(workflow).unwrap().into_iter().find(|row| row.id == id).unwrap()
 }
 
-fn triggered(action: i64, from: u32, to: u32) -> Change {
-    Change::Action(ActionChange::Triggered { action, from, to, is_due: true })
+fn triggered(action: i64, from: u32, to: u32) -> WorkflowChange {
+    WorkflowChange::Action(ActionChange::Triggered { action, from, to, is_due: true })
 }
 
-fn started(action: i64, attempt: u32, worker: WorkerId) -> Change {
-    let trigger = Trigger::OnWorkflowStart;
+fn started(action: i64, attempt: u32, worker: WorkerId) -> WorkflowChange {
+    let trigger = ActionTrigger::OnWorkflowStart;
     let (attempt, worker) = (Attempt(attempt), Some(worker));
-    Change::Action(ActionChange::Started { action, attempt, worker, trigger, at: NOW })
+    WorkflowChange::Action(ActionChange::Started { action, attempt, worker, trigger, at: NOW })
 }
 
-fn ended(action: i64, attempt: u32, return_code: Option<i32>) -> Change {
+fn ended(action: i64, attempt: u32, return_code: Option<i32>) -> WorkflowChange {
     let message = return_code.filter(|code| *code != 0).map(|_| "it broke".to_owned());
-    Change::Action(ActionChange::Ended { action, attempt: Attempt(attempt), at: NOW, return_code, message })
+    WorkflowChange::Action(ActionChange::Ended {
+        action,
+        attempt: Attempt(attempt),
+        at: NOW,
+        return_code,
+        message,
+    })
 }
 
-fn withdrawn(action: i64, attempt: u32) -> Change {
-    Change::Action(ActionChange::Withdrawn { action, attempt: Attempt(attempt) })
+fn withdrawn(action: i64, attempt: u32) -> WorkflowChange {
+    WorkflowChange::Action(ActionChange::Withdrawn { action, attempt: Attempt(attempt) })
 }
 
 /// (attempt, is over, return code) of all its executions.
@@ -48,7 +56,7 @@ fn runs(store: &dyn Store, workflow: WorkflowId, id: i64) -> Vec<(u32, bool, Opt
 pub(crate) fn an_action_goes_through_its_life(store: &dyn Store) {
     let (workflow, jobs) = create(store, 2);
     let worker = worker(store, workflow);
-    let id = add(store, workflow, Trigger::OnJobsComplete, &jobs);
+    let id = add(store, workflow, ActionTrigger::OnJobsComplete, &jobs);
     let new = row(store, workflow, id);
     assert_eq!((new.trigger_count, new.required_triggers(), new.last_run()), (0, 2, None));
     commit(store, workflow, vec![triggered(id, 0, 2), started(id, 1, worker)]).unwrap();
@@ -68,35 +76,35 @@ pub(crate) fn an_action_goes_through_its_life(store: &dyn Store) {
 pub(crate) fn an_execution_begins_and_ends_once(store: &dyn Store) {
     let (workflow, _) = create(store, 1);
     let worker = worker(store, workflow);
-    let id = add(store, workflow, Trigger::OnWorkflowStart, &[]);
+    let id = add(store, workflow, ActionTrigger::OnWorkflowStart, &[]);
     commit(store, workflow, vec![triggered(id, 0, 1), started(id, 1, worker)]).unwrap();
     for wrong in [triggered(id, 0, 1), started(id, 1, worker), ended(id, 2, Some(0)), withdrawn(id, 2)] {
         // What comes with it is not done either.
         let error = commit(store, workflow, vec![triggered(id, 1, 2), wrong.clone()]).unwrap_err();
-        assert!(matches!(error, Error::Action { id: about, .. } if about == id), "{wrong:?}: {error}");
+        assert!(matches!(error, StoreError::Action { id: about, .. } if about == id), "{wrong:?}: {error}");
     }
     assert_eq!(row(store, workflow, id).trigger_count, 1);
     commit(store, workflow, vec![ended(id, 1, None)]).unwrap();
     for late in [ended(id, 1, Some(0)), withdrawn(id, 1)] {
-        assert!(matches!(commit(store, workflow, vec![late]), Err(Error::Action { .. })));
+        assert!(matches!(commit(store, workflow, vec![late]), Err(StoreError::Action { .. })));
     }
     commit(store, workflow, vec![started(id, 2, worker)]).unwrap();
     commit(store, workflow, vec![withdrawn(id, 2)]).unwrap();
     assert_eq!(runs(store, workflow, id), [(1, true, None)], "one that was withdrawn was none");
     let at = NOW;
     let claimed = ActionChange::Claimed { action: id, attempt: Attempt(2), worker: None, at };
-    commit(store, workflow, vec![Change::Action(claimed)]).unwrap();
+    commit(store, workflow, vec![WorkflowChange::Action(claimed)]).unwrap();
     let run = row(store, workflow, id).last_run().cloned().unwrap();
-    assert_eq!((run.cause.as_str(), run.worker_id, run.ended_at), (CLAIMED, None, Some(NOW)));
+    assert_eq!((run.cause.as_str(), run.worker_id, run.ended_at), (CLAIM_CAUSE, None, Some(NOW)));
 }
 
 pub(crate) fn one_that_was_carried_out_can_be_so_again(store: &dyn Store) {
     let (workflow, _) = create(store, 1);
     let worker = worker(store, workflow);
-    let id = add(store, workflow, Trigger::OnWorkflowStart, &[]);
+    let id = add(store, workflow, ActionTrigger::OnWorkflowStart, &[]);
     let refused = |why: &str| {
         let error = store.retry_action(workflow, id, NOW).unwrap_err();
-        assert!(matches!(&error, Error::Action { what, .. } if what.contains(why)), "{error}");
+        assert!(matches!(&error, StoreError::Action { what, .. } if what.contains(why)), "{error}");
     };
     refused("not carried out");
     commit(store, workflow, vec![triggered(id, 0, 1), started(id, 1, worker)]).unwrap();
@@ -106,18 +114,19 @@ pub(crate) fn one_that_was_carried_out_can_be_so_again(store: &dyn Store) {
     let again = row(store, workflow, id);
     assert_eq!((again.trigger_count, again.armed_after, again.last_run()), (1, 1, None));
     refused("not carried out");
-    assert!(matches!(store.retry_action(workflow, 4711, NOW), Err(Error::NoSuch { id: 4711, .. })));
+    assert!(matches!(store.retry_action(workflow, 4711, NOW), Err(StoreError::NoSuch { id: 4711, .. })));
 }
 
 pub(crate) fn a_new_run_has_some_or_all_of_them_again(store: &dyn Store) {
     let (workflow, jobs) = create(store, 2);
     let worker = worker(store, workflow);
-    let triggers = [Trigger::OnWorkflowStart, Trigger::OnWorkflowComplete, Trigger::OnWorkerStart];
+    let triggers =
+        [ActionTrigger::OnWorkflowStart, ActionTrigger::OnWorkflowComplete, ActionTrigger::OnWorkerStart];
     let mut ids: Vec<i64> = triggers.map(|trigger| add(store, workflow, trigger, &[])).to_vec();
-    ids.extend(jobs.iter().map(|job| add(store, workflow, Trigger::OnJobsComplete, &[*job])));
+    ids.extend(jobs.iter().map(|job| add(store, workflow, ActionTrigger::OnJobsComplete, &[*job])));
     let recovery = store.actions(workflow).unwrap()[0].action.clone();
     store
-        .add_action(workflow, &AddAction { action: recovery, jobs: vec![], is_recovery: true }, NOW)
+        .add_action(workflow, &NewAllocationAction { action: recovery, jobs: vec![], is_recovery: true }, NOW)
         .unwrap();
     store.begin_run(workflow, NOW).unwrap();
     let done = |run: RunId, attempt: u32, from: u32| {
@@ -125,8 +134,8 @@ pub(crate) fn a_new_run_has_some_or_all_of_them_again(store: &dyn Store) {
             let set_off = (row(store, workflow, *id).trigger_count < 1).then(|| triggered(*id, from, 1));
             set_off.into_iter().chain([started(*id, attempt, worker), ended(*id, attempt, Some(0))])
         });
-        let changes: Vec<Change> = changes.collect();
-        commit_batch(store, Batch { workflow, run, changes: changes.into() }).unwrap();
+        let changes: Vec<WorkflowChange> = changes.collect();
+        commit_batch(store, ChangeBatch { workflow, run, changes: changes.into() }).unwrap();
     };
     let armed =
         || -> Vec<bool> { ids.iter().map(|id| row(store, workflow, *id).last_run().is_none()).collect() };

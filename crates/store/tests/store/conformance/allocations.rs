@@ -3,13 +3,14 @@
 use crate::kit::{NOW, create};
 use serde_json::json;
 use std::time::Duration;
-use windlass_core::slurm::book::{
-    AddAction, AllocationChange, CallCount, NewAllocation, Schedule, StatedAllocation, TorcStatus,
+use windlass_core::slurm::allocation_rows::{
+    AllocationChange, AllocationSchedule, ExternalAllocation, NewAllocation, NewAllocationAction,
+    SlurmCallCount, TorcAllocationStatus,
 };
-use windlass_store::model::{AllocationFilter, EventFilter, Part};
-use windlass_store::{Error, Store};
-use windlass_types::settings::{Action, SlurmScheduler};
-use windlass_types::slurm::{Allocation, AllocationRequest, AllocationState as S, SlurmState};
+use windlass_store::model::{AllocationFilter, EventFilter, WorkflowPartId};
+use windlass_store::{Store, StoreError};
+use windlass_types::settings::{SlurmScheduler, WorkflowAction};
+use windlass_types::slurm::{Allocation, AllocationRequest, AllocationState as S, SlurmJobState};
 use windlass_types::{AllocationId, JobId, Timestamp, WorkflowId};
 
 const LATER: Timestamp = Timestamp(NOW.0 + 60_000_000);
@@ -55,7 +56,7 @@ pub(crate) fn an_allocation_goes_through_its_life(store: &dyn Store) {
     assert_eq!((&first.request, first.by.as_str()), (&new(workflow, "night").request, "ada"));
     assert_eq!((first.created_at, first.submissions), (NOW, 0));
     assert!(first.tag.ends_with(&format!("-{id}")), "{}", first.tag);
-    assert_eq!(store.workflow_of(Part::Allocation(id)).unwrap(), Some(workflow));
+    assert_eq!(store.workflow_of(WorkflowPartId::Allocation(id)).unwrap(), Some(workflow));
 
     let submit =
         AllocationChange { submitted_at: Some(NOW), ..AllocationChange::new(id, S::Intended, S::Submitting) };
@@ -65,9 +66,9 @@ pub(crate) fn an_allocation_goes_through_its_life(store: &dyn Store) {
         ..AllocationChange::new(id, S::Submitting, S::Pending)
     };
     let seen = AllocationChange {
-        of_job: Some(4711),
+        only_slurm_job: Some(4711),
         seen_at: Some(LATER),
-        missed: Some(1),
+        missed_polls: Some(1),
         ..AllocationChange::new(id, S::Pending, S::Pending)
     };
     let runs = AllocationChange {
@@ -75,7 +76,7 @@ pub(crate) fn an_allocation_goes_through_its_life(store: &dyn Store) {
         nodes: Some(Some("n[1-2]".into())),
         started_at: Some(Some(LATER)),
         ends_at: Some(Some(LATER)),
-        missed: Some(0),
+        missed_polls: Some(0),
         restarts: Some(1),
         ..AllocationChange::new(id, S::Pending, S::Running)
     };
@@ -91,13 +92,16 @@ pub(crate) fn an_allocation_goes_through_its_life(store: &dyn Store) {
     assert_eq!((running.nodes.as_deref(), running.started_at), (Some("n[1-2]"), Some(LATER)));
     let over = AllocationChange {
         ended_at: Some(LATER),
-        end: Some(SlurmState::Timeout),
+        end: Some(SlurmJobState::Timeout),
         exit_code: Some("0:15".into()),
         ..AllocationChange::new(id, S::Running, S::Ended)
     };
     store.change_allocations(&[over], LATER).unwrap();
     let ended = row(store, id);
-    assert_eq!((ended.state, ended.end, ended.ended_at), (S::Ended, Some(SlurmState::Timeout), Some(LATER)));
+    assert_eq!(
+        (ended.state, ended.end, ended.ended_at),
+        (S::Ended, Some(SlurmJobState::Timeout), Some(LATER))
+    );
     assert_eq!((ended.exit_code.as_deref(), ended.submissions), (Some("0:15"), 1));
     let told = ["intended", "submitting", "pending", "running", "ended"].map(|s| format!("allocation_{s}"));
     assert_eq!(categories(store, workflow), told);
@@ -109,10 +113,11 @@ pub(crate) fn what_does_not_fit_changes_nothing(store: &dyn Store) {
     let (workflow, _) = create(store, 1);
     let (a, b) = (add(store, workflow), add(store, workflow));
     let fits = AllocationChange::new(a, S::Intended, S::Submitting);
-    let wrong_job = AllocationChange { of_job: Some(5), ..AllocationChange::new(b, S::Intended, S::Pending) };
+    let wrong_job =
+        AllocationChange { only_slurm_job: Some(5), ..AllocationChange::new(b, S::Intended, S::Pending) };
     for wrong in [AllocationChange::new(b, S::Submitting, S::Pending), wrong_job] {
         let error = store.change_allocations(&[fits.clone(), wrong], NOW).unwrap_err();
-        assert!(matches!(error, Error::Unexpected { .. }), "{error}");
+        assert!(matches!(error, StoreError::Unexpected { .. }), "{error}");
         assert!(error.hint().is_some());
     }
     assert_eq!(row(store, a).state, S::Intended, "all or none");
@@ -123,18 +128,18 @@ pub(crate) fn what_does_not_fit_changes_nothing(store: &dyn Store) {
     let mut bad = new(workflow, "night");
     bad.request.account = "lab\n#SBATCH --uid=0".into();
     let error = store.add_allocations(&[new(workflow, "night"), bad], NOW).unwrap_err();
-    assert!(matches!(error, Error::OutOfRange { .. }), "{error}");
+    assert!(matches!(error, StoreError::OutOfRange { .. }), "{error}");
     let tagged = NewAllocation { tag: row(store, a).tag, ..new(workflow, "night") };
     let error = store.add_allocations(&[new(workflow, "night"), tagged], NOW).unwrap_err();
-    assert!(matches!(error, Error::NameTaken { .. }), "{error}");
+    assert!(matches!(error, StoreError::NameTaken { .. }), "{error}");
     let other = NewAllocation { scheduler: Some(77), ..new(workflow, "night") };
     assert!(store.add_allocations(&[other], NOW).unwrap_err().is_missing());
     let elsewhere = new(WorkflowId(999), "night");
-    assert!(matches!(store.add_allocations(&[elsewhere], NOW), Err(Error::NoSuchWorkflow(_))));
+    assert!(matches!(store.add_allocations(&[elsewhere], NOW), Err(StoreError::NoSuchWorkflow(_))));
     assert_eq!(store.allocations(&of(workflow)).unwrap().len(), 2);
 }
 
-fn nodes_action(scheduler: &str) -> Action {
+fn nodes_action(scheduler: &str) -> WorkflowAction {
     serde_json::from_value(json!({
         "trigger_type": "on_workflow_start", "action_type": "schedule_nodes", "scheduler": scheduler,
         "num_allocations": 2,
@@ -144,7 +149,7 @@ fn nodes_action(scheduler: &str) -> Action {
 
 pub(crate) fn an_action_asks_once(store: &dyn Store) {
     let (workflow, _) = create(store, 1);
-    let planned = AddAction { action: nodes_action("night"), jobs: vec![], is_recovery: false };
+    let planned = NewAllocationAction { action: nodes_action("night"), jobs: vec![], is_recovery: false };
     let action = store.add_action(workflow, &planned, NOW).unwrap();
     let asked = |attempt, n| NewAllocation { action: Some((action, attempt, n)), ..new(workflow, "night") };
     let first = store.add_allocations(&[asked(1, 0), asked(1, 1)], NOW).unwrap();
@@ -229,8 +234,10 @@ pub(crate) fn a_workflow_with_open_ones_is_not_deleted(store: &dyn Store) {
         assert!(refused.to_string().contains("windlass slurm cancel"), "{refused}");
     }
     store.discard_allocations(&[id], "over", NOW).unwrap();
-    let exported = store.export(workflow, windlass_store::model::ExportOptions::default(), NOW).unwrap();
-    let copy = store.import(&exported, &windlass_store::model::ImportOptions::default(), NOW).unwrap();
+    let exported =
+        store.export_workflow(workflow, windlass_store::model::ExportOptions::default(), NOW).unwrap();
+    let copy =
+        store.import_workflow(&exported, &windlass_store::model::ImportOptions::default(), NOW).unwrap();
     assert_eq!(store.allocations(&of(copy)).unwrap(), [], "allocations are of the workflow that had them");
     store.delete_workflow(workflow, NOW).unwrap();
     assert_eq!(store.allocation(id).unwrap(), None);
@@ -242,43 +249,49 @@ pub(crate) fn a_workflow_with_open_ones_is_not_deleted(store: &dyn Store) {
 
 pub(crate) fn clients_say_how_theirs_stand(store: &dyn Store) {
     let (workflow, _) = create(store, 1);
-    let stated = |status| StatedAllocation {
+    let stated = |status| ExternalAllocation {
         workflow,
         job_id: 17,
         scheduler: 3,
         scheduler_type: "slurm".into(),
         status,
     };
-    let id = store.state_allocation(None, &stated(TorcStatus::Pending), NOW).unwrap();
+    let id = store.record_client_allocation(None, &stated(TorcAllocationStatus::Pending), NOW).unwrap();
     let first = row(store, id);
     assert_eq!((first.is_ours, first.state, first.job_id), (false, S::Pending, Some(17)));
     assert_eq!((first.scheduler, first.request.scheduler.as_str()), (Some(3), "slurm"));
-    for status in TorcStatus::ALL {
-        assert_eq!(store.state_allocation(Some(id), &stated(status), LATER).unwrap(), id);
+    for status in TorcAllocationStatus::ALL {
+        assert_eq!(store.record_client_allocation(Some(id), &stated(status), LATER).unwrap(), id);
         let now = row(store, id);
-        assert_eq!(TorcStatus::of(now.state, now.end), status);
+        assert_eq!(TorcAllocationStatus::from_state(now.state, now.end), status);
         assert_eq!(now.ended_at.is_some(), now.state.is_over());
     }
-    store.state_allocation(Some(id), &stated(TorcStatus::Active), LATER).unwrap();
+    store.record_client_allocation(Some(id), &stated(TorcAllocationStatus::Active), LATER).unwrap();
     let change = AllocationChange::new(id, S::Running, S::Ended);
-    assert!(matches!(store.change_allocations(&[change], NOW), Err(Error::InUse { .. })));
-    assert!(matches!(store.discard_allocations(&[id], "", NOW), Err(Error::InUse { .. })));
+    assert!(matches!(store.change_allocations(&[change], NOW), Err(StoreError::InUse { .. })));
+    assert!(matches!(store.discard_allocations(&[id], "", NOW), Err(StoreError::InUse { .. })));
     let ours = add(store, workflow);
-    let error = store.state_allocation(Some(ours), &stated(TorcStatus::Complete), NOW).unwrap_err();
-    assert!(matches!(error, Error::InUse { .. }), "{error}");
+    let error =
+        store.record_client_allocation(Some(ours), &stated(TorcAllocationStatus::Complete), NOW).unwrap_err();
+    assert!(matches!(error, StoreError::InUse { .. }), "{error}");
     store.delete_allocation(id, NOW).unwrap();
     assert_eq!(store.allocation(id).unwrap(), None);
-    assert!(store.state_allocation(Some(id), &stated(TorcStatus::Active), NOW).unwrap_err().is_missing());
+    assert!(
+        store
+            .record_client_allocation(Some(id), &stated(TorcAllocationStatus::Active), NOW)
+            .unwrap_err()
+            .is_missing()
+    );
 }
 
 /// A schedule for one job: a scheduler of its own, an action that asks for more, and an allocation at once.
-fn schedule(store: &dyn Store, workflow: WorkflowId, job: JobId, name: &str) -> Schedule {
-    Schedule {
-        seen: store.schedule_seen(workflow).unwrap(),
+fn schedule(store: &dyn Store, workflow: WorkflowId, job: JobId, name: &str) -> AllocationSchedule {
+    AllocationSchedule {
+        seen: store.schedule_fingerprint(workflow).unwrap(),
         mark_executed: vec![],
         schedulers: vec![scheduler(name)],
         assign: vec![(job, name.into())],
-        actions: vec![AddAction { action: nodes_action(name), jobs: vec![], is_recovery: true }],
+        actions: vec![NewAllocationAction { action: nodes_action(name), jobs: vec![], is_recovery: true }],
         allocations: vec![new(workflow, name)],
         unfit: vec![],
     }
@@ -287,7 +300,7 @@ fn schedule(store: &dyn Store, workflow: WorkflowId, job: JobId, name: &str) -> 
 pub(crate) fn a_schedule_is_applied_at_once(store: &dyn Store) {
     let (workflow, jobs) = create(store, 2);
     let old = store.add_scheduler(workflow, &scheduler("night"), NOW).unwrap();
-    let planned = AddAction { action: nodes_action("night"), jobs: vec![], is_recovery: false };
+    let planned = NewAllocationAction { action: nodes_action("night"), jobs: vec![], is_recovery: false };
     let action = store.add_action(workflow, &planned, NOW).unwrap();
     let mut wanted = schedule(store, workflow, jobs[1], "regen");
     wanted.mark_executed.push(action);
@@ -313,12 +326,12 @@ pub(crate) fn a_schedule_that_was_planned_from_something_else_is_refused(store: 
     let (workflow, jobs) = create(store, 1);
     let job = jobs[0];
     let id = add(store, workflow);
-    let planned = AddAction { action: nodes_action("night"), jobs: vec![], is_recovery: false };
+    let planned = NewAllocationAction { action: nodes_action("night"), jobs: vec![], is_recovery: false };
     let outdated = |what: &str, change: &dyn Fn()| {
         let wanted = schedule(store, workflow, job, "regen");
         change();
         let error = store.apply_schedule(workflow, &wanted, NOW).unwrap_err();
-        assert!(matches!(error, Error::Unexpected { .. }), "{what}: {error}");
+        assert!(matches!(error, StoreError::Unexpected { .. }), "{what}: {error}");
     };
     outdated("a new scheduler", &|| {
         store.add_scheduler(workflow, &scheduler("a"), NOW).unwrap();
@@ -338,12 +351,12 @@ pub(crate) fn a_schedule_that_was_planned_from_something_else_is_refused(store: 
     let id = add(store, workflow);
     let wanted = schedule(store, workflow, job, "regen");
     store.change_allocations(&[AllocationChange::new(id, S::Intended, S::Running)], NOW).unwrap();
-    let unknown = Schedule { assign: vec![(job, "nowhere".into())], ..wanted.clone() };
+    let unknown = AllocationSchedule { assign: vec![(job, "nowhere".into())], ..wanted.clone() };
     assert!(store.apply_schedule(workflow, &unknown, NOW).unwrap_err().is_missing());
     let different = SlurmScheduler { nodes: 9, ..scheduler("a") };
-    let taken = Schedule { schedulers: vec![different], ..wanted.clone() };
-    assert!(matches!(store.apply_schedule(workflow, &taken, NOW), Err(Error::NameTaken { .. })));
-    let no_action = Schedule { mark_executed: vec![4711], ..wanted.clone() };
+    let taken = AllocationSchedule { schedulers: vec![different], ..wanted.clone() };
+    assert!(matches!(store.apply_schedule(workflow, &taken, NOW), Err(StoreError::NameTaken { .. })));
+    let no_action = AllocationSchedule { mark_executed: vec![4711], ..wanted.clone() };
     assert!(store.apply_schedule(workflow, &no_action, NOW).unwrap_err().is_missing());
     assert_eq!(store.schedulers(workflow).unwrap().len(), 1, "all or nothing");
     store.apply_schedule(workflow, &wanted, NOW).unwrap();
@@ -355,7 +368,7 @@ pub(crate) fn of_two_schedules_at_once_one_is_applied(store: &dyn Store) {
     for round in 0..5 {
         let wanted = schedule(store, workflow, jobs[0], &format!("regen-{round}"));
         let begin = std::sync::Barrier::new(2);
-        let outcomes: Vec<Result<_, Error>> = std::thread::scope(|scope| {
+        let outcomes: Vec<Result<_, StoreError>> = std::thread::scope(|scope| {
             let apply = || {
                 begin.wait();
                 store.apply_schedule(workflow, &wanted, NOW)
@@ -366,7 +379,7 @@ pub(crate) fn of_two_schedules_at_once_one_is_applied(store: &dyn Store) {
         assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), 1, "{outcomes:?}");
         for error in outcomes.into_iter().filter_map(Result::err) {
             // Whoever comes while the other one is at it is told so.
-            assert!(matches!(error, Error::Unexpected { .. } | Error::Busy { .. }), "{error}");
+            assert!(matches!(error, StoreError::Unexpected { .. } | StoreError::Busy { .. }), "{error}");
         }
         assert_eq!(store.allocations(&of(workflow)).unwrap().len(), round + 1);
         assert_eq!(store.schedulers(workflow).unwrap().len(), round + 1);
@@ -377,17 +390,17 @@ pub(crate) fn of_two_schedules_at_once_one_is_applied(store: &dyn Store) {
 pub(crate) fn recovery_actions_go_with_the_next_run(store: &dyn Store) {
     let (workflow, jobs) = create(store, 2);
     store.add_scheduler(workflow, &scheduler("night"), NOW).unwrap();
-    let normal = AddAction { action: nodes_action("night"), jobs: vec![], is_recovery: false };
+    let normal = NewAllocationAction { action: nodes_action("night"), jobs: vec![], is_recovery: false };
     let normal = store.add_action(workflow, &normal, NOW).unwrap();
     let mut wanted = schedule(store, workflow, jobs[1], "regen");
     wanted.mark_executed.push(normal);
     wanted.actions.push(wanted.actions[0].clone());
     let made = store.apply_schedule(workflow, &wanted, NOW).unwrap();
-    let done = Schedule {
-        seen: store.schedule_seen(workflow).unwrap(),
+    let done = AllocationSchedule {
+        seen: store.schedule_fingerprint(workflow).unwrap(),
         mark_executed: vec![made.actions[0]],
         allocations: vec![NewAllocation { action: Some((made.actions[0], 1, 0)), ..new(workflow, "regen") }],
-        ..Schedule::default()
+        ..AllocationSchedule::default()
     };
     let asked = store.apply_schedule(workflow, &done, NOW).unwrap().allocations[0];
     let armed = || -> Vec<(i64, bool)> {
@@ -405,18 +418,18 @@ pub(crate) fn recovery_actions_go_with_the_next_run(store: &dyn Store) {
 pub(crate) fn calls_are_counted_by_the_hour(store: &dyn Store) {
     let hour = 3_600_000_000;
     let begin = Timestamp(NOW.0 - NOW.0.rem_euclid(hour));
-    let count = |command: &str, calls, failures, seconds| CallCount {
+    let count = |command: &str, calls, failures, seconds| SlurmCallCount {
         hour: Timestamp(0),
         command: command.into(),
         calls,
         failures,
         took: Duration::from_secs(seconds),
     };
-    store.note_slurm_calls(&[count("squeue", 1, 0, 2), count("sbatch", 3, 1, 4)], begin).unwrap();
-    store.note_slurm_calls(&[count("squeue", 1, 1, 3)], Timestamp(begin.0 + hour - 1)).unwrap();
+    store.record_slurm_calls(&[count("squeue", 1, 0, 2), count("sbatch", 3, 1, 4)], begin).unwrap();
+    store.record_slurm_calls(&[count("squeue", 1, 1, 3)], Timestamp(begin.0 + hour - 1)).unwrap();
     let next = Timestamp(begin.0 + hour);
-    store.note_slurm_calls(&[count("squeue", 5, 0, 1)], next).unwrap();
-    let at = |hour, counted| CallCount { hour, ..counted };
+    store.record_slurm_calls(&[count("squeue", 5, 0, 1)], next).unwrap();
+    let at = |hour, counted| SlurmCallCount { hour, ..counted };
     let (first, second) = (at(begin, count("squeue", 2, 1, 5)), at(next, count("squeue", 5, 0, 1)));
     let all = [at(begin, count("sbatch", 3, 1, 4)), first, second.clone()];
     assert_eq!(store.slurm_calls(NOW).unwrap(), all);

@@ -3,10 +3,10 @@
 use crate::kit::{NOW, RUN, claim, commit, commit_batch, counts, create, end, key, start, status_of, worker};
 use std::sync::mpsc;
 use std::time::Duration;
-use windlass_core::change::{Alarm, AttemptResult, Change};
-use windlass_store::model::{EventFilter, HeldJob, ResultFilter, Severity};
-use windlass_store::{Batch, Error, JobState, Store};
-use windlass_types::work::{Exit, Usage};
+use windlass_core::change::{AttemptResult, WorkflowAlarm, WorkflowChange};
+use windlass_store::model::{EventFilter, EventSeverity, HeldJob, ResultFilter};
+use windlass_store::{ChangeBatch, JobState, Store, StoreError};
+use windlass_types::worker_messages::{AttemptUsage, ProcessExit};
 use windlass_types::{Attempt, Bytes, JobId, JobStatus, RunId, Timestamp, WorkerId, WorkflowId};
 
 pub(crate) fn a_job_goes_through_its_life(store: &dyn Store) {
@@ -30,7 +30,7 @@ pub(crate) fn a_job_goes_through_its_life(store: &dyn Store) {
     assert_eq!(store.held_job(workflow, jobs[1]).unwrap(), None, "no worker has it");
     assert_eq!(store.held_job(WorkflowId(workflow.0 + 1), job).unwrap(), None, "of another workflow");
 
-    let usage = Usage {
+    let usage = AttemptUsage {
         peak_memory: Some(Bytes(5000)),
         avg_memory: Some(Bytes(4000)),
         cpu_time: Duration::from_micros(123_456),
@@ -42,7 +42,7 @@ pub(crate) fn a_job_goes_through_its_life(store: &dyn Store) {
         worker,
         status: JobStatus::Failed,
         return_code: 137,
-        exit: Some(Exit::Signal(9)),
+        exit: Some(ProcessExit::Signal(9)),
         out_of_memory: true,
         reason: Some("it used \"too much\" memory".into()),
         started_at: Some(NOW),
@@ -52,14 +52,14 @@ pub(crate) fn a_job_goes_through_its_life(store: &dyn Store) {
         files: None,
         recovered: None,
     };
-    let ended = Change::End {
+    let ended = WorkflowChange::End {
         from: JobStatus::Running,
         to: JobStatus::Failed,
         result: result.clone(),
         next_attempt: Attempt(1),
         orphaned: false,
         failure: None,
-        carried: None,
+        inherited: None,
     };
     commit(store, workflow, vec![ended]).unwrap();
     assert!(store.held_jobs(workflow).unwrap().is_empty());
@@ -68,7 +68,7 @@ pub(crate) fn a_job_goes_through_its_life(store: &dyn Store) {
     let rows = store.results(workflow, &ResultFilter::default()).unwrap();
     assert_eq!(rows.len(), 1);
     let row = &rows[0];
-    assert_eq!(windlass_types::work::AttemptKey::from(row.key), result.key);
+    assert_eq!(windlass_types::worker_messages::AttemptKey::from(row.key), result.key);
     assert_eq!((row.job_name.as_str(), row.worker_id, row.status), ("job_0000", worker, JobStatus::Failed));
     assert_eq!((row.return_code, row.signal, row.out_of_memory), (137, Some(9), true));
     assert_eq!(row.reason, result.reason);
@@ -85,18 +85,19 @@ pub(crate) fn an_orphan_is_counted_and_runs_again(store: &dyn Store) {
     let (workflow, jobs) = create(store, 1);
     let worker = worker(store, workflow);
     commit(store, workflow, vec![claim(jobs[0], 1, worker)]).unwrap();
-    let Change::End { from, result, .. } = end(key(workflow, jobs[0], 1), worker, JobStatus::Terminated)
+    let WorkflowChange::End { from, result, .. } =
+        end(key(workflow, jobs[0], 1), worker, JobStatus::Terminated)
     else {
         unreachable!()
     };
-    let again = Change::End {
+    let again = WorkflowChange::End {
         from,
         to: JobStatus::Ready,
         result,
         next_attempt: Attempt(2),
         orphaned: true,
         failure: None,
-        carried: None,
+        inherited: None,
     };
     commit(store, workflow, vec![again, claim(jobs[0], 2, worker)]).unwrap();
     let table = store.load_jobs(workflow).unwrap();
@@ -108,7 +109,7 @@ pub(crate) fn a_claim_can_be_given_back(store: &dyn Store) {
     let (workflow, jobs) = create(store, 1);
     let worker = worker(store, workflow);
     commit(store, workflow, vec![claim(jobs[0], 1, worker)]).unwrap();
-    commit(store, workflow, vec![Change::GiveBack { job: jobs[0], worker }]).unwrap();
+    commit(store, workflow, vec![WorkflowChange::ReturnClaim { job: jobs[0], worker }]).unwrap();
     let table = store.load_jobs(workflow).unwrap();
     assert_eq!((table.status[0], table.attempt[0]), (JobStatus::Ready, Attempt::FIRST));
     assert!(store.results(workflow, &ResultFilter::default()).unwrap().is_empty());
@@ -122,18 +123,18 @@ pub(crate) fn what_does_not_fit_is_named(store: &dyn Store) {
     let worker_of = worker;
     let worker = worker_of(store, workflow);
     let job = jobs[0];
-    let status = |from, to| Change::Status { job, from, to };
+    let status = |from, to| WorkflowChange::Status { job, from, to };
     let state = |status, attempt: Option<u32>| JobState { status, attempt: attempt.map(Attempt) };
     let ready = Some(state(JobStatus::Ready, Some(1)));
     for (change, expected, found) in [
         (status(JobStatus::Blocked, JobStatus::Ready), state(JobStatus::Blocked, None), ready),
         (claim(job, 2, worker), state(JobStatus::Ready, Some(2)), ready),
         (start(job, 1, worker), state(JobStatus::Pending, Some(1)), ready),
-        (Change::GiveBack { job, worker }, state(JobStatus::Pending, None), ready),
+        (WorkflowChange::ReturnClaim { job, worker }, state(JobStatus::Pending, None), ready),
         (end(key(workflow, job, 1), worker, JobStatus::Completed), state(JobStatus::Pending, Some(1)), ready),
     ] {
         match commit(store, workflow, vec![change.clone()]).unwrap_err() {
-            Error::Conflict { workflow: w, job: j, expected: e, found: f } => {
+            StoreError::Conflict { workflow: w, job: j, expected: e, found: f } => {
                 assert_eq!((w, j, e, f), (workflow, job, expected, found), "{change:?}");
             }
             other => panic!("{change:?}: {other}"),
@@ -144,17 +145,17 @@ pub(crate) fn what_does_not_fit_is_named(store: &dyn Store) {
     commit(store, workflow, vec![claim(jobs[1], 1, worker)]).unwrap();
     for change in [
         start(jobs[1], 1, stranger),
-        Change::GiveBack { job: jobs[1], worker: stranger },
+        WorkflowChange::ReturnClaim { job: jobs[1], worker: stranger },
         end(key(workflow, jobs[1], 1), stranger, JobStatus::Completed),
     ] {
         let error = commit(store, workflow, vec![change]).unwrap_err();
-        assert!(matches!(error, Error::Conflict { .. }), "{error}");
+        assert!(matches!(error, StoreError::Conflict { .. }), "{error}");
     }
-    commit(store, workflow, vec![Change::GiveBack { job: jobs[1], worker }]).unwrap();
+    commit(store, workflow, vec![WorkflowChange::ReturnClaim { job: jobs[1], worker }]).unwrap();
     // A job of another workflow, and one that does not exist, are not there.
     for (workflow, job) in [(other, job), (workflow, JobId(999_999))] {
-        let error = commit(store, workflow, vec![Change::GiveBack { job, worker }]).unwrap_err();
-        assert!(matches!(error, Error::Conflict { found: None, .. }), "{error}");
+        let error = commit(store, workflow, vec![WorkflowChange::ReturnClaim { job, worker }]).unwrap_err();
+        assert!(matches!(error, StoreError::Conflict { found: None, .. }), "{error}");
         assert!(!error.is_transient() && error.hint().is_some());
     }
     assert_eq!(counts(store, workflow).get(JobStatus::Ready), 2);
@@ -171,7 +172,7 @@ pub(crate) fn a_batch_is_all_or_nothing(store: &dyn Store) {
         claim(jobs[2], 5, worker),
     ];
     let error = commit(store, workflow, changes).unwrap_err();
-    assert!(matches!(error, Error::Conflict { job, .. } if job == jobs[2]), "{error}");
+    assert!(matches!(error, StoreError::Conflict { job, .. } if job == jobs[2]), "{error}");
     assert_eq!(counts(store, workflow).get(JobStatus::Ready), 3);
     assert!(store.results(workflow, &ResultFilter::default()).unwrap().is_empty());
     assert!(store.held_jobs(workflow).unwrap().is_empty());
@@ -182,7 +183,11 @@ pub(crate) fn an_alarm_comes_with_what_led_to_it(store: &dyn Store) {
     let worker = worker(store, workflow);
     let alarm = || {
         let (category, message) = ("retry_budget".to_owned(), "it is used up".to_owned());
-        Change::Alarm(Box::new(Alarm { category, message, data: serde_json::json!({ "is_used_up": true }) }))
+        WorkflowChange::RaiseAlarm(Box::new(WorkflowAlarm {
+            category,
+            message,
+            data: serde_json::json!({ "is_used_up": true }),
+        }))
     };
     let noted = || {
         let filter = EventFilter { category: Some("retry_budget".into()), ..EventFilter::default() };
@@ -192,7 +197,7 @@ pub(crate) fn an_alarm_comes_with_what_led_to_it(store: &dyn Store) {
     assert_eq!(noted(), [], "what led to it did not happen");
     commit(store, workflow, vec![claim(jobs[0], 1, worker), alarm()]).unwrap();
     let [event] = &noted()[..] else { panic!("one alarm, one event: {:?}", noted()) };
-    assert_eq!((&*event.message, event.severity), ("it is used up", Severity::Error));
+    assert_eq!((&*event.message, event.severity), ("it is used up", EventSeverity::Error));
     assert_eq!(event.data.as_ref().unwrap()["is_used_up"], true);
 }
 
@@ -204,8 +209,12 @@ pub(crate) fn a_failing_batch_takes_nobody_along(store: &dyn Store) {
     for (i, &job) in jobs.iter().enumerate() {
         let attempt = if i % 3 == 0 { 2 } else { 1 };
         let sender = sender.clone();
-        let done = Box::new(move |outcome: Result<(), Error>| sender.send((i, outcome.is_ok())).unwrap());
-        store.submit(Batch { workflow, run: RUN, changes: vec![claim(job, attempt, worker)].into() }, done);
+        let done =
+            Box::new(move |outcome: Result<(), StoreError>| sender.send((i, outcome.is_ok())).unwrap());
+        store.submit(
+            ChangeBatch { workflow, run: RUN, changes: vec![claim(job, attempt, worker)].into() },
+            done,
+        );
     }
     for (i, ok) in receiver.iter().take(100) {
         assert_eq!(ok, i % 3 != 0, "batch {i}");
@@ -216,10 +225,11 @@ pub(crate) fn a_failing_batch_takes_nobody_along(store: &dyn Store) {
 
 pub(crate) fn a_batch_of_another_run_is_stale(store: &dyn Store) {
     let (workflow, jobs) = create(store, 1);
-    let changes = vec![Change::Status { job: jobs[0], from: JobStatus::Ready, to: JobStatus::Disabled }];
-    let batch = Batch { workflow, run: RunId(2), changes: changes.into() };
+    let changes =
+        vec![WorkflowChange::Status { job: jobs[0], from: JobStatus::Ready, to: JobStatus::Disabled }];
+    let batch = ChangeBatch { workflow, run: RunId(2), changes: changes.into() };
     let error = commit_batch(store, batch).unwrap_err();
-    assert!(matches!(error, Error::StaleRun { expected: RunId(2), found: RunId(1), .. }), "{error}");
+    assert!(matches!(error, StoreError::StaleRun { expected: RunId(2), found: RunId(1), .. }), "{error}");
     // The result of another run or workflow has no place in a batch either.
     let worker = worker(store, workflow);
     commit(store, workflow, vec![claim(jobs[0], 1, worker)]).unwrap();
@@ -234,10 +244,10 @@ pub(crate) fn one_result_per_attempt(store: &dyn Store) {
     let worker = worker(store, workflow);
     let once = vec![claim(jobs[0], 1, worker), end(key(workflow, jobs[0], 1), worker, JobStatus::Completed)];
     commit(store, workflow, once.clone()).unwrap();
-    let reset = Change::Status { job: jobs[0], from: JobStatus::Completed, to: JobStatus::Ready };
+    let reset = WorkflowChange::Status { job: jobs[0], from: JobStatus::Completed, to: JobStatus::Ready };
     let twice = [vec![reset], once].concat();
     let error = commit(store, workflow, twice).unwrap_err();
-    assert!(matches!(error, Error::Refused { .. }), "{error}");
+    assert!(matches!(error, StoreError::Refused { .. }), "{error}");
     assert_eq!(status_of(store, workflow, jobs[0]), JobStatus::Completed);
     assert_eq!(store.results(workflow, &ResultFilter::default()).unwrap().len(), 1);
 }
@@ -248,17 +258,18 @@ pub(crate) fn states_that_contradict_each_other_are_refused(store: &dyn Store) {
     let job = jobs[0];
     // Pending or running without a worker.
     for to in [JobStatus::Pending, JobStatus::Running] {
-        commit(store, workflow, vec![Change::Status { job, from: JobStatus::Ready, to }]).unwrap_err();
+        commit(store, workflow, vec![WorkflowChange::Status { job, from: JobStatus::Ready, to }])
+            .unwrap_err();
     }
     // A worker that nobody knows.
     commit(store, workflow, vec![claim(job, 1, WorkerId(4711))]).unwrap_err();
     // Done, and still held by a worker.
     commit(store, workflow, vec![claim(job, 1, worker)]).unwrap();
-    let done = Change::Status { job, from: JobStatus::Pending, to: JobStatus::Completed };
+    let done = WorkflowChange::Status { job, from: JobStatus::Pending, to: JobStatus::Completed };
     commit(store, workflow, vec![done]).unwrap_err();
     // An attempt that ended as ready did not end.
     let mut ready = end(key(workflow, job, 1), worker, JobStatus::Ready);
-    if let Change::End { result, .. } = &mut ready {
+    if let WorkflowChange::End { result, .. } = &mut ready {
         result.status = JobStatus::Ready;
     }
     commit(store, workflow, vec![ready]).unwrap_err();
@@ -271,11 +282,11 @@ pub(crate) fn answers_come_in_order_and_after_the_commit(store: &dyn Store) {
     let (sender, receiver) = mpsc::channel();
     for (i, &job) in jobs.iter().enumerate() {
         let sender = sender.clone();
-        let done = Box::new(move |outcome: Result<(), Error>| {
+        let done = Box::new(move |outcome: Result<(), StoreError>| {
             outcome.unwrap();
             sender.send(i).unwrap();
         });
-        store.submit(Batch { workflow, run: RUN, changes: vec![claim(job, 1, worker)].into() }, done);
+        store.submit(ChangeBatch { workflow, run: RUN, changes: vec![claim(job, 1, worker)].into() }, done);
     }
     for i in 0..jobs.len() {
         assert_eq!(receiver.recv().unwrap(), i);
@@ -289,19 +300,22 @@ pub(crate) fn a_claim_is_handed_over(store: &dyn Store) {
     let (workflow, jobs) = create(store, 1);
     let (job, from, to) = (jobs[0], worker(store, workflow), worker(store, workflow));
     commit(store, workflow, vec![claim(job, 1, from)]).unwrap();
-    commit(store, workflow, vec![Change::HandOver { job, from, to }]).unwrap();
+    commit(store, workflow, vec![WorkflowChange::ReassignClaim { job, from, to }]).unwrap();
     let held = store.held_jobs(workflow).unwrap();
     assert_eq!((held[0].worker, held[0].status), (to, JobStatus::Pending));
     // It is no longer the first one's to give, to start or to give back.
-    for change in
-        [Change::HandOver { job, from, to }, start(job, 1, from), Change::GiveBack { job, worker: from }]
-    {
+    for change in [
+        WorkflowChange::ReassignClaim { job, from, to },
+        start(job, 1, from),
+        WorkflowChange::ReturnClaim { job, worker: from },
+    ] {
         let error = commit(store, workflow, vec![change]).unwrap_err();
-        assert!(matches!(error, Error::Conflict { .. }), "{error}");
+        assert!(matches!(error, StoreError::Conflict { .. }), "{error}");
     }
     commit(store, workflow, vec![start(job, 1, to)]).unwrap();
-    let error = commit(store, workflow, vec![Change::HandOver { job, from: to, to: from }]).unwrap_err();
-    assert!(matches!(error, Error::Conflict { .. }), "what runs stays where it runs: {error}");
+    let error =
+        commit(store, workflow, vec![WorkflowChange::ReassignClaim { job, from: to, to: from }]).unwrap_err();
+    assert!(matches!(error, StoreError::Conflict { .. }), "what runs stays where it runs: {error}");
 }
 
 pub(crate) fn a_job_is_tried_again_or_begun_anew(store: &dyn Store) {
@@ -311,20 +325,20 @@ pub(crate) fn a_job_is_tried_again_or_begun_anew(store: &dyn Store) {
     commit(store, workflow, vec![claim(job, 1, first), failed]).unwrap();
     let attempt = || store.load_jobs(workflow).unwrap().attempt[0];
 
-    let retry = |attempt| Change::Retry { job, from: JobStatus::Failed, attempt: Attempt(attempt) };
+    let retry = |attempt| WorkflowChange::Retry { job, from: JobStatus::Failed, attempt: Attempt(attempt) };
     let error = commit(store, workflow, vec![retry(2)]).unwrap_err();
-    assert!(matches!(error, Error::Conflict { .. }), "another attempt than the last one: {error}");
+    assert!(matches!(error, StoreError::Conflict { .. }), "another attempt than the last one: {error}");
     commit(store, workflow, vec![retry(1)]).unwrap();
     assert_eq!((status_of(store, workflow, job), attempt()), (JobStatus::Ready, Attempt(2)));
     assert_eq!(counts(store, workflow).get(JobStatus::Ready), 1);
 
     commit(store, workflow, vec![claim(job, 2, first)]).unwrap();
     for from in [JobStatus::Pending, JobStatus::Running] {
-        let reset = Change::Reset { job, from, attempt: Attempt(3) };
+        let reset = WorkflowChange::Reset { job, from, attempt: Attempt(3) };
         assert!(commit(store, workflow, vec![reset]).is_err(), "somebody has it");
     }
     commit(store, workflow, vec![end(key(workflow, job, 2), first, JobStatus::Completed)]).unwrap();
-    let reset = Change::Reset { job, from: JobStatus::Completed, attempt: Attempt(3) };
+    let reset = WorkflowChange::Reset { job, from: JobStatus::Completed, attempt: Attempt(3) };
     commit(store, workflow, vec![reset]).unwrap();
     assert_eq!((status_of(store, workflow, job), attempt()), (JobStatus::Uninitialized, Attempt(3)));
     assert_eq!(counts(store, workflow).get(JobStatus::Uninitialized), 1);

@@ -3,16 +3,17 @@
 use crate::kit::{IDS, NOW, Source, create, create_jobs, file, job, workflow};
 use serde_json::json;
 use std::time::Duration;
-use windlass_core::edges::Edges;
+use windlass_core::edges::DependencyEdges;
 use windlass_store::model::{
-    DataFilter, JobFile, JobFilter, Listed, NewAction, NewFile, NewJob, NewKind, NewUserData, NewWorkflow,
-    Params,
+    DataFilter, JobFile, JobFilter, JobParameters, ListedJobs, NewAction, NewFile, NewJob, NewJobGroup,
+    NewUserData, NewWorkflow,
 };
-use windlass_store::{Error, Store};
+use windlass_store::{Store, StoreError};
 use windlass_types::settings::{
-    Action, ActionType, ChangeDetection, FailureHandler, FailureRule, Settings, SlurmScheduler, Trigger,
+    ActionTrigger, ActionType, ChangeDetection, FailureHandler, FailureRule, SlurmScheduler, WorkflowAction,
+    WorkflowSettings,
 };
-use windlass_types::work::{Stdio, StdioMode};
+use windlass_types::worker_messages::{StdioMode, StdioSettings};
 use windlass_types::{Bytes, FileId, JobStatus, WorkflowId};
 
 fn pairs(list: &[(&str, &str)]) -> Vec<(String, String)> {
@@ -20,7 +21,7 @@ fn pairs(list: &[(&str, &str)]) -> Vec<(String, String)> {
 }
 
 /// `gen` writes a file that `use_1` and `use_2`, both of one kind, read.
-pub(crate) fn sample(store: &dyn Store, settings: &Settings) -> WorkflowId {
+pub(crate) fn sample(store: &dyn Store, settings: &WorkflowSettings) -> WorkflowId {
     create(store, 3); // so that ids and numbers differ
     let data = json!({ "k": [1, 2.5, "x"], "z": null });
     let own_env = pairs(&[("B", "job")]);
@@ -37,7 +38,7 @@ pub(crate) fn sample(store: &dyn Store, settings: &Settings) -> WorkflowId {
         jobs: vec![
             NewJob { command: IDS, output_files: &[0], output_user_data: &[1], ..job("gen") },
             NewJob {
-                kind: Some(0),
+                job_group: Some(0),
                 params: Some(r#"{"z":1,"a":0.5,"m":"it's"}"#),
                 env: &own_env,
                 input_files: &[0, 0],
@@ -47,7 +48,7 @@ pub(crate) fn sample(store: &dyn Store, settings: &Settings) -> WorkflowId {
                 ..job("use_1")
             },
             NewJob {
-                kind: Some(0),
+                job_group: Some(0),
                 invocation_script: Some("mpirun"),
                 input_files: &[2, 0],
                 status: JobStatus::Blocked,
@@ -57,22 +58,22 @@ pub(crate) fn sample(store: &dyn Store, settings: &Settings) -> WorkflowId {
         command: String::new(),
     };
     let (env, labels, parameters) = (pairs(&[("A", "kind"), ("B", "kind")]), ["big".to_owned()], names());
-    let kind = NewKind {
+    let kind = NewJobGroup {
         name: "use_{i}",
         env: &env,
         invocation_script: Some("nice"),
-        stdio: Some(Stdio { mode: StdioMode::Combined, delete_on_success: true }),
+        stdio: Some(StdioSettings { mode: StdioMode::Combined, delete_on_success: true }),
         supports_termination: Some(true),
         failure_handler: Some(0),
         scheduler: Some(0),
         labels: &labels,
         parameters: &parameters,
-        ..NewKind::default()
+        ..NewJobGroup::default()
     };
-    let edges = Edges { direct: vec![(1, 0), (2, 0)], ..Edges::default() };
+    let edges = DependencyEdges { direct: vec![(1, 0), (2, 0)], ..DependencyEdges::default() };
     let new = NewWorkflow {
         settings: Some(settings),
-        kinds: &[kind],
+        job_groups: &[kind],
         failure_handlers: &[handler()],
         schedulers: &[scheduler()],
         actions: &[NewAction { action: &action(), jobs: &[2, 1] }],
@@ -83,7 +84,7 @@ pub(crate) fn sample(store: &dyn Store, settings: &Settings) -> WorkflowId {
     let job = store.load_jobs(id).unwrap().ids[0];
     let file = store.files(id, &DataFilter::default()).unwrap()[0].id;
     let data = store.user_data(id, &DataFilter::default()).unwrap()[0].id;
-    assert_eq!(store.commands(&[job]).unwrap()[0].command, format!("true {job} {file} {data}"));
+    assert_eq!(store.load_job_commands(&[job]).unwrap()[0].command, format!("true {job} {file} {data}"));
     id
 }
 
@@ -115,9 +116,9 @@ fn scheduler() -> SlurmScheduler {
     }
 }
 
-fn action() -> Action {
-    Action {
-        trigger_type: Trigger::OnJobsComplete,
+fn action() -> WorkflowAction {
+    WorkflowAction {
+        trigger_type: ActionTrigger::OnJobsComplete,
         action_type: ActionType::RunCommands,
         commands: vec!["echo done".into()],
         scheduler: None,
@@ -130,20 +131,20 @@ fn action() -> Action {
 }
 
 pub(crate) fn all_of_a_workflow_comes_back(store: &dyn Store) {
-    let settings = Settings {
+    let settings = WorkflowSettings {
         project: Some("p".into()),
         metadata: [("x".to_owned(), json!({ "y": 1 }))].into(),
-        ..Settings::default()
+        ..WorkflowSettings::default()
     };
     let id = sample(store, &settings);
     let row = store.workflow(id).unwrap().unwrap();
     assert_eq!((row.settings, row.is_archived, row.file_count), (settings, false, 3));
 
-    let kinds = store.kinds(id).unwrap();
+    let kinds = store.job_groups(id).unwrap();
     assert_eq!(kinds.len(), 1);
     let kind = &kinds[0];
     assert_eq!((kind.name.as_str(), kind.invocation_script.as_deref()), ("use_{i}", Some("nice")));
-    assert_eq!(kind.stdio, Some(Stdio { mode: StdioMode::Combined, delete_on_success: true }));
+    assert_eq!(kind.stdio, Some(StdioSettings { mode: StdioMode::Combined, delete_on_success: true }));
     assert_eq!((kind.supports_termination, &kind.labels[..]), (Some(true), &["big".to_owned()][..]));
     assert_eq!((kind.failure_handler.as_deref(), kind.scheduler.as_deref()), (Some("retry"), Some("short")));
     assert_eq!(kind.parameters, names());
@@ -162,7 +163,7 @@ pub(crate) fn all_of_a_workflow_comes_back(store: &dyn Store) {
 }
 
 pub(crate) fn files_and_user_data_are_listed(store: &dyn Store) {
-    let id = sample(store, &Settings::default());
+    let id = sample(store, &WorkflowSettings::default());
     let jobs = store.load_jobs(id).unwrap().ids;
     let files = store.files(id, &DataFilter::default()).unwrap();
     let paths: Vec<_> = files.iter().map(|file| (file.name.as_str(), file.path.as_str())).collect();
@@ -199,14 +200,15 @@ pub(crate) fn files_and_user_data_are_listed(store: &dyn Store) {
 }
 
 pub(crate) fn a_claim_reads_all_that_a_job_needs(store: &dyn Store) {
-    let content = Settings { change_detection: Some(ChangeDetection::Content), ..Settings::default() };
+    let content =
+        WorkflowSettings { change_detection: Some(ChangeDetection::Content), ..WorkflowSettings::default() };
     let by_content = sample(store, &content);
-    let by_time = sample(store, &Settings::default());
+    let by_time = sample(store, &WorkflowSettings::default());
     for (id, hash_files) in [(by_content, true), (by_time, false)] {
         let jobs = store.load_jobs(id).unwrap().ids;
         let files = store.files(id, &DataFilter::default()).unwrap();
         let file = |n: usize| JobFile { id: files[n].id, path: files[n].path.clone() };
-        let commands = store.commands(&jobs).unwrap();
+        let commands = store.load_job_commands(&jobs).unwrap();
         let [plain, first, second] = &commands[..] else { panic!("{commands:?}") };
         assert_eq!((plain.stdio, plain.hash_files), (None, hash_files));
         assert_eq!((&plain.input_files[..], &plain.output_files[..]), (&[][..], &[file(0)][..]));
@@ -215,15 +217,15 @@ pub(crate) fn a_claim_reads_all_that_a_job_needs(store: &dyn Store) {
         assert_eq!(second.env, pairs(&[("A", "kind"), ("B", "kind")]));
         assert_eq!(first.invocation_script.as_deref(), Some("nice"));
         assert_eq!(second.invocation_script.as_deref(), Some("mpirun"));
-        assert_eq!(first.stdio, Some(Stdio { mode: StdioMode::Combined, delete_on_success: true }));
+        assert_eq!(first.stdio, Some(StdioSettings { mode: StdioMode::Combined, delete_on_success: true }));
         let params = [("z", json!(1)), ("a", json!(0.5)), ("m", json!("it's"))];
-        assert_eq!(first.params, Params(params.map(|(name, value)| (name.to_owned(), value)).into()));
+        assert_eq!(first.params, JobParameters(params.map(|(name, value)| (name.to_owned(), value)).into()));
         assert!(second.params.is_empty());
         assert_eq!((&first.input_files[..], &first.output_files[..]), (&[file(0)][..], &[file(1)][..]));
         assert_eq!(second.input_files, [file(0), file(2)]);
     }
     let (_, plain) = create_jobs(store, [job("plain")].into_iter());
-    let command = store.commands(&plain).unwrap().remove(0);
+    let command = store.load_job_commands(&plain).unwrap().remove(0);
     assert!(!command.hash_files && command.input_files.is_empty() && command.env.is_empty());
 }
 
@@ -236,20 +238,20 @@ pub(crate) fn what_refers_to_nothing_is_refused(store: &dyn Store) {
     let plain = NewWorkflow { name: "test", ..NewWorkflow::default() };
     let with = |job| Source { jobs: vec![job], ..Source::default() };
     for bad in [
-        NewJob { kind: Some(0), ..job("a") },
+        NewJob { job_group: Some(0), ..job("a") },
         NewJob { input_files: &[0], ..job("a") },
         NewJob { output_user_data: &[3], ..job("a") },
     ] {
         let error = refused(&mut with(bad), &plain);
-        assert!(matches!(&error, Error::OutOfRange { what } if what.contains("`a`")), "{error}");
+        assert!(matches!(&error, StoreError::OutOfRange { what } if what.contains("`a`")), "{error}");
     }
-    let kind = NewKind { name: "k", failure_handler: Some(1), ..NewKind::default() };
-    refused(&mut Source::default(), &NewWorkflow { kinds: &[kind], ..plain.clone() });
+    let kind = NewJobGroup { name: "k", failure_handler: Some(1), ..NewJobGroup::default() };
+    refused(&mut Source::default(), &NewWorkflow { job_groups: &[kind], ..plain.clone() });
     let far = NewAction { action: &action(), jobs: &[1] };
     refused(&mut with(job("a")), &NewWorkflow { actions: &[far], ..plain.clone() });
     let twice = &mut Source { files: vec![file("f", "1"), file("f", "2")], ..Source::default() };
     let error = refused(twice, &plain);
-    assert!(matches!(&error, Error::DuplicateName { name, .. } if name == "f"), "{error}");
+    assert!(matches!(&error, StoreError::DuplicateName { name, .. } if name == "f"), "{error}");
     assert!(error.hint().is_some());
 }
 
@@ -266,9 +268,11 @@ pub(crate) fn many_jobs_with_files_keep_them_apart(store: &dyn Store) {
             .collect(),
         ..Source::default()
     };
-    let id = store.create_workflow(&workflow(&[], &Edges::default()), &mut source, NOW).unwrap();
+    let id = store.create_workflow(&workflow(&[], &DependencyEdges::default()), &mut source, NOW).unwrap();
     let jobs = store.load_jobs(id).unwrap().ids;
-    for (command, (path, name)) in store.commands(&jobs).unwrap().iter().zip(paths.iter().zip(&names)) {
+    for (command, (path, name)) in
+        store.load_job_commands(&jobs).unwrap().iter().zip(paths.iter().zip(&names))
+    {
         assert_eq!((&command.name, &command.command), (name, name));
         assert_eq!(command.output_files.iter().map(|file| &file.path).collect::<Vec<_>>(), [path]);
     }
@@ -277,8 +281,8 @@ pub(crate) fn many_jobs_with_files_keep_them_apart(store: &dyn Store) {
 pub(crate) fn work_that_was_done_elsewhere_counts(store: &dyn Store) {
     let (_, old) = create(store, 1);
     let done = NewJob { status: JobStatus::Completed, reused_from: Some(old[0]), ..job("done") };
-    let edges = Edges { direct: vec![(1, 0)], ..Edges::default() };
-    let mut jobs = Listed::new([done, job("next")]);
+    let edges = DependencyEdges { direct: vec![(1, 0)], ..DependencyEdges::default() };
+    let mut jobs = ListedJobs::new([done, job("next")]);
     let id = store.create_workflow(&workflow(&[], &edges), &mut jobs, NOW).unwrap();
     let rows = store.jobs(id, &JobFilter::default()).unwrap();
     assert_eq!((rows[0].status, rows[0].reused_from), (JobStatus::Completed, Some(old[0])));

@@ -2,10 +2,10 @@
 
 use crate::kit::{NOW, counts, create, create_jobs, job, workflow};
 use std::time::Duration;
-use windlass_core::edges::{Edges, EdgesBuilder};
-use windlass_store::model::{JobFilter, Listed, NewJob, NewRequirements, NewWorkflow};
-use windlass_store::{Error, Store};
-use windlass_types::work::{Stdio, StdioMode};
+use windlass_core::edges::{DependencyEdges, DependencyEdgesBuilder};
+use windlass_store::model::{JobFilter, ListedJobs, NewJob, NewRequirements, NewWorkflow};
+use windlass_store::{Store, StoreError};
+use windlass_types::worker_messages::{StdioMode, StdioSettings};
 use windlass_types::{Attempt, Bytes, JobId, JobStatus, Resources};
 
 pub(crate) fn what_goes_in_comes_out(store: &dyn Store) {
@@ -17,7 +17,7 @@ pub(crate) fn what_goes_in_comes_out(store: &dyn Store) {
         runtime: Some(Duration::from_secs(90)),
     };
     let requirements = [NewRequirements { name: "large", resources: large }];
-    let edges = Edges::default();
+    let edges = DependencyEdges::default();
     let env = [("A".to_owned(), "1".to_owned()), ("B".to_owned(), "\"zwei\"\n".to_owned())];
     let new = NewWorkflow {
         name: "names",
@@ -28,7 +28,7 @@ pub(crate) fn what_goes_in_comes_out(store: &dyn Store) {
         spec_path: Some("/home/ada/spec.yaml"),
         spec_digest: Some("abc"),
         env: &env,
-        stdio: Stdio { mode: StdioMode::NoStderr, delete_on_success: true },
+        stdio: StdioSettings { mode: StdioMode::NoStderr, delete_on_success: true },
         requirements: &requirements,
         edges: &edges,
         ..NewWorkflow::default()
@@ -37,7 +37,7 @@ pub(crate) fn what_goes_in_comes_out(store: &dyn Store) {
         NewJob { env: &env[..1], requirements: Some(0), priority: -3, ..job("first") },
         NewJob { cancel_on_blocking_job_failure: false, status: JobStatus::Blocked, ..job("second") },
     ];
-    let id = store.create_workflow(&new, &mut Listed::new(jobs), NOW).unwrap();
+    let id = store.create_workflow(&new, &mut ListedJobs::new(jobs), NOW).unwrap();
 
     let row = store.workflow(id).unwrap().unwrap();
     assert_eq!((row.id, row.name.as_str(), row.user.as_str()), (id, "names", "ada"));
@@ -64,7 +64,7 @@ pub(crate) fn what_goes_in_comes_out(store: &dyn Store) {
     let rows = store.jobs(id, &JobFilter::default()).unwrap();
     assert_eq!(rows[0].resource_requirements.as_deref(), Some("large"));
     assert_eq!(rows[1].resource_requirements, None);
-    let commands = store.commands(&table.ids).unwrap();
+    let commands = store.load_job_commands(&table.ids).unwrap();
     assert_eq!(commands[0].env, env[..1]);
     assert_eq!((commands[1].name.as_str(), commands[1].command.as_str()), ("second", "true"));
     assert!(commands[1].env.is_empty());
@@ -81,16 +81,20 @@ pub(crate) fn ids_are_one_block_in_creation_order(store: &dyn Store) {
 
 pub(crate) fn edges_come_back_as_they_were(store: &dyn Store) {
     create(store, 5); // so that ids and positions differ
-    let mut builder = EdgesBuilder::default();
-    builder.depend(3, &[0, 1, 2]);
-    builder.depend(4, &[0, 1, 2]);
-    builder.depend(4, &[3]);
-    builder.depend(5, &[3, 4]);
-    builder.depend(2, &[0]);
+    let mut builder = DependencyEdgesBuilder::default();
+    builder.add_dependencies(3, &[0, 1, 2]);
+    builder.add_dependencies(4, &[0, 1, 2]);
+    builder.add_dependencies(4, &[3]);
+    builder.add_dependencies(5, &[3, 4]);
+    builder.add_dependencies(2, &[0]);
     let edges = builder.finish();
     let names = ["a", "b", "c", "d", "e", "f"];
     let id = store
-        .create_workflow(&workflow(&[], &edges), &mut Listed::new(names.iter().map(|name| job(name))), NOW)
+        .create_workflow(
+            &workflow(&[], &edges),
+            &mut ListedJobs::new(names.iter().map(|name| job(name))),
+            NOW,
+        )
         .unwrap();
     assert_eq!(store.load_jobs(id).unwrap().edges, edges);
 
@@ -100,7 +104,11 @@ pub(crate) fn edges_come_back_as_they_were(store: &dyn Store) {
     turned.waits.reverse();
     turned.gates[0].reverse();
     let id = store
-        .create_workflow(&workflow(&[], &turned), &mut Listed::new(names.iter().map(|name| job(name))), NOW)
+        .create_workflow(
+            &workflow(&[], &turned),
+            &mut ListedJobs::new(names.iter().map(|name| job(name))),
+            NOW,
+        )
         .unwrap();
     assert_eq!(store.load_jobs(id).unwrap().edges, edges);
 }
@@ -112,11 +120,11 @@ pub(crate) fn equal_requirements_share_a_class_but_not_with_the_default(store: &
         NewRequirements { name: "b", resources: Resources::DEFAULT },
         NewRequirements { name: "c", resources: two },
     ];
-    let edges = Edges::default();
+    let edges = DependencyEdges::default();
     let jobs = [Some(0), Some(1), Some(2), None, Some(0)];
     let names = ["v", "w", "x", "y", "z"];
     let rows = names.iter().zip(jobs).map(|(name, requirements)| NewJob { requirements, ..job(name) });
-    let mut rows = Listed::new(rows);
+    let mut rows = ListedJobs::new(rows);
     let id = store.create_workflow(&workflow(&requirements, &edges), &mut rows, NOW).unwrap();
     let table = store.load_jobs(id).unwrap();
     assert_eq!(table.class, [1, 2, 1, 0, 1]);
@@ -137,40 +145,42 @@ pub(crate) fn names_may_be_anything_but_not_twice(store: &dyn Store) {
     for (first, second) in [(0, 150), (10, 11), (198, 199), (64, 128)] {
         let mut names: Vec<String> = (0..200).map(|i| format!("job_{i}")).collect();
         names[second] = format!("job_{first}");
-        let edges = Edges::default();
+        let edges = DependencyEdges::default();
         let error = store
             .create_workflow(
                 &workflow(&[], &edges),
-                &mut Listed::new(names.iter().map(|name| job(name))),
+                &mut ListedJobs::new(names.iter().map(|name| job(name))),
                 NOW,
             )
             .unwrap_err();
-        assert!(matches!(&error, Error::DuplicateJobName { name } if *name == names[first]), "{error}");
+        assert!(matches!(&error, StoreError::DuplicateJobName { name } if *name == names[first]), "{error}");
     }
     assert_eq!(store.workflows().unwrap().len(), 1);
 }
 
 pub(crate) fn a_workflow_that_cannot_be_created_leaves_nothing(store: &dyn Store) {
-    let beyond = Edges { direct: vec![(0, 7)], ..Edges::default() };
-    let no_gate = Edges { waits: vec![(0, 0)], ..Edges::default() };
-    let itself = Edges { direct: vec![(1, 1)], ..Edges::default() };
+    let beyond = DependencyEdges { direct: vec![(0, 7)], ..DependencyEdges::default() };
+    let no_gate = DependencyEdges { waits: vec![(0, 0)], ..DependencyEdges::default() };
+    let itself = DependencyEdges { direct: vec![(1, 1)], ..DependencyEdges::default() };
     for edges in [&beyond, &no_gate, &itself] {
-        let mut rows = Listed::new(["a", "b"].iter().map(|name| job(name)));
+        let mut rows = ListedJobs::new(["a", "b"].iter().map(|name| job(name)));
         store.create_workflow(&workflow(&[], edges), &mut rows, NOW).unwrap_err();
     }
-    let edges = Edges::default();
+    let edges = DependencyEdges::default();
     for bad in [
         NewJob { requirements: Some(0), ..job("asks for what is not there") },
         NewJob { status: JobStatus::Running, ..job("runs without a worker") },
         job(""),
     ] {
-        store.create_workflow(&workflow(&[], &edges), &mut Listed::new([job("fine"), bad]), NOW).unwrap_err();
+        store
+            .create_workflow(&workflow(&[], &edges), &mut ListedJobs::new([job("fine"), bad]), NOW)
+            .unwrap_err();
     }
     assert!(store.workflows().unwrap().is_empty());
     // And the store goes on as if nothing had been.
     let (id, ids) = create(store, 2);
     assert_eq!(counts(store, id).get(JobStatus::Ready), 2);
-    assert_eq!(store.commands(&ids).unwrap().len(), 2);
+    assert_eq!(store.load_job_commands(&ids).unwrap().len(), 2);
 }
 
 pub(crate) fn a_workflow_may_be_empty(store: &dyn Store) {
@@ -183,10 +193,10 @@ pub(crate) fn a_workflow_may_be_empty(store: &dyn Store) {
 }
 
 pub(crate) fn the_newest_of_equal_digests_in_a_directory_is_found(store: &dyn Store) {
-    let edges = Edges::default();
+    let edges = DependencyEdges::default();
     let with = |digest, submission_dir| {
         let new = NewWorkflow { spec_digest: digest, submission_dir, ..workflow(&[], &edges) };
-        store.create_workflow(&new, &mut Listed::new([]), NOW).unwrap()
+        store.create_workflow(&new, &mut ListedJobs::new([]), NOW).unwrap()
     };
     let (_, newest) = (with(Some("d"), "/here"), with(Some("d"), "/here"));
     with(Some("e"), "/here");

@@ -2,9 +2,9 @@
 
 use crate::kit::NOW;
 use windlass_store::model::EventFilter;
-use windlass_store::{Database, DatasetWriter, Error};
+use windlass_store::{DatasetWriter, StoreDatabase, StoreError};
 use windlass_types::Timestamp;
-use windlass_types::catalog::{CatalogFile, FileLumi, NewRule, Replica};
+use windlass_types::catalog::{CatalogFile, CatalogReplica, FileLumi, NewReplicationRule};
 
 const LATER: Timestamp = Timestamp(NOW.0 + 1);
 const ADA: DatasetWriter<'_> = DatasetWriter { user: "ada", may_change_others: false };
@@ -27,7 +27,7 @@ fn plain(lfn: &str) -> CatalogFile {
     CatalogFile { lfn: lfn.into(), ..CatalogFile::default() }
 }
 
-pub(crate) fn files_come_back_as_they_went_in(store: &dyn Database) {
+pub(crate) fn files_come_back_as_they_went_in(store: &dyn StoreDatabase) {
     let files = vec![file("/b", 10), plain("/a"), file("/c\t\\N'", 1 << 33)];
     assert_eq!(store.add_dataset_files(RAW, &files, ADA, NOW).unwrap(), 3);
     assert_eq!(store.dataset_files(RAW, true).unwrap(), files);
@@ -49,7 +49,7 @@ pub(crate) fn files_come_back_as_they_went_in(store: &dyn Database) {
     assert!(store.dataset_files("/nothing", true).unwrap_err().is_missing());
 }
 
-pub(crate) fn a_file_that_is_added_again_is_what_is_said_now(store: &dyn Database) {
+pub(crate) fn a_file_that_is_added_again_is_what_is_said_now(store: &dyn StoreDatabase) {
     store.add_dataset_files(RAW, &[file("/a", 1), file("/b", 2)], ADA, NOW).unwrap();
     store.invalidate_files(&["/b".into()]).unwrap();
     let mut again = file("/b", 20);
@@ -61,16 +61,22 @@ pub(crate) fn a_file_that_is_added_again_is_what_is_said_now(store: &dyn Databas
     assert_eq!(store.dataset_files(RAW, true).unwrap(), [file("/a", 1), again, file("/c", 3)]);
 
     let other = store.add_dataset_files("/other", &[plain("/new"), plain("/a")], ADA, LATER).unwrap_err();
-    assert!(matches!(&other, Error::NameTaken { name, .. } if name == "/a"), "{other}");
+    assert!(matches!(&other, StoreError::NameTaken { name, .. } if name == "/a"), "{other}");
     assert_eq!(store.dataset("/other").unwrap(), None, "all or none");
     let too_large = CatalogFile { events: u64::MAX, ..plain("/x") };
-    assert!(matches!(store.add_dataset_files(RAW, &[too_large], ADA, NOW), Err(Error::OutOfRange { .. })));
+    assert!(matches!(
+        store.add_dataset_files(RAW, &[too_large], ADA, NOW),
+        Err(StoreError::OutOfRange { .. })
+    ));
 }
 
-pub(crate) fn replicas_come_and_go(store: &dyn Database) {
+pub(crate) fn replicas_come_and_go(store: &dyn StoreDatabase) {
     store.add_dataset_files(RAW, &[plain("/a"), plain("/b")], ADA, NOW).unwrap();
-    let replica =
-        |lfn: &str, site: &str, path: &str| Replica { lfn: lfn.into(), site: site.into(), path: path.into() };
+    let replica = |lfn: &str, site: &str, path: &str| CatalogReplica {
+        lfn: lfn.into(),
+        site: site.into(),
+        path: path.into(),
+    };
     store
         .add_replicas(&[replica("/a", "X", "/1"), replica("/b", "X", "/2"), replica("/b", "Y", "/3")])
         .unwrap();
@@ -88,7 +94,7 @@ pub(crate) fn replicas_come_and_go(store: &dyn Database) {
     assert_eq!((where_is(0), where_is(1)), (vec![], vec![at("Y", "/3")]));
 }
 
-pub(crate) fn invalid_files_are_left_out(store: &dyn Database) {
+pub(crate) fn invalid_files_are_left_out(store: &dyn StoreDatabase) {
     store.add_dataset_files(RAW, &[file("/a", 1), file("/b", 2), file("/c", 4)], ADA, NOW).unwrap();
     assert_eq!(store.invalidate_files(&["/b".into(), "/no".into()]).unwrap(), 1);
     assert_eq!(store.invalidate_files(&["/b".into()]).unwrap(), 0);
@@ -98,41 +104,40 @@ pub(crate) fn invalid_files_are_left_out(store: &dyn Database) {
     assert_eq!((summary.files, summary.events, summary.invalid_files), (2, 5, 1));
 }
 
-pub(crate) fn files_come_page_by_page(store: &dyn Database) {
+pub(crate) fn files_come_page_by_page(store: &dyn StoreDatabase) {
     let files: Vec<CatalogFile> = (0..7).map(|n| file(&format!("/{n}"), n)).collect();
     store.add_dataset_files("/other/A/RAW", &[plain("/x")], ADA, NOW).unwrap();
     store.add_dataset_files(RAW, &files, ADA, NOW).unwrap();
     store.invalidate_files(&["/1".into()]).unwrap();
-    let page =
-        |only_valid, offset, limit| store.page_of_dataset_files(RAW, only_valid, offset, limit).unwrap();
+    let page = |only_valid, offset, limit| store.list_dataset_files(RAW, only_valid, offset, limit).unwrap();
     assert_eq!(page(false, 0, 3), (files[..3].to_vec(), 7), "with their replicas");
     assert_eq!(page(false, 5, 100), (files[5..].to_vec(), 7));
     assert_eq!(page(true, 1, 2), (files[2..4].to_vec(), 6), "the one that is not valid does not count");
     assert_eq!(page(true, 6, u64::MAX), (Vec::new(), 6));
-    assert!(store.page_of_dataset_files("/no/such/RAW", true, 0, 1).unwrap_err().is_missing());
+    assert!(store.list_dataset_files("/no/such/RAW", true, 0, 1).unwrap_err().is_missing());
 }
 
-pub(crate) fn a_block_is_opened_filled_and_closed_once(store: &dyn Database) {
+pub(crate) fn a_block_is_opened_filled_and_closed_once(store: &dyn StoreDatabase) {
     let (dataset, name) = ("/A/B/RECO", "/A/B/RECO#1");
     assert!(store.register_files(name, &[]).unwrap_err().is_missing());
     store.open_block(dataset, name, NOW).unwrap();
     store.open_block(dataset, name, LATER).unwrap();
     let elsewhere = store.open_block("/other", name, NOW).unwrap_err();
-    assert!(matches!(elsewhere, Error::NameTaken { .. }), "{elsewhere}");
+    assert!(matches!(elsewhere, StoreError::NameTaken { .. }), "{elsewhere}");
     let files = [file("/a", 1), file("/b", 2)];
     assert_eq!(store.register_files(name, &files[..1]).unwrap(), 1);
     assert_eq!(store.register_files(name, &files).unwrap(), 1);
     assert_eq!(store.register_files(name, &files).unwrap(), 0);
     store.open_block(dataset, "/A/B/RECO#2", NOW).unwrap();
     let taken = store.register_files("/A/B/RECO#2", &[plain("/new"), plain("/a")]).unwrap_err();
-    assert!(matches!(&taken, Error::NameTaken { name, .. } if name == "/a"), "{taken}");
+    assert!(matches!(&taken, StoreError::NameTaken { name, .. } if name == "/a"), "{taken}");
 
     store.close_block(name, LATER).unwrap();
     store.close_block(name, NOW).unwrap();
     store.open_block(dataset, name, NOW).unwrap();
     assert_eq!(store.register_files(name, &files).unwrap(), 0, "they are in it already");
     let closed = store.register_files(name, &[plain("/new")]).unwrap_err();
-    assert!(matches!(&closed, Error::Unexpected { found, .. } if found.contains("/new")), "{closed}");
+    assert!(matches!(&closed, StoreError::Unexpected { found, .. } if found.contains("/new")), "{closed}");
     let block = store.catalog_block(name).unwrap().unwrap();
     assert_eq!((block.is_open, block.closed_at, block.files, block.created_at), (false, Some(LATER), 2, NOW));
     assert_eq!(block.dataset, dataset);
@@ -142,26 +147,29 @@ pub(crate) fn a_block_is_opened_filled_and_closed_once(store: &dyn Database) {
     assert_eq!(store.block_files(name, true).unwrap(), files);
     assert_eq!(store.dataset(dataset).unwrap().unwrap().blocks, 2);
     assert!(store.close_block("/no", NOW).unwrap_err().is_missing());
-    let operator = DatasetWriter::everything("op");
+    let operator = DatasetWriter::with_full_access("op");
     assert!(store.delete_dataset(dataset, operator, LATER).unwrap());
     assert!(!store.delete_dataset(dataset, operator, LATER).unwrap());
     assert_eq!(store.catalog_block(name).unwrap(), None);
     assert_eq!(store.add_dataset_files("/other", &files, ADA, NOW).unwrap(), 2);
 }
 
-pub(crate) fn only_its_owner_and_operators_change_a_dataset(store: &dyn Database) {
+pub(crate) fn only_its_owner_and_operators_change_a_dataset(store: &dyn StoreDatabase) {
     let eve = DatasetWriter { user: "eve", may_change_others: false };
-    let operator = DatasetWriter::everything("op");
+    let operator = DatasetWriter::with_full_access("op");
     let owner = |dataset: &str| store.dataset(dataset).unwrap().unwrap().owner;
-    let is_refused = |outcome: Result<u64, Error>, expected: Option<&str>| {
+    let is_refused = |outcome: Result<u64, StoreError>, expected: Option<&str>| {
         let error = outcome.unwrap_err();
-        assert!(matches!(&error, Error::NotOwner { owner, .. } if owner.as_deref() == expected), "{error}");
+        assert!(
+            matches!(&error, StoreError::NotOwner { owner, .. } if owner.as_deref() == expected),
+            "{error}"
+        );
     };
     store.add_dataset_files(RAW, &[file("/a", 1)], ADA, NOW).unwrap();
     let mut hers = file("/a", 7);
     hers.replicas = [("T2_A".to_owned(), "/of/eve".to_owned())].into();
     is_refused(store.add_dataset_files(RAW, &[hers, plain("/b")], eve, LATER), Some("ada"));
-    assert!(matches!(store.delete_dataset(RAW, eve, LATER).unwrap_err(), Error::NotOwner { .. }));
+    assert!(matches!(store.delete_dataset(RAW, eve, LATER).unwrap_err(), StoreError::NotOwner { .. }));
     assert_eq!(store.dataset_files(RAW, false).unwrap(), [file("/a", 1)], "nothing was changed");
     store.add_dataset_files(RAW, &[file("/b", 2)], operator, LATER).unwrap();
     store.add_dataset_files(RAW, &[file("/b", 3)], ADA, LATER).unwrap();
@@ -195,8 +203,8 @@ pub(crate) fn only_its_owner_and_operators_change_a_dataset(store: &dyn Database
     );
 }
 
-pub(crate) fn the_same_rule_is_made_once(store: &dyn Database) {
-    let rule = |site: &str, copies| NewRule {
+pub(crate) fn the_same_rule_is_made_once(store: &dyn StoreDatabase) {
+    let rule = |site: &str, copies| NewReplicationRule {
         name: "/A/B/RECO#1".into(),
         rse_expression: site.into(),
         copies,
@@ -205,7 +213,10 @@ pub(crate) fn the_same_rule_is_made_once(store: &dyn Database) {
     };
     let first = store.add_rule(&rule("T2_A", 1), NOW).unwrap();
     assert_eq!(first.len(), 32);
-    assert_eq!(store.add_rule(&NewRule { lifetime: None, ..rule("T2_A", 1) }, LATER).unwrap(), first);
+    assert_eq!(
+        store.add_rule(&NewReplicationRule { lifetime: None, ..rule("T2_A", 1) }, LATER).unwrap(),
+        first
+    );
     let second = store.add_rule(&rule("T2_A", 2), LATER).unwrap();
     assert_ne!(second, first);
     let rules = store.rules(Some("/A/B/RECO#1")).unwrap();

@@ -3,14 +3,14 @@
 use crate::kit::{NOW, Source, claim, commit, counts, create, end, file, job, key, start, worker, workflow};
 use serde_json::json;
 use std::time::Duration;
-use windlass_core::edges::EdgesBuilder;
+use windlass_core::edges::DependencyEdgesBuilder;
 use windlass_store::model::{
-    AddJob, DataFilter, EventFilter, ExportOptions, FileUpdate, ImportOptions, JobFilter, JobRelations,
-    JobUpdate, NewAction, NewEvent, NewJob, NewKind, NewRequirements, NewUserData, NewWorkflow,
-    RequirementsUpdate, ResultFilter, Severity,
+    AddJob, DataFilter, EventFilter, EventSeverity, ExportOptions, FileUpdate, ImportOptions, JobFilter,
+    JobRelations, JobUpdate, NewAction, NewEvent, NewJob, NewJobGroup, NewRequirements, NewUserData,
+    NewWorkflow, RequirementsUpdate, ResultFilter,
 };
-use windlass_store::{Error, Store};
-use windlass_types::settings::Action;
+use windlass_store::{Store, StoreError};
+use windlass_types::settings::WorkflowAction;
 use windlass_types::{
     Bytes, EventId, FileId, JobId, JobStatus, RequirementsId, Resources, ResultId, WorkflowId,
 };
@@ -21,10 +21,10 @@ fn new(name: &str) -> AddJob {
 
 /// `a` and `b` behind a gate that `c` and `d` wait for; `e` waits for `d`. All read `in`, `a` writes `out`.
 fn graph(store: &dyn Store) -> (WorkflowId, Vec<JobId>) {
-    let mut edges = EdgesBuilder::default();
-    edges.depend(2, &[0, 1]);
-    edges.depend(3, &[0, 1]);
-    edges.depend(4, &[3]);
+    let mut edges = DependencyEdgesBuilder::default();
+    edges.add_dependencies(2, &[0, 1]);
+    edges.add_dependencies(3, &[0, 1]);
+    edges.add_dependencies(4, &[3]);
     let edges = edges.finish();
     assert_eq!(edges.gates, [vec![0, 1]], "what follows is about a gate");
     let mut source = Source {
@@ -79,15 +79,15 @@ pub(crate) fn jobs_are_added_from_outside(store: &dyn Store) {
     let (ready, blocked) = (JobStatus::Ready, JobStatus::Blocked);
     assert_eq!(table.status, [ready, ready, blocked, blocked]);
     assert_eq!(counts(store, id).get(blocked), 2);
-    assert_eq!(store.commands(&fourth).unwrap()[0].command, "echo four");
+    assert_eq!(store.load_job_commands(&fourth).unwrap()[0].command, "echo four");
     assert_eq!(store.jobs_after(id, third[0]).unwrap().ids, fourth);
     let told = ["added 2 jobs", "added job `three`", "added job `four`"];
     assert_eq!(notes(store, id, "jobs"), told);
     assert_eq!(store.add_jobs(id, &[], NOW).unwrap(), []);
 
     // They are workflows like others: also through a file.
-    let export = store.export(id, ExportOptions::default(), NOW).unwrap();
-    let copy = store.import(&export, &ImportOptions::default(), NOW).unwrap();
+    let export = store.export_workflow(id, ExportOptions::default(), NOW).unwrap();
+    let copy = store.import_workflow(&export, &ImportOptions::default(), NOW).unwrap();
     assert_eq!(store.load_jobs(copy).unwrap().edges.direct, table.edges.direct);
 }
 
@@ -105,10 +105,10 @@ pub(crate) fn files_make_dependencies_in_both_directions(store: &dyn Store) {
         assert_eq!(of(*reader).waits_for, [added[0]], "it reads what `maker` writes");
     }
     // Files are seen when a job is claimed.
-    assert_eq!(store.commands(&added[..1]).unwrap()[0].output_files[0].path, "in.txt");
+    assert_eq!(store.load_job_commands(&added[..1]).unwrap()[0].output_files[0].path, "in.txt");
     let around = AddJob { output_files: vec![files[0]], waits_for: vec![jobs[4]], ..new("around") };
     let error = store.add_jobs(id, &[around], NOW).unwrap_err();
-    assert!(matches!(&error, Error::Circle { jobs } if jobs.contains(&"around".to_owned())), "{error}");
+    assert!(matches!(&error, StoreError::Circle { jobs } if jobs.contains(&"around".to_owned())), "{error}");
     assert_eq!(names(store, id).len(), 7, "all or nothing");
     counts(store, id);
 }
@@ -118,13 +118,13 @@ pub(crate) fn an_added_job_must_make_sense(store: &dyn Store) {
     let (_, strangers) = create(store, 1);
     let add = |job: AddJob| store.add_jobs(id, &[new("fine"), job], NOW).unwrap_err();
     let with = |waits_for| AddJob { waits_for, ..new("x") };
-    assert!(matches!(add(with(vec![strangers[0]])), Error::NoSuchJob(_)));
+    assert!(matches!(add(with(vec![strangers[0]])), StoreError::NoSuchJob(_)));
     let file = AddJob { input_files: vec![FileId(999)], ..new("x") };
-    assert!(matches!(add(file), Error::NoSuchFile(FileId(999))));
+    assert!(matches!(add(file), StoreError::NoSuchFile(FileId(999))));
     let asking = AddJob { requirements: Some(RequirementsId(999)), ..new("x") };
-    assert!(matches!(add(asking), Error::NoSuchRequirementsId(_)));
-    assert!(matches!(add(new("c")), Error::DuplicateJobName { name } if name == "c"));
-    assert!(matches!(store.add_jobs(WorkflowId(999), &[new("x")], NOW), Err(Error::NoSuchWorkflow(_))));
+    assert!(matches!(add(asking), StoreError::NoSuchRequirementsId(_)));
+    assert!(matches!(add(new("c")), StoreError::DuplicateJobName { name } if name == "c"));
+    assert!(matches!(store.add_jobs(WorkflowId(999), &[new("x")], NOW), Err(StoreError::NoSuchWorkflow(_))));
     assert_eq!(store.load_jobs(id).unwrap().ids, jobs);
     counts(store, id);
 }
@@ -158,16 +158,16 @@ pub(crate) fn a_job_is_changed_and_it_is_noted(store: &dyn Store) {
 
     let named = |name: &str| JobUpdate { name: Some(name.into()), ..JobUpdate::default() };
     let error = store.update_job(id, jobs[1], &named("c"), NOW).unwrap_err();
-    assert!(matches!(&error, Error::DuplicateName { name, .. } if name == "c"), "{error}");
+    assert!(matches!(&error, StoreError::DuplicateName { name, .. } if name == "c"), "{error}");
     let (other, _) = create(store, 1);
-    assert!(matches!(store.update_job(other, jobs[0], &named("x"), NOW), Err(Error::NoSuchJob(_))));
+    assert!(matches!(store.update_job(other, jobs[0], &named("x"), NOW), Err(StoreError::NoSuchJob(_))));
 }
 
 pub(crate) fn a_changed_command_does_not_belie_the_record(store: &dyn Store) {
     let (id, jobs) = graph(store);
     complete(store, id, &jobs[..1]);
     let command = |text: &str| JobUpdate { command: Some(text.into()), ..JobUpdate::default() };
-    let done_with = || store.last_records(id).unwrap()[0].command.clone();
+    let done_with = || store.completion_records(id).unwrap()[0].command.clone();
     assert_eq!(done_with(), None);
     store.update_job(id, jobs[0], &command("second"), NOW).unwrap();
     store.update_job(id, jobs[0], &command("third"), NOW).unwrap();
@@ -178,36 +178,37 @@ pub(crate) fn a_changed_command_does_not_belie_the_record(store: &dyn Store) {
     // Done again, it is done with the command that it has.
     store.begin_next_run(id, &jobs[..1], NOW).unwrap();
     store.update_job(id, jobs[0], &command("fifth"), NOW).unwrap();
-    assert!(store.last_records(id).unwrap().is_empty());
+    assert!(store.completion_records(id).unwrap().is_empty());
     let (worker, again) = (worker(store, id), windlass_types::RunId(2));
-    let ready = windlass_core::change::Change::Status {
+    let ready = windlass_core::change::WorkflowChange::Status {
         job: jobs[0],
         from: JobStatus::Uninitialized,
         to: JobStatus::Ready,
     };
     let done = end(
-        windlass_types::work::AttemptKey { run: again, ..key(id, jobs[0], 1) },
+        windlass_types::worker_messages::AttemptKey { run: again, ..key(id, jobs[0], 1) },
         worker,
         JobStatus::Completed,
     );
     let changes = vec![ready, claim(jobs[0], 1, worker), done].into();
-    crate::kit::commit_batch(store, windlass_store::Batch { workflow: id, run: again, changes }).unwrap();
+    crate::kit::commit_batch(store, windlass_store::ChangeBatch { workflow: id, run: again, changes })
+        .unwrap();
     assert_eq!(done_with(), None);
 }
 
 pub(crate) fn what_only_some_jobs_have_is_split_off(store: &dyn Store) {
     let shared = [NewRequirements { name: "big", resources: Resources { cpus: 4, ..Resources::DEFAULT } }];
-    let kinds = [NewKind { name: "k_{i}", invocation_script: Some("nice"), ..NewKind::default() }];
+    let kinds = [NewJobGroup { name: "k_{i}", invocation_script: Some("nice"), ..NewJobGroup::default() }];
     let mut source = Source {
         jobs: vec![
-            NewJob { requirements: Some(0), kind: Some(0), ..job("k_1") },
-            NewJob { requirements: Some(0), kind: Some(0), ..job("k_2") },
+            NewJob { requirements: Some(0), job_group: Some(0), ..job("k_1") },
+            NewJob { requirements: Some(0), job_group: Some(0), ..job("k_2") },
             job("plain"),
         ],
         ..Source::default()
     };
-    let edges = windlass_core::edges::Edges::default();
-    let new = NewWorkflow { kinds: &kinds, ..workflow(&shared, &edges) };
+    let edges = windlass_core::edges::DependencyEdges::default();
+    let new = NewWorkflow { job_groups: &kinds, ..workflow(&shared, &edges) };
     let id = store.create_workflow(&new, &mut source, NOW).unwrap();
     let jobs = store.load_jobs(id).unwrap().ids;
     let runtime = |seconds| JobUpdate { runtime: Some(Duration::from_secs(seconds)), ..JobUpdate::default() };
@@ -237,14 +238,15 @@ pub(crate) fn what_only_some_jobs_have_is_split_off(store: &dyn Store) {
         store.update_job(id, jobs[job], &labels(&["gpu"]), NOW).unwrap();
     }
     store.update_job(id, jobs[1], &labels(&[]), NOW).unwrap();
-    let kinds: Vec<_> = store.kinds(id).unwrap().into_iter().map(|kind| (kind.name, kind.labels)).collect();
+    let kinds: Vec<_> =
+        store.job_groups(id).unwrap().into_iter().map(|kind| (kind.name, kind.labels)).collect();
     let gpu = vec!["gpu".to_owned()];
     assert_eq!(
         kinds,
         [("k_{i}".into(), vec![]), ("k_{i}".into(), gpu.clone()), ("plain".into(), gpu)],
         "one for each set of labels"
     );
-    let script = store.commands(&jobs).unwrap().into_iter().map(|job| job.invocation_script);
+    let script = store.load_job_commands(&jobs).unwrap().into_iter().map(|job| job.invocation_script);
     assert_eq!(script.collect::<Vec<_>>(), [Some("nice".into()), Some("nice".into()), None]);
     assert!(store.update_job(id, jobs[1], &labels(&[]), NOW).unwrap().is_empty());
 }
@@ -255,10 +257,10 @@ pub(crate) fn a_held_job_is_left_alone(store: &dyn Store) {
     commit(store, id, vec![claim(jobs[0], 1, worker), start(jobs[0], 1, worker)]).unwrap();
     let update = JobUpdate { priority: Some(1), ..JobUpdate::default() };
     let error = store.update_job(id, jobs[0], &update, NOW).unwrap_err();
-    assert!(matches!(&error, Error::JobIsHeld { name, .. } if name == "a"), "{error}");
+    assert!(matches!(&error, StoreError::JobIsHeld { name, .. } if name == "a"), "{error}");
     assert!(error.hint().is_some());
     store.update_job(id, jobs[1], &update, NOW).unwrap();
-    assert!(matches!(store.delete_jobs(id, &jobs[4..], NOW), Err(Error::StillActive { .. })));
+    assert!(matches!(store.delete_jobs(id, &jobs[4..], NOW), Err(StoreError::StillActive { .. })));
 }
 
 pub(crate) fn deleted_jobs_leave_the_others_as_they_were(store: &dyn Store) {
@@ -297,26 +299,26 @@ pub(crate) fn what_others_wait_for_is_not_deleted(store: &dyn Store) {
     let delete = |jobs: &[JobId]| store.delete_jobs(id, jobs, NOW).unwrap_err();
     for (job, waits) in [(jobs[3], "`e`"), (jobs[0], "`c`")] {
         let error = delete(&[jobs[2], job][usize::from(job == jobs[0])..]);
-        assert!(matches!(&error, Error::InUse { by, .. } if by.contains(waits)), "{error}");
+        assert!(matches!(&error, StoreError::InUse { by, .. } if by.contains(waits)), "{error}");
     }
-    assert!(matches!(delete(&[jobs[4], JobId(9999)]), Error::NoSuchJob(_)));
+    assert!(matches!(delete(&[jobs[4], JobId(9999)]), StoreError::NoSuchJob(_)));
     assert_eq!(names(store, id).len(), 5, "all or nothing");
     // Together with those who wait it may go.
     store.delete_jobs(id, &[jobs[3], jobs[4]], NOW).unwrap();
     store.delete_jobs(id, &jobs[..3], NOW).unwrap();
     assert!(names(store, id).is_empty());
 
-    let action: Action = serde_json::from_value(json!({
+    let action: WorkflowAction = serde_json::from_value(json!({
         "trigger_type": "on_jobs_complete", "action_type": "run_commands", "commands": ["true"],
     }))
     .unwrap();
-    let edges = windlass_core::edges::Edges::default();
+    let edges = windlass_core::edges::DependencyEdges::default();
     let actions = [NewAction { action: &action, jobs: &[0] }];
     let watched = NewWorkflow { actions: &actions, ..workflow(&[], &edges) };
     let mut source = Source { jobs: vec![job("watched")], ..Source::default() };
     let id = store.create_workflow(&watched, &mut source, NOW).unwrap();
     let error = store.delete_jobs(id, &store.load_jobs(id).unwrap().ids, NOW).unwrap_err();
-    assert!(matches!(&error, Error::InUse { by, .. } if by.contains("action")), "{error}");
+    assert!(matches!(&error, StoreError::InUse { by, .. } if by.contains("action")), "{error}");
 }
 
 pub(crate) fn files_are_added_changed_and_deleted(store: &dyn Store) {
@@ -331,7 +333,7 @@ pub(crate) fn files_are_added_changed_and_deleted(store: &dyn Store) {
     assert_eq!(listed(), [pair("in", "in.txt"), pair("out", "out.txt"), pair("more", "more.txt")]);
     assert_eq!(store.workflow(id).unwrap().unwrap().file_count, 3);
     let error = store.add_file(id, "in", "x", NOW).unwrap_err();
-    assert!(matches!(&error, Error::DuplicateName { what, .. } if what == "files"), "{error}");
+    assert!(matches!(&error, StoreError::DuplicateName { what, .. } if what == "files"), "{error}");
 
     let update =
         FileUpdate { name: Some("less".into()), path: Some("less.txt".into()), ..FileUpdate::default() };
@@ -339,14 +341,14 @@ pub(crate) fn files_are_added_changed_and_deleted(store: &dyn Store) {
     assert!(store.update_file(added, &update, NOW).unwrap().is_empty());
     assert_eq!(listed()[2], pair("less", "less.txt"));
     let taken = FileUpdate { name: Some("out".into()), ..FileUpdate::default() };
-    assert!(matches!(store.update_file(added, &taken, NOW), Err(Error::DuplicateName { .. })));
+    assert!(matches!(store.update_file(added, &taken, NOW), Err(StoreError::DuplicateName { .. })));
 
     store.delete_file(added, NOW).unwrap();
     assert_eq!((listed().len(), store.workflow(id).unwrap().unwrap().file_count), (2, 2));
     let used = store.files(id, &DataFilter::default()).unwrap()[0].id;
     let error = store.delete_file(used, NOW).unwrap_err();
-    assert!(matches!(&error, Error::InUse { by, .. } if by.contains("`a`")), "{error}");
-    assert!(matches!(store.delete_file(added, NOW), Err(Error::NoSuchFile(_))));
+    assert!(matches!(&error, StoreError::InUse { by, .. } if by.contains("`a`")), "{error}");
+    assert!(matches!(store.delete_file(added, NOW), Err(StoreError::NoSuchFile(_))));
     let told = [
         "added file `more` (more.txt)",
         "changed file `more`: name `more` → `less`, path `more.txt` → `less.txt`",
@@ -360,10 +362,10 @@ pub(crate) fn requirements_are_added_changed_and_deleted(store: &dyn Store) {
     let large = Resources { cpus: 8, ..Resources::DEFAULT };
     let set = store.add_requirements(id, "large", &large, NOW).unwrap();
     let error = store.add_requirements(id, "large", &large, NOW).unwrap_err();
-    assert!(matches!(&error, Error::DuplicateName { .. }), "{error}");
+    assert!(matches!(&error, StoreError::DuplicateName { .. }), "{error}");
     let job = store.add_jobs(id, &[AddJob { requirements: Some(set), ..new("asking") }], NOW).unwrap();
     let error = store.delete_requirements(set, NOW).unwrap_err();
-    assert!(matches!(&error, Error::InUse { by, .. } if by.contains("`asking`")), "{error}");
+    assert!(matches!(&error, StoreError::InUse { by, .. } if by.contains("`asking`")), "{error}");
     let update = RequirementsUpdate {
         name: Some("huge".into()),
         resources: Some(Resources { cpus: 9, runtime: Some(Duration::from_secs(7)), ..large }),
@@ -376,7 +378,7 @@ pub(crate) fn requirements_are_added_changed_and_deleted(store: &dyn Store) {
     store.delete_jobs(id, &job, NOW).unwrap();
     store.delete_requirements(set, NOW).unwrap();
     assert!(store.requirements(id).unwrap().is_empty());
-    assert!(matches!(store.update_requirements(set, &update, NOW), Err(Error::NoSuchRequirementsId(_))));
+    assert!(matches!(store.update_requirements(set, &update, NOW), Err(StoreError::NoSuchRequirementsId(_))));
     assert_eq!(notes(store, id, "requirements").len(), 3);
 }
 
@@ -388,10 +390,10 @@ pub(crate) fn results_and_events_are_deleted(store: &dyn Store) {
     let left = store.results(id, &ResultFilter::default()).unwrap();
     assert_eq!(left.iter().map(|row| row.job_name.as_str()).collect::<Vec<_>>(), ["b"]);
     assert_eq!(counts(store, id).get(JobStatus::Completed), 2, "the job stays as it is");
-    assert!(matches!(store.delete_result(ResultId(result.0), NOW), Err(Error::NoSuchResult(_))));
+    assert!(matches!(store.delete_result(ResultId(result.0), NOW), Err(StoreError::NoSuchResult(_))));
 
     let recorded = store.events(Some(id), &EventFilter::default()).unwrap()[0].id;
-    assert!(matches!(store.delete_event(recorded, NOW), Err(Error::EventIsRecord(_))));
+    assert!(matches!(store.delete_event(recorded, NOW), Err(StoreError::EventIsRecord(_))));
     let added = store.add_event(&added_by_client(id), NOW).unwrap();
     store.delete_event(added, NOW).unwrap();
     assert_eq!(notes(store, id, "mine").len(), 0);
@@ -400,7 +402,7 @@ pub(crate) fn results_and_events_are_deleted(store: &dyn Store) {
     let before = store.events(Some(id), &EventFilter::default()).unwrap().len();
     assert_eq!(store.delete_events(id, NOW).unwrap(), 1, "only the one that a client added");
     assert_eq!(store.events(Some(id), &EventFilter::default()).unwrap().len(), before, "one went, one came");
-    assert!(matches!(store.delete_event(EventId(9999), NOW), Err(Error::NoSuchEvent(_))));
+    assert!(matches!(store.delete_event(EventId(9999), NOW), Err(StoreError::NoSuchEvent(_))));
 }
 
 /// As `POST /events` stores what a client sends.
@@ -408,7 +410,7 @@ fn added_by_client(id: WorkflowId) -> NewEvent {
     NewEvent {
         workflow: Some(id),
         job: None,
-        severity: Severity::Info,
+        severity: EventSeverity::Info,
         category: "mine".into(),
         message: String::new(),
         data: Some(json!({ "n": 1 })),
@@ -431,5 +433,5 @@ pub(crate) fn one_job_knows_what_hangs_on_it(store: &dyn Store) {
     for (job, expected) in jobs.iter().zip(expected) {
         assert_eq!(store.job_relations(*job).unwrap(), expected, "{job}");
     }
-    assert!(matches!(store.job_relations(JobId(9999)), Err(Error::NoSuchJob(_))));
+    assert!(matches!(store.job_relations(JobId(9999)), Err(StoreError::NoSuchJob(_))));
 }

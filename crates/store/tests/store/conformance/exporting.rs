@@ -4,31 +4,31 @@ use super::contents::sample;
 use crate::kit::{NOW, claim, commit, counts, create, end, job, key, start, worker, workflow};
 use serde_json::{Value, json};
 use std::collections::HashMap;
-use windlass_core::change::Change;
-use windlass_core::edges::{Edges, EdgesBuilder};
+use windlass_core::change::WorkflowChange;
+use windlass_core::edges::{DependencyEdges, DependencyEdgesBuilder};
 use windlass_store::model::{
-    DataFilter, EventFilter, Export, ExportOptions, ImportOptions, JobFilter, Listed, NewRequirements,
-    Origin, ResultFilter, SpawnJob, SpawnRequest,
+    DataFilter, EventFilter, ExportOptions, ImportOptions, JobFilter, JobOrigin, ListedJobs, NewRequirements,
+    ResultFilter, SpawnJob, SpawnRequest, WorkflowExport,
 };
-use windlass_store::{Error, Store};
-use windlass_types::settings::Settings;
+use windlass_store::{Store, StoreError};
+use windlass_types::settings::WorkflowSettings;
 use windlass_types::{Bytes, JobStatus, Resources, RunId, WorkflowId};
 
 const ALL: ExportOptions = ExportOptions { results: true, events: true };
 
 /// Through a file, as text.
-fn through_text(export: &Export) -> Export {
+fn through_text(export: &WorkflowExport) -> WorkflowExport {
     serde_json::from_str(&serde_json::to_string_pretty(export).unwrap()).unwrap()
 }
 
 fn copy(store: &dyn Store, id: WorkflowId, options: ExportOptions) -> WorkflowId {
-    let file = through_text(&store.export(id, options, NOW).unwrap());
-    store.import(&file, &ImportOptions::default(), NOW).unwrap()
+    let file = through_text(&store.export_workflow(id, options, NOW).unwrap());
+    store.import_workflow(&file, &ImportOptions::default(), NOW).unwrap()
 }
 
 /// The same workflow with ids that count from 0 in each list, so that two copies are equal.
 fn normal(store: &dyn Store, id: WorkflowId) -> Value {
-    let mut export = serde_json::to_value(store.export(id, ALL, NOW).unwrap()).unwrap();
+    let mut export = serde_json::to_value(store.export_workflow(id, ALL, NOW).unwrap()).unwrap();
     // The import adds one of its own.
     export["events"] = json!(null);
     let numbered = |list: &Value| -> HashMap<i64, usize> {
@@ -82,12 +82,16 @@ fn renumber(value: &mut Value, ids: &HashMap<i64, usize>, fields: &[&str]) {
 }
 
 pub(crate) fn a_workflow_survives_the_way_through_a_file(store: &dyn Store) {
-    let settings = Settings { project: Some("p".into()), use_pending_failed: true, ..Settings::default() };
+    let settings = WorkflowSettings {
+        project: Some("p".into()),
+        use_pending_failed: true,
+        ..WorkflowSettings::default()
+    };
     let id = sample(store, &settings);
     let jobs = store.load_jobs(id).unwrap().ids;
     let worker = worker(store, id);
     store.begin_run(id, NOW).unwrap();
-    let unblock = Change::Status { job: jobs[1], from: JobStatus::Blocked, to: JobStatus::Ready };
+    let unblock = WorkflowChange::Status { job: jobs[1], from: JobStatus::Blocked, to: JobStatus::Ready };
     commit(
         store,
         id,
@@ -105,7 +109,7 @@ pub(crate) fn a_workflow_survives_the_way_through_a_file(store: &dyn Store) {
     let new = copy(store, id, ALL);
     assert_ne!(id, new);
     assert_eq!(normal(store, new), normal(store, id));
-    assert_eq!(store.commands(&store.load_jobs(new).unwrap().ids).unwrap()[1].env.len(), 2);
+    assert_eq!(store.load_job_commands(&store.load_jobs(new).unwrap().ids).unwrap()[1].env.len(), 2);
     let events = |id| store.events(Some(id), &EventFilter::default()).unwrap();
     let (before, after) = (events(id), events(new));
     assert_eq!(after.len(), before.len() + 1);
@@ -117,10 +121,10 @@ pub(crate) fn a_workflow_survives_the_way_through_a_file(store: &dyn Store) {
 }
 
 pub(crate) fn without_results_it_starts_from_the_beginning(store: &dyn Store) {
-    let mut builder = EdgesBuilder::default();
-    builder.depend(3, &[0, 1, 2]);
-    builder.depend(4, &[0, 1, 2]);
-    builder.depend(4, &[3]);
+    let mut builder = DependencyEdgesBuilder::default();
+    builder.add_dependencies(3, &[0, 1, 2]);
+    builder.add_dependencies(4, &[0, 1, 2]);
+    builder.add_dependencies(4, &[3]);
     let edges = builder.finish();
     let odd = Resources { memory: Bytes(1_234_567), runtime: Some(NOW.since(NOW)), ..Resources::DEFAULT };
     let requirements = [NewRequirements { name: "odd", resources: odd }];
@@ -130,7 +134,8 @@ pub(crate) fn without_results_it_starts_from_the_beginning(store: &dyn Store) {
         cancel_on_blocking_job_failure: false,
         ..job(name)
     });
-    let id = store.create_workflow(&workflow(&requirements, &edges), &mut Listed::new(rows), NOW).unwrap();
+    let id =
+        store.create_workflow(&workflow(&requirements, &edges), &mut ListedJobs::new(rows), NOW).unwrap();
     let jobs = store.load_jobs(id).unwrap().ids;
     let worker = worker(store, id);
     commit(store, id, vec![claim(jobs[0], 1, worker), start(jobs[0], 1, worker)]).unwrap();
@@ -143,9 +148,11 @@ pub(crate) fn without_results_it_starts_from_the_beginning(store: &dyn Store) {
         output_dir: Some("/elsewhere/out".into()),
         without_results: true,
     };
-    let with = store.export(id, ALL, NOW).unwrap();
-    let anew =
-        [copy(store, id, ExportOptions::default()), store.import(&through_text(&with), &said, NOW).unwrap()];
+    let with = store.export_workflow(id, ALL, NOW).unwrap();
+    let anew = [
+        copy(store, id, ExportOptions::default()),
+        store.import_workflow(&through_text(&with), &said, NOW).unwrap(),
+    ];
     for new in anew {
         let table = store.load_jobs(new).unwrap();
         assert_eq!(table.edges, edges);
@@ -187,7 +194,7 @@ pub(crate) fn added_jobs_stay_added(store: &dyn Store) {
         };
         let caller = key(id, caller, 1);
         let request = SpawnRequest { caller, lineage: Some("l".into()), state: None, jobs: vec![job] };
-        store.spawn(&request, NOW).unwrap()
+        store.spawn_jobs(&request, NOW).unwrap()
     };
     spawn(id, jobs[0], "one");
     create(store, 1);
@@ -201,7 +208,7 @@ pub(crate) fn added_jobs_stay_added(store: &dyn Store) {
     let rows = store.jobs(new, &JobFilter::default()).unwrap();
     assert_eq!(
         rows.iter().map(|row| row.origin).collect::<Vec<_>>()[1..],
-        [None, Some(Origin::Spawn), Some(Origin::Spawn)]
+        [None, Some(JobOrigin::Spawn), Some(JobOrigin::Spawn)]
     );
     let worker = crate::kit::worker(store, new);
     commit(store, new, vec![claim(rows[0].id, 1, worker)]).unwrap();
@@ -230,17 +237,20 @@ fn foreign() -> Value {
 }
 
 pub(crate) fn a_file_of_torc_is_understood(store: &dyn Store) {
-    let file: Export = serde_json::from_value(foreign()).unwrap();
-    let id = store.import(&file, &ImportOptions::default(), NOW).unwrap();
+    let file: WorkflowExport = serde_json::from_value(foreign()).unwrap();
+    let id = store.import_workflow(&file, &ImportOptions::default(), NOW).unwrap();
     let row = store.workflow(id).unwrap().unwrap();
     assert_eq!((row.name.as_str(), row.env), ("torc", vec![("A".to_owned(), "1".to_owned())]));
     let table = store.load_jobs(id).unwrap();
     assert_eq!(
         (table.edges, table.status),
-        (Edges { direct: vec![(0, 1)], ..Edges::default() }, vec![JobStatus::Blocked, JobStatus::Ready])
+        (
+            DependencyEdges { direct: vec![(0, 1)], ..DependencyEdges::default() },
+            vec![JobStatus::Blocked, JobStatus::Ready]
+        )
     );
     assert_eq!(table.requirements[1].memory, Bytes(2 << 30));
-    assert_eq!(store.kinds(id).unwrap()[0].labels, ["gpu"]);
+    assert_eq!(store.job_groups(id).unwrap()[0].labels, ["gpu"]);
     assert_eq!(store.files(id, &DataFilter::default()).unwrap()[0].mtime_ns, Some(1_500_000_000));
     assert_eq!(store.job_files(id).unwrap().len(), 2);
 }
@@ -260,15 +270,15 @@ pub(crate) fn a_file_that_contradicts_itself_is_refused(store: &dyn Store) {
             Some(place) => *place = value,
             None => file["jobs"][0]["kind_id"] = value,
         }
-        let file: Export = serde_json::from_value(file).unwrap();
-        let error = store.import(&file, &ImportOptions::default(), NOW).unwrap_err();
+        let file: WorkflowExport = serde_json::from_value(file).unwrap();
+        let error = store.import_workflow(&file, &ImportOptions::default(), NOW).unwrap_err();
         assert!(
-            matches!(&error, Error::BadExport { what } if what.contains(complaint)),
+            matches!(&error, StoreError::BadExport { what } if what.contains(complaint)),
             "{pointer}: {error}"
         );
         assert!(error.hint().is_some());
     }
     assert!(store.workflows().unwrap().is_empty());
-    let missing = store.export(WorkflowId(5), ALL, NOW);
-    assert!(matches!(missing, Err(Error::NoSuchWorkflow(_))));
+    let missing = store.export_workflow(WorkflowId(5), ALL, NOW);
+    assert!(matches!(missing, Err(StoreError::NoSuchWorkflow(_))));
 }

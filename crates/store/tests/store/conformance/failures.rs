@@ -2,20 +2,20 @@
 
 use crate::kit::{NOW, RUN, claim, commit, create, end, job, key, worker, workflow};
 use std::time::Duration;
-use windlass_core::board::{Carried, Diagnosis, Failure, Next};
-use windlass_core::change::Change;
-use windlass_core::edges::Edges;
-use windlass_core::signature::Signature;
+use windlass_core::change::WorkflowChange;
+use windlass_core::edges::DependencyEdges;
+use windlass_core::failure_signature::FailureSignature;
+use windlass_core::workflow_state::{AttemptFailure, FailureDiagnosis, FailureDisposition, NextAttempt};
 use windlass_store::Store;
-use windlass_store::model::{FailureFilter, Listed, NewJob, NewKind, NewWorkflow, ResultFilter};
+use windlass_store::model::{FailureFilter, ListedJobs, NewJob, NewJobGroup, NewWorkflow, ResultFilter};
 use windlass_types::settings::FailureHandler;
-use windlass_types::work::{Exit, Recovered, Recovery};
+use windlass_types::worker_messages::{ProcessExit, RecoveryScript, RecoveryScriptResult};
 use windlass_types::{
     Attempt, Bytes, FailureClass, JobId, JobStatus, Resources, Timestamp, WorkerId, WorkflowId,
 };
 
-fn recovery() -> Recovery {
-    Recovery {
+fn recovery() -> RecoveryScript {
+    RecoveryScript {
         script: "echo \"it's\" mended".into(),
         failed: Attempt(1),
         return_code: 75,
@@ -24,23 +24,29 @@ fn recovery() -> Recovery {
 }
 
 /// The end of an attempt that is followed by another.
-fn retried(workflow: WorkflowId, job: JobId, attempt: u32, worker: WorkerId, brings: Carried) -> Change {
+fn retried(
+    workflow: WorkflowId,
+    job: JobId,
+    attempt: u32,
+    worker: WorkerId,
+    brings: NextAttempt,
+) -> WorkflowChange {
     let mut ended = end(key(workflow, job, attempt), worker, JobStatus::Failed);
-    if let Change::End { to, next_attempt, carried, .. } = &mut ended {
+    if let WorkflowChange::End { to, next_attempt, inherited: carried, .. } = &mut ended {
         (*to, *next_attempt) = (JobStatus::Ready, Attempt(attempt + 1));
-        *carried = (brings != Carried::default()).then(|| Box::new(brings));
+        *carried = (brings != NextAttempt::default()).then(|| Box::new(brings));
     }
     ended
 }
 
-fn carried(store: &dyn Store, workflow: WorkflowId) -> Vec<(u32, Carried)> {
+fn carried(store: &dyn Store, workflow: WorkflowId) -> Vec<(u32, NextAttempt)> {
     store.load_jobs(workflow).unwrap().carried
 }
 
 pub(crate) fn what_the_next_attempt_inherits_is_kept(store: &dyn Store) {
     let (workflow, jobs) = create(store, 3);
     let worker = worker(store, workflow);
-    let later = Carried {
+    let later = NextAttempt {
         not_before: Some(Timestamp(NOW.0 + 5)),
         delay: Some(Duration::from_micros(5)),
         recovery: Some(recovery()),
@@ -51,20 +57,20 @@ pub(crate) fn what_the_next_attempt_inherits_is_kept(store: &dyn Store) {
         claim(jobs[1], 1, worker),
         claim(jobs[2], 1, worker),
         retried(workflow, jobs[1], 1, worker, later.clone()),
-        retried(workflow, jobs[2], 1, worker, Carried::default()),
+        retried(workflow, jobs[2], 1, worker, NextAttempt::default()),
     ];
     commit(store, workflow, changes).unwrap();
     assert_eq!(carried(store, workflow), [(1, later.clone())], "and nothing where there is nothing");
 
     // Who holds it has waited; the script is owed while the attempt is under way, because that may be lost.
     commit(store, workflow, vec![claim(jobs[1], 2, worker)]).unwrap();
-    let owed = Carried { not_before: None, delay: None, ..later };
+    let owed = NextAttempt { not_before: None, delay: None, ..later };
     assert_eq!(carried(store, workflow), [(1, owed)]);
 
     // The next one inherits what its predecessor says, and nothing else.
-    commit(store, workflow, vec![retried(workflow, jobs[1], 2, worker, Carried::default())]).unwrap();
+    commit(store, workflow, vec![retried(workflow, jobs[1], 2, worker, NextAttempt::default())]).unwrap();
     assert_eq!(carried(store, workflow), []);
-    let once_more = Carried { recovery: Some(recovery()), excused: 2, ..Carried::default() };
+    let once_more = NextAttempt { recovery: Some(recovery()), excused: 2, ..NextAttempt::default() };
     let changes = vec![
         claim(jobs[1], 3, worker),
         retried(workflow, jobs[1], 3, worker, once_more),
@@ -72,7 +78,7 @@ pub(crate) fn what_the_next_attempt_inherits_is_kept(store: &dyn Store) {
         end(key(workflow, jobs[1], 4), worker, JobStatus::Failed),
     ];
     commit(store, workflow, changes).unwrap();
-    let excused = |excused| Carried { excused, ..Carried::default() };
+    let excused = |excused| NextAttempt { excused, ..NextAttempt::default() };
     assert_eq!(
         carried(store, workflow),
         [(1, excused(2))],
@@ -87,8 +93,8 @@ pub(crate) fn what_the_next_attempt_inherits_is_kept(store: &dyn Store) {
 pub(crate) fn whoever_wants_it_again_begins_to_count_anew(store: &dyn Store) {
     let (workflow, jobs) = create(store, 3);
     let worker = worker(store, workflow);
-    let owing = Carried { recovery: Some(recovery()), ..Carried::default() };
-    let mut changes: Vec<Change> = jobs.iter().map(|job| claim(*job, 1, worker)).collect();
+    let owing = NextAttempt { recovery: Some(recovery()), ..NextAttempt::default() };
+    let mut changes: Vec<WorkflowChange> = jobs.iter().map(|job| claim(*job, 1, worker)).collect();
     changes.push(retried(workflow, jobs[0], 1, worker, owing));
     changes.push(claim(jobs[0], 2, worker));
     changes.push(end(key(workflow, jobs[0], 2), worker, JobStatus::Failed));
@@ -96,11 +102,11 @@ pub(crate) fn whoever_wants_it_again_begins_to_count_anew(store: &dyn Store) {
     changes.push(end(key(workflow, jobs[2], 1), worker, JobStatus::Completed));
     commit(store, workflow, changes).unwrap();
     let again = vec![
-        Change::Retry { job: jobs[0], from: JobStatus::Failed, attempt: Attempt(2) },
-        Change::Reset { job: jobs[1], from: JobStatus::Failed, attempt: Attempt(2) },
+        WorkflowChange::Retry { job: jobs[0], from: JobStatus::Failed, attempt: Attempt(2) },
+        WorkflowChange::Reset { job: jobs[1], from: JobStatus::Failed, attempt: Attempt(2) },
     ];
     commit(store, workflow, again).unwrap();
-    let excused = |excused| Carried { excused, ..Carried::default() };
+    let excused = |excused| NextAttempt { excused, ..NextAttempt::default() };
     assert_eq!(carried(store, workflow), [(0, excused(2)), (1, excused(1))]);
 
     // The next run begins with nothing of the kind.
@@ -120,8 +126,8 @@ pub(crate) fn one_job_alone_may_ask_for_more(store: &dyn Store) {
         ..Resources::DEFAULT
     };
     let before = store.load_jobs(workflow).unwrap();
-    let asks = |resources| Carried { resources: Some(resources), ..Carried::default() };
-    let mut changes: Vec<Change> = jobs[..2].iter().map(|job| claim(*job, 1, worker)).collect();
+    let asks = |resources| NextAttempt { resources: Some(resources), ..NextAttempt::default() };
+    let mut changes: Vec<WorkflowChange> = jobs[..2].iter().map(|job| claim(*job, 1, worker)).collect();
     changes.push(retried(workflow, jobs[0], 1, worker, asks(more(2, (1 << 30) + 1))));
     changes.push(retried(workflow, jobs[1], 1, worker, asks(more(2, (1 << 30) + 1))));
     commit(store, workflow, changes).unwrap();
@@ -142,14 +148,14 @@ pub(crate) fn one_job_alone_may_ask_for_more(store: &dyn Store) {
 
 pub(crate) fn handlers_come_with_the_jobs(store: &dyn Store) {
     let handler = |name: &str| FailureHandler { name: name.into(), rules: Vec::new() };
-    let kinds =
-        [None, Some(1), Some(0)].map(|failure_handler| NewKind { failure_handler, ..NewKind::default() });
+    let kinds = [None, Some(1), Some(0)]
+        .map(|failure_handler| NewJobGroup { failure_handler, ..NewJobGroup::default() });
     let jobs = [("a", Some(1)), ("b", None), ("c", Some(0)), ("d", Some(2))];
-    let jobs = jobs.map(|(name, kind)| NewJob { kind, ..job(name) });
+    let jobs = jobs.map(|(name, kind)| NewJob { job_group: kind, ..job(name) });
     let handlers = [handler("first"), handler("second")];
-    let edges = Edges::default();
-    let new = NewWorkflow { failure_handlers: &handlers, kinds: &kinds, ..workflow(&[], &edges) };
-    let id = store.create_workflow(&new, &mut Listed::new(jobs), NOW).unwrap();
+    let edges = DependencyEdges::default();
+    let new = NewWorkflow { failure_handlers: &handlers, job_groups: &kinds, ..workflow(&[], &edges) };
+    let id = store.create_workflow(&new, &mut ListedJobs::new(jobs), NOW).unwrap();
     let table = store.load_jobs(id).unwrap();
     assert_eq!((&table.handlers[..], &table.handler[..]), (&handlers[..], &[2, 0, 0, 1][..]));
 
@@ -158,23 +164,23 @@ pub(crate) fn handlers_come_with_the_jobs(store: &dyn Store) {
     assert!(table.handlers.is_empty() && table.handler.is_empty(), "nobody pays for what he does not have");
 }
 
-fn found(class: FailureClass, key: &str, next: Next) -> Box<Failure> {
+fn found(class: FailureClass, key: &str, next: FailureDisposition) -> Box<AttemptFailure> {
     let message = format!("cannot open …/{key}.dat");
-    Box::new(Failure {
-        diagnosis: Diagnosis {
+    Box::new(AttemptFailure {
+        diagnosis: FailureDiagnosis {
             class,
-            signature: Signature { key: key.repeat(16), message },
+            signature: FailureSignature { key: key.repeat(16), message },
             rule: Some("missing-file".into()),
-            line: Some(format!("cannot open /data/7/{key}.dat")),
+            log_line: Some(format!("cannot open /data/7/{key}.dat")),
         },
         next,
-        why: Some("it said so".into()),
-        last_words: Some(format!("{}ä{}", "x".repeat(5000), "y".repeat(4095))),
+        reason: Some("it said so".into()),
+        log_tail: Some(format!("{}ä{}", "x".repeat(5000), "y".repeat(4095))),
     })
 }
 
-fn with(mut change: Change, given: Box<Failure>) -> Change {
-    if let Change::End { failure, .. } = &mut change {
+fn with(mut change: WorkflowChange, given: Box<AttemptFailure>) -> WorkflowChange {
+    if let WorkflowChange::End { failure, .. } = &mut change {
         *failure = Some(given);
     }
     change
@@ -185,18 +191,20 @@ pub(crate) fn failures_that_are_alike_are_one_group(store: &dyn Store) {
     let (workflow, jobs) = create(store, 6);
     let worker = worker(store, workflow);
     let failed = |job: usize, attempt| end(key(workflow, jobs[job], attempt), worker, JobStatus::Failed);
-    let mut changes: Vec<Change> = jobs[..5].iter().map(|job| claim(*job, 1, worker)).collect();
-    changes.extend((0..3).map(|job| with(failed(job, 1), found(Data, "a", Next::Final))));
-    let first = retried(workflow, jobs[3], 1, worker, Carried::default());
-    changes.push(with(first, found(Transient, "b", Next::Retry)));
+    let mut changes: Vec<WorkflowChange> = jobs[..5].iter().map(|job| claim(*job, 1, worker)).collect();
+    changes.extend((0..3).map(|job| with(failed(job, 1), found(Data, "a", FailureDisposition::Final))));
+    let first = retried(workflow, jobs[3], 1, worker, NextAttempt::default());
+    changes.push(with(first, found(Transient, "b", FailureDisposition::Retry)));
     changes.push(claim(jobs[3], 2, worker));
     let mut asking = failed(3, 2);
-    if let Change::End { to, result, .. } = &mut asking {
+    if let WorkflowChange::End { to, result, .. } = &mut asking {
         (*to, result.status) = (JobStatus::PendingFailed, JobStatus::PendingFailed);
-        result.recovered =
-            Some(Box::new(Recovered::Ended { exit: Exit::Code(3), wall: Duration::from_secs(2) }));
+        result.recovered = Some(Box::new(RecoveryScriptResult::Ended {
+            exit: ProcessExit::Code(3),
+            wall: Duration::from_secs(2),
+        }));
     }
-    changes.push(with(asking, found(Data, "a", Next::PendingFailed)));
+    changes.push(with(asking, found(Data, "a", FailureDisposition::PendingFailed)));
     changes.push(end(key(workflow, jobs[4], 1), worker, JobStatus::Completed));
     commit(store, workflow, changes).unwrap();
 

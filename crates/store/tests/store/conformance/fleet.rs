@@ -2,11 +2,12 @@
 
 use crate::kit::{NOW, claim, commit, create, new_worker, worker};
 use serde_json::json;
-use windlass_core::change::Change;
+use windlass_core::change::WorkflowChange;
 use windlass_store::model::{
-    Counted, EventFilter, NewWorker, NodeAside, SortBy, WorkerFilter, WorkerKind, WorkerRow, WorkerUpdate,
+    CountQuery, EventFilter, NewWorker, NodeQuarantineRow, SortBy, WorkerFilter, WorkerKind, WorkerRow,
+    WorkerUpdate,
 };
-use windlass_store::{Error, Store};
+use windlass_store::{Store, StoreError};
 use windlass_types::{Bytes, Capacity, Timestamp, WorkerId};
 
 /// One that works for whatever its user may run, with a value in every field.
@@ -46,9 +47,9 @@ pub(crate) fn a_worker_comes_back_as_it_was_written(store: &dyn Store) {
 }
 
 pub(crate) fn a_node_is_set_aside_and_released(store: &dyn Store) {
-    assert_eq!(store.nodes_aside().unwrap(), []);
+    assert_eq!(store.quarantined_nodes().unwrap(), []);
     let later = |micros| Timestamp(NOW.0 + micros);
-    let bad = NodeAside {
+    let bad = NodeQuarantineRow {
         host: "node é".into(),
         user: None,
         since: NOW,
@@ -57,25 +58,37 @@ pub(crate) fn a_node_is_set_aside_and_released(store: &dyn Store) {
         reason: "9 of its last 10 attempts failed; 3 of 120 elsewhere".into(),
         evidence: Some(json!({ "failed": 9, "ended": 10 })),
     };
-    let other = NodeAside { host: "a".into(), evidence: None, reason: String::new(), ..bad.clone() };
-    store.set_node_aside(&bad, NOW).unwrap();
-    store.set_node_aside(&other, NOW).unwrap();
-    assert_eq!(store.nodes_aside().unwrap(), [other.clone(), bad.clone()], "by host");
-    let longer =
-        NodeAside { since: later(700), until: later(1900), set_by: "me".into(), evidence: None, ..bad };
-    store.set_node_aside(&longer, later(700)).unwrap();
-    assert_eq!(store.nodes_aside().unwrap(), [other.clone(), longer.clone()]);
+    let other = NodeQuarantineRow { host: "a".into(), evidence: None, reason: String::new(), ..bad.clone() };
+    store.quarantine_node(&bad, NOW).unwrap();
+    store.quarantine_node(&other, NOW).unwrap();
+    assert_eq!(store.quarantined_nodes().unwrap(), [other.clone(), bad.clone()], "by host");
+    let longer = NodeQuarantineRow {
+        since: later(700),
+        until: later(1900),
+        set_by: "me".into(),
+        evidence: None,
+        ..bad
+    };
+    store.quarantine_node(&longer, later(700)).unwrap();
+    assert_eq!(store.quarantined_nodes().unwrap(), [other.clone(), longer.clone()]);
     // Of a user it is another row.
-    let of_bob = NodeAside { user: Some("bob".into()), ..longer.clone() };
-    store.set_node_aside(&of_bob, later(700)).unwrap();
-    assert_eq!(store.nodes_aside().unwrap(), [other.clone(), longer.clone(), of_bob]);
-    assert!(!store.release_node("node é", Some("zoe"), "she has none", later(700)).unwrap());
-    assert!(store.release_node("node é", Some("bob"), "one of his went well", later(700)).unwrap());
-    assert_eq!(store.nodes_aside().unwrap(), [other.clone(), longer.clone()]);
-    store.set_node_aside(&NodeAside { user: Some("bob".into()), ..longer.clone() }, later(700)).unwrap();
-    assert!(store.release_node("node é", None, "a job went well", later(800)).unwrap(), "both");
-    assert!(!store.release_node("node é", None, "again", later(900)).unwrap(), "it was released already");
-    assert_eq!(store.nodes_aside().unwrap().len(), 1);
+    let of_bob = NodeQuarantineRow { user: Some("bob".into()), ..longer.clone() };
+    store.quarantine_node(&of_bob, later(700)).unwrap();
+    assert_eq!(store.quarantined_nodes().unwrap(), [other.clone(), longer.clone(), of_bob]);
+    assert!(!store.release_quarantined_node("node é", Some("zoe"), "she has none", later(700)).unwrap());
+    assert!(
+        store.release_quarantined_node("node é", Some("bob"), "one of his went well", later(700)).unwrap()
+    );
+    assert_eq!(store.quarantined_nodes().unwrap(), [other.clone(), longer.clone()]);
+    store
+        .quarantine_node(&NodeQuarantineRow { user: Some("bob".into()), ..longer.clone() }, later(700))
+        .unwrap();
+    assert!(store.release_quarantined_node("node é", None, "a job went well", later(800)).unwrap(), "both");
+    assert!(
+        !store.release_quarantined_node("node é", None, "again", later(900)).unwrap(),
+        "it was released already"
+    );
+    assert_eq!(store.quarantined_nodes().unwrap().len(), 1);
     assert_eq!((happened(store, "node_set_aside"), happened(store, "node_released")), (5, 2));
     let filter = EventFilter { category: Some("node_released".into()), ..EventFilter::default() };
     let event = store.events(None, &filter).unwrap().pop().unwrap();
@@ -109,7 +122,7 @@ pub(crate) fn a_worker_is_changed_where_it_is_said(store: &dyn Store) {
     assert_eq!(happened(store, "compute_node_stopped"), 1);
     assert_eq!(happened(store, "compute_node_draining"), 1);
     let error = store.update_worker(WorkerId(id.0 + 1), &update, NOW).unwrap_err();
-    assert!(matches!(error, Error::NoSuchWorker(_)), "{error}");
+    assert!(matches!(error, StoreError::NoSuchWorker(_)), "{error}");
 }
 
 pub(crate) fn workers_are_filtered_sorted_and_counted(store: &dyn Store) {
@@ -125,7 +138,7 @@ pub(crate) fn workers_are_filtered_sorted_and_counted(store: &dyn Store) {
     let found = |filter: &WorkerFilter| {
         let rows = store.workers(filter).unwrap();
         let whole = WorkerFilter { offset: 0, limit: None, ..filter.clone() };
-        let counted = store.count(&Counted::Workers(filter.clone())).unwrap();
+        let counted = store.count_rows(&CountQuery::Workers(filter.clone())).unwrap();
         assert_eq!(counted, store.workers(&whole).unwrap().len() as u64, "{filter:?}");
         ids(&rows)
     };
@@ -150,11 +163,11 @@ pub(crate) fn a_deleted_worker_is_only_unlisted(store: &dyn Store) {
     let (busy, idle) = (worker(store, workflow), worker(store, workflow));
     commit(store, workflow, vec![claim(jobs[0], 1, busy)]).unwrap();
     let error = store.delete_workers(&[idle, busy], NOW).unwrap_err();
-    assert!(matches!(error, Error::JobIsHeld { job, .. } if job == jobs[0]), "{error}");
+    assert!(matches!(error, StoreError::JobIsHeld { job, .. } if job == jobs[0]), "{error}");
     let listed = || ids(&store.workers(&WorkerFilter::default()).unwrap());
     assert_eq!(listed(), [busy, idle], "all or none");
 
-    commit(store, workflow, vec![Change::GiveBack { job: jobs[0], worker: busy }]).unwrap();
+    commit(store, workflow, vec![WorkflowChange::ReturnClaim { job: jobs[0], worker: busy }]).unwrap();
     store.delete_workers(&[busy], NOW).unwrap();
     assert_eq!(listed(), [idle]);
     assert!(!store.worker(busy).unwrap().unwrap().is_active(), "results speak of it");
@@ -168,6 +181,6 @@ pub(crate) fn a_workflow_is_active_from_the_beginning_of_a_run_to_its_end(store:
     store.begin_run(two, NOW).unwrap();
     store.begin_run(one, NOW).unwrap();
     assert_eq!(store.active_workflows().unwrap(), [one, two]);
-    store.archive(&[two], true, NOW).unwrap();
+    store.set_archived(&[two], true, NOW).unwrap();
     assert_eq!(store.active_workflows().unwrap(), [one]);
 }

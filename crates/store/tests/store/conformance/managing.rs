@@ -2,12 +2,12 @@
 
 use crate::kit::{NOW, Source, claim, commit, counts, create, end, file, job, key, worker, workflow};
 use serde_json::json;
-use windlass_core::edges::EdgesBuilder;
+use windlass_core::edges::DependencyEdgesBuilder;
 use windlass_store::model::{
-    DataFilter, EventFilter, JobFilter, NewEvent, NewJob, NewKind, NewUserData, NewWorkflow,
-    RequirementsChange, ResultFilter, Severity, UsedBy, WorkflowUpdate,
+    DataFilter, EventFilter, EventSeverity, JobFilter, NewEvent, NewJob, NewJobGroup, NewUserData,
+    NewWorkflow, RequirementsChange, RequirementsUsers, ResultFilter, WorkflowUpdate,
 };
-use windlass_store::{Error, Store};
+use windlass_store::{Store, StoreError};
 use windlass_types::{JobId, JobStatus, Resources, Timestamp, UserDataId, WorkflowId};
 
 pub(crate) fn a_workflow_is_renamed_and_archived(store: &dyn Store) {
@@ -33,15 +33,15 @@ pub(crate) fn a_workflow_is_renamed_and_archived(store: &dyn Store) {
     let row = store.workflow(id).unwrap().unwrap();
     assert_eq!((row.name.as_str(), row.description, row.settings.project.is_some()), ("new", None, true));
 
-    store.archive(&[id, other], true, NOW).unwrap();
+    store.set_archived(&[id, other], true, NOW).unwrap();
     assert!(store.workflows().unwrap().iter().all(|row| row.is_archived));
-    store.archive(&[other], false, NOW).unwrap();
+    store.set_archived(&[other], false, NOW).unwrap();
     assert!(!store.workflow(other).unwrap().unwrap().is_archived);
     // All or nothing.
     let missing = WorkflowId(99);
-    assert!(matches!(store.archive(&[other, missing], true, NOW), Err(Error::NoSuchWorkflow(_))));
+    assert!(matches!(store.set_archived(&[other, missing], true, NOW), Err(StoreError::NoSuchWorkflow(_))));
     assert!(!store.workflow(other).unwrap().unwrap().is_archived);
-    assert!(matches!(store.update_workflow(missing, &update, NOW), Err(Error::NoSuchWorkflow(_))));
+    assert!(matches!(store.update_workflow(missing, &update, NOW), Err(StoreError::NoSuchWorkflow(_))));
 }
 
 pub(crate) fn user_data_is_added_set_and_deleted(store: &dyn Store) {
@@ -56,24 +56,24 @@ pub(crate) fn user_data_is_added_set_and_deleted(store: &dyn Store) {
     let config = store.user_data(id, &DataFilter::default()).unwrap()[0].id;
     let later = Timestamp(NOW.0 + 5);
     store.set_user_data(config, Some(&json!({ "x": 2 })), later).unwrap();
-    let row = store.user_data_piece(config).unwrap().unwrap();
+    let row = store.find_user_data(config).unwrap().unwrap();
     assert_eq!((row.data, row.changed_at), (Some(json!({ "x": 2 })), later));
     // The same value again is no change.
     store.set_user_data(config, Some(&json!({ "x": 2 })), Timestamp(NOW.0 + 9)).unwrap();
-    assert_eq!(store.user_data_piece(config).unwrap().unwrap().changed_at, later);
+    assert_eq!(store.find_user_data(config).unwrap().unwrap().changed_at, later);
 
     let new = NewUserData { name: "more", data: None, is_ephemeral: true };
     let more = store.add_user_data(id, &new, NOW).unwrap();
     assert!(
-        matches!(store.add_user_data(id, &new, NOW), Err(Error::DuplicateName { name, .. }) if name == "more")
+        matches!(store.add_user_data(id, &new, NOW), Err(StoreError::DuplicateName { name, .. }) if name == "more")
     );
     assert_eq!(store.user_data(id, &DataFilter::default()).unwrap().len(), 2);
     store.delete_user_data(config, NOW).unwrap();
     assert_eq!(store.user_data(id, &DataFilter::default()).unwrap()[0].id, more);
     assert!(store.job_user_data(id).unwrap().is_empty());
     for gone in [config, UserDataId(999)] {
-        assert!(matches!(store.set_user_data(gone, None, NOW), Err(Error::NoSuchUserData(_))));
-        assert!(matches!(store.delete_user_data(gone, NOW), Err(Error::NoSuchUserData(_))));
+        assert!(matches!(store.set_user_data(gone, None, NOW), Err(StoreError::NoSuchUserData(_))));
+        assert!(matches!(store.delete_user_data(gone, NOW), Err(StoreError::NoSuchUserData(_))));
     }
     let events =
         store.events(Some(id), &EventFilter { category: Some("user_data".into()), ..EventFilter::default() });
@@ -82,27 +82,30 @@ pub(crate) fn user_data_is_added_set_and_deleted(store: &dyn Store) {
 }
 
 pub(crate) fn requirements_change_for_jobs_and_kinds(store: &dyn Store) {
-    let kinds = ["a_{i}", "b_{i}"].map(|name| NewKind { name, ..NewKind::default() });
+    let kinds = ["a_{i}", "b_{i}"].map(|name| NewJobGroup { name, ..NewJobGroup::default() });
     let mut source = Source {
         jobs: vec![
-            NewJob { kind: Some(0), ..job("a_1") },
-            NewJob { kind: Some(1), ..job("b_1") },
-            NewJob { kind: Some(0), ..job("a_2") },
+            NewJob { job_group: Some(0), ..job("a_1") },
+            NewJob { job_group: Some(1), ..job("b_1") },
+            NewJob { job_group: Some(0), ..job("a_2") },
             job("plain"),
         ],
         ..Source::default()
     };
-    let new = NewWorkflow { name: "test", kinds: &kinds, ..NewWorkflow::default() };
+    let new = NewWorkflow { name: "test", job_groups: &kinds, ..NewWorkflow::default() };
     let id = store.create_workflow(&new, &mut source, NOW).unwrap();
     let jobs = store.load_jobs(id).unwrap().ids;
-    let kind = store.kinds(id).unwrap()[0].id;
+    let kind = store.job_groups(id).unwrap()[0].id;
     let cpus = |cpus| Resources { cpus, ..Resources::DEFAULT };
     let change =
         |name: &str, n, used_by| RequirementsChange { name: name.into(), resources: cpus(n), used_by };
     let made = store
         .change_requirements(
             id,
-            &[change("a", 2, UsedBy::Kind(kind)), change("p", 3, UsedBy::Jobs(vec![jobs[3]]))],
+            &[
+                change("a", 2, RequirementsUsers::Kind(kind)),
+                change("p", 3, RequirementsUsers::Jobs(vec![jobs[3]])),
+            ],
             NOW,
         )
         .unwrap();
@@ -111,19 +114,20 @@ pub(crate) fn requirements_change_for_jobs_and_kinds(store: &dyn Store) {
         rows.into_iter().map(|row| row.resource_requirements).collect()
     };
     assert_eq!(of_jobs(), [Some("a".into()), None, Some("a".into()), Some("p".into())]);
-    let again = store.change_requirements(id, &[change("a", 5, UsedBy::AsBefore)], NOW).unwrap();
+    let again = store.change_requirements(id, &[change("a", 5, RequirementsUsers::AsBefore)], NOW).unwrap();
     assert_eq!(again, made[..1]);
     let rows = store.requirements(id).unwrap();
     let known: Vec<_> = rows.iter().map(|row| (row.name.as_str(), row.resources)).collect();
     assert_eq!(known, [("a", cpus(5)), ("p", cpus(3))]);
     assert_eq!(store.load_jobs(id).unwrap().class, [1, 0, 1, 2]);
 
-    let unknown = change("a", 1, UsedBy::Jobs(vec![JobId(9999)]));
-    assert!(matches!(store.change_requirements(id, &[unknown], NOW), Err(Error::NoSuchJob(_))));
+    let unknown = change("a", 1, RequirementsUsers::Jobs(vec![JobId(9999)]));
+    assert!(matches!(store.change_requirements(id, &[unknown], NOW), Err(StoreError::NoSuchJob(_))));
     let worker = worker(store, id);
     commit(store, id, vec![claim(jobs[0], 1, worker)]).unwrap();
-    let error = store.change_requirements(id, &[change("a", 1, UsedBy::AsBefore)], NOW).unwrap_err();
-    assert!(matches!(error, Error::StillActive { .. }), "{error}");
+    let error =
+        store.change_requirements(id, &[change("a", 1, RequirementsUsers::AsBefore)], NOW).unwrap_err();
+    assert!(matches!(error, StoreError::StillActive { .. }), "{error}");
     assert_eq!(store.requirements(id).unwrap()[0].resources, cpus(5));
 }
 
@@ -147,9 +151,9 @@ pub(crate) fn jobs_of_one_priority_get_another(store: &dyn Store) {
 
 pub(crate) fn a_deleted_workflow_leaves_the_others_alone(store: &dyn Store) {
     let full = |store: &dyn Store| {
-        let mut builder = EdgesBuilder::default();
-        builder.depend(2, &[0, 1]);
-        builder.depend(3, &[2]);
+        let mut builder = DependencyEdgesBuilder::default();
+        builder.add_dependencies(2, &[0, 1]);
+        builder.add_dependencies(3, &[2]);
         let edges = builder.finish();
         let mut source = Source {
             files: vec![file("f", "f")],
@@ -170,18 +174,18 @@ pub(crate) fn a_deleted_workflow_leaves_the_others_alone(store: &dyn Store) {
     };
     let (goes, stays) = (full(store), full(store));
     let id = goes.0;
-    assert!(matches!(store.delete_workflow(id, NOW), Err(Error::StillActive { held: 1, .. })));
+    assert!(matches!(store.delete_workflow(id, NOW), Err(StoreError::StillActive { held: 1, .. })));
     finish(&goes);
     finish(&stays);
     let error = store.delete_workflow(id, NOW).unwrap_err();
-    assert!(matches!(error, Error::NotBuried { workers: 1, .. }), "{error}");
+    assert!(matches!(error, StoreError::NotBuried { workers: 1, .. }), "{error}");
     store.retire_worker(goes.2, NOW).unwrap();
     store.delete_workflow(id, NOW).unwrap();
 
     assert!(store.workflow(id).unwrap().is_none());
-    assert!(matches!(store.jobs(id, &JobFilter::default()), Err(Error::NoSuchWorkflow(_))));
-    assert!(matches!(store.delete_workflow(id, NOW), Err(Error::NoSuchWorkflow(_))));
-    assert!(matches!(store.commands(&goes.1), Err(Error::NoSuchJob(_))));
+    assert!(matches!(store.jobs(id, &JobFilter::default()), Err(StoreError::NoSuchWorkflow(_))));
+    assert!(matches!(store.delete_workflow(id, NOW), Err(StoreError::NoSuchWorkflow(_))));
+    assert!(matches!(store.load_job_commands(&goes.1), Err(StoreError::NoSuchJob(_))));
     assert!(store.events(Some(id), &EventFilter::default()).unwrap().is_empty());
     let last = store.events(None, &EventFilter { newest: Some(1), ..EventFilter::default() }).unwrap();
     assert!(last[0].message.starts_with(&format!("deleted workflow {id}")), "{}", last[0].message);
@@ -205,7 +209,7 @@ pub(crate) fn what_happens_is_noted(store: &dyn Store) {
     let bad = NewEvent {
         workflow: Some(id),
         job: None,
-        severity: Severity::Error,
+        severity: EventSeverity::Error,
         category: "user".into(),
         message: "it's bad".into(),
         data: Some(json!({ "why": [1] })),
@@ -226,7 +230,7 @@ pub(crate) fn what_happens_is_noted(store: &dyn Store) {
     assert_eq!(of(Some(id), EventFilter::default()), all);
     assert_eq!(of(Some(id), EventFilter { newest: Some(2), ..EventFilter::default() }), all[4..]);
     assert_eq!(
-        of(Some(id), EventFilter { severity: Some(Severity::Warning), ..Default::default() }),
+        of(Some(id), EventFilter { severity: Some(EventSeverity::Warning), ..Default::default() }),
         all[5..]
     );
     assert_eq!(of(Some(id), EventFilter { category: Some("run".into()), ..Default::default() }), all[1..5]);
@@ -237,5 +241,5 @@ pub(crate) fn what_happens_is_noted(store: &dyn Store) {
     let row =
         store.events(Some(id), &EventFilter { newest: Some(1), ..Default::default() }).unwrap().remove(0);
     assert_eq!((row.id, row.workflow_id, row.at), (noted, Some(id), Timestamp(NOW.0 + 1)));
-    assert_eq!((row.severity, row.category.as_str(), row.data), (Severity::Error, "user", bad.data));
+    assert_eq!((row.severity, row.category.as_str(), row.data), (EventSeverity::Error, "user", bad.data));
 }

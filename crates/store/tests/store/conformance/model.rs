@@ -3,7 +3,7 @@
 use crate::kit::{claim, commit, counts, create, end, key, start, worker};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use windlass_core::change::Change;
+use windlass_core::change::WorkflowChange;
 use windlass_store::Store;
 use windlass_store::model::ResultFilter;
 use windlass_types::{Attempt, JobId, JobStatus, WorkerId, WorkflowId};
@@ -59,14 +59,14 @@ fn model_step(job: ModelJob, step: Step, by: usize) -> Option<ModelJob> {
 }
 
 /// The change as the engine would write it if it believed the model.
-fn change(workflow: WorkflowId, id: JobId, worker: WorkerId, job: ModelJob, step: Step) -> Change {
+fn change(workflow: WorkflowId, id: JobId, worker: WorkerId, job: ModelJob, step: Step) -> WorkflowChange {
     match step {
-        Step::Status(from, to) => Change::Status { job: id, from, to },
+        Step::Status(from, to) => WorkflowChange::Status { job: id, from, to },
         Step::Claim => claim(id, job.attempt, worker),
         Step::Start => start(id, job.attempt, worker),
         Step::End(status, again) => {
             let mut ended = end(key(workflow, id, job.attempt), worker, status);
-            if let Change::End { from, to, next_attempt, .. } = &mut ended {
+            if let WorkflowChange::End { from, to, next_attempt, .. } = &mut ended {
                 *from = job.status;
                 if again {
                     (*to, *next_attempt) = (JobStatus::Ready, Attempt(job.attempt + 1));
@@ -74,7 +74,7 @@ fn change(workflow: WorkflowId, id: JobId, worker: WorkerId, job: ModelJob, step
             }
             ended
         }
-        Step::GiveBack => Change::GiveBack { job: id, worker },
+        Step::GiveBack => WorkflowChange::ReturnClaim { job: id, worker },
     }
 }
 

@@ -1,52 +1,56 @@
 //! What people and agents decide about failures and change about jobs.
 
 use crate::kit::{NOW, claim, commit, end, job, key, status_of, worker, workflow};
-use windlass_core::board::{Diagnosis, Failure, Next};
-use windlass_core::change::Change;
-use windlass_core::edges::EdgesBuilder;
-use windlass_core::signature::Signature;
+use windlass_core::change::WorkflowChange;
+use windlass_core::edges::DependencyEdgesBuilder;
+use windlass_core::failure_signature::FailureSignature;
+use windlass_core::workflow_state::{AttemptFailure, FailureDiagnosis, FailureDisposition};
 use windlass_store::model::{
-    DecisionFilter, DecisionState, JobFilter, JobUpdate, Listed, NewJob, NewKind, NewRequirements,
-    NewWorkflow, RequirementsChange, RevisionFilter, UsedBy,
+    DecisionFilter, DecisionState, JobFilter, JobUpdate, ListedJobs, NewJob, NewJobGroup, NewRequirements,
+    NewWorkflow, RequirementsChange, RequirementsUsers, RevisionFilter,
 };
-use windlass_store::{Error, Store};
-use windlass_types::orders::{Answer, Changes, Order, Orders, Outcome, TriagePolicy, Verdict, Wanted};
-use windlass_types::settings::{Settings, SlurmScheduler};
+use windlass_store::{Store, StoreError};
+use windlass_types::failure_commands::{
+    FailureCommand, FailureCommandBatch, FailureCommandKind, FailureCommandOutcome, FailureCommandStatus,
+    RequestedJobChanges, TriageCommand, TriagePolicy,
+};
+use windlass_types::settings::{SlurmScheduler, WorkflowSettings};
 use windlass_types::{Attempt, Bytes, FailureClass, JobId, JobStatus, Resources, WorkflowId};
 
 const GIB: u64 = 1 << 30;
 
 /// Two jobs and one that waits for both; the first failed so that somebody is asked, the second for good.
 fn failed(store: &dyn Store, policy: Option<TriagePolicy>) -> (WorkflowId, Vec<JobId>) {
-    let mut edges = EdgesBuilder::default();
-    edges.depend(2, &[0, 1]);
+    let mut edges = DependencyEdgesBuilder::default();
+    edges.add_dependencies(2, &[0, 1]);
     let edges = edges.finish();
     let resources = Resources { memory: Bytes(GIB), ..Resources::DEFAULT };
     let requirements = [NewRequirements { name: "small", resources }];
-    let settings = Settings { use_pending_failed: true, triage: policy, ..Settings::default() };
+    let settings =
+        WorkflowSettings { use_pending_failed: true, triage: policy, ..WorkflowSettings::default() };
     let new = NewWorkflow { settings: Some(&settings), ..workflow(&requirements, &edges) };
     let jobs = ["a", "b", "c"].map(|name| NewJob {
         requirements: Some(0),
         cancel_on_blocking_job_failure: true,
         ..job(name)
     });
-    let id = store.create_workflow(&new, &mut Listed::new(jobs), NOW).unwrap();
+    let id = store.create_workflow(&new, &mut ListedJobs::new(jobs), NOW).unwrap();
     let jobs = store.load_jobs(id).unwrap().ids;
     let worker = worker(store, id);
     store.begin_run(id, NOW).unwrap();
-    let blocked = Change::Status { job: jobs[2], from: JobStatus::Ready, to: JobStatus::Blocked };
+    let blocked = WorkflowChange::Status { job: jobs[2], from: JobStatus::Ready, to: JobStatus::Blocked };
     let mut asking = end(key(id, jobs[0], 1), worker, JobStatus::PendingFailed);
-    if let Change::End { failure, .. } = &mut asking {
-        *failure = Some(Box::new(Failure {
-            diagnosis: Diagnosis {
+    if let WorkflowChange::End { failure, .. } = &mut asking {
+        *failure = Some(Box::new(AttemptFailure {
+            diagnosis: FailureDiagnosis {
                 class: FailureClass::Memory,
-                signature: Signature { key: "a".repeat(16), message: "no room".into() },
+                signature: FailureSignature { key: "a".repeat(16), message: "no room".into() },
                 rule: None,
-                line: None,
+                log_line: None,
             },
-            next: Next::PendingFailed,
-            why: None,
-            last_words: Some("reading\nno room for 7 more\n".into()),
+            next: FailureDisposition::PendingFailed,
+            reason: None,
+            log_tail: Some("reading\nno room for 7 more\n".into()),
         }));
     }
     let failing = end(key(id, jobs[1], 1), worker, JobStatus::Failed);
@@ -57,23 +61,29 @@ fn failed(store: &dyn Store, policy: Option<TriagePolicy>) -> (WorkflowId, Vec<J
     (id, jobs)
 }
 
-fn order(job: JobId, verdict: Verdict) -> Order {
-    Order {
+fn order(job: JobId, verdict: FailureCommandKind) -> FailureCommand {
+    FailureCommand {
         job,
         verdict,
-        changes: Changes::default(),
+        changes: RequestedJobChanges::default(),
         reason: "because".into(),
         confidence: None,
         evidence: Vec::new(),
     }
 }
 
-fn give(store: &dyn Store, id: WorkflowId, agent: Option<&str>, orders: Vec<Order>) -> Vec<Outcome> {
-    let orders = Orders { agent: agent.map(str::to_owned), orders, ..Orders::default() };
-    store.carry_out(id, &Wanted::Orders(orders), NOW).unwrap()
+fn give(
+    store: &dyn Store,
+    id: WorkflowId,
+    agent: Option<&str>,
+    orders: Vec<FailureCommand>,
+) -> Vec<FailureCommandOutcome> {
+    let orders =
+        FailureCommandBatch { agent: agent.map(str::to_owned), orders, ..FailureCommandBatch::default() };
+    store.apply_triage_command(id, &TriageCommand::Orders(orders), NOW).unwrap()
 }
 
-fn answers(outcomes: &[Outcome]) -> Vec<Answer> {
+fn answers(outcomes: &[FailureCommandOutcome]) -> Vec<FailureCommandStatus> {
     outcomes.iter().map(|outcome| outcome.answer).collect()
 }
 
@@ -84,16 +94,30 @@ fn memory_of(store: &dyn Store, id: WorkflowId, job: usize) -> u64 {
 
 pub(crate) fn a_person_has_it_tried_again_with_more(store: &dyn Store) {
     let (id, jobs) = failed(store, None);
-    let mut more = order(jobs[0], Verdict::Retry);
-    more.changes = Changes { memory_bytes: Some(Bytes(2 * GIB)), priority: Some(7), ..Changes::default() };
-    let orders = Orders { dry_run: true, orders: vec![more.clone()], ..Orders::default() };
-    let tried = store.carry_out(id, &Wanted::Orders(orders), NOW).unwrap();
+    let mut more = order(jobs[0], FailureCommandKind::Retry);
+    more.changes = RequestedJobChanges {
+        memory_bytes: Some(Bytes(2 * GIB)),
+        priority: Some(7),
+        ..RequestedJobChanges::default()
+    };
+    let orders =
+        FailureCommandBatch { dry_run: true, orders: vec![more.clone()], ..FailureCommandBatch::default() };
+    let tried = store.apply_triage_command(id, &TriageCommand::Orders(orders), NOW).unwrap();
     assert_eq!(tried[0].words, "retry with memory 1 GiB → 2 GiB, priority 0 → 7");
     assert_eq!(status_of(store, id, jobs[0]), JobStatus::PendingFailed, "nothing was done");
 
-    let nobody = order(JobId(987_654), Verdict::Retry);
-    let outcomes = give(store, id, None, vec![more.clone(), nobody, order(jobs[2], Verdict::Fail), more]);
-    assert_eq!(answers(&outcomes), [Answer::Done, Answer::Refused, Answer::Refused, Answer::Refused]);
+    let nobody = order(JobId(987_654), FailureCommandKind::Retry);
+    let outcomes =
+        give(store, id, None, vec![more.clone(), nobody, order(jobs[2], FailureCommandKind::Fail), more]);
+    assert_eq!(
+        answers(&outcomes),
+        [
+            FailureCommandStatus::Done,
+            FailureCommandStatus::Refused,
+            FailureCommandStatus::Refused,
+            FailureCommandStatus::Refused
+        ]
+    );
     let table = store.load_jobs(id).unwrap();
     assert_eq!(table.status, [JobStatus::Ready, JobStatus::Failed, JobStatus::Blocked]);
     assert_eq!((table.attempt[0], table.priority[0]), (Attempt(2), 7));
@@ -108,7 +132,7 @@ pub(crate) fn a_person_has_it_tried_again_with_more(store: &dyn Store) {
     let told = |d: &windlass_store::model::DecisionRow| (d.verdict, d.attempt_id, d.is_agent, d.state);
     assert_eq!(
         decisions.iter().map(told).collect::<Vec<_>>(),
-        [(Verdict::Retry, Attempt(1), false, DecisionState::Done)]
+        [(FailureCommandKind::Retry, Attempt(1), false, DecisionState::Done)]
     );
     assert_eq!((decisions[0].class, &*decisions[0].reason), (Some(FailureClass::Memory), "because"));
 
@@ -119,13 +143,13 @@ pub(crate) fn a_person_has_it_tried_again_with_more(store: &dyn Store) {
     let found = store.find_job(jobs[0]).unwrap().unwrap();
     assert_eq!((found.workflow_id, found.id), (id, jobs[0]));
     assert!(store.find_job(JobId(i64::MAX)).unwrap().is_none());
-    let undo = |batch| Wanted::Undo { batch, agent: Some("ai".to_owned()) };
-    let undone = store.carry_out(id, &undo(1), NOW).unwrap();
+    let undo = |batch| TriageCommand::Undo { batch, agent: Some("ai".to_owned()) };
+    let undone = store.apply_triage_command(id, &undo(1), NOW).unwrap();
     assert_eq!(undone[0].words, "memory 2 GiB → 1 GiB, priority 7 → 0");
     let table = store.load_jobs(id).unwrap();
     assert_eq!((table.class[0], table.priority[0]), (table.class[1], 0), "and shares it again");
-    assert!(matches!(store.carry_out(id, &undo(1), NOW), Err(Error::OutOfRange { .. })));
-    assert!(matches!(store.carry_out(id, &undo(9), NOW), Err(Error::OutOfRange { .. })));
+    assert!(matches!(store.apply_triage_command(id, &undo(1), NOW), Err(StoreError::OutOfRange { .. })));
+    assert!(matches!(store.apply_triage_command(id, &undo(9), NOW), Err(StoreError::OutOfRange { .. })));
     let revisions = store.revisions(id, RevisionFilter::default()).unwrap();
     assert_eq!(
         revisions.iter().map(|r| (r.batch, r.undone_at.is_some())).collect::<Vec<_>>(),
@@ -139,22 +163,22 @@ pub(crate) fn another_partition_is_for_the_jobs_that_were_named(store: &dyn Stor
     let cpu =
         SlurmScheduler { name: "cpu".into(), partition: Some("short".into()), ..SlurmScheduler::default() };
     let schedulers = [cpu.clone(), SlurmScheduler { name: "big".into(), ..SlurmScheduler::default() }];
-    let kinds = [NewKind { name: "k", scheduler: Some(0), ..NewKind::default() }];
-    let edges = EdgesBuilder::default().finish();
-    let new = NewWorkflow { schedulers: &schedulers, kinds: &kinds, ..workflow(&[], &edges) };
-    let of_kind = |name, kind| NewJob { kind, ..job(name) };
+    let kinds = [NewJobGroup { name: "k", scheduler: Some(0), ..NewJobGroup::default() }];
+    let edges = DependencyEdgesBuilder::default().finish();
+    let new = NewWorkflow { schedulers: &schedulers, job_groups: &kinds, ..workflow(&[], &edges) };
+    let of_kind = |name, kind| NewJob { job_group: kind, ..job(name) };
     let jobs = [of_kind("a", Some(0)), of_kind("b", Some(0)), of_kind("c", Some(0)), of_kind("d", None)];
-    let id = store.create_workflow(&new, &mut Listed::new(jobs), NOW).unwrap();
+    let id = store.create_workflow(&new, &mut ListedJobs::new(jobs), NOW).unwrap();
     let jobs = store.load_jobs(id).unwrap().ids;
     let places = || -> Vec<Option<String>> {
-        let kinds = store.kinds(id).unwrap();
+        let kinds = store.job_groups(id).unwrap();
         let of_kind = |kind| store.jobs(id, &JobFilter { kind: Some(kind), ..JobFilter::default() }).unwrap();
         let has = |kind, job: &JobId| of_kind(kind).iter().any(|row| row.id == *job);
         let scheduler = |job| kinds.iter().find(|row| has(row.id, job)).and_then(|row| row.scheduler.clone());
         jobs.iter().map(scheduler).collect()
     };
     let moved = |job, scheduler: Option<&str>, partition: Option<&str>| {
-        let mut order = order(job, Verdict::Change);
+        let mut order = order(job, FailureCommandKind::Change);
         order.changes.scheduler = scheduler.map(str::to_owned);
         order.changes.partition = partition.map(str::to_owned);
         order
@@ -165,7 +189,7 @@ pub(crate) fn another_partition_is_for_the_jobs_that_were_named(store: &dyn Stor
         moved(jobs[3], Some("big"), None),
     ];
     let done = give(store, id, None, orders);
-    assert_eq!(answers(&done), [Answer::Done; 3], "{done:?}");
+    assert_eq!(answers(&done), [FailureCommandStatus::Done; 3], "{done:?}");
     assert_eq!(done[0].words, "change partition short → long");
     let named = |names: [Option<&str>; 4]| names.map(|name| name.map(str::to_owned)).to_vec();
     assert_eq!(places(), named([Some("cpu@long"), Some("cpu@long"), Some("cpu"), Some("big")]));
@@ -174,21 +198,21 @@ pub(crate) fn another_partition_is_for_the_jobs_that_were_named(store: &dyn Stor
     assert_eq!(rows[2].scheduler.partition.as_deref(), Some("long"));
 
     let wrong = vec![moved(jobs[2], Some("tpu"), None), moved(jobs[0], None, Some("a b"))];
-    assert_eq!(answers(&give(store, id, None, wrong)), [Answer::Refused; 2]);
-    store.carry_out(id, &Wanted::Undo { batch: 1, agent: None }, NOW).unwrap();
+    assert_eq!(answers(&give(store, id, None, wrong)), [FailureCommandStatus::Refused; 2]);
+    store.apply_triage_command(id, &TriageCommand::Undo { batch: 1, agent: None }, NOW).unwrap();
     assert_eq!(places(), named([Some("cpu"), Some("cpu"), Some("cpu"), None]));
     assert_eq!(store.load_jobs(id).unwrap().ids.len(), 4);
 }
 
 pub(crate) fn what_is_ignored_holds_nobody_up(store: &dyn Store) {
     let (id, jobs) = failed(store, None);
-    let both = vec![order(jobs[0], Verdict::Ignore), order(jobs[1], Verdict::Ignore)];
-    assert_eq!(answers(&give(store, id, None, both)), [Answer::Done; 2]);
+    let both = vec![order(jobs[0], FailureCommandKind::Ignore), order(jobs[1], FailureCommandKind::Ignore)];
+    assert_eq!(answers(&give(store, id, None, both)), [FailureCommandStatus::Done; 2]);
     let table = store.load_jobs(id).unwrap();
     assert_eq!(table.status, [JobStatus::Failed, JobStatus::Failed, JobStatus::Ready]);
     assert_eq!(table.ignored, [0, 1]);
     // Once it is tried again it counts again.
-    give(store, id, None, vec![order(jobs[0], Verdict::Retry)]);
+    give(store, id, None, vec![order(jobs[0], FailureCommandKind::Retry)]);
     let table = store.load_jobs(id).unwrap();
     assert_eq!(
         (table.status[0], table.status[2], table.ignored),
@@ -200,19 +224,22 @@ pub(crate) fn an_agent_proposes_and_a_person_agrees(store: &dyn Store) {
     let policy =
         TriagePolicy { min_confidence: Some(0.8), max_agent_retries: Some(1), require_evidence: true };
     let (id, jobs) = failed(store, Some(policy));
-    let mut proposal = order(jobs[0], Verdict::Retry);
+    let mut proposal = order(jobs[0], FailureCommandKind::Retry);
     proposal.confidence = Some(0.5);
     assert_eq!(
         answers(&give(store, id, Some("ai"), vec![proposal.clone()])),
-        [Answer::Refused],
+        [FailureCommandStatus::Refused],
         "no evidence"
     );
     proposal.evidence = vec!["no room for 7 more".into()];
-    assert_eq!(answers(&give(store, id, Some("ai"), vec![proposal.clone()])), [Answer::Proposed]);
+    assert_eq!(
+        answers(&give(store, id, Some("ai"), vec![proposal.clone()])),
+        [FailureCommandStatus::Proposed]
+    );
     assert_eq!(status_of(store, id, jobs[0]), JobStatus::PendingFailed);
     assert_eq!(
-        answers(&give(store, id, Some("ai"), vec![order(jobs[1], Verdict::Retry)])),
-        [Answer::Refused]
+        answers(&give(store, id, Some("ai"), vec![order(jobs[1], FailureCommandKind::Retry)])),
+        [FailureCommandStatus::Refused]
     );
 
     let waiting = DecisionFilter { state: Some(DecisionState::Proposed), ..DecisionFilter::default() };
@@ -222,34 +249,46 @@ pub(crate) fn an_agent_proposes_and_a_person_agrees(store: &dyn Store) {
     assert_eq!(store.decisions(id, &by_id(-1)).unwrap(), []);
     assert_eq!((proposed.len(), &*proposed[0].made_by, proposed[0].confidence), (1, "ai", Some(0.5)));
     assert_eq!(proposed[0].evidence, ["no room for 7 more"]);
-    let settled =
-        store.carry_out(id, &Wanted::Settle { decision: proposed[0].id, agreed: true }, NOW).unwrap();
-    assert_eq!(answers(&settled), [Answer::Done]);
+    let settled = store
+        .apply_triage_command(id, &TriageCommand::Settle { decision: proposed[0].id, agreed: true }, NOW)
+        .unwrap();
+    assert_eq!(answers(&settled), [FailureCommandStatus::Done]);
     assert_eq!(status_of(store, id, jobs[0]), JobStatus::Ready);
     let row =
         store.decisions(id, &DecisionFilter { jobs: vec![jobs[0]], ..DecisionFilter::default() }).unwrap();
     assert_eq!((row.len(), row[0].state, row[0].is_agent), (1, DecisionState::Done, true));
     assert!(row[0].settled_by.is_some());
-    let again = store.carry_out(id, &Wanted::Settle { decision: proposed[0].id, agreed: false }, NOW);
-    assert!(matches!(again, Err(Error::OutOfRange { .. })));
+    let again = store.apply_triage_command(
+        id,
+        &TriageCommand::Settle { decision: proposed[0].id, agreed: false },
+        NOW,
+    );
+    assert!(matches!(again, Err(StoreError::OutOfRange { .. })));
 }
 
 pub(crate) fn whoever_runs_it_grants_wishes(store: &dyn Store) {
     let (id, jobs) = failed(store, None);
-    let wanted = Wanted::Orders(Orders { orders: vec![order(jobs[0], Verdict::Fail)], ..Orders::default() });
-    let wish = store.add_wish(id, &wanted, NOW).unwrap();
-    let nonsense = store.add_wish(id, &Wanted::Undo { batch: 4, agent: None }, NOW).unwrap();
-    let unwanted = store.add_wish(id, &wanted, NOW).unwrap();
-    assert_eq!(store.open_wishes(id).unwrap(), [wish, nonsense, unwanted]);
-    assert!(store.withdraw_wish(unwanted, NOW).unwrap());
-    for wish in store.open_wishes(id).unwrap() {
-        assert_eq!(store.wish_answer(wish).unwrap(), None);
-        store.grant_wish(id, wish, NOW).unwrap();
+    let wanted = TriageCommand::Orders(FailureCommandBatch {
+        orders: vec![order(jobs[0], FailureCommandKind::Fail)],
+        ..FailureCommandBatch::default()
+    });
+    let wish = store.add_pending_command(id, &wanted, NOW).unwrap();
+    let nonsense =
+        store.add_pending_command(id, &TriageCommand::Undo { batch: 4, agent: None }, NOW).unwrap();
+    let unwanted = store.add_pending_command(id, &wanted, NOW).unwrap();
+    assert_eq!(store.open_pending_commands(id).unwrap(), [wish, nonsense, unwanted]);
+    assert!(store.withdraw_pending_command(unwanted, NOW).unwrap());
+    for wish in store.open_pending_commands(id).unwrap() {
+        assert_eq!(store.pending_command_result(wish).unwrap(), None);
+        store.apply_pending_command(id, wish, NOW).unwrap();
     }
-    assert!(store.open_wishes(id).unwrap().is_empty());
-    assert_eq!(answers(&store.wish_answer(wish).unwrap().unwrap().unwrap()), [Answer::Done]);
-    assert!(store.wish_answer(nonsense).unwrap().unwrap().unwrap_err().contains("revision 4"));
-    assert!(!store.withdraw_wish(wish, NOW).unwrap());
+    assert!(store.open_pending_commands(id).unwrap().is_empty());
+    assert_eq!(
+        answers(&store.pending_command_result(wish).unwrap().unwrap().unwrap()),
+        [FailureCommandStatus::Done]
+    );
+    assert!(store.pending_command_result(nonsense).unwrap().unwrap().unwrap_err().contains("revision 4"));
+    assert!(!store.withdraw_pending_command(wish, NOW).unwrap());
     let table = store.load_jobs(id).unwrap();
     assert_eq!(table.status, [JobStatus::Failed, JobStatus::Failed, JobStatus::Canceled]);
     assert!(
@@ -263,17 +302,19 @@ pub(crate) fn whoever_runs_it_grants_wishes(store: &dyn Store) {
 
 fn change(store: &dyn Store, id: WorkflowId, jobs: &[JobId], mib: u64) {
     let more = |job: &JobId| {
-        let mut order = order(*job, Verdict::Change);
+        let mut order = order(*job, FailureCommandKind::Change);
         order.changes.memory_bytes = Some(Bytes(mib << 20));
         order
     };
     assert!(
-        give(store, id, None, jobs.iter().map(more).collect()).iter().all(|one| one.answer == Answer::Done)
+        give(store, id, None, jobs.iter().map(more).collect())
+            .iter()
+            .all(|one| one.answer == FailureCommandStatus::Done)
     );
 }
 
-fn undo(store: &dyn Store, id: WorkflowId, batch: i64) -> Vec<(Answer, String)> {
-    let undone = store.carry_out(id, &Wanted::Undo { batch, agent: None }, NOW).unwrap();
+fn undo(store: &dyn Store, id: WorkflowId, batch: i64) -> Vec<(FailureCommandStatus, String)> {
+    let undone = store.apply_triage_command(id, &TriageCommand::Undo { batch, agent: None }, NOW).unwrap();
     undone.into_iter().map(|outcome| (outcome.answer, outcome.words)).collect()
 }
 
@@ -285,7 +326,10 @@ pub(crate) fn only_what_still_stands_is_undone(store: &dyn Store) {
     let changed = "it was changed since (memory 2 GiB → 4 GiB): undo that first".to_owned();
     assert_eq!(
         undo(store, id, 1),
-        [(Answer::Refused, changed), (Answer::Done, "memory 2 GiB → 1 GiB".to_owned())]
+        [
+            (FailureCommandStatus::Refused, changed),
+            (FailureCommandStatus::Done, "memory 2 GiB → 1 GiB".to_owned())
+        ]
     );
     assert_eq!((memory_of(store, id, 0), memory_of(store, id, 1)), (4 * GIB, GIB));
     let undone = |batch| {
@@ -293,25 +337,28 @@ pub(crate) fn only_what_still_stands_is_undone(store: &dyn Store) {
         rows.iter().map(|row| row.undone_at.is_some()).collect::<Vec<_>>()
     };
     assert_eq!(undone(1), [false, true], "what was not put back can be later");
-    assert_eq!(undo(store, id, 2), [(Answer::Done, "memory 4 GiB → 2 GiB".to_owned())]);
-    assert_eq!(undo(store, id, 1), [(Answer::Done, "memory 2 GiB → 1 GiB".to_owned())]);
+    assert_eq!(undo(store, id, 2), [(FailureCommandStatus::Done, "memory 4 GiB → 2 GiB".to_owned())]);
+    assert_eq!(undo(store, id, 1), [(FailureCommandStatus::Done, "memory 2 GiB → 1 GiB".to_owned())]);
     assert_eq!((memory_of(store, id, 0), undone(1)), (GIB, vec![true, true]));
-    let again = store.carry_out(id, &Wanted::Undo { batch: 1, agent: None }, NOW);
-    assert!(matches!(again, Err(Error::OutOfRange { .. })));
+    let again = store.apply_triage_command(id, &TriageCommand::Undo { batch: 1, agent: None }, NOW);
+    assert!(matches!(again, Err(StoreError::OutOfRange { .. })));
 }
 
 /// What a job ran with is no secret of its results: it is changed anew.
 pub(crate) fn what_has_run_since_is_not_undone(store: &dyn Store) {
     let (id, jobs) = failed(store, None);
     change(store, id, &jobs[..2], 2048);
-    give(store, id, None, vec![order(jobs[0], Verdict::Retry)]);
+    give(store, id, None, vec![order(jobs[0], FailureCommandKind::Retry)]);
     let worker = worker(store, id);
     let again = end(key(id, jobs[0], 2), worker, JobStatus::Failed);
     commit(store, id, vec![claim(jobs[0], 2, worker), again]).unwrap();
     let has_run = "it has run since: change it anew".to_owned();
     assert_eq!(
         undo(store, id, 1),
-        [(Answer::Refused, has_run), (Answer::Done, "memory 2 GiB → 1 GiB".to_owned())]
+        [
+            (FailureCommandStatus::Refused, has_run),
+            (FailureCommandStatus::Done, "memory 2 GiB → 1 GiB".to_owned())
+        ]
     );
     assert_eq!((memory_of(store, id, 0), memory_of(store, id, 1)), (2 * GIB, GIB));
 }
@@ -321,16 +368,16 @@ pub(crate) fn what_is_put_back_is_what_was(store: &dyn Store) {
     let (id, jobs) = failed(store, None);
     change(store, id, &jobs[..1], 2048);
     let resources = Resources { memory: Bytes(3 * GIB), ..Resources::DEFAULT };
-    let shared = RequirementsChange { name: "small".into(), resources, used_by: UsedBy::AsBefore };
+    let shared = RequirementsChange { name: "small".into(), resources, used_by: RequirementsUsers::AsBefore };
     store.change_requirements(id, &[shared], NOW).unwrap();
-    assert_eq!(undo(store, id, 1), [(Answer::Done, "memory 2 GiB → 1 GiB".to_owned())]);
+    assert_eq!(undo(store, id, 1), [(FailureCommandStatus::Done, "memory 2 GiB → 1 GiB".to_owned())]);
     assert_eq!((memory_of(store, id, 0), memory_of(store, id, 1)), (GIB, 3 * GIB));
 }
 
 fn propose(store: &dyn Store, id: WorkflowId, job: JobId, confidence: f64) {
-    let mut proposal = order(job, Verdict::Retry);
+    let mut proposal = order(job, FailureCommandKind::Retry);
     proposal.confidence = Some(confidence);
-    assert_eq!(answers(&give(store, id, Some("ai"), vec![proposal])), [Answer::Proposed]);
+    assert_eq!(answers(&give(store, id, Some("ai"), vec![proposal])), [FailureCommandStatus::Proposed]);
 }
 
 fn states(store: &dyn Store, id: WorkflowId) -> Vec<DecisionState> {
@@ -347,22 +394,23 @@ pub(crate) fn what_was_proposed_about_another_attempt_is_not_agreed_to(store: &d
     propose(store, id, jobs[0], 0.6);
     assert_eq!(states(store, id), [Overtaken, Proposed], "the last is meant");
     // Of another job, which a person leaves alone.
-    give(store, id, None, vec![order(jobs[1], Verdict::Retry)]);
+    give(store, id, None, vec![order(jobs[1], FailureCommandKind::Retry)]);
     assert_eq!(states(store, id), [Overtaken, Proposed, Done]);
 
-    give(store, id, None, vec![order(jobs[0], Verdict::Retry)]);
+    give(store, id, None, vec![order(jobs[0], FailureCommandKind::Retry)]);
     assert_eq!(states(store, id), [Overtaken, Overtaken, Done, Done], "a person has decided");
     let worker = worker(store, id);
     let again = end(key(id, jobs[0], 2), worker, JobStatus::PendingFailed);
     commit(store, id, vec![claim(jobs[0], 2, worker), again]).unwrap();
     let rows = store.decisions(id, &DecisionFilter::default()).unwrap();
-    let settled = store.carry_out(id, &Wanted::Settle { decision: rows[1].id, agreed: true }, NOW);
-    assert!(matches!(settled, Err(Error::OutOfRange { .. })));
+    let settled =
+        store.apply_triage_command(id, &TriageCommand::Settle { decision: rows[1].id, agreed: true }, NOW);
+    assert!(matches!(settled, Err(StoreError::OutOfRange { .. })));
     assert_eq!(status_of(store, id, jobs[0]), JobStatus::PendingFailed);
 
     // Sent back by whoever runs it, not by an order.
     propose(store, id, jobs[0], 0.5);
-    let reset = Change::Reset { job: jobs[0], from: JobStatus::PendingFailed, attempt: Attempt(3) };
+    let reset = WorkflowChange::Reset { job: jobs[0], from: JobStatus::PendingFailed, attempt: Attempt(3) };
     commit(store, id, vec![reset]).unwrap();
     assert_eq!(states(store, id).last(), Some(&Overtaken));
     let filter = |state| DecisionFilter { state: Some(state), ..DecisionFilter::default() };
@@ -373,27 +421,33 @@ pub(crate) fn what_was_proposed_about_another_attempt_is_not_agreed_to(store: &d
 /// Neither a lost worker nor a stop says whether a decision was right.
 pub(crate) fn what_followed_a_decision_is_what_the_job_did(store: &dyn Store) {
     let (id, jobs) = failed(store, None);
-    give(store, id, None, vec![order(jobs[0], Verdict::Retry)]);
+    give(store, id, None, vec![order(jobs[0], FailureCommandKind::Retry)]);
     let next = || store.decisions(id, &DecisionFilter::default()).unwrap()[0].next_status;
     let worker = worker(store, id);
-    let again =
-        |attempt, ended: Change| commit(store, id, vec![claim(jobs[0], attempt, worker), ended]).unwrap();
+    let again = |attempt, ended: WorkflowChange| {
+        commit(store, id, vec![claim(jobs[0], attempt, worker), ended]).unwrap()
+    };
     let requeued = |attempt: u32, failed: JobStatus| {
         let mut ended = end(key(id, jobs[0], attempt), worker, failed);
-        if let Change::End { to, next_attempt, .. } = &mut ended {
+        if let WorkflowChange::End { to, next_attempt, .. } = &mut ended {
             (*to, *next_attempt) = (JobStatus::Ready, Attempt(attempt + 1));
         }
         ended
     };
     let mut lost = requeued(2, JobStatus::Failed);
-    if let Change::End { failure, .. } = &mut lost {
-        let diagnosis = Diagnosis::of_orphan();
-        *failure = Some(Box::new(Failure { diagnosis, next: Next::Excused, why: None, last_words: None }));
+    if let WorkflowChange::End { failure, .. } = &mut lost {
+        let diagnosis = FailureDiagnosis::for_orphan();
+        *failure = Some(Box::new(AttemptFailure {
+            diagnosis,
+            next: FailureDisposition::Excused,
+            reason: None,
+            log_tail: None,
+        }));
     }
     again(2, lost);
     assert_eq!(next(), None, "lost");
     let mut stopped = requeued(3, JobStatus::Terminated);
-    if let Change::End { result, .. } = &mut stopped {
+    if let WorkflowChange::End { result, .. } = &mut stopped {
         result.reason = Some("interrupted".to_owned());
     }
     again(3, stopped);
@@ -418,7 +472,7 @@ pub(crate) fn what_is_changed_by_hand_is_a_revision(store: &dyn Store) {
     assert_eq!(rows.iter().map(|row| (row.batch, row.job_id)).collect::<Vec<_>>(), [(1, jobs[1])]);
     assert_eq!((rows[0].after.command.as_deref(), rows[0].before.priority), (Some("better"), Some(0)));
     let words = "runtime 1m → unsaid, another command, priority 4 → 0".to_owned();
-    assert_eq!(undo(store, id, 1), [(Answer::Done, words)]);
+    assert_eq!(undo(store, id, 1), [(FailureCommandStatus::Done, words)]);
     let table = store.load_jobs(id).unwrap();
     assert_eq!((table.class[1], table.priority[1]), (table.class[0], 0));
 }

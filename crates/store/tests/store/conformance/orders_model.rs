@@ -4,11 +4,14 @@
 use crate::kit::{NOW, claim, commit, end, job, key, worker, workflow};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use windlass_core::edges::EdgesBuilder;
+use windlass_core::edges::DependencyEdgesBuilder;
 use windlass_store::Store;
-use windlass_store::model::{DecisionFilter, DecisionState, Listed, NewWorkflow, RevisionFilter};
-use windlass_types::orders::{Answer, Changes, Order, Orders, TriagePolicy, Verdict, Wanted};
-use windlass_types::settings::Settings;
+use windlass_store::model::{DecisionFilter, DecisionState, ListedJobs, NewWorkflow, RevisionFilter};
+use windlass_types::failure_commands::{
+    FailureCommand, FailureCommandBatch, FailureCommandKind, FailureCommandStatus, RequestedJobChanges,
+    TriageCommand, TriagePolicy,
+};
+use windlass_types::settings::WorkflowSettings;
 use windlass_types::{Bytes, JobId, JobStatus, Resources, WorkerId, WorkflowId};
 
 const JOBS: usize = 3;
@@ -61,12 +64,12 @@ impl Model {
     }
 
     /// The answers, or `None` where there is nothing to undo.
-    fn undo(&mut self, batch: i64) -> Option<Vec<Answer>> {
+    fn undo(&mut self, batch: i64) -> Option<Vec<FailureCommandStatus>> {
         let mut back = Vec::new();
         let mut answers = Vec::new();
         for one in self.revisions.iter_mut().filter(|one| one.batch == batch && !one.undone) {
             let stands = self.memory[one.job] == one.after && self.ended[one.job] == one.ended;
-            answers.push(if stands { Answer::Done } else { Answer::Refused });
+            answers.push(if stands { FailureCommandStatus::Done } else { FailureCommandStatus::Refused });
             if stands {
                 one.undone = true;
                 back.push((one.job, one.before));
@@ -107,23 +110,30 @@ pub(crate) fn random_orders_do_what_a_small_model_does(store: &dyn Store) {
 
 fn made(store: &dyn Store) -> (WorkflowId, Vec<JobId>) {
     let policy = TriagePolicy { min_confidence: Some(0.8), ..TriagePolicy::default() };
-    let settings = Settings { use_pending_failed: true, triage: Some(policy), ..Settings::default() };
-    let edges = EdgesBuilder::default().finish();
+    let settings =
+        WorkflowSettings { use_pending_failed: true, triage: Some(policy), ..WorkflowSettings::default() };
+    let edges = DependencyEdgesBuilder::default().finish();
     let new = NewWorkflow { settings: Some(&settings), ..workflow(&[], &edges) };
     let jobs = ["a", "b", "c"].map(job);
-    let id = store.create_workflow(&new, &mut Listed::new(jobs), NOW).unwrap();
+    let id = store.create_workflow(&new, &mut ListedJobs::new(jobs), NOW).unwrap();
     (id, store.load_jobs(id).unwrap().ids)
 }
 
-fn order(job: JobId, verdict: Verdict, memory_bytes: Option<Bytes>) -> Order {
-    let changes = Changes { memory_bytes, ..Changes::default() };
+fn order(job: JobId, verdict: FailureCommandKind, memory_bytes: Option<Bytes>) -> FailureCommand {
+    let changes = RequestedJobChanges { memory_bytes, ..RequestedJobChanges::default() };
     let (reason, confidence, evidence) = ("because".into(), None, Vec::new());
-    Order { job, verdict, changes, reason, confidence, evidence }
+    FailureCommand { job, verdict, changes, reason, confidence, evidence }
 }
 
-fn give(store: &dyn Store, id: WorkflowId, agent: Option<&str>, orders: Vec<Order>) -> Vec<Answer> {
-    let orders = Orders { agent: agent.map(str::to_owned), orders, ..Orders::default() };
-    let outcomes = store.carry_out(id, &Wanted::Orders(orders), NOW).unwrap();
+fn give(
+    store: &dyn Store,
+    id: WorkflowId,
+    agent: Option<&str>,
+    orders: Vec<FailureCommand>,
+) -> Vec<FailureCommandStatus> {
+    let orders =
+        FailureCommandBatch { agent: agent.map(str::to_owned), orders, ..FailureCommandBatch::default() };
+    let outcomes = store.apply_triage_command(id, &TriageCommand::Orders(orders), NOW).unwrap();
     outcomes.into_iter().map(|outcome| outcome.answer).collect()
 }
 
@@ -150,15 +160,20 @@ fn take(
         Step::Change(which, mib) => {
             let chosen: Vec<usize> = (0..JOBS).filter(|job| which[*job]).collect();
             let to = Bytes(mib << 20);
-            let orders = chosen.iter().map(|job| order(jobs[*job], Verdict::Change, Some(to))).collect();
+            let orders =
+                chosen.iter().map(|job| order(jobs[*job], FailureCommandKind::Change, Some(to))).collect();
             let changed: Vec<(usize, Bytes)> =
                 chosen.iter().filter(|job| model.memory[**job] != to).map(|job| (*job, to)).collect();
-            let done = give(store, id, None, orders).iter().filter(|one| **one == Answer::Done).count();
+            let done = give(store, id, None, orders)
+                .iter()
+                .filter(|one| **one == FailureCommandStatus::Done)
+                .count();
             prop_assert_eq!(done, changed.len());
             model.revise(&changed);
         }
         Step::Undo(batch) => {
-            let undone = store.carry_out(id, &Wanted::Undo { batch, agent: None }, NOW).ok();
+            let undone =
+                store.apply_triage_command(id, &TriageCommand::Undo { batch, agent: None }, NOW).ok();
             let answers = undone.map(|all| all.iter().map(|one| one.answer).collect::<Vec<_>>());
             prop_assert_eq!(answers, model.undo(batch), "undo {}", batch);
         }
@@ -172,16 +187,16 @@ fn take(
             }
         }
         Step::Retry(job) => {
-            let answer = give(store, id, None, vec![order(jobs[job], Verdict::Retry, None)]);
-            prop_assert_eq!(answer[0] == Answer::Done, model.waits[job]);
+            let answer = give(store, id, None, vec![order(jobs[job], FailureCommandKind::Retry, None)]);
+            prop_assert_eq!(answer[0] == FailureCommandStatus::Done, model.waits[job]);
             if model.waits[job] {
                 model.decisions.push((job, DecisionState::Done));
                 model.go_on(job);
             }
         }
         Step::Propose(job) => {
-            let answer = give(store, id, Some("ai"), vec![order(jobs[job], Verdict::Retry, None)]);
-            prop_assert_eq!(answer[0] == Answer::Proposed, model.waits[job]);
+            let answer = give(store, id, Some("ai"), vec![order(jobs[job], FailureCommandKind::Retry, None)]);
+            prop_assert_eq!(answer[0] == FailureCommandStatus::Proposed, model.waits[job]);
             if model.waits[job] && !model.decisions.contains(&(job, DecisionState::Proposed)) {
                 model.decisions.push((job, DecisionState::Proposed));
             }
@@ -189,7 +204,8 @@ fn take(
         Step::Settle(which, agreed) => {
             let rows = store.decisions(id, &DecisionFilter::default()).unwrap();
             let Some(row) = rows.get(which) else { return Ok(()) };
-            let settled = store.carry_out(id, &Wanted::Settle { decision: row.id, agreed }, NOW);
+            let settled =
+                store.apply_triage_command(id, &TriageCommand::Settle { decision: row.id, agreed }, NOW);
             let (job, state) = model.decisions[which];
             prop_assert_eq!(settled.is_ok(), state == DecisionState::Proposed);
             if settled.is_ok() {

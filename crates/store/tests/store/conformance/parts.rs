@@ -4,12 +4,12 @@ use crate::kit::{NOW, claim, commit, create, end, key, worker};
 use serde_json::json;
 use std::time::Duration;
 use windlass_store::model::{
-    AddFile, AddJob, AddUserData, Counted, DataFilter, JobFilter, JobUpdate, NewWorkflow, Part, SortBy,
-    WorkflowFilter,
+    AddFile, AddJob, AddUserData, CountQuery, DataFilter, JobFilter, JobUpdate, NewWorkflow, SortBy,
+    WorkflowFilter, WorkflowPartId,
 };
-use windlass_store::{Error, Store};
+use windlass_store::{Store, StoreError};
 use windlass_types::settings::{FailureHandler, SlurmScheduler};
-use windlass_types::work::{Stdio, StdioMode};
+use windlass_types::worker_messages::{StdioMode, StdioSettings};
 use windlass_types::{FileId, JobId, JobStatus, UserDataId, WorkflowId};
 
 fn empty(store: &dyn Store) -> WorkflowId {
@@ -46,7 +46,7 @@ pub(crate) fn an_added_job_is_all_that_was_said(store: &dyn Store) {
     let id = empty(store);
     let (handler, scheduler) = (handler(store, id), scheduler(store, id));
     let ([input, output], [read, written]) = (files(store, id, ["in", "out"]), pieces(store, id));
-    let stdio = Stdio { mode: StdioMode::Combined, delete_on_success: true };
+    let stdio = StdioSettings { mode: StdioMode::Combined, delete_on_success: true };
     let full = AddJob {
         invocation_script: Some("wrap.sh".into()),
         env: vec![("A".into(), "1".into())],
@@ -73,7 +73,7 @@ pub(crate) fn an_added_job_is_all_that_was_said(store: &dyn Store) {
     assert_eq!((details.labels, details.row.priority), (full.labels.clone(), 4));
     let plain = store.job(jobs[1]).unwrap().unwrap();
     assert_eq!((plain.labels.len(), plain.stdio, plain.row.status), (0, None, JobStatus::Ready));
-    let relations = store.relations(&jobs).unwrap();
+    let relations = store.list_job_relations(&jobs).unwrap();
     assert_eq!(
         (&relations[0].input_files[..], &relations[0].output_files[..]),
         (&[input][..], &[output][..])
@@ -81,8 +81,8 @@ pub(crate) fn an_added_job_is_all_that_was_said(store: &dyn Store) {
     assert_eq!(relations[0].input_user_data, [read]);
     assert_eq!(relations[0].output_user_data, [written]);
     assert!(relations[1].input_files.is_empty());
-    assert_eq!(store.workflow_of(Part::Job(jobs[0])).unwrap(), Some(id));
-    assert_eq!(store.workflow_of(Part::Job(JobId(jobs[1].0 + 1))).unwrap(), None);
+    assert_eq!(store.workflow_of(WorkflowPartId::Job(jobs[0])).unwrap(), Some(id));
+    assert_eq!(store.workflow_of(WorkflowPartId::Job(JobId(jobs[1].0 + 1))).unwrap(), None);
 
     // What belongs to another workflow is not there, and nothing is left of the attempt.
     let other = empty(store);
@@ -155,7 +155,11 @@ pub(crate) fn jobs_are_found_by_what_they_have_to_do_with(store: &dyn Store) {
     commit(store, id, vec![claim(first, 1, by)]).unwrap();
     let found = |filter: JobFilter| {
         let ids: Vec<_> = store.jobs(id, &filter).unwrap().iter().map(|row| row.id).collect();
-        assert_eq!(store.count(&Counted::Jobs(id, filter.clone())).unwrap(), ids.len() as u64, "{filter:?}");
+        assert_eq!(
+            store.count_rows(&CountQuery::Jobs(id, filter.clone())).unwrap(),
+            ids.len() as u64,
+            "{filter:?}"
+        );
         ids
     };
     let all = JobFilter::default;
@@ -179,7 +183,7 @@ pub(crate) fn lists_are_sorted_and_counted(store: &dyn Store) {
     let sorted = |field: &str, descending| {
         let sort = Some(SortBy { field: field.into(), descending });
         let rows = store.jobs(id, &JobFilter { sort, ..JobFilter::default() })?;
-        Ok::<_, Error>(rows.into_iter().map(|row| row.name).collect::<Vec<_>>())
+        Ok::<_, StoreError>(rows.into_iter().map(|row| row.name).collect::<Vec<_>>())
     };
     assert_eq!(sorted("name", false).unwrap(), ["a", "b", "c"]);
     assert_eq!(sorted("name", true).unwrap(), ["c", "b", "a"]);
@@ -191,11 +195,11 @@ pub(crate) fn lists_are_sorted_and_counted(store: &dyn Store) {
     let sort = Some(SortBy { field: "name".into(), descending: false });
     let filter = DataFilter { sort, limit: Some(1), ..DataFilter::default() };
     assert_eq!(store.files(id, &filter).unwrap()[0].name, "x");
-    assert_eq!(store.count(&Counted::Files(id, filter)).unwrap(), 2, "without the limit");
+    assert_eq!(store.count_rows(&CountQuery::Files(id, filter)).unwrap(), 2, "without the limit");
     create(store, 1);
     let named = WorkflowFilter { name: Some("new".into()), limit: Some(1), ..WorkflowFilter::default() };
-    assert_eq!(store.count(&Counted::Workflows(named)).unwrap(), 1);
-    assert_eq!(store.count(&Counted::Workflows(WorkflowFilter::default())).unwrap(), 2);
+    assert_eq!(store.count_rows(&CountQuery::Workflows(named)).unwrap(), 1);
+    assert_eq!(store.count_rows(&CountQuery::Workflows(WorkflowFilter::default())).unwrap(), 2);
 }
 
 pub(crate) fn jobs_added_one_by_one_depend_as_if_added_at_once(store: &dyn Store) {
@@ -214,7 +218,7 @@ pub(crate) fn jobs_added_one_by_one_depend_as_if_added_at_once(store: &dyn Store
             store.add_jobs(id, some, NOW).unwrap();
         }
         let rows = store.dependencies(id, 0, None).unwrap();
-        assert_eq!(store.count(&Counted::Dependencies(id)).unwrap(), rows.len() as u64);
+        assert_eq!(store.count_rows(&CountQuery::Dependencies(id)).unwrap(), rows.len() as u64);
         rows.into_iter().map(|row| (row.job_name, row.depends_on_job_name)).collect::<Vec<_>>()
     };
     let told = [
@@ -240,7 +244,7 @@ pub(crate) fn records_are_kept_unread(store: &dyn Store) {
     assert_eq!(store.record(record).unwrap().unwrap().data, data);
     store.update_record(record, &json!({}), NOW).unwrap();
     assert_eq!(store.records(Some(id), "local_scheduler").unwrap()[0].data, json!({}));
-    assert_eq!(store.workflow_of(Part::Record(record)).unwrap(), Some(id));
+    assert_eq!(store.workflow_of(WorkflowPartId::Record(record)).unwrap(), Some(id));
     assert_eq!(store.delete_records(id, "slurm_stats", NOW).unwrap(), 2);
     store.delete_record(record, NOW).unwrap();
     assert_eq!(store.record(record).unwrap(), None);
@@ -250,12 +254,12 @@ pub(crate) fn records_are_kept_unread(store: &dyn Store) {
 pub(crate) fn work_is_summed_up_over_all_attempts(store: &dyn Store) {
     let (id, jobs) = create(store, 3);
     let worker = worker(store, id);
-    let before = store.work_done(id).unwrap();
+    let before = store.work_summary(id).unwrap();
     assert_eq!((before.wall, before.first_start, before.last_end), (Duration::ZERO, None, None));
     for (job, status) in [(jobs[0], JobStatus::Completed), (jobs[1], JobStatus::Failed)] {
         commit(store, id, vec![claim(job, 1, worker)]).unwrap();
         commit(store, id, vec![end(key(id, job, 1), worker, status)]).unwrap();
     }
-    let done = store.work_done(id).unwrap();
+    let done = store.work_summary(id).unwrap();
     assert_eq!((done.wall, done.first_start, done.last_end), (Duration::from_secs(3), Some(NOW), Some(NOW)));
 }

@@ -1,35 +1,35 @@
 //! Lists: filters, pages, order.
 
 use crate::kit::{RUN, claim, commit, counts, create, end, key, start, worker};
-use windlass_core::change::Change;
+use windlass_core::change::WorkflowChange;
 use windlass_store::model::{JobFilter, ResultFilter};
-use windlass_store::{Error, Store};
+use windlass_store::{Store, StoreError};
 use windlass_types::{Attempt, JobId, JobStatus, RunId, WorkerId, WorkflowId};
 
 /// Ten jobs: 0–3 completed, 4 failed at its second attempt, 5 canceled, 6 running, 7 pending, 8 and 9 ready.
 fn mixed(store: &dyn Store) -> (WorkflowId, Vec<JobId>) {
     let (workflow, jobs) = create(store, 10);
     let worker = worker(store, workflow);
-    let mut changes: Vec<Change> = jobs[..8].iter().map(|job| claim(*job, 1, worker)).collect();
+    let mut changes: Vec<WorkflowChange> = jobs[..8].iter().map(|job| claim(*job, 1, worker)).collect();
     for &job in &jobs[..4] {
         changes.push(end(key(workflow, job, 1), worker, JobStatus::Completed));
     }
     changes.extend(fail_twice(workflow, jobs[4], worker));
-    changes.push(Change::GiveBack { job: jobs[5], worker });
-    changes.push(Change::Status { job: jobs[5], from: JobStatus::Ready, to: JobStatus::Canceled });
+    changes.push(WorkflowChange::ReturnClaim { job: jobs[5], worker });
+    changes.push(WorkflowChange::Status { job: jobs[5], from: JobStatus::Ready, to: JobStatus::Canceled });
     changes.push(start(jobs[6], 1, worker));
     commit(store, workflow, changes).unwrap();
     counts(store, workflow);
     (workflow, jobs)
 }
 
-fn fail_twice(workflow: WorkflowId, job: JobId, worker: WorkerId) -> Vec<Change> {
+fn fail_twice(workflow: WorkflowId, job: JobId, worker: WorkerId) -> Vec<WorkflowChange> {
     let mut first = end(key(workflow, job, 1), worker, JobStatus::Failed);
-    if let Change::End { to, next_attempt, .. } = &mut first {
+    if let WorkflowChange::End { to, next_attempt, .. } = &mut first {
         (*to, *next_attempt) = (JobStatus::Ready, Attempt(2));
     }
     let mut second = end(key(workflow, job, 2), worker, JobStatus::Failed);
-    if let Change::End { result, .. } = &mut second {
+    if let WorkflowChange::End { result, .. } = &mut second {
         result.return_code = 42;
         result.reason = Some("again".into());
     }
@@ -122,12 +122,12 @@ pub(crate) fn results_are_filtered_and_paged(store: &dyn Store) {
 pub(crate) fn commands_and_names_come_in_the_order_asked_for(store: &dyn Store) {
     let (_, jobs) = create(store, 3);
     let asked = [jobs[2], jobs[0], jobs[2]];
-    let commands = store.commands(&asked).unwrap();
+    let commands = store.load_job_commands(&asked).unwrap();
     assert_eq!(commands.iter().map(|command| command.id).collect::<Vec<_>>(), asked);
     assert_eq!(store.job_names(&[jobs[1], JobId(99_999), jobs[0]]).unwrap(), ["job_0001", "", "job_0000"]);
-    let error = store.commands(&[jobs[0], JobId(99_999)]).unwrap_err();
-    assert!(matches!(error, Error::NoSuchJob(JobId(99_999))), "{error}");
-    assert!(store.commands(&[]).unwrap().is_empty());
+    let error = store.load_job_commands(&[jobs[0], JobId(99_999)]).unwrap_err();
+    assert!(matches!(error, StoreError::NoSuchJob(JobId(99_999))), "{error}");
+    assert!(store.load_job_commands(&[]).unwrap().is_empty());
 }
 
 pub(crate) fn workflows_do_not_see_each_other(store: &dyn Store) {

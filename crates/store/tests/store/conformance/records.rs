@@ -3,17 +3,19 @@
 use crate::kit::{
     NOW, Source, claim, commit, commit_batch, create, end, file, job, key, new_worker, worker, workflow,
 };
-use windlass_core::board::{Diagnosis, Failure, Next};
-use windlass_core::change::Change;
-use windlass_core::edges::Edges;
-use windlass_store::Batch;
+use windlass_core::change::WorkflowChange;
+use windlass_core::edges::DependencyEdges;
+use windlass_core::workflow_state::{AttemptFailure, FailureDiagnosis, FailureDisposition};
+use windlass_store::ChangeBatch;
 use windlass_store::Store;
-use windlass_store::model::{DataFilter, DoneWork, Listed, NewJob, NewUserData, NewWorker, ResultFilter};
-use windlass_types::work::{AttemptKey, FileState, FilesSeen};
+use windlass_store::model::{
+    CompletedWork, DataFilter, ListedJobs, NewJob, NewUserData, NewWorker, ResultFilter,
+};
+use windlass_types::worker_messages::{AttemptFiles, AttemptKey, FileSnapshot};
 use windlass_types::{Attempt, Bytes, JobStatus, RunId, Timestamp, WorkerId, WorkflowId};
 
-fn seen(mtime_ns: i64) -> FileState {
-    FileState { mtime_ns, size: 7, hash: Some("abc".into()) }
+fn seen(mtime_ns: i64) -> FileSnapshot {
+    FileSnapshot { mtime_ns, size: 7, hash: Some("abc".into()) }
 }
 
 /// `a` writes a file that `b` reads.
@@ -27,17 +29,19 @@ fn with_files(store: &dyn Store) -> (WorkflowId, WorkerId) {
         ],
         ..Source::default()
     };
-    let id = store.create_workflow(&workflow(&[], &Edges::default()), &mut source, NOW).unwrap();
+    let id = store.create_workflow(&workflow(&[], &DependencyEdges::default()), &mut source, NOW).unwrap();
     (id, worker(store, id))
 }
 
-fn ended(change: Change, files: FilesSeen, at: Timestamp) -> Change {
-    let Change::End { from, to, mut result, next_attempt, orphaned, failure, carried } = change else {
+fn ended(change: WorkflowChange, files: AttemptFiles, at: Timestamp) -> WorkflowChange {
+    let WorkflowChange::End { from, to, mut result, next_attempt, orphaned, failure, inherited: carried } =
+        change
+    else {
         return change;
     };
     result.files = Some(Box::new(files));
     result.ended_at = at;
-    Change::End { from, to, result, next_attempt, orphaned, failure, carried }
+    WorkflowChange::End { from, to, result, next_attempt, orphaned, failure, inherited: carried }
 }
 
 /// PostgreSQL stores no NUL. A job may print one, and its report is stored all the same.
@@ -45,14 +49,18 @@ pub(crate) fn a_nul_in_a_text_is_shown(store: &dyn Store) {
     let (id, jobs) = create(store, 1);
     let worker = worker(store, id);
     let mut failed = end(key(id, jobs[0], 1), worker, JobStatus::Failed);
-    if let Change::End { result, failure, .. } = &mut failed {
+    if let WorkflowChange::End { result, failure, .. } = &mut failed {
         result.reason = Some("a\0b".into());
         let told = "it said\0";
-        let mut diagnosis = Diagnosis::of_orphan();
-        diagnosis.line = Some(told.to_owned());
+        let mut diagnosis = FailureDiagnosis::for_orphan();
+        diagnosis.log_line = Some(told.to_owned());
         let last_words = Some(told.to_owned());
-        *failure =
-            Some(Box::new(Failure { diagnosis, next: Next::Final, why: Some(told.into()), last_words }));
+        *failure = Some(Box::new(AttemptFailure {
+            diagnosis,
+            next: FailureDisposition::Final,
+            reason: Some(told.into()),
+            log_tail: last_words,
+        }));
     }
     commit(store, id, vec![claim(jobs[0], 1, worker), failed]).unwrap();
     let results = store.results(id, &ResultFilter::default()).unwrap();
@@ -66,7 +74,7 @@ pub(crate) fn a_nul_in_a_text_is_shown(store: &dyn Store) {
 pub(crate) fn files_are_kept_as_they_were_seen(store: &dyn Store) {
     let (id, worker) = with_files(store);
     let jobs = store.load_jobs(id).unwrap().ids;
-    let files = FilesSeen { inputs: vec![Some(seen(11))], outputs: vec![None] };
+    let files = AttemptFiles { inputs: vec![Some(seen(11))], outputs: vec![None] };
     let failed = ended(end(key(id, jobs[0], 1), worker, JobStatus::Failed), files.clone(), NOW);
     commit(store, id, vec![claim(jobs[0], 1, worker), failed]).unwrap();
     assert_eq!(store.results(id, &ResultFilter::default()).unwrap()[0].files.as_ref(), Some(&files));
@@ -76,7 +84,7 @@ pub(crate) fn files_are_kept_as_they_were_seen(store: &dyn Store) {
     };
     assert_eq!(known(), [(Some(11), Some(Bytes(7))), (None, None)]);
     // In the order of the files, not of the spec.
-    let files = FilesSeen { inputs: vec![Some(seen(21)), Some(seen(22))], outputs: vec![] };
+    let files = AttemptFiles { inputs: vec![Some(seen(21)), Some(seen(22))], outputs: vec![] };
     let done = ended(end(key(id, jobs[1], 1), worker, JobStatus::Completed), files, NOW);
     commit(store, id, vec![claim(jobs[1], 1, worker), done]).unwrap();
     assert_eq!(known(), [(Some(21), Some(Bytes(7))), (Some(22), Some(Bytes(7)))]);
@@ -85,9 +93,9 @@ pub(crate) fn files_are_kept_as_they_were_seen(store: &dyn Store) {
 pub(crate) fn the_newest_success_is_the_record(store: &dyn Store) {
     let (id, worker) = with_files(store);
     let jobs = store.load_jobs(id).unwrap().ids;
-    let files = |n| FilesSeen { inputs: vec![Some(seen(n))], outputs: vec![Some(seen(n + 1))] };
+    let files = |n| AttemptFiles { inputs: vec![Some(seen(n))], outputs: vec![Some(seen(n + 1))] };
     let mut first = ended(end(key(id, jobs[0], 1), worker, JobStatus::Completed), files(1), NOW);
-    if let Change::End { to, next_attempt, .. } = &mut first {
+    if let WorkflowChange::End { to, next_attempt, .. } = &mut first {
         (*to, *next_attempt) = (JobStatus::Ready, Attempt(2));
     }
     let later = Timestamp(NOW.0 + 9);
@@ -104,7 +112,7 @@ pub(crate) fn the_newest_success_is_the_record(store: &dyn Store) {
         ],
     )
     .unwrap();
-    let records = store.last_records(id).unwrap();
+    let records = store.completion_records(id).unwrap();
     assert_eq!(records.iter().map(|record| record.job).collect::<Vec<_>>(), [jobs[0], jobs[2]]);
     let work = &records[0].work;
     assert_eq!((work.done_by, work.ended_at), (key(id, jobs[0], 2), later));
@@ -113,7 +121,7 @@ pub(crate) fn the_newest_success_is_the_record(store: &dyn Store) {
 
     // Reset jobs have no record until they complete again, and their history stays.
     store.begin_next_run(id, &[jobs[0]], NOW).unwrap();
-    assert_eq!(store.last_records(id).unwrap().len(), 1);
+    assert_eq!(store.completion_records(id).unwrap().len(), 1);
     let all = ResultFilter { all_runs: true, job: Some(jobs[0]), ..ResultFilter::default() };
     assert_eq!(store.results(id, &all).unwrap().len(), 2);
     create(store, 1);
@@ -124,13 +132,13 @@ pub(crate) fn reused_work_is_a_copy(store: &dyn Store) {
     let (id, worker) = with_files(store);
     store.retire_worker(worker, NOW).unwrap();
     let old = store.load_jobs(id).unwrap().ids;
-    let work = DoneWork {
+    let work = CompletedWork {
         done_by: key(id, old[0], 3),
         started_at: Some(Timestamp(NOW.0 + 1)),
         ended_at: Timestamp(NOW.0 + 2),
-        files: Some(FilesSeen { inputs: vec![Some(seen(1)), None], outputs: vec![] }),
+        files: Some(AttemptFiles { inputs: vec![Some(seen(1)), None], outputs: vec![] }),
     };
-    let plain = DoneWork { started_at: None, files: None, ..work.clone() };
+    let plain = CompletedWork { started_at: None, files: None, ..work.clone() };
     let reused = |name, work| NewJob {
         name,
         status: JobStatus::Completed,
@@ -142,10 +150,12 @@ pub(crate) fn reused_work_is_a_copy(store: &dyn Store) {
     let names: Vec<String> = (0..70).map(|n| format!("more {n}")).collect();
     let mut jobs = vec![reused("a", Some(&work)), reused("b", Some(&plain)), reused("c", None)];
     jobs.extend(names.iter().map(|name| reused(name, Some(&work))));
-    let new = store.create_workflow(&workflow(&[], &Edges::default()), &mut Listed::new(jobs), NOW).unwrap();
+    let new = store
+        .create_workflow(&workflow(&[], &DependencyEdges::default()), &mut ListedJobs::new(jobs), NOW)
+        .unwrap();
     store.delete_workflow(id, NOW).unwrap();
     let ids = store.load_jobs(new).unwrap().ids;
-    let records = store.last_records(new).unwrap();
+    let records = store.completion_records(new).unwrap();
     assert_eq!(records.len(), 72, "all but the one of which nothing is known");
     assert_eq!((records[0].job, &records[0].work), (ids[0], &work));
     assert_eq!((records[1].job, &records[1].work), (ids[1], &plain));
@@ -153,10 +163,10 @@ pub(crate) fn reused_work_is_a_copy(store: &dyn Store) {
     // What runs again has work of its own, and none until then.
     store.begin_next_run(new, &[ids[0]], NOW).unwrap();
     let worker = store.add_worker(&NewWorker { run: Some(RunId(2)), ..new_worker(new) }, NOW).unwrap();
-    assert_eq!(store.last_records(new).unwrap()[0].job, ids[1]);
+    assert_eq!(store.completion_records(new).unwrap()[0].job, ids[1]);
     let key = AttemptKey { run: RunId(2), ..key(new, ids[0], 1) };
-    let ready = Change::Status { job: ids[0], from: JobStatus::Uninitialized, to: JobStatus::Ready };
+    let ready = WorkflowChange::Status { job: ids[0], from: JobStatus::Uninitialized, to: JobStatus::Ready };
     let changes = vec![ready, claim(ids[0], 1, worker), end(key, worker, JobStatus::Completed)];
-    commit_batch(store, Batch { workflow: new, run: key.run, changes: changes.into() }).unwrap();
-    assert_eq!(store.last_records(new).unwrap()[0].work.done_by, key);
+    commit_batch(store, ChangeBatch { workflow: new, run: key.run, changes: changes.into() }).unwrap();
+    assert_eq!(store.completion_records(new).unwrap()[0].work.done_by, key);
 }

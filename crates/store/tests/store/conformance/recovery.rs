@@ -5,42 +5,44 @@ use crate::kit::{self, NOW, claim, create, end, key, new_worker};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use windlass_core::board::{Diagnosis, Failure, Next};
-use windlass_core::change::Change;
-use windlass_core::requests::book::{
-    BlockRow, FileCounts, FileRow, FileState, Left, NewBan, Overrides, RunCause, RunRow, StepKind, StepState,
-};
+use windlass_core::change::WorkflowChange;
+use windlass_core::failure_signature::FailureSignature;
 use windlass_core::requests::change::{BlockChange, RequestChange, RunChange};
-use windlass_core::requests::failures::Tally;
-use windlass_core::signature::Signature;
-use windlass_store::model::{BanFilter, FailedAttempt, NewWorker};
-use windlass_store::{Database, Error};
+use windlass_core::requests::failures::FailureTally;
+use windlass_core::requests::rows::{
+    BlockRow, FileRemainder, NewBan, OutputStepKind, OutputStepState, RequestFileCounts, RequestFileRow,
+    RequestFileState, RequestOverrides, RequestRunCause, RunRow,
+};
+use windlass_core::workflow_state::{AttemptFailure, FailureDiagnosis, FailureDisposition};
+use windlass_store::model::{FailedAttempt, NewWorker, SiteBanFilter};
+use windlass_store::{StoreDatabase, StoreError};
 use windlass_types::requests::{Request, RequestStatus};
-use windlass_types::work::AttemptKey;
+use windlass_types::worker_messages::AttemptKey;
 use windlass_types::{Attempt, FailureClass, JobStatus, LumiMask, WorkerId};
 
-fn tally(read: i64) -> Tally {
+fn tally(read: i64) -> FailureTally {
     serde_json::from_value(json!({ "read": read })).unwrap()
 }
 
-pub(crate) fn a_commit_changes_what_recovery_keeps(store: &dyn Database) {
+pub(crate) fn a_commit_changes_what_recovery_keeps(store: &dyn StoreDatabase) {
     running(store, "r");
     let fresh = store.request("r").unwrap().unwrap();
     assert!(fresh.overrides.is_empty());
-    let overrides = Overrides {
+    let overrides = RequestOverrides {
         retry_count: Some(5),
         error_hold_threshold: Some(0.3),
         excluded_files: ["/store/bad".to_owned()].into(),
-        ..Overrides::default()
+        ..RequestOverrides::default()
     };
     let of_run = |change| RequestChange::Run { run: "u-r".into(), change };
-    let note = |run: &str, read| RequestChange::Tally { run: run.into(), tally: Arc::new(tally(read)) };
+    let note =
+        |run: &str, read| RequestChange::FailureTally { run: run.into(), tally: Arc::new(tally(read)) };
     let changes = vec![
         RequestChange::Overrides(overrides.clone().into()),
         of_run(RunChange::Pause(Some(later(4)))),
-        of_run(RunChange::Silent(Some(later(3)))),
+        of_run(RunChange::Unresponsive(Some(later(3)))),
         of_run(RunChange::Priority(-7)),
-        RequestChange::Block { block: "b-r".into(), change: BlockChange::Expected(3) },
+        RequestChange::Block { block: "b-r".into(), change: BlockChange::UnitsExpected(3) },
         note("u-r", 1),
         note("u-r", 2),
     ];
@@ -48,8 +50,9 @@ pub(crate) fn a_commit_changes_what_recovery_keeps(store: &dyn Database) {
     assert_eq!(store.request("r").unwrap().unwrap().overrides, overrides);
     let row = store.request_run("u-r").unwrap().unwrap();
     assert_eq!((row.paused, row.silent, row.priority), (Some(later(4)), Some(later(3)), Some(-7)));
-    assert_eq!(store.blocks("p-r").unwrap()[0].units_expected, 3);
-    let seen = |store: &dyn Database| store.views(&["r".to_owned()]).unwrap().pop().unwrap();
+    assert_eq!(store.processing_blocks("p-r").unwrap()[0].units_expected, 3);
+    let seen =
+        |store: &dyn StoreDatabase| store.load_request_views(&["r".to_owned()]).unwrap().pop().unwrap();
     let view = seen(store);
     assert_eq!((view.row.overrides, *view.failures == tally(2)), (overrides, true));
     assert_eq!(view.run.unwrap().priority, Some(-7));
@@ -57,7 +60,7 @@ pub(crate) fn a_commit_changes_what_recovery_keeps(store: &dyn Database) {
     // Another run begins without failures; those of the run before it are kept.
     let next = RunRow {
         parent: Some("u-r".into()),
-        cause: RunCause::Failure,
+        cause: RequestRunCause::Failure,
         rescues: 2,
         paused: Some(later(7)),
         silent: Some(later(8)),
@@ -65,13 +68,13 @@ pub(crate) fn a_commit_changes_what_recovery_keeps(store: &dyn Database) {
     };
     applied(store, commit("r", 3, vec![RequestChange::AddRun(next.clone().into())])).unwrap();
     let view = seen(store);
-    assert_eq!((view.run.as_ref(), *view.failures == Tally::default()), (Some(&next), true));
+    assert_eq!((view.run.as_ref(), *view.failures == FailureTally::default()), (Some(&next), true));
     applied(store, commit("r", 4, vec![note("a-next", 9), of_run(RunChange::Pause(None))])).unwrap();
     assert_eq!(*seen(store).failures, tally(9));
     assert_eq!(store.request_run("u-r").unwrap().unwrap().paused, None);
-    let all = store.failures_of("p-r").unwrap();
+    let all = store.list_failure_tallies("p-r").unwrap();
     assert_eq!(all, [("u-r".to_owned(), tally(2)), ("a-next".to_owned(), tally(9))]);
-    assert_eq!(store.failures_of("nobody").unwrap(), []);
+    assert_eq!(store.list_failure_tallies("nobody").unwrap(), []);
 }
 
 fn ban(site: &str, request: Option<&str>) -> NewBan {
@@ -85,28 +88,32 @@ fn ban(site: &str, request: Option<&str>) -> NewBan {
     }
 }
 
-pub(crate) fn a_ban_comes_with_its_commit_or_not_at_all(store: &dyn Database) {
+pub(crate) fn a_ban_comes_with_its_commit_or_not_at_all(store: &dyn StoreDatabase) {
     running(store, "r");
-    store.note_slots("A", 4, NOW).unwrap();
+    store.record_site_slots("A", 4, NOW).unwrap();
     let held = status(RequestStatus::Active, RequestStatus::Held);
     let note = |site| RequestChange::Ban(ban(site, Some("r")).into());
     let error = applied(store, commit("r", 2, vec![held.clone(), note("A"), note("nowhere")])).unwrap_err();
-    let told = matches!(&error, Error::Unexpected { what, .. } if what == "site nowhere");
+    let told = matches!(&error, StoreError::Unexpected { what, .. } if what == "site nowhere");
     assert!(told, "{error}");
-    assert_eq!(store.bans(&BanFilter::default()).unwrap(), []);
+    assert_eq!(store.bans(&SiteBanFilter::default()).unwrap(), []);
     assert_eq!(store.request("r").unwrap().unwrap().status, RequestStatus::Active);
 
     applied(store, commit("r", 2, vec![held, note("A")])).unwrap();
-    let bans = store.bans(&BanFilter { holds_for: Some("r".into()), ..BanFilter::default() }).unwrap();
+    let bans =
+        store.bans(&SiteBanFilter { applies_to: Some("r".into()), ..SiteBanFilter::default() }).unwrap();
     let [kept] = bans.as_slice() else { panic!("{bans:?}") };
     assert_eq!((&kept.ban, kept.created_at), (&ban("A", Some("r")), later(2)));
 }
 
-pub(crate) fn a_new_version_comes_with_the_end_of_the_old_one(store: &dyn Database) {
+pub(crate) fn a_new_version_comes_with_the_end_of_the_old_one(store: &dyn StoreDatabase) {
     running(store, "r");
     running(store, "taken");
     let next = |name: &str| Request { previous_version_request: Some("r".into()), ..wish(name) };
-    let said = || Overrides { excluded_files: ["/store/bad".to_owned()].into(), ..Overrides::default() };
+    let said = || RequestOverrides {
+        excluded_files: ["/store/bad".to_owned()].into(),
+        ..RequestOverrides::default()
+    };
     let restart = |name: &str| {
         vec![
             RequestChange::SupersededBy(Some(name.to_owned())),
@@ -114,7 +121,7 @@ pub(crate) fn a_new_version_comes_with_the_end_of_the_old_one(store: &dyn Databa
         ]
     };
     let error = applied(store, commit("r", 2, restart("taken"))).unwrap_err();
-    assert!(matches!(&error, Error::NameTaken { name, .. } if name == "taken"), "{error}");
+    assert!(matches!(&error, StoreError::NameTaken { name, .. } if name == "taken"), "{error}");
     assert_eq!(store.request("r").unwrap().unwrap().request.superseded_by_request, None);
 
     applied(store, commit("r", 2, restart("r_v2"))).unwrap();
@@ -126,34 +133,40 @@ pub(crate) fn a_new_version_comes_with_the_end_of_the_old_one(store: &dyn Databa
     let trail = store.transitions("r_v2").unwrap();
     assert_eq!((trail.len(), trail[0].to, trail[0].at), (1, RequestStatus::Submitted, later(2)));
     let outdated = applied(store, commit("r", 2, restart("r_v3"))).unwrap_err();
-    assert!(matches!(outdated, Error::Outdated { .. }));
+    assert!(matches!(outdated, StoreError::Outdated { .. }));
     assert_eq!(store.request("r_v3").unwrap(), None);
 }
 
-pub(crate) fn files_that_rounds_touched_are_put_and_replaced(store: &dyn Database) {
+pub(crate) fn files_that_rounds_touched_are_put_and_replaced(store: &dyn StoreDatabase) {
     running(store, "r");
     running(store, "other");
-    let row = |lfn: &str, state, left, reason: Option<&str>| FileRow {
+    let row = |lfn: &str, state, left, reason: Option<&str>| RequestFileRow {
         lfn: lfn.into(),
         state,
         round: 0,
         left,
         reason: reason.map(str::to_owned),
     };
-    let lumis = Left::Lumis(LumiMask::from([(356_164, vec![(11, 15)])]));
+    let lumis = FileRemainder::Lumis(LumiMask::from([(356_164, vec![(11, 15)])]));
     let first = [
-        row("/store/c", FileState::Attempted, Some(Left::Events(vec![(1, 10), (21, 30)])), None),
-        row("/store/b", FileState::Attempted, Some(lumis), Some("mg_000003 failed")),
-        row("/store/a", FileState::Processed, None, None),
+        row(
+            "/store/c",
+            RequestFileState::Attempted,
+            Some(FileRemainder::Events(vec![(1, 10), (21, 30)])),
+            None,
+        ),
+        row("/store/b", RequestFileState::Attempted, Some(lumis), Some("mg_000003 failed")),
+        row("/store/a", RequestFileState::Processed, None, None),
     ];
     store.put_file_rows("p-r", &first).unwrap();
     store.put_file_rows("p-r", &first).unwrap();
-    let mut expected: Vec<FileRow> = first.to_vec();
+    let mut expected: Vec<RequestFileRow> = first.to_vec();
     expected.reverse();
     assert_eq!(store.file_rows("p-r").unwrap(), expected, "by name, and only once");
     assert_eq!(store.file_rows("p-other").unwrap(), []);
 
-    let now = FileRow { round: 1, ..row("/store/b", FileState::Excluded, None, Some("unreadable")) };
+    let now =
+        RequestFileRow { round: 1, ..row("/store/b", RequestFileState::Excluded, None, Some("unreadable")) };
     store.put_file_rows("p-r", std::slice::from_ref(&now)).unwrap();
     expected[1] = now;
     assert_eq!(store.file_rows("p-r").unwrap(), expected);
@@ -161,7 +174,7 @@ pub(crate) fn files_that_rounds_touched_are_put_and_replaced(store: &dyn Databas
 
     // It goes with its request.
     let over = vec![
-        RequestChange::Tally { run: "u-r".into(), tally: Arc::default() },
+        RequestChange::FailureTally { run: "u-r".into(), tally: Arc::default() },
         status(RequestStatus::Active, RequestStatus::Failed),
     ];
     applied(store, commit("r", 2, over)).unwrap();
@@ -169,27 +182,40 @@ pub(crate) fn files_that_rounds_touched_are_put_and_replaced(store: &dyn Databas
     assert_eq!(store.file_rows("p-r").unwrap(), []);
 }
 
-pub(crate) fn files_are_counted_and_shown_page_by_page(store: &dyn Database) {
+pub(crate) fn files_are_counted_and_shown_page_by_page(store: &dyn StoreDatabase) {
     running(store, "r");
-    let row =
-        |n: usize, state| FileRow { lfn: format!("/store/{n}"), state, round: 0, left: None, reason: None };
-    let states = [FileState::Processed, FileState::Attempted, FileState::Processed, FileState::Excluded];
-    let rows: Vec<FileRow> = states.into_iter().enumerate().map(|(n, state)| row(n, state)).collect();
+    let row = |n: usize, state| RequestFileRow {
+        lfn: format!("/store/{n}"),
+        state,
+        round: 0,
+        left: None,
+        reason: None,
+    };
+    let states = [
+        RequestFileState::Processed,
+        RequestFileState::Attempted,
+        RequestFileState::Processed,
+        RequestFileState::Excluded,
+    ];
+    let rows: Vec<RequestFileRow> = states.into_iter().enumerate().map(|(n, state)| row(n, state)).collect();
     store.put_file_rows("p-r", &rows).unwrap();
     let counts = store.file_counts("p-r").unwrap();
     assert_eq!((counts.attempted, counts.processed, counts.excluded), (1, 2, 1));
-    assert_eq!(store.file_counts("p-other").unwrap(), FileCounts::default());
-    let page = |states: &[FileState], offset, limit| {
-        let rows = store.page_of_file_rows("p-r", states, offset, limit).unwrap();
+    assert_eq!(store.file_counts("p-other").unwrap(), RequestFileCounts::default());
+    let page = |states: &[RequestFileState], offset, limit| {
+        let rows = store.list_file_rows("p-r", states, offset, limit).unwrap();
         rows.into_iter().map(|row| row.lfn).collect::<Vec<_>>()
     };
     assert_eq!(page(&[], 1, 2), ["/store/1", "/store/2"]);
-    assert_eq!(page(&[FileState::Processed], 1, 9), ["/store/2"]);
-    assert_eq!(page(&[FileState::Attempted, FileState::Excluded], 0, 9), ["/store/1", "/store/3"]);
+    assert_eq!(page(&[RequestFileState::Processed], 1, 9), ["/store/2"]);
+    assert_eq!(
+        page(&[RequestFileState::Attempted, RequestFileState::Excluded], 0, 9),
+        ["/store/1", "/store/3"]
+    );
 }
 
 /// What settling credits: units whose outputs are registered, or wait for that, and no others.
-pub(crate) fn units_with_outputs_are_known_by_round(store: &dyn Database) {
+pub(crate) fn units_with_outputs_are_known_by_round(store: &dyn StoreDatabase) {
     running(store, "r");
     running(store, "other");
     let add = |block: &str, unit, kind| RequestChange::AddStep(step(block, unit, kind, 1).into());
@@ -198,74 +224,74 @@ pub(crate) fn units_with_outputs_are_known_by_round(store: &dyn Database) {
     let changes = vec![
         RequestChange::AddBlock(later_round.into()),
         RequestChange::AddBlock(of_another_dataset.into()),
-        add("b-r", Some(7), StepKind::Register),
-        add("b-aod", Some(7), StepKind::Register),
-        add("b-r", Some(3), StepKind::Register),
-        add("b-r", Some(5), StepKind::Protect),
-        add("b-next", Some(2), StepKind::Register),
-        done("b-r", Some(3), StepKind::Register),
+        add("b-r", Some(7), OutputStepKind::Register),
+        add("b-aod", Some(7), OutputStepKind::Register),
+        add("b-r", Some(3), OutputStepKind::Register),
+        add("b-r", Some(5), OutputStepKind::Protect),
+        add("b-next", Some(2), OutputStepKind::Register),
+        done("b-r", Some(3), OutputStepKind::Register),
     ];
     applied(store, commit("r", 2, changes)).unwrap();
-    assert_eq!(store.registered_units("p-r", 0).unwrap(), [0, 3, 7]);
-    assert_eq!(store.registered_units("p-r", 1).unwrap(), [2]);
-    assert_eq!(store.registered_units("p-r", 2).unwrap(), [0u32; 0]);
-    let mut dropped = done("b-r", Some(7), StepKind::Register);
+    assert_eq!(store.registered_work_units("p-r", 0).unwrap(), [0, 3, 7]);
+    assert_eq!(store.registered_work_units("p-r", 1).unwrap(), [2]);
+    assert_eq!(store.registered_work_units("p-r", 2).unwrap(), [0u32; 0]);
+    let mut dropped = done("b-r", Some(7), OutputStepKind::Register);
     if let RequestChange::Step { state, .. } = &mut dropped {
-        *state = StepState::Dropped;
+        *state = OutputStepState::Dropped;
     }
     applied(store, commit("r", 3, vec![dropped])).unwrap();
     assert_eq!(
-        store.registered_units("p-r", 0).unwrap(),
+        store.registered_work_units("p-r", 0).unwrap(),
         [0, 3, 7],
         "of the other dataset it is there still"
     );
 }
 
-pub(crate) fn a_ban_that_is_over_is_told_once(store: &dyn Database) {
-    store.note_slots("A", 4, NOW).unwrap();
+pub(crate) fn a_ban_that_is_over_is_told_once(store: &dyn StoreDatabase) {
+    store.record_site_slots("A", 4, NOW).unwrap();
     let first = store.add_ban(&ban("A", None), NOW).unwrap();
     let later_one = NewBan { expires_at: later(200), ..ban("A", None) };
     let second = store.add_ban(&later_one, NOW).unwrap();
     let removed = store.add_ban(&ban("A", None), NOW).unwrap();
     store.remove_ban(removed, "ada", later(5)).unwrap();
     let untold = |seconds| -> Vec<i64> {
-        let filter = BanFilter { expired_untold: Some(later(seconds)), ..BanFilter::default() };
+        let filter = SiteBanFilter { expired_unnotified: Some(later(seconds)), ..SiteBanFilter::default() };
         store.bans(&filter).unwrap().into_iter().map(|ban| ban.id).collect()
     };
     assert_eq!((untold(99), untold(100), untold(300)), (vec![], vec![first], vec![first, second]));
-    store.mark_expiry_told(&[first], later(101)).unwrap();
-    store.mark_expiry_told(&[first], later(102)).unwrap();
+    store.mark_expiry_notified(&[first], later(101)).unwrap();
+    store.mark_expiry_notified(&[first], later(102)).unwrap();
     assert_eq!(untold(300), [second]);
-    assert_eq!(store.bans(&BanFilter::default()).unwrap()[0].expiry_told_at, Some(later(101)));
+    assert_eq!(store.bans(&SiteBanFilter::default()).unwrap()[0].expiry_told_at, Some(later(101)));
 }
 
 /// The end of an attempt that failed, as `says` it.
-fn failing(key: AttemptKey, worker: WorkerId, says: &str) -> Change {
+fn failing(key: AttemptKey, worker: WorkerId, says: &str) -> WorkflowChange {
     let mut ended = end(key, worker, JobStatus::Failed);
-    if let Change::End { failure, .. } = &mut ended {
-        *failure = Some(Box::new(Failure {
-            diagnosis: Diagnosis {
+    if let WorkflowChange::End { failure, .. } = &mut ended {
+        *failure = Some(Box::new(AttemptFailure {
+            diagnosis: FailureDiagnosis {
                 class: FailureClass::Data,
                 rule: None,
-                line: Some(says.to_owned()),
-                signature: Signature::new(FailureClass::Data, "exit code 1", Some(says)),
+                log_line: Some(says.to_owned()),
+                signature: FailureSignature::new(FailureClass::Data, "exit code 1", Some(says)),
             },
-            next: Next::Final,
-            why: None,
-            last_words: Some(says.to_owned()),
+            next: FailureDisposition::Final,
+            reason: None,
+            log_tail: Some(says.to_owned()),
         }));
     }
     ended
 }
 
 /// Whoever follows a workflow reads what has failed since he looked last, and how much has ended where.
-pub(crate) fn failed_attempts_are_read_on_from_where_they_were_read(store: &dyn Database) {
+pub(crate) fn failed_attempts_are_read_on_from_where_they_were_read(store: &dyn StoreDatabase) {
     let (workflow, jobs) = create(store, 4);
     let (other, theirs) = create(store, 1);
     let at = |site: &str| NewWorker { site: Some(site.to_owned()), ..new_worker(workflow) };
     let here = store.add_worker(&at("T2_A"), NOW).unwrap();
     let nowhere = store.add_worker(&NewWorker { site: None, ..new_worker(other) }, NOW).unwrap();
-    let ended_of = |site: &str, handler: &str, attempts| Change::EndedAt {
+    let ended_of = |site: &str, handler: &str, attempts| WorkflowChange::CountSiteAttempts {
         site: site.to_owned(),
         handler: handler.to_owned(),
         attempts,

@@ -2,14 +2,17 @@
 
 use crate::kit::NOW;
 use serde_json::json;
-use windlass_core::requests::book::{
-    Backend, BlockRow, Extent, FileCounts, NewAlert, NodeCounts, OutputStep, Process, RunCause, RunEvent,
-    RunRow, RunTotals, StepKind, StepState, Want, Wanted,
+use windlass_core::requests::change::{BlockChange, RequestChange, RequestCommit, RunChange};
+use windlass_core::requests::rows::{
+    BackendRunRef, BlockRow, NewAlert, NodeCounts, OutputStep, OutputStepKind, OutputStepState,
+    RequestCommand, RequestCommandKind, RequestFileCounts, RequestProcess, RequestRunCause, RoundExtent,
+    RunEvent, RunRow, RunTotals,
 };
-use windlass_core::requests::change::{BlockChange, Commit, RequestChange, RunChange};
-use windlass_store::model::{AlertFilter, RequestFilter, RunFilter, SortBy, StepFilter};
-use windlass_store::{Database, DatasetWriter, Error};
-use windlass_types::requests::{BlockStatus, ProductionStep, Request, RequestStatus, RunStatus};
+use windlass_store::model::{AlertFilter, OutputStepFilter, RequestFilter, RequestRunFilter, SortBy};
+use windlass_store::{DatasetWriter, StoreDatabase, StoreError};
+use windlass_types::requests::{
+    ProcessingBlockStatus, ProductionStep, Request, RequestRunStatus, RequestStatus,
+};
 use windlass_types::{RunId, Timestamp, WorkflowId};
 
 pub(crate) fn wish(name: &str) -> Request {
@@ -27,11 +30,11 @@ pub(crate) fn later(seconds: i64) -> Timestamp {
     Timestamp(NOW.0 + seconds * 1_000_000 + 7)
 }
 
-pub(crate) fn commit(request: &str, version: i64, changes: Vec<RequestChange>) -> Commit {
-    Commit { request: request.into(), version, changes, by: "lifecycle".into(), at: later(version) }
+pub(crate) fn commit(request: &str, version: i64, changes: Vec<RequestChange>) -> RequestCommit {
+    RequestCommit { request: request.into(), version, changes, by: "lifecycle".into(), at: later(version) }
 }
 
-pub(crate) fn applied(store: &dyn Database, commit: Commit) -> Result<i64, Error> {
+pub(crate) fn applied(store: &dyn StoreDatabase, commit: RequestCommit) -> Result<i64, StoreError> {
     store.apply_requests(&[commit]).pop().unwrap()
 }
 
@@ -39,8 +42,8 @@ pub(crate) fn status(from: RequestStatus, to: RequestStatus) -> RequestChange {
     RequestChange::Status { from, to, reason: Some("because".into()) }
 }
 
-fn process(request: &str) -> Process {
-    Process {
+fn process(request: &str) -> RequestProcess {
+    RequestProcess {
         uuid: format!("p-{request}"),
         request_name: request.into(),
         round: 0,
@@ -50,8 +53,8 @@ fn process(request: &str) -> Process {
         more_input: true,
         excluded: 0,
         settled: 3,
-        files: FileCounts { attempted: 1, processed: 2, excluded: 3 },
-        extent: Extent { before: 2, planned: 4, later: 7 },
+        files: RequestFileCounts { attempted: 1, processed: 2, excluded: 3 },
+        extent: RoundExtent { before: 2, planned: 4, later: 7 },
         events_produced: 0,
         events_of_round: 0,
         empty_rounds: 0,
@@ -68,14 +71,14 @@ pub(crate) fn run(uuid: &str, process: &str) -> RunRow {
         process: process.into(),
         round: 0,
         parent: None,
-        cause: RunCause::First,
+        cause: RequestRunCause::First,
         rescues: 0,
         paused: None,
         silent: None,
         priority: None,
-        backend: Backend::Engine { workflow: None, run: None },
+        backend: BackendRunRef::Engine { workflow: None, run: None },
         submit_dir: "/dir".into(),
-        status: RunStatus::Ready,
+        status: RequestRunStatus::Ready,
         stop_requested_at: None,
         stop_reason: None,
         totals: RunTotals { nodes: 7, edges: 9, by_role: [("Merge".to_owned(), 1)].into(), units: 1 },
@@ -103,18 +106,18 @@ pub(super) fn block(uuid: &str, process: &str, index: u32) -> BlockRow {
         name: None,
         is_closed: false,
         tape_rule: None,
-        status: BlockStatus::Open,
+        status: ProcessingBlockStatus::Open,
         created_at: later(1),
         updated_at: later(1),
     }
 }
 
-pub(super) fn step(block: &str, unit: Option<u32>, kind: StepKind, due: i64) -> OutputStep {
+pub(super) fn step(block: &str, unit: Option<u32>, kind: OutputStepKind, due: i64) -> OutputStep {
     OutputStep {
         block: block.into(),
         unit,
         kind,
-        state: StepState::Pending,
+        state: OutputStepState::Pending,
         attempts: 0,
         due_at: later(due),
         first_failed_at: None,
@@ -124,12 +127,12 @@ pub(super) fn step(block: &str, unit: Option<u32>, kind: StepKind, due: i64) -> 
     }
 }
 
-pub(super) fn done(block: &str, unit: Option<u32>, kind: StepKind) -> RequestChange {
+pub(super) fn done(block: &str, unit: Option<u32>, kind: OutputStepKind) -> RequestChange {
     RequestChange::Step {
         block: block.into(),
         unit,
         kind,
-        state: StepState::Done,
+        state: OutputStepState::Done,
         attempts: 1,
         due_at: later(0),
         first_failed_at: Some(later(3)),
@@ -139,7 +142,7 @@ pub(super) fn done(block: &str, unit: Option<u32>, kind: StepKind) -> RequestCha
 }
 
 /// A request that runs, with a block and two steps; at version 2.
-pub(crate) fn running(store: &dyn Database, name: &str) {
+pub(crate) fn running(store: &dyn StoreDatabase, name: &str) {
     store.add_request(&wish(name), RequestStatus::Queued, "ada", NOW).unwrap();
     let p = format!("p-{name}");
     let b = format!("b-{name}");
@@ -148,13 +151,13 @@ pub(crate) fn running(store: &dyn Database, name: &str) {
         RequestChange::Process(process(name).into()),
         RequestChange::AddRun(run(&format!("u-{name}"), &p).into()),
         RequestChange::AddBlock(block(&b, &p, 0).into()),
-        RequestChange::AddStep(step(&b, None, StepKind::Open, 50).into()),
-        RequestChange::AddStep(step(&b, Some(0), StepKind::Register, 40).into()),
+        RequestChange::AddStep(step(&b, None, OutputStepKind::Open, 50).into()),
+        RequestChange::AddStep(step(&b, Some(0), OutputStepKind::Register, 40).into()),
     ];
     assert_eq!(applied(store, commit(name, 1, changes)).unwrap(), 2);
 }
 
-pub(crate) fn a_request_comes_back_as_it_was_wished_for(store: &dyn Database) {
+pub(crate) fn a_request_comes_back_as_it_was_wished_for(store: &dyn StoreDatabase) {
     let request = Request {
         urgent: true,
         production_steps: vec![ProductionStep { fraction: 0.25, priority: 50 }],
@@ -169,22 +172,22 @@ pub(crate) fn a_request_comes_back_as_it_was_wished_for(store: &dyn Database) {
     assert_eq!((trail.len(), trail[0].n, trail[0].from, trail[0].to), (1, 1, None, RequestStatus::New));
 
     let again = store.add_request(&wish("r"), RequestStatus::New, "eve", NOW).unwrap_err();
-    assert!(matches!(&again, Error::NameTaken { name, .. } if name == "r"), "{again}");
+    assert!(matches!(&again, StoreError::NameTaken { name, .. } if name == "r"), "{again}");
     assert_eq!(store.request("r").unwrap().unwrap().request, request);
     assert_eq!(store.request("other").unwrap(), None);
     let orphan = Request { previous_version_request: Some("nobody".into()), ..wish("v2") };
     let error = store.add_request(&orphan, RequestStatus::New, "ada", NOW).unwrap_err();
-    assert!(matches!(&error, Error::NoSuchName { name, .. } if name == "nobody"), "{error}");
+    assert!(matches!(&error, StoreError::NoSuchName { name, .. } if name == "nobody"), "{error}");
 }
 
 /// Neither by submission nor as a new version; what ended before it made anything of a dataset leaves it to others.
-pub(crate) fn two_requests_never_write_one_dataset(store: &dyn Database) {
+pub(crate) fn two_requests_never_write_one_dataset(store: &dyn StoreDatabase) {
     running(store, "r");
     let dataset = "/A/r/RECO";
     let same =
         |name: &str| Request { output_datasets: vec!["/A/x/RAW".into(), dataset.into()], ..wish(name) };
-    let refused = |error: &Error, by: &str| {
-        let told = matches!(error, Error::OutputTaken { dataset: found, by: found_by } if found == dataset && found_by == by);
+    let refused = |error: &StoreError, by: &str| {
+        let told = matches!(error, StoreError::OutputTaken { dataset: found, by: found_by } if found == dataset && found_by == by);
         assert!(told, "{error}");
     };
     let add = |name: &str| {
@@ -206,7 +209,7 @@ pub(crate) fn two_requests_never_write_one_dataset(store: &dyn Database) {
     let changes = vec![
         RequestChange::Process(process("made").into()),
         RequestChange::AddBlock(block("b-made", "p-made", 0).into()),
-        RequestChange::AddStep(step("b-made", Some(0), StepKind::Register, 40).into()),
+        RequestChange::AddStep(step("b-made", Some(0), OutputStepKind::Register, 40).into()),
         status(RequestStatus::Queued, RequestStatus::Failed),
     ];
     applied(store, commit("made", 1, changes)).unwrap();
@@ -215,20 +218,23 @@ pub(crate) fn two_requests_never_write_one_dataset(store: &dyn Database) {
     store.open_block(dataset, "/A/r/RECO#1", NOW).unwrap();
     assert_eq!(store.dataset(dataset).unwrap().unwrap().owner.as_deref(), Some("ada"), "its requestor");
     refused(&add("other").unwrap_err(), "it is in the catalog already, and belongs to `ada`");
-    store.delete_dataset(dataset, DatasetWriter::everything("op"), NOW).unwrap();
+    store.delete_dataset(dataset, DatasetWriter::with_full_access("op"), NOW).unwrap();
     add("other").unwrap();
     refused(&add("third").unwrap_err(), "request `other` writes it");
 }
 
-pub(crate) fn a_commit_changes_all_that_it_says(store: &dyn Database) {
+pub(crate) fn a_commit_changes_all_that_it_says(store: &dyn StoreDatabase) {
     running(store, "r");
-    let wanted = Wanted { lost: true, ..Wanted::new(Want::Stop, "ada", "tea", later(9)) };
+    let wanted = RequestCommand {
+        lost: true,
+        ..RequestCommand::new(RequestCommandKind::Stop, "ada", "tea", later(9))
+    };
     let steps = vec![ProductionStep { fraction: 0.5, priority: 1 }];
     let counts = NodeCounts { idle: 1, running: 2, done: 3, failed: 4, held: 5 };
     let change = |change| RequestChange::Run { run: "u-r".into(), change };
     let of_block = |change| RequestChange::Block { block: "b-r".into(), change };
-    let handed = Backend::Engine { workflow: Some(WorkflowId(4711)), run: Some(RunId(3)) };
-    let (ready, submitted) = (RunStatus::Ready, RunStatus::Submitted);
+    let handed = BackendRunRef::Engine { workflow: Some(WorkflowId(4711)), run: Some(RunId(3)) };
+    let (ready, submitted) = (RequestRunStatus::Ready, RequestRunStatus::Submitted);
     let event = RunEvent {
         run: "u-r".into(),
         event_type: "news".into(),
@@ -244,24 +250,27 @@ pub(crate) fn a_commit_changes_all_that_it_says(store: &dyn Database) {
         RequestChange::Urgent(true),
         RequestChange::ProductionSteps(steps.clone()),
         RequestChange::SupersededBy(Some("r2".into())),
-        RequestChange::Wanted(Some(wanted.clone())),
-        RequestChange::Hindered("the catalog is away".to_owned()),
-        RequestChange::Alerted(Some(later(8))),
-        RequestChange::Process(Process { round: 1, ..process("r") }.into()),
-        change(RunChange::HandedTo(handed.clone())),
+        RequestChange::SetCommand(Some(wanted.clone())),
+        RequestChange::BlockedReason("the catalog is away".to_owned()),
+        RequestChange::SetAlertedAt(Some(later(8))),
+        RequestChange::Process(RequestProcess { round: 1, ..process("r") }.into()),
+        change(RunChange::AssignBackend(handed.clone())),
         change(RunChange::Counts(counts)),
         change(RunChange::Status { from: ready, to: submitted }),
-        change(RunChange::Status { from: submitted, to: RunStatus::Completed }),
+        change(RunChange::Status { from: submitted, to: RequestRunStatus::Completed }),
         change(RunChange::Units { completed: 8, failed: 1, read: 99 }),
         change(RunChange::Totals(RunTotals { nodes: 70, ..RunTotals::default() })),
         change(RunChange::Stop { at: later(6), reason: "stop".into() }),
-        RequestChange::History(event.clone().into()),
+        RequestChange::RecordRunEvent(event.clone().into()),
         of_block(BlockChange::Opened { name: "/A/B/RECO#1".into() }),
         of_block(BlockChange::UnitsCompleted(4)),
         of_block(BlockChange::Closed),
         of_block(BlockChange::TapeRule("rule-7".into())),
-        of_block(BlockChange::Status { from: BlockStatus::Open, to: BlockStatus::Complete }),
-        done("b-r", Some(0), StepKind::Register),
+        of_block(BlockChange::Status {
+            from: ProcessingBlockStatus::Open,
+            to: ProcessingBlockStatus::Complete,
+        }),
+        done("b-r", Some(0), OutputStepKind::Register),
         RequestChange::Alert(alert.into()),
     ];
     assert_eq!(applied(store, commit("r", 2, changes)).unwrap(), 3);
@@ -277,7 +286,7 @@ pub(crate) fn a_commit_changes_all_that_it_says(store: &dyn Database) {
     let expected = RunRow {
         backend: handed,
         counts,
-        status: RunStatus::Completed,
+        status: RequestRunStatus::Completed,
         submitted_at: Some(later(2)),
         completed_at: Some(later(2)),
         units_completed: 8,
@@ -293,80 +302,88 @@ pub(crate) fn a_commit_changes_all_that_it_says(store: &dyn Database) {
     assert_eq!(store.request_of_workflow(WorkflowId(1)).unwrap(), None);
     let history = store.run_history("u-r").unwrap();
     let told: Vec<_> = history.iter().map(|e| (e.event_type.as_str(), e.from, e.to, e.counts)).collect();
-    let (s, done) = (Some(submitted), Some(RunStatus::Completed));
+    let (s, done) = (Some(submitted), Some(RequestRunStatus::Completed));
     let lines =
         [("status", Some(ready), s, counts), ("status", s, done, counts), ("news", None, None, counts)];
     assert_eq!(told, lines);
     assert_eq!(history[2], event);
-    let blocks = store.blocks("p-r").unwrap();
+    let blocks = store.processing_blocks("p-r").unwrap();
     let [block] = blocks.as_slice() else { panic!("{blocks:?}") };
     assert_eq!(
         (block.name.as_deref(), block.is_closed, block.units_completed),
         (Some("/A/B/RECO#1"), true, 4)
     );
-    assert_eq!((block.tape_rule.as_deref(), block.status), (Some("rule-7"), BlockStatus::Complete));
+    assert_eq!((block.tape_rule.as_deref(), block.status), (Some("rule-7"), ProcessingBlockStatus::Complete));
     assert_eq!((block.updated_at, block.total_units()), (later(2), 10));
-    let done = store.steps(&StepFilter { state: vec![StepState::Done], ..StepFilter::default() }).unwrap();
+    let done = store
+        .output_steps(&OutputStepFilter { state: vec![OutputStepState::Done], ..OutputStepFilter::default() })
+        .unwrap();
     assert_eq!((done.len(), done[0].unit, done[0].result.as_deref()), (1, Some(0), Some("rule-1")));
     assert_eq!((done[0].first_failed_at, &done[0].detail), (Some(later(3)), &json!({ "site": "T2_A" })));
     let alerts = store.alerts(&AlertFilter::default()).unwrap();
     assert_eq!((alerts.len(), alerts[0].alert.request.as_deref(), alerts[0].at), (1, Some("r"), later(2)));
 }
 
-pub(crate) fn a_run_keeps_its_backend(store: &dyn Database) {
+pub(crate) fn a_run_keeps_its_backend(store: &dyn StoreDatabase) {
     running(store, "r");
-    let planned = Backend::Htcondor { schedd: Some("s1".into()), cluster: None };
+    let planned = BackendRunRef::Htcondor { schedd: Some("s1".into()), cluster: None };
     let next = RunRow { backend: planned, parent: Some("u-r".into()), ..run("u-2", "p-r") };
-    let handed = Backend::Htcondor { schedd: Some("s1".into()), cluster: Some("19".into()) };
+    let handed = BackendRunRef::Htcondor { schedd: Some("s1".into()), cluster: Some("19".into()) };
     let hand =
-        |run: &str| RequestChange::Run { run: run.into(), change: RunChange::HandedTo(handed.clone()) };
+        |run: &str| RequestChange::Run { run: run.into(), change: RunChange::AssignBackend(handed.clone()) };
     let changes = vec![RequestChange::AddRun(next.clone().into()), hand("u-2")];
     assert_eq!(applied(store, commit("r", 2, changes)).unwrap(), 3);
     assert_eq!(store.request_run("u-2").unwrap().unwrap(), RunRow { backend: handed.clone(), ..next });
     let error = applied(store, commit("r", 3, vec![hand("u-r")])).unwrap_err();
-    assert!(matches!(&error, Error::Unexpected { expected, .. } if expected == "one of HTCondor"), "{error}");
+    assert!(
+        matches!(&error, StoreError::Unexpected { expected, .. } if expected == "one of HTCondor"),
+        "{error}"
+    );
 }
 
-pub(crate) fn nobody_overwrites_what_he_has_not_seen(store: &dyn Database) {
+pub(crate) fn nobody_overwrites_what_he_has_not_seen(store: &dyn StoreDatabase) {
     running(store, "r");
     let first = applied(store, commit("r", 2, vec![RequestChange::Priority(1)]));
     assert_eq!(first.unwrap(), 3);
     let second = applied(store, commit("r", 2, vec![RequestChange::Priority(2)])).unwrap_err();
-    assert!(matches!(&second, Error::Outdated { expected: 2, found: 3, .. }), "{second}");
+    assert!(matches!(&second, StoreError::Outdated { expected: 2, found: 3, .. }), "{second}");
     assert_eq!(store.request("r").unwrap().unwrap().request.priority, 1);
     let nobody = applied(store, commit("nobody", 1, vec![])).unwrap_err();
     assert!(nobody.is_missing(), "{nobody}");
 }
 
-pub(crate) fn a_commit_is_all_or_nothing(store: &dyn Database) {
+pub(crate) fn a_commit_is_all_or_nothing(store: &dyn StoreDatabase) {
     running(store, "r");
     let (active, held) = (RequestStatus::Active, RequestStatus::Held);
     let run = |from| RequestChange::Run {
         run: "u-r".into(),
-        change: RunChange::Status { from, to: RunStatus::Failed },
+        change: RunChange::Status { from, to: RequestRunStatus::Failed },
     };
     let block = |block: &str| RequestChange::Block {
         block: block.into(),
-        change: BlockChange::Status { from: BlockStatus::Complete, to: BlockStatus::Archived },
+        change: BlockChange::Status {
+            from: ProcessingBlockStatus::Complete,
+            to: ProcessingBlockStatus::Archived,
+        },
     };
     let wrong = [
         (status(RequestStatus::Queued, held), "request `r`", "queued", "is active"),
-        (run(RunStatus::Running), "run u-r", "running", "is ready"),
+        (run(RequestRunStatus::Running), "run u-r", "running", "is ready"),
         (block("b-r"), "block b-r", "complete", "is open"),
         (block("b-x"), "block b-x", "complete", "it is not there"),
         (
-            done("b-r", Some(5), StepKind::Register),
+            done("b-r", Some(5), OutputStepKind::Register),
             "step `register` of work unit 5",
             "there",
             "it is not there",
         ),
-        (done("b-r", None, StepKind::Close), "step `close` of block b-r", "there", "it is not there"),
+        (done("b-r", None, OutputStepKind::Close), "step `close` of block b-r", "there", "it is not there"),
     ];
     let before = store.request("r").unwrap();
     for (change, what, expected, found) in wrong {
         let change = vec![status(active, held), RequestChange::Priority(9), status(held, active), change];
         match applied(store, commit("r", 2, change)).unwrap_err() {
-            Error::Unexpected { what: w, expected: e, found: f } => {
+            StoreError::Unexpected { what: w, expected: e, found: f } => {
                 assert!(w.starts_with(what), "{w}");
                 assert_eq!((e.as_str(), f.as_str()), (expected, found));
             }
@@ -377,7 +394,7 @@ pub(crate) fn a_commit_is_all_or_nothing(store: &dyn Database) {
     }
 }
 
-pub(crate) fn a_failing_commit_takes_nobody_along(store: &dyn Database) {
+pub(crate) fn a_failing_commit_takes_nobody_along(store: &dyn StoreDatabase) {
     for name in ["a", "b", "c"] {
         running(store, name);
     }
@@ -388,7 +405,7 @@ pub(crate) fn a_failing_commit_takes_nobody_along(store: &dyn Database) {
         store.apply_requests(&[good("a"), bad, good("c"), commit("x", 1, vec![]), commit("a", 3, vec![])]);
     let told: Vec<Option<i64>> = outcomes.iter().map(|outcome| outcome.as_ref().ok().copied()).collect();
     assert_eq!(told, [Some(3), None, Some(3), None, Some(4)]);
-    assert!(matches!(outcomes[1], Err(Error::Unexpected { .. })));
+    assert!(matches!(outcomes[1], Err(StoreError::Unexpected { .. })));
     let statuses = ["a", "b", "c"].map(|name| store.request(name).unwrap().unwrap().status);
     assert_eq!(statuses, [RequestStatus::Held, RequestStatus::Active, RequestStatus::Held]);
     let trail = store.transitions("a").unwrap();
@@ -400,37 +417,39 @@ pub(crate) fn a_failing_commit_takes_nobody_along(store: &dyn Database) {
     assert_eq!((row.since, row.reason.as_deref()), (later(2), Some("because")));
 
     // More than are committed together.
-    let many: Vec<Commit> = (4..604).map(|version| commit("a", version, vec![])).collect();
+    let many: Vec<RequestCommit> = (4..604).map(|version| commit("a", version, vec![])).collect();
     assert!(store.apply_requests(&many).iter().all(Result::is_ok));
     assert_eq!(store.request("a").unwrap().unwrap().version, 604);
 }
 
-pub(crate) fn adding_twice_adds_once(store: &dyn Database) {
+pub(crate) fn adding_twice_adds_once(store: &dyn StoreDatabase) {
     running(store, "r");
-    applied(store, commit("r", 2, vec![done("b-r", Some(0), StepKind::Register)])).unwrap();
+    applied(store, commit("r", 2, vec![done("b-r", Some(0), OutputStepKind::Register)])).unwrap();
     let again = vec![
         RequestChange::AddBlock(BlockRow { units_completed: 5, ..block("another uuid", "p-r", 0) }.into()),
         RequestChange::AddBlock(block("b-2", "p-r", 1).into()),
-        RequestChange::AddStep(step("b-r", Some(0), StepKind::Register, 99).into()),
-        RequestChange::AddStep(step("b-2", Some(0), StepKind::Register, 99).into()),
+        RequestChange::AddStep(step("b-r", Some(0), OutputStepKind::Register, 99).into()),
+        RequestChange::AddStep(step("b-2", Some(0), OutputStepKind::Register, 99).into()),
     ];
     applied(store, commit("r", 3, again)).unwrap();
     let blocks: Vec<_> =
-        store.blocks("p-r").unwrap().into_iter().map(|b| (b.uuid, b.units_completed)).collect();
+        store.processing_blocks("p-r").unwrap().into_iter().map(|b| (b.uuid, b.units_completed)).collect();
     assert_eq!(blocks, [("b-r".to_owned(), 0), ("b-2".to_owned(), 0)]);
-    let steps = store.steps(&StepFilter { process: Some("p-r".into()), ..StepFilter::default() }).unwrap();
+    let steps = store
+        .output_steps(&OutputStepFilter { process: Some("p-r".into()), ..OutputStepFilter::default() })
+        .unwrap();
     let told: Vec<_> = steps.iter().map(|s| (s.block.as_str(), s.unit, s.kind, s.state)).collect();
     assert_eq!(
         told,
         [
-            ("b-r", Some(0), StepKind::Register, StepState::Done),
-            ("b-r", None, StepKind::Open, StepState::Pending),
-            ("b-2", Some(0), StepKind::Register, StepState::Pending),
+            ("b-r", Some(0), OutputStepKind::Register, OutputStepState::Done),
+            ("b-r", None, OutputStepKind::Open, OutputStepState::Pending),
+            ("b-2", Some(0), OutputStepKind::Register, OutputStepState::Pending),
         ]
     );
 }
 
-pub(crate) fn what_is_open_comes_with_all_that_decides(store: &dyn Database) {
+pub(crate) fn what_is_open_comes_with_all_that_decides(store: &dyn StoreDatabase) {
     store.add_request(&wish("new"), RequestStatus::New, "ada", NOW).unwrap();
     for name in ["b", "a", "over"] {
         running(store, name);
@@ -440,16 +459,17 @@ pub(crate) fn what_is_open_comes_with_all_that_decides(store: &dyn Database) {
     let failed = RequestChange::Step {
         block: "b-a".into(),
         unit: None,
-        kind: StepKind::Open,
-        state: StepState::Failed,
+        kind: OutputStepKind::Open,
+        state: OutputStepState::Failed,
         attempts: 7,
         due_at: later(1),
         first_failed_at: None,
         last_error: Some("no".into()),
         result: None,
     };
-    let next = RunRow { parent: Some("u-a".into()), status: RunStatus::Running, ..run("0-next", "p-a") };
-    let archived = BlockRow { status: BlockStatus::Archived, ..block("b-a2", "p-a", 1) };
+    let next =
+        RunRow { parent: Some("u-a".into()), status: RequestRunStatus::Running, ..run("0-next", "p-a") };
+    let archived = BlockRow { status: ProcessingBlockStatus::Archived, ..block("b-a2", "p-a", 1) };
     let changes = vec![
         RequestChange::AddRun(next.clone().into()),
         RequestChange::AddBlock(archived.into()),
@@ -463,22 +483,22 @@ pub(crate) fn what_is_open_comes_with_all_that_decides(store: &dyn Database) {
 
     // Names that are asked for in any order, twice, or of nothing.
     let names = ["new", "over", "b", "nobody", "a", "b"].map(str::to_owned);
-    let views = store.views(&names).unwrap();
+    let views = store.load_request_views(&names).unwrap();
     let [a, b, new, over] = views.as_slice() else { panic!("{views:?}") };
     assert_eq!((a.row.version, a.row.status), (3, RequestStatus::Active));
     assert!(a.row.request.payload_config.is_empty(), "left out");
     assert_eq!((a.process.as_ref(), a.run.as_ref()), (Some(&process("a")), Some(&next)));
-    assert_eq!(a.blocks, store.blocks("p-a").unwrap());
+    assert_eq!(a.blocks, store.processing_blocks("p-a").unwrap());
     assert_eq!(a.blocks.iter().map(|block| block.index).collect::<Vec<_>>(), [0, 1, 2]);
-    let open_steps = StepFilter {
+    let open_steps = OutputStepFilter {
         process: Some("p-a".into()),
-        state: vec![StepState::Pending, StepState::Failed],
-        ..StepFilter::default()
+        state: vec![OutputStepState::Pending, OutputStepState::Failed],
+        ..OutputStepFilter::default()
     };
-    assert_eq!(a.steps, store.steps(&open_steps).unwrap());
+    assert_eq!(a.steps, store.output_steps(&open_steps).unwrap());
     assert_eq!(
         a.steps.iter().map(|step| step.state).collect::<Vec<_>>(),
-        [StepState::Failed, StepState::Pending]
+        [OutputStepState::Failed, OutputStepState::Pending]
     );
     assert_eq!((b.steps.len(), b.steps[0].due_at), (2, later(40)));
     assert_eq!(b.run.as_ref().unwrap().uuid, "u-b");
@@ -486,50 +506,61 @@ pub(crate) fn what_is_open_comes_with_all_that_decides(store: &dyn Database) {
     assert!(new.blocks.is_empty() && new.steps.is_empty());
     assert_eq!((over.row.status, over.steps.len()), (RequestStatus::Completed, 2));
 
-    assert_eq!(store.unsettled_requests().unwrap(), ["over"], "its steps are still to be done");
-    let done = [(None, StepKind::Open), (Some(0), StepKind::Register)];
+    assert_eq!(store.requests_with_pending_steps().unwrap(), ["over"], "its steps are still to be done");
+    let done = [(None, OutputStepKind::Open), (Some(0), OutputStepKind::Register)];
     let changes = done.map(|(unit, kind)| self::done("b-over", unit, kind)).to_vec();
     let settle = commit("over", 3, changes);
 
-    let of = |filter: &RunFilter| -> Vec<String> {
+    let of = |filter: &RequestRunFilter| -> Vec<String> {
         store.request_runs(filter).unwrap().into_iter().map(|run| run.uuid).collect()
     };
-    let filter = RunFilter { process: Some("p-a".into()), ..RunFilter::default() };
+    let filter = RequestRunFilter { process: Some("p-a".into()), ..RequestRunFilter::default() };
     assert_eq!(of(&filter), ["u-a", "0-next"]);
-    assert_eq!(of(&RunFilter { status: vec![RunStatus::Running], ..RunFilter::default() }), ["0-next"]);
+    assert_eq!(
+        of(&RequestRunFilter { status: vec![RequestRunStatus::Running], ..RequestRunFilter::default() }),
+        ["0-next"]
+    );
     let counts = store.request_counts().unwrap();
     assert_eq!(counts.requests[&RequestStatus::Active], 2);
-    assert_eq!((counts.runs[&RunStatus::Ready], counts.runs[&RunStatus::Running]), (3, 1));
-    assert_eq!((counts.blocks[&BlockStatus::Open], counts.blocks[&BlockStatus::Archived]), (4, 1));
+    assert_eq!((counts.runs[&RequestRunStatus::Ready], counts.runs[&RequestRunStatus::Running]), (3, 1));
+    assert_eq!(
+        (counts.blocks[&ProcessingBlockStatus::Open], counts.blocks[&ProcessingBlockStatus::Archived]),
+        (4, 1)
+    );
     assert_eq!((counts.steps_pending, counts.steps_failed, counts.queue_depth()), (5, 1, 0));
 
-    let due = |filter: StepFilter| -> Vec<_> {
-        store.steps(&filter).unwrap().into_iter().map(|step| (step.block, step.kind)).collect()
+    let due = |filter: OutputStepFilter| -> Vec<_> {
+        store.output_steps(&filter).unwrap().into_iter().map(|step| (step.block, step.kind)).collect()
     };
-    let pending = vec![StepState::Pending];
-    let first =
-        StepFilter { state: pending.clone(), due: Some(later(45)), limit: Some(2), ..StepFilter::default() };
-    let (a, b) = (("b-a".to_owned(), StepKind::Register), ("b-b".to_owned(), StepKind::Register));
+    let pending = vec![OutputStepState::Pending];
+    let first = OutputStepFilter {
+        state: pending.clone(),
+        due: Some(later(45)),
+        limit: Some(2),
+        ..OutputStepFilter::default()
+    };
+    let (a, b) = (("b-a".to_owned(), OutputStepKind::Register), ("b-b".to_owned(), OutputStepKind::Register));
     assert_eq!(due(first), [a.clone(), b]);
-    let of_one = StepFilter { process: Some("p-a".into()), state: pending, ..StepFilter::default() };
+    let of_one =
+        OutputStepFilter { process: Some("p-a".into()), state: pending, ..OutputStepFilter::default() };
     assert_eq!(due(of_one), [a]);
-    let of_block = StepFilter { block: Some("b-b".into()), ..StepFilter::default() };
+    let of_block = OutputStepFilter { block: Some("b-b".into()), ..OutputStepFilter::default() };
     assert_eq!(due(of_block).len(), 2);
     applied(store, settle).unwrap();
-    assert_eq!(store.unsettled_requests().unwrap(), [""; 0]);
+    assert_eq!(store.requests_with_pending_steps().unwrap(), [""; 0]);
 }
 
-pub(crate) fn more_views_than_fit_a_statement_come_all(store: &dyn Database) {
+pub(crate) fn more_views_than_fit_a_statement_come_all(store: &dyn StoreDatabase) {
     let names: Vec<String> = (0..1001).map(|number| format!("r{number:04}")).collect();
     for name in &names {
         store.add_request(&wish(name), RequestStatus::New, "ada", NOW).unwrap();
     }
-    let views = store.views(&names).unwrap();
+    let views = store.load_request_views(&names).unwrap();
     assert!(views.iter().map(|view| &view.row.request.request_name).eq(&names), "{}", views.len());
-    assert_eq!(store.views(&[]).unwrap(), []);
+    assert_eq!(store.load_request_views(&[]).unwrap(), []);
 }
 
-pub(crate) fn requests_are_filtered_sorted_and_paged(store: &dyn Database) {
+pub(crate) fn requests_are_filtered_sorted_and_paged(store: &dyn StoreDatabase) {
     for (n, name) in ["ReReco_A", "ReReco_B", "mc_1%"].into_iter().enumerate() {
         let request =
             Request { priority: [3, 1, 2][n], campaign: (n > 0).then(|| "Summer".to_owned()), ..wish(name) };
@@ -565,23 +596,26 @@ pub(crate) fn requests_are_filtered_sorted_and_paged(store: &dyn Database) {
     assert!(store.requests(&RequestFilter { sort: sort("document", true), ..all() }).is_err());
 }
 
-pub(crate) fn only_what_is_over_is_deleted(store: &dyn Database) {
+pub(crate) fn only_what_is_over_is_deleted(store: &dyn StoreDatabase) {
     running(store, "r");
     let next = Request { previous_version_request: Some("r".into()), ..wish("r2") };
     store.add_request(&next, RequestStatus::Aborted, "ada", NOW).unwrap();
     let refused = |name| store.delete_request(name).unwrap_err();
-    assert!(matches!(refused("r"), Error::InUse { .. }));
+    assert!(matches!(refused("r"), StoreError::InUse { .. }));
     let more = vec![
         RequestChange::AddRun(RunRow { parent: Some("u-r".into()), ..run("u-2", "p-r") }.into()),
         status(RequestStatus::Active, RequestStatus::Failed),
     ];
     applied(store, commit("r", 2, more)).unwrap();
-    assert!(matches!(refused("r"), Error::InUse { .. }), "another one refers to it");
+    assert!(matches!(refused("r"), StoreError::InUse { .. }), "another one refers to it");
     store.delete_request("r2").unwrap();
     store.delete_request("r").unwrap();
     assert!(refused("r").is_missing());
     assert_eq!((store.request("r").unwrap(), store.process("r").unwrap()), (None, None));
     assert_eq!(store.request_run("u-r").unwrap(), None);
-    assert_eq!((store.blocks("p-r").unwrap().len(), store.transitions("r").unwrap().len()), (0, 0));
+    assert_eq!(
+        (store.processing_blocks("p-r").unwrap().len(), store.transitions("r").unwrap().len()),
+        (0, 0)
+    );
     running(store, "r");
 }

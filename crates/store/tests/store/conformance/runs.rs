@@ -1,9 +1,9 @@
 //! Runs, cancellation and workers.
 
 use crate::kit::{NOW, RUN, claim, commit, commit_batch, counts, create, end, key, new_worker, worker};
-use windlass_core::change::Change;
+use windlass_core::change::WorkflowChange;
 use windlass_store::model::{JobFilter, ResultFilter};
-use windlass_store::{Batch, Error, Store};
+use windlass_store::{ChangeBatch, Store, StoreError};
 use windlass_types::{Attempt, JobId, JobStatus, RunId, Timestamp, WorkerId, WorkflowId};
 
 const LATER: Timestamp = Timestamp(NOW.0 + 1_000_000);
@@ -16,7 +16,7 @@ pub(crate) fn runs_begin_and_end(store: &dyn Store) {
         (row.started_at, row.ended_at)
     };
     let error = store.end_run(workflow, false, NOW).unwrap_err();
-    assert!(matches!(error, Error::RunNotBegun { run: RUN, .. }), "{error}");
+    assert!(matches!(error, StoreError::RunNotBegun { run: RUN, .. }), "{error}");
     assert_eq!(times(), (None, None));
     store.begin_run(workflow, NOW).unwrap();
     assert_eq!(times(), (Some(NOW), None));
@@ -33,7 +33,7 @@ pub(crate) fn the_next_run_starts_afresh(store: &dyn Store) {
     store.begin_run(workflow, NOW).unwrap();
     // One completes, one fails, one was interrupted and waits for its second attempt, one is canceled.
     let mut interrupted = end(key(workflow, jobs[2], 1), first, JobStatus::Terminated);
-    if let Change::End { to, next_attempt, .. } = &mut interrupted {
+    if let WorkflowChange::End { to, next_attempt, .. } = &mut interrupted {
         (*to, *next_attempt) = (JobStatus::Ready, Attempt(2));
     }
     let changes = vec![
@@ -43,7 +43,7 @@ pub(crate) fn the_next_run_starts_afresh(store: &dyn Store) {
         end(key(workflow, jobs[0], 1), first, JobStatus::Completed),
         end(key(workflow, jobs[1], 1), first, JobStatus::Failed),
         interrupted,
-        Change::Status { job: jobs[3], from: JobStatus::Ready, to: JobStatus::Canceled },
+        WorkflowChange::Status { job: jobs[3], from: JobStatus::Ready, to: JobStatus::Canceled },
     ];
     commit(store, workflow, changes).unwrap();
     store.end_run(workflow, true, NOW).unwrap();
@@ -68,7 +68,7 @@ pub(crate) fn the_next_run_starts_afresh(store: &dyn Store) {
     let mut second_key = key(workflow, jobs[2], 1);
     second_key.run = run;
     let changes = vec![claim(jobs[2], 1, first), end(second_key, first, JobStatus::Completed)];
-    commit_batch(store, Batch { workflow, run, changes: changes.into() }).unwrap();
+    commit_batch(store, ChangeBatch { workflow, run, changes: changes.into() }).unwrap();
     assert_eq!(store.results(workflow, &all).unwrap().len(), 4);
     assert_eq!(store.results(workflow, &second_only).unwrap().len(), 1);
     // By default, of each job the newest run in which it ran.
@@ -82,11 +82,11 @@ pub(crate) fn no_next_run_while_a_worker_holds_a_job(store: &dyn Store) {
     let worker = worker(store, workflow);
     commit(store, workflow, vec![claim(jobs[0], 1, worker)]).unwrap();
     let error = store.begin_next_run(workflow, &[], NOW).unwrap_err();
-    assert!(matches!(error, Error::StillActive { held: 1, .. }), "{error}");
-    commit(store, workflow, vec![Change::GiveBack { job: jobs[0], worker }]).unwrap();
+    assert!(matches!(error, StoreError::StillActive { held: 1, .. }), "{error}");
+    commit(store, workflow, vec![WorkflowChange::ReturnClaim { job: jobs[0], worker }]).unwrap();
     // Somebody else's job cannot be taken along, and then nothing happens at all.
     let error = store.begin_next_run(workflow, &[jobs[1], JobId(99_999)], NOW).unwrap_err();
-    assert!(matches!(error, Error::NoSuchJob(JobId(99_999))), "{error}");
+    assert!(matches!(error, StoreError::NoSuchJob(JobId(99_999))), "{error}");
     assert_eq!(store.workflow(workflow).unwrap().unwrap().run_id, RUN);
     assert_eq!(counts(store, workflow).get(JobStatus::Ready), 2);
 }
@@ -146,12 +146,12 @@ pub(crate) fn what_is_not_there_is_named(store: &dyn Store) {
         commit(store, nowhere, vec![]).unwrap_err(),
     ];
     for error in errors {
-        assert!(matches!(error, Error::NoSuchWorkflow(id) if id == nowhere), "{error}");
+        assert!(matches!(error, StoreError::NoSuchWorkflow(id) if id == nowhere), "{error}");
         assert!(error.hint().is_some());
     }
     assert!(store.workflow(nowhere).unwrap().is_none());
     assert!(store.held_jobs(nowhere).unwrap().is_empty());
     assert!(store.active_workers(Some(nowhere)).unwrap().is_empty());
     let error = store.retire_worker(WorkerId(5), NOW).unwrap_err();
-    assert!(matches!(error, Error::NoSuchWorker(WorkerId(5))), "{error}");
+    assert!(matches!(error, StoreError::NoSuchWorker(WorkerId(5))), "{error}");
 }

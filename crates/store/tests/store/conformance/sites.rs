@@ -4,9 +4,9 @@ use super::requests::wish;
 use crate::kit::{NOW, claim, commit, create, new_worker, start};
 use serde_json::json;
 use std::collections::BTreeMap;
-use windlass_core::requests::book::{NewAlert, NewBan, SiteRow};
-use windlass_store::model::{AlertFilter, BanFilter, NewWorker, SiteUsage};
-use windlass_store::{Database, Error};
+use windlass_core::requests::rows::{NewAlert, NewBan, SiteRow};
+use windlass_store::model::{AlertFilter, NewWorker, SiteBanFilter, SiteUsage};
+use windlass_store::{StoreDatabase, StoreError};
 use windlass_types::Timestamp;
 use windlass_types::requests::{RequestStatus, SiteStatus};
 
@@ -31,7 +31,7 @@ fn later(seconds: i64) -> Timestamp {
     Timestamp(NOW.0 + seconds * 1_000_000)
 }
 
-pub(crate) fn a_site_is_put_and_drained(store: &dyn Database) {
+pub(crate) fn a_site_is_put_and_drained(store: &dyn StoreDatabase) {
     store.put_site(&site("T2_B")).unwrap();
     store.put_site(&site("T1_A")).unwrap();
     let changed = SiteRow { total_slots: None, storage_path: None, ..site("T2_B") };
@@ -47,16 +47,16 @@ pub(crate) fn a_site_is_put_and_drained(store: &dyn Database) {
     assert_eq!(store.site("T2_B").unwrap().as_ref(), Some(&draining));
     assert_eq!(store.site("T3").unwrap(), None);
     let missing = store.set_site_status("T3", SiteStatus::Disabled, None, NOW).unwrap_err();
-    assert!(matches!(&missing, Error::NoSuchName { name, .. } if name == "T3"), "{missing}");
-    store.note_slots("T2_B", 7, later(9)).unwrap();
-    store.note_slots("T3_C", 1, later(9)).unwrap();
+    assert!(matches!(&missing, StoreError::NoSuchName { name, .. } if name == "T3"), "{missing}");
+    store.record_site_slots("T2_B", 7, later(9)).unwrap();
+    store.record_site_slots("T3_C", 1, later(9)).unwrap();
     let noted = SiteRow { total_slots: Some(7), updated_at: later(9), ..draining };
     assert_eq!(store.site("T2_B").unwrap(), Some(noted), "nothing else of it");
     let new = store.site("T3_C").unwrap().unwrap();
     assert_eq!((new.total_slots, new.status, new.storage_path), (Some(1), SiteStatus::Enabled, None));
 }
 
-pub(crate) fn jobs_are_counted_at_the_sites_of_their_workers(store: &dyn Database) {
+pub(crate) fn jobs_are_counted_at_the_sites_of_their_workers(store: &dyn StoreDatabase) {
     let (workflow, jobs) = create(store, 4);
     assert_eq!(store.site_usage().unwrap(), BTreeMap::new());
     let at = |site: Option<&str>| NewWorker { site: site.map(str::to_owned), ..new_worker(workflow) };
@@ -68,7 +68,7 @@ pub(crate) fn jobs_are_counted_at_the_sites_of_their_workers(store: &dyn Databas
     assert_eq!(store.site_usage().unwrap(), BTreeMap::from([("A".to_owned(), usage)]));
 }
 
-pub(crate) fn bans_hold_until_they_end_or_are_removed(store: &dyn Database) {
+pub(crate) fn bans_hold_until_they_end_or_are_removed(store: &dyn StoreDatabase) {
     store.put_site(&site("A")).unwrap();
     store.add_request(&wish("r"), RequestStatus::New, "ada", NOW).unwrap();
     let ban = |request: Option<&str>, seconds| NewBan {
@@ -81,20 +81,20 @@ pub(crate) fn bans_hold_until_they_end_or_are_removed(store: &dyn Database) {
     };
     let general = store.add_ban(&ban(None, 10), NOW).unwrap();
     let own = store.add_ban(&ban(Some("r"), 20), NOW).unwrap();
-    let ids = |filter: BanFilter| -> Vec<i64> {
+    let ids = |filter: SiteBanFilter| -> Vec<i64> {
         store.bans(&filter).unwrap().into_iter().map(|ban| ban.id).collect()
     };
-    let active = |seconds| BanFilter { active_at: Some(later(seconds)), ..BanFilter::default() };
+    let active = |seconds| SiteBanFilter { active_at: Some(later(seconds)), ..SiteBanFilter::default() };
     assert_eq!(ids(active(9)), [general, own]);
     assert_eq!(ids(active(10)), [own]);
-    assert_eq!(ids(BanFilter { holds_for: Some("other".into()), ..active(1) }), [general]);
-    assert_eq!(ids(BanFilter { holds_for: Some("r".into()), ..active(1) }), [general, own]);
-    assert_eq!(ids(BanFilter { only_general: true, ..active(1) }), [general]);
-    assert_eq!(ids(BanFilter { site: Some("B".into()), ..active(1) }), [0; 0]);
+    assert_eq!(ids(SiteBanFilter { applies_to: Some("other".into()), ..active(1) }), [general]);
+    assert_eq!(ids(SiteBanFilter { applies_to: Some("r".into()), ..active(1) }), [general, own]);
+    assert_eq!(ids(SiteBanFilter { only_general: true, ..active(1) }), [general]);
+    assert_eq!(ids(SiteBanFilter { site: Some("B".into()), ..active(1) }), [0; 0]);
     store.remove_ban(own, "ada", later(5)).unwrap();
     store.remove_ban(own, "eve", later(6)).unwrap();
     assert_eq!(ids(active(9)), [general]);
-    let all = store.bans(&BanFilter::default()).unwrap();
+    let all = store.bans(&SiteBanFilter::default()).unwrap();
     assert_eq!((all[1].removed_at, all[1].removed_by.as_deref()), (Some(later(5)), Some("ada")));
     assert_eq!(all[1].ban, ban(Some("r"), 20));
     assert!(store.remove_ban(own + 1, "ada", NOW).unwrap_err().is_missing());
@@ -102,7 +102,7 @@ pub(crate) fn bans_hold_until_they_end_or_are_removed(store: &dyn Database) {
     assert!(store.add_ban(&ban(Some("x"), 1), NOW).unwrap_err().is_missing());
 }
 
-pub(crate) fn a_setting_is_what_was_last_said(store: &dyn Database) {
+pub(crate) fn a_setting_is_what_was_last_said(store: &dyn StoreDatabase) {
     assert_eq!(store.setting("admission.limit").unwrap(), None);
     store.set_setting("admission.limit", Some(&json!(300)), "ada", NOW).unwrap();
     store.set_setting("admission.limit", Some(&json!({ "n": 5 })), "eve", later(1)).unwrap();
@@ -116,7 +116,7 @@ pub(crate) fn a_setting_is_what_was_last_said(store: &dyn Database) {
     assert_eq!(store.settings().unwrap(), []);
 }
 
-pub(crate) fn an_alert_waits_until_it_is_told(store: &dyn Database) {
+pub(crate) fn an_alert_waits_until_it_is_told(store: &dyn StoreDatabase) {
     let alert = |kind: &str, request: Option<&str>| NewAlert {
         kind: kind.into(),
         request: request.map(str::to_owned),
@@ -134,10 +134,10 @@ pub(crate) fn an_alert_waits_until_it_is_told(store: &dyn Database) {
     assert_eq!(listed(all()), ids);
     assert_eq!(listed(AlertFilter { limit: Some(2), ..all() }), ids[1..], "the newest");
     assert_eq!(listed(AlertFilter { kind: Some("a".into()), request: Some("r".into()), ..all() }), ids[2..]);
-    assert_eq!(store.request_counts().unwrap().alerts_untold, 3);
-    store.mark_alerts_told(&ids[..2], later(1)).unwrap();
-    store.mark_alerts_told(&ids[..1], later(2)).unwrap();
-    assert_eq!(listed(AlertFilter { only_untold: true, ..all() }), ids[2..]);
+    assert_eq!(store.request_counts().unwrap().alerts_unnotified, 3);
+    store.mark_alerts_notified(&ids[..2], later(1)).unwrap();
+    store.mark_alerts_notified(&ids[..1], later(2)).unwrap();
+    assert_eq!(listed(AlertFilter { only_unnotified: true, ..all() }), ids[2..]);
     let told = &store.alerts(&all()).unwrap()[0];
     assert_eq!((told.told_at, &told.alert), (Some(later(1)), &alert("a", None)));
 }

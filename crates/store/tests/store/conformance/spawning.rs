@@ -2,14 +2,14 @@
 
 use crate::kit::{NOW, RUN, claim, commit, counts, create, end, job, key, start, worker, workflow};
 use serde_json::json;
-use windlass_core::change::Change;
-use windlass_core::edges::Edges;
+use windlass_core::change::WorkflowChange;
+use windlass_core::edges::DependencyEdges;
 use windlass_store::model::{
-    DataFilter, JobFilter, Listed, NewRequirements, NewWorkflow, Origin, SpawnJob, SpawnRequest,
+    DataFilter, JobFilter, JobOrigin, ListedJobs, NewRequirements, NewWorkflow, SpawnJob, SpawnRequest,
 };
-use windlass_store::{Error, Store};
-use windlass_types::settings::{DynamicJobs, Settings};
-use windlass_types::work::AttemptKey;
+use windlass_store::{Store, StoreError};
+use windlass_types::settings::{DynamicJobSettings, WorkflowSettings};
+use windlass_types::worker_messages::AttemptKey;
 use windlass_types::{Attempt, JobId, JobStatus, Resources, RunId, WorkerId, WorkflowId};
 
 fn new(name: &str, depends_on: &[u32]) -> SpawnJob {
@@ -31,12 +31,12 @@ fn request(caller: AttemptKey, jobs: Vec<SpawnJob>) -> SpawnRequest {
 }
 
 /// A workflow of two jobs; the first one runs, the second is ready. Others lie before and after it.
-fn running(store: &dyn Store, settings: Option<&Settings>) -> (WorkflowId, Vec<JobId>, WorkerId) {
+fn running(store: &dyn Store, settings: Option<&WorkflowSettings>) -> (WorkflowId, Vec<JobId>, WorkerId) {
     create(store, 2);
     let large = [NewRequirements { name: "large", resources: Resources { cpus: 7, ..Resources::DEFAULT } }];
-    let edges = Edges::default();
+    let edges = DependencyEdges::default();
     let new = NewWorkflow { settings, ..workflow(&large, &edges) };
-    let id = store.create_workflow(&new, &mut Listed::new([job("loop"), job("other")]), NOW).unwrap();
+    let id = store.create_workflow(&new, &mut ListedJobs::new([job("loop"), job("other")]), NOW).unwrap();
     let jobs = store.load_jobs(id).unwrap().ids;
     create(store, 4);
     let worker = worker(store, id);
@@ -58,7 +58,7 @@ pub(crate) fn a_running_job_adds_jobs(store: &dyn Store) {
         invocation_script: Some("nice".into()),
         ..new("b", &[0, 0])
     };
-    let spawned = store.spawn(&request(caller, vec![new("a", &[]), large]), NOW).unwrap();
+    let spawned = store.spawn_jobs(&request(caller, vec![new("a", &[]), large]), NOW).unwrap();
     assert_eq!((spawned.iteration, spawned.lineage.as_str(), spawned.is_replay), (1, "loop", false));
     let ids = spawned.spawned_job_ids.clone();
     assert!(ids.len() == 2 && ids[0] > jobs[1]);
@@ -78,19 +78,19 @@ pub(crate) fn a_running_job_adds_jobs(store: &dyn Store) {
 
     let rows = store.jobs(id, &JobFilter::default()).unwrap();
     let names: Vec<_> = rows.iter().map(|row| (row.name.as_str(), row.origin)).collect();
-    let spawn = Some(Origin::Spawn);
+    let spawn = Some(JobOrigin::Spawn);
     assert_eq!(names, [("loop", None), ("other", None), ("a", spawn), ("b", spawn)]);
     let paged = JobFilter { after: Some(jobs[1]), limit: Some(1), ..JobFilter::default() };
     assert_eq!(store.jobs(id, &paged).unwrap()[0].name, "a");
-    assert_eq!(store.kinds(id).unwrap()[0].labels, ["gpu"]);
-    let command = &store.commands(&ids[1..]).unwrap()[0];
+    assert_eq!(store.job_groups(id).unwrap()[0].labels, ["gpu"]);
+    let command = &store.load_job_commands(&ids[1..]).unwrap()[0];
     assert_eq!((command.command.as_str(), command.env.len()), ("echo b", 1));
     assert_eq!(command.invocation_script.as_deref(), Some("nice"));
 
     // They live as others do, also into the next run.
-    let unblock = Change::Status { job: ids[0], from: JobStatus::Blocked, to: JobStatus::Ready };
+    let unblock = WorkflowChange::Status { job: ids[0], from: JobStatus::Blocked, to: JobStatus::Ready };
     let mut ended = end(caller, worker, JobStatus::Completed);
-    if let Change::End { from, .. } = &mut ended {
+    if let WorkflowChange::End { from, .. } = &mut ended {
         *from = JobStatus::Running;
     }
     commit(store, id, vec![ended, unblock, claim(ids[0], 1, worker)]).unwrap();
@@ -109,13 +109,13 @@ pub(crate) fn asking_twice_adds_once(store: &dyn Store) {
         state: Some(json!({ "step": 1 })),
         ..request(caller, vec![new("a", &[]), new("b", &[])])
     };
-    let first = store.spawn(&asked, NOW).unwrap();
-    let again = store.spawn(&asked, NOW).unwrap();
+    let first = store.spawn_jobs(&asked, NOW).unwrap();
+    let again = store.spawn_jobs(&asked, NOW).unwrap();
     assert!(again.is_replay);
     assert_eq!((again.iteration, &again.spawned_job_ids), (1, &first.spawned_job_ids));
     // The order of the request is the order of the answer.
     let turned = SpawnRequest { jobs: vec![new("b", &[]), new("a", &[])], ..asked.clone() };
-    let turned = store.spawn(&turned, NOW).unwrap().spawned_job_ids;
+    let turned = store.spawn_jobs(&turned, NOW).unwrap().spawned_job_ids;
     assert_eq!(turned, [first.spawned_job_ids[1], first.spawned_job_ids[0]]);
     assert_eq!(store.load_jobs(id).unwrap().ids.len(), 4);
     assert_eq!(store.user_data(id, &DataFilter::default()).unwrap().len(), 1);
@@ -126,34 +126,37 @@ pub(crate) fn asking_twice_adds_once(store: &dyn Store) {
         vec![new("c", &[]), new("other", &[])],
         vec![new("c", &[]), new("c", &[])],
     ] {
-        let error = store.spawn(&request(caller, jobs), NOW).unwrap_err();
-        assert!(matches!(error, Error::DuplicateJobName { .. }), "{error}");
+        let error = store.spawn_jobs(&request(caller, jobs), NOW).unwrap_err();
+        assert!(matches!(error, StoreError::DuplicateJobName { .. }), "{error}");
     }
     assert_eq!(store.load_jobs(id).unwrap().ids.len(), 4);
     counts(store, id);
 }
 
 pub(crate) fn iterations_are_counted_and_capped(store: &dyn Store) {
-    let settings = Settings { dynamic_jobs: Some(DynamicJobs { max_iterations: 2 }), ..Settings::default() };
+    let settings = WorkflowSettings {
+        dynamic_jobs: Some(DynamicJobSettings { max_iterations: 2 }),
+        ..WorkflowSettings::default()
+    };
     let (id, jobs, worker) = running(store, Some(&settings));
     let caller = key(id, jobs[0], 1);
     let with_state = |caller, name: &str, step| SpawnRequest {
         state: Some(json!({ "step": step })),
         ..request(caller, vec![new(name, &[])])
     };
-    let first = store.spawn(&with_state(caller, "step_1", 1), NOW).unwrap();
+    let first = store.spawn_jobs(&with_state(caller, "step_1", 1), NOW).unwrap();
     let next = first.spawned_job_ids[0];
-    let unblock = Change::Status { job: next, from: JobStatus::Blocked, to: JobStatus::Ready };
+    let unblock = WorkflowChange::Status { job: next, from: JobStatus::Blocked, to: JobStatus::Ready };
     commit(store, id, vec![unblock, claim(next, 1, worker)]).unwrap();
     // A job that was just started is pending in the books; and the lineage is inherited.
-    let second = store.spawn(&with_state(key(id, next, 1), "step_2", 2), NOW).unwrap();
+    let second = store.spawn_jobs(&with_state(key(id, next, 1), "step_2", 2), NOW).unwrap();
     assert_eq!((second.iteration, second.lineage.as_str()), (2, "loop"));
-    let error = store.spawn(&request(caller, vec![new("step_3", &[])]), NOW).unwrap_err();
-    assert!(matches!(&error, Error::TooManyIterations { max: 2, .. }), "{error}");
+    let error = store.spawn_jobs(&request(caller, vec![new("step_3", &[])]), NOW).unwrap_err();
+    assert!(matches!(&error, StoreError::TooManyIterations { max: 2, .. }), "{error}");
     assert!(error.hint().is_some());
     // Another lineage has its own count.
     let other = SpawnRequest { lineage: Some("x".into()), ..request(caller, vec![new("y", &[])]) };
-    assert_eq!(store.spawn(&other, NOW).unwrap().iteration, 1);
+    assert_eq!(store.spawn_jobs(&other, NOW).unwrap().iteration, 1);
 
     let states = store.user_data(id, &DataFilter::default()).unwrap();
     let states: Vec<_> = states.iter().map(|row| (row.name.as_str(), row.data.clone().unwrap())).collect();
@@ -164,7 +167,7 @@ pub(crate) fn iterations_are_counted_and_capped(store: &dyn Store) {
 
 pub(crate) fn only_a_running_attempt_may_add(store: &dyn Store) {
     let (id, jobs, _) = running(store, None);
-    let spawn = |caller| store.spawn(&request(caller, vec![new("a", &[])]), NOW).unwrap_err();
+    let spawn = |caller| store.spawn_jobs(&request(caller, vec![new("a", &[])]), NOW).unwrap_err();
     let running = key(id, jobs[0], 1);
     for caller in [
         key(id, jobs[1], 1),
@@ -172,14 +175,14 @@ pub(crate) fn only_a_running_attempt_may_add(store: &dyn Store) {
         AttemptKey { run: RunId(RUN.0 + 1), ..running },
     ] {
         let error = spawn(caller);
-        assert!(matches!(&error, Error::NotRunning { .. }), "{error}");
+        assert!(matches!(&error, StoreError::NotRunning { .. }), "{error}");
     }
-    assert!(matches!(spawn(AttemptKey { job: JobId(9999), ..running }), Error::NoSuchJob(_)));
-    let bad = |job| store.spawn(&request(running, vec![job]), NOW).unwrap_err();
+    assert!(matches!(spawn(AttemptKey { job: JobId(9999), ..running }), StoreError::NoSuchJob(_)));
+    let bad = |job| store.spawn_jobs(&request(running, vec![job]), NOW).unwrap_err();
     let unknown = SpawnJob { resource_requirements: Some("huge".into()), ..new("a", &[]) };
-    assert!(matches!(bad(unknown), Error::NoSuchRequirements { name } if name == "huge"));
-    assert!(matches!(bad(new("a", &[1])), Error::OutOfRange { .. }));
-    assert!(matches!(store.spawn(&request(running, vec![]), NOW), Err(Error::OutOfRange { .. })));
+    assert!(matches!(bad(unknown), StoreError::NoSuchRequirements { name } if name == "huge"));
+    assert!(matches!(bad(new("a", &[1])), StoreError::OutOfRange { .. }));
+    assert!(matches!(store.spawn_jobs(&request(running, vec![]), NOW), Err(StoreError::OutOfRange { .. })));
     assert_eq!(store.load_jobs(id).unwrap().ids, jobs);
     counts(store, id);
 }

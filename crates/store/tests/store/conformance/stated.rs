@@ -3,12 +3,12 @@
 use crate::kit::{NOW, RUN, Source, claim, commit, create, end, key, worker};
 use serde_json::json;
 use std::time::Duration;
-use windlass_core::change::Change;
+use windlass_core::change::WorkflowChange;
 use windlass_store::model::{
-    AddFile, AddJob, AddUserData, Counted, EventFilter, JobUpdate, NewEvent, NewWorkflow, Part, ReadyRow,
-    ResultFilter, Severity, SortBy, StatedResult, UserDataUpdate,
+    AddFile, AddJob, AddUserData, ClientResult, CountQuery, EventFilter, EventSeverity, JobUpdate, NewEvent,
+    NewWorkflow, ReadyJobsRow, ResultFilter, SortBy, UserDataUpdate, WorkflowPartId,
 };
-use windlass_store::{Error, Store};
+use windlass_store::{Store, StoreError};
 use windlass_types::settings::SlurmScheduler;
 use windlass_types::{
     Attempt, Bytes, EventId, FileId, JobId, JobStatus, Resources, ResultId, RunId, Timestamp, UserDataId,
@@ -24,8 +24,8 @@ fn new(name: &str) -> AddJob {
     AddJob { name: name.into(), command: "true".into(), ..AddJob::default() }
 }
 
-fn stated(job: JobId, worker: WorkerId) -> StatedResult {
-    StatedResult {
+fn stated(job: JobId, worker: WorkerId) -> ClientResult {
+    ClientResult {
         job,
         run: RUN,
         attempt: Attempt(1),
@@ -52,7 +52,7 @@ pub(crate) fn a_stated_result_is_kept_and_changed(store: &dyn Store) {
     let by = worker(store, id);
     let first = stated(jobs[0], by);
     let result = store.add_result(&first, NOW).unwrap();
-    assert_eq!(store.workflow_of(Part::Result(result)).unwrap(), Some(id));
+    assert_eq!(store.workflow_of(WorkflowPartId::Result(result)).unwrap(), Some(id));
     let row = store.result(result).unwrap().unwrap();
     assert_eq!((row.key.job_id, row.key.attempt_id, row.worker_id), (jobs[0], Attempt(1), by));
     assert_eq!((row.status, row.return_code, row.ended_at), (JobStatus::Failed, 3, first.ended_at));
@@ -64,7 +64,7 @@ pub(crate) fn a_stated_result_is_kept_and_changed(store: &dyn Store) {
     );
 
     assert!(store.add_result(&first, NOW).is_err(), "one for each attempt");
-    let better = StatedResult {
+    let better = ClientResult {
         status: JobStatus::Completed,
         return_code: 0,
         peak_memory_bytes: None,
@@ -77,12 +77,12 @@ pub(crate) fn a_stated_result_is_kept_and_changed(store: &dyn Store) {
     assert_eq!(row.avg_cpu_percent, Some(0.25));
     assert_eq!(told(store, id, "results").len(), 2, "what was stated, and what was changed");
 
-    let nobody = StatedResult { worker: WorkerId(by.0 + 1), attempt: Attempt(2), ..first.clone() };
-    assert!(matches!(store.add_result(&nobody, NOW), Err(Error::NoSuchWorker(_))));
-    let nothing = StatedResult { job: JobId(jobs[1].0 + 1), ..first.clone() };
-    assert!(matches!(store.add_result(&nothing, NOW), Err(Error::NoSuchJob(_))));
+    let nobody = ClientResult { worker: WorkerId(by.0 + 1), attempt: Attempt(2), ..first.clone() };
+    assert!(matches!(store.add_result(&nobody, NOW), Err(StoreError::NoSuchWorker(_))));
+    let nothing = ClientResult { job: JobId(jobs[1].0 + 1), ..first.clone() };
+    assert!(matches!(store.add_result(&nothing, NOW), Err(StoreError::NoSuchJob(_))));
     let missing = ResultId(result.0 + 1);
-    assert!(matches!(store.update_result(missing, &better, NOW), Err(Error::NoSuchResult(_))));
+    assert!(matches!(store.update_result(missing, &better, NOW), Err(StoreError::NoSuchResult(_))));
     assert!(store.result(missing).unwrap().is_none());
     assert_eq!(store.delete_results(id, NOW).unwrap(), 1);
     assert!(store.result(result).unwrap().is_none());
@@ -93,13 +93,13 @@ pub(crate) fn only_the_last_attempt_of_a_run_is_listed(store: &dyn Store) {
     let by = worker(store, id);
     for (job, run, attempt, code) in [(0, 1, 1, 7), (0, 1, 2, 0), (1, 1, 1, 7), (0, 2, 1, 9), (1, 2, 1, 7)] {
         let (run, attempt) = (RunId(run), Attempt(attempt));
-        let result = StatedResult { run, attempt, return_code: code, ..stated(jobs[job], by) };
+        let result = ClientResult { run, attempt, return_code: code, ..stated(jobs[job], by) };
         store.add_result(&result, NOW).unwrap();
     }
     let listed = |filter: ResultFilter| {
         let filter = ResultFilter { last_only: true, ..filter };
         let rows = store.results(id, &filter).unwrap();
-        assert_eq!(store.count(&Counted::Results(id, filter)).unwrap(), rows.len() as u64);
+        assert_eq!(store.count_rows(&CountQuery::Results(id, filter)).unwrap(), rows.len() as u64);
         let which = |job: JobId| jobs.iter().position(|of| *of == job).unwrap();
         rows.iter()
             .map(|row| (which(row.key.job_id), row.key.run_id.0, row.key.attempt_id.0))
@@ -120,7 +120,7 @@ pub(crate) fn what_is_not_known_has_its_place_in_the_order(store: &dyn Store) {
     let (id, jobs) = create(store, 3);
     let by = worker(store, id);
     for (job, peak_memory_bytes) in jobs.iter().zip([Some(5), None, Some(3)]) {
-        store.add_result(&StatedResult { peak_memory_bytes, ..stated(*job, by) }, NOW).unwrap();
+        store.add_result(&ClientResult { peak_memory_bytes, ..stated(*job, by) }, NOW).unwrap();
     }
     let sorted = |descending| {
         let sort = Some(SortBy { field: "peak_memory_bytes".into(), descending });
@@ -136,7 +136,7 @@ pub(crate) fn an_event_is_changed_and_another_says_so(store: &dyn Store) {
     let event = |workflow| NewEvent {
         workflow,
         job: None,
-        severity: Severity::Warning,
+        severity: EventSeverity::Warning,
         category: "mine".into(),
         message: String::new(),
         data: Some(json!({ "n": 1 })),
@@ -148,18 +148,18 @@ pub(crate) fn an_event_is_changed_and_another_says_so(store: &dyn Store) {
         assert_eq!(row.data, Some(json!({ "n": [number, "\u{2713}"] })));
         assert_eq!(
             (row.category.as_str(), row.message.as_str(), row.severity),
-            ("mine", "", Severity::Warning)
+            ("mine", "", EventSeverity::Warning)
         );
     }
     let recorded = NewEvent { message: "odd".into(), ..event(Some(id)) };
     let recorded = store.add_event(&recorded, NOW).unwrap();
-    assert!(matches!(store.update_event(recorded, &json!({}), NOW), Err(Error::EventIsRecord(_))));
+    assert!(matches!(store.update_event(recorded, &json!({}), NOW), Err(StoreError::EventIsRecord(_))));
     let filter = EventFilter { category: Some("events".into()), ..EventFilter::default() };
     let notes = store.events(Some(id), &filter).unwrap();
     assert_eq!(notes.len(), 1);
     assert_eq!(notes[0].data, Some(json!({ "event_id": ids[0], "old": { "n": 1 } })));
     let missing = EventId(notes[0].id.0 + 100);
-    assert!(matches!(store.update_event(missing, &json!({}), NOW), Err(Error::NoSuchEvent(_))));
+    assert!(matches!(store.update_event(missing, &json!({}), NOW), Err(StoreError::NoSuchEvent(_))));
 }
 
 pub(crate) fn what_ready_jobs_ask_for_is_told_once_each(store: &dyn Store) {
@@ -180,20 +180,23 @@ pub(crate) fn what_ready_jobs_ask_for_is_told_once_each(store: &dyn Store) {
     store.add_jobs(id, &[AddJob { waits_for: vec![jobs[0]], ..new("waits") }], NOW).unwrap();
     commit(store, id, vec![claim(jobs[4], 1, worker(store, id))]).unwrap();
     let asked = |scheduler| {
-        let rows: Vec<ReadyRow> = store.ready_requirements(id, scheduler).unwrap();
+        let rows: Vec<ReadyJobsRow> = store.ready_requirements(id, scheduler).unwrap();
         rows.into_iter().map(|row| (row.resources.cpus, row.jobs)).collect::<Vec<_>>()
     };
     assert_eq!(asked(None), [(1, 2), (16, 2)]);
     assert_eq!(asked(Some(night)), [(1, 2), (16, 2)], "those that name it, or none");
     assert_eq!(asked(Some(night + 1)), [(1, 2), (16, 1)]);
-    assert!(matches!(store.ready_requirements(WorkflowId(id.0 + 1), None), Err(Error::NoSuchWorkflow(_))));
+    assert!(matches!(
+        store.ready_requirements(WorkflowId(id.0 + 1), None),
+        Err(StoreError::NoSuchWorkflow(_))
+    ));
     let done = JobUpdate { requirements: sets[0], ..JobUpdate::default() };
     store.update_job(id, jobs[2], &done, NOW).unwrap();
     assert_eq!(asked(None), [(1, 1), (16, 3)]);
 }
 
 fn complete(store: &dyn Store, id: WorkflowId, job: JobId, by: WorkerId) {
-    let ended: Change = end(key(id, job, 1), by, JobStatus::Completed);
+    let ended: WorkflowChange = end(key(id, job, 1), by, JobStatus::Completed);
     commit(store, id, vec![claim(job, 1, by), ended]).unwrap();
 }
 

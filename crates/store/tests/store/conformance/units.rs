@@ -1,27 +1,35 @@
 //! Units: groups of jobs that elect a site and are over as a whole.
 
 use crate::kit::{NOW, RUN, claim, commit, job, workflow};
-use windlass_core::board::TableUnit;
-use windlass_core::change::{Change, UnitChange};
-use windlass_core::edges::Edges;
-use windlass_store::model::{ExportOptions, ImportOptions, Listed, NewJob, NewKind, NewWorker, NewWorkflow};
-use windlass_store::{Error, Store};
-use windlass_types::{JobId, JobStatus, RunId, UnitCounts, UnitStatus, WorkflowId};
+use windlass_core::change::{WorkUnitChange, WorkflowChange};
+use windlass_core::edges::DependencyEdges;
+use windlass_core::workflow_state::WorkUnitRow;
+use windlass_store::model::{
+    ExportOptions, ImportOptions, ListedJobs, NewJob, NewJobGroup, NewWorker, NewWorkflow,
+};
+use windlass_store::{Store, StoreError};
+use windlass_types::{JobId, JobStatus, RunId, WorkUnitStatus, WorkUnitStatusCounts, WorkflowId};
 
-fn change(number: u32, from: UnitStatus, to: UnitStatus, site: Option<&str>) -> Change {
-    Change::Unit(UnitChange { number, from, to, site: site.map(str::to_owned) })
+fn change(number: u32, from: WorkUnitStatus, to: WorkUnitStatus, site: Option<&str>) -> WorkflowChange {
+    WorkflowChange::Unit(WorkUnitChange { number, from, to, site: site.map(str::to_owned) })
 }
 
 /// Units 0 and 1 of two jobs each, one job of no unit between them, and unit 4 of one that is done already.
 fn create(store: &dyn Store) -> (WorkflowId, Vec<JobId>) {
-    let edges = Edges::default();
+    let edges = DependencyEdges::default();
     let sites = ["west".to_owned(), "east".to_owned()];
     let kinds = [
-        NewKind { name: "landing", sites: &sites, limit: Some("few"), elects: true, ..NewKind::default() },
-        NewKind { name: "work", ..NewKind::default() },
+        NewJobGroup {
+            name: "landing",
+            sites: &sites,
+            limit: Some("few"),
+            elects_site: true,
+            ..NewJobGroup::default()
+        },
+        NewJobGroup { name: "work", ..NewJobGroup::default() },
     ];
-    let new = NewWorkflow { kinds: &kinds, ..workflow(&[], &edges) };
-    let of = |name, unit, kind| NewJob { unit, kind: Some(kind), ..job(name) };
+    let new = NewWorkflow { job_groups: &kinds, ..workflow(&[], &edges) };
+    let of = |name, unit, kind| NewJob { unit, job_group: Some(kind), ..job(name) };
     let jobs = [
         of("landing_0", Some(0), 0),
         of("work_0", Some(0), 1),
@@ -30,47 +38,47 @@ fn create(store: &dyn Store) -> (WorkflowId, Vec<JobId>) {
         of("work_1", Some(1), 1),
         NewJob { status: JobStatus::Completed, ..of("done", Some(4), 1) },
     ];
-    let id = store.create_workflow(&new, &mut Listed::new(jobs), NOW).unwrap();
+    let id = store.create_workflow(&new, &mut ListedJobs::new(jobs), NOW).unwrap();
     (id, store.load_jobs(id).unwrap().ids)
 }
 
-fn seen(store: &dyn Store, workflow: WorkflowId, after: u64) -> Vec<(u32, UnitStatus, Option<String>)> {
-    let units = store.units(workflow, after).unwrap();
+fn seen(store: &dyn Store, workflow: WorkflowId, after: u64) -> Vec<(u32, WorkUnitStatus, Option<String>)> {
+    let units = store.work_units(workflow, after).unwrap();
     units.into_iter().map(|unit| (unit.number, unit.status, unit.site)).collect()
 }
 
 fn last_seq(store: &dyn Store, workflow: WorkflowId) -> u64 {
-    store.units(workflow, 0).unwrap().last().unwrap().seq
+    store.work_units(workflow, 0).unwrap().last().unwrap().seq
 }
 
 pub(crate) fn units_come_with_their_jobs(store: &dyn Store) {
     let (workflow, _) = create(store);
     let table = store.load_jobs(workflow).unwrap();
-    let unit = |number, jobs| TableUnit { number, jobs: vec![jobs], ..TableUnit::default() };
-    let done = TableUnit { status: UnitStatus::Completed, ..unit(4, (5, 1)) };
+    let unit = |number, jobs| WorkUnitRow { number, jobs: vec![jobs], ..WorkUnitRow::default() };
+    let done = WorkUnitRow { status: WorkUnitStatus::Completed, ..unit(4, (5, 1)) };
     assert_eq!(table.units, [unit(0, (0, 2)), unit(1, (3, 2)), done]);
-    let place = table.place_of(3);
+    let place = table.location_of(3);
     assert_eq!(
         (place.sites, place.limit.as_deref(), place.elects),
         (vec!["east".into(), "west".into()], Some("few"), true)
     );
-    let kinds = store.kinds(workflow).unwrap();
+    let kinds = store.job_groups(workflow).unwrap();
     assert_eq!((kinds[0].sites.len(), kinds[0].limit.as_deref(), kinds[0].elects), (2, Some("few"), true));
     assert_eq!((kinds[1].sites.len(), kinds[1].limit.as_deref(), kinds[1].elects), (0, None, false));
-    let counts = UnitCounts { waiting: 2, completed: 1, ..UnitCounts::default() };
-    assert_eq!(store.unit_counts(workflow).unwrap(), counts);
-    assert!(store.units(workflow, 0).unwrap()[2].ended_at.is_some());
+    let counts = WorkUnitStatusCounts { waiting: 2, completed: 1, ..WorkUnitStatusCounts::default() };
+    assert_eq!(store.work_unit_counts(workflow).unwrap(), counts);
+    assert!(store.work_units(workflow, 0).unwrap()[2].ended_at.is_some());
 
     // A workflow without units has nothing of all this.
     let (plain, _) = crate::kit::create(store, 2);
-    assert_eq!(store.units(plain, 0).unwrap(), []);
-    assert_eq!(store.unit_counts(plain).unwrap(), UnitCounts::default());
+    assert_eq!(store.work_units(plain, 0).unwrap(), []);
+    assert_eq!(store.work_unit_counts(plain).unwrap(), WorkUnitStatusCounts::default());
     assert!(store.load_jobs(plain).unwrap().units.is_empty());
-    assert!(matches!(store.unit_counts(WorkflowId(4711)), Err(Error::NoSuchWorkflow(_))));
+    assert!(matches!(store.work_unit_counts(WorkflowId(4711)), Err(StoreError::NoSuchWorkflow(_))));
 }
 
 pub(crate) fn a_unit_changes_with_what_decides_it(store: &dyn Store) {
-    use UnitStatus::{Active, Completed, Failed, Waiting};
+    use WorkUnitStatus::{Active, Completed, Failed, Waiting};
     let (workflow, jobs) = create(store);
     let worker = crate::kit::worker(store, workflow);
     let before = last_seq(store, workflow);
@@ -80,23 +88,24 @@ pub(crate) fn a_unit_changes_with_what_decides_it(store: &dyn Store) {
     let both = vec![change(1, Active, Active, Some("west")), change(0, Waiting, Failed, None)];
     commit(store, workflow, both).unwrap();
     assert_eq!(seen(store, workflow, before + 1), [(1, Active, Some("west".into())), (0, Failed, None)]);
-    let units = store.units(workflow, before + 1).unwrap();
+    let units = store.work_units(workflow, before + 1).unwrap();
     assert!(units[0].ended_at.is_none() && units[1].ended_at.is_some());
     assert_eq!(units[0].run_id, RUN);
-    let counts = UnitCounts { active: 1, completed: 1, failed: 1, ..UnitCounts::default() };
-    assert_eq!(store.unit_counts(workflow).unwrap(), counts);
+    let counts =
+        WorkUnitStatusCounts { active: 1, completed: 1, failed: 1, ..WorkUnitStatusCounts::default() };
+    assert_eq!(store.work_unit_counts(workflow).unwrap(), counts);
 
     // What does not fit takes nothing with it into the books.
     let unfit = vec![change(0, Failed, Waiting, None), change(1, Completed, Waiting, None)];
     let refused = commit(store, workflow, unfit).unwrap_err();
     assert!(refused.to_string().contains("unit 1"), "{refused}");
-    assert_eq!(store.unit_counts(workflow).unwrap(), counts);
+    assert_eq!(store.work_unit_counts(workflow).unwrap(), counts);
     let loaded = store.load_jobs(workflow).unwrap().units;
     assert_eq!((loaded[1].status, loaded[1].site.as_deref()), (Active, Some("west")));
 }
 
 pub(crate) fn a_canceled_run_cancels_open_units(store: &dyn Store) {
-    use UnitStatus::{Active, Canceled, Completed, Waiting};
+    use WorkUnitStatus::{Active, Canceled, Completed, Waiting};
     let (workflow, _) = create(store);
     store.begin_run(workflow, NOW).unwrap();
     commit(store, workflow, vec![change(1, Waiting, Active, Some("west"))]).unwrap();
@@ -104,16 +113,16 @@ pub(crate) fn a_canceled_run_cancels_open_units(store: &dyn Store) {
     store.end_run(workflow, true, NOW).unwrap();
     let canceled = [(0, Canceled, None), (1, Canceled, Some("west".to_owned()))];
     assert_eq!(seen(store, workflow, before), canceled, "and it keeps its site");
-    let counts = UnitCounts { canceled: 2, completed: 1, ..UnitCounts::default() };
-    assert_eq!(store.unit_counts(workflow).unwrap(), counts);
+    let counts = WorkUnitStatusCounts { canceled: 2, completed: 1, ..WorkUnitStatusCounts::default() };
+    assert_eq!(store.work_unit_counts(workflow).unwrap(), counts);
 
     let run = store.begin_next_run(workflow, &[], NOW).unwrap();
     assert_eq!(run, RunId(2));
     let batch = vec![change(1, Canceled, Active, Some("west"))];
-    let batch = windlass_store::Batch { workflow, run, changes: batch.into() };
+    let batch = windlass_store::ChangeBatch { workflow, run, changes: batch.into() };
     crate::kit::commit_batch(store, batch).unwrap();
     store.end_run(workflow, false, NOW).unwrap();
-    let units = store.units(workflow, 0).unwrap();
+    let units = store.work_units(workflow, 0).unwrap();
     assert_eq!(
         (units[2].number, units[2].status, units[2].run_id),
         (1, Active, run),
@@ -121,19 +130,19 @@ pub(crate) fn a_canceled_run_cancels_open_units(store: &dyn Store) {
     );
     assert_eq!(units[0].status, Completed);
     store.delete_workflow(workflow, NOW).unwrap();
-    assert_eq!(store.units(workflow, 0).unwrap(), []);
+    assert_eq!(store.work_units(workflow, 0).unwrap(), []);
 }
 
 pub(crate) fn what_makes_no_sense_of_units_is_refused(store: &dyn Store) {
-    let edges = Edges::default();
-    let kinds = [NewKind { name: "landing", elects: true, ..NewKind::default() }];
-    let new = NewWorkflow { kinds: &kinds, ..workflow(&[], &edges) };
-    let electing = |name, unit| NewJob { unit, kind: Some(0), ..job(name) };
+    let edges = DependencyEdges::default();
+    let kinds = [NewJobGroup { name: "landing", elects_site: true, ..NewJobGroup::default() }];
+    let new = NewWorkflow { job_groups: &kinds, ..workflow(&[], &edges) };
+    let electing = |name, unit| NewJob { unit, job_group: Some(0), ..job(name) };
     for (jobs, complaint) in [
         ([electing("a", Some(0)), electing("b", None)], "belongs to no unit"),
         ([electing("a", Some(7)), electing("b", Some(7))], "the second of unit 7"),
     ] {
-        let refused = store.create_workflow(&new, &mut Listed::new(jobs), NOW).unwrap_err();
+        let refused = store.create_workflow(&new, &mut ListedJobs::new(jobs), NOW).unwrap_err();
         assert!(refused.to_string().contains(complaint), "{refused}");
     }
     assert!(store.workflows().unwrap().is_empty());
@@ -142,14 +151,14 @@ pub(crate) fn what_makes_no_sense_of_units_is_refused(store: &dyn Store) {
 pub(crate) fn units_survive_the_way_through_a_file(store: &dyn Store) {
     let (workflow, jobs) = create(store);
     store.delete_jobs(workflow, &jobs[4..5], NOW).unwrap();
-    let export = store.export(workflow, ExportOptions::default(), NOW).unwrap();
-    let copy = store.import(&export, &ImportOptions::default(), NOW).unwrap();
+    let export = store.export_workflow(workflow, ExportOptions::default(), NOW).unwrap();
+    let copy = store.import_workflow(&export, &ImportOptions::default(), NOW).unwrap();
     let (table, was) = (store.load_jobs(copy).unwrap(), store.load_jobs(workflow).unwrap());
     let of =
-        |table: &[TableUnit]| table.iter().map(|unit| (unit.number, unit.jobs.clone())).collect::<Vec<_>>();
+        |table: &[WorkUnitRow]| table.iter().map(|unit| (unit.number, unit.jobs.clone())).collect::<Vec<_>>();
     assert_eq!(of(&table.units), of(&was.units));
     assert_eq!(table.units[1].jobs, [(3, 1)], "the other one was deleted");
-    assert_eq!(table.place_of(3), was.place_of(3));
+    assert_eq!(table.location_of(3), was.location_of(3));
 }
 
 pub(crate) fn a_worker_is_at_a_site(store: &dyn Store) {

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use windlass_store::model::WorkerFilter;
 use windlass_store::postgres::PgStore;
 use windlass_store::sqlite::OpenMode;
-use windlass_store::{Error, Fleet as _, Store as _};
+use windlass_store::{Store as _, StoreError, WorkerStore as _};
 use windlass_types::JobStatus;
 
 /// What befalls the next `COMMIT`.
@@ -175,11 +175,11 @@ fn what_was_committed_counts_though_the_answer_was_lost() {
     between.struck();
     assert_eq!(store.workflows().unwrap().iter().map(|row| row.id).collect::<Vec<_>>(), [workflow, other]);
     // What we committed ourselves is not taken for the work of others.
-    let before = store.foreign_commits(true).unwrap();
+    let before = store.foreign_commit_count(true).unwrap();
     between.strike(Blow::After, 0);
     worker(store, workflow);
     between.struck();
-    assert_eq!(store.foreign_commits(true).unwrap(), before);
+    assert_eq!(store.foreign_commit_count(true).unwrap(), before);
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn what_was_not_committed_is_told_and_may_be_done_again() {
         let Scene { store, between, .. } = &scene();
         let (workflow, jobs) = create(store, 2);
         let first = worker(store, workflow);
-        let transient = |error: Error| assert!(error.is_transient(), "{blow:?}: {error}");
+        let transient = |error: StoreError| assert!(error.is_transient(), "{blow:?}: {error}");
 
         between.strike(blow, 2);
         transient(store.add_worker(&new_worker(workflow), NOW).unwrap_err());
@@ -202,7 +202,7 @@ fn what_was_not_committed_is_told_and_may_be_done_again() {
         assert_eq!(counts(store, workflow).get(JobStatus::Pending), 0, "{blow:?}");
         commit(store, workflow, claims()).unwrap();
         let again = commit(store, workflow, claims()).unwrap_err();
-        assert!(matches!(again, Error::Conflict { .. }), "what was done is refused: {again}");
+        assert!(matches!(again, StoreError::Conflict { .. }), "what was done is refused: {again}");
         assert_eq!(counts(store, workflow).get(JobStatus::Pending), 1);
     }
 }

@@ -4,10 +4,10 @@ use super::{database, open};
 use crate::kit::{NOW, create, worker};
 use crate::postgres_server::{Database, Server};
 use std::time::{Duration, Instant};
-use windlass_store::lock::{self, Lock};
+use windlass_store::lock::{self, LockScope};
 use windlass_store::postgres::PgStore;
 use windlass_store::sqlite::OpenMode;
-use windlass_store::{Error, Store as _};
+use windlass_store::{Store as _, StoreError};
 
 fn end_connections(database: &Database) {
     database.sql(
@@ -33,19 +33,19 @@ fn a_workflow_that_was_lost_is_taken_again_unless_somebody_was_quicker() {
     let database = database();
     let (one, other) = (open(&database), open(&database));
     let (workflow, _) = create(&one, 1);
-    let held = one.lock(Lock::Workflow(workflow), NOW).unwrap();
+    let held = one.lock(LockScope::Workflow(workflow), NOW).unwrap();
     end_connections(&database);
     eventually("it is taken again", || {
         held.check().unwrap();
         other.lock_holder(workflow).unwrap().is_some()
     });
-    assert!(matches!(other.lock(Lock::Workflow(workflow), NOW), Err(Error::Busy { .. })));
+    assert!(matches!(other.lock(LockScope::Workflow(workflow), NOW), Err(StoreError::Busy { .. })));
 
     end_connections(&database);
-    let taken = lock::wait(&other, Lock::Workflow(workflow), || NOW, |_| true).unwrap();
+    let taken = lock::wait_for_lock(&other, LockScope::Workflow(workflow), || NOW, |_| true).unwrap();
     eventually("its loss is told", || held.check().is_err());
     let error = held.check().unwrap_err();
-    assert!(matches!(error, Error::Busy { holder: Some(_), .. }), "{error}");
+    assert!(matches!(error, StoreError::Busy { holder: Some(_), .. }), "{error}");
     assert!(held.check().is_err(), "however often it is asked");
     drop(taken);
     held.check().unwrap();
@@ -57,19 +57,19 @@ fn a_server_that_was_just_heard_keeps_others_out() {
     let database = database();
     let (server, other) = (open(&database), open(&database));
     let (workflow, _) = create(&server, 1);
-    let held = server.lock(Lock::Server, NOW).unwrap();
+    let held = server.lock(LockScope::Server, NOW).unwrap();
     let before = epoch(&database);
     for _ in 0..3 {
         end_connections(&database);
-        let error = other.lock(Lock::Workflow(workflow), NOW).unwrap_err();
-        assert!(matches!(error, Error::Busy { holder: Some(_), .. }), "{error}");
+        let error = other.lock(LockScope::Workflow(workflow), NOW).unwrap_err();
+        assert!(matches!(error, StoreError::Busy { holder: Some(_), .. }), "{error}");
         held.check().unwrap();
         worker(&server, workflow);
     }
     assert_eq!(epoch(&database), before);
     drop(held);
     // It said goodbye: nobody waits.
-    drop(other.lock(Lock::Workflow(workflow), NOW).unwrap());
+    drop(other.lock(LockScope::Workflow(workflow), NOW).unwrap());
     assert_eq!(epoch(&database), before);
 }
 
@@ -82,11 +82,11 @@ fn a_server_that_fell_silent_without_goodbye_is_waited_for_and_then_it_is_over()
         "UPDATE server_epoch SET heartbeat_at = (extract(epoch FROM clock_timestamp()) * 1000000)::bigint",
     );
     let before = epoch(&database);
-    let held = store.lock(Lock::Workflow(workflow), NOW).unwrap();
+    let held = store.lock(LockScope::Workflow(workflow), NOW).unwrap();
     let silence = "SELECT heartbeat_at FROM server_epoch";
     assert_eq!((epoch(&database), database.sql(silence).as_str()), (before + 1, "0"));
     drop(held);
-    drop(store.lock(Lock::Workflow(workflow), NOW).unwrap());
+    drop(store.lock(LockScope::Workflow(workflow), NOW).unwrap());
     assert_eq!(epoch(&database), before + 1, "once");
 }
 
@@ -94,17 +94,17 @@ fn a_server_that_fell_silent_without_goodbye_is_waited_for_and_then_it_is_over()
 fn a_server_that_is_not_heard_is_not_certain_until_it_is_again() {
     let database = database();
     let store = open(&database);
-    let held = store.lock(Lock::Server, NOW).unwrap();
-    let pulse = held.pulse();
-    assert!(pulse.is_certain());
+    let held = store.lock(LockScope::Server, NOW).unwrap();
+    let pulse = held.leader_lease();
+    assert!(pulse.is_valid());
     database.sql(
         "CREATE FUNCTION deaf() RETURNS trigger AS $$ BEGIN RAISE EXCEPTION 'deaf'; END $$ LANGUAGE plpgsql;
          CREATE TRIGGER deaf BEFORE UPDATE ON server_epoch FOR EACH ROW EXECUTE FUNCTION deaf();",
     );
-    eventually("it notices", || !pulse.is_certain());
+    eventually("it notices", || !pulse.is_valid());
     held.check().unwrap();
     database.sql("DROP TRIGGER deaf ON server_epoch");
-    eventually("it is heard again", || pulse.is_certain());
+    eventually("it is heard again", || pulse.is_valid());
     drop(held);
 }
 
@@ -118,19 +118,19 @@ fn locks_outlast_a_restart_of_the_database() {
     let open = || PgStore::open(&url, OpenMode::ReadWrite).unwrap();
     let (server, other) = (open(), open());
     let (workflow, _) = create(&server, 1);
-    let held = server.lock(Lock::Server, NOW).unwrap();
+    let held = server.lock(LockScope::Server, NOW).unwrap();
     database.restart();
-    let error = other.lock(Lock::Workflow(workflow), NOW).unwrap_err();
-    assert!(matches!(error, Error::Busy { holder: Some(_), .. }), "{error}");
+    let error = other.lock(LockScope::Workflow(workflow), NOW).unwrap_err();
+    assert!(matches!(error, StoreError::Busy { holder: Some(_), .. }), "{error}");
     held.check().unwrap();
     worker(&server, workflow);
     drop(held);
 
-    let held = server.lock(Lock::Workflow(workflow), NOW).unwrap();
+    let held = server.lock(LockScope::Workflow(workflow), NOW).unwrap();
     database.restart();
     eventually("it is taken again", || {
         held.check().unwrap();
         other.lock_holder(workflow).unwrap().is_some()
     });
-    assert!(matches!(other.lock(Lock::Workflow(workflow), NOW), Err(Error::Busy { .. })));
+    assert!(matches!(other.lock(LockScope::Workflow(workflow), NOW), Err(StoreError::Busy { .. })));
 }

@@ -8,11 +8,11 @@ mod tls;
 
 use crate::kit::Fixture;
 use crate::postgres_server::{self, database};
-use windlass_store::Database;
+use windlass_store::StoreDatabase;
 use windlass_store::postgres::PgStore;
 use windlass_store::sqlite::OpenMode;
 
-pub(crate) fn empty_store() -> Fixture<dyn Database> {
+pub(crate) fn empty_store() -> Fixture<dyn StoreDatabase> {
     let database = database();
     Fixture { store: Box::new(open(&database)), _keep: Box::new(database) }
 }

@@ -3,7 +3,7 @@
 use super::{database, open};
 use crate::kit::{NOW, claim, commit, counts, create, new_worker, worker};
 use crate::postgres_server::Database;
-use windlass_store::{Error, Fleet as _};
+use windlass_store::{StoreError, WorkerStore as _};
 use windlass_types::JobStatus;
 
 /// What every transaction of ours does first fails with this code.
@@ -31,7 +31,7 @@ fn a_transaction_that_cannot_begin_is_nobody_elses_trouble() {
     for (code, job) in ["53100", "57014", "25006"].into_iter().zip(jobs) {
         trip(&database, code);
         let error = store.add_worker(&new_worker(workflow), NOW).unwrap_err();
-        assert!(matches!(error, Error::Strained { .. }), "{code}: {error:?}");
+        assert!(matches!(error, StoreError::Overloaded { .. }), "{code}: {error:?}");
         let error = commit(&store, workflow, vec![claim(job, 1, first)]).unwrap_err();
         assert!(error.is_transient(), "{code}: {error:?}");
         untrip(&database);

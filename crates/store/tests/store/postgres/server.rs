@@ -2,10 +2,10 @@
 
 use super::{database, open};
 use crate::kit::{NOW, claim, commit, counts, create, worker};
-use windlass_store::lock::{self, Lock};
+use windlass_store::lock::{self, LockScope};
 use windlass_store::postgres::PgStore;
 use windlass_store::sqlite::OpenMode;
-use windlass_store::{Error, Location, Store as _};
+use windlass_store::{Store as _, StoreError, StoreLocation};
 use windlass_types::JobStatus;
 
 #[test]
@@ -13,27 +13,27 @@ fn a_workflow_and_the_whole_database_are_held_by_one() {
     let database = database();
     let (one, other) = (open(&database), open(&database));
     let (workflow, _) = create(&one, 1);
-    let held = one.lock(Lock::Workflow(workflow), NOW).unwrap();
+    let held = one.lock(LockScope::Workflow(workflow), NOW).unwrap();
     held.check().unwrap();
     for store in [&one, &other] {
-        let error = store.lock(Lock::Workflow(workflow), NOW).unwrap_err();
+        let error = store.lock(LockScope::Workflow(workflow), NOW).unwrap_err();
         assert!(
-            matches!(&error, Error::Busy { holder: Some(holder), .. } if holder.pid == std::process::id()),
+            matches!(&error, StoreError::Busy { holder: Some(holder), .. } if holder.pid == std::process::id()),
             "{error}"
         );
     }
-    let error = other.lock(Lock::Server, NOW).unwrap_err();
-    assert!(matches!(error, Error::Busy { holder: Some(_), .. }), "{error}");
+    let error = other.lock(LockScope::Server, NOW).unwrap_err();
+    assert!(matches!(error, StoreError::Busy { holder: Some(_), .. }), "{error}");
     assert_eq!(other.lock_holder(workflow).unwrap().unwrap().pid, std::process::id());
     drop(held);
-    let server = lock::wait(&other, Lock::Server, || NOW, |_| true).unwrap();
-    assert!(matches!(one.lock(Lock::Workflow(workflow), NOW), Err(Error::Busy { .. })));
+    let server = lock::wait_for_lock(&other, LockScope::Server, || NOW, |_| true).unwrap();
+    assert!(matches!(one.lock(LockScope::Workflow(workflow), NOW), Err(StoreError::Busy { .. })));
     assert!(one.lock_holder(workflow).unwrap().is_some());
     // The server has every workflow.
-    drop(other.lock(Lock::Workflow(workflow), NOW).unwrap());
+    drop(other.lock(LockScope::Workflow(workflow), NOW).unwrap());
     drop(server);
-    drop(lock::wait(&one, Lock::Workflow(workflow), || NOW, |_| true).unwrap());
-    drop(one.lock(Lock::Create, NOW).unwrap());
+    drop(lock::wait_for_lock(&one, LockScope::Workflow(workflow), || NOW, |_| true).unwrap());
+    drop(one.lock(LockScope::Create, NOW).unwrap());
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn who_was_taken_over_can_write_nothing_more() {
     let (old, new) = (open(&database), open(&database));
     let (workflow, jobs) = create(&old, 2);
     let first = worker(&old, workflow);
-    let old_lock = old.lock(Lock::Server, NOW).unwrap();
+    let old_lock = old.lock(LockScope::Server, NOW).unwrap();
     commit(&old, workflow, vec![claim(jobs[0], 1, first)]).unwrap();
     // As if nothing were heard of it.
     database.sql(
@@ -52,22 +52,22 @@ fn who_was_taken_over_can_write_nothing_more() {
          END $$ LANGUAGE plpgsql;
          CREATE TRIGGER unheard BEFORE UPDATE ON server_epoch FOR EACH ROW EXECUTE FUNCTION unheard();",
     );
-    let new_lock = lock::wait(&new, Lock::Server, || NOW, |_| true).unwrap();
+    let new_lock = lock::wait_for_lock(&new, LockScope::Server, || NOW, |_| true).unwrap();
     let error = commit(&old, workflow, vec![claim(jobs[1], 1, first)]).unwrap_err();
-    assert!(matches!(error, Error::Superseded { .. }), "{error}");
-    assert!(matches!(create_one(&old), Err(Error::Superseded { .. })));
+    assert!(matches!(error, StoreError::Superseded { .. }), "{error}");
+    assert!(matches!(create_one(&old), Err(StoreError::Superseded { .. })));
     commit(&new, workflow, vec![claim(jobs[1], 1, first)]).unwrap();
     assert_eq!(counts(&new, workflow).get(JobStatus::Pending), 2);
     new_lock.check().unwrap();
     drop((old_lock, new_lock));
 }
 
-fn create_one(store: &PgStore) -> Result<windlass_types::WorkflowId, Error> {
-    let edges = windlass_core::edges::Edges::default();
+fn create_one(store: &PgStore) -> Result<windlass_types::WorkflowId, StoreError> {
+    let edges = windlass_core::edges::DependencyEdges::default();
     let none = std::iter::empty::<windlass_store::model::NewJob<'_>>();
     store.create_workflow(
         &crate::kit::workflow(&[], &edges),
-        &mut windlass_store::model::Listed::new(none),
+        &mut windlass_store::model::ListedJobs::new(none),
         NOW,
     )
 }
@@ -94,35 +94,35 @@ fn what_is_no_database_of_ours_is_left_alone() {
     let database = database();
     database.sql("CREATE TABLE customers (id INT)");
     let error = PgStore::open(&database.url(), OpenMode::ReadWrite).unwrap_err();
-    assert!(matches!(&error, Error::NotOurs { table, .. } if table == "customers"), "{error}");
+    assert!(matches!(&error, StoreError::NotOurs { table, .. } if table == "customers"), "{error}");
     let nowhere = PgStore::open("postgres://ann:secret@/x?host=/nowhere", OpenMode::ReadWrite).unwrap_err();
-    assert!(matches!(nowhere, Error::Unreachable { .. }), "{nowhere}");
+    assert!(matches!(nowhere, StoreError::Unreachable { .. }), "{nowhere}");
     assert!(nowhere.is_transient() && !format!("{nowhere:?} {nowhere}").contains("secret"));
     let unknown = database.url().replace("/test_", "/no_test_");
     let error = PgStore::open(&unknown, OpenMode::ReadWrite).unwrap_err();
-    assert!(matches!(error, Error::Unwelcome { .. }), "{error}");
+    assert!(matches!(error, StoreError::AccessDenied { .. }), "{error}");
 }
 
 #[test]
 fn an_old_or_empty_database_is_not_changed_by_readers() {
     let database = database();
     let error = PgStore::open(&database.url(), OpenMode::ReadOnly).unwrap_err();
-    assert!(matches!(error, Error::Older { .. }), "{error}");
+    assert!(matches!(error, StoreError::FormatTooOld { .. }), "{error}");
     drop(open(&database));
     let reader = PgStore::open(&database.url(), OpenMode::ReadOnly).unwrap();
-    assert!(matches!(reader.location(), Location::Postgres { .. }));
+    assert!(matches!(reader.location(), StoreLocation::Postgres { .. }));
     assert!(reader.workflows().unwrap().is_empty());
-    assert!(matches!(create_one(&reader), Err(Error::ReadOnly { .. })));
+    assert!(matches!(create_one(&reader), Err(StoreError::ReadOnly { .. })));
 }
 
 #[test]
 fn what_others_commit_is_noticed_and_what_we_commit_is_not() {
     let database = database();
     let (one, other) = (open(&database), open(&database));
-    let before = one.foreign_commits(true).unwrap().unwrap();
+    let before = one.foreign_commit_count(true).unwrap().unwrap();
     let (workflow, _) = create(&one, 1);
     one.begin_run(workflow, NOW).unwrap();
-    assert_eq!(one.foreign_commits(true).unwrap(), Some(before));
+    assert_eq!(one.foreign_commit_count(true).unwrap(), Some(before));
     other.request_cancel(workflow, NOW).unwrap();
-    assert_ne!(one.foreign_commits(true).unwrap(), Some(before));
+    assert_ne!(one.foreign_commit_count(true).unwrap(), Some(before));
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use windlass_store::postgres::PgStore;
 use windlass_store::sqlite::OpenMode;
-use windlass_store::{Error, Store as _};
+use windlass_store::{Store as _, StoreError};
 
 /// A PostgreSQL that lets nobody in without TLS. It ends itself some seconds after it was last used.
 struct Secured {
@@ -34,7 +34,7 @@ impl Secured {
         Self { server, port }
     }
 
-    fn open(&self, host: &str, options: &str) -> Result<PgStore, Error> {
+    fn open(&self, host: &str, options: &str) -> Result<PgStore, StoreError> {
         let Self { server, port } = self;
         let url = format!("postgres://{}:hush@{host}:{port}/postgres?{options}", server.user);
         PgStore::open(&url, OpenMode::ReadWrite)
@@ -79,15 +79,15 @@ fn secrecy_and_proof_as_asked_for() {
     }
 
     let refused = secured.open("127.0.0.1", "sslmode=disable").unwrap_err();
-    assert!(matches!(refused, Error::Unwelcome { .. }), "{refused}");
+    assert!(matches!(refused, StoreError::AccessDenied { .. }), "{refused}");
     let stranger = secured.open("127.0.0.1", &roots(directory, "stranger")).unwrap_err();
     let misnamed = secured.open("localhost", &roots(directory, "ca")).unwrap_err();
     for (error, word) in [(&stranger, "UnknownIssuer"), (&misnamed, "localhost")] {
-        assert!(matches!(error, Error::Untrusted { .. }), "{error:?}");
+        assert!(matches!(error, StoreError::Untrusted { .. }), "{error:?}");
         assert!(!error.is_transient() && error.hint().unwrap().contains("sslrootcert"));
         let said = format!("{error} {error:?}");
         assert!(said.contains(word) && !said.contains("hush"), "{said}");
     }
     let missing = secured.open("127.0.0.1", &roots(directory, "nowhere")).unwrap_err();
-    assert!(matches!(&missing, Error::BadLocation { why } if why.contains("nowhere.pem")), "{missing}");
+    assert!(matches!(&missing, StoreError::BadLocation { why } if why.contains("nowhere.pem")), "{missing}");
 }

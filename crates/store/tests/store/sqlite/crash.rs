@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Stdio;
 use windlass_store::model::ResultFilter;
 use windlass_store::sqlite::{OpenMode, SqliteStore};
-use windlass_store::{Batch, Store};
+use windlass_store::{ChangeBatch, Store};
 use windlass_types::{JobStatus, WorkflowId};
 
 const JOBS: usize = 4000;
@@ -64,12 +64,12 @@ fn write_until_killed(db: &Path) -> ! {
         let claims = jobs.iter().map(|job| claim(*job, 1, worker));
         let ends = jobs.iter().map(|job| end(key(workflow, *job, 1), worker, JobStatus::Completed));
         let changes = claims.chain(ends).collect();
-        let done = Box::new(move |outcome: Result<(), windlass_store::Error>| {
+        let done = Box::new(move |outcome: Result<(), windlass_store::StoreError>| {
             outcome.unwrap();
             // Not println: it would be kept in a buffer, or shown by the test harness only.
             writeln!(std::io::stdout().lock(), "\nbatch {i}").unwrap();
         });
-        store.submit(Batch { workflow, run: RUN, changes }, done);
+        store.submit(ChangeBatch { workflow, run: RUN, changes }, done);
     }
     drop(store);
     // Every batch is told; the killer is on its way.

@@ -3,16 +3,18 @@
 use crate::kit::{NOW, Source, create, file, job, worker, workflow};
 use serde_json::json;
 use std::path::Path;
-use windlass_core::edges::EdgesBuilder;
-use windlass_core::slurm::book::NewAllocation;
+use windlass_core::edges::DependencyEdgesBuilder;
+use windlass_core::slurm::allocation_rows::NewAllocation;
 use windlass_store::lock::WorkflowLock;
 use windlass_store::model::{
-    EventFilter, ExportOptions, ImportOptions, NewAction, NewJob, NewKind, NewUserData, NewWorkflow,
+    EventFilter, ExportOptions, ImportOptions, NewAction, NewJob, NewJobGroup, NewUserData, NewWorkflow,
 };
 use windlass_store::sqlite::SqliteStore;
-use windlass_store::{Access as _, Allocations as _, Error, Fleet as _, Parts as _, Store};
+use windlass_store::{
+    AccessStore as _, AllocationStore as _, Store, StoreError, WorkerStore as _, WorkflowPartStore as _,
+};
 use windlass_types::WorkflowId;
-use windlass_types::settings::{Action, FailureHandler, SlurmScheduler};
+use windlass_types::settings::{FailureHandler, SlurmScheduler, WorkflowAction};
 use windlass_types::slurm::AllocationRequest;
 
 /// How many rows each table has that belong to workflows.
@@ -111,7 +113,7 @@ fn nothing_of_a_deleted_workflow_is_left_in_any_table() {
         user_data: vec![NewUserData { name: "u", data: Some(&data), is_ephemeral: false }],
         jobs: ["a", "b", "c", "d"]
             .map(|name| NewJob {
-                kind: Some(0),
+                job_group: Some(0),
                 unit: Some(0),
                 input_files: &[0],
                 input_user_data: &[0],
@@ -120,18 +122,18 @@ fn nothing_of_a_deleted_workflow_is_left_in_any_table() {
             .into(),
         command: String::new(),
     };
-    let action: Action = serde_json::from_value(json!({
+    let action: WorkflowAction = serde_json::from_value(json!({
         "trigger_type": "on_jobs_complete", "action_type": "run_commands", "commands": ["true"],
     }))
     .unwrap();
-    let mut edges = EdgesBuilder::default();
-    edges.depend(2, &[0, 1]);
-    edges.depend(3, &[2]);
+    let mut edges = DependencyEdgesBuilder::default();
+    edges.add_dependencies(2, &[0, 1]);
+    edges.add_dependencies(3, &[2]);
     let edges = edges.finish();
     let requirements =
         [windlass_store::model::NewRequirements { name: "r", resources: windlass_types::Resources::DEFAULT }];
     let new = NewWorkflow {
-        kinds: &[NewKind { name: "k", ..NewKind::default() }],
+        job_groups: &[NewJobGroup { name: "k", ..NewJobGroup::default() }],
         failure_handlers: &[FailureHandler { name: "h".into(), rules: vec![] }],
         schedulers: &[SlurmScheduler::default()],
         actions: &[NewAction { action: &action, jobs: &[1] }],
@@ -145,13 +147,13 @@ fn nothing_of_a_deleted_workflow_is_left_in_any_table() {
     crate::kit::commit(&store, id, vec![crate::kit::claim(jobs[0], 1, worker), done]).unwrap();
     store.retire_worker(worker, NOW).unwrap();
     let group = store.add_group("physicists", None, NOW).unwrap();
-    store.share(id, group, NOW).unwrap();
+    store.share_workflow(id, group, NOW).unwrap();
     store.add_record(Some(id), "local_scheduler", None, &json!({ "num_cpus": 2 }), NOW).unwrap();
     execute_action(&db, store.actions(id).unwrap()[0].id, worker.0);
     fail(&db, id.0, jobs[1].0);
     let asked = store.add_allocations(&[allocation(id)], NOW).unwrap();
     store.discard_allocations(&asked, "nobody wants it", NOW).unwrap();
-    let export = store.export(id, ExportOptions { results: true, events: true }, NOW).unwrap();
+    let export = store.export_workflow(id, ExportOptions { results: true, events: true }, NOW).unwrap();
     for (table, n) in rows(&db) {
         assert!(n > 0, "this test should put something into `{table}`");
     }
@@ -164,7 +166,7 @@ fn nothing_of_a_deleted_workflow_is_left_in_any_table() {
     assert_eq!(told, [("access", "ada"), ("workflow", "ada")]);
 
     // What was exported before comes back whole.
-    let back = store.import(&export, &ImportOptions::default(), NOW).unwrap();
+    let back = store.import_workflow(&export, &ImportOptions::default(), NOW).unwrap();
     store.delete_workflow(back, NOW).unwrap();
     assert!(rows(&db).iter().all(|(_, n)| *n == 0));
 }
@@ -177,7 +179,7 @@ fn what_somebody_runs_is_not_deleted() {
     let (id, _) = create(&store, 1);
     let lock = WorkflowLock::acquire(store.path(), id, NOW).unwrap();
     let error = store.delete_workflow(id, NOW).unwrap_err();
-    assert!(matches!(error, Error::Busy { .. }), "{error}");
+    assert!(matches!(error, StoreError::Busy { .. }), "{error}");
     assert!(store.workflow(id).unwrap().is_some());
     drop(lock);
     store.delete_workflow(id, NOW).unwrap();

@@ -7,10 +7,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
-use windlass_core::change::Change;
+use windlass_core::change::WorkflowChange;
 use windlass_store::model::ResultFilter;
 use windlass_store::sqlite::{OpenMode, SqliteStore};
-use windlass_store::{Batch, Error, Store};
+use windlass_store::{ChangeBatch, Store, StoreError};
 use windlass_types::{JobId, JobStatus, WorkerId, WorkflowId};
 
 const JOBS: usize = 3000;
@@ -31,12 +31,12 @@ impl Books {
     }
 
     /// Runs the jobs from the first on until a batch is refused; that batch and why.
-    fn fill(&self) -> (Arc<[Change]>, Error) {
+    fn fill(&self) -> (Arc<[WorkflowChange]>, StoreError) {
         for jobs in self.jobs.chunks(20) {
             let claims = jobs.iter().map(|job| claim(*job, 1, self.worker));
             let ends =
                 jobs.iter().map(|job| end(key(self.workflow, *job, 1), self.worker, JobStatus::Completed));
-            let changes: Arc<[Change]> = claims.chain(ends).collect();
+            let changes: Arc<[WorkflowChange]> = claims.chain(ends).collect();
             if let Err(error) = self.submit(&changes) {
                 return (changes, error);
             }
@@ -44,8 +44,8 @@ impl Books {
         panic!("there was space for everything");
     }
 
-    fn submit(&self, changes: &Arc<[Change]>) -> Result<(), Error> {
-        let batch = Batch { workflow: self.workflow, run: RUN, changes: Arc::clone(changes) };
+    fn submit(&self, changes: &Arc<[WorkflowChange]>) -> Result<(), StoreError> {
+        let batch = ChangeBatch { workflow: self.workflow, run: RUN, changes: Arc::clone(changes) };
         commit_batch(&self.store, batch)
     }
 
@@ -60,7 +60,7 @@ impl Books {
     }
 
     /// Lets the disk fill up, frees it with `free`, and sees that everything goes on.
-    fn survive(&self, free: impl FnOnce()) -> Error {
+    fn survive(&self, free: impl FnOnce()) -> StoreError {
         let (refused, error) = self.fill();
         assert!(error.is_transient(), "{error:?}");
         assert!(error.hint().is_some());
@@ -71,21 +71,23 @@ impl Books {
         assert!(creating.is_transient(), "{creating:?}");
         assert_eq!(self.completed(), before);
         assert!(
-            self.store.trouble().is_some_and(|told| told.is_transient() && told.public_words().is_some())
+            self.store
+                .write_failure()
+                .is_some_and(|told| told.is_transient() && told.public_message().is_some())
         );
         free();
         self.submit(&refused).unwrap();
-        assert!(self.store.trouble().is_none());
+        assert!(self.store.write_failure().is_none());
         assert_eq!(self.completed(), before + 20);
         error
     }
 }
 
 /// Creates a workflow that is too large.
-fn try_create(store: &dyn Store) -> Error {
-    let edges = windlass_core::edges::Edges::default();
+fn try_create(store: &dyn Store) -> StoreError {
+    let edges = windlass_core::edges::DependencyEdges::default();
     let names: Vec<String> = (0..20_000).map(|i| format!("large_{i}")).collect();
-    let mut jobs = windlass_store::model::Listed::new(names.iter().map(|name| crate::kit::job(name)));
+    let mut jobs = windlass_store::model::ListedJobs::new(names.iter().map(|name| crate::kit::job(name)));
     store.create_workflow(&crate::kit::workflow(&[], &edges), &mut jobs, crate::kit::NOW).unwrap_err()
 }
 
@@ -119,7 +121,7 @@ fn a_full_disk_is_waited_out() {
     while file.write_all(&[0; 4096]).is_ok() {}
     drop(file);
     let error = books.survive(|| std::fs::remove_file(&filler).unwrap());
-    assert!(matches!(error, Error::DiskFull { .. }), "{error:?}");
+    assert!(matches!(error, StoreError::DiskFull { .. }), "{error:?}");
     let path = books.store.path().to_owned();
     drop(books);
     SqliteStore::open(path, OpenMode::ReadOnly).unwrap();
@@ -135,7 +137,7 @@ fn a_file_system_that_is_read_only_is_named() {
     let remount = Command::new("mount").args(["-o", "remount,ro"]).arg(directory.path()).status();
     assert!(remount.is_ok_and(|status| status.success()));
     let error = SqliteStore::open(&db, OpenMode::ReadWrite).unwrap_err();
-    assert!(matches!(error, Error::ReadOnly { .. }), "{error:?}");
+    assert!(matches!(error, StoreError::ReadOnly { .. }), "{error:?}");
     assert!(error.hint().unwrap().contains("mounted read-only"), "{error}");
     drop(disk);
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use windlass_store::lock::{ServerLock, WorkflowLock};
 use windlass_store::sqlite::SqliteStore;
-use windlass_store::{Error, Locked};
+use windlass_store::{LockedObject, StoreError};
 use windlass_types::WorkflowId;
 
 const ONE: WorkflowId = WorkflowId(1);
@@ -23,23 +23,25 @@ fn database() -> (tempfile::TempDir, PathBuf) {
 #[test]
 fn one_run_per_workflow() {
     let (_directory, db) = database();
-    assert_eq!(WorkflowLock::holder(&db, ONE).unwrap(), None);
+    assert_eq!(WorkflowLock::find_holder(&db, ONE).unwrap(), None);
     let one = WorkflowLock::acquire(&db, ONE, NOW).unwrap();
     let _two = WorkflowLock::acquire(&db, TWO, NOW).unwrap();
 
     let error = WorkflowLock::acquire(&db, ONE, NOW).unwrap_err();
-    let Error::Busy { what: Locked::Workflow(ONE), holder: Some(holder) } = &error else { panic!("{error}") };
+    let StoreError::Busy { what: LockedObject::Workflow(ONE), holder: Some(holder) } = &error else {
+        panic!("{error}")
+    };
     assert_eq!((holder.pid, holder.since), (std::process::id(), NOW));
     assert!(holder.pid_start_ticks > 0 && !holder.host.is_empty() && !holder.command.is_empty());
     let text = error.to_string();
     let expected = format!("workflow 1 is being run by process {} on {}", std::process::id(), holder.host);
     assert!(text.starts_with(&expected), "{text}");
     assert!(error.hint().unwrap().contains("windlass cancel 1"));
-    assert_eq!(WorkflowLock::holder(&db, ONE).unwrap().as_ref(), Some(holder));
+    assert_eq!(WorkflowLock::find_holder(&db, ONE).unwrap().as_ref(), Some(holder));
 
     drop(one);
-    assert_eq!(WorkflowLock::holder(&db, ONE).unwrap(), None);
-    assert!(WorkflowLock::holder(&db, TWO).unwrap().is_some());
+    assert_eq!(WorkflowLock::find_holder(&db, ONE).unwrap(), None);
+    assert!(WorkflowLock::find_holder(&db, TWO).unwrap().is_some());
     WorkflowLock::acquire(&db, ONE, NOW).unwrap();
 }
 
@@ -49,7 +51,7 @@ fn a_server_and_runs_keep_each_other_out() {
     let run = WorkflowLock::acquire(&db, ONE, NOW).unwrap();
     let error = ServerLock::acquire(&db, NOW).unwrap_err();
     assert!(
-        matches!(&error, Error::Busy { what: Locked::Database, holder: Some(holder) } if holder.pid == std::process::id()),
+        matches!(&error, StoreError::Busy { what: LockedObject::Database, holder: Some(holder) } if holder.pid == std::process::id()),
         "{error}"
     );
     drop(run);
@@ -57,9 +59,12 @@ fn a_server_and_runs_keep_each_other_out() {
     for error in
         [ServerLock::acquire(&db, NOW).unwrap_err(), WorkflowLock::acquire(&db, ONE, NOW).unwrap_err()]
     {
-        assert!(matches!(&error, Error::Busy { what: Locked::Database, holder: Some(_) }), "{error}");
+        assert!(
+            matches!(&error, StoreError::Busy { what: LockedObject::Database, holder: Some(_) }),
+            "{error}"
+        );
     }
-    assert!(WorkflowLock::holder(&db, ONE).unwrap().is_some(), "the server runs it");
+    assert!(WorkflowLock::find_holder(&db, ONE).unwrap().is_some(), "the server runs it");
     drop(server);
     WorkflowLock::acquire(&db, ONE, NOW).unwrap();
 }
@@ -78,12 +83,14 @@ fn a_server_whose_lock_file_is_removed_keeps_others_out() {
     for error in
         [ServerLock::acquire(&db, NOW).unwrap_err(), WorkflowLock::acquire(&db, ONE, NOW).unwrap_err()]
     {
-        assert!(matches!(&error, Error::Busy { what: Locked::Database, .. }), "{error}");
+        assert!(matches!(&error, StoreError::Busy { what: LockedObject::Database, .. }), "{error}");
     }
     // It makes the file again, so that others are told who it is.
     server.verify().unwrap();
     let error = ServerLock::acquire(&db, NOW).unwrap_err();
-    assert!(matches!(&error, Error::Busy { holder: Some(holder), .. } if holder.pid == std::process::id()));
+    assert!(
+        matches!(&error, StoreError::Busy { holder: Some(holder), .. } if holder.pid == std::process::id())
+    );
     drop(server);
     ServerLock::acquire(&db, NOW).unwrap();
 }
@@ -94,15 +101,18 @@ fn a_run_whose_lock_file_is_removed_makes_it_again_or_stops() {
     let run = WorkflowLock::acquire(&db, ONE, NOW).unwrap();
     remove_lock_files(&db);
     let error = ServerLock::acquire(&db, NOW).unwrap_err();
-    assert!(matches!(&error, Error::Busy { what: Locked::Database, .. }), "{error}");
+    assert!(matches!(&error, StoreError::Busy { what: LockedObject::Database, .. }), "{error}");
     run.verify().unwrap();
     let error = WorkflowLock::acquire(&db, ONE, NOW).unwrap_err();
-    assert!(matches!(&error, Error::Busy { what: Locked::Workflow(ONE), holder: Some(_) }), "{error}");
+    assert!(
+        matches!(&error, StoreError::Busy { what: LockedObject::Workflow(ONE), holder: Some(_) }),
+        "{error}"
+    );
 
     remove_lock_files(&db);
     let faster = WorkflowLock::acquire(&db, ONE, NOW).unwrap();
     let error = run.verify().unwrap_err();
-    assert!(matches!(error, Error::Superseded { .. }), "{error}");
+    assert!(matches!(error, StoreError::Superseded { .. }), "{error}");
     assert!(run.verify().is_err(), "however often it is asked");
     faster.verify().unwrap();
 }
@@ -114,7 +124,7 @@ fn a_database_that_is_removed_or_replaced_is_noticed() {
     run.verify().unwrap();
     let aside = directory.path().join("aside.db");
     std::fs::rename(&db, &aside).unwrap();
-    let gone = |error: &Error| matches!(error, Error::Gone { .. }) && error.hint().is_some();
+    let gone = |error: &StoreError| matches!(error, StoreError::FileRemoved { .. }) && error.hint().is_some();
     assert!(run.verify().is_err_and(|error| gone(&error)));
     SqliteStore::create(&db).unwrap();
     assert!(run.verify().is_err_and(|error| gone(&error)), "another file has its name");
@@ -163,10 +173,10 @@ fn the_lock_of_a_killed_process_is_free() {
     let mut holder = start_holder(&db);
     let error = WorkflowLock::acquire(&db, ONE, NOW).unwrap_err();
     assert!(error.to_string().contains(&format!("process {}", holder.id())), "{error}");
-    assert_eq!(WorkflowLock::holder(&db, ONE).unwrap().unwrap().pid, holder.id());
+    assert_eq!(WorkflowLock::find_holder(&db, ONE).unwrap().unwrap().pid, holder.id());
     holder.kill().unwrap();
     holder.wait().unwrap();
-    assert_eq!(WorkflowLock::holder(&db, ONE).unwrap(), None);
+    assert_eq!(WorkflowLock::find_holder(&db, ONE).unwrap(), None);
     WorkflowLock::acquire(&db, ONE, NOW).unwrap();
 }
 

@@ -7,8 +7,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use windlass_store::lock::WorkflowLock;
-use windlass_store::sqlite::{OpenMode, SqliteStore, Warning};
-use windlass_store::{Error, Store};
+use windlass_store::sqlite::{OpenMode, OpenWarning, SqliteStore};
+use windlass_store::{Store, StoreError};
 use windlass_types::WorkflowId;
 
 const MODES: [OpenMode; 2] = [OpenMode::ReadWrite, OpenMode::ReadOnly];
@@ -23,7 +23,7 @@ fn database() -> (tempfile::TempDir, PathBuf) {
 }
 
 /// The error in both modes, after checking that it says what to do and that the file was not touched.
-fn refused(db: &Path) -> Vec<Error> {
+fn refused(db: &Path) -> Vec<StoreError> {
     let before = std::fs::read(db).ok();
     let refuse = |mode| {
         let error = SqliteStore::open(db, mode).unwrap_err();
@@ -44,7 +44,7 @@ fn refused(db: &Path) -> Vec<Error> {
 fn a_missing_file() {
     let directory = tempfile::tempdir().unwrap();
     for error in refused(&directory.path().join("nowhere.db")) {
-        assert!(matches!(error, Error::Missing { .. }), "{error}");
+        assert!(matches!(error, StoreError::Missing { .. }), "{error}");
     }
     assert_eq!(directory.path().read_dir().unwrap().count(), 0, "something was made");
 }
@@ -53,10 +53,10 @@ fn a_missing_file() {
 fn a_directory() {
     let directory = tempfile::tempdir().unwrap();
     for error in refused(directory.path()) {
-        assert!(matches!(error, Error::NotAFile { .. }), "{error}");
+        assert!(matches!(error, StoreError::NotAFile { .. }), "{error}");
     }
     let error = SqliteStore::open_or_create(directory.path()).unwrap_err();
-    assert!(matches!(error, Error::NotAFile { .. }), "{error}");
+    assert!(matches!(error, StoreError::NotAFile { .. }), "{error}");
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn a_text_file() {
     for text in ["x", "not a database\n", &"lorem ipsum ".repeat(1000)] {
         std::fs::write(&file, text).unwrap();
         for error in refused(&file) {
-            assert!(matches!(error, Error::NotADatabase { .. }), "{error}");
+            assert!(matches!(error, StoreError::NotADatabase { .. }), "{error}");
         }
     }
 }
@@ -79,7 +79,7 @@ fn a_database_of_another_program() {
     conn.execute_batch("PRAGMA application_id = 42; CREATE TABLE job (id INTEGER PRIMARY KEY)").unwrap();
     drop(conn);
     for error in refused(&file) {
-        assert!(matches!(error, Error::Foreign { application_id: 42, .. }), "{error}");
+        assert!(matches!(error, StoreError::OtherApplication { application_id: 42, .. }), "{error}");
     }
 }
 
@@ -90,7 +90,7 @@ fn a_database_of_a_newer_version() {
     conn.pragma_update(None, "user_version", 1000).unwrap();
     drop(conn);
     for error in refused(&db) {
-        assert!(matches!(error, Error::Newer { found: 1000, .. }), "{error}");
+        assert!(matches!(error, StoreError::FormatTooNew { found: 1000, .. }), "{error}");
     }
 }
 
@@ -101,7 +101,7 @@ fn a_database_with_another_history() {
     conn.execute("UPDATE schema_migration SET checksum = 'other'", []).unwrap();
     drop(conn);
     for error in refused(&db) {
-        assert!(matches!(error, Error::DifferentHistory { version: 1, .. }), "{error}");
+        assert!(matches!(error, StoreError::DifferentHistory { version: 1, .. }), "{error}");
     }
 }
 
@@ -110,10 +110,10 @@ fn an_empty_file_is_not_an_empty_database() {
     let (_directory, db) = database();
     std::fs::write(&db, "").unwrap();
     for error in refused(&db) {
-        assert!(matches!(error, Error::Truncated { found: 0, .. }), "{error}");
+        assert!(matches!(error, StoreError::Truncated { found: 0, .. }), "{error}");
     }
     let error = SqliteStore::open_or_create(&db).unwrap_err();
-    assert!(matches!(error, Error::Truncated { found: 0, .. }), "{error}");
+    assert!(matches!(error, StoreError::Truncated { found: 0, .. }), "{error}");
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn a_truncated_file() {
         std::fs::write(&db, &whole[..length]).unwrap();
         for error in refused(&db) {
             assert!(
-                matches!(error, Error::Truncated { found, .. } if found == length as u64),
+                matches!(error, StoreError::Truncated { found, .. } if found == length as u64),
                 "{length}: {error}"
             );
         }
@@ -147,11 +147,11 @@ fn damage_is_named_when_it_is_met() {
             let id = opened.store.workflows()?.first().map(|row| row.id);
             id.map_or(Ok(()), |id| {
                 let table = opened.store.load_jobs(id)?;
-                opened.store.commands(&table.ids).map(drop)
+                opened.store.load_job_commands(&table.ids).map(drop)
             })
         });
         if let Err(error) = outcome {
-            assert!(matches!(error, Error::Damaged { .. }), "page {page}: {error:?}");
+            assert!(matches!(error, StoreError::Damaged { .. }), "page {page}: {error:?}");
             assert!(error.hint().unwrap().contains("recover"));
             met += 1;
         }
@@ -179,7 +179,7 @@ fn damage_met_while_writing_is_named_and_not_transient() {
     std::fs::write(&db, bytes).unwrap();
     let store = SqliteStore::open(&db, OpenMode::ReadWrite).unwrap().store;
     let error = commit(&store, workflow, vec![claim(jobs[0], 1, worker)]).unwrap_err();
-    assert!(matches!(error, Error::Damaged { .. }), "{error:?}");
+    assert!(matches!(error, StoreError::Damaged { .. }), "{error:?}");
     assert!(error.is_damage() && !error.is_transient());
 }
 
@@ -187,7 +187,7 @@ fn damage_met_while_writing_is_named_and_not_transient() {
 fn a_database_that_is_there_is_not_made_again() {
     let (directory, db) = database();
     let error = SqliteStore::create(&db).unwrap_err();
-    assert!(matches!(error, Error::AlreadyExists { .. }), "{error}");
+    assert!(matches!(error, StoreError::AlreadyExists { .. }), "{error}");
     let opened = SqliteStore::open_or_create(&db).unwrap();
     assert_eq!(opened.store.workflows().unwrap().len(), 1);
     drop(opened);
@@ -203,7 +203,7 @@ fn the_log_of_a_lost_database_is_not_applied_to_a_new_one() {
     std::fs::remove_file(&db).unwrap();
     std::fs::write(&log, "something").unwrap();
     for error in [SqliteStore::create(&db).unwrap_err(), SqliteStore::open_or_create(&db).unwrap_err()] {
-        assert!(matches!(error, Error::LeftoverLog { .. }), "{error}");
+        assert!(matches!(error, StoreError::LeftoverLog { .. }), "{error}");
         assert!(error.hint().unwrap().contains("windlass.db-wal"));
     }
     std::fs::remove_file(&log).unwrap();
@@ -214,7 +214,7 @@ fn the_log_of_a_lost_database_is_not_applied_to_a_new_one() {
 fn a_directory_that_is_not_there() {
     let directory = tempfile::tempdir().unwrap();
     let error = SqliteStore::open_or_create(directory.path().join("no/such/windlass.db")).unwrap_err();
-    assert!(matches!(error, Error::File { .. }), "{error:?}");
+    assert!(matches!(error, StoreError::File { .. }), "{error:?}");
     assert!(error.to_string().ends_with("no/such/windlass.db"), "{error}");
     assert!(error.hint().unwrap().contains("exists"));
 }
@@ -225,9 +225,9 @@ fn a_store_opened_for_reading_refuses_to_write() {
     let store = SqliteStore::open(&db, OpenMode::ReadOnly).unwrap().store;
     let id = store.workflows().unwrap()[0].id;
     let error = store.begin_run(id, crate::kit::NOW).unwrap_err();
-    assert!(matches!(error, Error::ReadOnly { .. }), "{error}");
+    assert!(matches!(error, StoreError::ReadOnly { .. }), "{error}");
     let error = commit(&store, id, vec![]).unwrap_err();
-    assert!(matches!(error, Error::ReadOnly { .. }), "{error}");
+    assert!(matches!(error, StoreError::ReadOnly { .. }), "{error}");
 }
 
 /// Permissions mean nothing to root, so this is tried as somebody else.
@@ -264,15 +264,15 @@ fn without_permission(directory: &Path) {
         SqliteStore::open(&db, OpenMode::ReadWrite).unwrap_err(),
         SqliteStore::create(directory.join("new.db")).unwrap_err(),
     ] {
-        assert!(matches!(error, Error::ReadOnly { .. }), "{error:?}");
+        assert!(matches!(error, StoreError::ReadOnly { .. }), "{error:?}");
         assert!(!error.to_string().contains(".new"), "told by its passing name: {error}");
         assert!(error.hint().unwrap().contains("writable"));
     }
     let error = SqliteStore::open(directory.join("secret.db"), OpenMode::ReadOnly).unwrap_err();
-    assert!(matches!(error, Error::CannotOpen { .. }), "{error:?}");
+    assert!(matches!(error, StoreError::CannotOpen { .. }), "{error:?}");
     // Reading works all the same, and says how.
     let opened = SqliteStore::open(&db, OpenMode::ReadOnly).unwrap();
-    assert!(matches!(opened.warnings[..], [Warning::Frozen { .. }]), "{:?}", opened.warnings);
+    assert!(matches!(opened.warnings[..], [OpenWarning::Frozen { .. }]), "{:?}", opened.warnings);
     assert_eq!(opened.store.workflows().unwrap()[0].counts.total(), 500);
 }
 
@@ -288,7 +288,7 @@ fn a_lock_directory_that_others_may_write_is_not_trusted() {
     fs::create_dir(&run).unwrap();
     fs::set_permissions(&run, fs::Permissions::from_mode(0o777)).unwrap();
     let error = WorkflowLock::acquire(&db, WorkflowId(1), NOW).unwrap_err();
-    assert!(matches!(error, Error::NotPrivate { .. }) && error.hint().is_some(), "{error}");
+    assert!(matches!(error, StoreError::NotPrivate { .. }) && error.hint().is_some(), "{error}");
 
     // A link in our own directory is not followed either.
     fs::set_permissions(&run, fs::Permissions::from_mode(0o700)).unwrap();

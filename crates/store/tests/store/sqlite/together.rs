@@ -3,11 +3,11 @@
 use crate::kit::{NOW, RUN, claim, commit, counts, create, end, job, key, worker, workflow};
 use std::path::Path;
 use std::sync::mpsc;
-use windlass_core::edges::Edges;
-use windlass_store::model::{Listed, SpawnJob, SpawnRequest};
+use windlass_core::edges::DependencyEdges;
+use windlass_store::model::{ListedJobs, SpawnJob, SpawnRequest};
 use windlass_store::sqlite::{OpenMode, SqliteStore};
-use windlass_store::{Batch, Error, Store};
-use windlass_types::work::AttemptKey;
+use windlass_store::{ChangeBatch, Store, StoreError};
+use windlass_types::worker_messages::AttemptKey;
 use windlass_types::{JobId, JobStatus, WorkflowId};
 
 fn open(db: &Path) -> SqliteStore {
@@ -26,13 +26,13 @@ fn a_large_workflow_is_created_while_others_go_on() {
         let creating = scope.spawn(|| {
             let other = open(&db);
             let names: Vec<String> = (0..20_000).map(|i| format!("large_{i}")).collect();
-            let mut rows = Listed::new(names.iter().enumerate().map(|(i, name)| {
+            let mut rows = ListedJobs::new(names.iter().enumerate().map(|(i, name)| {
                 if i == 100 {
                     started.send(()).unwrap();
                 }
                 job(name)
             }));
-            let edges = Edges::default();
+            let edges = DependencyEdges::default();
             other.create_workflow(&workflow(&[], &edges), &mut rows, NOW).unwrap()
         });
         // The other one holds the write lock now: readers do not mind, and writers wait their turn.
@@ -64,7 +64,7 @@ fn two_stores_see_each_others_commits() {
     assert_eq!(reader.held_jobs(id).unwrap().len(), 1);
     // The second one believed in what was.
     let error = commit(&second, id, vec![claim(jobs[0], 1, worker)]).unwrap_err();
-    assert!(matches!(error, Error::Conflict { .. }), "{error}");
+    assert!(matches!(error, StoreError::Conflict { .. }), "{error}");
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn many_threads_share_a_store() {
                     let changes =
                         vec![claim(job, 1, worker), end(key(id, job, 1), worker, JobStatus::Completed)];
                     commit(store, id, changes).unwrap();
-                    assert_eq!(store.commands(&[job]).unwrap()[0].id, job);
+                    assert_eq!(store.load_job_commands(&[job]).unwrap()[0].id, job);
                     let counts = store.workflow(id).unwrap().unwrap().counts;
                     assert_eq!(counts.total(), 400);
                 }
@@ -101,8 +101,11 @@ fn closing_waits_for_what_was_submitted_and_tidies_up() {
     let (sender, answers) = mpsc::channel();
     for &job in &jobs {
         let sender = sender.clone();
-        let done = Box::new(move |outcome: Result<(), Error>| sender.send(outcome.is_ok()).unwrap());
-        store.submit(Batch { workflow: id, run: RUN, changes: vec![claim(job, 1, worker)].into() }, done);
+        let done = Box::new(move |outcome: Result<(), StoreError>| sender.send(outcome.is_ok()).unwrap());
+        store.submit(
+            ChangeBatch { workflow: id, run: RUN, changes: vec![claim(job, 1, worker)].into() },
+            done,
+        );
     }
     drop(store);
     drop(sender);
@@ -121,8 +124,10 @@ fn the_log_does_not_grow_without_bound() {
     let toggle = |store: &SqliteStore| {
         let claims = jobs.iter().map(|job| claim(*job, 1, worker)).collect();
         commit(store, id, claims).unwrap();
-        let back =
-            jobs.iter().map(|job| windlass_core::change::Change::GiveBack { job: *job, worker }).collect();
+        let back = jobs
+            .iter()
+            .map(|job| windlass_core::change::WorkflowChange::ReturnClaim { job: *job, worker })
+            .collect();
         commit(store, id, back).unwrap();
     };
     for _ in 0..3000 {
@@ -135,7 +140,7 @@ fn the_log_does_not_grow_without_bound() {
 }
 
 /// A job of a workflow that another process runs.
-fn spawn_one(store: &dyn Store, caller: AttemptKey, name: &str) -> Result<JobId, Error> {
+fn spawn_one(store: &dyn Store, caller: AttemptKey, name: &str) -> Result<JobId, StoreError> {
     let job = SpawnJob {
         name: name.to_owned(),
         command: "true".to_owned(),
@@ -148,7 +153,7 @@ fn spawn_one(store: &dyn Store, caller: AttemptKey, name: &str) -> Result<JobId,
         invocation_script: None,
     };
     let request = SpawnRequest { caller, lineage: None, state: None, jobs: vec![job] };
-    Ok(store.spawn(&request, NOW)?.spawned_job_ids[0])
+    Ok(store.spawn_jobs(&request, NOW)?.spawned_job_ids[0])
 }
 
 #[test]
@@ -189,17 +194,17 @@ fn what_others_commit_is_noticed_and_what_we_commit_is_not() {
     let ours = SqliteStore::create(&db).unwrap().store;
     let (id, jobs) = create(&ours, 2);
     let worker = worker(&ours, id);
-    let before = ours.foreign_commits(true).unwrap();
+    let before = ours.foreign_commit_count(true).unwrap();
     commit(&ours, id, vec![claim(jobs[0], 1, worker)]).unwrap();
     ours.workflows().unwrap();
-    assert_eq!(ours.foreign_commits(true).unwrap(), before);
+    assert_eq!(ours.foreign_commit_count(true).unwrap(), before);
 
     spawn_one(&open(&db), key(id, jobs[0], 1), "more").unwrap();
-    let after = ours.foreign_commits(true).unwrap();
+    let after = ours.foreign_commit_count(true).unwrap();
     assert_ne!(after, before);
-    assert_eq!(ours.foreign_commits(true).unwrap(), after);
+    assert_eq!(ours.foreign_commit_count(true).unwrap(), after);
     // Also when we commit in between.
     spawn_one(&open(&db), key(id, jobs[0], 1), "and more").unwrap();
     commit(&ours, id, vec![claim(jobs[1], 1, worker)]).unwrap();
-    assert_ne!(ours.foreign_commits(true).unwrap(), after);
+    assert_ne!(ours.foreign_commit_count(true).unwrap(), after);
 }

@@ -1,7 +1,7 @@
 use super::*;
 use serde_json::json;
 
-fn small() -> UnitManifest {
+fn small() -> WorkUnitManifest {
     serde_json::from_value(json!({
         "request": "r1", "tag": "4f1c", "unit": "mg_000012", "number": 12,
         "steps": [{"name": "GEN"}, {"name": "RECO", "command": "reco", "threads": 4}],
@@ -19,10 +19,10 @@ fn small() -> UnitManifest {
 #[test]
 fn a_small_manifest_is_in_order_and_survives_json() {
     let manifest = small();
-    assert_eq!(manifest.faults(), Vec::<String>::new());
+    assert_eq!(manifest.find_problems(), Vec::<String>::new());
     assert_eq!(manifest.steps[0].threads, 1);
     let text = serde_json::to_string(&manifest).unwrap();
-    assert_eq!(serde_json::from_str::<UnitManifest>(&text).unwrap(), manifest);
+    assert_eq!(serde_json::from_str::<WorkUnitManifest>(&text).unwrap(), manifest);
 }
 
 #[test]
@@ -43,8 +43,8 @@ fn all_that_is_wrong_is_told_at_once() {
     manifest.outputs[0].unmerged_base = "/store/../../etc".to_owned();
     manifest.nodes[1].inputs[0].events = Some(EventWindow { first: 0, last: 3 });
     manifest.nodes[0].generate = None;
-    manifest.sites.insert("T2".to_owned(), Site { storage_path: "data".to_owned() });
-    let faults = manifest.faults();
+    manifest.sites.insert("T2".to_owned(), ManifestSite { storage_path: "data".to_owned() });
+    let faults = manifest.find_problems();
     for part in [
         "tag",
         "steps.RECO",
@@ -62,8 +62,9 @@ fn all_that_is_wrong_is_told_at_once() {
 
 #[test]
 fn faults_of_the_simulation_read_well() {
-    let fault: Fault = serde_json::from_value(json!({"kind": {"exit": 8021}, "until_attempt": 1})).unwrap();
-    assert_eq!(fault.kind, FaultKind::Exit(8021));
-    let fault: Fault = serde_json::from_value(json!({"kind": "no_output", "node": 3})).unwrap();
-    assert_eq!((fault.kind, fault.node), (FaultKind::NoOutput, Some(3)));
+    let fault: SimulatedFailure =
+        serde_json::from_value(json!({"kind": {"exit": 8021}, "until_attempt": 1})).unwrap();
+    assert_eq!(fault.kind, SimulatedFailureKind::Exit(8021));
+    let fault: SimulatedFailure = serde_json::from_value(json!({"kind": "no_output", "node": 3})).unwrap();
+    assert_eq!((fault.kind, fault.node), (SimulatedFailureKind::NoOutput, Some(3)));
 }

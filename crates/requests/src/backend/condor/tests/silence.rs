@@ -32,7 +32,7 @@ impl Tools {
 
     fn options(&self, schedds: &[&str]) -> CondorOptions {
         let schedds = schedds.iter().map(|schedd| (*schedd).to_owned()).collect();
-        CondorOptions { schedds, tools: Some(self.0.path().to_owned()), ..CondorOptions::default() }
+        CondorOptions { schedds, tools_directory: Some(self.0.path().to_owned()), ..CondorOptions::default() }
     }
 
     /// The one that hangs, once it does.
@@ -56,10 +56,10 @@ fn in_directory(run: RunRow, directory: &TempDir) -> RunRow {
 }
 
 /// What `run` is told of, once it is.
-fn await_news(nudge: &Nudge, run: &str) {
+fn await_news(nudge: &ReconcilerWaker, run: &str) {
     let until = Instant::now() + Duration::from_mins(10);
     while Instant::now() < until {
-        if nudge.0.wait(until).is_some_and(|heard| heard.runs.contains(run)) {
+        if nudge.0.wait_for_events(until).is_some_and(|heard| heard.runs.contains(run)) {
             return;
         }
     }
@@ -68,20 +68,20 @@ fn await_news(nudge: &Nudge, run: &str) {
 
 #[test]
 fn runs_are_watched_while_another_schedd_is_silent_and_stopping_does_not_wait_for_it() {
-    let (tools, nudge) = (Tools::new(), Nudge::default());
+    let (tools, nudge) = (Tools::new(), ReconcilerWaker::default());
     let directories = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
-    let condor = Condor::new(tools.options(&["well", "silent"]), nudge.clone());
+    let condor = CondorBackend::new(tools.options(&["well", "silent"]), nudge.clone());
     let well = in_directory(run("a", Some("well"), Some("7")), &directories[0]);
     let silent = in_directory(run("b", Some("silent"), Some("8")), &directories[1]);
-    condor.look(&well, 0).unwrap();
-    condor.look(&silent, 0).unwrap();
+    condor.inspect_run(&well, 0).unwrap();
+    condor.inspect_run(&silent, 0).unwrap();
     let hanging = tools.hanging();
     // What was to be told of both when watching began has been.
-    drop(nudge.0.wait(Instant::now()));
-    pausing::pause(directories[0].path()).unwrap();
+    drop(nudge.0.wait_for_events(Instant::now()));
+    pause::pause_run(directories[0].path()).unwrap();
     loop {
         await_news(&nudge, "a");
-        if condor.look(&well, 0).unwrap().state == RunState::Halted {
+        if condor.inspect_run(&well, 0).unwrap().state == RunState::Halted {
             break;
         }
     }
@@ -93,28 +93,28 @@ fn runs_are_watched_while_another_schedd_is_silent_and_stopping_does_not_wait_fo
 #[test]
 fn stopping_ends_what_a_silent_schedd_is_being_told() {
     let tools = Tools::new();
-    let condor = Condor::new(tools.options(&["silent"]), Nudge::default());
+    let condor = CondorBackend::new(tools.options(&["silent"]), ReconcilerWaker::default());
     let removed = std::thread::scope(|scope| {
-        let telling = scope.spawn(|| condor.queue.at(Some("silent")).remove(7, "because"));
+        let telling = scope.spawn(|| condor.schedd_queue.client_for(Some("silent")).remove(7, "because"));
         let hanging = tools.hanging();
-        condor.queue.leash.cut(Duration::ZERO);
+        condor.schedd_queue.cancel_token.cancel(Duration::ZERO);
         let removed = telling.join().unwrap();
         assert!(!is_running(&hanging));
         removed
     });
     let error = removed.unwrap_err();
-    assert!(matches!(error, CondorError::CutShort { .. }) && error.is_transient(), "{error}");
-    let more = condor.queue.at(Some("well")).remove(7, "because").unwrap_err();
-    assert!(matches!(more, CondorError::CutShort { .. }), "nothing more is told: {more}");
+    assert!(matches!(error, CondorError::Canceled { .. }) && error.is_transient(), "{error}");
+    let more = condor.schedd_queue.client_for(Some("well")).remove(7, "because").unwrap_err();
+    assert!(matches!(more, CondorError::Canceled { .. }), "nothing more is told: {more}");
 }
 
 #[test]
 fn a_schedd_that_was_silent_is_not_waited_for_again_at_once() {
     let tools = Tools::new();
-    let condor = Condor::new(tools.options(&["silent", "well"]), Nudge::default());
-    let at = |schedd: &str| book::Backend::Htcondor { schedd: Some(schedd.into()), cluster: None };
+    let condor = CondorBackend::new(tools.options(&["silent", "well"]), ReconcilerWaker::default());
+    let at = |schedd: &str| rows::BackendRunRef::Htcondor { schedd: Some(schedd.into()), cluster: None };
     let silence = std::thread::scope(|scope| {
-        let placing = scope.spawn(|| condor.place(&[]));
+        let placing = scope.spawn(|| condor.choose_schedd(&[]));
         let hanging = tools.hanging();
         let status = std::process::Command::new("kill").args(["-KILL", &hanging]).status().unwrap();
         assert!(status.success());
@@ -122,33 +122,33 @@ fn a_schedd_that_was_silent_is_not_waited_for_again_at_once() {
     });
     assert_eq!(silence, at("well"));
     fs::remove_file(tools.0.path().join("pid")).unwrap();
-    assert_eq!(condor.place(&[]), at("well"));
+    assert_eq!(condor.choose_schedd(&[]), at("well"));
     assert!(!tools.0.path().join("pid").exists(), "it was not asked");
 }
 
 #[test]
 fn only_what_a_schedd_is_told_waits_for_it() {
-    use crate::backend::{BackendKind, lane};
-    use windlass_core::requests::lifecycle::Effect;
+    use crate::backend::{BackendKind, work_lane};
+    use windlass_core::requests::lifecycle::LifecycleEffect;
     let at = run("a", Some("s1"), Some("7"));
-    let here = RunRow { backend: book::Backend::Engine { workflow: None, run: None }, ..at.clone() };
+    let here = RunRow { backend: rows::BackendRunRef::Engine { workflow: None, run: None }, ..at.clone() };
     let (run, kind) = (|| "a".to_owned(), BackendKind::Htcondor);
-    let stop = Effect::Stop { run: run(), reason: String::new() };
+    let stop = LifecycleEffect::Stop { run: run(), reason: String::new() };
     let table = [
-        (Effect::Submit { run: run() }, Some("at s1")),
-        (Effect::Resume { run: run() }, Some("at s1")),
+        (LifecycleEffect::Submit { run: run() }, Some("at s1")),
+        (LifecycleEffect::Resume { run: run() }, Some("at s1")),
         (stop.clone(), Some("at s1")),
-        (Effect::Unpause { run: run() }, Some("at s1")),
-        (Effect::Pause { run: run() }, None),
-        (Effect::Avoid { run: run() }, None),
-        (Effect::Settle { round: 0, run: run() }, None),
-        (Effect::Plan { round: 1 }, Some("any")),
-        (Effect::Manifest, None),
+        (LifecycleEffect::Unpause { run: run() }, Some("at s1")),
+        (LifecycleEffect::Pause { run: run() }, None),
+        (LifecycleEffect::AvoidSites { run: run() }, None),
+        (LifecycleEffect::Settle { round: 0, run: run() }, None),
+        (LifecycleEffect::Plan { round: 1 }, Some("any")),
+        (LifecycleEffect::WriteManifest, None),
     ];
     for (effect, expected) in table {
-        assert_eq!(lane(kind, Some(&at), &effect).as_deref(), expected, "{effect:?}");
+        assert_eq!(work_lane(kind, Some(&at), &effect).as_deref(), expected, "{effect:?}");
     }
     let engine = BackendKind::Engine;
-    assert_eq!(lane(engine, Some(&here), &stop), None);
-    assert_eq!(lane(engine, None, &Effect::Plan { round: 1 }), None);
+    assert_eq!(work_lane(engine, Some(&here), &stop), None);
+    assert_eq!(work_lane(engine, None, &LifecycleEffect::Plan { round: 1 }), None);
 }

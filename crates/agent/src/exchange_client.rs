@@ -1,0 +1,362 @@
+//! The conversation with the server, as data: what is to be said next, what was said and not answered, and what was
+//! answered. Nothing here calls anybody or reads a clock.
+//!
+//! Two exchanges at most are under way: one that waits for something to do, and one that reports. The one that waits
+//! carries no reports, so it does not matter which of the two the server hears first; reports are sent one batch at a
+//! time, so they arrive in order. What failed is repeated as it was, under its number.
+
+use crate::state_directory::WorkerCredentials;
+use std::collections::{BTreeMap, VecDeque};
+use std::time::{Duration, Instant};
+use windlass_types::worker_messages::AttemptReport;
+use windlass_types::worker_protocol::{ActionReport, ExchangeReply, WorkerExchange};
+
+/// So many reports go in one exchange.
+const REPORTS_PER_EXCHANGE: usize = WorkerExchange::MAX_REPORTS;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ExchangeLane {
+    Wait = 0,
+    Report = 1,
+}
+
+/// What is to be said.
+#[derive(Debug, PartialEq)]
+pub(crate) enum NextCall {
+    Register,
+    Exchange(ExchangeLane, Box<WorkerExchange>),
+}
+
+/// What the agent wants of the server in this moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ExchangeParameters {
+    /// How long an exchange may wait there.
+    pub(crate) wait: Duration,
+    pub(crate) time_left: Option<Duration>,
+    pub(crate) is_draining: bool,
+    /// It holds nothing any more and wants to go.
+    pub(crate) is_leaving: bool,
+    /// No need to ask for work just now.
+    pub(crate) skips_polling: bool,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct ExchangeClient {
+    pub(crate) credentials: Option<WorkerCredentials>,
+    /// Counts introductions: what was said in an earlier life is not answered in this one.
+    pub(crate) epoch: u32,
+    is_registering: bool,
+    last_number: u64,
+    lanes: [Option<SentExchange>; 2],
+    last_applied: u64,
+    pending_replies: BTreeMap<u64, ExchangeReply>,
+    reports: VecDeque<AttemptReport>,
+    actions: Vec<ActionReport>,
+    is_drain_reported: bool,
+    /// The server knows that we are gone.
+    pub(crate) is_over: bool,
+    failures: u32,
+    retry_at: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct SentExchange {
+    exchange: WorkerExchange,
+    is_under_way: bool,
+}
+
+impl ExchangeClient {
+    pub(crate) fn enqueue_reports(&mut self, reports: impl IntoIterator<Item = AttemptReport>) {
+        self.reports.extend(reports);
+    }
+
+    pub(crate) fn enqueue_action_report(&mut self, report: ActionReport) {
+        self.actions.push(report);
+    }
+
+    /// All that the server has not confirmed, oldest first.
+    pub(crate) fn undelivered(&self) -> impl Iterator<Item = &AttemptReport> {
+        self.sent_exchanges().flat_map(|said| &said.exchange.reports).chain(&self.reports)
+    }
+
+    pub(crate) fn undelivered_actions(&self) -> impl Iterator<Item = &ActionReport> {
+        self.sent_exchanges().flat_map(|said| &said.exchange.actions).chain(&self.actions)
+    }
+
+    fn sent_exchanges(&self) -> impl Iterator<Item = &SentExchange> {
+        self.lanes.iter().flatten()
+    }
+
+    pub(crate) const fn is_away(&self) -> bool {
+        self.failures > 0
+    }
+
+    /// There is somebody else to talk to: what failed before says nothing about that one.
+    pub(crate) const fn clear_backoff(&mut self) {
+        self.retry_at = None;
+    }
+
+    /// When there may be something to say again, if that depends on time alone.
+    pub(crate) const fn retry_at(&self) -> Option<Instant> {
+        self.retry_at
+    }
+
+    pub(crate) fn next_call(&mut self, now: Instant, wish: &ExchangeParameters) -> Option<NextCall> {
+        if self.is_over || self.retry_at.is_some_and(|at| now < at) {
+            return None;
+        }
+        self.retry_at = None;
+        let Some(me) = self.credentials.clone() else {
+            let begin = !std::mem::replace(&mut self.is_registering, true);
+            return begin.then_some(NextCall::Register);
+        };
+        for lane in [ExchangeLane::Wait, ExchangeLane::Report] {
+            if let Some(said) = self.lanes[lane as usize].as_mut().filter(|said| !said.is_under_way) {
+                said.is_under_way = true;
+                return Some(NextCall::Exchange(lane, Box::new(said.exchange.clone())));
+            }
+        }
+        let (waits, reports) = (self.lanes[0].is_some(), self.lanes[1].is_some());
+        let has_news = !self.reports.is_empty() || !self.actions.is_empty();
+        let lane = if reports {
+            return None;
+        } else if has_news || wish.is_leaving || (wish.is_draining && !self.is_drain_reported) {
+            ExchangeLane::Report
+        } else if waits || wish.skips_polling {
+            return None;
+        } else {
+            ExchangeLane::Wait
+        };
+        Some(NextCall::Exchange(lane, Box::new(self.compose_exchange(lane, me, wish))))
+    }
+
+    fn compose_exchange(
+        &mut self,
+        lane: ExchangeLane,
+        me: WorkerCredentials,
+        wish: &ExchangeParameters,
+    ) -> WorkerExchange {
+        self.last_number += 1;
+        let mut exchange = WorkerExchange {
+            worker: me.worker,
+            secret: me.secret,
+            number: self.last_number,
+            reports: Vec::new(),
+            actions: Vec::new(),
+            wait: wish.wait,
+            time_left: wish.time_left,
+            draining: wish.is_draining,
+            leaving: false,
+        };
+        if lane == ExchangeLane::Report {
+            let batch = self.reports.len().min(REPORTS_PER_EXCHANGE);
+            exchange.reports = self.reports.drain(..batch).collect();
+            exchange.actions = std::mem::take(&mut self.actions);
+            exchange.wait = Duration::ZERO;
+            exchange.leaving = wish.is_leaving && self.reports.is_empty();
+        }
+        self.is_drain_reported = wish.is_draining;
+        self.lanes[lane as usize] = Some(SentExchange { exchange: exchange.clone(), is_under_way: true });
+        exchange
+    }
+
+    /// The server has taken us in, or taken us back.
+    pub(crate) fn on_registered(&mut self, me: WorkerCredentials) {
+        self.credentials = Some(me);
+        self.is_registering = false;
+        self.record_success();
+    }
+
+    pub(crate) fn on_registration_failed(&mut self, retry_at: Instant) {
+        self.is_registering = false;
+        self.record_failure(retry_at);
+    }
+
+    /// The server does not know us: what it has not confirmed will be said again, after the next introduction.
+    pub(crate) fn reset(&mut self) {
+        let unanswered = std::mem::take(&mut self.lanes).into_iter().flatten().map(|said| said.exchange);
+        let (mut reports, mut actions) = (VecDeque::new(), Vec::new());
+        for exchange in unanswered {
+            reports.extend(exchange.reports);
+            actions.extend(exchange.actions);
+        }
+        reports.append(&mut self.reports);
+        actions.append(&mut self.actions);
+        *self = Self { epoch: self.epoch + 1, failures: self.failures, reports, actions, ..Self::default() };
+    }
+
+    /// Answered: what it carried is delivered. Returns that exchange, and the answers that can be acted on now: they are
+    /// acted on in the order of their numbers.
+    pub(crate) fn on_reply(&mut self, answer: ExchangeReply) -> (Option<WorkerExchange>, Vec<ExchangeReply>) {
+        self.record_success();
+        let is_it = |said: &SentExchange| said.exchange.number == answer.number;
+        let lane = self.lanes.iter_mut().find(|lane| lane.as_ref().is_some_and(is_it));
+        let said = lane.and_then(Option::take).map(|said| said.exchange);
+        if said.is_none() {
+            return (None, Vec::new());
+        }
+        // Something is to be done before it goes.
+        let stays = !answer.actions.is_empty();
+        self.is_over |= !stays && said.as_ref().is_some_and(|exchange| exchange.leaving);
+        self.pending_replies.insert(answer.number, answer);
+        let mut ready = Vec::new();
+        while let Some(answer) = self.pending_replies.remove(&(self.last_applied + 1)) {
+            self.last_applied += 1;
+            ready.push(answer);
+        }
+        (said, ready)
+    }
+
+    /// It will be said again.
+    pub(crate) fn on_exchange_failed(&mut self, number: u64, retry_at: Instant) {
+        for said in self.lanes.iter_mut().flatten().filter(|said| said.exchange.number == number) {
+            said.is_under_way = false;
+        }
+        self.record_failure(retry_at);
+    }
+
+    fn record_failure(&mut self, retry_at: Instant) {
+        self.failures += 1;
+        self.retry_at = Some(retry_at);
+    }
+
+    fn record_success(&mut self) {
+        self.failures = 0;
+        self.retry_at = None;
+    }
+
+    pub(crate) const fn failures(&self) -> u32 {
+        self.failures
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use windlass_types::worker_messages::{AttemptKey, ReturnReason};
+    use windlass_types::worker_protocol::ActionCommand;
+    use windlass_types::{Attempt, JobId, RunId, WorkerId, WorkflowId};
+
+    const WISH: ExchangeParameters = ExchangeParameters {
+        wait: Duration::from_secs(20),
+        time_left: None,
+        is_draining: false,
+        is_leaving: false,
+        skips_polling: false,
+    };
+
+    fn report(job: i64) -> AttemptReport {
+        let key = AttemptKey { workflow: WorkflowId(1), job: JobId(job), run: RunId(1), attempt: Attempt(1) };
+        AttemptReport::Returned { key, why: ReturnReason::Recalled }
+    }
+
+    fn known() -> ExchangeClient {
+        let mut talk = ExchangeClient::default();
+        assert_eq!(talk.next_call(Instant::now(), &WISH), Some(NextCall::Register));
+        assert_eq!(talk.next_call(Instant::now(), &WISH), None, "once is enough");
+        talk.on_registered(WorkerCredentials { worker: WorkerId(7), secret: "s".into() });
+        talk
+    }
+
+    /// Which lane speaks, under which number, with how many reports.
+    fn speak(talk: &mut ExchangeClient, wish: &ExchangeParameters) -> Option<(ExchangeLane, u64, usize)> {
+        match talk.next_call(Instant::now(), wish)? {
+            NextCall::Register => panic!("introduced already"),
+            NextCall::Exchange(lane, exchange) => Some((lane, exchange.number, exchange.reports.len())),
+        }
+    }
+
+    fn answer(number: u64) -> ExchangeReply {
+        ExchangeReply { number, ..ExchangeReply::default() }
+    }
+
+    #[test]
+    fn a_report_overtakes_the_wait_and_reports_go_one_batch_at_a_time() {
+        let mut talk = known();
+        assert_eq!(speak(&mut talk, &WISH), Some((ExchangeLane::Wait, 1, 0)));
+        assert_eq!(speak(&mut talk, &WISH), None);
+        talk.enqueue_reports([report(1), report(2)]);
+        assert_eq!(speak(&mut talk, &WISH), Some((ExchangeLane::Report, 2, 2)));
+        talk.enqueue_reports([report(3)]);
+        assert_eq!(speak(&mut talk, &WISH), None, "the second batch waits for the answer to the first");
+        assert_eq!(talk.undelivered().count(), 3);
+        let (said, ready) = talk.on_reply(answer(2));
+        assert_eq!((said.unwrap().reports.len(), ready.len()), (2, 0), "the older answer is acted on first");
+        assert_eq!(talk.on_reply(answer(1)).1.iter().map(|answer| answer.number).collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(speak(&mut talk, &WISH), Some((ExchangeLane::Report, 3, 1)));
+        assert_eq!(speak(&mut talk, &WISH), None, "nobody waits while a report is under way");
+        talk.on_reply(answer(3));
+        assert_eq!(speak(&mut talk, &WISH), Some((ExchangeLane::Wait, 4, 0)));
+        assert_eq!(talk.on_reply(answer(4)).1.len(), 1);
+        assert_eq!(talk.on_reply(answer(4)), (None, Vec::new()), "an answer that comes twice is one");
+    }
+
+    #[test]
+    fn what_failed_is_said_again_as_it_was() {
+        let mut talk = known();
+        talk.enqueue_reports([report(1)]);
+        assert_eq!(speak(&mut talk, &WISH), Some((ExchangeLane::Report, 1, 1)));
+        let now = Instant::now();
+        talk.on_exchange_failed(1, now + Duration::from_mins(1));
+        talk.enqueue_reports([report(2)]);
+        assert_eq!((speak(&mut talk, &WISH), talk.is_away()), (None, true));
+        talk.on_exchange_failed(1, now);
+        assert_eq!(
+            speak(&mut talk, &WISH),
+            Some((ExchangeLane::Report, 1, 1)),
+            "the same, without what came later"
+        );
+        talk.on_reply(answer(1));
+        assert_eq!((speak(&mut talk, &WISH), talk.is_away()), (Some((ExchangeLane::Report, 2, 1)), false));
+    }
+
+    #[test]
+    fn in_a_new_life_all_that_was_not_confirmed_is_said_again() {
+        let mut talk = known();
+        speak(&mut talk, &WISH);
+        talk.enqueue_reports([report(1)]);
+        speak(&mut talk, &WISH);
+        talk.enqueue_reports([report(2)]);
+        talk.reset();
+        assert_eq!(talk.next_call(Instant::now(), &WISH), Some(NextCall::Register));
+        assert_eq!(talk.undelivered().cloned().collect::<Vec<_>>(), [report(1), report(2)]);
+        talk.on_registered(WorkerCredentials { worker: WorkerId(8), secret: "t".into() });
+        assert_eq!(speak(&mut talk, &WISH), Some((ExchangeLane::Report, 1, 2)), "numbers begin anew");
+    }
+
+    #[test]
+    fn the_last_words_come_with_the_last_reports() {
+        let mut talk = known();
+        let draining = ExchangeParameters { is_draining: true, ..WISH };
+        speak(&mut talk, &WISH);
+        assert_eq!(
+            speak(&mut talk, &draining),
+            Some((ExchangeLane::Report, 2, 0)),
+            "the server is told at once"
+        );
+        talk.on_reply(answer(2));
+        talk.on_reply(answer(1));
+        assert_eq!(speak(&mut talk, &draining), Some((ExchangeLane::Wait, 3, 0)), "stops may still come");
+        talk.enqueue_reports((0..1001).map(report));
+        let leaving = ExchangeParameters { is_leaving: true, ..draining };
+        assert_eq!(speak(&mut talk, &leaving), Some((ExchangeLane::Report, 4, 1000)));
+        talk.on_reply(answer(4));
+        assert!(!talk.is_over, "there was more to say");
+        assert_eq!(speak(&mut talk, &leaving), Some((ExchangeLane::Report, 5, 1)));
+        let order = ActionCommand {
+            workflow: WorkflowId(1),
+            run: RunId(1),
+            action: 1,
+            attempt: Attempt(1),
+            trigger: "on_worker_complete".into(),
+            commands: Vec::new(),
+            env: Vec::new(),
+        };
+        talk.on_reply(ExchangeReply { actions: vec![order], ..answer(5) });
+        assert!(!talk.is_over, "something is to be done first");
+        assert_eq!(speak(&mut talk, &leaving), Some((ExchangeLane::Report, 6, 0)));
+        talk.on_reply(answer(6));
+        assert!(talk.is_over);
+        assert_eq!(speak(&mut talk, &leaving), None);
+    }
+}

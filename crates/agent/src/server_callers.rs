@@ -1,0 +1,115 @@
+//! The threads that call the server, one call at a time each, so that the agent itself never waits for one.
+
+use crate::event::RemoteWorkerEvent;
+use crate::options::FindServer;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use std::{io, thread};
+use windlass_client::Client;
+use windlass_process::process_identity::boot_time;
+use windlass_types::worker_protocol::{WorkerExchange, WorkerRegistration};
+
+#[derive(Debug)]
+pub(crate) enum ServerCall {
+    Register(Box<WorkerRegistration>),
+    Exchange(Box<WorkerExchange>),
+}
+
+/// A call, and which life of this worker at the server it belongs to.
+#[derive(Debug)]
+pub(crate) struct QueuedCall {
+    pub(crate) epoch: u32,
+    pub(crate) call: ServerCall,
+    /// How long the answer may take, beyond what the call itself waits.
+    pub(crate) timeout: Duration,
+}
+
+/// The server, as it is called now. Where it was found by its database another one may have taken over, at another place.
+pub(crate) struct ServerConnection {
+    client: Mutex<Client>,
+    find_server: Option<FindServer>,
+}
+
+impl std::fmt::Debug for ServerConnection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Way").field(&self.client).finish()
+    }
+}
+
+impl ServerConnection {
+    pub(crate) fn new(client: Client, find_server: Option<FindServer>) -> Self {
+        // The jobs have to be told of another server.
+        let client = if find_server.is_some() { client.without_token_lookup() } else { client };
+        Self { client: Mutex::new(client), find_server }
+    }
+
+    fn client(&self) -> Client {
+        self.client.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Looks where the server is now; the one that is there is called from here on.
+    fn find_server_again(&self) -> Option<Client> {
+        let found = self.find_server.as_ref()?()?.without_token_lookup();
+        *self.client.lock().unwrap_or_else(PoisonError::into_inner) = found.clone();
+        Some(found)
+    }
+}
+
+/// A thread that calls. It ends when this is dropped, after the call that it is at.
+#[derive(Debug)]
+pub(crate) struct CallerThread {
+    calls: Sender<QueuedCall>,
+}
+
+impl CallerThread {
+    pub(crate) fn start(
+        name: &str,
+        way: Arc<ServerConnection>,
+        events: Sender<RemoteWorkerEvent>,
+    ) -> io::Result<Self> {
+        let (orders, inbox) = channel();
+        thread::Builder::new().name(name.to_owned()).spawn(move || run_calls(&way, &inbox, &events))?;
+        Ok(Self { calls: orders })
+    }
+
+    pub(crate) fn enqueue_call(&self, order: QueuedCall) {
+        // It ends only with us.
+        self.calls.send(order).ok();
+    }
+}
+
+fn run_calls(way: &ServerConnection, inbox: &Receiver<QueuedCall>, events: &Sender<RemoteWorkerEvent>) {
+    for QueuedCall { epoch, call, timeout: within } in inbox {
+        let (client, sent) = (way.client(), boot_time());
+        let (event, is_gone) = match call {
+            ServerCall::Register(who) => {
+                let result = client.introduce_worker(&who, within);
+                let is_gone = result.as_ref().is_err_and(may_be_elsewhere);
+                (RemoteWorkerEvent::Registered { epoch, sent, result }, is_gone)
+            }
+            ServerCall::Exchange(exchange) => {
+                let result = client.exchange(&exchange, within);
+                let is_gone = result.as_ref().is_err_and(may_be_elsewhere);
+                (RemoteWorkerEvent::Replied { epoch, number: exchange.number, sent, result }, is_gone)
+            }
+        };
+        if events.send(event).is_err() {
+            return;
+        }
+        // Looking may take a while, so it comes after the news.
+        let found = is_gone.then(|| way.find_server_again()).flatten();
+        if let Some(found) = found.filter(|found| !found.is_same_server(&client))
+            && events.send(RemoteWorkerEvent::ServerMoved(found)).is_err()
+        {
+            return;
+        }
+    }
+}
+
+/// It does not answer, or is not the one that has the database.
+fn may_be_elsewhere(error: &windlass_client::ClientError) -> bool {
+    matches!(error, windlass_client::ClientError::Unreachable { .. })
+        || error.is_unknown_token()
+        || matches!(error.code(), Some("standby" | "superseded_server"))
+}

@@ -1,0 +1,295 @@
+//! What an agent writes down on its machine, so that the next one there can clear up after it and deliver what it could
+//! not.
+//!
+//! One directory per agent, private to its user, locked as long as the agent lives. Whoever finds one that can be locked
+//! has found the legacy of a dead agent.
+
+use crate::RemoteWorkerError;
+use crate::result_journal::{JournalEntry, ResultJournal};
+use rustix::fs::FlockOperation;
+use serde::{Deserialize, Serialize};
+use std::fs::{self, DirBuilder, File, Permissions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use windlass_process::machine;
+use windlass_process::process_identity::{ProcessIdentity, boot_id};
+use windlass_types::WorkerId;
+use windlass_types::worker_messages::AttemptReport;
+
+/// A directory of this name belongs to an agent, alive or dead.
+const DIRECTORY_PREFIX: &str = "agent-";
+/// One that is not ready yet is nobody's to look at.
+const UNFINISHED_PREFIX: &str = "new-";
+const JOURNAL_FILE: &str = "journal";
+
+/// What is known of an agent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct SavedWorkerState {
+    pub(crate) url: String,
+    pub(crate) host: String,
+    pub(crate) boot_id: String,
+    /// The agent itself, and what the actions that it runs carry in their environment. `None`: it left in peace.
+    pub(crate) agent: Option<SavedProcess>,
+    /// The process that runs its jobs.
+    pub(crate) crew: Option<SavedProcess>,
+    /// Who it is at the server.
+    pub(crate) me: Option<WorkerCredentials>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SavedProcess {
+    pub(crate) pid: u32,
+    pub(crate) start_ticks: u64,
+    /// In the environment of all that it started.
+    pub(crate) token: String,
+    pub(crate) ledger: PathBuf,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct WorkerCredentials {
+    pub(crate) worker: WorkerId,
+    pub(crate) secret: String,
+}
+
+/// The directory of one agent. Locked until it is dropped.
+#[derive(Debug)]
+pub(crate) struct StateDirectory {
+    directory: PathBuf,
+    _lock: File,
+}
+
+/// Where agents of this user on this machine keep their directories: the home directory may be shared by many machines.
+pub fn default_state_dir() -> Option<PathBuf> {
+    let state = std::env::var_os("XDG_STATE_HOME").filter(|path| Path::new(path).is_absolute());
+    let home = || std::env::var_os("HOME").map(|home| Path::new(&home).join(".local/state"));
+    let base = state.map(PathBuf::from).or_else(home)?;
+    Some(base.join("windlass/workers").join(machine::hostname()))
+}
+
+impl StateDirectory {
+    pub(crate) fn create(state_dir: &Path) -> Result<Self, RemoteWorkerError> {
+        let failed = |source| RemoteWorkerError::StateDirectory { path: state_dir.to_owned(), source };
+        DirBuilder::new().recursive(true).mode(0o700).create(state_dir).map_err(failed)?;
+        let name = unique_name().map_err(failed)?;
+        let unfinished = state_dir.join(format!("{UNFINISHED_PREFIX}{name}"));
+        DirBuilder::new().mode(0o700).create(&unfinished).map_err(failed)?;
+        let lock = File::create(unfinished.join("lock")).map_err(failed)?;
+        rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|e| failed(e.into()))?;
+        let directory = state_dir.join(format!("{DIRECTORY_PREFIX}{name}"));
+        fs::rename(&unfinished, &directory).map_err(failed)?;
+        Ok(Self { directory, _lock: lock })
+    }
+
+    /// Those of dead agents, locked by us now.
+    pub(crate) fn lock_abandoned(state_dir: &Path) -> Vec<Self> {
+        list_directories(state_dir).filter_map(Self::lock_existing).collect()
+    }
+
+    /// What agents here have written of themselves, those that live and those that do not.
+    pub(crate) fn load_all_states(state_dir: &Path) -> Vec<SavedWorkerState> {
+        list_directories(state_dir).filter_map(|directory| load_state_in(&directory).ok()).collect()
+    }
+
+    fn lock_existing(directory: PathBuf) -> Option<Self> {
+        let lock = File::options().write(true).open(directory.join("lock")).ok()?;
+        rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).ok()?;
+        // Another process may have cleared it away between the look and the lock.
+        if !directory.exists() || is_copy(&directory) {
+            return None;
+        }
+        Some(Self { directory, _lock: lock })
+    }
+
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    pub(crate) fn journal_path(&self) -> PathBuf {
+        self.directory.join(JOURNAL_FILE)
+    }
+
+    pub(crate) fn ledger_path(&self, token: &str) -> PathBuf {
+        self.directory.join(format!("ledger-{token}"))
+    }
+
+    /// All at once or not at all: whoever reads it finds the old or the new.
+    pub(crate) fn save_state(&self, notes: &SavedWorkerState) -> Result<(), RemoteWorkerError> {
+        let write = || {
+            let new = self.directory.join("agent.json.new");
+            let mut file = File::create(&new)?;
+            // It holds a secret; the directory is private already.
+            file.set_permissions(Permissions::from_mode(0o600))?;
+            file.write_all(&serde_json::to_vec(notes)?)?;
+            file.sync_data()?;
+            fs::rename(&new, self.directory.join("agent.json"))
+        };
+        write().map_err(|source| RemoteWorkerError::StateDirectory { path: self.directory.clone(), source })
+    }
+
+    pub(crate) fn load_state(&self) -> io::Result<SavedWorkerState> {
+        load_state_in(&self.directory)
+    }
+
+    /// Nobody needs it any more.
+    pub(crate) fn remove(self) {
+        // What stays behind is looked at again by the next agent.
+        fs::remove_dir_all(&self.directory).ok();
+    }
+}
+
+/// A worker of this user on this machine with results that its server has not got.
+#[derive(Debug)]
+pub struct UndeliveredSummary {
+    /// Where its server is.
+    pub url: String,
+    pub host: String,
+    pub worker: Option<WorkerId>,
+    /// If not, the next worker on this machine delivers what is here.
+    pub is_alive: bool,
+    pub reports: Vec<AttemptReport>,
+}
+
+/// What was not delivered; nothing is touched.
+pub fn list_undelivered(state_dir: &Path) -> io::Result<Vec<UndeliveredSummary>> {
+    let entries = match fs::read_dir(state_dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut found = Vec::new();
+    for entry in entries.flatten() {
+        if !entry.file_name().to_string_lossy().starts_with(DIRECTORY_PREFIX) {
+            continue;
+        }
+        // One that was cleared away meanwhile has delivered.
+        let Ok(notes) = load_state_in(&entry.path()) else { continue };
+        let said = ResultJournal::read_entries(&entry.path().join(JOURNAL_FILE))?.into_iter();
+        let reports: Vec<AttemptReport> = said.filter_map(JournalEntry::into_report).collect();
+        if reports.is_empty() {
+            continue;
+        }
+        let is_alive = notes.agent.is_some_and(|agent| {
+            ProcessIdentity { pid: agent.pid, start_ticks: agent.start_ticks }.is_alive()
+        });
+        let worker = notes.me.map(|me| me.worker);
+        found.push(UndeliveredSummary { url: notes.url, host: notes.host, worker, is_alive, reports });
+    }
+    Ok(found)
+}
+
+/// Of agents.
+fn list_directories(state_dir: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = fs::read_dir(state_dir).into_iter().flatten().flatten();
+    let named = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(DIRECTORY_PREFIX));
+    named.map(|entry| entry.path())
+}
+
+/// An agent keeps its own directory locked: one that is not locked although its agent lives is a copy, whose notes give no
+/// right to end that agent.
+fn is_copy(directory: &Path) -> bool {
+    let Ok(notes) = load_state_in(directory) else { return false };
+    let is_here = boot_id().is_ok_and(|here| here == notes.boot_id);
+    let process = |agent: SavedProcess| ProcessIdentity { pid: agent.pid, start_ticks: agent.start_ticks };
+    is_here && notes.agent.is_some_and(|agent| process(agent).is_alive())
+}
+
+fn load_state_in(directory: &Path) -> io::Result<SavedWorkerState> {
+    Ok(serde_json::from_slice(&fs::read(directory.join("agent.json"))?)?)
+}
+
+/// A word that nobody had before.
+pub(crate) fn unique_name() -> io::Result<String> {
+    Ok(fs::read_to_string("/proc/sys/kernel/random/uuid")?.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_delivered_is_seen_and_left_alone() {
+        use windlass_types::worker_messages::{AttemptKey, ReturnReason};
+        use windlass_types::{Attempt, JobId, RunId, WorkflowId};
+        let directory = tempfile::tempdir().unwrap();
+        assert!(list_undelivered(&directory.path().join("none")).unwrap().is_empty());
+        let key = AttemptKey { workflow: WorkflowId(1), job: JobId(2), run: RunId(1), attempt: Attempt(1) };
+        let report = AttemptReport::Returned { key, why: ReturnReason::WorkerDied };
+        let me = Some(WorkerCredentials { worker: WorkerId(5), secret: "hush".into() });
+        let own = ProcessIdentity::from_pid(std::process::id()).unwrap();
+        let process = |pid| SavedProcess { pid, start_ticks: own.start_ticks, ..SavedProcess::default() };
+        let homes = [process(own.pid), process(u32::MAX)].map(|agent| {
+            let home = StateDirectory::create(directory.path()).unwrap();
+            let agent = Some(agent);
+            home.save_state(&SavedWorkerState {
+                url: "http://x".into(),
+                me: me.clone(),
+                agent,
+                ..SavedWorkerState::default()
+            })
+            .unwrap();
+            ResultJournal::new(home.journal_path()).append(&[JournalEntry::Report(report.clone())]).unwrap();
+            home
+        });
+        let _nothing_to_tell = StateDirectory::create(directory.path()).unwrap();
+        let mut found = list_undelivered(directory.path()).unwrap();
+        found.sort_by_key(|found| found.is_alive);
+        assert_eq!(found.iter().map(|found| found.is_alive).collect::<Vec<_>>(), [false, true]);
+        assert!(
+            found.iter().all(|found| found.reports == [report.clone()] && found.worker == Some(WorkerId(5)))
+        );
+        assert!(homes.iter().all(|home| home.journal_path().exists()));
+    }
+
+    #[test]
+    fn a_copy_of_the_directory_of_a_living_agent_is_left_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let living = StateDirectory::create(&directory.path().join("original")).unwrap();
+        let own = ProcessIdentity::own().unwrap();
+        let agent = SavedProcess { pid: own.pid, start_ticks: own.start_ticks, ..SavedProcess::default() };
+        living
+            .save_state(&SavedWorkerState {
+                boot_id: boot_id().unwrap(),
+                agent: Some(agent),
+                ..SavedWorkerState::default()
+            })
+            .unwrap();
+        let copy = directory.path().join("copy");
+        let copied = copy.join(living.directory().file_name().unwrap());
+        fs::create_dir_all(&copied).unwrap();
+        for name in ["lock", "agent.json"] {
+            fs::copy(living.directory().join(name), copied.join(name)).unwrap();
+        }
+        assert!(StateDirectory::lock_abandoned(&copy).is_empty());
+        assert!(copied.exists());
+    }
+
+    #[test]
+    fn only_what_the_dead_left_is_found() {
+        let directory = tempfile::tempdir().unwrap();
+        let living = StateDirectory::create(directory.path()).unwrap();
+        let dead = StateDirectory::create(directory.path()).unwrap();
+        let notes = SavedWorkerState { url: "http://x".into(), ..SavedWorkerState::default() };
+        dead.save_state(&notes).unwrap();
+        let mode = fs::metadata(dead.directory().join("agent.json")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let path = dead.directory().to_owned();
+        assert!(StateDirectory::lock_abandoned(directory.path()).is_empty());
+        drop(dead);
+        // Another test may start a process at this moment, which has the lock too until it becomes another program.
+        let give_up = std::time::Instant::now() + std::time::Duration::from_mins(1);
+        let found = loop {
+            let found = StateDirectory::lock_abandoned(directory.path());
+            if !found.is_empty() || std::time::Instant::now() > give_up {
+                break found;
+            }
+            std::thread::yield_now();
+        };
+        assert_eq!(found.iter().map(StateDirectory::directory).collect::<Vec<_>>(), [&path]);
+        assert_eq!(found[0].load_state().unwrap(), notes);
+        for home in found {
+            home.remove();
+        }
+        assert!(!path.exists() && living.directory().exists());
+    }
+}

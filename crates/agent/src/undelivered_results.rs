@@ -1,0 +1,235 @@
+//! What dead agents of this machine left: their processes are ended, and the results that they could not deliver go to
+//! the server, in their name.
+
+use crate::result_journal::{JournalEntry, ResultJournal, is_final_report, report_key};
+use crate::state_directory::{SavedWorkerState, StateDirectory};
+use crate::{RemoteWorkerError, worker_process};
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::time::Duration;
+use windlass_client::Client;
+use windlass_process::ensure_dead;
+use windlass_types::WorkerId;
+use windlass_types::worker_messages::{AttemptEndReport as JobEnd, AttemptKey, AttemptReport, ReturnReason};
+use windlass_types::worker_protocol::{
+    ActionReport, RegistrationReply, WorkerExchange, WorkerReconnect, WorkerRegistration,
+};
+use windlass_worker::read_ends;
+
+/// How long a call may take.
+const CALL_TIMEOUT: Duration = Duration::from_secs(20);
+/// So many reports go in one exchange.
+const REPORTS_PER_EXCHANGE: usize = WorkerExchange::MAX_REPORTS;
+
+/// What one dead agent left, after its processes were ended.
+#[derive(Debug)]
+pub(crate) struct UndeliveredResults {
+    state_directory: StateDirectory,
+    saved_state: SavedWorkerState,
+    entries: Vec<JournalEntry>,
+    /// What had started there lately, or may have.
+    started_attempts: Vec<AttemptKey>,
+    /// The ends that its worker process recorded, whether or not they were delivered.
+    recorded_ends: HashMap<AttemptKey, JobEnd>,
+}
+
+/// An agent that was ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndedWorker {
+    /// Where its server was.
+    pub url: String,
+    /// Who it was there.
+    pub worker: Option<WorkerId>,
+}
+
+/// Ends all agents that keep their directories here, alive or dead, with all that they started: for whoever started them
+/// for himself, and knows that nobody wants them any more. What they could not deliver stays for the next agent here.
+pub fn end_all_workers(state_dir: &Path) -> Result<Vec<EndedWorker>, RemoteWorkerError> {
+    let mut ended = Vec::new();
+    for notes in StateDirectory::load_all_states(state_dir) {
+        // The agent first: it would start its crew anew.
+        let processes = notes.agent.iter().chain(&notes.crew);
+        let mut buried = processes.map(|process| {
+            worker_process::ensure_recorded_process_dead(process, &notes.host, &notes.boot_id)
+        });
+        match buried.try_for_each(|one| one.map(drop)) {
+            Ok(()) => ended.push(EndedWorker { url: notes.url, worker: notes.me.map(|me| me.worker) }),
+            // The directory is shared with another machine, where nothing can be ended from here.
+            Err(ensure_dead::EnsureDeadError::OtherHost { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(ended)
+}
+
+/// Makes sure that nothing of them lives.
+pub(crate) fn ensure_all_dead(state_dir: &Path) -> Result<Vec<UndeliveredResults>, RemoteWorkerError> {
+    let mut found = Vec::new();
+    for home in StateDirectory::lock_abandoned(state_dir) {
+        // Without notes it had not begun to do anything.
+        let Ok(notes) = home.load_state() else {
+            home.remove();
+            continue;
+        };
+        let mut started = Vec::new();
+        let mut is_elsewhere = false;
+        for process in notes.crew.iter().chain(&notes.agent) {
+            match worker_process::ensure_recorded_process_dead(process, &notes.host, &notes.boot_id) {
+                Ok(report) => started.extend(report.started_attempts.unwrap_or_default()),
+                // The directory is shared with another machine, whose agents look after it.
+                Err(ensure_dead::EnsureDeadError::OtherHost { .. }) => is_elsewhere = true,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let entries = ResultJournal::read_entries(&home.journal_path());
+        // What cannot be read is left alone: it may be read another time.
+        if let (false, Ok(entries)) = (is_elsewhere, entries) {
+            let ends = notes.crew.iter().flat_map(|crew| read_ends(&crew.ledger)).collect();
+            found.push(UndeliveredResults {
+                state_directory: home,
+                saved_state: notes,
+                entries,
+                started_attempts: started,
+                recorded_ends: ends,
+            });
+        }
+    }
+    Ok(found)
+}
+
+impl UndeliveredResults {
+    /// Tells the server, if it is the one that the dead agent worked for. Returns how many results it got.
+    pub(crate) fn deliver(
+        self,
+        client: &Client,
+        as_me: &WorkerRegistration,
+    ) -> Result<usize, windlass_client::ClientError> {
+        let here = self.saved_state.url == client.url();
+        let Some(me) = self.saved_state.me.clone().filter(|_| here) else {
+            if self.entries.is_empty() {
+                self.state_directory.remove();
+            }
+            return Ok(0);
+        };
+        let held =
+            self.reported_attempts().chain(self.started_attempts.iter().copied()).collect::<HashSet<_>>();
+        let ended = self.entries.iter().filter_map(|entry| match entry {
+            JournalEntry::Action(report) => Some((report.action, report.attempt)),
+            JournalEntry::Report(_) => None,
+        });
+        let (held, actions) = (held.into_iter().collect(), ended.collect());
+        let before = WorkerReconnect { worker: me.worker, secret: me.secret, held, actions };
+        let who = WorkerRegistration {
+            before: Some(before),
+            labels: Vec::new(),
+            workflow: None,
+            allocation: None,
+            slurm: None,
+            ..as_me.clone()
+        };
+        let welcome = client.introduce_worker(&who, CALL_TIMEOUT)?;
+        let (reports, actions) = self.build_reports(&welcome.lost);
+        let count = self.entries.len();
+        send_reports(client, &welcome, &reports, actions)?;
+        self.state_directory.remove();
+        Ok(count)
+    }
+
+    fn reported_attempts(&self) -> impl Iterator<Item = AttemptKey> {
+        self.entries.iter().filter_map(|entry| match entry {
+            JournalEntry::Report(report) => Some(report_key(report)),
+            JournalEntry::Action(_) => None,
+        })
+    }
+
+    /// All results, also those that come too late: that can then be seen at the server. And what died with its worker.
+    fn build_reports(&self, lost: &[AttemptKey]) -> (Vec<AttemptReport>, Vec<ActionReport>) {
+        let (mut reports, mut actions) = (Vec::new(), Vec::new());
+        let mut settled: HashSet<AttemptKey> = lost.iter().copied().collect();
+        for entry in &self.entries {
+            match entry {
+                JournalEntry::Report(report) => {
+                    if is_final_report(report) {
+                        settled.insert(report_key(report));
+                    }
+                    reports.push(report.clone());
+                }
+                JournalEntry::Action(report) => actions.push(report.clone()),
+            }
+        }
+        // What the server still waits for: jobs that ended without its learning of it, and those that died.
+        for key in self.started_attempts.iter().filter(|key| !settled.contains(key)) {
+            let died = || AttemptReport::Returned { key: *key, why: ReturnReason::WorkerDied };
+            reports.push(self.recorded_ends.get(key).cloned().map_or_else(died, AttemptReport::Ended));
+        }
+        (reports, actions)
+    }
+}
+
+/// In the name of the dead one, which then leaves.
+fn send_reports(
+    client: &Client,
+    welcome: &RegistrationReply,
+    reports: &[AttemptReport],
+    actions: Vec<ActionReport>,
+) -> Result<(), windlass_client::ClientError> {
+    let mut actions = Some(actions);
+    let batches = reports.len().div_ceil(REPORTS_PER_EXCHANGE).max(1);
+    for number in 1..=batches {
+        let batch = reports.iter().skip((number - 1) * REPORTS_PER_EXCHANGE).take(REPORTS_PER_EXCHANGE);
+        let exchange = WorkerExchange {
+            worker: welcome.worker,
+            secret: welcome.secret.clone(),
+            number: number as u64,
+            reports: batch.cloned().collect(),
+            actions: actions.take().unwrap_or_default(),
+            wait: Duration::ZERO,
+            time_left: None,
+            draining: true,
+            leaving: number == batches,
+        };
+        client.exchange(&exchange, CALL_TIMEOUT)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use windlass_types::worker_messages::{AttemptEndCause, AttemptUsage, ProcessExit};
+    use windlass_types::{Attempt, JobId, RunId, Timestamp, WorkflowId};
+
+    fn key(job: i64) -> AttemptKey {
+        AttemptKey { workflow: WorkflowId(1), job: JobId(job), run: RunId(1), attempt: Attempt(1) }
+    }
+
+    #[test]
+    fn ends_that_were_recorded_and_not_delivered_are_delivered_and_no_others() {
+        let directory = tempfile::tempdir().unwrap();
+        let home = StateDirectory::create(directory.path()).unwrap();
+        let end = |job| JobEnd {
+            key: key(job),
+            started_at: Timestamp(1),
+            ended_at: Timestamp(2),
+            wall: Duration::ZERO,
+            exit: ProcessExit::Code(0),
+            cause: AttemptEndCause::Itself,
+            usage: AttemptUsage::default(),
+            files: None,
+            last_words: None,
+            recovered: None,
+        };
+        // 1 is with the server already, 2 ended, 3 ran, 4 is in the journal.
+        let legacy = UndeliveredResults {
+            state_directory: home,
+            saved_state: SavedWorkerState::default(),
+            entries: vec![JournalEntry::Report(AttemptReport::Ended(end(4)))],
+            started_attempts: vec![key(1), key(2), key(3), key(4)],
+            recorded_ends: [1, 2, 4].map(|job| (key(job), end(job))).into(),
+        };
+        let (reports, _) = legacy.build_reports(&[key(1)]);
+        let died = AttemptReport::Returned { key: key(3), why: ReturnReason::WorkerDied };
+        assert_eq!(reports, [AttemptReport::Ended(end(4)), AttemptReport::Ended(end(2)), died]);
+        legacy.state_directory.remove();
+    }
+}

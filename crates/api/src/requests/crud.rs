@@ -1,0 +1,251 @@
+//! Requests themselves: submitted, listed, changed, stopped.
+
+use super::RequestRecoveryState;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+use windlass_types::Timestamp;
+use windlass_types::requests::{CleanupPolicy, ProductionStep, Request, RequestStatus};
+
+/// A request that was taken.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct SubmitResponse {
+    pub request_name: String,
+    #[schema(value_type = String)]
+    pub status: RequestStatus,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<Object>)]
+    pub production_steps: Vec<ProductionStep>,
+    pub workflow: RequestWorkflowRef,
+}
+
+/// The workflow of a request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RequestWorkflowRef {
+    pub id: String,
+    /// `new`, `planning`, `active`, `stopping`, `resubmitting`, `completed`, `partial`, `failed` or `aborted`.
+    pub status: String,
+}
+
+/// A request in a list.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct RequestSummary {
+    pub request_name: String,
+    #[schema(value_type = String)]
+    pub status: RequestStatus,
+    pub priority: i64,
+    pub urgent: bool,
+    pub requestor: String,
+    pub campaign: Option<String>,
+    pub input_dataset: Option<String>,
+    pub output_datasets: Vec<String>,
+    #[schema(value_type = String)]
+    pub created_at: Timestamp,
+    #[schema(value_type = String)]
+    pub updated_at: Timestamp,
+    /// Since when it is in its status.
+    #[schema(value_type = String)]
+    pub since: Timestamp,
+    /// Why it is held, failed or aborted.
+    pub reason: Option<String>,
+    pub version: i64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct RequestList {
+    pub items: Vec<RequestSummary>,
+    /// How many there are in all that fit.
+    pub total: u64,
+    pub offset: u64,
+}
+
+/// A request in full.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(try_from = "Value")]
+pub struct FullRequest {
+    /// As it was wished for; priority and production steps as they are now.
+    #[serde(flatten)]
+    #[schema(value_type = Object)]
+    pub request: Request,
+    #[schema(value_type = String)]
+    pub status: RequestStatus,
+    /// Why it is held, failed or aborted.
+    pub reason: Option<String>,
+    /// What somebody asked for and is not done yet.
+    pub wanted: Option<PendingCommandResponse>,
+    /// The oldest first.
+    pub status_transitions: Vec<StatusTransitionResponse>,
+    pub workflow: RequestWorkflowRef,
+    #[schema(value_type = String)]
+    pub created_at: Timestamp,
+    #[schema(value_type = String)]
+    pub updated_at: Timestamp,
+    #[schema(value_type = String)]
+    pub since: Timestamp,
+    /// Rises with every change; also in the header `ETag`.
+    pub version: i64,
+    /// What was done about failures, and what people have changed.
+    pub recovery: RequestRecoveryState,
+}
+
+/// In two steps: what is flattened has lost that keys of a lumi mask are numbers.
+impl TryFrom<Value> for FullRequest {
+    type Error = serde_json::Error;
+
+    fn try_from(value: Value) -> Result<Self, Self::Error> {
+        #[derive(Deserialize)]
+        struct FullRequestFields {
+            status: RequestStatus,
+            reason: Option<String>,
+            wanted: Option<PendingCommandResponse>,
+            status_transitions: Vec<StatusTransitionResponse>,
+            workflow: RequestWorkflowRef,
+            created_at: Timestamp,
+            updated_at: Timestamp,
+            since: Timestamp,
+            version: i64,
+            #[serde(default)]
+            recovery: RequestRecoveryState,
+        }
+        let rest = FullRequestFields::deserialize(&value)?;
+        Ok(Self {
+            request: serde_json::from_value(value)?,
+            status: rest.status,
+            reason: rest.reason,
+            wanted: rest.wanted,
+            status_transitions: rest.status_transitions,
+            workflow: rest.workflow,
+            created_at: rest.created_at,
+            updated_at: rest.updated_at,
+            since: rest.since,
+            version: rest.version,
+            recovery: rest.recovery,
+        })
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PendingCommandResponse {
+    /// `stop`, `abort`, `fail`, `release` or `remove`.
+    pub what: String,
+    pub by: String,
+    pub reason: String,
+    #[schema(value_type = String)]
+    pub at: Timestamp,
+}
+
+/// A line of the audit trail.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct StatusTransitionResponse {
+    /// `null`: it came to be.
+    #[schema(value_type = Option<String>)]
+    pub from: Option<RequestStatus>,
+    #[schema(value_type = String)]
+    pub to: RequestStatus,
+    #[schema(value_type = String)]
+    pub timestamp: Timestamp,
+    pub by: String,
+    pub reason: Option<String>,
+}
+
+/// What is to be otherwise. What is not said stays as it is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct PatchRequest {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub urgent: Option<bool>,
+    /// `submitted` for one that is new, `queued` to release one that is held, `stopping`, `aborted`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub status: Option<RequestStatus>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<Object>>)]
+    pub production_steps: Option<Vec<ProductionStep>>,
+    /// Why; goes into the audit trail.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 1000)]
+    pub reason: Option<String>,
+    /// The version that this was decided from; the header `If-Match` says the same. Without either it holds for whatever
+    /// the request is now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<i64>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct StopRequest {
+    #[schema(max_length = 1000)]
+    pub reason: String,
+}
+
+/// A clean stop that has begun.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct StopResponse {
+    pub request_name: String,
+    #[schema(value_type = String)]
+    pub status: RequestStatus,
+    #[schema(value_type = String)]
+    pub previous_status: RequestStatus,
+    pub stop_reason: String,
+    pub message: String,
+}
+
+/// A request that is being ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AbortResponse {
+    pub request_name: String,
+    /// `aborted`, or what it was as long as something of it runs.
+    #[schema(value_type = String)]
+    pub status: RequestStatus,
+    #[schema(value_type = String)]
+    pub previous_status: RequestStatus,
+    pub message: String,
+}
+
+/// A version of a request among the others.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RequestVersion {
+    pub request_name: String,
+    pub processing_version: u32,
+    #[schema(value_type = String)]
+    pub status: RequestStatus,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub cleanup_policy: Option<CleanupPolicy>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub superseded_by: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure_reason: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RequestVersionList {
+    /// The newest one that leads back to the one that was asked for.
+    pub current: RequestVersion,
+    /// Those before it, the oldest first.
+    pub versions: Vec<RequestVersion>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_request_with_a_lumi_mask_is_read_again() {
+        let text = json!({
+            "request_name": "r", "requestor": "me", "output_datasets": ["/A/B-v1/RECO"], "memory_mb": 1,
+            "time_per_event_sec": 1.0, "size_per_event_kb": 1.0, "multicore": 1, "splitting_algo": "LumiBased",
+            "splitting_params": {"lumi_mask": {"1": [[1, 20]]}}, "processing_version": 1, "priority": 5,
+            "cleanup_policy": "keep_until_replaced", "status": "active", "reason": null, "wanted": null,
+            "status_transitions": [], "workflow": {"id": "x", "status": "active"}, "version": 3,
+            "created_at": "2026-01-30T10:00:00Z", "updated_at": "2026-01-30T10:00:00Z", "since": "2026-01-30T10:00:00Z",
+        });
+        let shown: FullRequest = serde_json::from_value(text).unwrap();
+        assert!(shown.request.splitting_params.lumi_mask.as_ref().unwrap().contains(1, 20));
+        let again: FullRequest = serde_json::from_value(serde_json::to_value(&shown).unwrap()).unwrap();
+        assert_eq!(again, shown);
+    }
+}

@@ -1,0 +1,758 @@
+//! The gate: from what a request shows to who it is.
+
+use crate::certificates::PeerCertificate;
+use crate::config::{AuthConfig, AuthConfigError, DefaultRole};
+use crate::jwt::{self, DocumentFetcher, JwtError, KeyFetchPolicy};
+use crate::password_cache::PasswordCache;
+use crate::principal::{AuthMethod, CredentialBinding, Principal, TokenScopes, UserRole};
+use crate::secret::{SecretHash, TokenSecret};
+use crate::settings::AuthSettings;
+use crate::throttle::LoginThrottle;
+use crate::tokens::{TokenCache, TokenRecord, TokenStore};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use std::fmt;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+use windlass_api::job_token::{JobTokenClaims, JobTokenSubject};
+use windlass_core::redact::SecretNames;
+use windlass_types::Timestamp;
+
+/// Passwords that are checked at a time. Each keeps a core busy for a while; more callers are told to come again.
+const MAX_CONCURRENT_CHECKS: usize = 16;
+/// Who comes with a token in place of a password may leave his name out.
+const TOKEN_USER_NAME: &str = "__token__";
+
+/// What a request shows, and when it came.
+#[derive(Clone, Copy, Debug)]
+pub struct PresentedCredentials<'a> {
+    /// The `Authorization` header; `Some("")` if it was there and is no text.
+    pub authorization: Option<&'a str>,
+    /// One that was checked against the CAs that are believed.
+    pub certificate: Option<&'a PeerCertificate>,
+    pub address: IpAddr,
+    pub now: Timestamp,
+    pub clock: Instant,
+}
+
+/// Why somebody is not let in.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AuthenticationError {
+    #[error("this server answers nobody whom it does not know")]
+    Missing,
+    #[error("the Authorization header is neither `Bearer TOKEN` nor `Basic …`")]
+    Scheme,
+    /// Whether the name or the password is wrong is not told.
+    #[error("the user name or the password is wrong")]
+    Password,
+    #[error("the token is not known here; it may have been revoked")]
+    Token,
+    #[error("the token has expired")]
+    Expired,
+    #[error("the token is not accepted: {0}")]
+    Jwt(String),
+    #[error("the certificate belongs to nobody who is known here")]
+    Certificate,
+    #[error("the certificate cannot be read in full: {0}")]
+    UnreadableCertificate(String),
+    #[error("{0} has no role on this server")]
+    NoRole(String),
+    #[error("too many wrong passwords, or too many to be checked at once")]
+    Throttled(Duration),
+    #[error("whether the token is good cannot be found out at the moment")]
+    Unavailable,
+}
+
+impl AuthenticationError {
+    /// The HTTP status that says this.
+    pub const fn status(&self) -> u16 {
+        match self {
+            Self::NoRole(_) => 403,
+            Self::Throttled(_) => 429,
+            Self::Unavailable => 503,
+            _ => 401,
+        }
+    }
+
+    /// For programs.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Missing | Self::Scheme => "unauthenticated",
+            Self::Password
+            | Self::Token
+            | Self::Jwt(_)
+            | Self::Certificate
+            | Self::UnreadableCertificate(_) => "bad_credentials",
+            Self::Expired => "token_expired",
+            Self::NoRole(_) => "no_role",
+            Self::Throttled(_) => "too_many_attempts",
+            Self::Unavailable => "unavailable",
+        }
+    }
+
+    /// What to do about it.
+    pub const fn hint(&self) -> &'static str {
+        match self {
+            Self::Missing | Self::Scheme => {
+                "send `Authorization: Bearer TOKEN`; `windlass login URL` keeps a token; that of the server's owner is in the file which `windlass serve` names when it starts"
+            }
+            Self::Password => "`windlass password verify` checks a password against the file",
+            Self::Token | Self::Expired | Self::Jwt(_) => "get a new token: `windlass token create`",
+            Self::Certificate => "an administrator can add it to [certificates] of the server's auth file",
+            Self::UnreadableCertificate(_) => {
+                "have one issued whose subject has one value of a usual text type (UTF8String, PrintableString) in each part"
+            }
+            Self::NoRole(_) => "an administrator can give one in [roles] of the server's auth file",
+            Self::Throttled(_) | Self::Unavailable => "try again later",
+        }
+    }
+
+    pub const fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Throttled(wait) => Some(*wait),
+            Self::Unavailable => Some(Duration::from_secs(30)),
+            _ => None,
+        }
+    }
+}
+
+/// How a gate is set up.
+#[derive(Clone, Default)]
+pub struct AuthenticatorOptions {
+    /// Who runs the server.
+    pub owner: String,
+    /// The token that the server made for him.
+    pub owner_token: Option<TokenSecret>,
+    /// Everybody is the owner.
+    pub no_auth: bool,
+    /// The auth file.
+    pub config: Option<PathBuf>,
+    /// Instead of the one that the auth file names.
+    pub password_file: Option<PathBuf>,
+    /// How many authorities clients may show certificates of. Asked at each (re)load.
+    pub client_authorities: Option<Arc<dyn Fn() -> usize + Send + Sync>>,
+    /// For the keys of issuers.
+    pub fetch: Option<Arc<dyn DocumentFetcher>>,
+    pub tokens: Option<Arc<dyn TokenStore>>,
+}
+
+impl fmt::Debug for AuthenticatorOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GateOptions")
+            .field("owner", &self.owner)
+            .field("no_auth", &self.no_auth)
+            .field("config", &self.config)
+            .field("password_file", &self.password_file)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a reload found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AuthReloadSummary {
+    /// In the password file.
+    pub users: usize,
+    pub issuers: usize,
+}
+
+/// The gate. Shared by all requests.
+#[derive(Debug)]
+pub struct Authenticator {
+    options: AuthenticatorOptions,
+    owner_hash: Option<SecretHash>,
+    settings: RwLock<Arc<AuthSettings>>,
+    tokens: RwLock<TokenCache>,
+    password_cache: Mutex<PasswordCache>,
+    throttle: Mutex<LoginThrottle>,
+    active_checks: AtomicUsize,
+}
+
+impl Authenticator {
+    /// Reads all the files that the options name.
+    pub fn open(options: AuthenticatorOptions) -> Result<Self, AuthConfigError> {
+        let settings = load_settings(&options)?;
+        let verified = PasswordCache::new().map_err(|error| AuthConfigError::Meaning(error.to_string()))?;
+        Ok(Self {
+            owner_hash: options.owner_token.as_ref().map(TokenSecret::hash),
+            settings: RwLock::new(Arc::new(settings)),
+            tokens: RwLock::default(),
+            password_cache: Mutex::new(verified),
+            throttle: Mutex::default(),
+            active_checks: AtomicUsize::new(0),
+            options,
+        })
+    }
+
+    /// Who this is, if that takes neither a slow hash nor the network: `None` if it does. Then [`Gate::admit`] is called
+    /// where it may block.
+    pub fn try_authenticate(
+        &self,
+        shown: &PresentedCredentials<'_>,
+    ) -> Option<Result<Principal, AuthenticationError>> {
+        self.authenticate_with(shown, KeyFetchPolicy::Never)
+    }
+
+    /// Who this is. May take a while.
+    pub fn authenticate(&self, shown: &PresentedCredentials<'_>) -> Result<Principal, AuthenticationError> {
+        self.authenticate_with(shown, KeyFetchPolicy::IfNeeded)
+            .unwrap_or(Err(AuthenticationError::Unavailable))
+    }
+
+    /// Reads the files again. If one cannot be used, all stays as it was.
+    pub fn reload(&self) -> Result<AuthReloadSummary, AuthConfigError> {
+        let settings = load_settings(&self.options)?;
+        let reloaded =
+            AuthReloadSummary { users: settings.passwords.users().count(), issuers: settings.issuers.len() };
+        *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+        lock(&self.password_cache).clear();
+        Ok(reloaded)
+    }
+
+    /// To be told when the books have noted it. From the next request on it is not known.
+    pub fn revoke_token(&self, id: i64) {
+        self.tokens.write().unwrap_or_else(PoisonError::into_inner).revoke(id);
+    }
+
+    /// Tokens that were used since this was last asked, and when: to be noted in the books now and then.
+    pub fn take_used_tokens(&self) -> Vec<(i64, Timestamp)> {
+        self.tokens.read().unwrap_or_else(PoisonError::into_inner).take_used()
+    }
+
+    pub fn masking(&self) -> SecretNames {
+        self.settings().masking.clone()
+    }
+
+    fn settings(&self) -> Arc<AuthSettings> {
+        Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn authenticate_with(
+        &self,
+        shown: &PresentedCredentials<'_>,
+        effort: KeyFetchPolicy,
+    ) -> Option<Result<Principal, AuthenticationError>> {
+        if self.options.no_auth {
+            return Some(Ok(Principal::with_all_scopes(
+                &self.options.owner,
+                UserRole::Admin,
+                AuthMethod::Open,
+            )));
+        }
+        match (shown.authorization.map(parse_authorization), shown.certificate) {
+            (Some(Some(AuthorizationHeader::Bearer(token))), _) => {
+                self.authenticate_bearer(token, shown, effort)
+            }
+            (Some(Some(AuthorizationHeader::Basic { user, password })), _) => {
+                self.authenticate_basic(&user, &password, shown, effort)
+            }
+            (Some(None), _) => Some(Err(AuthenticationError::Scheme)),
+            (None, Some(certificate)) => Some(self.authenticate_certificate(certificate, shown.now)),
+            (None, None) => Some(Err(AuthenticationError::Missing)),
+        }
+    }
+
+    fn authenticate_bearer(
+        &self,
+        token: &str,
+        shown: &PresentedCredentials<'_>,
+        effort: KeyFetchPolicy,
+    ) -> Option<Result<Principal, AuthenticationError>> {
+        if let Some(claim) = JobTokenClaims::parse(token) {
+            return match effort {
+                KeyFetchPolicy::Never => None,
+                KeyFetchPolicy::IfNeeded => Some(self.authenticate_job(token, &claim)),
+            };
+        }
+        if jwt::looks_like_jwt(token) {
+            return self.authenticate_jwt(token, shown, effort);
+        }
+        self.authenticate_token(token, shown.now, effort)
+    }
+
+    fn authenticate_token(
+        &self,
+        token: &str,
+        now: Timestamp,
+        effort: KeyFetchPolicy,
+    ) -> Option<Result<Principal, AuthenticationError>> {
+        let hash = SecretHash::from_secret(token);
+        if self.owner_hash == Some(hash) {
+            return Some(Ok(Principal::with_all_scopes(
+                &self.options.owner,
+                UserRole::Admin,
+                AuthMethod::Owner,
+            )));
+        }
+        let known = self.tokens.read().unwrap_or_else(PoisonError::into_inner).find(hash, now).cloned();
+        let record = match (known, effort) {
+            (Some(record), _) => Ok(record),
+            (None, KeyFetchPolicy::Never) => return None,
+            (None, KeyFetchPolicy::IfNeeded) => self.find_token(hash, now),
+        };
+        Some(record.and_then(|record| match record.expires {
+            Some(expires) if expires <= now => Err(AuthenticationError::Expired),
+            _ => match self.settings().named_role(&record.user) {
+                Some(DefaultRole(None)) => Err(AuthenticationError::NoRole(record.user.to_string())),
+                named => Ok(record.to_principal(named.and_then(|named| named.0))),
+            },
+        }))
+    }
+
+    /// From inside a job: it acts for the owner of its workflow, there alone, and as long as its worker runs it.
+    fn authenticate_job(
+        &self,
+        token: &str,
+        claim: &JobTokenClaims,
+    ) -> Result<Principal, AuthenticationError> {
+        let book = self.options.tokens.as_ref().ok_or(AuthenticationError::Token)?;
+        let holder = book
+            .find_job_holder(claim)
+            .map_err(|_| AuthenticationError::Unavailable)?
+            .ok_or(AuthenticationError::Token)?;
+        if SecretHash::from_secret(&claim.sign(&holder.secret_hash)) != SecretHash::from_secret(token) {
+            return Err(AuthenticationError::Token);
+        }
+        let bound = match claim.work {
+            JobTokenSubject::Job(key) => CredentialBinding::Job(key),
+            JobTokenSubject::Action { workflow, .. } => CredentialBinding::Action(workflow),
+        };
+        let role = match self.settings().named_role(&holder.user) {
+            Some(DefaultRole(None)) => return Err(AuthenticationError::NoRole(holder.user.to_string())),
+            Some(DefaultRole(Some(role))) => role.min(UserRole::User),
+            None => UserRole::User,
+        };
+        let principal = Principal::with_all_scopes(&holder.user, role, AuthMethod::Job);
+        Ok(Principal { scopes: TokenScopes::JOB, binding: Some(bound), ..principal })
+    }
+
+    fn find_token(&self, hash: SecretHash, now: Timestamp) -> Result<TokenRecord, AuthenticationError> {
+        let book = self.options.tokens.as_ref().ok_or(AuthenticationError::Token)?;
+        let revocations = self.tokens.read().unwrap_or_else(PoisonError::into_inner).revocations();
+        let record = book
+            .find_token(hash)
+            .map_err(|_| AuthenticationError::Unavailable)?
+            .ok_or(AuthenticationError::Token)?;
+        let mut table = self.tokens.write().unwrap_or_else(PoisonError::into_inner);
+        table.insert(hash, record.clone(), revocations, now);
+        Ok(record)
+    }
+
+    fn authenticate_jwt(
+        &self,
+        token: &str,
+        shown: &PresentedCredentials<'_>,
+        effort: KeyFetchPolicy,
+    ) -> Option<Result<Principal, AuthenticationError>> {
+        let settings = self.settings();
+        let checked = jwt::verify_token(&settings.issuers, token, shown.now, shown.clock, effort)?;
+        Some(checked.map_err(jwt_error).and_then(|(issuer, believed)| {
+            let role = settings.resolve_role(&believed.user, &believed.groups, issuer.default_role);
+            Ok(Principal {
+                role: role.ok_or_else(|| AuthenticationError::NoRole(believed.user.to_string()))?,
+                user: believed.user,
+                scopes: believed.scopes,
+                groups: believed.groups,
+                method: AuthMethod::Jwt { issuer: Arc::clone(&issuer.name) },
+                expires: Some(believed.expires),
+                binding: None,
+            })
+        }))
+    }
+
+    fn authenticate_basic(
+        &self,
+        user: &str,
+        password: &str,
+        shown: &PresentedCredentials<'_>,
+        effort: KeyFetchPolicy,
+    ) -> Option<Result<Principal, AuthenticationError>> {
+        // Clients that know nothing but passwords can use a token all the same.
+        if password.starts_with(TokenSecret::PREFIX) {
+            let principal = self.authenticate_token(password, shown.now, effort)?;
+            return Some(principal.and_then(|principal| match user {
+                TOKEN_USER_NAME => Ok(principal),
+                user if *user == *principal.user => Ok(principal),
+                _ => Err(AuthenticationError::Password),
+            }));
+        }
+        if lock(&self.password_cache).contains(user, password, shown.clock) {
+            return Some(self.password_principal(user));
+        }
+        if let Some(wait) = lock(&self.throttle).wait_time(user, shown.address, shown.clock) {
+            return Some(Err(AuthenticationError::Throttled(wait)));
+        }
+        match effort {
+            KeyFetchPolicy::Never => None,
+            KeyFetchPolicy::IfNeeded => Some(self.check_password(user, password, shown)),
+        }
+    }
+
+    fn check_password(
+        &self,
+        user: &str,
+        password: &str,
+        shown: &PresentedCredentials<'_>,
+    ) -> Result<Principal, AuthenticationError> {
+        let Some(_checking) = PasswordCheckSlot::acquire(&self.active_checks) else {
+            return Err(AuthenticationError::Throttled(Duration::from_secs(1)));
+        };
+        let settings = self.settings();
+        if !settings.passwords.verify(user, password) {
+            lock(&self.throttle).record_failure(user, shown.address, shown.clock);
+            return Err(AuthenticationError::Password);
+        }
+        lock(&self.throttle).record_success(user, shown.address);
+        let mut verified = lock(&self.password_cache);
+        // What was checked against a file that has been replaced since is not remembered.
+        if Arc::ptr_eq(&settings, &self.settings()) {
+            verified.insert(user, password, shown.clock);
+        }
+        drop(verified);
+        self.password_principal(user)
+    }
+
+    fn password_principal(&self, user: &str) -> Result<Principal, AuthenticationError> {
+        let role = self.settings().resolve_role(user, &[], None);
+        let role = role.ok_or_else(|| AuthenticationError::NoRole(user.to_owned()))?;
+        Ok(Principal::with_all_scopes(user, role, AuthMethod::Password))
+    }
+
+    fn authenticate_certificate(
+        &self,
+        certificate: &PeerCertificate,
+        now: Timestamp,
+    ) -> Result<Principal, AuthenticationError> {
+        if let Err(part) = &certificate.subject {
+            return Err(AuthenticationError::UnreadableCertificate(part.clone()));
+        }
+        // A connection may last longer than the certificate that it was made with.
+        if certificate.expires <= now {
+            return Err(AuthenticationError::Expired);
+        }
+        let settings = self.settings();
+        let user = settings.certificates.find_user(certificate).ok_or(AuthenticationError::Certificate)?;
+        let role = settings
+            .resolve_role(user, &[], None)
+            .ok_or_else(|| AuthenticationError::NoRole(user.to_string()))?;
+        let principal = Principal::with_all_scopes(user, role, AuthMethod::Certificate);
+        // Tokens that are made with it end with it.
+        Ok(Principal { expires: Some(certificate.expires), ..principal })
+    }
+}
+
+/// Counts a password that is being checked, for as long as it is.
+struct PasswordCheckSlot<'a>(&'a AtomicUsize);
+
+impl<'a> PasswordCheckSlot<'a> {
+    fn acquire(count: &'a AtomicUsize) -> Option<Self> {
+        let one = Self(count);
+        (count.fetch_add(1, Ordering::Relaxed) < MAX_CONCURRENT_CHECKS).then_some(one)
+    }
+}
+
+impl Drop for PasswordCheckSlot<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+enum AuthorizationHeader<'a> {
+    Bearer(&'a str),
+    Basic { user: String, password: String },
+}
+
+/// What stands in an `Authorization` header.
+fn parse_authorization(header: &str) -> Option<AuthorizationHeader<'_>> {
+    let (scheme, rest) = header.trim().split_once(' ')?;
+    let rest = rest.trim();
+    if scheme.eq_ignore_ascii_case("bearer") && !rest.is_empty() {
+        return Some(AuthorizationHeader::Bearer(rest));
+    }
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return None;
+    }
+    let text = String::from_utf8(STANDARD.decode(rest).ok()?).ok()?;
+    let (user, password) = text.split_once(':')?;
+    Some(AuthorizationHeader::Basic { user: user.to_owned(), password: password.to_owned() })
+}
+
+fn jwt_error(error: JwtError) -> AuthenticationError {
+    match error {
+        JwtError::Expired => AuthenticationError::Expired,
+        JwtError::KeysUnavailable => AuthenticationError::Unavailable,
+        other => AuthenticationError::Jwt(other.to_string()),
+    }
+}
+
+fn load_settings(options: &AuthenticatorOptions) -> Result<AuthSettings, AuthConfigError> {
+    let mut config = options.config.as_deref().map(AuthConfig::load).transpose()?.unwrap_or_default();
+    if let Some(file) = &options.password_file {
+        config.password_file = Some(file.clone());
+    }
+    let authorities = options.client_authorities.as_ref().map_or(0, |count| count());
+    AuthSettings::load(&config, options.fetch.as_ref(), authorities)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tokens::{JobHolder, TokenStoreError};
+    use std::collections::HashMap;
+    use std::net::Ipv4Addr;
+    use windlass_types::worker_messages::AttemptKey;
+    use windlass_types::{Attempt, JobId, RunId, WorkerId, WorkflowId};
+
+    const NOW: Timestamp = Timestamp(1_800_000_000_000_000);
+
+    /// A book in memory; `None`: it cannot be read.
+    #[derive(Default)]
+    struct Book(Mutex<Option<HashMap<String, TokenRecord>>>);
+
+    impl TokenStore for Book {
+        fn find_token(&self, hash: SecretHash) -> Result<Option<TokenRecord>, TokenStoreError> {
+            let book = lock(&self.0);
+            let book = book.as_ref().ok_or_else(|| TokenStoreError("away".to_owned()))?;
+            Ok(book.get(&hash.to_string()).cloned())
+        }
+
+        /// A worker with the secret `hush` runs job 2 of workflow 1, which is Ana's, and no other.
+        fn find_job_holder(&self, claim: &JobTokenClaims) -> Result<Option<JobHolder>, TokenStoreError> {
+            let holder =
+                JobHolder { secret_hash: SecretHash::from_secret("hush").to_string(), user: "ana".into() };
+            Ok((claim.work == JobTokenSubject::Job(RUNS)).then_some(holder))
+        }
+    }
+
+    const RUNS: AttemptKey =
+        AttemptKey { workflow: WorkflowId(1), job: JobId(2), run: RunId(3), attempt: Attempt(4) };
+
+    fn record(user: &str, role: UserRole) -> TokenRecord {
+        TokenRecord {
+            id: 1,
+            name: "t".into(),
+            user: user.into(),
+            role,
+            scopes: TokenScopes::ALL,
+            expires: None,
+            binding: None,
+        }
+    }
+
+    fn book(tokens: &[(&str, TokenRecord)]) -> Arc<Book> {
+        let tokens =
+            tokens.iter().map(|(token, record)| (SecretHash::from_secret(token).to_string(), record.clone()));
+        Arc::new(Book(Mutex::new(Some(tokens.collect()))))
+    }
+
+    fn gate(files: &[(&str, String)], tokens: &Arc<Book>) -> (tempfile::TempDir, Authenticator) {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            std::fs::write(dir.path().join(name), text).unwrap();
+        }
+        let options = AuthenticatorOptions {
+            owner: "olga".to_owned(),
+            owner_token: Some(TokenSecret::from_text("wl_owner")),
+            config: files.iter().any(|(name, _)| *name == "auth.toml").then(|| dir.path().join("auth.toml")),
+            tokens: Some(Arc::clone(tokens) as Arc<dyn TokenStore>),
+            ..AuthenticatorOptions::default()
+        };
+        (dir, Authenticator::open(options).unwrap())
+    }
+
+    fn shows(header: Option<&str>) -> PresentedCredentials<'_> {
+        PresentedCredentials {
+            authorization: header,
+            certificate: None,
+            address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            now: NOW,
+            clock: Instant::now(),
+        }
+    }
+
+    fn basic(user: &str, password: &str) -> String {
+        format!("Basic {}", STANDARD.encode(format!("{user}:{password}")))
+    }
+
+    fn people(password: &str) -> [(&'static str, String); 2] {
+        let hash = bcrypt::hash(password, 4).unwrap();
+        [
+            ("auth.toml", "password_file = 'people'\n[roles]\nana = 'operator'\n".to_owned()),
+            ("people", format!("ana:{hash}\nbob:{hash}\n")),
+        ]
+    }
+
+    #[test]
+    fn what_is_no_credential() {
+        let (_dir, gate) = gate(&[], &book(&[]));
+        let denied = |header| gate.authenticate(&shows(header)).unwrap_err();
+        assert_eq!(denied(None), AuthenticationError::Missing);
+        for header in ["", "Bearer", "Bearer ", "wl_owner", "Digest x", "Basic !!!", "Basic YW5h"] {
+            assert_eq!(denied(Some(header)), AuthenticationError::Scheme, "{header:?}");
+        }
+        for header in ["Bearer wl_wrong", "Bearer wl_owner2", "Bearer wl_owne", "bearer x"] {
+            assert_eq!(denied(Some(header)), AuthenticationError::Token, "{header:?}");
+        }
+        for header in ["Bearer a.b.c", "Bearer ..", "Bearer eyJhbGciOiJub25lIn0.eyJzdWIiOiJhbmEifQ."] {
+            assert!(matches!(denied(Some(header)), AuthenticationError::Jwt(_)), "{header:?}");
+        }
+    }
+
+    #[test]
+    fn the_owner_and_tokens() {
+        let tokens =
+            book(&[("wl_a", record("ana", UserRole::Admin)), ("wl_c", record("carla", UserRole::Viewer))]);
+        let (_dir, gate) = gate(&people("secret"), &tokens);
+        let admit = |header: &str| gate.authenticate(&shows(Some(header)));
+        let owner = admit("Bearer wl_owner").unwrap();
+        assert_eq!((&*owner.user, owner.role, &owner.method), ("olga", UserRole::Admin, &AuthMethod::Owner));
+        assert_eq!(
+            admit("bearer wl_a").unwrap().role,
+            UserRole::Operator,
+            "the file says less than the token"
+        );
+        assert_eq!(admit("Bearer wl_c").unwrap().role, UserRole::Viewer, "the file says nothing");
+        assert_eq!(&*admit(&basic("__token__", "wl_c")).unwrap().user, "carla");
+        assert_eq!(&*admit(&basic("carla", "wl_c")).unwrap().user, "carla");
+        assert_eq!(
+            admit(&basic("ana", "wl_c")),
+            Err(AuthenticationError::Password),
+            "not under another name"
+        );
+    }
+
+    #[test]
+    fn a_token_is_looked_up_once_and_gone_when_it_is_revoked() {
+        let tokens = book(&[("wl_a", record("ana", UserRole::User))]);
+        let (_dir, gate) = gate(&[], &tokens);
+        let header = shows(Some("Bearer wl_a"));
+        assert_eq!(gate.try_authenticate(&header), None, "it has to be looked up first");
+        assert!(gate.authenticate(&header).is_ok());
+        assert!(gate.try_authenticate(&header).unwrap().is_ok());
+        assert_eq!(gate.take_used_tokens(), [(1, NOW)]);
+        lock(&tokens.0).as_mut().unwrap().clear();
+        gate.revoke_token(1);
+        assert_eq!(gate.authenticate(&header), Err(AuthenticationError::Token));
+        *lock(&tokens.0) = None;
+        assert_eq!(gate.authenticate(&header), Err(AuthenticationError::Unavailable));
+    }
+
+    #[test]
+    fn a_job_is_bound_to_its_workflow_and_ends_with_its_attempt() {
+        let (_dir, gate) = gate(&people("secret"), &book(&[]));
+        let claim = |attempt| JobTokenClaims {
+            worker: WorkerId(9),
+            work: JobTokenSubject::Job(AttemptKey { attempt: Attempt(attempt), ..RUNS }),
+        };
+        let admit = |token: String| gate.authenticate(&shows(Some(&format!("Bearer {token}"))));
+        let hash = SecretHash::from_secret("hush").to_string();
+        let job = admit(claim(4).sign(&hash)).unwrap();
+        assert_eq!(
+            (&*job.user, job.role, job.scopes),
+            ("ana", UserRole::User, TokenScopes::JOB),
+            "she is an operator"
+        );
+        assert_eq!((job.binding, job.sees_all()), (Some(CredentialBinding::Job(RUNS)), false));
+        assert!(job.covers_workflow(WorkflowId(1)) && !job.covers_workflow(WorkflowId(2)));
+        assert_eq!(admit(claim(3).sign(&hash)), Err(AuthenticationError::Token), "an attempt that is over");
+        assert_eq!(
+            admit(claim(4).sign(&SecretHash::from_secret("x").to_string())),
+            Err(AuthenticationError::Token),
+            "a forged one"
+        );
+        let request =
+            crate::TokenGrantRequest { user: None, role: None, scopes: TokenScopes::JOB, lifetime: None };
+        assert_eq!(crate::grant_token(&job, &request, NOW), Err(crate::TokenGrantError::Bound));
+    }
+
+    #[test]
+    fn a_token_ends() {
+        let ended = TokenRecord { expires: Some(NOW), ..record("ana", UserRole::User) };
+        let (_dir, gate) = gate(&[], &book(&[("wl_a", ended)]));
+        assert_eq!(gate.authenticate(&shows(Some("Bearer wl_a"))), Err(AuthenticationError::Expired));
+    }
+
+    #[test]
+    fn passwords_are_checked_once_a_while_and_forgotten_on_reload() {
+        let (dir, gate) = gate(&people("secret"), &book(&[]));
+        let right = basic("ana", "secret");
+        let right = shows(Some(&right));
+        assert_eq!(gate.try_authenticate(&right), None, "that takes a slow hash");
+        assert_eq!(gate.authenticate(&right).unwrap().role, UserRole::Operator);
+        assert!(gate.try_authenticate(&right).unwrap().is_ok(), "remembered");
+        assert_eq!(gate.authenticate(&shows(Some(&basic("bob", "secret")))).unwrap().role, UserRole::User);
+
+        for (name, text) in people("changed") {
+            std::fs::write(dir.path().join(name), text).unwrap();
+        }
+        assert_eq!(gate.reload().unwrap(), AuthReloadSummary { users: 2, issuers: 0 });
+        assert_eq!(gate.authenticate(&right), Err(AuthenticationError::Password));
+
+        std::fs::write(dir.path().join("people"), "broken").unwrap();
+        assert!(gate.reload().is_err());
+        assert!(gate.authenticate(&shows(Some(&basic("ana", "changed")))).is_ok(), "all stays as it was");
+    }
+
+    #[test]
+    fn guessing_is_slowed_down() {
+        let (_dir, gate) = gate(&people("secret"), &book(&[]));
+        let wrong = basic("ana", "wrong");
+        let wrong = shows(Some(&wrong));
+        for _ in 0..5 {
+            assert_eq!(gate.authenticate(&wrong), Err(AuthenticationError::Password));
+        }
+        assert!(
+            matches!(gate.try_authenticate(&wrong), Some(Err(AuthenticationError::Throttled(_)))),
+            "without a slow hash"
+        );
+        assert!(gate.authenticate(&shows(Some(&basic("bob", "secret")))).is_ok(), "bob is not locked out");
+    }
+
+    #[test]
+    fn a_wrong_credential_is_not_made_good_by_a_right_certificate() {
+        let files = [("auth.toml", "[certificates]\n'CN=ana' = 'ana'\n".to_owned())];
+        let (_dir, gate) = gate(&files, &book(&[]));
+        let of = |name: &str| PeerCertificate {
+            subject: Ok(vec![("CN".into(), name.into())]),
+            alternatives: Vec::new(),
+            authorities: Vec::new(),
+            expires: NOW.after(Duration::from_hours(1)),
+        };
+        let (ana, other) = (of("ana"), of("eve"));
+        let admit =
+            |header, certificate| gate.authenticate(&PresentedCredentials { certificate, ..shows(header) });
+        let by_certificate = admit(None, Some(&ana)).unwrap();
+        assert_eq!(&*by_certificate.user, "ana");
+        let request =
+            crate::TokenGrantRequest { user: None, role: None, scopes: TokenScopes::READ, lifetime: None };
+        let (.., expires) = crate::grant_token(&by_certificate, &request, NOW).unwrap();
+        assert_eq!(expires, Some(ana.expires), "a token that it makes ends with it");
+        let longer = crate::TokenGrantRequest { lifetime: Some(Duration::from_hours(2)), ..request };
+        assert_eq!(crate::grant_token(&by_certificate, &longer, NOW), Err(crate::TokenGrantError::Outlasts));
+        let unreadable = PeerCertificate { subject: Err("OU".into()), ..ana.clone() };
+        let denied = admit(None, Some(&unreadable)).unwrap_err();
+        assert_eq!((denied.code(), denied.status()), ("bad_credentials", 401));
+        let over = PeerCertificate { expires: NOW, ..ana.clone() };
+        assert_eq!(admit(None, Some(&over)), Err(AuthenticationError::Expired));
+        assert_eq!(admit(None, Some(&other)), Err(AuthenticationError::Certificate));
+        assert_eq!(admit(Some("Bearer wl_wrong"), Some(&ana)), Err(AuthenticationError::Token));
+    }
+
+    #[test]
+    fn without_auth_everybody_is_the_owner() {
+        let options = AuthenticatorOptions {
+            owner: "olga".to_owned(),
+            no_auth: true,
+            ..AuthenticatorOptions::default()
+        };
+        let gate = Authenticator::open(options).unwrap();
+        let anybody = gate.try_authenticate(&shows(None)).unwrap().unwrap();
+        assert_eq!((&*anybody.user, anybody.method), ("olga", AuthMethod::Open));
+    }
+}

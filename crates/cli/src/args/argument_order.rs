@@ -1,0 +1,97 @@
+//! `windlass jobs -f json list`: global flags may stand anywhere, also between a noun and its verb.
+//!
+//! A noun alone lists, and then takes a workflow; clap looks for no verb behind the first flag and would take `list` for
+//! the name of a workflow. So the verb is moved to its noun before clap sees it.
+
+use clap::{Arg, Command};
+use std::ffi::OsString;
+
+/// The same words with a verb right behind its noun.
+pub(crate) fn move_subcommands_first(root: &Command, mut words: Vec<OsString>) -> Vec<OsString> {
+    let of_root: Vec<&Arg> = root.get_arguments().collect();
+    let global: Vec<&Arg> = of_root.iter().copied().filter(|arg| arg.is_global_set()).collect();
+    let noun_at = skip_flags(&of_root, &words, 1);
+    let Some(noun) = find_subcommand(root, &words, noun_at) else { return words };
+    let verb_at = skip_flags(&global, &words, noun_at + 1);
+    if find_subcommand(noun, &words, verb_at).is_some() {
+        words[noun_at + 1..=verb_at].rotate_right(1);
+    }
+    words
+}
+
+fn find_subcommand<'c>(command: &'c Command, words: &[OsString], at: usize) -> Option<&'c Command> {
+    command.find_subcommand(words.get(at)?.to_str()?)
+}
+
+/// Where the first word is, from `at` on, that is neither one of these flags nor its value.
+fn skip_flags(flags: &[&Arg], words: &[OsString], mut at: usize) -> usize {
+    while let Some(taken) = words.get(at).and_then(|word| flag_word_count(flags, word.to_str()?)) {
+        at += taken;
+    }
+    at
+}
+
+/// How many words a flag takes, itself included.
+fn flag_word_count(flags: &[&Arg], word: &str) -> Option<usize> {
+    let with_value = |arg: &Arg| if arg.get_action().takes_values() { 2 } else { 1 };
+    if let Some(long) = word.strip_prefix("--") {
+        let (name, joined) = long.split_once('=').map_or((long, false), |(name, _)| (name, true));
+        let arg = flags.iter().find(|arg| arg.get_long() == Some(name))?;
+        return Some(if joined { 1 } else { with_value(arg) });
+    }
+    let mut letters = word.strip_prefix('-')?.chars();
+    let short = letters.next()?;
+    let arg = flags.iter().find(|arg| arg.get_short() == Some(short))?;
+    // What follows the letter is its value, or more letters.
+    Some(if letters.next().is_some() { 1 } else { with_value(arg) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ordered(line: &str) -> String {
+        let words = line.split(' ').map(OsString::from).collect();
+        let words = move_subcommands_first(&super::super::build_command(), words);
+        words.iter().map(|word| word.to_str().unwrap()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn a_verb_behind_global_flags_is_a_verb() {
+        for (line, expected) in [
+            ("windlass jobs -f json list 3", "windlass jobs list -f json 3"),
+            ("windlass jobs -fjson -q get a", "windlass jobs get -fjson -q a"),
+            (
+                "windlass --db x jobs --format=csv --color never running",
+                "windlass --db x jobs running --format=csv --color never",
+            ),
+            ("windlass -s files -f json delete 3", "windlass -s files delete -f json 3"),
+        ] {
+            assert_eq!(ordered(line), expected);
+        }
+    }
+
+    #[test]
+    fn everything_else_stays_where_it_is() {
+        for line in [
+            "windlass",
+            "windlass jobs list -f json",
+            "windlass jobs -f list",
+            "windlass jobs --limit 3 running",
+            "windlass jobs -f json 3",
+            "windlass jobs -f",
+            "windlass exec -f json -- jobs -f json list",
+            "windlass list -f json jobs list",
+        ] {
+            assert_eq!(ordered(line), line);
+        }
+    }
+
+    #[test]
+    fn clap_then_sees_the_verb() {
+        use crate::args::jobs::JobsSubcommand;
+        let parsed = super::super::tests::parse(&["jobs", "-f", "json", "running", "3"]).unwrap();
+        let crate::args::CliCommand::Jobs(jobs) = parsed else { panic!("not jobs") };
+        assert!(matches!(jobs.verb, Some(JobsSubcommand::Running(_))), "{jobs:?}");
+    }
+}

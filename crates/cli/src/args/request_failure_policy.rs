@@ -1,0 +1,119 @@
+//! What a server does about work of requests that fails again and again.
+
+use clap::{Args, ValueEnum};
+use std::time::Duration;
+use windlass_core::requests::lifecycle::FailureResponseSettings;
+use windlass_core::requests::{bans, correlated_failures, rounds};
+use windlass_types::parse_duration;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SimilarFailuresArg {
+    /// Tell people.
+    Alert,
+    /// Begin nothing new of it until somebody has looked; after a while its request is held.
+    Pause,
+    /// End it, and hold its request.
+    Hold,
+    /// Do not look for it.
+    Nothing,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "When work of requests fails")]
+pub(crate) struct RequestFailurePolicyArgs {
+    /// Hold a request when this part of the work units of a round has failed; below it the round is rescued…
+    #[arg(long, value_name = "PERCENT", default_value_t = 20, value_parser = clap::value_parser!(u32).range(..=100))]
+    pub(crate) hold_percent: u32,
+    /// …so often at most, then the request is held.
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub(crate) max_rescues: u32,
+    /// Ban a site for a request after so many failures that the site may be the cause of; 0: never by itself.
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub(crate) site_ban_failures: u32,
+    /// …if they are more than this part of what ended there.
+    #[arg(long, value_name = "PERCENT", default_value_t = 50, value_parser = clap::value_parser!(u32).range(..=100))]
+    pub(crate) site_ban_percent: u32,
+    /// For how long.
+    #[arg(long, value_name = "DURATION", default_value = "7d", value_parser = parse_duration)]
+    pub(crate) site_ban_duration: Duration,
+    /// Ban a site for all requests that so many of them have banned.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) site_ban_promotion: u32,
+    /// What to do about a run most of whose attempts fail alike, wherever they are.
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "pause")]
+    pub(crate) on_failing_alike: SimilarFailuresArg,
+    /// So many failures alike, or at one site, are too many…
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) alike_attempts: u32,
+    /// …if they are more than this part of what ended…
+    #[arg(long, value_name = "PERCENT", default_value_t = 50, value_parser = clap::value_parser!(u32).range(..=100))]
+    pub(crate) alike_percent: u32,
+    /// …within so long.
+    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = parse_duration)]
+    pub(crate) alike_window: Duration,
+    /// Hold the request of a paused run after so long, unless somebody lets it go on.
+    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = parse_duration)]
+    pub(crate) alike_hold_after: Duration,
+}
+
+impl From<&RequestFailurePolicyArgs> for FailureResponseSettings {
+    fn from(args: &RequestFailurePolicyArgs) -> Self {
+        let part = |percent: u32| f64::from(percent) / 100.0;
+        Self {
+            bans: bans::BanPolicy {
+                enabled: args.site_ban_failures > 0,
+                min_failures: u64::from(args.site_ban_failures),
+                failure_ratio: part(args.site_ban_percent),
+                duration: args.site_ban_duration,
+                promote_after: args.site_ban_promotion as usize,
+            },
+            correlated: correlated_failures::CorrelationPolicy {
+                enabled: args.on_failing_alike != SimilarFailuresArg::Nothing,
+                min_attempts: u64::from(args.alike_attempts),
+                share: part(args.alike_percent),
+                window: args.alike_window,
+                action: match args.on_failing_alike {
+                    SimilarFailuresArg::Alert | SimilarFailuresArg::Nothing => {
+                        correlated_failures::CorrelatedAction::Alert
+                    }
+                    SimilarFailuresArg::Pause => correlated_failures::CorrelatedAction::Pause,
+                    SimilarFailuresArg::Hold => correlated_failures::CorrelatedAction::Hold,
+                },
+                hold_after: args.alike_hold_after,
+            },
+        }
+    }
+}
+
+impl From<&RequestFailurePolicyArgs> for rounds::RecoveryPolicy {
+    fn from(args: &RequestFailurePolicyArgs) -> Self {
+        Self {
+            hold_threshold: f64::from(args.hold_percent) / 100.0,
+            max_rescues: args.max_rescues,
+            ..Self::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        blame: RequestFailurePolicyArgs,
+    }
+
+    #[test]
+    fn without_a_word_it_is_as_the_specification_has_it() {
+        let line = Line::try_parse_from(["serve"]).unwrap();
+        assert_eq!(FailureResponseSettings::from(&line.blame), FailureResponseSettings::default());
+        assert_eq!(rounds::RecoveryPolicy::from(&line.blame), rounds::RecoveryPolicy::default());
+        let off =
+            Line::try_parse_from(["serve", "--site-ban-failures=0", "--on-failing-alike=nothing"]).unwrap();
+        let off = FailureResponseSettings::from(&off.blame);
+        assert!(!off.bans.enabled && !off.correlated.enabled);
+    }
+}

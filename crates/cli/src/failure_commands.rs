@@ -1,0 +1,278 @@
+//! Orders about failed and waiting jobs as a person gives them, and what came of them, in words.
+
+use crate::args::jobs::JobsSubcommand;
+use crate::args::workflows::WorkflowsSubcommand;
+use crate::args::{CliCommand, MachineArgs};
+use crate::commands::cancel;
+use crate::context::CliContext;
+use crate::error::{CliError, CliExit};
+use crate::recovery::local_capacity;
+use crate::ui::style::TextTone;
+use crate::ui::{run_summary, text};
+use crate::workflow_view;
+use serde::Serialize;
+use windlass_insight::allocation_planning::is_on_slurm;
+use windlass_insight::failure_commands;
+use windlass_process::agent_mark::is_agent_descendant;
+use windlass_store::Store;
+use windlass_store::lock::LockHolder;
+use windlass_store::model::{EventSeverity, NewEvent, WorkflowRow};
+use windlass_types::failure_commands::{
+    FailureCommandBatch, FailureCommandKind, FailureCommandOutcome, FailureCommandStatus, TriageCommand,
+};
+use windlass_types::{JobId, WorkflowId};
+
+/// So many jobs are named.
+const MAX_NAMED: usize = 5;
+
+/// Set for an agent that we start: whatever it decides through the command line, it decides as this agent.
+pub(crate) const AGENT_VARIABLE: &str = "WINDLASS_AGENT";
+
+/// What an agent is called that took its name out of its environment.
+const UNNAMED_AGENT: &str = "agent";
+
+/// The agent that decides here, unless it is a person. What an agent starts acts as an agent, whatever its environment says.
+pub(crate) fn acting_agent(named: Option<&str>) -> Option<String> {
+    let said = || std::env::var(AGENT_VARIABLE).ok().filter(|name| !name.is_empty());
+    let marked = || is_agent_descendant().then(|| UNNAMED_AGENT.to_owned());
+    named.map(str::to_owned).or_else(said).or_else(marked)
+}
+
+/// Commands that give rights, or change something else than what agents decide about, are not for a process that an agent
+/// has started.
+pub(crate) fn refuse_command_for_agents(command: &CliCommand) -> Result<(), CliError> {
+    if !is_agent_descendant() || !requires_person(command) {
+        return Ok(());
+    }
+    let why = "an agent may not use this command: it gives rights, or changes more than agents decide about";
+    Err(CliError::refused(why)
+        .with_hint("`windlass triage` is for agents; for all else ask the person who started the agent"))
+}
+
+fn requires_person(command: &CliCommand) -> bool {
+    use JobsSubcommand as J;
+    use WorkflowsSubcommand as W;
+    match command {
+        CliCommand::Token(_)
+        | CliCommand::Login(_)
+        | CliCommand::Logout(_)
+        | CliCommand::Password(_)
+        | CliCommand::AccessGroups(_)
+        | CliCommand::Serve(_)
+        | CliCommand::Db(_)
+        | CliCommand::Delete(_)
+        | CliCommand::Archive(_)
+        | CliCommand::Import(_)
+        | CliCommand::Cancel(_) => true,
+        CliCommand::Jobs(args) => matches!(
+            args.verb,
+            Some(J::Create(_) | J::CreateFromFile(_) | J::Update(_) | J::Delete(_) | J::DeleteAll(_))
+        ),
+        CliCommand::Workflows(args) => {
+            matches!(args.verb, Some(W::Update(_) | W::Delete(_) | W::Archive(_) | W::Import(_)))
+        }
+        _ => false,
+    }
+}
+
+/// What a workflow keeps for decisions, an agent does not have run again with everything else. `goes_back`: what would be.
+pub(crate) fn refuse_agent_rerun(
+    store: &dyn Store,
+    row: &WorkflowRow,
+    goes_back: impl Fn(JobId) -> bool,
+) -> Result<(), CliError> {
+    if acting_agent(None).is_none() {
+        return Ok(());
+    }
+    let mut kept = failure_commands::jobs_barred_to_agents(store, row)?;
+    kept.retain(|job, _| goes_back(*job));
+    failure_commands::describe_barred_jobs(&kept).map_or(Ok(()), |why| {
+        Err(CliError::refused(why).with_hint(
+            "`windlass triage` shows what waits, and `windlass triage retry` decides; the rest is for a person",
+        ))
+    })
+}
+
+/// That an agent had something done which is no decision about a job.
+pub(crate) fn record_agent_action(
+    ctx: &CliContext,
+    store: &dyn Store,
+    workflow: WorkflowId,
+    what: &str,
+) -> Result<(), CliError> {
+    let Some(agent) = acting_agent(None) else { return Ok(()) };
+    let event = NewEvent {
+        workflow: Some(workflow),
+        job: None,
+        severity: EventSeverity::Info,
+        category: "orders".to_owned(),
+        message: format!("agent `{agent}` had {what}"),
+        data: Some(serde_json::json!({ "agent": agent })),
+    };
+    store.add_event(&event, ctx.clock.now())?;
+    Ok(())
+}
+
+/// Has it done, by whom it may be done. What each order came to.
+pub(crate) fn submit_failure_commands(
+    store: &dyn Store,
+    workflow: WorkflowId,
+    wanted: &TriageCommand,
+) -> Result<Vec<FailureCommandOutcome>, CliError> {
+    // Who cannot be told looks once in a while.
+    Ok(failure_commands::submit_failure_commands(store, workflow, wanted, &|holder| {
+        drop(cancel::signal_holder(holder))
+    })?)
+}
+
+/// The same for decisions of people and agents: none makes a job ask for more than any worker has. A server sees to that
+/// itself.
+pub(crate) fn submit_failure_commands_within_limits(
+    store: &dyn Store,
+    workflow: WorkflowId,
+    orders: FailureCommandBatch,
+) -> Result<Vec<FailureCommandOutcome>, CliError> {
+    let is_judged_elsewhere = windlass_insight::is_remote_store(store) || is_on_slurm(store, workflow)?;
+    if is_judged_elsewhere || !failure_commands::changes_resources(&orders) {
+        return submit_failure_commands(store, workflow, &TriageCommand::Orders(orders));
+    }
+    let room = local_capacity(store, workflow, &MachineArgs::default())?;
+    let nudge = |holder: &LockHolder| drop(cancel::signal_holder(holder));
+    Ok(failure_commands::submit_within_limits(store, workflow, orders, &room, &nudge)?)
+}
+
+/// What orders came to, for people and programs.
+pub(crate) struct FailureCommandReport<'a> {
+    pub(crate) workflow: &'a WorkflowRow,
+    pub(crate) dry_run: bool,
+    pub(crate) outcomes: Vec<FailureCommandOutcome>,
+}
+
+#[derive(Serialize)]
+struct FailureCommandReportView<'a> {
+    workflow_id: WorkflowId,
+    dry_run: bool,
+    done: usize,
+    proposed: usize,
+    refused: usize,
+    jobs: Vec<FailureCommandResultView<'a>>,
+}
+
+#[derive(Serialize)]
+struct FailureCommandResultView<'a> {
+    job_id: JobId,
+    name: &'a str,
+    verdict: FailureCommandKind,
+    answer: FailureCommandStatus,
+    words: &'a str,
+    status: Option<windlass_types::JobStatus>,
+    attempt_id: Option<windlass_types::Attempt>,
+}
+
+impl FailureCommandReport<'_> {
+    /// Prints what came of the orders; the exit code says whether all were carried out.
+    pub(crate) fn print_report(&self, ctx: &CliContext, store: &dyn Store) -> Result<CliExit, CliError> {
+        let ids: Vec<JobId> = self.outcomes.iter().map(|outcome| outcome.job).collect();
+        let names = store.job_names(&ids)?;
+        if ctx.ui.wants_json() {
+            ctx.ui.print_json(&self.build_view(&names))?;
+        } else {
+            ctx.ui.print_lines(&self.render_lines(ctx, &names))?;
+            if !self.dry_run && self.count_answers(FailureCommandStatus::Done) > 0 {
+                self.print_next_steps(ctx, store)?;
+            }
+        }
+        Ok(self.exit())
+    }
+
+    fn count_answers(&self, answer: FailureCommandStatus) -> usize {
+        self.outcomes.iter().filter(|outcome| outcome.answer == answer).count()
+    }
+
+    fn exit(&self) -> CliExit {
+        match (
+            self.count_answers(FailureCommandStatus::Refused),
+            self.count_answers(FailureCommandStatus::Proposed),
+        ) {
+            (0, 0) => CliExit::Success,
+            (0, _) => CliExit::NeedsDecision,
+            _ => CliExit::Refused,
+        }
+    }
+
+    fn build_view<'n>(&'n self, names: &'n [String]) -> FailureCommandReportView<'n> {
+        let one = |(outcome, name): (&'n FailureCommandOutcome, &'n String)| FailureCommandResultView {
+            job_id: outcome.job,
+            name,
+            verdict: outcome.verdict,
+            answer: outcome.answer,
+            words: &outcome.words,
+            status: outcome.status,
+            attempt_id: outcome.attempt,
+        };
+        FailureCommandReportView {
+            workflow_id: self.workflow.id,
+            dry_run: self.dry_run,
+            done: self.count_answers(FailureCommandStatus::Done),
+            proposed: self.count_answers(FailureCommandStatus::Proposed),
+            refused: self.count_answers(FailureCommandStatus::Refused),
+            jobs: self.outcomes.iter().zip(names).map(one).collect(),
+        }
+    }
+
+    /// Those of whom the same is to be said on one line.
+    fn render_lines(&self, ctx: &CliContext, names: &[String]) -> Vec<String> {
+        let mut alike: Vec<((FailureCommandStatus, &str), Vec<&str>)> = Vec::new();
+        for (outcome, name) in self.outcomes.iter().zip(names) {
+            let key = (outcome.answer, outcome.words.as_str());
+            match alike.iter_mut().find(|(known, _)| *known == key) {
+                Some((_, jobs)) => jobs.push(name),
+                None => alike.push((key, vec![name])),
+            }
+        }
+        let paint = ctx.ui.stdout_painter();
+        let line = |((answer, words), jobs): ((FailureCommandStatus, &str), Vec<&str>)| {
+            let (word, tone) = match answer {
+                FailureCommandStatus::Done if self.dry_run => ("would", TextTone::Good),
+                FailureCommandStatus::Done => ("done", TextTone::Good),
+                FailureCommandStatus::Proposed => ("proposed", TextTone::Warn),
+                FailureCommandStatus::Refused => ("refused", TextTone::Bad),
+            };
+            format!("{}: {} ({})", paint.apply(tone, word), text::one_line(words), render_names(&jobs))
+        };
+        alike.into_iter().map(line).collect()
+    }
+
+    /// Where the workflow stands now, and how it goes on.
+    fn print_next_steps(&self, ctx: &CliContext, store: &dyn Store) -> Result<(), CliError> {
+        let Some(now) = store.workflow(self.workflow.id)? else { return Ok(()) };
+        let counts = run_summary::render_counts(&now.counts, ctx.ui.stderr_painter());
+        ctx.ui.print_note(&format!("workflow {} ({}): {counts}", now.id, text::one_line(&now.name)));
+        let is_over = now.counts.settled() == now.counts.total();
+        let waits = windlass_insight::needs_decision(&now.counts);
+        if !is_over && !waits && !workflow_view::has_active_process(store, &now) {
+            ctx.ui.print_note(&format!("next: windlass resume {}", now.id));
+        }
+        Ok(())
+    }
+}
+
+/// `a, b, c, d, e and 45 more`
+fn render_names(names: &[&str]) -> String {
+    let named: Vec<String> = names.iter().take(MAX_NAMED).map(|name| text::one_line(name)).collect();
+    match names.len().saturating_sub(MAX_NAMED) {
+        0 => named.join(", "),
+        more => format!("{} and {more} more", named.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_are_named_by_the_first_of_them() {
+        assert_eq!(render_names(&["a", "b"]), "a, b");
+        assert_eq!(render_names(&["a", "b", "c", "d", "e", "f", "g"]), "a, b, c, d, e and 2 more");
+    }
+}

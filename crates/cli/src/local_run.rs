@@ -1,0 +1,209 @@
+//! Runs a stored workflow on this machine until it is over: shared by `run`, `resume` and `exec`.
+
+use crate::args::MachineArgs;
+use crate::classification_rules;
+use crate::commands::plot;
+use crate::context::CliContext;
+use crate::error::{CliError, CliExit};
+use crate::local_worker::LocalHost;
+use crate::missing_inputs;
+use crate::orphaned_workers;
+use crate::server_run;
+use crate::ui::{TerminalUi, run_summary};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::iterator::{Handle, Signals};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use windlass_agent::default_state_dir;
+use windlass_process::shell;
+use windlass_scheduler::run_observer::RunObserver;
+use windlass_scheduler::{
+    Dispatcher, DispatcherOptions, RunDeadline, RunEnd, RunSummary, begin_next_run, recover_workflow,
+};
+use windlass_store::lock::LockScope;
+use windlass_store::model::WorkflowRow;
+use windlass_store::{Store, StoreLocation};
+use windlass_types::WorkflowId;
+
+/// What to do with jobs that ended badly in an earlier run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FailedJobsPolicy {
+    /// They stay as they are.
+    Keep,
+    /// A new run starts, in which they and what was built on them run again.
+    RunAgain,
+}
+
+/// Runs the workflow, shows how it goes, and tells how it ended.
+pub(crate) fn run_locally(
+    ctx: &CliContext,
+    store: &dyn Store,
+    workflow: WorkflowId,
+    failed: FailedJobsPolicy,
+    machine: &MachineArgs,
+) -> Result<CliExit, CliError> {
+    if let Some(client) = ctx.server()? {
+        return server_run::run_on_server(ctx, client, store, workflow, failed, machine);
+    }
+    let row = load_workflow_row(store, workflow)?;
+    require_directory(&row)?;
+    if !machine.force {
+        missing_inputs::require_inputs(store, &row)?;
+    }
+    let run = run_with_observer(ctx, store, workflow, failed, machine, ctx.ui.observer(row.counts.total()))?;
+    let exit = run_summary::report_run_end(ctx, store, workflow, run.elapsed)?;
+    plot::plot_after_run(ctx, store, workflow);
+    if let Some(why) = run.unrunnable_jobs {
+        return Err(why.into());
+    }
+    Ok(match run.end {
+        RunEnd::Finished => exit,
+        RunEnd::Canceled => CliExit::JobsFailed,
+        RunEnd::WaitingForDecision => CliExit::NeedsDecision,
+        RunEnd::Interrupted => CliExit::Interrupted,
+    })
+}
+
+/// Runs the workflow and tells only the observer, which is gone afterwards: the terminal is its own again.
+pub(crate) fn run_with_observer(
+    ctx: &CliContext,
+    store: &dyn Store,
+    workflow: WorkflowId,
+    failed: FailedJobsPolicy,
+    machine: &MachineArgs,
+    mut observer: Box<dyn RunObserver>,
+) -> Result<RunSummary, CliError> {
+    // Before the lock is taken: whoever holds it is sent SIGUSR1 by `cancel`, which ends a process that does not listen.
+    let signals = listen_for_signals()?;
+    let lock = store.lock(LockScope::Workflow(workflow), ctx.clock.now())?;
+    orphaned_workers::refuse_orphaned_workers(store, workflow, machine.take_over)?;
+    if failed == FailedJobsPolicy::Keep && load_workflow_row(store, workflow)?.is_canceled {
+        return Err(CliError::refused(format!("workflow {workflow} was canceled in this moment")));
+    }
+    warn_without_bash(&ctx.ui);
+    let mut host = LocalHost::new(machine, &worker_database(store)?).with_password_of(&ctx.database());
+    if failed == FailedJobsPolicy::RunAgain {
+        let (before, classifier) =
+            (load_workflow_row(store, workflow)?, classification_rules::configured_classifier(ctx)?);
+        recover_workflow(store, &mut host, &mut *observer, &before, classifier, ctx.clock.now())?;
+        begin_next_run(store, &load_workflow_row(store, workflow)?, ctx.clock.now())?;
+    }
+    let row = load_workflow_row(store, workflow)?;
+    let until = run_deadline(ctx, machine, &row)?;
+    let options = DispatcherOptions {
+        grace: machine.grace,
+        deadline: until,
+        classifier: classification_rules::configured_classifier(ctx)?,
+    };
+    let dispatcher = Dispatcher::new(store, &mut host, &mut *observer, row, options)?.with_lock(&lock);
+    let control = dispatcher.control();
+    let listener = RunSignalListener::start(signals, move |signal| {
+        if signal == SIGUSR1 { control.check_requests() } else { control.interrupt() }
+    })?;
+    let run = dispatcher.run();
+    drop(listener);
+    Ok(run?)
+}
+
+/// Said before jobs run on this machine.
+pub(crate) fn warn_without_bash(ui: &TerminalUi) {
+    if !shell::has_bash() {
+        ui.print_warning(shell::NO_BASH_WARNING);
+    }
+}
+
+/// When the run has to end, if anybody said so. Jobs are asked to stop as long before as the workflow says, else as a
+/// stopped job gets anyway; but not before half of the time is over.
+pub(crate) fn run_deadline(
+    ctx: &CliContext,
+    machine: &MachineArgs,
+    row: &WorkflowRow,
+) -> Result<Option<RunDeadline>, CliError> {
+    let now = ctx.clock.now();
+    if let Some(end) = machine.end_time.filter(|end| *end <= now) {
+        return Err(CliError::user(format!("--end-time {end} is over; it is {now}")));
+    }
+    let until_then = machine.end_time.map(|end| end.since(now));
+    let Some(time) = machine.time_limit.into_iter().chain(until_then).min() else { return Ok(None) };
+    let config = row.settings.execution_config.as_ref();
+    let lead = config.and_then(|config| config.sigterm_lead_seconds).map(Duration::from_secs);
+    let lead = lead.unwrap_or(machine.grace).min(time / 2);
+    Ok(Instant::now().checked_add(time).map(|end| RunDeadline { end, stop_before_end: lead }))
+}
+
+/// The file or PostgreSQL database that jobs run here are noted in, and told of.
+pub(crate) fn worker_database(store: &dyn Store) -> Result<PathBuf, CliError> {
+    match store.location() {
+        StoreLocation::Sqlite(path) => Ok(path),
+        StoreLocation::Postgres { url } if default_state_dir().is_some() => Ok(url.into()),
+        StoreLocation::Postgres { .. } => {
+            Err(CliError::io("nobody's home is known, and notes on what runs are kept there")
+                .with_hint("set HOME"))
+        }
+        location @ StoreLocation::Server(_) => {
+            Err(CliError::refused(format!("jobs cannot be run from here into {location}"))
+                .with_hint("a server gives them to its workers: `windlass worker --url URL`"))
+        }
+    }
+}
+
+fn load_workflow_row(store: &dyn Store, workflow: WorkflowId) -> Result<WorkflowRow, CliError> {
+    store.workflow(workflow)?.ok_or(CliError::from(windlass_store::StoreError::NoSuchWorkflow(workflow)))
+}
+
+/// Every job would fail to start in a directory that is gone, for instance because the project was moved.
+fn require_directory(row: &WorkflowRow) -> Result<(), CliError> {
+    if Path::new(&row.submission_dir).is_dir() {
+        return Ok(());
+    }
+    Err(CliError::io(format!(
+        "the directory {}, in which the jobs of workflow {} run, is not there",
+        row.submission_dir, row.id
+    ))
+    .with_hint("move it back, or run the spec where it is now: `windlass run --new SPEC`"))
+}
+
+/// Not to those that were ignored before we came: `nohup` and shells mean it.
+pub(crate) fn listen_for_signals() -> Result<Signals, CliError> {
+    let ignored = ignored_signals();
+    let wanted = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| ignored & (1 << (signal - 1)) == 0);
+    Signals::new(wanted.chain([SIGUSR1])).map_err(|e| signal_error(&e))
+}
+
+/// Whether somebody had this signal ignored before we came.
+pub(crate) fn is_ignored(signal: i32) -> bool {
+    ignored_signals() & (1 << (signal - 1)) != 0
+}
+
+/// One bit per signal, the first one lowest.
+fn ignored_signals() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0)
+}
+
+fn signal_error(error: &std::io::Error) -> CliError {
+    CliError::io(format!("cannot listen for signals: {error}"))
+}
+
+/// Passes signals on, until it is dropped.
+pub(crate) struct RunSignalListener(Handle);
+
+impl RunSignalListener {
+    pub(crate) fn start(mut signals: Signals, tell: impl Fn(i32) + Send + 'static) -> Result<Self, CliError> {
+        let handle = signals.handle();
+        let listen = move || {
+            for signal in signals.forever() {
+                tell(signal);
+            }
+        };
+        std::thread::Builder::new().name("signals".to_owned()).spawn(listen).map_err(|e| signal_error(&e))?;
+        Ok(Self(handle))
+    }
+}
+
+impl Drop for RunSignalListener {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}

@@ -1,0 +1,71 @@
+//! Workers of this machine that live and hold jobs, although the server that they work for is gone. Brought back, it lets
+//! them go on; whoever runs their workflow himself has to end them first.
+
+use crate::error::CliError;
+use crate::ui::text;
+use windlass_process::process_identity::{ProcessIdentity, boot_id};
+use windlass_scheduler::load_job_holders;
+use windlass_store::Store;
+use windlass_store::model::{WorkerKind, WorkerRow};
+use windlass_types::{WorkerId, WorkflowId};
+
+#[derive(Debug)]
+pub(crate) struct OrphanedWorker {
+    pub(crate) worker: WorkerId,
+    pub(crate) pid: u32,
+    /// Of the workflow.
+    pub(crate) jobs: u64,
+}
+
+impl OrphanedWorker {
+    pub(crate) fn describe(&self) -> String {
+        let jobs = text::render_count(self.jobs, "job");
+        format!("worker {} (process {}) lives and holds {jobs} of it", self.worker, self.pid)
+    }
+}
+
+/// Of a workflow of a database that nobody serves.
+pub(crate) fn find_orphaned_workers(
+    store: &dyn Store,
+    workflow: WorkflowId,
+) -> Result<Vec<OrphanedWorker>, CliError> {
+    let (held, here) = (store.held_jobs(workflow)?, boot_id().unwrap_or_default());
+    let workers = load_job_holders(store, workflow)?.into_iter();
+    let strays = workers.filter(|row| is_alive_on_host(row, &here)).map(|row| OrphanedWorker {
+        worker: row.id,
+        pid: row.worker.pid,
+        jobs: held.iter().filter(|job| job.worker == row.id).count() as u64,
+    });
+    Ok(strays.filter(|stray| stray.jobs > 0).collect())
+}
+
+fn is_alive_on_host(row: &WorkerRow, here: &str) -> bool {
+    let worker = &row.worker;
+    worker.kind == WorkerKind::Remote
+        && worker.boot_id == here
+        && ProcessIdentity { pid: worker.pid, start_ticks: worker.pid_start_ticks }.is_alive()
+}
+
+/// They may be at work for others too, and what they do is not lost yet.
+pub(crate) fn refuse_orphaned_workers(
+    store: &dyn Store,
+    workflow: WorkflowId,
+    take_over: bool,
+) -> Result<(), CliError> {
+    if take_over {
+        return Ok(());
+    }
+    let strays = find_orphaned_workers(store, workflow)?;
+    if strays.is_empty() {
+        return Ok(());
+    }
+    let found: Vec<String> = strays.iter().map(OrphanedWorker::describe).collect();
+    Err(CliError::refused(format!(
+        "the server of workflow {workflow} is gone, but {}",
+        found.join(", and ")
+    ))
+    .with_hint(
+        "`windlass serve` brings the server back, and they go on; --take-over of `run` and `resume` ends them instead, and \
+         their jobs run again",
+    ))
+}

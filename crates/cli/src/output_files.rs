@@ -1,0 +1,93 @@
+//! Where results go that may be wanted in a file: standard output, a new file, or a file that is replaced.
+
+use crate::context::CliContext;
+use crate::error::CliError;
+use std::fs::{File, Permissions};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+/// To the file if one is named, else to standard output.
+pub(crate) fn write_text(ctx: &CliContext, output: Option<&Path>, text: &str) -> Result<(), CliError> {
+    match output {
+        None => ctx.ui.print_untrusted_text(text.as_bytes()),
+        Some(path) => {
+            replace_file(&ctx.cwd.join(path), text)?;
+            ctx.ui.print_note(&format!("wrote {}", path.display()));
+            Ok(())
+        }
+    }
+}
+
+/// Puts a text in place of what the file holds, if there is one: all of it or, whatever happens, nothing.
+pub(crate) fn replace_file(path: &Path, text: &str) -> Result<(), CliError> {
+    try_replace_file(path, text).map_err(|e| CliError::io(format!("cannot write {}: {e}", path.display())))
+}
+
+fn try_replace_file(path: &Path, text: &str) -> io::Result<()> {
+    // A link stays a link; what it points to is replaced.
+    let target = match path.canonicalize() {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => path.to_owned(),
+        target => target?,
+    };
+    if std::fs::metadata(&target).is_ok_and(|meta| !meta.is_file()) {
+        // A pipe or a terminal cannot be replaced, only written to.
+        return File::options().write(true).open(&target)?.write_all(text.as_bytes());
+    }
+    let permissions = std::fs::metadata(&target).map(|meta| meta.permissions()).ok();
+    let beside = temporary_path(&target)?;
+    let written = write_new(&beside, text, permissions).and_then(|()| std::fs::rename(&beside, &target));
+    if written.is_err() {
+        // It may not have come to be.
+        drop(std::fs::remove_file(&beside));
+    }
+    written
+}
+
+/// A name in the same directory, so that renaming is one step.
+fn temporary_path(target: &Path) -> io::Result<PathBuf> {
+    let name = target.file_name().ok_or(io::ErrorKind::IsADirectory)?;
+    let mut hidden = std::ffi::OsString::from(".");
+    hidden.push(name);
+    hidden.push(format!(".{}", std::process::id()));
+    Ok(target.with_file_name(hidden))
+}
+
+fn write_new(path: &Path, text: &str, permissions: Option<Permissions>) -> io::Result<()> {
+    let mut file = File::create_new(path)?;
+    if let Some(permissions) = permissions {
+        file.set_permissions(permissions)?;
+    }
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    #[test]
+    fn a_file_is_replaced_and_keeps_its_permissions() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("spec.yaml");
+        std::fs::write(&path, "old").unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+        let link = dir.path().join("link.yaml");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        replace_file(&link, "new").unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "new");
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
+        assert!(link.is_symlink());
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2, "nothing is left behind");
+    }
+
+    #[test]
+    fn a_new_file_is_made_and_a_wrong_place_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        replace_file(&dir.path().join("a"), "x").unwrap();
+        assert_eq!(std::fs::read_to_string(dir.path().join("a")).unwrap(), "x");
+        let error = replace_file(&dir.path().join("no/such/place"), "x").unwrap_err();
+        assert!(error.message.contains("no/such/place"), "{error}");
+        assert!(replace_file(dir.path(), "x").is_err());
+    }
+}

@@ -1,0 +1,79 @@
+//! The spec file that is meant when none is named.
+
+use crate::error::CliError;
+use std::path::{Path, PathBuf};
+
+/// `windlass.toml` is not among them: that is the file of settings.
+const SPEC_NAMES: [&str; 5] =
+    ["windlass.yaml", "windlass.yml", "windlass.json", "windlass.json5", "windlass.kdl"];
+const SPEC_SUFFIXES: [&str; 6] = [
+    ".windlass.yaml",
+    ".windlass.yml",
+    ".windlass.json",
+    ".windlass.json5",
+    ".windlass.kdl",
+    ".windlass.toml",
+];
+
+/// The file that was named, or the one that is here.
+pub(crate) fn resolve_spec_path(named: Option<&PathBuf>, cwd: &Path) -> Result<PathBuf, CliError> {
+    named.map_or_else(|| find_spec(cwd), |path| Ok(path.clone()))
+}
+
+/// The spec of this directory, as somebody would have typed it.
+fn find_spec(cwd: &Path) -> Result<PathBuf, CliError> {
+    let entries = std::fs::read_dir(cwd)
+        .map_err(|e| CliError::io(format!("cannot look for a spec in {}: {e}", cwd.display())))?;
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    choose_spec(names.collect()).map(PathBuf::from)
+}
+
+/// `windlass.*` comes first; of the others there must be one.
+fn choose_spec(mut names: Vec<String>) -> Result<String, CliError> {
+    names.sort();
+    let pick = |is_one: &dyn Fn(&str) -> bool| -> Vec<&String> {
+        names.iter().filter(|name| is_one(name)).collect()
+    };
+    let plain = pick(&|name| SPEC_NAMES.contains(&name));
+    let found = if plain.is_empty() {
+        pick(&|name| SPEC_SUFFIXES.iter().any(|end| name.ends_with(end)))
+    } else {
+        plain
+    };
+    match found.as_slice() {
+        [one] => Ok((*one).clone()),
+        [] => Err(CliError::user("no spec was named, and there is no windlass.yaml or *.windlass.yaml here")
+            .with_hint("name the file; `windlass exec -- CMD` runs a command without a spec")),
+        several => {
+            let list = several.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
+            Err(CliError::user(format!("several files here may be meant: {list}"))
+                .with_hint("name one of them"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(names: &[&str]) -> Result<String, String> {
+        choose_spec(names.iter().map(|name| (*name).to_owned()).collect()).map_err(|error| error.message)
+    }
+
+    #[test]
+    fn the_default_name_comes_first() {
+        assert_eq!(chosen(&["a.windlass.yaml", "windlass.yaml", "x.yaml"]).unwrap(), "windlass.yaml");
+        assert_eq!(chosen(&["windlass.json5"]).unwrap(), "windlass.json5");
+    }
+
+    #[test]
+    fn otherwise_the_only_one_with_the_suffix() {
+        assert_eq!(chosen(&["sim.windlass.toml", "windlass.toml", "x.yaml"]).unwrap(), "sim.windlass.toml");
+        assert!(chosen(&["x.yaml", "windlass.toml"]).unwrap_err().contains("no spec was named"));
+        assert_eq!(
+            chosen(&["b.windlass.yml", "a.windlass.yaml"]).unwrap_err(),
+            "several files here may be meant: a.windlass.yaml, b.windlass.yml"
+        );
+        assert!(chosen(&["windlass.yaml", "windlass.json"]).unwrap_err().contains("several"));
+    }
+}

@@ -1,0 +1,43 @@
+//! Lines at the bottom of a terminal that are drawn over and over, while others scroll away above them.
+
+use super::run_observers::{repaint, replace_block, write_stderr};
+use super::{TerminalUi, terminal};
+use std::io;
+
+/// Dropping it leaves the terminal clean.
+#[derive(Debug)]
+pub(crate) struct LiveBlock {
+    /// Lines of it on the screen.
+    drawn_lines: usize,
+}
+
+impl TerminalUi {
+    /// For a terminal that can draw it, unless nothing is to be said.
+    pub(crate) fn live_block(&self) -> Option<LiveBlock> {
+        terminal::terminal_size(io::stderr()).filter(|_| !terminal::is_dumb() && !self.quiet)?;
+        Some(LiveBlock { drawn_lines: 0 })
+    }
+}
+
+impl LiveBlock {
+    /// What is drawn is told how wide it may be. As many lines as there is room for are shown.
+    pub(crate) fn draw(&mut self, lines: impl FnOnce(usize) -> Vec<String>) {
+        let Some(size) = terminal::terminal_size(io::stderr()) else { return };
+        // One column is left free: a full line would wrap on some terminals.
+        let mut lines = lines(size.columns.saturating_sub(1));
+        lines.truncate(size.rows.saturating_sub(2).max(1));
+        write_stderr(&repaint(self.drawn_lines, &lines));
+        self.drawn_lines = lines.len();
+    }
+
+    /// A line that stays, above.
+    pub(crate) fn print_above(&mut self, line: &str) {
+        write_stderr(&replace_block(std::mem::take(&mut self.drawn_lines), &[line.to_owned()]));
+    }
+}
+
+impl Drop for LiveBlock {
+    fn drop(&mut self) {
+        write_stderr(&repaint(self.drawn_lines, &[]));
+    }
+}

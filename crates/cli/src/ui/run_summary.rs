@@ -1,0 +1,367 @@
+//! How a run went: counts, time, what failed and why, and what to type next. Rendering is pure.
+
+use super::attempt_end::AttemptEndSummary;
+use super::style::{TextPainter, TextTone};
+use super::text;
+use crate::commands::slurm;
+use crate::context::CliContext;
+use crate::error::{CliError, CliExit};
+use crate::job_logs::{self, LogStream};
+use crate::workflow_view::{FailedJobView, WorkflowOverview, WorkflowPhase, exit_for_counts};
+use std::path::Path;
+use std::time::Duration;
+use windlass_store::Store;
+use windlass_store::model::WorkflowRow;
+use windlass_types::{JobStatus, StatusCounts, WorkflowId, format_duration};
+
+/// Tells how a run ended, on stderr or as JSON on stdout, and how the program should exit.
+///
+/// `wall` is what this process measured; the store only knows the wall clock.
+pub(crate) fn report_run_end(
+    ctx: &CliContext,
+    store: &dyn Store,
+    workflow: WorkflowId,
+    wall: Duration,
+) -> Result<CliExit, CliError> {
+    print_report(ctx, store, workflow, |overview, paint| render_end(overview, Some(wall), &ctx.cwd, paint))
+}
+
+/// The same for a process that only followed the run: the time is that of the run itself, as far as it is known.
+pub(crate) fn report_followed_run(
+    ctx: &CliContext,
+    store: &dyn Store,
+    workflow: WorkflowId,
+) -> Result<CliExit, CliError> {
+    print_report(ctx, store, workflow, |overview, paint| {
+        render_end(overview, overview.workflow.elapsed(), &ctx.cwd, paint)
+    })
+}
+
+/// Nothing of this run is left to do or to put in order.
+pub(crate) fn is_over(row: &WorkflowRow) -> bool {
+    row.counts.settled() == row.counts.total() && row.ended_at.is_some()
+}
+
+/// Tells how a workflow went that was over before. `news` says that it is over, `advice` what may be done about it.
+pub(crate) fn report_already_over(
+    ctx: &CliContext,
+    store: &dyn Store,
+    workflow: WorkflowId,
+    news: &str,
+    advice: &str,
+) -> Result<CliExit, CliError> {
+    print_report(ctx, store, workflow, |overview, paint| {
+        render_already_over(overview, news, advice, &ctx.cwd, paint)
+    })
+}
+
+/// As JSON, or in words; quiet means quiet unless something failed.
+fn print_report(
+    ctx: &CliContext,
+    store: &dyn Store,
+    workflow: WorkflowId,
+    render: impl FnOnce(&WorkflowOverview, TextPainter) -> Vec<String>,
+) -> Result<CliExit, CliError> {
+    let overview = load_overview(ctx, store, workflow)?;
+    let exit = exit_for_counts(&overview.workflow.row.counts);
+    if ctx.ui.wants_json() {
+        ctx.ui.print_json(&overview)?;
+    } else if exit != CliExit::Success || !ctx.ui.is_quiet() {
+        ctx.ui.print_stderr_lines(&render(&overview, ctx.ui.stderr_painter()));
+    }
+    Ok(exit)
+}
+
+fn render_already_over(
+    overview: &WorkflowOverview,
+    news: &str,
+    advice: &str,
+    cwd: &Path,
+    paint: TextPainter,
+) -> Vec<String> {
+    let counts = render_counts(&overview.workflow.row.counts, paint);
+    let mut lines = vec![format!("{news} ({counts}){advice}")];
+    lines.extend(render_failures(overview, cwd, paint));
+    lines.extend(render_next_commands(overview, paint));
+    lines
+}
+
+fn load_overview(
+    ctx: &CliContext,
+    store: &dyn Store,
+    workflow: WorkflowId,
+) -> Result<WorkflowOverview, CliError> {
+    let row = store
+        .workflow(workflow)?
+        .ok_or_else(|| CliError::internal(format!("workflow {workflow} is gone from the database")))?;
+    // Whoever calls this ran it until now, or found it over.
+    // What its allocations were used for is worth a line, and no failure.
+    let usage = slurm::usage::render_usage_line(ctx, store, &row).unwrap_or_default();
+    Ok(WorkflowOverview { usage, ..WorkflowOverview::load(store, row, false, ctx.clock.now())? })
+}
+
+pub(crate) fn render_end(
+    overview: &WorkflowOverview,
+    wall: Option<Duration>,
+    cwd: &Path,
+    paint: TextPainter,
+) -> Vec<String> {
+    let row = &overview.workflow.row;
+    let counts = &row.counts;
+    let title = paint.apply(TextTone::Bold, &text::one_line(&row.name));
+    let time = wall.map(|wall| format!(" in {}", format_duration(wall))).unwrap_or_default();
+    let mut lines = vec![format!("{title}: {}{time}", render_counts(counts, paint))];
+    lines.extend(overview.usage.clone());
+    lines.extend(render_failures(overview, cwd, paint));
+    lines.extend(render_next_commands(overview, paint));
+    lines
+}
+
+/// `97 completed, 2 failed, 1 canceled`.
+pub(crate) fn render_counts(counts: &StatusCounts, paint: TextPainter) -> String {
+    use JobStatus::{
+        Blocked, Canceled, Completed, Disabled, Failed, Pending, PendingFailed, Ready, Running, Terminated,
+        Uninitialized,
+    };
+    const ORDER: [JobStatus; 11] = [
+        Completed,
+        Failed,
+        Terminated,
+        PendingFailed,
+        Canceled,
+        Running,
+        Pending,
+        Ready,
+        Blocked,
+        Uninitialized,
+        Disabled,
+    ];
+    let shown: Vec<String> = ORDER
+        .into_iter()
+        .filter(|status| counts.get(*status) > 0)
+        .map(|status| paint.apply(TextTone::for_status(status), &format!("{} {status}", counts.get(status))))
+        .collect();
+    if shown.is_empty() { "no jobs".to_owned() } else { shown.join(", ") }
+}
+
+/// Two lines for each failed job: what happened, and where it is written.
+pub(crate) fn render_failures(overview: &WorkflowOverview, cwd: &Path, paint: TextPainter) -> Vec<String> {
+    let counts = &overview.workflow.row.counts;
+    let failed = [JobStatus::Failed, JobStatus::Terminated, JobStatus::PendingFailed];
+    let total: u64 = failed.into_iter().map(|status| counts.get(status)).sum();
+    let mut lines = Vec::new();
+    for failure in &overview.failures {
+        lines.push(format!(
+            "  {}  {}",
+            paint.apply(TextTone::Bad, &text::one_line(&failure.name)),
+            text::one_line(&describe_failure(failure))
+        ));
+        if let Some(path) = &failure.log_path {
+            // What printed nothing has left no file.
+            let log =
+                failure.spoken.map_or("it printed nothing".to_owned(), |_| job_logs::short_path(path, cwd));
+            lines.push(format!("    {}", paint.apply(TextTone::Dim, &log)));
+        }
+    }
+    let unnamed = total.saturating_sub(overview.failures.len() as u64);
+    if unnamed > 0 {
+        lines.push(format!("  and {unnamed} more"));
+    }
+    lines
+}
+
+fn describe_failure(failure: &FailedJobView) -> String {
+    let outcome = failure.return_code.map(|return_code| AttemptEndSummary {
+        status: failure.status,
+        return_code,
+        signal: failure.signal,
+        out_of_memory: failure.out_of_memory,
+    });
+    match (outcome, &failure.reason) {
+        (Some(outcome), reason) => outcome.describe_with(reason.as_deref()),
+        (None, Some(reason)) => reason.clone(),
+        (None, None) => failure.status.to_string(),
+    }
+}
+
+/// So many failures are worth a look at what they have in common.
+const MANY_FAILURES: u64 = 10;
+
+/// The commands that help from here.
+pub(crate) fn next_commands(overview: &WorkflowOverview) -> Vec<String> {
+    let id = overview.workflow.row.id;
+    let (which, of_which) = if overview.is_newest {
+        (String::new(), String::new())
+    } else {
+        (format!(" {id}"), format!(" -w {id}"))
+    };
+    let mut commands = Vec::new();
+    if let Some(failure) = overview.failures.first() {
+        let name = text::shell_quote(&failure.name);
+        commands.push(match failure.spoken {
+            Some(LogStream::Stderr) => format!("windlass logs {name} --stderr{of_which}"),
+            Some(_) => format!("windlass logs {name}{of_which}"),
+            None => format!("windlass why {name}{of_which}"),
+        });
+    }
+    match overview.workflow.state {
+        WorkflowPhase::Interrupted if !overview.strays.is_empty() => {
+            commands.push("windlass serve".to_owned())
+        }
+        WorkflowPhase::Created | WorkflowPhase::Interrupted => {
+            commands.push(format!("windlass resume{which}"))
+        }
+        WorkflowPhase::NeedsDecision => {
+            commands.push(format!("windlass triage{which}"));
+            commands.push(format!("windlass resume{which} --retry-failed"));
+        }
+        WorkflowPhase::Failed | WorkflowPhase::Canceled => {
+            let counts = &overview.workflow.row.counts;
+            if counts.get(JobStatus::Failed) + counts.get(JobStatus::Terminated) >= MANY_FAILURES {
+                commands.push(format!("windlass failures{which}"));
+            }
+            commands.push(format!("windlass resume{which} --retry-failed"));
+        }
+        WorkflowPhase::Running | WorkflowPhase::Completed => {}
+    }
+    commands
+}
+
+pub(crate) fn render_next_commands(overview: &WorkflowOverview, paint: TextPainter) -> Vec<String> {
+    let commands = next_commands(overview);
+    let heading = |i: usize| if i == 0 { "next:" } else { "     " };
+    commands
+        .iter()
+        .enumerate()
+        .map(|(i, c)| format!("{} {c}", paint.apply(TextTone::Busy, heading(i))))
+        .collect()
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::workflow_view::{StatusCountsView, WorkflowView};
+    use std::path::PathBuf;
+    use windlass_types::worker_messages::StdioSettings;
+    use windlass_types::{Attempt, JobId, RunId, Timestamp};
+
+    pub(crate) fn overview(list: &[(JobStatus, u64)], failures: Vec<FailedJobView>) -> WorkflowOverview {
+        let mut counts = StatusCounts::default();
+        for (status, n) in list {
+            counts.add(*status, *n);
+        }
+        let row = WorkflowRow {
+            id: WorkflowId(3),
+            uuid: "u".into(),
+            name: "sim".into(),
+            user: "me".into(),
+            description: None,
+            created_at: Timestamp(0),
+            run_id: RunId(1),
+            is_canceled: false,
+            is_archived: false,
+            file_count: 0,
+            settings: windlass_types::settings::WorkflowSettings::default(),
+            submission_dir: "/home/me/p".into(),
+            output_dir: "/home/me/p/out".into(),
+            spec_path: None,
+            spec_digest: None,
+            env: Vec::new(),
+            stdio: StdioSettings::default(),
+            counts,
+            started_at: Some(Timestamp(0)),
+            ended_at: Some(Timestamp(12_000_000)),
+        };
+        let state = WorkflowPhase::from_row(&row, false);
+        let workflow =
+            WorkflowView { row, state, jobs: StatusCountsView(counts), elapsed_seconds: Some(12.0) };
+        WorkflowOverview {
+            workflow,
+            running: Vec::new(),
+            failures,
+            is_newest: true,
+            strays: Vec::new(),
+            usage: None,
+        }
+    }
+
+    pub(crate) fn failure(
+        name: &str,
+        return_code: i32,
+        signal: Option<i32>,
+        reason: Option<&str>,
+    ) -> FailedJobView {
+        FailedJobView {
+            job_id: JobId(7),
+            name: name.into(),
+            status: JobStatus::Failed,
+            run_id: RunId(1),
+            attempt_id: Attempt(2),
+            return_code: Some(return_code),
+            signal,
+            out_of_memory: false,
+            reason: reason.map(str::to_owned),
+            log_path: Some(PathBuf::from("/home/me/p/out/job_stdio/job_wf3_j7_r1_a2.e")),
+            spoken: Some(LogStream::Stderr),
+        }
+    }
+
+    fn end(overview: &WorkflowOverview) -> Vec<String> {
+        render_end(overview, Some(Duration::from_millis(12_400)), Path::new("/home/me/p"), TextPainter::PLAIN)
+    }
+
+    #[test]
+    fn a_good_end_is_one_line() {
+        assert_eq!(end(&overview(&[(JobStatus::Completed, 40)], Vec::new())), ["sim: 40 completed in 12s"]);
+    }
+
+    #[test]
+    fn failures_are_named_with_cause_log_and_next_step() {
+        let failures =
+            vec![failure("it's", 139, Some(11), None), failure("b", 1, None, Some("no output `x.csv`"))];
+        let mut overview = overview(
+            &[(JobStatus::Completed, 5), (JobStatus::Failed, 3), (JobStatus::Canceled, 1)],
+            failures,
+        );
+        assert_eq!(
+            end(&overview),
+            [
+                "sim: 5 completed, 3 failed, 1 canceled in 12s",
+                "  it's  killed by SIGSEGV (139)",
+                "    out/job_stdio/job_wf3_j7_r1_a2.e",
+                "  b  exit code 1: no output `x.csv`",
+                "    out/job_stdio/job_wf3_j7_r1_a2.e",
+                "  and 1 more",
+                r"next: windlass logs 'it'\''s' --stderr",
+                "      windlass resume --retry-failed",
+            ]
+        );
+        overview.is_newest = false;
+        assert_eq!(end(&overview)[7], "      windlass resume 3 --retry-failed");
+        overview.failures[0].spoken = Some(LogStream::Stdout);
+        assert_eq!(end(&overview)[6], r"next: windlass logs 'it'\''s' -w 3");
+        overview.failures[0].spoken = None;
+        assert_eq!(end(&overview)[2], "    it printed nothing");
+        assert_eq!(end(&overview)[6], r"next: windlass why 'it'\''s' -w 3");
+    }
+
+    #[test]
+    fn an_interrupted_run_says_how_to_go_on() {
+        let overview = overview(
+            &[(JobStatus::Completed, 5), (JobStatus::Ready, 2), (JobStatus::Blocked, 9)],
+            Vec::new(),
+        );
+        assert_eq!(end(&overview), ["sim: 5 completed, 2 ready, 9 blocked in 12s", "next: windlass resume"]);
+    }
+
+    #[test]
+    fn the_exit_code_follows_the_counts() {
+        for (list, exit) in [
+            (vec![(JobStatus::Completed, 3), (JobStatus::Disabled, 1)], CliExit::Success),
+            (vec![(JobStatus::Completed, 3), (JobStatus::Canceled, 1)], CliExit::JobsFailed),
+            (vec![(JobStatus::Failed, 3), (JobStatus::Ready, 1)], CliExit::Interrupted),
+        ] {
+            assert_eq!(exit_for_counts(&overview(&list, Vec::new()).workflow.row.counts), exit, "{list:?}");
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! What a worker shows while it works: one line at the bottom of the terminal, and lines that scroll away above it.
+//!
+//! The line is drawn by a thread of its own, since its time goes on also when nothing happens, and since whoever runs jobs
+//! must not wait for a terminal.
+
+use super::run_observers::{repaint, replace_block, write_stderr};
+use super::style::{TextPainter, TextTone};
+use super::{TerminalUi, progress, terminal, text};
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+use windlass_agent::RemoteWorkerProgress;
+
+/// No oftener than this.
+const MIN_REDRAW_INTERVAL: Duration = Duration::from_millis(100);
+/// The time goes on.
+const REDRAW_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The line. Dropping it leaves the terminal clean.
+pub(crate) struct WorkerLine {
+    shared: Arc<WorkerLineShared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct WorkerLineShared {
+    state: Mutex<WorkerLineState>,
+    changed: Condvar,
+    url: String,
+    paint: TextPainter,
+    started_at: Instant,
+}
+
+#[derive(Default)]
+struct WorkerLineState {
+    /// `None`: the server has not taken it yet.
+    progress: Option<RemoteWorkerProgress>,
+    /// Lines of it on the screen.
+    drawn_lines: usize,
+    is_stale: bool,
+    is_finished: bool,
+}
+
+impl TerminalUi {
+    /// For a terminal that can draw it, unless nothing is to be said.
+    pub(crate) fn worker_line(&self, url: &str) -> Option<WorkerLine> {
+        terminal::terminal_size(io::stderr()).filter(|_| !terminal::is_dumb() && !self.quiet)?;
+        let shared = Arc::new(WorkerLineShared {
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            url: url.to_owned(),
+            paint: self.stderr_painter(),
+            started_at: Instant::now(),
+        });
+        let own = Arc::clone(&shared);
+        // Without a thread lines are told as elsewhere.
+        let thread = thread::Builder::new().name("line".to_owned()).spawn(move || own.draw()).ok()?;
+        Some(WorkerLine { shared, thread: Some(thread) })
+    }
+}
+
+impl WorkerLine {
+    pub(crate) fn show_progress(&self, progress: &RemoteWorkerProgress) {
+        self.shared.update_state(|state| state.progress = Some(progress.clone()));
+    }
+
+    /// A line of its own, above.
+    pub(crate) fn print_above(&self, line: &str) {
+        self.shared.update_state(|state| {
+            let drawn = std::mem::take(&mut state.drawn_lines);
+            write_stderr(&replace_block(drawn, &[line.to_owned()]));
+        });
+    }
+}
+
+impl Drop for WorkerLine {
+    fn drop(&mut self) {
+        self.shared.update_state(|state| state.is_finished = true);
+        drop(self.thread.take().map(JoinHandle::join));
+        write_stderr(&repaint(self.shared.lock().drawn_lines, &[]));
+    }
+}
+
+impl WorkerLineShared {
+    fn lock(&self) -> MutexGuard<'_, WorkerLineState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn update_state(&self, change: impl FnOnce(&mut WorkerLineState)) {
+        let mut state = self.lock();
+        change(&mut state);
+        state.is_stale = true;
+        self.changed.notify_all();
+    }
+
+    fn draw(&self) {
+        let mut state = self.lock();
+        while !state.is_finished {
+            if let (Some(progress), Some(size)) = (&state.progress, terminal::terminal_size(io::stderr())) {
+                // One column is left free: a full line would wrap on some terminals.
+                let columns = size.columns.saturating_sub(1);
+                let line = render_line(progress, &self.url, self.started_at.elapsed(), columns, self.paint);
+                write_stderr(&repaint(state.drawn_lines, &[line]));
+                state.drawn_lines = 1;
+            }
+            state.is_stale = false;
+            state = self.wait(state, MIN_REDRAW_INTERVAL, |state| !state.is_finished);
+            state = self.wait(state, REDRAW_INTERVAL, |state| !state.is_finished && !state.is_stale);
+        }
+    }
+
+    fn wait<'a>(
+        &self,
+        state: MutexGuard<'a, WorkerLineState>,
+        time: Duration,
+        go_on: impl FnMut(&mut WorkerLineState) -> bool,
+    ) -> MutexGuard<'a, WorkerLineState> {
+        self.changed.wait_timeout_while(state, time, go_on).unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
+/// The most important first; what does not fit is left out.
+fn render_line(
+    now: &RemoteWorkerProgress,
+    url: &str,
+    time: Duration,
+    columns: usize,
+    paint: TextPainter,
+) -> String {
+    let mut facts = progress_facts(now);
+    if let Some(worker) = now.worker {
+        facts.push((format!("worker {worker} of {url}"), Some(TextTone::Dim)));
+    }
+    facts.push((format!("for {}", progress::render_seconds(time)), Some(TextTone::Dim)));
+    let width = |facts: &[(String, _)]| {
+        facts.iter().map(|(fact, _)| text::display_width(fact) + 2).sum::<usize>() - 2
+    };
+    while facts.len() > 1 && width(&facts) > columns {
+        facts.pop();
+    }
+    if width(&facts) > columns {
+        return text::truncate(&facts[0].0, columns);
+    }
+    facts.iter().map(|(fact, tone)| paint.apply(*tone, fact)).collect::<Vec<_>>().join("  ")
+}
+
+fn progress_facts(progress: &RemoteWorkerProgress) -> Vec<(String, Option<TextTone>)> {
+    let mut facts = vec![
+        (
+            format!("{} under way", text::render_count(progress.held_attempts as u64, "job")),
+            Some(TextTone::Busy),
+        ),
+        (format!("{} completed", progress.succeeded), None),
+    ];
+    if progress.failed > 0 {
+        facts.push((format!("{} failed", progress.failed), Some(TextTone::Bad)));
+    }
+    if progress.is_server_away {
+        let kept = match progress.undelivered {
+            0 => String::new(),
+            n => format!(", {} kept", text::render_count(n as u64, "result")),
+        };
+        facts.push((format!("the server is away{kept}"), Some(TextTone::Warn)));
+    }
+    if progress.is_frozen {
+        facts.push(("jobs stand still".to_owned(), Some(TextTone::Warn)));
+    }
+    if progress.is_leaving {
+        facts.push(("leaving".to_owned(), Some(TextTone::Warn)));
+    }
+    facts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drawn(progress: &RemoteWorkerProgress, columns: usize) -> String {
+        render_line(progress, "http://here:8080", Duration::from_millis(72_900), columns, TextPainter::PLAIN)
+    }
+
+    #[test]
+    fn it_says_how_things_stand_as_far_as_there_is_room() {
+        let calm = RemoteWorkerProgress {
+            worker: Some(3),
+            held_attempts: 2,
+            succeeded: 15,
+            ..RemoteWorkerProgress::default()
+        };
+        let whole = "2 jobs under way  15 completed  worker 3 of http://here:8080  for 1m 12s";
+        assert_eq!(drawn(&calm, 100), whole);
+        assert_eq!(drawn(&calm, whole.len()), whole);
+        assert_eq!(
+            drawn(&calm, whole.len() - 1),
+            "2 jobs under way  15 completed  worker 3 of http://here:8080"
+        );
+        assert_eq!(drawn(&calm, 35), "2 jobs under way  15 completed");
+        assert!(text::display_width(&drawn(&calm, 7)) <= 7);
+    }
+
+    #[test]
+    fn trouble_comes_before_who_one_is() {
+        let held = RemoteWorkerProgress { held_attempts: 1, failed: 4, ..RemoteWorkerProgress::default() };
+        let away = RemoteWorkerProgress {
+            is_server_away: true,
+            undelivered: 1,
+            is_frozen: true,
+            is_leaving: true,
+            ..held
+        };
+        assert_eq!(
+            drawn(&away, 100),
+            "1 job under way  0 completed  4 failed  the server is away, 1 result kept  jobs stand still  leaving"
+        );
+    }
+}

@@ -1,0 +1,201 @@
+//! What is shown about a workflow, gathered from the store; shared by `status`, `workflows` and the end of a run.
+//!
+//! The serialized field names are part of the contract of `--format json`.
+
+use crate::commands::workflows;
+use crate::error::{CliError, CliExit};
+use crate::job_logs::{self, LogStream};
+use crate::orphaned_workers::{self, OrphanedWorker};
+use crate::ui::listing::RecordView;
+use serde::{Serialize, Serializer, ser::SerializeMap as _};
+use std::path::PathBuf;
+use std::time::Duration;
+pub(crate) use windlass_insight::{WorkflowPhase, has_active_process};
+use windlass_insight::{is_remote_store, needs_decision};
+use windlass_store::Store;
+use windlass_store::model::{JobFilter, JobRow, ResultFilter, ResultRow, WorkflowRow};
+use windlass_types::worker_messages::StdioSettings;
+use windlass_types::{Attempt, JobId, JobStatus, RunId, StatusCounts, Timestamp};
+
+/// So many failed or running jobs are named; the counts say how many there are.
+const MAX_LISTED: u64 = 10;
+
+/// How a command that ran the workflow exits.
+pub(crate) fn exit_for_counts(counts: &StatusCounts) -> CliExit {
+    match () {
+        () if needs_decision(counts) => CliExit::NeedsDecision,
+        () if counts.settled() < counts.total() => CliExit::Interrupted,
+        () if counts.unsuccessful() > 0 => CliExit::JobsFailed,
+        () => CliExit::Success,
+    }
+}
+
+/// One workflow in a list.
+#[derive(Debug)]
+pub(crate) struct WorkflowView {
+    pub(crate) row: WorkflowRow,
+    pub(crate) state: WorkflowPhase,
+    pub(crate) jobs: StatusCountsView,
+    /// Of the current run: from its start to its end, or until now if somebody runs it.
+    pub(crate) elapsed_seconds: Option<f64>,
+}
+
+impl WorkflowView {
+    pub(crate) fn new(row: WorkflowRow, somebody_runs_it: bool, now: Timestamp) -> Self {
+        let state = WorkflowPhase::from_row(&row, somebody_runs_it);
+        let elapsed = elapsed(&row, state, now);
+        let jobs = StatusCountsView(row.counts);
+        Self { row, state, jobs, elapsed_seconds: elapsed.map(|e| e.as_secs_f64()) }
+    }
+
+    pub(crate) fn elapsed(&self) -> Option<Duration> {
+        self.elapsed_seconds.map(Duration::from_secs_f64)
+    }
+}
+
+/// With the fields of the list of workflows.
+impl Serialize for WorkflowView {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        RecordView::new(workflows::FIELDS, self).serialize(serializer)
+    }
+}
+
+/// One workflow in full: what runs, what failed.
+#[derive(Debug, Serialize)]
+pub(crate) struct WorkflowOverview {
+    #[serde(flatten)]
+    pub(crate) workflow: WorkflowView,
+    pub(crate) running: Vec<RunningJobView>,
+    pub(crate) failures: Vec<FailedJobView>,
+    /// Commands that name no workflow mean this one.
+    #[serde(skip)]
+    pub(crate) is_newest: bool,
+    /// Those who live on without their server.
+    #[serde(skip)]
+    pub(crate) strays: Vec<OrphanedWorker>,
+    /// On Slurm: how much of what it was given was used, where that is to be shown.
+    #[serde(skip)]
+    pub(crate) usage: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct RunningJobView {
+    pub(crate) job_id: JobId,
+    pub(crate) name: String,
+    pub(crate) attempt_id: Attempt,
+    pub(crate) pid: Option<u32>,
+    pub(crate) started_at: Option<Timestamp>,
+}
+
+/// A job that failed, with its last attempt.
+#[derive(Debug, Serialize)]
+pub(crate) struct FailedJobView {
+    pub(crate) job_id: JobId,
+    pub(crate) name: String,
+    pub(crate) status: JobStatus,
+    pub(crate) run_id: RunId,
+    pub(crate) attempt_id: Attempt,
+    pub(crate) return_code: Option<i32>,
+    pub(crate) signal: Option<i32>,
+    pub(crate) out_of_memory: bool,
+    pub(crate) reason: Option<String>,
+    /// Where to look first; `None` if nothing was kept.
+    pub(crate) log_path: Option<PathBuf>,
+    /// The stream that says something there.
+    #[serde(skip)]
+    pub(crate) spoken: Option<LogStream>,
+}
+
+impl WorkflowOverview {
+    pub(crate) fn load(
+        store: &dyn Store,
+        row: WorkflowRow,
+        somebody_runs_it: bool,
+        now: Timestamp,
+    ) -> Result<Self, CliError> {
+        let running = list_jobs_by_status(store, &row, &[JobStatus::Running])?;
+        let failed = list_jobs_by_status(
+            store,
+            &row,
+            &[JobStatus::Failed, JobStatus::Terminated, JobStatus::PendingFailed],
+        )?;
+        let failures =
+            failed.into_iter().map(|job| FailedJobView::load(store, &row, job)).collect::<Result<_, _>>()?;
+        let is_newest = store.workflows()?.iter().all(|other| other.id <= row.id);
+        let running = running.into_iter().map(RunningJobView::from).collect();
+        let id = row.id;
+        let workflow = WorkflowView::new(row, somebody_runs_it, now);
+        let strays = if workflow.state == WorkflowPhase::Interrupted && !is_remote_store(store) {
+            // Being able to show the workflow matters more.
+            orphaned_workers::find_orphaned_workers(store, id).unwrap_or_default()
+        } else {
+            Vec::new()
+        };
+        Ok(Self { workflow, running, failures, is_newest, strays, usage: None })
+    }
+}
+
+impl From<JobRow> for RunningJobView {
+    fn from(job: JobRow) -> Self {
+        let JobRow { id, name, attempt_id, pid, started_at, .. } = job;
+        Self { job_id: id, name, attempt_id, pid, started_at }
+    }
+}
+
+impl FailedJobView {
+    fn load(store: &dyn Store, workflow: &WorkflowRow, job: JobRow) -> Result<Self, CliError> {
+        let filter = ResultFilter { job: Some(job.id), failed_only: true, ..ResultFilter::default() };
+        let newest = store.results(workflow.id, &filter)?.into_iter().max_by_key(|row| row.key.attempt_id);
+        let stdio = job_logs::load_stdio(store, workflow, job.id)?;
+        Ok(Self::new(workflow, job, stdio, newest.as_ref()))
+    }
+
+    fn new(workflow: &WorkflowRow, job: JobRow, stdio: StdioSettings, result: Option<&ResultRow>) -> Self {
+        let clue = result.and_then(|row| job_logs::choose_first_log(workflow, row.key.into(), stdio));
+        Self {
+            job_id: job.id,
+            name: job.name,
+            status: job.status,
+            run_id: result.map_or(workflow.run_id, |row| row.key.run_id),
+            attempt_id: result.map_or(job.attempt_id, |row| row.key.attempt_id),
+            return_code: result.map(|row| row.return_code).or(job.return_code),
+            signal: result.and_then(|row| row.signal),
+            out_of_memory: result.is_some_and(|row| row.out_of_memory),
+            reason: result.and_then(|row| row.reason.clone()).or(job.reason),
+            spoken: clue.as_ref().and_then(|clue| clue.stream_with_text),
+            log_path: clue.map(|clue| clue.path),
+        }
+    }
+}
+
+/// All eleven states by name, and `total`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StatusCountsView(pub(crate) StatusCounts);
+
+impl Serialize for StatusCountsView {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("total", &self.0.total())?;
+        for (status, n) in self.0.iter() {
+            map.serialize_entry(status.name(), &n)?;
+        }
+        map.end()
+    }
+}
+
+fn list_jobs_by_status(
+    store: &dyn Store,
+    row: &WorkflowRow,
+    status: &[JobStatus],
+) -> Result<Vec<JobRow>, CliError> {
+    if status.iter().all(|s| row.counts.get(*s) == 0) {
+        return Ok(Vec::new());
+    }
+    let filter = JobFilter { status: status.to_vec(), limit: Some(MAX_LISTED), ..JobFilter::default() };
+    Ok(store.jobs(row.id, &filter)?)
+}
+
+fn elapsed(row: &WorkflowRow, state: WorkflowPhase, now: Timestamp) -> Option<Duration> {
+    let end = row.ended_at.or((state == WorkflowPhase::Running).then_some(now))?;
+    Some(end.since(row.started_at?))
+}

@@ -1,0 +1,139 @@
+//! The books of a server, as a store: every command works on them as on a file.
+
+use crate::{CALL_TIMEOUT, Client, ClientError};
+use std::io::Read;
+use std::time::Duration;
+use windlass_store::rpc::rpc_error::{ErrorCategory, RemoteError};
+use windlass_store::rpc::{AccessLevel, RpcStore, RpcTransport, StoreCall};
+use windlass_store::{StoreError, StoreLocation};
+use windlass_types::Timestamp;
+
+/// A store whose books a server keeps.
+pub type RemoteStore = RpcStore<HttpStoreTransport>;
+
+/// The way to them.
+#[derive(Clone, Debug)]
+pub struct HttpStoreTransport(Client);
+
+/// So long a workflow may take to arrive and be made.
+const CREATE_TIMEOUT: Duration = Duration::from_mins(30);
+/// A read that met a passing trouble is tried again after these.
+const RETRY_PAUSES: [Duration; 3] =
+    [Duration::from_millis(100), Duration::from_millis(400), Duration::from_secs(2)];
+
+impl Client {
+    pub fn store(&self) -> RemoteStore {
+        RpcStore::new(HttpStoreTransport(self.clone()))
+    }
+}
+
+impl HttpStoreTransport {
+    fn send_call(&self, request: &StoreCall) -> Result<Vec<u8>, ClientError> {
+        let post = self.0.http.post(self.0.url_for("/api/v1/books")).json(request);
+        self.0.fetch_body(post, CALL_TIMEOUT)
+    }
+}
+
+impl RpcTransport for HttpStoreTransport {
+    fn location(&self) -> StoreLocation {
+        StoreLocation::Server(self.0.url().to_owned())
+    }
+
+    fn call(&self, request: &StoreCall, _now: Timestamp) -> Result<Vec<u8>, StoreError> {
+        let mut answer = self.send_call(request);
+        // Whether a change that got no answer was made, nobody knows here.
+        if request.access().level == AccessLevel::Read {
+            for pause in RETRY_PAUSES {
+                match &answer {
+                    Err(error) if error.is_retryable_now() => {
+                        std::thread::sleep(error.retry_after().unwrap_or(pause));
+                    }
+                    _ => break,
+                }
+                answer = self.send_call(request);
+            }
+        }
+        answer.map_err(StoreError::from)
+    }
+
+    fn send_new_workflow(&self, lines: Box<dyn Read + Send>, _now: Timestamp) -> Result<Vec<u8>, StoreError> {
+        let post = self.0.http.post(self.0.url_for("/api/v1/books/create"));
+        let post =
+            post.header("content-type", "application/x-ndjson").body(reqwest::blocking::Body::new(lines));
+        Ok(self.0.fetch_body(post, CREATE_TIMEOUT)?)
+    }
+}
+
+impl ClientError {
+    /// The server is there and asks for a moment, or hung up in the middle. One that nobody listens for is not waited
+    /// for: somebody sits in front of this.
+    fn is_retryable_now(&self) -> bool {
+        match self {
+            Self::Unreachable { source, .. } => !source.is_connect() && !source.is_timeout(),
+            _ => self.is_transient() && self.retry_after().is_none_or(|wait| wait <= Duration::from_secs(5)),
+        }
+    }
+}
+
+impl From<ClientError> for StoreError {
+    fn from(error: ClientError) -> Self {
+        let (sort, code, hint) = match &error {
+            ClientError::Unreachable { .. } => (
+                ErrorCategory::Surroundings,
+                "unreachable",
+                Some("`windlass serve` starts one; --url or WINDLASS_URL names another"),
+            ),
+            ClientError::Rejected(problem) => return rejected_call(problem).into(),
+            ClientError::Response { .. } => (
+                ErrorCategory::Surroundings,
+                "not_understood",
+                Some("use the windlass that the server is of"),
+            ),
+            ClientError::BadUrl { .. } => {
+                (ErrorCategory::Wrong, "bad_url", Some("for example http://127.0.0.1:8080"))
+            }
+            ClientError::PlainHttp { .. } => (ErrorCategory::Wrong, "plain_http", None),
+            ClientError::File { .. }
+            | ClientError::Pem { .. }
+            | ClientError::Setup { .. }
+            | ClientError::NotPrivate { .. }
+            | ClientError::Keyring { .. } => (ErrorCategory::Surroundings, "setup", None),
+        };
+        let (code, hint) = (code.to_owned(), error.hint().or(hint.map(str::to_owned)));
+        RemoteError { category: sort, code, message: error.to_string(), hint }.into()
+    }
+}
+
+fn rejected_call(problem: &crate::ProblemDetails) -> RemoteError {
+    // Windlass says what it means; whatever answers there without a code has never heard of this.
+    let is_stranger = problem.code.is_empty() && !matches!(problem.status, 401 | 403 | 408 | 429 | 502..=504);
+    let sort = match problem.status {
+        _ if is_stranger => ErrorCategory::Surroundings,
+        404 | 410 => ErrorCategory::Missing,
+        400 | 413 | 422 => ErrorCategory::Wrong,
+        401 | 403 => ErrorCategory::Forbidden,
+        429 | 502..=504 => ErrorCategory::Surroundings,
+        500.. => ErrorCategory::Internal,
+        _ => ErrorCategory::Refused,
+    };
+    let (message, own) = match problem.status {
+        401 => (
+            format!("the server does not know you: {}", problem.detail),
+            Some(
+                "WINDLASS_TOKEN is taken first, then what `windlass login` kept; whoever runs the server makes tokens: `windlass token create`",
+            ),
+        ),
+        _ if is_stranger => (
+            "whatever answers there is no windlass server, or one of another version".to_owned(),
+            Some("check --url or WINDLASS_URL; `windlass ping` says who answers"),
+        ),
+        _ => (problem.detail.clone(), None),
+    };
+    let code =
+        if problem.code.is_empty() { format!("http_{}", problem.status) } else { problem.code.clone() };
+    // What the server advises is for those who write requests themselves.
+    let own = own.map(str::to_owned);
+    let hint =
+        if problem.status == 401 { own.or(problem.hint.clone()) } else { problem.hint.clone().or(own) };
+    RemoteError { category: sort, code, message, hint }
+}

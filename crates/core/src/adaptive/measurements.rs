@@ -1,0 +1,394 @@
+//! What is known of the steps of a request: metrics of completed work units, gathered over its rounds.
+
+use super::round_record::{RoundMeasurement, RoundRecord};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use windlass_types::payload::{StepProfile, StepSummary, StepTuning, WorkUnitMetrics};
+
+/// All that the rounds of a request have found out. Kept as `step_metrics` of its process: the profile is what the
+/// requests API shows of it, the rest is ours.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RequestMeasurements {
+    /// Each step as the latest round ran it.
+    #[serde(flatten)]
+    pub profile: StepProfile,
+    /// By the names of the steps.
+    #[serde(default)]
+    pub known: BTreeMap<String, StepHistory>,
+    /// Output of an event that goes in, all datasets together; and of how many events that was measured.
+    #[serde(default)]
+    pub kb_per_event: f64,
+    #[serde(default)]
+    pub events_sized: u64,
+    /// That went into all jobs so far whose work units are completed.
+    #[serde(default)]
+    pub events_in: u64,
+    /// Oldest first, no more than [`MOST_RECORDS`].
+    #[serde(default)]
+    pub rounds: Vec<RoundRecord>,
+}
+
+/// A step at the numbers of threads that it was measured with, the latest last.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StepHistory {
+    pub points: Vec<ThreadPoint>,
+    pub can_split: bool,
+}
+
+/// Medians over jobs, of one instance.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ThreadPoint {
+    pub threads: u32,
+    /// Jobs.
+    pub samples: u64,
+    pub cpu_efficiency: f64,
+    pub rss_mb: f64,
+    /// For each event that goes into the job. An instance that has all of them for itself.
+    pub wall_sec_per_event: f64,
+}
+
+impl ThreadPoint {
+    /// Its times can be reckoned with.
+    pub(super) fn has_times(&self) -> bool {
+        let is_amount = |value: f64| value.is_finite() && value > 0.0;
+        self.threads > 0 && is_amount(self.wall_sec_per_event) && is_amount(self.cpu_efficiency)
+    }
+
+    /// CPU seconds of an event.
+    pub(super) fn cpu_sec_per_event(&self) -> f64 {
+        self.wall_sec_per_event * self.cpu_efficiency * f64::from(self.threads)
+    }
+}
+
+/// Numbers of threads of which something is remembered, for each step: powers of two, mostly.
+const MAX_POINTS_PER_STEP: usize = 8;
+/// Rounds that are remembered: the first and the latest.
+const MAX_ROUND_RECORDS: usize = 40;
+
+impl RequestMeasurements {
+    /// As it was remembered. What cannot be read is forgotten: the hints stand again.
+    pub fn from_metrics(metrics: &Value) -> Option<Self> {
+        let all: Self = serde_json::from_value(metrics.clone()).ok()?;
+        // What was remembered before there was more than the profile.
+        Some(if all.known.is_empty() {
+            Self { known: Self::from(all.profile.clone()).known, ..all }
+        } else {
+            all
+        })
+    }
+
+    /// What is known once these units of a round are measured: medians over their jobs, and what was known before, each
+    /// for as much as it has jobs. `round` is that which is planned by it.
+    #[must_use]
+    pub fn with_units(mut self, round: u32, units: &[WorkUnitMetrics]) -> Self {
+        self.profile.round = round;
+        self.profile.jobs_sampled += units.iter().map(|unit| unit.jobs_sampled).sum::<u64>();
+        self.events_in += units.iter().map(|unit| unit.events_in).sum::<u64>();
+        self.update_output_size(units);
+        let shares = EventShares::from_units(units);
+        for ((name, ..), summaries) in group_by_layout(units) {
+            let point = summarize_point(&summaries, shares.step_share(name));
+            let known = self.known.entry(name.to_owned()).or_default();
+            known.can_split = summaries.iter().any(|one| one.can_split);
+            known.add_point(point);
+        }
+        // As most jobs ran it, not as probes did.
+        let usual = units.iter().flat_map(|unit| &unit.steps).filter(|(_, one)| one.samples > 0);
+        for (name, summary) in usual {
+            let Some(known) = self.known.get(name) else { continue };
+            if let Some(point) = known.points.iter().find(|point| point.threads == summary.threads) {
+                self.profile.steps.insert(name.clone(), step_tuning(point));
+            }
+        }
+        self
+    }
+
+    fn update_output_size(&mut self, units: &[WorkUnitMetrics]) {
+        let sized = || units.iter().filter(|unit| unit.events_in > 0 && unit.output_bytes > 0);
+        let events: u64 = sized().map(|unit| unit.events_in).sum();
+        let kb: f64 = sized().map(|unit| unit.output_bytes as f64 / 1024.0).sum();
+        if events > 0 {
+            let before = self.kb_per_event * self.events_sized as f64;
+            self.events_sized += events;
+            self.kb_per_event = (before + kb) / self.events_sized as f64;
+        }
+    }
+
+    /// Puts down what the jobs of a round used beside what it asked for.
+    #[must_use]
+    pub fn with_round_measurement(mut self, round: u32, units: &[WorkUnitMetrics]) -> Self {
+        if let Some(record) = self.rounds.iter_mut().find(|record| record.round == round) {
+            record.measured = RoundMeasurement::from_units(units, record.asked.cores);
+        }
+        self
+    }
+
+    /// Puts down what a round asks for, in the place of what was put down for it before.
+    pub fn record_round(&mut self, record: RoundRecord) {
+        self.rounds.retain(|known| known.round < record.round);
+        self.rounds.push(record);
+        if self.rounds.len() > MAX_ROUND_RECORDS {
+            self.rounds.remove(1);
+        }
+    }
+}
+
+impl From<StepProfile> for RequestMeasurements {
+    /// Where no more than the profile is known: of one number of threads, and nothing of how steps may be run.
+    fn from(profile: StepProfile) -> Self {
+        let known = |(name, step): (&String, &StepTuning)| {
+            let point = ThreadPoint {
+                threads: step.threads,
+                samples: profile.jobs_sampled,
+                cpu_efficiency: step.cpu_efficiency,
+                rss_mb: step.rss_mb,
+                wall_sec_per_event: step.wall_sec_per_event,
+            };
+            (name.clone(), StepHistory { points: vec![point], can_split: false })
+        };
+        let known = profile.steps.iter().map(known).collect();
+        Self { profile, known, ..Self::default() }
+    }
+}
+
+impl StepHistory {
+    /// With another number of threads it is another point.
+    fn add_point(&mut self, now: ThreadPoint) {
+        let before = self.points.iter().position(|point| point.threads == now.threads);
+        let point = before.map_or(now, |at| merge_points(&self.points.remove(at), &now));
+        self.points.push(point);
+        if self.points.len() > MAX_POINTS_PER_STEP {
+            self.points.remove(0);
+        }
+    }
+}
+
+/// A step with its threads and how many of it ran side by side.
+type StepLayoutKey<'a> = (&'a str, u32, u32);
+
+/// Summaries of the same step run in the same way. Ways with few threads first: what most jobs did comes last, and so
+/// counts as the latest.
+fn group_by_layout(units: &[WorkUnitMetrics]) -> Vec<(StepLayoutKey<'_>, Vec<&StepSummary>)> {
+    let mut ways: BTreeMap<StepLayoutKey<'_>, Vec<&StepSummary>> = BTreeMap::new();
+    for unit in units {
+        let probes = unit.others.iter().flat_map(|(name, all)| all.iter().map(move |one| (name, one)));
+        for (name, summary) in unit.steps.iter().chain(probes).filter(|(_, one)| one.samples > 0) {
+            let way = (name.as_str(), summary.threads, summary.instances.max(1));
+            ways.entry(way).or_default().push(summary);
+        }
+    }
+    ways.into_iter().collect()
+}
+
+/// Of all that ran alike in a round. Memory is what the kernel counted, where it was asked.
+fn summarize_point(of: &[&StepSummary], share: f64) -> ThreadPoint {
+    let of_all = |value: &dyn Fn(&StepSummary) -> f64| median(of.iter().map(|one| (value(one), one.samples)));
+    let side_by_side = |one: &StepSummary| f64::from(one.instances.max(1));
+    ThreadPoint {
+        threads: of.first().map_or(0, |one| one.threads),
+        samples: of.iter().map(|one| one.samples).sum(),
+        cpu_efficiency: of_all(&|one| one.cpu_efficiency.median),
+        rss_mb: of_all(&|one| {
+            one.cgroup_memory_mb.map_or(one.peak_rss_mb.median, |all| all.median / side_by_side(one))
+        }),
+        wall_sec_per_event: of_all(&|one| one.time_per_event_sec.median * side_by_side(one)) * share,
+    }
+}
+
+/// Behind a filter there are fewer events than went into the job; times are told for those that went in.
+struct EventShares<'a> {
+    events_by_step: BTreeMap<&'a str, u64>,
+    max_events: u64,
+}
+
+impl<'a> EventShares<'a> {
+    fn from_units(units: &'a [WorkUnitMetrics]) -> Self {
+        let mut events_by_step: BTreeMap<&str, u64> = BTreeMap::new();
+        for (name, summary) in units.iter().flat_map(|unit| &unit.steps) {
+            *events_by_step.entry(name).or_default() += summary.totals.events_read;
+        }
+        Self { max_events: events_by_step.values().copied().max().unwrap_or(0), events_by_step }
+    }
+
+    fn step_share(&self, name: &str) -> f64 {
+        match self.events_by_step.get(name) {
+            Some(read) if *read > 0 => *read as f64 / self.max_events as f64,
+            _ => 1.0,
+        }
+    }
+}
+
+fn step_tuning(point: &ThreadPoint) -> StepTuning {
+    StepTuning {
+        cpu_efficiency: point.cpu_efficiency,
+        rss_mb: point.rss_mb,
+        wall_sec_per_event: point.wall_sec_per_event,
+        threads: point.threads,
+        ..StepTuning::default()
+    }
+}
+
+/// The value at which half of all jobs is reached.
+pub(super) fn median(values: impl Iterator<Item = (f64, u64)>) -> f64 {
+    let mut values: Vec<(f64, u64)> = values.filter(|(value, _)| value.is_finite()).collect();
+    values.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let half = values.iter().map(|(_, jobs)| jobs).sum::<u64>().div_ceil(2);
+    let mut reached = 0;
+    let middle = values.iter().find(|(_, jobs)| {
+        reached += jobs;
+        reached >= half
+    });
+    middle.map_or(0.0, |(value, _)| *value)
+}
+
+/// Both, each for as much as it has jobs.
+fn merge_points(before: &ThreadPoint, now: &ThreadPoint) -> ThreadPoint {
+    let (known, sampled) = (before.samples as f64, now.samples as f64);
+    // What was too short to be measured is 0, and says nothing against what was.
+    let mean = |a: f64, b: f64| match (a > 0.0, b > 0.0) {
+        (true, true) => (a * known + b * sampled) / (known + sampled),
+        (true, false) => a,
+        _ => b,
+    };
+    ThreadPoint {
+        threads: now.threads,
+        samples: before.samples + now.samples,
+        cpu_efficiency: mean(before.cpu_efficiency, now.cpu_efficiency),
+        rss_mb: mean(before.rss_mb, now.rss_mb),
+        wall_sec_per_event: mean(before.wall_sec_per_event, now.wall_sec_per_event),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use windlass_types::payload::{SampleStatistics, StepTotals};
+
+    fn all(value: f64) -> SampleStatistics {
+        SampleStatistics { min: value, max: value, mean: value, median: value }
+    }
+
+    fn summary(jobs: u64, threads: u32, time_per_event: f64, rss: f64) -> StepSummary {
+        StepSummary {
+            threads,
+            samples: jobs,
+            time_per_event_sec: all(time_per_event),
+            peak_rss_mb: all(rss),
+            cpu_efficiency: all(0.5),
+            ..StepSummary::default()
+        }
+    }
+
+    fn unit(jobs: u64, threads: u32, time_per_event: f64, rss: f64) -> WorkUnitMetrics {
+        let steps = [("RECO".to_owned(), summary(jobs, threads, time_per_event, rss))].into();
+        WorkUnitMetrics { jobs_sampled: jobs, steps, ..WorkUnitMetrics::default() }
+    }
+
+    fn reco(experience: &RequestMeasurements) -> (f64, f64, u32) {
+        let step = &experience.profile.steps["RECO"];
+        (step.wall_sec_per_event, step.rss_mb, step.threads)
+    }
+
+    #[test]
+    fn a_unit_counts_for_as_much_as_it_has_jobs() {
+        let units = [unit(1, 8, 9.0, 900.0), unit(10, 8, 2.0, 200.0), unit(3, 8, 1.0, 100.0)];
+        let found = RequestMeasurements::default().with_units(1, &units);
+        assert_eq!((found.profile.round, found.profile.jobs_sampled, reco(&found)), (1, 14, (2.0, 200.0, 8)));
+    }
+
+    #[test]
+    fn rounds_are_weighed_by_their_jobs() {
+        let first = RequestMeasurements::default().with_units(1, &[unit(30, 8, 1.0, 1000.0)]);
+        let both = first.clone().with_units(2, &[unit(10, 8, 2.0, 2000.0)]);
+        assert_eq!((both.profile.round, both.profile.jobs_sampled, reco(&both)), (2, 40, (1.25, 1250.0, 8)));
+        let other = first.clone().with_units(2, &[unit(10, 4, 2.0, 700.0)]);
+        assert_eq!(reco(&other), (2.0, 700.0, 4), "the latest way is shown");
+        let threads: Vec<u32> = other.known["RECO"].points.iter().map(|point| point.threads).collect();
+        assert_eq!(threads, [8, 4], "and both are known");
+        let unchanged = first.clone().with_units(2, &[]);
+        assert_eq!(reco(&unchanged), reco(&first));
+    }
+
+    /// Jobs of a second or less often leave no memory and no time behind.
+    #[test]
+    fn what_was_not_measured_is_not_taken_for_nothing() {
+        let known = RequestMeasurements::default().with_units(1, &[unit(10, 8, 1.0, 1000.0)]);
+        let nothing = known.clone().with_units(2, &[unit(30, 8, 0.0, 0.0)]);
+        assert_eq!(reco(&nothing), (1.0, 1000.0, 8));
+        let at_last = RequestMeasurements::default()
+            .with_units(1, &[unit(30, 8, 0.0, 0.0)])
+            .with_units(2, &[unit(2, 8, 1.0, 1000.0)]);
+        assert_eq!(reco(&at_last), (1.0, 1000.0, 8));
+    }
+
+    #[test]
+    fn what_the_kernel_counted_is_believed_first() {
+        let mut measured_both = unit(2, 1, 1.0, 100.0);
+        let step = measured_both.steps.get_mut("RECO").unwrap();
+        step.cgroup_memory_mb = SampleStatistics::from_values([300.0]);
+        assert_eq!(reco(&RequestMeasurements::default().with_units(1, &[measured_both])), (1.0, 300.0, 1));
+    }
+
+    #[test]
+    fn instances_are_told_one_by_one() {
+        let mut split = unit(4, 2, 0.5, 900.0);
+        let step = split.steps.get_mut("RECO").unwrap();
+        (step.instances, step.cgroup_memory_mb) = (4, SampleStatistics::from_values([4000.0]));
+        let found = RequestMeasurements::default().with_units(1, &[split]);
+        assert_eq!(reco(&found), (2.0, 1000.0, 2));
+    }
+
+    #[test]
+    fn probes_are_points_of_their_own() {
+        let mut probed = unit(9, 8, 1.0, 3000.0);
+        let probe = StepSummary { instances: 2, ..summary(1, 4, 0.7, 2000.0) };
+        probed.others.insert("RECO".to_owned(), vec![probe]);
+        let found = RequestMeasurements::default().with_units(1, &[probed]);
+        assert_eq!(reco(&found), (1.0, 3000.0, 8), "most jobs ran it so");
+        let points: Vec<_> =
+            found.known["RECO"].points.iter().map(|p| (p.threads, p.samples, p.rss_mb)).collect();
+        assert_eq!(points, [(4, 1, 2000.0), (8, 9, 3000.0)]);
+    }
+
+    #[test]
+    fn behind_a_filter_an_event_counts_for_less() {
+        let mut filtered = unit(5, 1, 1.0, 100.0);
+        let mut reco = filtered.steps["RECO"].clone();
+        reco.totals = StepTotals { events_read: 10, ..StepTotals::default() };
+        filtered.steps.insert("RECO".to_owned(), reco.clone());
+        reco.totals.events_read = 100;
+        filtered.steps.insert("GEN".to_owned(), reco);
+        let found = RequestMeasurements::default().with_units(1, &[filtered]);
+        let wall = |name: &str| found.profile.steps[name].wall_sec_per_event;
+        assert_eq!((wall("GEN"), wall("RECO")), (1.0, 0.1));
+    }
+
+    #[test]
+    fn it_is_remembered_as_the_interface_shows_it() {
+        let units = [WorkUnitMetrics { events_in: 100, output_bytes: 51_200, ..unit(3, 4, 1.0, 700.0) }];
+        let found = RequestMeasurements::default().with_units(2, &units);
+        assert_eq!((found.kb_per_event, found.events_sized), (0.5, 100));
+        let text = serde_json::to_value(&found).unwrap();
+        assert_eq!((&text["round"], &text["jobs_sampled"]), (&2.into(), &3.into()));
+        assert_eq!(text["steps"]["RECO"]["rss_mb"], 700.0);
+        assert_eq!(RequestMeasurements::from_metrics(&text), Some(found));
+        let old =
+            serde_json::json!({"round": 1, "jobs_sampled": 4, "steps": {"A": {"rss_mb": 5.0, "threads": 2}}});
+        let old = RequestMeasurements::from_metrics(&old).unwrap();
+        assert_eq!((old.profile.jobs_sampled, old.known["A"].points[0].rss_mb), (4, 5.0));
+        assert_eq!(RequestMeasurements::from_metrics(&serde_json::json!({"a": 1})), None);
+    }
+
+    #[test]
+    fn only_so_many_rounds_are_remembered() {
+        let mut all = RequestMeasurements::default();
+        for round in 0..100 {
+            all.record_round(RoundRecord { round, ..RoundRecord::default() });
+        }
+        let rounds: Vec<u32> = all.rounds.iter().map(|record| record.round).collect();
+        assert_eq!((rounds.len(), rounds[0], rounds[1], rounds[39]), (40, 0, 61, 99));
+        all.record_round(RoundRecord { round: 98, ..RoundRecord::default() });
+        assert_eq!(all.rounds.last().unwrap().round, 98, "planned again, it is put down again");
+    }
+}

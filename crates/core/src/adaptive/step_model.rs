@@ -1,0 +1,260 @@
+//! What to expect of a step with other threads than it was measured with.
+//!
+//! Memory is a line, `base + per_thread · threads`. The wall time of an event is one too, over `1 / threads`: what
+//! one thread has to do alone stays, the rest is shared (Amdahl). Two points make a line, more of them the one that is
+//! nearest to all. With one point memory is taken to be the same with fewer threads, which the safety is for, and the time
+//! follows from how busy the threads were: those that waited had nothing to share.
+
+use super::measurements::{StepHistory, ThreadPoint};
+
+/// A step, and what is expected of it.
+#[derive(Clone, Debug)]
+pub(super) struct StepModel {
+    memory: FittedLine,
+    /// Over `1 / threads`. `None`: nobody measured it.
+    wall: Option<FittedLine>,
+    /// CPU time of an event.
+    work: f64,
+    /// It was never run with more than this, so nobody knows whether it can.
+    pub(super) max_threads: u32,
+    /// With fewer threads than this memory is a guess: nobody has seen it, and it may be more.
+    pub(super) min_certain_threads: u32,
+    pub(super) can_split: bool,
+}
+
+impl StepModel {
+    /// `None`: nothing is known that could be used.
+    pub(super) fn from_history(known: &StepHistory, mb_per_thread: f64) -> Option<Self> {
+        let most_threads = known.points.iter().map(|point| point.threads).max().filter(|most| *most > 0);
+        let memory = fit_memory(&known.points, most_threads, mb_per_thread);
+        let timed: Vec<&ThreadPoint> = known.points.iter().filter(|point| point.has_times()).collect();
+        let samples: f64 = timed.iter().map(|point| point.samples as f64).sum();
+        let work: f64 = timed.iter().map(|point| point.cpu_sec_per_event() * point.samples as f64).sum();
+        let work = if samples > 0.0 { work / samples } else { 0.0 };
+        let wall = fit_wall_time(&timed, work).or_else(|| constant_wall_time(&known.points));
+        if memory.is_none() && wall.is_none() {
+            return None;
+        }
+        Some(Self {
+            memory: memory.unwrap_or_default(),
+            wall,
+            work,
+            max_threads: most_threads.unwrap_or(u32::MAX),
+            min_certain_threads: min_certain_threads(&known.points),
+            can_split: known.can_split,
+        })
+    }
+
+    /// MB, of one instance.
+    pub(super) fn memory(&self, threads: u32) -> f64 {
+        self.memory.value_at(f64::from(threads))
+    }
+
+    /// Seconds for an event, of one instance that has all events for itself.
+    pub(super) fn wall(&self, threads: u32) -> f64 {
+        self.wall.map_or(0.0, |wall| wall.value_at(1.0 / f64::from(threads.max(1))))
+    }
+
+    /// How many threads work at a time. `None`: nobody measured it.
+    pub(super) fn busy_threads(&self, threads: u32) -> Option<f64> {
+        let wall = self.wall(threads);
+        (wall > 0.0 && self.work > 0.0).then(|| (self.work / wall).clamp(0.01, f64::from(threads)))
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct FittedLine {
+    base: f64,
+    slope: f64,
+    /// Beyond it the slope is this one.
+    from: Option<(f64, f64)>,
+}
+
+impl FittedLine {
+    fn value_at(&self, x: f64) -> f64 {
+        match self.from {
+            Some((from, slope)) if x > from => self.base + self.slope * from + slope * (x - from),
+            _ => self.base + self.slope * x,
+        }
+    }
+
+    /// The one that is nearest to all points `(x, y, weight)`; it rises, from no less than 0. `None` with fewer than two.
+    fn fit_points(points: &[(f64, f64, f64)]) -> Option<Self> {
+        let weight: f64 = points.iter().map(|(.., w)| w).sum();
+        let mean = |value: fn(&(f64, f64, f64)) -> f64| {
+            points.iter().map(|point| value(point) * point.2).sum::<f64>() / weight
+        };
+        let (x0, y0) = (mean(|p| p.0), mean(|p| p.1));
+        let spread: f64 = points.iter().map(|(x, _, w)| w * (x - x0) * (x - x0)).sum();
+        if points.len() < 2 || spread <= 1e-9 * weight {
+            return None;
+        }
+        let slope = points.iter().map(|(x, y, w)| w * (x - x0) * (y - y0)).sum::<f64>() / spread;
+        let slope = slope.max(0.0);
+        let base = y0 - slope * x0;
+        // Below 0 there is nothing: then it is all slope.
+        Some(if base < 0.0 {
+            Self { base: 0.0, slope: y0 / x0, from: None }
+        } else {
+            Self { base, slope, from: None }
+        })
+    }
+}
+
+/// One point alone is taken for all fewer threads, and so is no guess.
+fn min_certain_threads(points: &[ThreadPoint]) -> u32 {
+    let mut threads: Vec<u32> = points.iter().map(|point| point.threads).collect();
+    threads.sort_unstable();
+    threads.dedup();
+    if threads.len() < 2 { 0 } else { threads[0] }
+}
+
+fn fit_memory(points: &[ThreadPoint], most_threads: Option<u32>, mb_per_thread: f64) -> Option<FittedLine> {
+    let is_measured = |point: &&ThreadPoint| point.rss_mb.is_finite() && point.rss_mb > 0.0;
+    // A single job may be an odd one: it does not bend the line of many.
+    let most_samples = points.iter().filter(is_measured).map(|point| point.samples).max().unwrap_or(0);
+    let known: Vec<(f64, f64, f64)> = points
+        .iter()
+        .filter(is_measured)
+        .filter(|point| point.samples > 1 || most_samples <= 1)
+        .map(|point| (f64::from(point.threads), point.rss_mb, point.samples.max(1) as f64))
+        .collect();
+    if let Some(line) = FittedLine::fit_points(&known) {
+        return Some(line);
+    }
+    let most = known.iter().map(|(_, rss, _)| *rss).reduce(f64::max)?;
+    let from = most_threads.map(|threads| (f64::from(threads), mb_per_thread));
+    Some(FittedLine { base: most, slope: 0.0, from })
+}
+
+/// What a slow machine adds to the wall time it adds to the CPU time as well: held against each other they say how threads
+/// wait for one another, wherever they ran. Times the work of an event that is the time.
+fn fit_wall_time(points: &[&ThreadPoint], work: f64) -> Option<FittedLine> {
+    let known: Vec<(f64, f64, f64)> = points
+        .iter()
+        .map(|point| {
+            let waiting = point.wall_sec_per_event / point.cpu_sec_per_event();
+            (1.0 / f64::from(point.threads), waiting, point.samples.max(1) as f64)
+        })
+        .collect();
+    let line = FittedLine::fit_points(&known).or_else(|| points.last().map(|point| amdahl_line(point)))?;
+    Some(FittedLine { base: line.base * work, slope: line.slope * work, from: None })
+}
+
+/// Where nobody knows how busy the threads were it takes as long with any number of them.
+fn constant_wall_time(points: &[ThreadPoint]) -> Option<FittedLine> {
+    let is_amount = |wall: &f64| wall.is_finite() && *wall > 0.0;
+    let wall = points.iter().map(|point| point.wall_sec_per_event).rfind(is_amount)?;
+    Some(FittedLine { base: wall, ..FittedLine::default() })
+}
+
+/// From one point: all the work that threads waited for was done by one of them.
+fn amdahl_line(point: &ThreadPoint) -> FittedLine {
+    let threads = f64::from(point.threads);
+    let waiting = point.wall_sec_per_event / point.cpu_sec_per_event();
+    if point.threads == 1 {
+        return FittedLine { base: waiting, ..FittedLine::default() };
+    }
+    // waiting = alone + (1 − alone) / threads.
+    let alone = ((waiting * threads - 1.0) / (threads - 1.0)).clamp(0.0, waiting);
+    FittedLine { base: alone, slope: (waiting - alone) * threads, from: None }
+}
+
+/// The power of two that is nearest, by factors: 5.6 is 4 and 5.7 is 8.
+pub(super) fn nearest_power_of_two(threads: f64) -> u32 {
+    const MOST: u32 = 6;
+    // Half way between two powers, as factors, is half way between their exponents.
+    1 << (threads.max(1.0).log2().round() as u32).min(MOST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn point(threads: u32, cpu_efficiency: f64, rss_mb: f64, wall_sec_per_event: f64) -> ThreadPoint {
+        ThreadPoint { threads, samples: 10, cpu_efficiency, rss_mb, wall_sec_per_event }
+    }
+
+    fn model(points: &[ThreadPoint]) -> StepModel {
+        StepModel::from_history(&StepHistory { points: points.to_vec(), can_split: true }, 250.0).unwrap()
+    }
+
+    fn assert_near(found: f64, expected: f64) {
+        assert!((found - expected).abs() <= expected.abs() * 1e-9, "{found} is not {expected}");
+    }
+
+    #[test]
+    fn threads_are_rounded_to_powers_of_two_by_factors() {
+        let table = [
+            (0.0, 1),
+            (f64::NAN, 1),
+            (1.4, 1),
+            (1.5, 2),
+            (2.8, 2),
+            (2.9, 4),
+            (4.4, 4),
+            (5.6, 4),
+            (5.7, 8),
+            (400.0, 64),
+        ];
+        for (threads, expected) in table {
+            assert_eq!(nearest_power_of_two(threads), expected, "{threads}");
+        }
+    }
+
+    ///
+    #[test]
+    fn memory_is_a_line_through_two_points() {
+        let two = model(&[point(8, 0.5, 3500.0, 1.0), point(4, 0.7, 2500.0, 1.2)]);
+        for (threads, expected) in [(1, 1750.0), (2, 2000.0), (8, 3500.0), (16, 5500.0)] {
+            assert_near(two.memory(threads), expected);
+        }
+        let one = model(&[point(8, 0.5, 3500.0, 1.0)]);
+        assert_near(one.memory(2), 3500.0);
+        assert_near(one.memory(10), 4000.0);
+    }
+
+    #[test]
+    fn one_job_alone_does_not_bend_the_line() {
+        let odd = ThreadPoint { samples: 1, ..point(4, 0.7, 2500.0, 1.2) };
+        assert_near(model(&[point(8, 0.5, 3500.0, 1.0), odd]).memory(2), 3500.0);
+        let few = ThreadPoint { samples: 2, ..odd };
+        assert_near(model(&[point(8, 0.5, 3500.0, 1.0), few]).memory(4), 2500.0);
+    }
+
+    #[test]
+    fn what_falls_with_threads_is_noise() {
+        let noisy = model(&[point(8, 0.5, 2000.0, 1.0), point(4, 0.9, 2200.0, 0.9)]);
+        assert_near(noisy.memory(8), 2100.0);
+        assert_near(noisy.memory(1), 2100.0);
+    }
+
+    /// Work of 1 s an event, 30 % of it alone: with n threads 0.3 + 0.7 / n.
+    #[test]
+    fn time_follows_amdahl_from_one_point_as_from_two() {
+        let wall = |n: f64| 0.3 + 0.7 / n;
+        let at = |n: u32| {
+            let wall = wall(f64::from(n));
+            point(n, 1.0 / (wall * f64::from(n)), 1000.0, wall)
+        };
+        for known in [vec![at(8)], vec![at(8), at(4)], vec![at(2), at(4), at(8)]] {
+            let model = model(&known);
+            for threads in [1, 2, 4, 8, 16] {
+                assert_near(model.wall(threads), wall(f64::from(threads)));
+                let busy = 1.0 / wall(f64::from(threads));
+                assert_near(model.busy_threads(threads).unwrap(), busy);
+            }
+        }
+    }
+
+    #[test]
+    fn without_times_only_memory_is_known() {
+        let model = model(&[point(0, 0.0, 800.0, 0.0)]);
+        assert_near(model.memory(4), 800.0);
+        assert_eq!(model.busy_threads(4), None);
+        assert_near(model.wall(4), 0.0);
+        assert!(StepModel::from_history(&StepHistory::default(), 250.0).is_none());
+        let nothing = StepHistory { points: vec![point(4, 0.0, f64::NAN, 0.0)], can_split: true };
+        assert!(StepModel::from_history(&nothing, 250.0).is_none());
+    }
+}

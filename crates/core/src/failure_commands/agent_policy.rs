@@ -1,0 +1,110 @@
+//! What agents may not do, and persons may: the policy of a workflow, and that nobody gets round it.
+
+use super::{CommandTarget, House};
+use windlass_types::JobStatus;
+use windlass_types::failure_commands::{FailureCommand, FailureCommandKind};
+
+/// A quote that is not a whole line says something of its own only if it is at least so long, in letters.
+const MIN_QUOTE_LETTERS: usize = 10;
+
+pub(super) fn policy_violation(
+    order: &FailureCommand,
+    house: &House<'_>,
+    case: &CommandTarget<'_>,
+) -> Option<String> {
+    if !house.uses_pending_failed {
+        return Some("the workflow does not ask for decisions (`use_pending_failed`)".to_owned());
+    }
+    if case.status != JobStatus::PendingFailed {
+        return Some(format!("it is `{}`: agents decide on what is `pending_failed`", case.status));
+    }
+    let most = house.policy.max_agent_retries.filter(|_| order.verdict == FailureCommandKind::Retry);
+    if let Some(most) = most.filter(|most| case.agent_retries >= *most) {
+        return Some(format!(
+            "agents have had it tried again {} times, which is all they may ({most})",
+            case.agent_retries
+        ));
+    }
+    if house.policy.require_evidence && order.evidence.iter().all(|line| line.trim().is_empty()) {
+        return Some("the workflow wants evidence: quote lines of what the job said".to_owned());
+    }
+    let said = case.log_tail?;
+    let missing = order.evidence.iter().find(|quote| !quote.trim().is_empty() && !is_quoted(&[said], quote));
+    missing.map(|quote| {
+        format!(
+            "the job did not say `{}`: quote whole lines, or at least {MIN_QUOTE_LETTERS} letters of one",
+            quote.trim()
+        )
+    })
+}
+
+/// Whether each line of a quote was said: as a line, or as so much of one that it was not met by chance.
+pub fn is_quoted(said: &[&str], quote: &str) -> bool {
+    let mut lines = quote.lines().map(str::trim).filter(|line| !line.is_empty()).peekable();
+    let is_long = |line: &str| line.chars().count() >= MIN_QUOTE_LETTERS;
+    let stands = |quote: &str, line: &str| line.trim() == quote || (is_long(quote) && line.contains(quote));
+    let was_said = |quote| said.iter().flat_map(|text| text.lines()).any(|line| stands(quote, line));
+    lines.peek().is_some() && lines.all(was_said)
+}
+
+/// Why an agent may not have a job run again with all that ended badly, as whoever resets or recovers a workflow does.
+/// `last`: what was decided about it last.
+pub fn agent_rerun_refusal(
+    asks: bool,
+    status: JobStatus,
+    last: Option<FailureCommandKind>,
+) -> Option<&'static str> {
+    match status {
+        JobStatus::PendingFailed => Some("it waits for a decision"),
+        JobStatus::Failed | JobStatus::Terminated
+            if asks && matches!(last, Some(FailureCommandKind::Fail | FailureCommandKind::Ignore)) =>
+        {
+            Some("it was decided on, and only a person has it tried again")
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotes_are_lines_or_long_enough_to_mean_something() {
+        let said = ["reading part 7\n  fatal: out of cheese\ne\n", "done: 3 of 9\n"];
+        let table = [
+            ("fatal: out of cheese", true),
+            ("  fatal: out of cheese  ", true),
+            ("out of cheese", true),
+            ("of cheese", false),
+            ("a", false),
+            ("e", true),
+            ("done: 3 of 9", true),
+            ("reading part 7\nfatal: out of cheese\n", true),
+            ("reading part 7\nfatal: out of milk", false),
+            ("7\n  fatal", false),
+            ("invented line", false),
+            ("", false),
+            (" \n ", false),
+        ];
+        for (quote, expected) in table {
+            assert_eq!(is_quoted(&said, quote), expected, "{quote:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_or_is_to_be_decided_is_not_run_again_by_the_way() {
+        use JobStatus as S;
+        let kept = |asks, last| -> Vec<S> {
+            S::ALL.into_iter().filter(|status| agent_rerun_refusal(asks, *status, last).is_some()).collect()
+        };
+        assert_eq!(kept(true, None), [S::PendingFailed]);
+        assert_eq!(kept(true, Some(FailureCommandKind::Retry)), [S::PendingFailed]);
+        assert_eq!(kept(true, Some(FailureCommandKind::Fail)), [S::Failed, S::Terminated, S::PendingFailed]);
+        assert_eq!(
+            kept(true, Some(FailureCommandKind::Ignore)),
+            [S::Failed, S::Terminated, S::PendingFailed]
+        );
+        assert_eq!(kept(false, Some(FailureCommandKind::Fail)), [S::PendingFailed]);
+    }
+}

@@ -1,0 +1,113 @@
+//! Decisions stay within what the workers can give: a job that no worker can hold would wait for ever.
+
+use crate::recovery::AvailableWorker;
+use std::time::Duration;
+use windlass_types::failure_commands::RequestedJobChanges;
+use windlass_types::{Resources, format_duration};
+
+/// Why no worker could run the job after these changes, with the limit; `None`: one could, or no worker is known.
+///
+/// What does not change is not judged: a job that asked for too much before may be changed in other ways.
+pub fn exceeds_workers_reason(
+    changes: &RequestedJobChanges,
+    asked: &Resources,
+    takers: &[AvailableWorker],
+) -> Option<String> {
+    let then = changes.apply_to_resources(*asked);
+    if takers.is_empty() || then == *asked || takers.iter().any(|taker| taker.can_run(&then)) {
+        return None;
+    }
+    let most = |amount: fn(&AvailableWorker) -> u64| takers.iter().map(amount).max().unwrap_or_default();
+    let memory = takers.iter().map(|taker| taker.capacity.memory).max().unwrap_or_default();
+    if then.memory != asked.memory && then.memory > memory {
+        return Some(format!(
+            "it would ask for {} of memory, and no worker has more than {memory}",
+            then.memory
+        ));
+    }
+    for (what, now, before, most) in [
+        ("cpus", then.cpus, asked.cpus, most(|taker| taker.capacity.cpus.into())),
+        ("gpus", then.gpus, asked.gpus, most(|taker| taker.capacity.gpus.into())),
+        ("nodes", then.nodes, asked.nodes, most(|taker| taker.capacity.nodes.into())),
+    ] {
+        if now != before && u64::from(now) > most {
+            return Some(format!("it would ask for {now} {what}, and no worker has more than {most}"));
+        }
+    }
+    let stays: Option<Duration> = takers
+        .iter()
+        .map(|taker| taker.time_left)
+        .collect::<Option<Vec<_>>>()
+        .and_then(|all| all.into_iter().max());
+    if let (Some(runtime), Some(stays)) = (then.runtime.filter(|_| then.runtime != asked.runtime), stays)
+        && runtime > stays
+    {
+        let (runtime, stays) = (format_duration(runtime), format_duration(stays));
+        return Some(format!("it would ask for {runtime}, and no worker stays longer than {stays}"));
+    }
+    let fitted_before = takers.iter().any(|taker| taker.can_run(asked));
+    fitted_before.then(|| "no single worker has all that it would ask for".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use windlass_types::{Bytes, Capacity};
+
+    const GIB: u64 = 1 << 30;
+
+    fn taker(cpus: u32, gib: u64, hours: Option<u64>) -> AvailableWorker {
+        let has = Capacity { cpus, memory: Bytes(gib * GIB), gpus: 0, nodes: 1, max_jobs: None };
+        AvailableWorker { capacity: has, time_left: hours.map(Duration::from_hours) }
+    }
+
+    fn asked(cpus: u32, gib: u64) -> Resources {
+        Resources { cpus, memory: Bytes(gib * GIB), ..Resources::DEFAULT }
+    }
+
+    #[test]
+    fn a_decision_beyond_all_workers_is_refused_with_the_limit() {
+        let memory = |gib: u64| RequestedJobChanges {
+            memory_bytes: Some(Bytes(gib * GIB)),
+            ..RequestedJobChanges::default()
+        };
+        let two = [taker(4, 16, Some(2)), taker(16, 8, Some(1))];
+        let said = |changes: &RequestedJobChanges| exceeds_workers_reason(changes, &asked(1, 1), &two);
+        assert_eq!(said(&memory(16)), None);
+        assert_eq!(
+            said(&memory(100_000)).unwrap(),
+            "it would ask for 97.7 TiB of memory, and no worker has more than 16 GiB"
+        );
+        let cpus = |n| RequestedJobChanges { cpus: Some(n), ..RequestedJobChanges::default() };
+        assert_eq!(said(&cpus(16)), None);
+        assert!(said(&cpus(17)).unwrap().contains("17 cpus, and no worker has more than 16"));
+        let together = RequestedJobChanges { cpus: Some(16), ..memory(16) };
+        assert!(said(&together).unwrap().contains("no single worker"));
+        assert!(
+            said(&RequestedJobChanges { gpus: Some(1), ..RequestedJobChanges::default() })
+                .unwrap()
+                .contains("more than 0")
+        );
+        let runtime =
+            RequestedJobChanges { runtime_seconds: Some(3.0 * 3600.0), ..RequestedJobChanges::default() };
+        assert!(said(&runtime).unwrap().contains("stays longer than 2h"));
+        assert_eq!(exceeds_workers_reason(&runtime, &asked(1, 1), &[taker(1, 1, None)]), None);
+        assert_eq!(exceeds_workers_reason(&memory(100), &asked(1, 1), &[]), None, "no worker is known");
+    }
+
+    #[test]
+    fn a_job_that_asked_for_too_much_before_can_be_changed() {
+        let one = [taker(4, 16, None)];
+        let lower =
+            RequestedJobChanges { memory_bytes: Some(Bytes(8 * GIB)), ..RequestedJobChanges::default() };
+        assert_eq!(exceeds_workers_reason(&lower, &asked(1, 1000), &one), None);
+        let other = RequestedJobChanges { cpus: Some(2), ..RequestedJobChanges::default() };
+        assert_eq!(
+            exceeds_workers_reason(&other, &asked(1, 1000), &one),
+            None,
+            "its memory is another matter"
+        );
+        let priority = RequestedJobChanges { priority: Some(2), ..RequestedJobChanges::default() };
+        assert_eq!(exceeds_workers_reason(&priority, &asked(1, 1000), &one), None);
+    }
+}

@@ -1,0 +1,120 @@
+//! The way from a job that waits, or was canceled, back to the jobs because of which.
+
+use super::{JobGraph, exit_meaning};
+use crate::graph::DependencyCycle;
+use crate::topological_order::TopologicalOrder;
+use serde::Serialize;
+use std::collections::VecDeque;
+use windlass_types::{JobId, JobStatus};
+
+/// Causes that are named; the others are counted.
+const MAX_ROOTS: usize = 10;
+
+/// How a job hangs on others.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct BlockingChain {
+    /// The shortest way from the job (not in it) to the first cause, which is its last link.
+    pub links: Vec<ChainLink>,
+    /// The causes, the nearest first, at most ten.
+    pub roots: Vec<ChainLink>,
+    pub root_count: u32,
+    /// All jobs on any way to a cause, the causes among them.
+    pub waiting: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ChainLink {
+    pub job: JobId,
+    pub name: String,
+    pub status: JobStatus,
+    /// How it ended, if it did.
+    pub note: Option<String>,
+}
+
+/// What a blocked job really waits for: jobs that are not over and do not themselves wait for others.
+pub(super) fn find_blockers(jobs: &JobGraph<'_>, job: u32) -> Result<BlockingChain, DependencyCycle> {
+    let is_on_the_way = |status: JobStatus| !status.is_settled();
+    let waits = |status: JobStatus| matches!(status, JobStatus::Blocked | JobStatus::Uninitialized);
+    search_backwards(jobs, job, is_on_the_way, waits)
+}
+
+/// The failures because of which a job was canceled: through canceled jobs back to what ended badly by itself.
+pub(super) fn find_cancel_causes(jobs: &JobGraph<'_>, job: u32) -> Result<BlockingChain, DependencyCycle> {
+    search_backwards(jobs, job, JobStatus::is_unsuccessful, |status| status == JobStatus::Canceled)
+}
+
+/// Walks backwards, the nearest first, over jobs that are `on_the_way`. Those from which no way leads on are the
+/// causes; a job that `passes_on` is one only if nothing before it is on the way.
+fn search_backwards(
+    jobs: &JobGraph<'_>,
+    start: u32,
+    on_the_way: impl Fn(JobStatus) -> bool,
+    passes_on: impl Fn(JobStatus) -> bool,
+) -> Result<BlockingChain, DependencyCycle> {
+    let order = TopologicalOrder::new(jobs.count, jobs.edges)?;
+    // A gate is on the way if one of its members is.
+    let leads = |node: u32| {
+        let is_near = |job: u32| on_the_way((jobs.status)(job));
+        if order.is_gate(node) {
+            order.predecessors(node).iter().any(|&member| is_near(member))
+        } else {
+            is_near(node)
+        }
+    };
+    let mut came_from = vec![u32::MAX; order.len()];
+    let mut queue = VecDeque::from([start]);
+    let mut roots = Vec::new();
+    let mut chain = BlockingChain::default();
+    while let Some(node) = queue.pop_front() {
+        let mut leads_on = false;
+        if node == start || order.is_gate(node) || passes_on((jobs.status)(node)) {
+            for &before in order.predecessors(node) {
+                let seen = came_from[before as usize] != u32::MAX;
+                if !seen && !leads(before) {
+                    continue;
+                }
+                leads_on = true;
+                if !seen {
+                    came_from[before as usize] = node;
+                    queue.push_back(before);
+                }
+            }
+        }
+        if node == start || order.is_gate(node) {
+            continue;
+        }
+        chain.waiting += 1;
+        if !leads_on {
+            roots.push(node);
+        }
+    }
+    chain.root_count = roots.len() as u32;
+    chain.links = path_to_root(&order, &came_from, start, roots.first().copied())
+        .map(|job| chain_link(jobs, job))
+        .collect();
+    chain.roots = roots.iter().take(MAX_ROOTS).map(|&job| chain_link(jobs, job)).collect();
+    Ok(chain)
+}
+
+/// The jobs between `start` and `root`, and the latter.
+fn path_to_root<'o>(
+    order: &'o TopologicalOrder,
+    came_from: &[u32],
+    start: u32,
+    root: Option<u32>,
+) -> impl Iterator<Item = u32> + use<'o> {
+    let mut way = Vec::new();
+    let mut at = root.unwrap_or(start);
+    while at != start {
+        way.push(at);
+        at = came_from[at as usize];
+    }
+    way.into_iter().rev().filter(|&node| !order.is_gate(node))
+}
+
+fn chain_link(jobs: &JobGraph<'_>, job: u32) -> ChainLink {
+    let status = (jobs.status)(job);
+    let ended = status.is_unsuccessful() || status == JobStatus::PendingFailed;
+    let note = if ended { (jobs.outcome)(job).map(|outcome| exit_meaning::end_note(&outcome)) } else { None };
+    ChainLink { job: (jobs.id)(job), name: (jobs.name)(job), status, note }
+}

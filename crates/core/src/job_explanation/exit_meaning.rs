@@ -1,0 +1,183 @@
+//! What an exit code or a signal means.
+
+use super::AttemptSummary;
+use crate::classify::FailureClassifier;
+use windlass_types::worker_messages::return_code;
+use windlass_types::{JobStatus, Resources, format_duration};
+
+/// How an attempt ended that did not end well, in one sentence.
+pub(super) fn end_headline(outcome: &AttemptSummary, asked: Option<&Resources>) -> String {
+    let code = outcome.return_code;
+    let limit = asked.and_then(|asked| asked.runtime).map(format_duration);
+    match () {
+        () if outcome.out_of_memory => match asked {
+            Some(asked) => {
+                format!("ended because it used more than the {} of memory that it asked for", asked.memory)
+            }
+            None => "ended because the machine ran out of memory".to_owned(),
+        },
+        () if code == return_code::TIMEOUT && outcome.status == JobStatus::Terminated => match limit {
+            Some(limit) => format!("ended because its time of {limit} was up"),
+            None => "ended because its time was up".to_owned(),
+        },
+        () if code == return_code::ORPHANED => match eviction_reason(outcome) {
+            Some(why) => format!("lost: {why}"),
+            None => "lost: its worker died while it ran".to_owned(),
+        },
+        () if is_windlass_code(outcome) => outcome.reason.clone().unwrap_or_default(),
+        () if outcome.signal.is_some() || code > 128 => match ending_signal(outcome) {
+            Some((number, name, meaning)) => {
+                let verb = if outcome.signal.is_some() {
+                    "ended by signal"
+                } else {
+                    "failed with the code of signal"
+                };
+                format!("{verb} {number} ({name}): {meaning}")
+            }
+            None => format!("failed with exit code {code}"),
+        },
+        () => match exit_code_meaning(code) {
+            Some(meaning) => format!("failed with exit code {code}: {meaning}"),
+            None => format!("failed with exit code {code}"),
+        },
+    }
+}
+
+/// Short, for one line of a chain.
+pub(super) fn end_note(outcome: &AttemptSummary) -> String {
+    let code = outcome.return_code;
+    match () {
+        () if outcome.out_of_memory => "ran out of memory".to_owned(),
+        () if outcome.status == JobStatus::Terminated && code == return_code::TIMEOUT => {
+            "ran out of time".to_owned()
+        }
+        () if code == return_code::ORPHANED => match eviction_reason(outcome) {
+            Some(why) => format!("was lost: {why}"),
+            None => "lost its worker".to_owned(),
+        },
+        () => match outcome.signal.and_then(signal_meaning) {
+            Some((name, _)) => format!("was ended by {name}"),
+            None => format!("failed with exit code {code}"),
+        },
+    }
+}
+
+/// The end of the allocation that it was lost by, if that is why.
+fn eviction_reason(outcome: &AttemptSummary) -> Option<&str> {
+    let why = outcome.reason.as_deref()?.strip_prefix("orphaned: ")?;
+    why.starts_with("allocation ").then_some(why)
+}
+
+/// The reason says it better than the code: Windlass itself set the code.
+fn is_windlass_code(outcome: &AttemptSummary) -> bool {
+    let reason = outcome.reason.as_deref().unwrap_or_default();
+    reason.starts_with("ended with 0 but did not write") || reason.starts_with("could not be started")
+}
+
+fn ending_signal(outcome: &AttemptSummary) -> Option<(i32, &'static str, &'static str)> {
+    let number = outcome.signal.unwrap_or(outcome.return_code - 128);
+    signal_meaning(number).map(|(name, meaning)| (number, name, meaning))
+}
+
+/// Exit codes with a meaning of their own. Those on which shells and sysexits.h agree are known to the rules.
+fn exit_code_meaning(code: i32) -> Option<&'static str> {
+    match code {
+        2 => Some("often a wrong option or argument"),
+        255 => Some("general failure; ssh says this when it cannot connect"),
+        _ => FailureClassifier::standard().rule_for_exit_code(code).map(|rule| rule.means.as_str()),
+    }
+}
+
+fn signal_meaning(number: i32) -> Option<(&'static str, &'static str)> {
+    Some(match number {
+        1 => ("SIGHUP", "its terminal or its parent went away"),
+        2 => ("SIGINT", "somebody pressed Ctrl-C"),
+        3 => ("SIGQUIT", "somebody pressed Ctrl-\\"),
+        4 => ("SIGILL", "the program was built for another processor"),
+        6 => ("SIGABRT", "the program gave up by itself (abort)"),
+        7 => ("SIGBUS", "often a file that shrank while it was read, or a full /dev/shm"),
+        8 => ("SIGFPE", "an arithmetic error, for example a division by zero"),
+        9 => ("SIGKILL", "killed, but not by windlass; most often the machine ran out of memory"),
+        11 => ("SIGSEGV", "the program crashed: it touched memory that is not its own"),
+        13 => ("SIGPIPE", "what read its output was gone"),
+        14 => ("SIGALRM", "a timer that it had set itself"),
+        15 => ("SIGTERM", "somebody asked it to end"),
+        24 => ("SIGXCPU", "its limit of CPU time was reached"),
+        25 => ("SIGXFSZ", "it wrote a file larger than its limit"),
+        31 => ("SIGSYS", "it made a system call that is forbidden here"),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+    use windlass_types::{Attempt, Bytes, Timestamp};
+
+    fn outcome(
+        status: JobStatus,
+        return_code: i32,
+        signal: Option<i32>,
+        reason: Option<&str>,
+    ) -> AttemptSummary {
+        AttemptSummary {
+            attempt: Attempt(1),
+            status,
+            return_code,
+            signal,
+            out_of_memory: false,
+            reason: reason.map(str::to_owned),
+            ended_at: Timestamp(0),
+            wall: Duration::from_secs(1),
+            peak_memory: None,
+        }
+    }
+
+    #[test]
+    fn codes_and_signals_in_words() {
+        use JobStatus::{Failed, Terminated};
+        let asked = Resources {
+            memory: Bytes(2 << 30),
+            runtime: Some(Duration::from_mins(90)),
+            ..Resources::DEFAULT
+        };
+        let of =
+            |status, code, signal, reason| end_headline(&outcome(status, code, signal, reason), Some(&asked));
+        for (said, expected) in [
+            (of(Failed, 1, None, None), "failed with exit code 1"),
+            (of(Failed, 127, None, None), "failed with exit code 127: the program was not found"),
+            (
+                of(Failed, 126, None, None),
+                "failed with exit code 126: the program was found but cannot be executed",
+            ),
+            (
+                of(Failed, 139, Some(11), None),
+                "ended by signal 11 (SIGSEGV): the program crashed: it touched memory that is not its own",
+            ),
+            (
+                of(Failed, 139, None, None),
+                "failed with the code of signal 11 (SIGSEGV): the program crashed: it touched memory that is not its own",
+            ),
+            (
+                of(Failed, 137, Some(9), None),
+                "ended by signal 9 (SIGKILL): killed, but not by windlass; most often the machine ran out of memory",
+            ),
+            (of(Failed, 143, Some(15), None), "ended by signal 15 (SIGTERM): somebody asked it to end"),
+            (of(Failed, 200, None, None), "failed with exit code 200"),
+            (of(Failed, -128, None, None), "lost: its worker died while it ran"),
+            (of(Terminated, 152, Some(9), None), "ended because its time of 1h 30m was up"),
+            (
+                of(Failed, 1, None, Some("ended with 0 but did not write out.csv")),
+                "ended with 0 but did not write out.csv",
+            ),
+        ] {
+            assert_eq!(said, expected);
+        }
+        let killed = AttemptSummary { out_of_memory: true, ..outcome(Failed, 137, Some(9), None) };
+        assert_eq!(
+            end_headline(&killed, Some(&asked)),
+            "ended because it used more than the 2 GiB of memory that it asked for"
+        );
+    }
+}

@@ -1,0 +1,493 @@
+//! One situation per case: what is said, what it rests on, and what to type.
+
+use super::*;
+use crate::edges::DependencyEdgesBuilder;
+use JobStatus as S;
+use windlass_types::Capacity;
+use windlass_types::slurm::{Allocation, AllocationState, SlurmJobState};
+
+const GIB: u64 = 1 << 30;
+
+/// A workflow in which `prepare` comes before `solve_1` and `solve_2`, both before `plot`.
+struct World {
+    statuses: [S; 4],
+    outcomes: [Option<AttemptSummary>; 4],
+    is_driven: bool,
+    is_canceled: bool,
+    is_served: bool,
+    workers: Vec<WorkerAvailability>,
+    labels: Vec<String>,
+    sites: Vec<String>,
+    limit: Option<LimitUsage<'static>>,
+    units: Option<WorkUnitLimitUsage>,
+    asked: Option<Resources>,
+    worker: Option<WorkerId>,
+    started_at: Option<Timestamp>,
+    not_before: Option<Timestamp>,
+    usual: Option<Duration>,
+    logs: Vec<(&'static str, &'static str)>,
+    allocations: Option<(Vec<Allocation>, bool)>,
+}
+
+const NAMES: [&str; 4] = ["prepare", "solve_1", "solve_2", "plot"];
+const NOW: Timestamp = Timestamp(1_700_000_000_000_000);
+
+impl World {
+    fn new(statuses: [S; 4]) -> Self {
+        let capacity = Capacity { cpus: 4, memory: Bytes(8 * GIB), gpus: 0, nodes: 1, max_jobs: None };
+        Self {
+            statuses,
+            outcomes: [const { None }; 4],
+            is_driven: true,
+            is_canceled: false,
+            is_served: false,
+            workers: vec![WorkerAvailability::from_capacity(capacity)],
+            labels: Vec::new(),
+            sites: Vec::new(),
+            limit: None,
+            units: None,
+            asked: None,
+            worker: None,
+            started_at: None,
+            not_before: None,
+            usual: None,
+            logs: Vec::new(),
+            allocations: None,
+        }
+    }
+
+    fn why(&self, job: usize) -> JobExplanation {
+        let mut builder = DependencyEdgesBuilder::default();
+        builder.add_dependencies(1, &[0]);
+        builder.add_dependencies(2, &[0]);
+        builder.add_dependencies(3, &[1, 2]);
+        let edges = builder.finish();
+        let logs: Vec<JobLogTail<'_>> =
+            self.logs.iter().map(|&(name, text)| JobLogTail { name, text, skipped_lines: 100 }).collect();
+        let id = |job: u32| JobId(i64::from(job) + 11);
+        explain_job(&JobSituation {
+            now: NOW,
+            id: id(job as u32),
+            job: job as u32,
+            asked: self.asked,
+            worker: self.worker,
+            started_at: self.started_at,
+            not_before: self.not_before,
+            outcome: self.outcomes[job].as_ref(),
+            labels: &self.labels,
+            sites: &self.sites,
+            limit: self.limit,
+            unit_limit: self.units,
+            start_problem: None,
+            allocations: self.allocations.as_ref().map(|(allocations, is_to_be_asked)| JobAllocations {
+                allocations,
+                has_pending_action: *is_to_be_asked,
+            }),
+            typical_runtime: self.usual,
+            logs: &logs,
+            workflow: WorkflowSituation {
+                id: WorkflowId(7),
+                is_canceled: self.is_canceled,
+                has_scheduler: self.is_driven,
+                has_server: self.is_served,
+                workers: &self.workers,
+            },
+            graph: JobGraph {
+                count: 4,
+                edges: &edges,
+                id: &id,
+                name: &|job| NAMES[job as usize].to_owned(),
+                status: &|job| self.statuses[job as usize],
+                outcome: &|job| self.outcomes[job as usize].clone(),
+            },
+        })
+        .unwrap()
+    }
+}
+
+fn failure(code: i32) -> AttemptSummary {
+    AttemptSummary {
+        attempt: Attempt(2),
+        status: S::Failed,
+        return_code: code,
+        signal: None,
+        out_of_memory: false,
+        reason: None,
+        ended_at: NOW,
+        wall: Duration::from_mins(55),
+        peak_memory: Some(Bytes(3 * GIB)),
+    }
+}
+
+fn texts(verdict: &JobExplanation) -> Vec<String> {
+    verdict.evidence.iter().map(ToString::to_string).collect()
+}
+
+fn commands(verdict: &JobExplanation) -> Vec<&str> {
+    verdict.next.iter().map(|next| next.command.as_str()).collect()
+}
+
+fn names(links: &[ChainLink]) -> Vec<&str> {
+    links.iter().map(|link| link.name.as_str()).collect()
+}
+
+#[test]
+fn the_silence_of_the_worker_that_has_the_job_is_told() {
+    let mut world = World::new([S::Running, S::Blocked, S::Blocked, S::Blocked]);
+    let capacity = world.workers[0].capacity;
+    let worker = |id, silence| WorkerAvailability {
+        name: format!("worker {id} on n1"),
+        worker: Some(WorkerId(id)),
+        silence: Some(Duration::from_millis(silence)),
+        ..WorkerAvailability::from_capacity(capacity)
+    };
+    world.workers = vec![worker(3, 25_400), worker(4, 300)];
+    let says = |world: &World| {
+        texts(&world.why(0)).iter().any(|text| text.contains("worker 3 on n1 is silent for 25s"))
+    };
+    world.worker = Some(WorkerId(3));
+    assert!(says(&world), "{:?}", texts(&world.why(0)));
+    world.worker = Some(WorkerId(4));
+    assert!(!says(&world), "the other one has it");
+}
+
+#[test]
+fn a_running_job_is_compared_with_what_it_asked_for_and_with_its_like() {
+    let mut world = World::new([S::Running, S::Blocked, S::Blocked, S::Blocked]);
+    world.started_at = Some(Timestamp(NOW.0 - 3_000_000_000));
+    world.asked = Some(Resources { runtime: Some(Duration::from_hours(1)), ..Resources::DEFAULT });
+    world.usual = Some(Duration::from_mins(10));
+    let verdict = world.why(0);
+    assert!(
+        verdict.headline.starts_with("running for 50m, since 2023-11-14T21:23:20"),
+        "{}",
+        verdict.headline
+    );
+    assert_eq!(
+        texts(&verdict),
+        ["asked for 1h; 10m left", "jobs like it usually take 10m: this one is unusually slow"]
+    );
+    assert_eq!(commands(&verdict), ["windlass logs 11 --follow"]);
+    world.is_driven = false;
+    assert!(world.why(0).headline.contains("no process runs this workflow"));
+}
+
+#[test]
+fn a_ready_job_that_nobody_runs() {
+    let mut world = World::new([S::Ready, S::Blocked, S::Blocked, S::Blocked]);
+    world.is_driven = false;
+    let verdict = world.why(0);
+    assert_eq!(verdict.headline, "ready, but nothing runs the workflow");
+    assert_eq!(commands(&verdict), ["windlass resume 7"]);
+}
+
+#[test]
+fn a_ready_job_that_is_too_large_for_every_worker() {
+    let mut world = World::new([S::Ready, S::Blocked, S::Blocked, S::Blocked]);
+    world.asked = Some(Resources { cpus: 64, memory: Bytes(100 * GIB), ..Resources::DEFAULT });
+    let verdict = world.why(0);
+    assert_eq!(verdict.headline, "ready, but it asks for more than any worker can ever give");
+    assert_eq!(
+        texts(&verdict),
+        ["asks for 100 GiB of memory, a worker has 8 GiB", "asks for 64 cpus, a worker has 4"]
+    );
+    world.is_driven = false;
+    let verdict = world.why(0);
+    assert_eq!(verdict.headline, "ready, but it asks for more than any worker can ever give");
+    let helps = commands(&verdict);
+    assert_eq!(helps, ["windlass revisions 7", "windlass jobs update 11 --memory SIZE --cpus N"]);
+    assert!(helps.iter().all(|command| !command.contains("resume")), "another run would not help");
+    world.is_driven = true;
+    world.asked = Some(Resources { cpus: 4, ..Resources::DEFAULT });
+    assert!(world.why(0).headline.starts_with("ready; it waits its turn"));
+    world.is_canceled = true;
+    assert!(world.why(0).headline.contains("canceled"));
+}
+
+#[test]
+fn a_blocked_job_leads_to_what_really_blocks_it() {
+    for (status, said) in [
+        (S::Running, "blocked by prepare (11), which is running"),
+        (S::Ready, "blocked by prepare (11), which has not started yet"),
+        (S::PendingFailed, "blocked by prepare (11), which failed and waits for a decision"),
+    ] {
+        let verdict = World::new([status, S::Blocked, S::Blocked, S::Blocked]).why(3);
+        assert_eq!(verdict.headline, said);
+        let chain = verdict.chain.unwrap();
+        assert_eq!(names(&chain.links), ["solve_1", "prepare"], "the way, through the gate");
+        assert_eq!((names(&chain.roots), chain.waiting), (vec!["prepare"], 3));
+        assert_eq!(verdict.next.last().unwrap().command, "windlass why 11");
+    }
+    let several = World::new([S::Completed, S::Running, S::Ready, S::Blocked]).why(3);
+    assert_eq!(several.headline, "blocked by solve_1 (12), which is running and 1 other job");
+    let disabled = World::new([S::Completed, S::Disabled, S::Running, S::Blocked]).why(3);
+    assert_eq!(names(&disabled.chain.unwrap().roots), ["solve_2"], "what is left out blocks nobody");
+}
+
+#[test]
+fn a_canceled_job_leads_to_the_failure() {
+    let mut world = World::new([S::Failed, S::Canceled, S::Canceled, S::Canceled]);
+    world.outcomes[0] = Some(failure(3));
+    let verdict = world.why(3);
+    assert_eq!(verdict.headline, "canceled because prepare (11) failed with exit code 3");
+    assert_eq!(names(&verdict.chain.as_ref().unwrap().links), ["solve_1", "prepare"]);
+    assert_eq!(commands(&verdict), ["windlass why 11", "windlass resume 7 --retry-failed"]);
+    let by_hand = World::new([S::Completed, S::Canceled, S::Completed, S::Blocked]).why(1);
+    assert_eq!((by_hand.headline.as_str(), by_hand.chain), ("canceled by somebody", None));
+}
+
+#[test]
+fn a_failed_job_with_the_lines_that_matter() {
+    let mut world = World::new([S::Failed, S::Canceled, S::Canceled, S::Canceled]);
+    world.outcomes[0] = Some(failure(127));
+    world.asked = Some(Resources {
+        memory: Bytes(4 * GIB),
+        runtime: Some(Duration::from_hours(1)),
+        ..Resources::DEFAULT
+    });
+    world.logs = vec![("stdout", "fine\n"), ("stderr", "starting\nsh: 1: solvr: not found\n")];
+    let verdict = world.why(0);
+    assert_eq!(verdict.headline, "failed with exit code 127: the program was not found");
+    assert_eq!(
+        texts(&verdict),
+        [
+            "attempt 2 ended at 2023-11-14T22:13:20.000Z after 55m",
+            "used 3 GiB of the 4 GiB of memory that it asked for",
+            "took 92 % of the 1h that it asked for",
+            "stderr:102: sh: 1: solvr: not found",
+        ]
+    );
+    assert_eq!(commands(&verdict), ["windlass logs 11", "windlass resume 7 --retry-failed"]);
+}
+
+#[test]
+fn where_no_line_looks_like_an_error_the_last_words_are_quoted() {
+    let mut world = World::new([S::Failed, S::Canceled, S::Canceled, S::Canceled]);
+    world.outcomes[0] = Some(failure(1));
+    assert_eq!(texts(&world.why(0)).last().unwrap(), "it printed nothing");
+    world.logs = vec![("stderr", "one\ntwo\n\n")];
+    assert_eq!(texts(&world.why(0)).last().unwrap(), "stderr:102: two");
+}
+
+#[test]
+fn want_of_memory_or_time_leads_to_the_resources() {
+    let mut world = World::new([S::Failed, S::Canceled, S::Canceled, S::Canceled]);
+    world.asked = Some(Resources { memory: Bytes(2 * GIB), ..Resources::DEFAULT });
+    world.outcomes[0] = Some(AttemptSummary { out_of_memory: true, ..failure(137) });
+    let verdict = world.why(0);
+    assert!(verdict.headline.contains("more than the 2 GiB of memory"), "{}", verdict.headline);
+    assert!(commands(&verdict).contains(&"windlass resources correct 7 --dry-run"));
+    world.statuses[0] = S::Terminated;
+    world.outcomes[0] = Some(AttemptSummary { status: S::Terminated, ..failure(152) });
+    assert_eq!(world.why(0).headline, "ended because its time was up");
+}
+
+#[test]
+fn every_status_has_a_headline() {
+    for status in S::ALL {
+        for (is_driven, has_outcome) in [(true, true), (true, false), (false, true), (false, false)] {
+            let mut world = World::new([S::Completed, status, S::Completed, S::Blocked]);
+            world.is_driven = is_driven;
+            world.outcomes[1] = has_outcome.then(|| failure(1));
+            let verdict = world.why(1);
+            assert!(!verdict.headline.is_empty(), "{status}");
+            assert_eq!(verdict.status, status);
+        }
+    }
+}
+
+#[test]
+fn who_is_known_to_have_run_out_of_memory_was_not_ended_by_somebody() {
+    let mut world = World::new([S::Failed, S::Canceled, S::Canceled, S::Canceled]);
+    world.logs = vec![("job.e", "Killed\n")];
+    let meaning = |world: &World| {
+        let evidence = world.why(0).evidence;
+        evidence.into_iter().find_map(|one| match one {
+            ExplanationEvidence::LogLine { text, means, .. } => Some((text, means)),
+            ExplanationEvidence::Fact { .. } => None,
+        })
+    };
+    let killed = AttemptSummary { signal: Some(9), ..failure(137) };
+    world.outcomes[0] = Some(killed.clone());
+    assert_eq!(meaning(&world), Some(("Killed".to_owned(), log_excerpt::KILLED_MEANING)));
+    world.outcomes[0] = Some(AttemptSummary { out_of_memory: true, ..killed });
+    assert_eq!(meaning(&world), Some(("Killed".to_owned(), "the last line")));
+}
+
+#[test]
+fn a_ready_job_of_a_server_is_told_who_would_take_it() {
+    let mut world = World::new([S::Ready, S::Blocked, S::Blocked, S::Blocked]);
+    world.is_served = true;
+    world.asked = Some(Resources { runtime: Some(Duration::from_hours(1)), ..Resources::DEFAULT });
+    assert_eq!(world.why(0).headline, "ready; it waits its turn: other jobs hold the resources it asks for");
+
+    let able = world.workers[0].clone();
+    let facts = |world: &World| texts(&world.why(0));
+    world.workers =
+        vec![WorkerAvailability { name: "worker 3".into(), labels: vec!["gpu".into()], ..able.clone() }];
+    assert_eq!(facts(&world), ["worker 3 takes only jobs with labels, of gpu"]);
+    world.labels = vec!["gpu".into(), "big".into()];
+    assert_eq!(facts(&world), ["worker 3 does not have the label big"]);
+    assert_eq!(commands(&world.why(0))[0], "windlass worker --label gpu --label big");
+    world.labels.clear();
+    world.workers = vec![WorkerAvailability { is_draining: true, ..able.clone() }];
+    assert!(facts(&world)[0].starts_with("a worker takes nothing more"));
+    world.workers = vec![WorkerAvailability { time_left: Some(Duration::from_mins(10)), ..able }];
+    assert_eq!(facts(&world), ["a worker is there for 10m only, and it asks for 1h"]);
+    world.workers.clear();
+    assert_eq!(world.why(0).headline, "ready, but no worker is there to take it");
+}
+
+#[test]
+fn a_ready_job_of_a_server_is_told_of_its_sites() {
+    let mut world = World::new([S::Ready, S::Blocked, S::Blocked, S::Blocked]);
+    world.is_served = true;
+    world.sites = vec!["north".into(), "south".into()];
+    let at = |name: &str, site: Option<&str>| WorkerAvailability {
+        name: name.into(),
+        site: site.map(str::to_owned),
+        ..World::new([S::Ready; 4]).workers[0].clone()
+    };
+    world.workers = vec![at("worker 3", Some("local")), at("worker 4", None)];
+    let verdict = world.why(0);
+    assert_eq!(verdict.headline, "ready, but no worker is at north or south");
+    assert_eq!(texts(&verdict), ["worker 3 is at local", "worker 4 is at no site"]);
+    assert_eq!(commands(&verdict), ["windlass worker --site north", "windlass workers"]);
+    world.labels = vec!["gpu".into()];
+    world.workers.push(at("worker 5", Some("south")));
+    let verdict = world.why(0);
+    assert_eq!(verdict.headline, "ready, but no worker that is there takes it");
+    assert_eq!(texts(&verdict)[2], "worker 5 does not have the label gpu");
+    assert_eq!(commands(&verdict)[0], "windlass worker --site north --label gpu");
+    world.labels.clear();
+    assert!(world.why(0).headline.starts_with("ready; it waits its turn"));
+    world.workers.clear();
+    assert_eq!(texts(&world.why(0))[0], "runs only at north or south");
+}
+
+#[test]
+fn a_ready_job_whose_limit_is_used_up_waits_for_that() {
+    let mut world = World::new([S::Completed, S::Running, S::Ready, S::Blocked]);
+    let limit = LimitUsage { name: "licences", max_claimed: 2, claimed: 1 };
+    world.limit = Some(limit);
+    assert!(world.why(2).headline.starts_with("ready; it waits its turn"));
+    world.limit = Some(LimitUsage { claimed: 2, ..limit });
+    let verdict = world.why(2);
+    assert_eq!(verdict.headline, "ready; it waits for the limit `licences`, which is used up");
+    assert_eq!(texts(&verdict), ["2 jobs that name it are under way, and it allows 2 at once"]);
+    // Room under the limit would not help a job that no worker can hold.
+    world.asked = Some(Resources { cpus: 64, ..Resources::DEFAULT });
+    assert!(world.why(2).headline.contains("more than any worker"));
+}
+
+#[test]
+fn a_ready_job_that_would_begin_a_unit_too_many_waits_for_one_to_be_over() {
+    let mut world = World::new([S::Ready, S::Blocked, S::Blocked, S::Blocked]);
+    world.units = Some(WorkUnitLimitUsage { max_active: 2, active_units: 1 });
+    assert!(world.why(0).headline.starts_with("ready; it waits its turn"));
+    world.units = Some(WorkUnitLimitUsage { max_active: 2, active_units: 2 });
+    let verdict = world.why(0);
+    assert!(verdict.headline.contains("as many as may be are under way"), "{}", verdict.headline);
+    assert_eq!(texts(&verdict), ["2 units are under way, and `max_units` allows 2 at once"]);
+}
+
+#[test]
+fn who_waits_before_he_is_tried_again_waits_for_nobody() {
+    let mut world = World::new([S::Ready, S::Blocked, S::Blocked, S::Blocked]);
+    world.not_before = Some(Timestamp(NOW.0 + 90_000_000));
+    world.outcomes[0] = Some(AttemptSummary { reason: Some("attempt 2 of 3 in 2m".into()), ..failure(75) });
+    let verdict = world.why(0);
+    assert_eq!(verdict.headline, "ready, and tried again in 1m 30s");
+    assert_eq!(verdict.evidence, [ExplanationEvidence::Fact { text: "attempt 2 of 3 in 2m".into() }]);
+    world.not_before = Some(NOW);
+    assert!(world.why(0).headline.starts_with("ready; it waits its turn"));
+}
+
+fn allocation(
+    id: i64,
+    state: AllocationState,
+    end: Option<SlurmJobState>,
+    reason: Option<&str>,
+) -> Allocation {
+    serde_json::from_value(serde_json::json!({
+        "id": id, "workflow": 7, "is_ours": true, "scheduler": null, "tag": "t", "request": {"scheduler": "s"},
+        "state": state, "job_id": 4700 + id, "by": "ada", "created_at": NOW, "reason": reason, "end": end,
+        "submitted_at": null, "started_at": null, "ends_at": null, "ended_at": null, "seen_at": null,
+    }))
+    .unwrap()
+}
+
+#[test]
+fn a_job_that_waits_for_an_allocation() {
+    use AllocationState as A;
+    let pending = || allocation(11, A::Pending, None, Some("Priority"));
+    let gone = || allocation(12, A::Ended, Some(SlurmJobState::Preempted), None);
+    let refused = || allocation(13, A::Refused, None, Some("Invalid account"));
+    let regenerate = "windlass slurm regenerate 7 --submit";
+    let list = "windlass slurm allocations 7";
+    for (allocations, asked, headline, facts, next) in [
+        (
+            vec![pending()],
+            false,
+            "ready; it waits: allocation 11 (Slurm job 4711) waits in Slurm's queue: Priority: others are before it in the queue",
+            vec![],
+            vec![list],
+        ),
+        (
+            vec![gone(), pending(), pending()],
+            false,
+            "ready; it waits for one of 2 allocations",
+            vec![
+                "allocation 11 (Slurm job 4711) waits in Slurm's queue: Priority: others are before it in the queue";
+                2
+            ],
+            vec![list],
+        ),
+        (
+            vec![gone(), refused()],
+            false,
+            "ready, but no allocation is left: allocation 13 (Slurm job 4713) was refused by Slurm: Invalid account",
+            vec![],
+            vec![list, regenerate],
+        ),
+        (
+            vec![gone()],
+            false,
+            "ready, but no allocation is asked for",
+            vec!["the last one: allocation 12 (Slurm job 4712) was preempted"],
+            vec![regenerate],
+        ),
+        (vec![], false, "ready, but no allocation is asked for", vec![], vec![regenerate]),
+        (
+            vec![],
+            true,
+            "ready; the action that asks for its allocation is about to do so",
+            vec![],
+            vec![list],
+        ),
+    ] {
+        let mut world = World::new([S::Ready, S::Blocked, S::Blocked, S::Blocked]);
+        (world.is_served, world.workers) = (true, Vec::new());
+        world.allocations = Some((allocations, asked));
+        let verdict = world.why(0);
+        assert_eq!(verdict.headline, headline);
+        assert_eq!(
+            (texts(&verdict), commands(&verdict)),
+            (facts.into_iter().map(str::to_owned).collect(), next)
+        );
+    }
+    // A larger one is on its way.
+    let mut world = World::new([S::Ready, S::Blocked, S::Blocked, S::Blocked]);
+    world.is_served = true;
+    world.asked = Some(Resources { memory: Bytes(64 * GIB), ..Resources::DEFAULT });
+    world.allocations = Some((vec![pending()], false));
+    assert!(world.why(0).headline.starts_with("ready; it waits: allocation 11"));
+}
+
+#[test]
+fn what_was_lost_with_its_allocation_says_so() {
+    let mut world = World::new([S::Failed, S::Canceled, S::Canceled, S::Canceled]);
+    let reason = Some("orphaned: allocation 12 (Slurm job 4711) was preempted".to_owned());
+    world.outcomes[0] = Some(AttemptSummary { reason, ..failure(-128) });
+    assert_eq!(world.why(0).headline, "lost: allocation 12 (Slurm job 4711) was preempted");
+}

@@ -1,0 +1,90 @@
+//! What the end of an attempt means: for the attempt, for its job, and in words.
+
+use crate::job_state::JobStateEvent;
+use windlass_types::worker_messages::{AttemptEndCause, AttemptEndReport, StopReason, return_code};
+use windlass_types::{JobStatus, Resources, format_duration};
+
+const SIGKILL: i32 = 9;
+
+/// What is said of an attempt that was stopped because its worker had to go, until it is known why that had to.
+pub const INTERRUPTED: &str = "interrupted";
+
+/// The return codes of attempts that Windlass ended, which a workflow may choose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReturnCodes {
+    pub timeout: i32,
+    pub out_of_memory: i32,
+}
+
+impl Default for ReturnCodes {
+    fn default() -> Self {
+        Self { timeout: return_code::TIMEOUT, out_of_memory: return_code::OUT_OF_MEMORY }
+    }
+}
+
+pub(crate) struct AttemptEndDecision {
+    pub(crate) event: JobStateEvent,
+    pub(crate) attempt_status: JobStatus,
+    pub(crate) return_code: i32,
+    pub(crate) reason: Option<String>,
+}
+
+/// What an end means. An attempt that was interrupted counts as not done whatever it returned: a program that answers
+/// SIGTERM with exit code 0 has said goodbye, not that its work is finished.
+pub(crate) fn decide_outcome(
+    ended: &AttemptEndReport,
+    asked: &Resources,
+    codes: ReturnCodes,
+    canceling: bool,
+) -> AttemptEndDecision {
+    let code = ended.exit.return_code();
+    let judged = |event, attempt_status, return_code, reason: Option<String>| AttemptEndDecision {
+        event,
+        attempt_status,
+        return_code,
+        reason,
+    };
+    match &ended.cause {
+        AttemptEndCause::Itself if code == 0 => {
+            judged(JobStateEvent::Complete, JobStatus::Completed, 0, None)
+        }
+        AttemptEndCause::Itself => {
+            let killed = ended.exit.signal() == Some(SIGKILL);
+            let reason =
+                killed.then(|| "killed, but not by windlass: is the machine out of memory?".to_owned());
+            judged(JobStateEvent::Fail, JobStatus::Failed, code, reason)
+        }
+        AttemptEndCause::Timeout => {
+            let runtime = asked.runtime.unwrap_or_default();
+            let limit = format_duration(runtime);
+            let reason = if ended.wall < runtime {
+                format!("was asked to end because its runtime of {limit} was nearly over")
+            } else {
+                format!("ran longer than its runtime of {limit}")
+            };
+            judged(JobStateEvent::Terminate, JobStatus::Terminated, codes.timeout, Some(reason))
+        }
+        AttemptEndCause::OutOfMemory => {
+            let reason = format!("used more than its memory of {}", asked.memory);
+            judged(JobStateEvent::Fail, JobStatus::Failed, codes.out_of_memory, Some(reason))
+        }
+        AttemptEndCause::Stopped(StopReason::Interrupted) if !canceling => {
+            let reason = INTERRUPTED.to_owned();
+            judged(JobStateEvent::Requeue, JobStatus::Terminated, code, Some(reason))
+        }
+        AttemptEndCause::Stopped(StopReason::Interrupted | StopReason::Canceled) => judged(
+            JobStateEvent::Cancel,
+            JobStatus::Canceled,
+            code,
+            Some("the workflow was canceled".to_owned()),
+        ),
+        AttemptEndCause::MissingOutputs(paths) => {
+            let reason = format!("ended with 0 but did not write {}", paths.join(", "));
+            judged(JobStateEvent::Fail, JobStatus::Failed, return_code::MISSING_OUTPUT, Some(reason))
+        }
+        AttemptEndCause::CannotStart(why) => {
+            let reason = format!("could not be started: {why}");
+            judged(JobStateEvent::Fail, JobStatus::Failed, return_code::CANNOT_START, Some(reason))
+        }
+    }
+}

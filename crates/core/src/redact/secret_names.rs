@@ -1,0 +1,139 @@
+//! Which names of environment variables mean secrets, and what is shown instead of their values.
+
+/// Shown instead of a secret.
+pub const MASK: &str = "********";
+
+/// Names that mean a secret wherever nothing else is said; `*` stands for anything, case does not matter.
+const DEFAULT_SECRET_NAMES: &[&str] = &[
+    "*TOKEN*",
+    "*SECRET*",
+    "*PASSWORD*",
+    "*PASSWD*",
+    "*PASSPHRASE*",
+    "*CREDENTIAL*",
+    "*PRIVATE*",
+    "*_KEY",
+    "*_KEY_*",
+    "*APIKEY*",
+    "*ACCESSKEY*",
+    "KEY",
+    "*_PWD",
+    "*_PW",
+    "*_DSN",
+    "*DATABASE_URL*",
+];
+
+/// The patterns in force.
+#[derive(Clone, Debug)]
+pub struct SecretNames {
+    patterns: Vec<String>,
+    exceptions: Vec<String>,
+}
+
+impl Default for SecretNames {
+    fn default() -> Self {
+        Self::new(&[], &[])
+    }
+}
+
+impl SecretNames {
+    /// The usual ones, with more, and without the exceptions.
+    pub fn new(more: &[String], exceptions: &[String]) -> Self {
+        let upper = |pattern: &str| pattern.to_uppercase();
+        let patterns =
+            DEFAULT_SECRET_NAMES.iter().map(|usual| upper(usual)).chain(more.iter().map(|more| upper(more)));
+        Self { patterns: patterns.collect(), exceptions: exceptions.iter().map(|name| upper(name)).collect() }
+    }
+
+    pub fn is_secret(&self, name: &str) -> bool {
+        let name = name.to_uppercase();
+        let any = |patterns: &[String]| {
+            patterns.iter().any(|pattern| matches_wildcard(pattern.as_bytes(), name.as_bytes()))
+        };
+        any(&self.patterns) && !any(&self.exceptions)
+    }
+
+    /// The value to show: an empty one hides nothing.
+    pub fn mask_value<'a>(&self, name: &str, value: &'a str) -> &'a str {
+        if !value.is_empty() && self.is_secret(name) { MASK } else { value }
+    }
+}
+
+/// Whether a pattern with `*` fits the whole text. The last star is the only one that is ever gone back to, so this takes
+/// at most length times length steps.
+fn matches_wildcard(pattern: &[u8], text: &[u8]) -> bool {
+    let (mut p, mut t) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    while t < text.len() {
+        match pattern.get(p) {
+            Some(b'*') => {
+                star = Some((p, t));
+                p += 1;
+            }
+            Some(c) if *c == text[t] => {
+                p += 1;
+                t += 1;
+            }
+            _ => match star {
+                Some((at, from)) => {
+                    star = Some((at, from + 1));
+                    (p, t) = (at + 1, from + 1);
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[p..].iter().all(|c| *c == b'*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_mean_secrets() {
+        let masking = SecretNames::default();
+        for name in [
+            "API_TOKEN",
+            "token",
+            "MY_SECRET_1",
+            "PGPASSWORD",
+            "AWS_SECRET_ACCESS_KEY",
+            "SSH_KEY",
+            "OPENAI_API_KEY",
+            "X_KEY_FILE",
+        ] {
+            assert!(masking.is_secret(name), "{name}");
+        }
+        for name in ["PATH", "HOME", "KEYBOARD", "MONKEY", "OMP_NUM_THREADS", "PWD", "TURNKEYS"] {
+            assert!(!masking.is_secret(name), "{name}");
+        }
+        assert_eq!(masking.mask_value("TOKEN", "abc"), MASK);
+        assert_eq!(masking.mask_value("TOKEN", ""), "");
+        assert_eq!(masking.mask_value("HOME", "/root"), "/root");
+    }
+
+    #[test]
+    fn patterns_are_added_and_taken_out() {
+        let masking = SecretNames::new(&["pin_*".into()], &["TOKENIZERS_PARALLELISM".into()]);
+        assert!(masking.is_secret("PIN_CODE") && masking.is_secret("TOKEN"));
+        assert!(!masking.is_secret("TOKENIZERS_PARALLELISM"));
+    }
+
+    #[test]
+    fn stars() {
+        for (pattern, text, expected) in [
+            ("*", "", true),
+            ("", "", true),
+            ("", "A", false),
+            ("A*", "A", true),
+            ("*A*B*", "XAXBX", true),
+            ("*AB", "AAB", true),
+            ("*AB", "ABA", false),
+            ("A*A", "A", false),
+        ] {
+            assert_eq!(matches_wildcard(pattern.as_bytes(), text.as_bytes()), expected, "{pattern} {text}");
+        }
+        assert!(!matches_wildcard("*A".repeat(40).as_bytes(), "A".repeat(39).as_bytes()));
+    }
+}

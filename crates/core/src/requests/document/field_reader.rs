@@ -1,0 +1,173 @@
+//! Values of a JSON object by key, each with its path, each of the type that is wanted; what is not is a fault.
+
+use super::DocumentProblems;
+use serde_json::{Map, Value};
+
+/// A value and where it was found.
+#[derive(Clone, Debug)]
+pub(super) struct Located<T> {
+    pub(super) path: String,
+    pub(super) value: T,
+}
+
+impl<T> Located<T> {
+    pub(super) fn new(path: impl Into<String>, value: T) -> Self {
+        Self { path: path.into(), value }
+    }
+}
+
+/// `null` is the same as absent throughout.
+#[derive(Clone, Debug)]
+pub(super) struct FieldReader<'a> {
+    pub(super) map: &'a Map<String, Value>,
+    /// With its dot, or empty.
+    pub(super) prefix: String,
+}
+
+impl<'a> FieldReader<'a> {
+    pub(super) fn field_path(&self, key: &str) -> String {
+        format!("{}{key}", self.prefix)
+    }
+
+    pub(super) fn get(&self, key: &str) -> Option<&'a Value> {
+        self.map.get(key).filter(|value| !value.is_null())
+    }
+
+    /// A fault if it is there and something else.
+    fn read_typed<T>(
+        &self,
+        key: &str,
+        wanted: &str,
+        faults: &mut DocumentProblems,
+        read: impl Fn(&'a Value) -> Option<T>,
+    ) -> Option<Located<T>> {
+        let value = self.get(key)?;
+        let read = read(value);
+        if read.is_none() {
+            faults.push(
+                self.field_path(key),
+                format!("must be {wanted}, not {}", describe_value(value)),
+                None,
+            );
+        }
+        read.map(|value| Located::new(self.field_path(key), value))
+    }
+
+    pub(super) fn read_text(&self, key: &str, faults: &mut DocumentProblems) -> Option<Located<String>> {
+        let text = self.read_typed(key, "a text", faults, Value::as_str)?;
+        parse_text(&text.path, text.value, faults).map(|value| Located::new(text.path, value))
+    }
+
+    /// A list of texts, or one text.
+    pub(super) fn read_texts(
+        &self,
+        key: &str,
+        faults: &mut DocumentProblems,
+    ) -> Option<Located<Vec<String>>> {
+        let list = self.read_typed(key, "a list of texts", faults, |value| match value {
+            Value::String(one) => Some(vec![one.as_str()]),
+            Value::Array(many) => many.iter().map(Value::as_str).collect(),
+            _ => None,
+        })?;
+        let texts =
+            list.value.into_iter().map(|text| parse_text(&list.path, text, faults)).collect::<Option<_>>()?;
+        Some(Located::new(list.path, texts))
+    }
+
+    pub(super) fn read_flag(&self, key: &str, faults: &mut DocumentProblems) -> Option<Located<bool>> {
+        self.read_typed(key, "true or false", faults, Value::as_bool)
+    }
+
+    /// A whole number from 0. A float without a fraction is one too: some writers know no other numbers.
+    pub(super) fn read_u64(&self, key: &str, faults: &mut DocumentProblems) -> Option<Located<u64>> {
+        self.read_typed(key, "a whole number, not negative and below 2^64", faults, parse_whole_number)
+    }
+
+    pub(super) fn read_u32(&self, key: &str, faults: &mut DocumentProblems) -> Option<Located<u32>> {
+        let wanted = "a whole number, not negative and below 2^32";
+        self.read_typed(key, wanted, faults, |value| {
+            parse_whole_number(value).and_then(|n| u32::try_from(n).ok())
+        })
+    }
+
+    pub(super) fn read_i64(&self, key: &str, faults: &mut DocumentProblems) -> Option<Located<i64>> {
+        self.read_typed(key, "a whole number of 64 bits", faults, |value| {
+            value.as_i64().or_else(|| parse_whole_number(value).and_then(|n| i64::try_from(n).ok()))
+        })
+    }
+
+    /// JSON has no infinities, but a number that is too large becomes one.
+    pub(super) fn read_f64(&self, key: &str, faults: &mut DocumentProblems) -> Option<Located<f64>> {
+        self.read_typed(key, "a finite number", faults, |value| value.as_f64().filter(|n| n.is_finite()))
+    }
+
+    pub(super) fn read_runs(&self, key: &str, faults: &mut DocumentProblems) -> Option<Located<Vec<u32>>> {
+        self.read_typed(key, "a list of run numbers", faults, |value| {
+            let run =
+                |value| parse_whole_number(value).and_then(|n| u32::try_from(n).ok()).filter(|run| *run > 0);
+            value.as_array()?.iter().map(run).collect()
+        })
+    }
+
+    pub(super) fn read_object(&self, key: &str, faults: &mut DocumentProblems) -> Option<FieldReader<'a>> {
+        let map = self.read_typed(key, "an object", faults, Value::as_object)?;
+        Some(FieldReader { map: map.value, prefix: format!("{}.", map.path) })
+    }
+}
+
+/// What templates leave for people to fill in is no value.
+fn parse_text(path: &str, text: &str, faults: &mut DocumentProblems) -> Option<String> {
+    if text.contains("OVERRIDE-ME") {
+        let remedy = Some("put the real value there".to_owned());
+        faults.push(path, format!("is still the placeholder `{text}` of its template"), remedy);
+        return None;
+    }
+    Some(text.to_owned())
+}
+
+fn parse_whole_number(value: &Value) -> Option<u64> {
+    value.as_u64().or_else(|| {
+        let float = value.as_f64().filter(|float| float.fract() == 0.0 && (0.0..9.0e15).contains(float))?;
+        Some(float as u64)
+    })
+}
+
+/// What a value is, for people.
+pub(super) fn describe_value(value: &Value) -> String {
+    match value {
+        Value::Null => "null".to_owned(),
+        Value::Bool(flag) => flag.to_string(),
+        Value::Number(number) => format!("the number {number}"),
+        Value::String(text) => format!("the text `{}`", text.chars().take(40).collect::<String>()),
+        Value::Array(_) => "a list".to_owned(),
+        Value::Object(_) => "an object".to_owned(),
+    }
+}
+
+/// The word that was probably meant: few letters away, and nearer than all others.
+pub(crate) fn nearest_word<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
+    let limit = (word.chars().count() / 3).clamp(1, 4);
+    let distance = |name: &str| edit_distance(&word.to_lowercase(), &name.to_lowercase());
+    known
+        .into_iter()
+        .map(|name| (distance(name), name))
+        .filter(|(d, _)| *d <= limit)
+        .min()
+        .map(|(_, name)| name)
+}
+
+/// Letters to change, add or leave out.
+fn edit_distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let change = diagonal + usize::from(x != *y);
+            diagonal = row[j + 1];
+            row[j + 1] = change.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}

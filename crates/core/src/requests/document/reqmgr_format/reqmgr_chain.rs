@@ -1,0 +1,266 @@
+//! The steps of a StepChain, the tasks of a TaskChain; a ReReco is a chain without any.
+
+use super::super::DocumentProblems;
+use super::super::field_reader::{FieldReader, Located};
+use serde_json::Value;
+
+pub(super) struct ReqmgrChain<'a> {
+    steps: Vec<ChainStep<'a>>,
+}
+
+struct ChainStep<'a> {
+    name: String,
+    fields: FieldReader<'a>,
+}
+
+/// Which era and which processing string the outputs of a step have.
+#[derive(Clone, Debug, Default)]
+pub(super) struct OutputLabels {
+    pub(super) era: Option<Located<String>>,
+    pub(super) processing: Option<Located<String>>,
+}
+
+/// Output modules are called after the tier that they write.
+const DATA_TIERS: &[&str] = &[
+    "GEN",
+    "SIM",
+    "GEN-SIM",
+    "GEN-SIM-RAW",
+    "GEN-SIM-DIGI-RAW",
+    "GEN-SIM-RECO",
+    "LHE",
+    "RAW",
+    "RECO",
+    "AOD",
+    "AODSIM",
+    "MINIAOD",
+    "MINIAODSIM",
+    "NANOAOD",
+    "NANOAODSIM",
+    "DQMIO",
+    "DIGI",
+    "PREMIX",
+    "USER",
+];
+
+impl<'a> ReqmgrChain<'a> {
+    pub(super) fn parse(top: &FieldReader<'a>, kind: Option<&str>, faults: &mut DocumentProblems) -> Self {
+        let (count_key, word) = match kind {
+            Some("StepChain") => ("StepChain", "Step"),
+            Some("TaskChain") => ("TaskChain", "Task"),
+            _ => return Self { steps: Vec::new() },
+        };
+        let Some(count) = top.read_u32(count_key, faults) else {
+            if top.get(count_key).is_none() {
+                faults.push(count_key, "is missing", Some(format!("say how many {word}s there are")));
+            }
+            return Self { steps: Vec::new() };
+        };
+        if !(1..=100).contains(&count.value) {
+            faults.push(count.path, format!("must be 1 to 100, not {}", count.value), None);
+            return Self { steps: Vec::new() };
+        }
+        let mut steps = Vec::new();
+        for n in 1..=count.value {
+            let key = format!("{word}{n}");
+            if top.get(&key).is_none() {
+                faults.push(
+                    key,
+                    format!("is missing: `{count_key}` says that there are {}", count.value),
+                    None,
+                );
+            } else if let Some(part) = top.read_object(&key, faults) {
+                let name = part.read_text(&format!("{word}Name"), faults).map_or(key, |name| name.value);
+                steps.push(ChainStep { name, fields: part });
+            }
+        }
+        let beyond = format!("{word}{}", count.value + 1);
+        if top.get(&beyond).is_some() {
+            faults.push(beyond, format!("is one more than `{count_key}` says ({})", count.value), None);
+        }
+        let chain = Self { steps };
+        chain.check_linear(&format!("Input{word}"), faults);
+        chain
+    }
+
+    /// The document is one of a chain, or of something unknown, and no step of it was found.
+    pub(super) fn is_missing_steps(&self, top: &FieldReader<'a>, kind: Option<&str>) -> bool {
+        self.steps.is_empty() && top.get("RequestType").is_some() && kind != Some("ReReco")
+    }
+
+    /// Each one reads what the one before it wrote, and nothing else.
+    fn check_linear(&self, key: &str, faults: &mut DocumentProblems) {
+        for (at, step) in self.steps.iter().enumerate().skip(1) {
+            let before = &self.steps[at - 1].name;
+            let remedy = || Some("submit one request for each branch".to_owned());
+            match step.fields.get(key).and_then(Value::as_str) {
+                Some(input) if input == before => {}
+                Some(input) if self.steps[..at].iter().any(|earlier| earlier.name == input) => {
+                    let reason =
+                        format!("branches: it reads {input}, not {before} before it; only a line can be run");
+                    faults.push(step.fields.field_path(key), reason, remedy());
+                }
+                Some(input) => {
+                    faults.push(
+                        step.fields.field_path(key),
+                        format!("names {input}, which does not come before it"),
+                        None,
+                    );
+                }
+                None => faults.push(step.fields.field_path(key), "is missing", Some(format!("`{before}`"))),
+            }
+            if step.fields.get("InputDataset").is_some() {
+                let reason =
+                    "is an input of its own in the middle of the chain; only the first one reads a dataset";
+                faults.push(step.fields.field_path("InputDataset"), reason, remedy());
+            }
+        }
+        for (at, step) in self.steps.iter().enumerate() {
+            if self.steps[..at].iter().any(|earlier| earlier.name == step.name) {
+                faults.push(
+                    step.fields.prefix.trim_end_matches('.'),
+                    format!("is called {}, as another one is", step.name),
+                    None,
+                );
+            }
+        }
+    }
+
+    /// What the first one says, or the document at its top.
+    pub(super) fn first_step_value<T>(
+        &self,
+        top: &FieldReader<'a>,
+        mut get: impl FnMut(&FieldReader<'a>) -> Option<T>,
+    ) -> Option<T> {
+        self.steps.first().and_then(|step| get(&step.fields)).or_else(|| get(top))
+    }
+
+    /// What the top says, or the first of them that says something.
+    pub(super) fn any_value<T>(
+        &self,
+        top: &FieldReader<'a>,
+        mut get: impl FnMut(&FieldReader<'a>) -> Option<T>,
+    ) -> Option<T> {
+        get(top).or_else(|| self.steps.iter().find_map(|step| get(&step.fields)))
+    }
+
+    /// They share a job, one after the other: it must do for the largest.
+    pub(super) fn largest_value<T: PartialOrd>(
+        &self,
+        top: &FieldReader<'a>,
+        mut get: impl FnMut(&FieldReader<'a>) -> Option<Located<T>>,
+    ) -> Option<Located<T>> {
+        let own: Vec<Located<T>> = self.steps.iter().filter_map(|step| get(&step.fields)).collect();
+        let whole = if own.len() == self.steps.len() && !own.is_empty() { None } else { get(top) };
+        own.into_iter().chain(whole).reduce(|a, b| if b.value > a.value { b } else { a })
+    }
+
+    /// Where none says anything, the top speaks of all of them together.
+    pub(super) fn sum_of_values(
+        &self,
+        top: &FieldReader<'a>,
+        mut get: impl FnMut(&FieldReader<'a>) -> Option<Located<f64>>,
+    ) -> Option<Located<f64>> {
+        let own = self.steps.iter().filter_map(|step| get(&step.fields));
+        own.reduce(|a, b| Located::new(a.path, a.value + b.value)).or_else(|| get(top))
+    }
+
+    pub(super) fn product_of_values(
+        &self,
+        top: &FieldReader<'a>,
+        mut get: impl FnMut(&FieldReader<'a>) -> Option<Located<f64>>,
+    ) -> Option<Located<f64>> {
+        let own = self.steps.iter().filter_map(|step| get(&step.fields));
+        own.reduce(|a, b| Located::new(a.path, a.value * b.value)).or_else(|| get(top))
+    }
+
+    /// One for each step, or one for a document without. What the top says for a step by name stands over what the step
+    /// says, and that over what the top says for all.
+    pub(super) fn output_labels(
+        &self,
+        top: &FieldReader<'a>,
+        faults: &mut DocumentProblems,
+    ) -> Vec<OutputLabels> {
+        let mut label = |key: &str, step: Option<&ChainStep<'a>>| match (top.get(key), step) {
+            (Some(Value::Object(_)), Some(step)) => {
+                let by_name = top.read_object(key, faults)?;
+                by_name.read_text(&step.name, faults).or_else(|| step.fields.read_text(key, faults))
+            }
+            (_, Some(step)) if step.fields.get(key).is_some() => step.fields.read_text(key, faults),
+            _ => top.read_text(key, faults),
+        };
+        let mut both = |step| OutputLabels {
+            era: label("AcquisitionEra", step),
+            processing: label("ProcessingString", step),
+        };
+        if self.steps.is_empty() {
+            vec![both(None)]
+        } else {
+            self.steps.iter().map(|step| both(Some(step))).collect()
+        }
+    }
+
+    /// `/Primary/Era-ProcessingString-vN/Tier` of every step that keeps its output. Tiers are in the configurations, which
+    /// are not in the document: where neither the document nor the next step's input tells, it must be said.
+    pub(super) fn output_datasets(
+        &self,
+        top: &FieldReader<'a>,
+        labels: &[OutputLabels],
+        input: Option<&Located<String>>,
+        version: u32,
+        faults: &mut DocumentProblems,
+    ) -> Option<Located<Vec<String>>> {
+        let of_input = input.and_then(|input| input.value.split('/').nth(1));
+        let primary_of = |part: &FieldReader<'a>| part.get("PrimaryDataset").and_then(Value::as_str);
+        let mut names = Vec::new();
+        if self.steps.is_empty() {
+            let tier = top.get("DataTier").and_then(Value::as_str);
+            names.push(build_dataset_name(primary_of(top).or(of_input), labels.first()?, version, tier));
+        }
+        let first = self.steps.first().and_then(|step| primary_of(&step.fields));
+        for (at, step) in self.steps.iter().enumerate() {
+            let is_last = at + 1 == self.steps.len();
+            if step.fields.get("KeepOutput").and_then(Value::as_bool).unwrap_or(is_last) {
+                let primary = primary_of(&step.fields).or(first).or(primary_of(top)).or(of_input);
+                names.push(build_dataset_name(primary, &labels[at], version, self.output_tier(at)));
+            }
+        }
+        if names.iter().all(Result::is_ok) {
+            let names = names.into_iter().flatten().collect();
+            return Some(Located::new("OutputDatasets", names));
+        }
+        let shown: Vec<String> = names.into_iter().map(|name| name.unwrap_or_else(|partly| partly)).collect();
+        let remedy =
+            format!("name them: {}, with what stands in capitals filled in", serde_json::json!(shown));
+        let reason = "is missing, and the document does not tell what its outputs are called";
+        faults.push("OutputDatasets", reason, Some(remedy));
+        None
+    }
+
+    fn output_tier(&self, at: usize) -> Option<&'a str> {
+        let said = self.steps[at].fields.get("DataTier").and_then(Value::as_str);
+        let module =
+            || self.steps.get(at + 1)?.fields.get("InputFromOutputModule")?.as_str()?.strip_suffix("output");
+        said.or_else(|| module().filter(|tier| DATA_TIERS.contains(tier)))
+    }
+}
+
+/// `Err`: what of the name is known.
+fn build_dataset_name(
+    primary: Option<&str>,
+    labels: &OutputLabels,
+    version: u32,
+    tier: Option<&str>,
+) -> Result<String, String> {
+    let label = |label: &Option<Located<String>>| label.as_ref().map(|label| label.value.clone());
+    let (era, processing) = (label(&labels.era), label(&labels.processing));
+    let is_whole = primary.is_some() && era.is_some() && processing.is_some() && tier.is_some();
+    let name = format!(
+        "/{}/{}-{}-v{version}/{}",
+        primary.unwrap_or("PRIMARY"),
+        era.as_deref().unwrap_or("ERA"),
+        processing.as_deref().unwrap_or("STRING"),
+        tier.unwrap_or("TIER"),
+    );
+    if is_whole { Ok(name) } else { Err(name) }
+}

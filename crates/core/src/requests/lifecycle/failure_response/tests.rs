@@ -1,0 +1,286 @@
+use super::super::samples::{self, START};
+use super::super::{LifecycleDecision, LifecycleEvent, LifecycleInputs, LifecycleSettings, decide_request};
+use super::*;
+use crate::requests::RequestView;
+use crate::requests::failures::FailedAttemptReport;
+use crate::requests::failures::samples::{attempt, ended};
+use crate::requests::rows::{NodeCounts, RequestCommand, RequestCommandKind};
+use std::collections::BTreeSet;
+use std::time::Duration;
+use windlass_types::FailureClass::{self, Infrastructure, Permanent};
+use windlass_types::Timestamp;
+
+/// A request whose run of forty units is under way.
+fn active() -> RequestView {
+    let mut view = samples::view();
+    view.row.status = RequestStatus::Active;
+    view.process = Some(samples::process());
+    view.run = Some(RunRow { status: RequestRunStatus::Running, ..samples::run(40) });
+    view
+}
+
+fn failed(n: i64, site: &str, class: FailureClass) -> Vec<FailedAttemptReport> {
+    (1..=n).map(|seq| FailedAttemptReport { is_final: false, ..attempt(seq, site, class) }).collect()
+}
+
+fn looked(state: RunState, attempts: Vec<FailedAttemptReport>, totals: &[(&str, u64)]) -> LifecycleEvent {
+    LifecycleEvent::RunReported(Box::new(RunReport {
+        run: "run-0".into(),
+        backend: None,
+        state,
+        counts: NodeCounts::default(),
+        units_completed: 0,
+        units_failed: 0,
+        units: Vec::new(),
+        attempts,
+        site_totals: ended(totals),
+        held: Vec::new(),
+        reason: None,
+    }))
+}
+
+struct Ground {
+    view: RequestView,
+    settings: LifecycleSettings,
+    places: Vec<BTreeSet<String>>,
+    now: Timestamp,
+}
+
+impl Ground {
+    fn new(sites: &[&str]) -> Self {
+        let places = vec![sites.iter().map(|site| (*site).to_owned()).collect()];
+        Self { view: active(), settings: LifecycleSettings::default(), places, now: START }
+    }
+
+    /// Decides, and applies what was decided.
+    fn decide(&mut self, news: &[LifecycleEvent]) -> LifecycleDecision {
+        let situation = LifecycleInputs {
+            events: news,
+            admitted: false,
+            previous: &[],
+            unit_sites: &self.places,
+            new_run_uuid: "run-1",
+        };
+        let decision = decide_request(&self.view, &situation, &self.settings, self.now);
+        for change in &decision.changes {
+            self.view.apply_change(change, self.now);
+        }
+        decision
+    }
+}
+
+fn alerts(decision: &LifecycleDecision) -> Vec<&'static str> {
+    decision.alerts.iter().map(|alert| alert.kind.name()).collect()
+}
+
+fn bans(decision: &LifecycleDecision) -> Vec<(&str, Option<&str>)> {
+    let bans = decision.changes.iter().filter_map(|change| match change {
+        RequestChange::Ban(ban) => Some((ban.site.as_str(), ban.request.as_deref())),
+        _ => None,
+    });
+    bans.collect()
+}
+
+#[test]
+fn a_site_that_spoils_a_run_is_banned_when_it_is_over() {
+    let mut ground = Ground::new(&["T2_A", "T2_B"]);
+    let news = looked(RunState::Over, failed(3, "T2_A", Infrastructure), &[("T2_A", 5), ("T2_B", 30)]);
+    let decision = ground.decide(std::slice::from_ref(&news));
+    assert_eq!(bans(&decision), [("T2_A", Some("ana_test_v1"))]);
+    assert!(alerts(&decision).contains(&"site_banned"), "{:?}", decision.alerts);
+    assert_eq!(ground.view.failures.failed, 3);
+    let again = ground.decide(&[news]);
+    assert_eq!(bans(&again), [], "the run is over, and so is the matter");
+}
+
+#[test]
+fn a_request_whose_failures_are_of_a_banned_site_says_what_to_do() {
+    let lasting = |site: &str| -> Vec<FailedAttemptReport> {
+        failed(4, site, Infrastructure)
+            .into_iter()
+            .map(|one| FailedAttemptReport { is_final: true, ..one })
+            .collect()
+    };
+    let totals = [("T2_A", 5), ("T2_B", 30)];
+    let mut ground = Ground::new(&["T2_A", "T2_B"]);
+    ground.decide(&[looked(RunState::Over, lasting("T2_A"), &totals)]);
+    assert_eq!(ground.view.row.status, RequestStatus::Held);
+    let reason = ground.view.row.reason.clone().unwrap();
+    assert!(reason.contains("failed at T2_A") && reason.contains("--rescue"), "{reason}");
+    let mut elsewhere = Ground::new(&["T2_A", "T2_B"]);
+    let mut attempts = lasting("T2_A");
+    attempts.push(FailedAttemptReport { seq: 5, site: Some("T2_B".into()), ..attempts[0].clone() });
+    elsewhere.decide(&[looked(RunState::Over, attempts, &totals)]);
+    assert!(!elsewhere.view.row.reason.unwrap().contains("--rescue"), "something failed at another site too");
+}
+
+#[test]
+fn the_only_site_of_some_work_is_not_banned_and_people_are_told() {
+    let mut ground = Ground::new(&["T2_A"]);
+    let news = looked(RunState::Over, failed(5, "T2_A", Infrastructure), &[("T2_A", 5)]);
+    let decision = ground.decide(&[news]);
+    assert_eq!(bans(&decision), []);
+    assert!(alerts(&decision).contains(&"ban_refused"), "{:?}", decision.alerts);
+}
+
+#[test]
+fn attempts_that_fail_alike_everywhere_pause_the_run_once() {
+    let mut ground = Ground::new(&["T2_A", "T2_B"]);
+    let mut attempts = failed(6, "T2_A", Permanent);
+    attempts.extend(failed(12, "T2_B", Permanent).into_iter().skip(6));
+    let news = looked(RunState::Running, attempts, &[("T2_A", 6), ("T2_B", 6)]);
+    let decision = ground.decide(std::slice::from_ref(&news));
+    assert_eq!((alerts(&decision), bans(&decision)), (vec!["failing_alike"], vec![]));
+    let pause = LifecycleEffect::Pause { run: "run-0".into() };
+    assert_eq!(decision.effects, std::slice::from_ref(&pause));
+    let hold_at = START.after(ground.settings.failure_response.correlated.hold_after);
+    assert_eq!(decision.next_check, Some(hold_at));
+    // After a crash the rows alone say that it is to be paused.
+    let again = ground.decide(&[]);
+    assert_eq!((again.changes, again.effects), (vec![], vec![pause]));
+    let more = looked(RunState::Running, failed(14, "T2_B", Permanent), &[("T2_A", 6), ("T2_B", 8)]);
+    assert_eq!(alerts(&ground.decide(&[more])), Vec::<&str>::new(), "it was told");
+    ground.now = hold_at;
+    let decision = ground.decide(&[]);
+    assert_eq!(ground.view.row.status, RequestStatus::Held);
+    assert!(ground.view.row.reason.as_ref().unwrap().contains("no luck"), "{:?}", ground.view.row.reason);
+    assert!(matches!(&decision.effects[..], [LifecycleEffect::Stop { .. }]), "{:?}", decision.effects);
+}
+
+#[test]
+fn a_person_lets_a_paused_run_go_on() {
+    let mut ground = Ground::new(&["T2_A", "T2_B"]);
+    ground.view.run.as_mut().unwrap().paused = Some(START);
+    ground.view.row.wanted =
+        Some(RequestCommand::new(RequestCommandKind::Release, "ana", "it is mended", START));
+    let unpause = LifecycleEffect::Unpause { run: "run-0".into() };
+    assert_eq!(ground.decide(&[]).effects, std::slice::from_ref(&unpause));
+    assert_eq!(ground.view.row.wanted, None);
+    assert_eq!(ground.decide(&[]).effects, [unpause], "until the backend was told");
+    ground.decide(&[LifecycleEvent::Unpaused { run: "run-0".into() }]);
+    assert_eq!(
+        ground.decide(&[]),
+        LifecycleDecision { next_check: ground.decide(&[]).next_check, ..LifecycleDecision::default() }
+    );
+    assert_eq!(ground.view.row.status, RequestStatus::Active);
+}
+
+#[test]
+fn one_bad_site_is_banned_early_and_the_run_goes_on() {
+    let mut ground = Ground::new(&["T2_A", "T2_B"]);
+    let news = looked(RunState::Running, failed(10, "T2_A", Infrastructure), &[("T2_A", 10), ("T2_B", 20)]);
+    let LifecycleEvent::RunReported(run_news) = &news else { unreachable!() };
+    assert!(may_ban_sites(&ground.view.failures, run_news, &ground.settings.failure_response, START));
+    let decision = ground.decide(&[news]);
+    assert_eq!(alerts(&decision), ["failing_alike", "site_banned"]);
+    assert_eq!(bans(&decision), [("T2_A", Some("ana_test_v1"))]);
+    assert_eq!(decision.effects, [LifecycleEffect::AvoidSites { run: "run-0".into() }]);
+    assert_eq!(ground.view.run.as_ref().unwrap().paused, None);
+}
+
+/// What the next attempt cures is nobody's fault; what fails for good is no site's.
+#[test]
+fn a_site_is_not_banned_for_what_it_is_no_cause_of() {
+    // class, whether another attempt follows → alerts, paused?
+    let table = [
+        (FailureClass::Memory, true, vec![], false),
+        (FailureClass::Timeout, true, vec![], false),
+        (FailureClass::Memory, false, vec!["failing_alike"], true),
+        (Permanent, false, vec!["failing_alike"], true),
+    ];
+    for sites in [&["T2_A", "T2_B"][..], &["T2_A"]] {
+        for (class, is_retried, told, is_paused) in table.clone() {
+            let mut ground = Ground::new(sites);
+            let attempts = failed(13, "T2_A", class).into_iter();
+            let attempts = attempts.map(|one| FailedAttemptReport { is_final: !is_retried, ..one }).collect();
+            let totals = [("T2_A", 18)];
+            let decision = ground.decide(&[looked(RunState::Running, attempts, &totals)]);
+            assert_eq!(
+                (bans(&decision), alerts(&decision)),
+                (vec![], told),
+                "{class} {is_retried} {sites:?}"
+            );
+            assert_eq!(ground.view.run.as_ref().unwrap().paused.is_some(), is_paused, "{class} {is_retried}");
+            let decision = ground.decide(&[looked(RunState::Over, Vec::new(), &totals)]);
+            assert_eq!(bans(&decision), [], "nor when it is over");
+        }
+    }
+}
+
+#[test]
+fn where_there_is_no_other_site_it_is_as_if_all_failed() {
+    let mut ground = Ground::new(&["T2_A"]);
+    let news = looked(RunState::Running, failed(10, "T2_A", Infrastructure), &[("T2_A", 10)]);
+    let decision = ground.decide(&[news]);
+    assert_eq!(alerts(&decision), ["failing_alike", "ban_refused"]);
+    assert_eq!(decision.effects, [LifecycleEffect::Pause { run: "run-0".into() }]);
+}
+
+/// Whoever wants no bans wants no run to burn either.
+#[test]
+fn where_no_site_is_ever_banned_it_is_as_if_all_failed() {
+    for (on_alike, status, is_paused) in [
+        (CorrelatedAction::Alert, RequestStatus::Active, false),
+        (CorrelatedAction::Pause, RequestStatus::Active, true),
+        (CorrelatedAction::Hold, RequestStatus::Held, false),
+    ] {
+        let mut ground = Ground::new(&["T2_A", "T2_B"]);
+        ground.settings.failure_response.bans.enabled = false;
+        ground.settings.failure_response.correlated.action = on_alike;
+        let totals = [("T2_A", 10), ("T2_B", 20)];
+        let decision =
+            ground.decide(&[looked(RunState::Running, failed(10, "T2_A", Infrastructure), &totals)]);
+        assert_eq!((alerts(&decision)[0], bans(&decision)), ("failing_alike", vec![]));
+        let paused = ground.view.run.as_ref().unwrap().paused.is_some();
+        assert_eq!((ground.view.row.status, paused), (status, is_paused), "{on_alike:?}");
+    }
+}
+
+#[test]
+fn what_follows_is_set() {
+    let news = || looked(RunState::Running, failed(10, "unknown", Permanent), &[("unknown", 10)]);
+    for (on_alike, status, paused) in [
+        (CorrelatedAction::Alert, RequestStatus::Active, None),
+        (CorrelatedAction::Pause, RequestStatus::Active, Some(START)),
+        (CorrelatedAction::Hold, RequestStatus::Held, None),
+    ] {
+        let mut ground = Ground::new(&["T2_A", "T2_B"]);
+        ground.settings.failure_response.correlated.action = on_alike;
+        let decision = ground.decide(&[news()]);
+        assert_eq!(decision.alerts[0].kind, AlertKind::CorrelatedFailures);
+        assert_eq!(
+            (ground.view.row.status, ground.view.run.unwrap().paused),
+            (status, paused),
+            "{on_alike:?}"
+        );
+    }
+    let mut ground = Ground::new(&["T2_A", "T2_B"]);
+    ground.settings.failure_response.correlated.enabled = false;
+    assert_eq!(ground.decide(&[news()]).alerts, []);
+    assert_eq!(ground.view.failures.failed, 10, "they are summed up all the same");
+}
+
+#[test]
+fn the_next_run_knows_what_was_read() {
+    let mut ground = Ground::new(&["T2_A", "T2_B"]);
+    let view = &mut ground.view;
+    view.row.status = RequestStatus::Stopping;
+    let run = view.run.as_mut().unwrap();
+    (run.stop_requested_at, run.stop_reason) = (Some(START), Some("stop".into()));
+    ground.decide(&[looked(RunState::Over, failed(2, "T2_A", Permanent), &[("T2_A", 9)])]);
+    assert_eq!(ground.view.run.as_ref().unwrap().uuid, "run-1");
+    assert_eq!((ground.view.failures.read, ground.view.failures.failed), (2, 0));
+    assert_eq!(ground.view.failures.before, ended(&[("T2_A", 9)]));
+}
+
+#[test]
+fn what_goes_well_is_noted_now_and_then_only() {
+    let mut ground = Ground::new(&["T2_A"]);
+    let mut commits = 0;
+    for n in 1..=600 {
+        ground.now = ground.now.after(Duration::from_secs(6));
+        let decision = ground.decide(&[looked(RunState::Running, Vec::new(), &[("T2_A", n)])]);
+        commits += usize::from(!decision.changes.is_empty());
+    }
+    assert!((6..=8).contains(&commits), "{commits} commits in an hour");
+}

@@ -1,0 +1,487 @@
+//! What becomes of an allocation: from its row, from what Slurm says or does not say, and from whether its worker lives.
+//!
+//! A question that was not answered is no answer: nothing follows from it. Slurm's word is not final either: a controller that
+//! was restarted shows what runs as waiting, and forgets what is over after a while. So a state may go backwards, and that a
+//! job is not there any more is believed only with accounting's word for it, or when it was missing twice and its worker is
+//! silent. What Slurm says of an allocation is no verdict on the jobs in it: those go back when the lease of their worker is
+//! over, as with every worker.
+
+use super::allocation_rows::AllocationChange;
+use super::pending_reasons;
+use super::slurm_jobs::{AccountedJob, QueueJob};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use windlass_types::Timestamp;
+use windlass_types::slurm::{Allocation, AllocationState, SlurmJobState};
+
+/// What is known when it is decided.
+#[derive(Clone, Debug)]
+pub struct AllocationObservation<'a> {
+    /// The jobs that have the allocation's number or bear its tag. `None`: the controller did not answer.
+    pub queue: Option<Vec<&'a QueueJob>>,
+    pub accounting: AccountingReply<'a>,
+    pub workers: AllocationWorkers,
+    /// Why nobody has a use for it any more.
+    pub not_needed_reason: Option<&'a str>,
+    /// Since when its worker could have come: before that there was no server.
+    pub served_since: Timestamp,
+}
+
+/// What accounting says.
+#[derive(Clone, Debug)]
+pub enum AccountingReply<'a> {
+    NotAsked,
+    /// It did not answer.
+    NoReply,
+    /// There is none on this cluster.
+    Disabled,
+    /// Of the jobs that have the allocation's number or bear its tag, the last row.
+    Answered(Vec<&'a AccountedJob>),
+}
+
+/// The workers of an allocation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AllocationWorkers {
+    /// One was there, of this job.
+    pub has_registered: bool,
+    /// One is there: its lease is not over.
+    pub is_alive: bool,
+}
+
+/// How long is waited for what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AllocationTimeouts {
+    /// One that was just submitted may not be shown yet.
+    pub until_listed: Duration,
+    /// One whose submission was not answered may still be accepted.
+    pub until_accepted: Duration,
+    /// One that runs has a worker after this.
+    pub until_registered: Duration,
+    /// What the controller says has ended is in accounting after this, with its exit code.
+    pub until_accounted: Duration,
+    /// That it was seen is noted so often if nothing else is to be noted.
+    pub seen_interval: Duration,
+}
+
+impl Default for AllocationTimeouts {
+    fn default() -> Self {
+        Self {
+            until_listed: Duration::from_secs(30),
+            until_accepted: Duration::from_mins(1),
+            until_registered: Duration::from_mins(10),
+            until_accounted: Duration::from_secs(10),
+            seen_interval: Duration::from_mins(2),
+        }
+    }
+}
+
+/// What follows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AllocationDecision {
+    /// To be committed before anything is done.
+    pub change: Option<AllocationChange>,
+    /// Accounting is to be asked, and this decided again with its answer. What stands here holds if it does not answer.
+    pub asks_accounting: bool,
+    pub effects: Vec<SlurmEffect>,
+    /// Somebody should know: it waits for something that waiting does not bring.
+    pub alarm: Option<String>,
+}
+
+/// What is done about it at Slurm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlurmEffect {
+    /// It is asked for; if it was before, then Slurm certainly does not have it.
+    Submit,
+    /// This job of Slurm is to go.
+    Cancel(u64),
+}
+
+/// What follows for an allocation of ours.
+pub fn decide_allocation(
+    row: &Allocation,
+    sight: &AllocationObservation<'_>,
+    patience: &AllocationTimeouts,
+    now: Timestamp,
+) -> AllocationDecision {
+    let case = AllocationCase { row, observation: sight, timeouts: patience, now };
+    match row.state {
+        AllocationState::Intended => case.decide_intended(),
+        AllocationState::Submitting => case.decide_submitting(),
+        AllocationState::Pending | AllocationState::Running | AllocationState::Completing => {
+            case.decide_submitted()
+        }
+        AllocationState::Ended | AllocationState::Refused | AllocationState::Withdrawn => {
+            AllocationDecision::default()
+        }
+    }
+}
+
+/// The job of Slurm that is to go because of what the row says alone: whoever wants it gone need not wait until Slurm has been
+/// asked how it stands.
+pub fn job_to_cancel(row: &Allocation) -> Option<u64> {
+    let is_there = matches!(row.state, AllocationState::Pending | AllocationState::Running);
+    row.job_id.filter(|_| is_there && row.unwanted.is_some())
+}
+
+/// What the books have under a tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TaggedAllocation {
+    /// An open allocation; with its job, if it is known.
+    Open(Option<u64>),
+    /// One that is over.
+    Over,
+}
+
+/// Jobs that nobody here has a use for: a second one of an allocation, one of an allocation that is over, and ones with a tag
+/// that begins as ours do and that the books do not have. Others' jobs have other tags, and are none of our business.
+pub fn find_stray_jobs(
+    queue: &[QueueJob],
+    known: &BTreeMap<&str, TaggedAllocation>,
+    prefixes: &BTreeSet<&str>,
+) -> Vec<u64> {
+    let is_stray = |job: &&QueueJob| {
+        let tag = job_tag(job);
+        job.is_alive()
+            && match known.get(tag) {
+                Some(TaggedAllocation::Open(id)) => id.is_some_and(|id| id != job.job_id),
+                Some(TaggedAllocation::Over) => true,
+                None => tag_prefix(tag).is_some_and(|prefix| prefixes.contains(prefix)),
+            }
+    };
+    queue.iter().filter(is_stray).map(|job| job.job_id).collect()
+}
+
+/// The tag of a job, if it is one of ours.
+pub fn job_tag(job: &QueueJob) -> &str {
+    if job.comment.is_empty() { &job.name } else { &job.comment }
+}
+
+/// What all tags of a workflow have in common; that of an allocation ends with its number.
+pub fn tag_prefix(tag: &str) -> Option<&str> {
+    let (prefix, number) = tag.rsplit_once('-')?;
+    number.parse::<u64>().ok().map(|_| prefix)
+}
+
+struct AllocationCase<'a> {
+    row: &'a Allocation,
+    observation: &'a AllocationObservation<'a>,
+    timeouts: &'a AllocationTimeouts,
+    now: Timestamp,
+}
+
+impl AllocationCase<'_> {
+    fn new_change(&self, to: AllocationState) -> AllocationChange {
+        let mut change = AllocationChange::new(self.row.id, self.row.state, to);
+        change.only_slurm_job = self.row.job_id;
+        change
+    }
+
+    /// Why it is to go.
+    fn unwanted_reason(&self) -> Option<&str> {
+        self.row.unwanted.as_deref().or(self.observation.not_needed_reason)
+    }
+
+    fn withdraw(&self, why: &str) -> AllocationDecision {
+        let mut change = self.new_change(AllocationState::Withdrawn);
+        change.reason = Some(Some(why.to_owned()));
+        change.ended_at = Some(self.now);
+        AllocationDecision { change: Some(change), ..AllocationDecision::default() }
+    }
+
+    fn decide_intended(&self) -> AllocationDecision {
+        match self.unwanted_reason() {
+            Some(why) => self.withdraw(why),
+            None => {
+                AllocationDecision { effects: vec![SlurmEffect::Submit], ..AllocationDecision::default() }
+            }
+        }
+    }
+
+    /// `sbatch` was called, and nobody knows what came of it.
+    fn decide_submitting(&self) -> AllocationDecision {
+        let Some(queue) = &self.observation.queue else { return self.on_missed(0) };
+        if let Some(job) = queue
+            .iter()
+            .filter(|job| self.is_of_this_submission(job))
+            .min_by_key(|job| (!job.is_alive(), job.job_id))
+        {
+            return self.on_found_queued(job);
+        }
+        let since = self.row.submitted_at.unwrap_or(self.row.created_at);
+        if self.now.since(since) < self.timeouts.until_accepted {
+            return AllocationDecision::default();
+        }
+        if self.row.missed == 0 {
+            // What was waiting at a controller's door when it woke may not be inside yet.
+            return self.on_missed(1);
+        }
+        let booked = match &self.observation.accounting {
+            AccountingReply::NotAsked => {
+                return AllocationDecision { asks_accounting: true, ..AllocationDecision::default() };
+            }
+            AccountingReply::NoReply => return AllocationDecision::default(),
+            AccountingReply::Disabled => None,
+            AccountingReply::Answered(jobs) => {
+                let is_later = |job: &&&AccountedJob| self.is_late_enough(job.submitted_at);
+                jobs.iter().filter(is_later).max_by_key(|job| job.job_id)
+            }
+        };
+        match (booked, self.unwanted_reason()) {
+            (Some(job), _) => self.on_found_accounted(job),
+            (None, Some(why)) => self.withdraw(why),
+            (None, None) => {
+                AllocationDecision { effects: vec![SlurmEffect::Submit], ..AllocationDecision::default() }
+            }
+        }
+    }
+
+    /// A job that is over may be from an earlier submission that was rejected.
+    fn is_of_this_submission(&self, job: &QueueJob) -> bool {
+        job.is_alive() || self.is_late_enough(job.submitted_at)
+    }
+
+    fn is_late_enough(&self, submitted_at: Option<Timestamp>) -> bool {
+        let called = self.row.submitted_at.unwrap_or(self.row.created_at);
+        // Clocks differ.
+        submitted_at.is_none_or(|at| at.after(self.timeouts.until_listed) >= called)
+    }
+
+    /// One that was submitted after all.
+    fn on_found_queued(&self, job: &QueueJob) -> AllocationDecision {
+        let mut fate = self.on_seen(job);
+        if let Some(change) = &mut fate.change {
+            change.job_id = Some(Some(job.job_id));
+        }
+        fate
+    }
+
+    fn on_found_accounted(&self, job: &AccountedJob) -> AllocationDecision {
+        let mut change = match job.state.filter(|state| state.is_terminal()) {
+            Some(state) => self.accounted_end_change(state, job),
+            // The next poll tells how it stands.
+            None => self.new_change(AllocationState::Pending),
+        };
+        change.job_id = Some(Some(job.job_id));
+        change.missed_polls = Some(0);
+        AllocationDecision { change: Some(change), ..AllocationDecision::default() }
+    }
+
+    fn decide_submitted(&self) -> AllocationDecision {
+        let (Some(queue), Some(id)) = (&self.observation.queue, self.row.job_id) else {
+            return AllocationDecision::default();
+        };
+        match queue.iter().find(|job| job.job_id == id) {
+            Some(job) => self.on_seen(job),
+            None => self.on_absent(id),
+        }
+    }
+
+    /// The controller shows it.
+    fn on_seen(&self, job: &QueueJob) -> AllocationDecision {
+        let row = self.row;
+        let to = self.state_of(job);
+        let mut change = self.new_change(to);
+        let mut fate = AllocationDecision::default();
+        match to {
+            AllocationState::Ended => {
+                fate.asks_accounting = matches!(self.observation.accounting, AccountingReply::NotAsked);
+                let is_to_be_booked = self.awaits_accounting(job);
+                change = if is_to_be_booked {
+                    self.new_change(AllocationState::Completing)
+                } else {
+                    self.end_change(job)
+                };
+            }
+            AllocationState::Pending => {
+                let reason = job.reason.clone().filter(|reason| reason != "None");
+                let reason = if job.state == Some(SlurmJobState::Configuring) {
+                    Some("Configuring".to_owned())
+                } else {
+                    reason
+                };
+                fate.alarm = reason
+                    .clone()
+                    .filter(|new| pending_reasons::needs_human(new) && row.reason.as_ref() != Some(new));
+                set_if_changed(&mut change.reason, &row.reason, reason);
+                set_if_changed(&mut change.started_at, &row.started_at, None);
+                set_if_changed(&mut change.ends_at, &row.ends_at, None);
+            }
+            AllocationState::Running if job.state.is_some_and(|state| !state.is_waiting()) => {
+                set_if_changed(&mut change.reason, &row.reason, None);
+                set_if_changed(&mut change.started_at, &row.started_at, job.started_at.or(row.started_at));
+                set_if_changed(&mut change.ends_at, &row.ends_at, job.ends_at);
+                set_if_changed(
+                    &mut change.nodes,
+                    &row.nodes,
+                    job.nodes.clone().or_else(|| row.nodes.clone()),
+                );
+            }
+            _ => {}
+        }
+        if row.missed > 0 {
+            change.missed_polls = Some(0);
+        }
+        self.cancel_unwanted(to, job, &mut change, &mut fate);
+        let was_seen_long_ago =
+            row.seen_at.is_none_or(|at| self.now.since(at) >= self.timeouts.seen_interval);
+        let nothing = self.new_change(row.state);
+        if change != nothing || was_seen_long_ago {
+            change.seen_at = Some(self.now);
+            fate.change = Some(change);
+        }
+        fate
+    }
+
+    /// Accounting answers, and has not heard of the end yet: it is a moment behind the controller.
+    fn awaits_accounting(&self, job: &QueueJob) -> bool {
+        let AccountingReply::Answered(jobs) = &self.observation.accounting else { return false };
+        let is_booked = jobs.iter().any(|booked| booked.job_id == job.job_id && booked.state == job.state);
+        let is_recent = |ended: Timestamp| self.now.since(ended) < self.timeouts.until_accounted;
+        !is_booked && job.ends_at.is_some_and(is_recent)
+    }
+
+    fn state_of(&self, job: &QueueJob) -> AllocationState {
+        let is_under_way = matches!(self.row.state, AllocationState::Running | AllocationState::Completing);
+        match job.state {
+            Some(state) if state.is_terminal() => AllocationState::Ended,
+            Some(SlurmJobState::Completing) => AllocationState::Completing,
+            // A controller that crashed shows it as waiting. Its worker knows better.
+            Some(state) if state.is_waiting() || state == SlurmJobState::Configuring => {
+                if is_under_way && self.observation.workers.is_alive {
+                    self.row.state
+                } else {
+                    AllocationState::Pending
+                }
+            }
+            Some(_) => AllocationState::Running,
+            // That it is there is all that is known.
+            None if self.row.state == AllocationState::Submitting => AllocationState::Pending,
+            None => self.row.state,
+        }
+    }
+
+    /// Nobody wants it, or nobody came: it is to go.
+    fn cancel_unwanted(
+        &self,
+        to: AllocationState,
+        job: &QueueJob,
+        change: &mut AllocationChange,
+        fate: &mut AllocationDecision,
+    ) {
+        let silent = match to {
+            AllocationState::Pending => self.observation.not_needed_reason.map(str::to_owned),
+            AllocationState::Running => self.no_worker_reason(job),
+            _ => return,
+        };
+        if self.row.unwanted.is_none() {
+            change.unwanted_reason.clone_from(&silent);
+        }
+        if self.row.unwanted.is_some() || silent.is_some() {
+            fate.effects.push(SlurmEffect::Cancel(job.job_id));
+            fate.alarm = None;
+        }
+    }
+
+    fn no_worker_reason(&self, job: &QueueJob) -> Option<String> {
+        let limit = self.timeouts.until_registered;
+        let since = job.started_at.or(self.row.started_at)?.max(self.observation.served_since);
+        let runs_for = self.now.since(since);
+        let is_late = job.state == Some(SlurmJobState::Running) && runs_for >= limit;
+        let why =
+            || format!("it runs, and no worker has come within {} min: see its output", limit.as_secs() / 60);
+        (is_late && !self.observation.workers.has_registered && !self.observation.workers.is_alive).then(why)
+    }
+
+    /// The controller answered and does not have it.
+    fn on_absent(&self, id: u64) -> AllocationDecision {
+        let submitted = self.row.submitted_at.unwrap_or(self.row.created_at);
+        if self.now.since(submitted) < self.timeouts.until_listed {
+            return AllocationDecision::default();
+        }
+        let booked = match &self.observation.accounting {
+            AccountingReply::NotAsked => {
+                return AllocationDecision { asks_accounting: true, ..AllocationDecision::default() };
+            }
+            AccountingReply::NoReply => return AllocationDecision::default(),
+            AccountingReply::Disabled => None,
+            AccountingReply::Answered(jobs) => jobs.iter().find(|job| job.job_id == id),
+        };
+        if let Some((job, state)) =
+            booked.and_then(|job| Some((job, job.state.filter(|state| state.is_terminal())?)))
+        {
+            return AllocationDecision {
+                change: Some(self.accounted_end_change(state, job)),
+                ..AllocationDecision::default()
+            };
+        }
+        if self.row.missed == 0 || self.observation.workers.is_alive {
+            return self.on_missed(self.row.missed.saturating_add(1).min(2));
+        }
+        let mut change = self.new_change(AllocationState::Ended);
+        change.ended_at = Some(self.now);
+        change.missed_polls = Some(2);
+        let kept = booked
+            .map(|job| format!(", though accounting still says {}", job.state_text))
+            .unwrap_or_default();
+        change.reason =
+            Some(Some(format!("Slurm knows nothing of it any more, and its worker is silent{kept}")));
+        AllocationDecision { change: Some(change), ..AllocationDecision::default() }
+    }
+
+    fn on_missed(&self, count: u32) -> AllocationDecision {
+        if self.row.missed == count {
+            return AllocationDecision::default();
+        }
+        let mut change = self.new_change(self.row.state);
+        change.missed_polls = Some(count);
+        AllocationDecision { change: Some(change), ..AllocationDecision::default() }
+    }
+
+    /// The controller still shows its end; accounting has its exit code, too.
+    fn end_change(&self, job: &QueueJob) -> AllocationChange {
+        let booked = match &self.observation.accounting {
+            AccountingReply::Answered(jobs) => jobs.iter().find(|booked| booked.job_id == job.job_id),
+            _ => None,
+        };
+        let state = job.state.unwrap_or(SlurmJobState::Completed);
+        let same = booked.filter(|booked| booked.state == job.state);
+        let seen = AccountedJob {
+            job_id: job.job_id,
+            state_text: state.name().to_owned(),
+            started_at: job.started_at,
+            ended_at: job.ends_at,
+            nodes: job.nodes.clone(),
+            ..AccountedJob::default()
+        };
+        self.accounted_end_change(state, same.copied().unwrap_or(&seen))
+    }
+
+    fn accounted_end_change(&self, state: SlurmJobState, job: &AccountedJob) -> AllocationChange {
+        let mut change = self.new_change(AllocationState::Ended);
+        change.end = Some(state);
+        change.exit_code.clone_from(&job.exit_code);
+        change.ended_at = Some(job.ended_at.unwrap_or(self.now));
+        change.seen_at = Some(self.now);
+        // Who canceled it, or nothing: why it waited is over.
+        let said =
+            (job.state_text != state.name() && !job.state_text.is_empty()).then(|| job.state_text.clone());
+        set_if_changed(&mut change.reason, &self.row.reason, said);
+        set_if_changed(&mut change.started_at, &self.row.started_at, job.started_at.or(self.row.started_at));
+        set_if_changed(
+            &mut change.nodes,
+            &self.row.nodes,
+            job.nodes.clone().or_else(|| self.row.nodes.clone()),
+        );
+        change
+    }
+}
+
+/// What is there already is not written again.
+fn set_if_changed<T: PartialEq>(field: &mut Option<T>, is: &T, to: T) {
+    if *is != to {
+        *field = Some(to);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,496 @@
+use super::*;
+use AllocationState as A;
+use SlurmJobState as S;
+use windlass_types::slurm::AllocationRequest;
+use windlass_types::{AllocationId, WorkflowId};
+
+const fn at(seconds: i64) -> Timestamp {
+    Timestamp(seconds * 1_000_000)
+}
+
+const NOW: Timestamp = at(10_000);
+
+/// Submitted long ago, seen just now, with job 8 where it was submitted.
+fn row(state: A) -> Allocation {
+    let has_job = !matches!(state, A::Intended | A::Submitting);
+    Allocation {
+        id: AllocationId(1),
+        workflow: WorkflowId(1),
+        scheduler: None,
+        tag: "windlass-5f2a-1".to_owned(),
+        request: AllocationRequest::default(),
+        state,
+        job_id: has_job.then_some(8),
+        restarts: 0,
+        reason: None,
+        nodes: None,
+        action: None,
+        by: "ann".to_owned(),
+        unwanted: None,
+        created_at: at(0),
+        submitted_at: (state != A::Intended).then_some(at(9_000)),
+        submissions: 0,
+        started_at: None,
+        ends_at: None,
+        ended_at: None,
+        end: None,
+        exit_code: None,
+        seen_at: Some(at(9_990)),
+        missed: 0,
+        is_ours: true,
+    }
+}
+
+fn job(state: S) -> QueueJob {
+    QueueJob {
+        job_id: 8,
+        state: Some(state),
+        submitted_at: Some(at(9_000)),
+        name: "windlass-5f2a-1".to_owned(),
+        comment: "windlass-5f2a-1".to_owned(),
+        ..QueueJob::default()
+    }
+}
+
+fn booked(state: S, said: &str) -> AccountedJob {
+    AccountedJob {
+        job_id: 8,
+        state: Some(state),
+        state_text: said.to_owned(),
+        exit_code: Some("0:0".to_owned()),
+        submitted_at: Some(at(9_000)),
+        started_at: Some(at(9_100)),
+        ended_at: Some(at(9_200)),
+        nodes: Some("n1".to_owned()),
+        name: "windlass-5f2a-1".to_owned(),
+        comment: String::new(),
+    }
+}
+
+const NONE: AllocationWorkers = AllocationWorkers { has_registered: false, is_alive: false };
+const ALIVE: AllocationWorkers = AllocationWorkers { has_registered: true, is_alive: true };
+const GONE: AllocationWorkers = AllocationWorkers { has_registered: true, is_alive: false };
+
+fn sight<'a>(
+    queue: Option<&'a [QueueJob]>,
+    accounting: AccountingReply<'a>,
+    workers: AllocationWorkers,
+) -> AllocationObservation<'a> {
+    let queue = queue.map(|jobs| jobs.iter().collect());
+    AllocationObservation { queue, accounting, workers, not_needed_reason: None, served_since: at(0) }
+}
+
+fn fate(row: &Allocation, sight: &AllocationObservation<'_>) -> AllocationDecision {
+    decide_allocation(row, sight, &AllocationTimeouts::default(), NOW)
+}
+
+fn to(fate: &AllocationDecision) -> Option<A> {
+    fate.change.as_ref().map(|change| change.to)
+}
+
+#[test]
+fn nothing_follows_from_silence() {
+    for state in [A::Submitting, A::Pending, A::Running, A::Completing] {
+        for workers in [NONE, ALIVE, GONE] {
+            let unwanted = Allocation { unwanted: Some("why".to_owned()), ..row(state) };
+            for row in [row(state), unwanted] {
+                assert_eq!(
+                    fate(&row, &sight(None, AccountingReply::NotAsked, workers)),
+                    AllocationDecision::default(),
+                    "{state}"
+                );
+            }
+        }
+    }
+    // The controller answers and does not have it, accounting is silent: no conclusion either.
+    for state in [A::Pending, A::Running] {
+        let row = Allocation { missed: 5, ..row(state) };
+        assert_eq!(
+            fate(&row, &sight(Some(&[]), AccountingReply::NoReply, NONE)),
+            AllocationDecision::default()
+        );
+    }
+}
+
+#[test]
+fn accounting_may_be_a_moment_behind() {
+    let running = booked(S::Running, "RUNNING");
+    let completed = booked(S::Completed, "COMPLETED");
+    let rows = [
+        (9_995, AccountingReply::Answered(vec![&running]), A::Completing, None),
+        (9_995, AccountingReply::Answered(vec![]), A::Completing, None),
+        (9_995, AccountingReply::Answered(vec![&completed]), A::Ended, Some("0:0")),
+        (9_980, AccountingReply::Answered(vec![&running]), A::Ended, None),
+        (9_995, AccountingReply::NoReply, A::Ended, None),
+        (9_995, AccountingReply::Disabled, A::Ended, None),
+    ];
+    for (ended, accounting, becomes, exit_code) in rows {
+        let queue = [QueueJob { ends_at: Some(at(ended)), ..job(S::Completed) }];
+        let change = fate(&row(A::Running), &sight(Some(&queue), accounting, GONE)).change.unwrap();
+        assert_eq!((change.to, change.exit_code.as_deref()), (becomes, exit_code), "{ended}");
+    }
+}
+
+#[test]
+fn what_is_over_stays_over() {
+    for state in [A::Ended, A::Refused, A::Withdrawn] {
+        let alive = [job(S::Running)];
+        assert_eq!(
+            fate(&row(state), &sight(Some(&alive), AccountingReply::NotAsked, NONE)),
+            AllocationDecision::default()
+        );
+    }
+}
+
+#[test]
+fn slurms_states_and_ours() {
+    let rows = [
+        (A::Pending, S::Pending, NONE, A::Pending),
+        (A::Pending, S::Configuring, NONE, A::Pending),
+        (A::Pending, S::Running, NONE, A::Running),
+        (A::Pending, S::Completing, NONE, A::Completing),
+        (A::Pending, S::Cancelled, NONE, A::Ended),
+        (A::Running, S::Suspended, ALIVE, A::Running),
+        (A::Running, S::Resizing, ALIVE, A::Running),
+        (A::Running, S::Completing, ALIVE, A::Completing),
+        (A::Running, S::NodeFail, ALIVE, A::Ended),
+        (A::Running, S::Timeout, GONE, A::Ended),
+        // States go backwards: requeued, or a controller that crashed.
+        (A::Running, S::Pending, GONE, A::Pending),
+        (A::Running, S::Pending, NONE, A::Pending),
+        (A::Running, S::Pending, ALIVE, A::Running),
+        (A::Completing, S::Running, ALIVE, A::Running),
+        (A::Completing, S::Completing, GONE, A::Completing),
+        (A::Completing, S::Preempted, GONE, A::Ended),
+        (A::Running, S::Requeued, GONE, A::Pending),
+        (A::Running, S::SpecialExit, GONE, A::Pending),
+    ];
+    for (from, state, workers, expected) in rows {
+        let row = Allocation { seen_at: None, ..row(from) };
+        let queue = [job(state)];
+        let fate = fate(&row, &sight(Some(&queue), AccountingReply::Disabled, workers));
+        assert_eq!(to(&fate), Some(expected), "{from} {state} {workers:?}");
+        assert_eq!(fate.change.unwrap().only_slurm_job, Some(8));
+    }
+}
+
+#[test]
+fn a_word_that_nobody_knows_changes_nothing() {
+    let queue = [QueueJob { state: None, ..job(S::Running) }];
+    for state in [A::Pending, A::Running, A::Completing] {
+        assert_eq!(
+            fate(&row(state), &sight(Some(&queue), AccountingReply::NotAsked, NONE)),
+            AllocationDecision::default()
+        );
+    }
+}
+
+#[test]
+fn what_is_as_it_was_is_written_only_now_and_then() {
+    let queue = [job(S::Pending)];
+    let sight = sight(Some(&queue), AccountingReply::NotAsked, NONE);
+    assert_eq!(fate(&row(A::Pending), &sight), AllocationDecision::default());
+    let old = Allocation { seen_at: Some(at(9_000)), ..row(A::Pending) };
+    assert_eq!(fate(&old, &sight).change.unwrap().seen_at, Some(NOW));
+}
+
+#[test]
+fn a_running_one_tells_nodes_and_end() {
+    let running = QueueJob {
+        started_at: Some(at(9_900)),
+        ends_at: Some(at(20_000)),
+        nodes: Some("n[1-2]".to_owned()),
+        ..job(S::Running)
+    };
+    let waited = Allocation { reason: Some("Priority".to_owned()), ..row(A::Pending) };
+    let queue = [running.clone()];
+    let change = fate(&waited, &sight(Some(&queue), AccountingReply::NotAsked, NONE)).change.unwrap();
+    assert_eq!((change.started_at, change.ends_at), (Some(Some(at(9_900))), Some(Some(at(20_000)))));
+    assert_eq!((change.nodes, change.reason), (Some(Some("n[1-2]".to_owned())), Some(None)));
+    // An administrator changes its limit.
+    let mut row = row(A::Running);
+    (row.started_at, row.ends_at) = (Some(at(9_900)), Some(at(15_000)));
+    row.nodes = Some("n[1-2]".to_owned());
+    let change = fate(&row, &sight(Some(&queue), AccountingReply::NotAsked, ALIVE)).change.unwrap();
+    assert_eq!((change.ends_at, change.started_at), (Some(Some(at(20_000))), None));
+}
+
+#[test]
+fn reasons_that_need_somebody_are_told_once() {
+    let stuck = QueueJob { reason: Some("PartitionTimeLimit".to_owned()), ..job(S::Pending) };
+    let queue = [stuck];
+    let sight = sight(Some(&queue), AccountingReply::NotAsked, NONE);
+    let first = fate(&row(A::Pending), &sight);
+    assert_eq!(first.alarm.as_deref(), Some("PartitionTimeLimit"));
+    assert_eq!(first.change.unwrap().reason, Some(Some("PartitionTimeLimit".to_owned())));
+    let told = Allocation { reason: Some("PartitionTimeLimit".to_owned()), ..row(A::Pending) };
+    assert_eq!(fate(&told, &sight), AllocationDecision::default());
+    let usual = [QueueJob { reason: Some("Priority".to_owned()), ..job(S::Pending) }];
+    let usual = super::AllocationObservation { queue: Some(usual.iter().collect()), ..sight.clone() };
+    assert_eq!(fate(&told, &usual).alarm, None);
+}
+
+#[test]
+fn an_end_that_the_controller_still_shows_has_its_exit_code_from_accounting() {
+    let queue = [QueueJob { ends_at: Some(at(9_999)), ..job(S::Cancelled) }];
+    let asked = fate(&row(A::Running), &sight(Some(&queue), AccountingReply::NotAsked, GONE));
+    assert!(asked.asks_accounting);
+    assert_eq!(asked.change.unwrap().ended_at, Some(at(9_999)), "holds if accounting is silent");
+    let canceled = booked(S::Cancelled, "CANCELLED by 1001");
+    let told = fate(&row(A::Running), &sight(Some(&queue), AccountingReply::Answered(vec![&canceled]), GONE));
+    let change = told.change.unwrap();
+    assert_eq!((change.end, change.exit_code.as_deref()), (Some(S::Cancelled), Some("0:0")));
+    assert_eq!(change.reason, Some(Some("CANCELLED by 1001".to_owned())));
+    assert!(!told.asks_accounting);
+    // Accounting is behind, and has been for a while: the controller's word holds.
+    let queue = [QueueJob { ends_at: Some(at(9_989)), ..job(S::Cancelled) }];
+    let stale = booked(S::Running, "RUNNING");
+    let told = fate(&row(A::Running), &sight(Some(&queue), AccountingReply::Answered(vec![&stale]), GONE));
+    assert_eq!(
+        (told.change.as_ref().unwrap().end, &told.change.unwrap().exit_code),
+        (Some(S::Cancelled), &None)
+    );
+}
+
+#[test]
+fn one_that_is_missing_is_asked_about() {
+    for state in [A::Pending, A::Running, A::Completing] {
+        let asked = fate(&row(state), &sight(Some(&[]), AccountingReply::NotAsked, NONE));
+        assert_eq!(
+            asked,
+            AllocationDecision { asks_accounting: true, ..AllocationDecision::default() },
+            "{state}"
+        );
+        // Submitted a moment ago: not shown yet.
+        let young = Allocation { submitted_at: Some(at(9_971)), ..row(state) };
+        assert_eq!(
+            fate(&young, &sight(Some(&[]), AccountingReply::Disabled, NONE)),
+            AllocationDecision::default()
+        );
+    }
+}
+
+#[test]
+fn accountings_word_ends_one_that_is_missing() {
+    for state in [
+        S::Completed,
+        S::Failed,
+        S::Cancelled,
+        S::Timeout,
+        S::Preempted,
+        S::NodeFail,
+        S::OutOfMemory,
+        S::BootFail,
+        S::Deadline,
+    ] {
+        let job = booked(state, state.name());
+        for workers in [NONE, ALIVE, GONE] {
+            let fate =
+                fate(&row(A::Running), &sight(Some(&[]), AccountingReply::Answered(vec![&job]), workers));
+            let change = fate.change.unwrap();
+            assert_eq!((change.to, change.end, change.ended_at), (A::Ended, Some(state), Some(at(9_200))));
+        }
+    }
+}
+
+#[test]
+fn runaways_and_clusters_without_accounting_need_two_polls_and_silence() {
+    let (running, pending) = (booked(S::Running, "RUNNING"), booked(S::Pending, "PENDING"));
+    let resizing = booked(S::Resizing, "RESIZING");
+    for accounting in [
+        AccountingReply::Answered(vec![&running]),
+        AccountingReply::Answered(vec![&pending]),
+        AccountingReply::Answered(vec![&resizing]),
+        AccountingReply::Answered(vec![]),
+        AccountingReply::Disabled,
+    ] {
+        let sight = |workers| sight(Some(&[]), accounting.clone(), workers);
+        let first = fate(&row(A::Running), &sight(GONE)).change.unwrap();
+        assert_eq!((first.to, first.missed_polls), (A::Running, Some(1)), "{accounting:?}");
+        let twice = Allocation { missed: 1, ..row(A::Running) };
+        let second = fate(&twice, &sight(GONE)).change.unwrap();
+        assert_eq!((second.to, second.end), (A::Ended, None));
+        let reason = second.reason.unwrap().unwrap();
+        assert!(
+            reason.starts_with("Slurm knows nothing of it any more, and its worker is silent"),
+            "{reason}"
+        );
+        let alive = fate(&twice, &sight(ALIVE)).change.unwrap();
+        assert_eq!((alive.to, alive.missed_polls), (A::Running, Some(2)));
+        let still = Allocation { missed: 2, ..row(A::Running) };
+        assert_eq!(fate(&still, &sight(ALIVE)), AllocationDecision::default(), "as long as it lives");
+    }
+    // Shown again: counted anew.
+    let queue = [job(S::Running)];
+    let back = Allocation { missed: 1, ..row(A::Running) };
+    let back = fate(&back, &sight(Some(&queue), AccountingReply::NotAsked, ALIVE)).change.unwrap();
+    assert_eq!((back.to, back.missed_polls), (A::Running, Some(0)));
+}
+
+#[test]
+fn a_submission_that_was_not_answered_is_looked_for() {
+    // Found at once, whatever became of it.
+    for (state, expected) in [(S::Pending, A::Pending), (S::Running, A::Running), (S::Failed, A::Ended)] {
+        let queue = [job(state)];
+        let change =
+            fate(&row(A::Submitting), &sight(Some(&queue), AccountingReply::Disabled, NONE)).change.unwrap();
+        assert_eq!(
+            (change.to, change.job_id, change.only_slurm_job),
+            (expected, Some(Some(8)), None),
+            "{state}"
+        );
+    }
+    // Of two the one that lives, and the first.
+    let queue = [
+        QueueJob { job_id: 7, ..job(S::Failed) },
+        QueueJob { job_id: 9, ..job(S::Pending) },
+        job(S::Pending),
+    ];
+    let change =
+        fate(&row(A::Submitting), &sight(Some(&queue), AccountingReply::NotAsked, NONE)).change.unwrap();
+    assert_eq!(change.job_id, Some(Some(8)));
+    // Not yet: it may still be accepted.
+    let young = Allocation { submitted_at: Some(at(9_941)), ..row(A::Submitting) };
+    assert_eq!(
+        fate(&young, &sight(Some(&[]), AccountingReply::NotAsked, NONE)),
+        AllocationDecision::default()
+    );
+    // Missing once, then accounting is asked, and only then it is submitted again.
+    let first = fate(&row(A::Submitting), &sight(Some(&[]), AccountingReply::NotAsked, NONE));
+    assert_eq!((to(&first), first.change.unwrap().missed_polls), (Some(A::Submitting), Some(1)));
+    let missed = Allocation { missed: 1, ..row(A::Submitting) };
+    let second = fate(&missed, &sight(Some(&[]), AccountingReply::NotAsked, NONE));
+    assert_eq!(second, AllocationDecision { asks_accounting: true, ..AllocationDecision::default() });
+    assert_eq!(
+        fate(&missed, &sight(Some(&[]), AccountingReply::NoReply, NONE)),
+        AllocationDecision::default()
+    );
+    let again = AllocationDecision { effects: vec![SlurmEffect::Submit], ..AllocationDecision::default() };
+    assert_eq!(fate(&missed, &sight(Some(&[]), AccountingReply::Answered(vec![]), NONE)), again);
+    assert_eq!(fate(&missed, &sight(Some(&[]), AccountingReply::Disabled, NONE)), again);
+    // It came and went.
+    let gone = booked(S::Completed, "COMPLETED");
+    let change =
+        fate(&missed, &sight(Some(&[]), AccountingReply::Answered(vec![&gone]), NONE)).change.unwrap();
+    assert_eq!((change.to, change.job_id), (A::Ended, Some(Some(8))));
+    // Silence in between: counted anew.
+    let reset = fate(&missed, &sight(None, AccountingReply::NotAsked, NONE)).change.unwrap();
+    assert_eq!((reset.to, reset.missed_polls), (A::Submitting, Some(0)));
+}
+
+#[test]
+fn what_an_earlier_submission_left_is_not_taken_for_this_one() {
+    let old = QueueJob { submitted_at: Some(at(8_000)), ..job(S::Failed) };
+    let young = Allocation { submitted_at: Some(at(9_990)), ..row(A::Submitting) };
+    let queue = [old];
+    assert_eq!(
+        fate(&young, &sight(Some(&queue), AccountingReply::NotAsked, NONE)),
+        AllocationDecision::default()
+    );
+    let booked = AccountedJob { submitted_at: Some(at(8_000)), ..booked(S::Failed, "FAILED") };
+    let missed = Allocation { missed: 1, ..row(A::Submitting) };
+    let fate = fate(&missed, &sight(Some(&queue), AccountingReply::Answered(vec![&booked]), NONE));
+    assert_eq!(fate.effects, [SlurmEffect::Submit]);
+}
+
+#[test]
+fn what_nobody_wants_goes() {
+    let unwanted = |state| Allocation { unwanted: Some("canceled by ann".to_owned()), ..row(state) };
+    let withdrawn =
+        fate(&unwanted(A::Intended), &sight(None, AccountingReply::NotAsked, NONE)).change.unwrap();
+    assert_eq!((withdrawn.to, withdrawn.reason), (A::Withdrawn, Some(Some("canceled by ann".to_owned()))));
+    for state in [S::Pending, S::Running] {
+        let queue = [job(state)];
+        let fate = fate(&unwanted(A::Pending), &sight(Some(&queue), AccountingReply::NotAsked, NONE));
+        assert_eq!(fate.effects, [SlurmEffect::Cancel(8)], "{state}");
+    }
+    let queue = [job(S::Completing)];
+    let ends = fate(&unwanted(A::Running), &sight(Some(&queue), AccountingReply::NotAsked, NONE));
+    assert_eq!(ends.effects, [], "it is on its way");
+    // Certainly never accepted.
+    let lost = Allocation { missed: 1, ..unwanted(A::Submitting) };
+    assert_eq!(to(&fate(&lost, &sight(Some(&[]), AccountingReply::Disabled, NONE))), Some(A::Withdrawn));
+    // Queued, and nothing is left to do for it.
+    let queue = [job(S::Pending)];
+    let idle = AllocationObservation {
+        not_needed_reason: Some("workflow 1 is over"),
+        ..sight(Some(&queue), AccountingReply::NotAsked, NONE)
+    };
+    let over = fate(&row(A::Pending), &idle);
+    assert_eq!(
+        (over.effects, over.change.unwrap().unwanted_reason.as_deref()),
+        (vec![SlurmEffect::Cancel(8)], Some("workflow 1 is over"))
+    );
+    assert_eq!(to(&fate(&row(A::Intended), &idle)), Some(A::Withdrawn));
+    // One that runs leaves by itself.
+    let queue = [job(S::Running)];
+    let busy = AllocationObservation { queue: Some(queue.iter().collect()), workers: ALIVE, ..idle };
+    assert_eq!(fate(&row(A::Running), &busy).effects, []);
+}
+
+#[test]
+fn what_the_row_alone_says_is_to_go() {
+    for (state, unwanted, expected) in [
+        (A::Pending, true, Some(8)),
+        (A::Running, true, Some(8)),
+        (A::Pending, false, None),
+        // Nobody knows its number, or it is about to be gone.
+        (A::Intended, true, None),
+        (A::Submitting, true, None),
+        (A::Completing, true, None),
+        (A::Ended, true, None),
+    ] {
+        let row = Allocation { unwanted: unwanted.then(|| "ann is done".to_owned()), ..row(state) };
+        assert_eq!(job_to_cancel(&row), expected, "{state:?} {unwanted}");
+    }
+}
+
+#[test]
+fn one_that_runs_without_a_worker_goes() {
+    let running = |since| QueueJob { started_at: Some(at(since)), ..job(S::Running) };
+    for (since, served_since, workers, acts) in [
+        (9_400, 0, NONE, vec![SlurmEffect::Cancel(8)]),
+        (9_401, 0, NONE, vec![]),
+        (9_000, 0, ALIVE, vec![]),
+        (9_000, 0, GONE, vec![]),
+        // It began while the server was away.
+        (9_000, 9_401, NONE, vec![]),
+        (9_000, 9_400, NONE, vec![SlurmEffect::Cancel(8)]),
+    ] {
+        let queue = [running(since)];
+        let seen = sight(Some(&queue), AccountingReply::NotAsked, workers);
+        let fate = fate(&row(A::Running), &AllocationObservation { served_since: at(served_since), ..seen });
+        assert_eq!(fate.effects, acts, "{since} {workers:?}");
+        let why = fate.change.and_then(|change| change.unwanted_reason);
+        assert_eq!(why.is_some(), !acts.is_empty());
+    }
+}
+
+#[test]
+fn jobs_of_nobody_are_strays() {
+    let job = |job_id, tag: &str, state| QueueJob {
+        job_id,
+        state: Some(state),
+        name: tag.to_owned(),
+        comment: tag.to_owned(),
+        ..QueueJob::default()
+    };
+    let queue = [
+        job(1, "windlass-5f2a-1", S::Running),
+        job(2, "windlass-5f2a-1", S::Pending),
+        job(3, "windlass-5f2a-2", S::Pending),
+        job(4, "windlass-5f2a-3", S::Running),
+        job(5, "windlass-5f2a-3", S::Completed),
+        job(6, "windlass-5f2a-4", S::Running),
+        job(7, "windlass-77ff-1", S::Running),
+        job(8, "mine", S::Running),
+        QueueJob { name: "series".to_owned(), ..job(9, "windlass-5f2a-1", S::Pending) },
+    ];
+    let known = [
+        ("windlass-5f2a-1", TaggedAllocation::Open(Some(1))),
+        ("windlass-5f2a-2", TaggedAllocation::Open(None)),
+        ("windlass-5f2a-3", TaggedAllocation::Over),
+    ];
+    let found = find_stray_jobs(&queue, &known.into(), &["windlass-5f2a"].into());
+    assert_eq!(found, [2, 4, 6, 9], "a second one, one that is over, one that nobody knows, one of a series");
+}

@@ -1,0 +1,297 @@
+//! What a cluster has: partitions, their nodes and limits. Found out from Slurm itself, or read from a file.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use windlass_types::Bytes;
+
+/// A cluster, as far as it matters where jobs can run. Its fields are those of a file that describes one; partitions
+/// have the names that Torc gives to theirs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClusterProfile {
+    pub name: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub display_name: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub description: String,
+    /// Variables of the environment by which the cluster is known, with their values: `{ "LMOD_SYSTEM_NAME" = "frontier" }`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub detect_env: BTreeMap<String, String>,
+    #[serde(default)]
+    pub partitions: Vec<Partition>,
+}
+
+impl ClusterProfile {
+    /// All variables that it is known by have the values that it names; one that names none is known by nothing.
+    pub fn is_detected(&self, variable: impl Fn(&str) -> Option<String>) -> bool {
+        let has = |(name, value): (&String, &String)| variable(name).as_ref() == Some(value);
+        !self.detect_env.is_empty() && self.detect_env.iter().all(has)
+    }
+
+    pub fn partition(&self, name: &str) -> Option<&Partition> {
+        self.partitions.iter().find(|partition| partition.name == name)
+    }
+
+    /// Where jobs go that name none.
+    pub fn default_partition(&self) -> Option<&Partition> {
+        self.partitions.iter().find(|partition| partition.is_default)
+    }
+
+    /// What makes no sense in it, if it was written by hand.
+    pub fn find_problem(&self) -> Option<String> {
+        if !is_safe_name(&self.name) {
+            return Some(format!("`{}` is no name for a profile", self.name));
+        }
+        let mut names: Vec<&str> = self.partitions.iter().map(|one| one.name.as_str()).collect();
+        names.sort_unstable();
+        if let Some([twice, ..]) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Some(format!("partition `{twice}` is there twice"));
+        }
+        self.partitions.iter().find_map(Partition::find_problem)
+    }
+}
+
+/// A partition. The numbers beside the limits are those of its nodes, or of the first kind of them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Partition {
+    pub name: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub description: String,
+    /// How many there are; `None`: nobody said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<u32>,
+    pub cpus_per_node: u32,
+    pub memory_mb: u64,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub gpus_per_node: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpu_type: Option<String>,
+    /// `None`: no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_walltime_secs: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_nodes: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_nodes: Option<u32>,
+    #[serde(skip_serializing_if = "is_false")]
+    pub is_default: bool,
+    /// Jobs are started there.
+    pub is_up: bool,
+    /// Jobs of several people share a node; otherwise each gets whole nodes.
+    pub shared: bool,
+    /// It has to be named; otherwise Slurm finds the way from what is asked for.
+    pub requires_explicit_request: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub default_qos: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority_tier: Option<u32>,
+    /// What happens to jobs when others need their place: `CANCEL`, `REQUEUE` …; `None`: nothing does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preempt_mode: Option<String>,
+    /// Those who may use it; empty: everybody.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub allow_accounts: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub deny_accounts: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub allow_groups: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub allow_qos: Vec<String>,
+    /// Nodes that are not like the first kind.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub other_nodes: Vec<NodeShape>,
+}
+
+/// Nodes that are alike.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct NodeShape {
+    /// How many there are; `None`: nobody said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<u32>,
+    pub cpus_per_node: u32,
+    pub memory_mb: u64,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub gpus_per_node: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpu_type: Option<String>,
+}
+
+impl NodeShape {
+    pub const fn memory(&self) -> Bytes {
+        Bytes(self.memory_mb.saturating_mul(1 << 20))
+    }
+}
+
+impl Default for Partition {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            description: String::new(),
+            nodes: None,
+            cpus_per_node: 0,
+            memory_mb: 0,
+            gpus_per_node: 0,
+            gpu_type: None,
+            max_walltime_secs: None,
+            min_nodes: None,
+            max_nodes: None,
+            is_default: false,
+            is_up: true,
+            shared: false,
+            requires_explicit_request: true,
+            default_qos: None,
+            priority_tier: None,
+            preempt_mode: None,
+            allow_accounts: Vec::new(),
+            deny_accounts: Vec::new(),
+            allow_groups: Vec::new(),
+            allow_qos: Vec::new(),
+            other_nodes: Vec::new(),
+        }
+    }
+}
+
+impl Partition {
+    /// The kinds of nodes that it has.
+    pub fn node_shapes(&self) -> impl Iterator<Item = NodeShape> + '_ {
+        let first = NodeShape {
+            nodes: self.nodes,
+            cpus_per_node: self.cpus_per_node,
+            memory_mb: self.memory_mb,
+            gpus_per_node: self.gpus_per_node,
+            gpu_type: self.gpu_type.clone(),
+        };
+        std::iter::once(first).chain(self.other_nodes.iter().cloned())
+    }
+
+    /// `None`: as long as one likes.
+    pub const fn max_walltime(&self) -> Option<Duration> {
+        match self.max_walltime_secs {
+            Some(seconds) => Some(Duration::from_secs(seconds)),
+            None => None,
+        }
+    }
+
+    /// All its nodes; `None` if somebody did not say how many.
+    pub fn total_nodes(&self) -> Option<u32> {
+        self.node_shapes().map(|shape| shape.nodes).sum()
+    }
+
+    pub fn has_gpus(&self) -> bool {
+        self.node_shapes().any(|shape| shape.gpus_per_node > 0)
+    }
+
+    /// Kept for people who try something.
+    pub fn is_for_debugging(&self) -> bool {
+        self.name.to_ascii_lowercase().contains("debug")
+    }
+
+    pub fn admits_account(&self, account: &str) -> bool {
+        let names = |list: &[String]| list.iter().any(|one| one == account);
+        (self.allow_accounts.is_empty() || names(&self.allow_accounts)) && !names(&self.deny_accounts)
+    }
+
+    fn find_problem(&self) -> Option<String> {
+        if !is_safe_name(&self.name) {
+            return Some(format!("`{}` is no name for a partition", self.name));
+        }
+        let place = format!("partition `{}`", self.name);
+        if self.node_shapes().any(|shape| shape.cpus_per_node == 0 || shape.memory_mb == 0) {
+            return Some(format!("{place}: cpus_per_node and memory_mb must be at least 1"));
+        }
+        let words = self.node_shapes().filter_map(|shape| shape.gpu_type).chain(self.default_qos.clone());
+        words
+            .into_iter()
+            .find(|word| !is_safe_name(word))
+            .map(|word| format!("{place}: `{word}` is not a word that Slurm takes"))
+    }
+}
+
+/// A name that Slurm can be given as an option's value: nothing in it means something else there.
+pub fn is_safe_name(text: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '+' | '@');
+    !text.is_empty() && text.len() <= 128 && !text.starts_with('-') && text.chars().all(is_plain)
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_false(value: &bool) -> bool {
+    !*value
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(value: &u32) -> bool {
+    *value == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_partition_says_little_and_means_the_usual() {
+        let partition: Partition =
+            serde_json::from_value(json!({"name": "std", "cpus_per_node": 8, "memory_mb": 1000})).unwrap();
+        assert!(partition.is_up && partition.requires_explicit_request && !partition.shared);
+        assert_eq!((partition.max_walltime(), partition.total_nodes()), (None, None));
+        assert_eq!(partition.node_shapes().next().unwrap().memory(), Bytes(1000 << 20));
+        let unknown = json!({"name": "std", "cpus": 8});
+        assert!(serde_json::from_value::<Partition>(unknown).is_err());
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_said() {
+        let good = Partition { name: "a".into(), cpus_per_node: 1, memory_mb: 1, ..Partition::default() };
+        let profile = |partitions: Vec<Partition>| ClusterProfile {
+            name: "p".into(),
+            partitions,
+            ..ClusterProfile::default()
+        };
+        for (partitions, said) in [
+            (vec![good.clone()], None),
+            (vec![good.clone(), good.clone()], Some("partition `a` is there twice")),
+            (
+                vec![Partition { cpus_per_node: 0, ..good.clone() }],
+                Some("partition `a`: cpus_per_node and memory_mb must be at least 1"),
+            ),
+            (
+                vec![Partition { name: "a b".into(), ..good.clone() }],
+                Some("`a b` is no name for a partition"),
+            ),
+            (
+                vec![Partition { gpu_type: Some("x;y".into()), ..good.clone() }],
+                Some("partition `a`: `x;y` is not a word that Slurm takes"),
+            ),
+        ] {
+            assert_eq!(profile(partitions).find_problem().as_deref(), said);
+        }
+    }
+
+    #[test]
+    fn a_cluster_is_known_by_its_environment() {
+        let mut profile = ClusterProfile::default();
+        assert!(!profile.is_detected(|_| Some("x".into())), "it names nothing");
+        profile.detect_env.insert("CLUSTER".into(), "kestrel".into());
+        let with = |value: &'static str| move |_: &str| Some(value.to_owned());
+        assert!(profile.is_detected(with("kestrel")) && !profile.is_detected(with("dane")));
+    }
+
+    #[test]
+    fn words_for_slurm() {
+        for (text, is_one) in [
+            ("standard", true),
+            ("a100-80gb", true),
+            ("", false),
+            ("--wrap", false),
+            ("a b", false),
+            ("a;b", false),
+            ("$(x)", false),
+            ("a,b", false),
+        ] {
+            assert_eq!(is_safe_name(text), is_one, "{text}");
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Which of a user's jobs in Slurm are those of these books.
+//!
+//! A database that was copied has the rows of the one that it was copied from, tags and all. Two servers of one user would then
+//! take each other's allocations for their own, and cancel what their own copy of a workflow has no use for. So what Slurm is
+//! told is the tag and where the books are; who has other books elsewhere neither sees these jobs nor touches them.
+
+use super::slurm_jobs::{AccountedJob, QueueJob};
+use windlass_types::digest_bytes;
+
+/// Between a tag and the home of its books; in no tag that we make.
+const MARK_SEPARATOR: &str = "..";
+const ID_DIGITS: usize = 8;
+
+/// Where the books are, short enough for the name of a job. `place`: the path of the database, or its address.
+pub fn database_id(place: &str) -> String {
+    let mut digits = digest_bytes(place.as_bytes());
+    digits.retain(|c| c.is_ascii_hexdigit());
+    digits.truncate(ID_DIGITS);
+    digits
+}
+
+/// A tag, or the name of a series, as Slurm is told it.
+pub fn mark_tag(text: &str, home: &str) -> String {
+    if home.is_empty() { text.to_owned() } else { format!("{text}{MARK_SEPARATOR}{home}") }
+}
+
+/// What was marked; `None` if that was done elsewhere. What bears no mark is from before there were any.
+fn unmark_tag<'a>(text: &'a str, home: &str) -> Option<&'a str> {
+    match text.rsplit_once(MARK_SEPARATOR) {
+        Some((text, mark)) if is_database_id(mark) => (mark == home).then_some(text),
+        _ => Some(text),
+    }
+}
+
+fn is_database_id(text: &str) -> bool {
+    text.len() == ID_DIGITS && text.chars().all(|c| c.is_ascii_hexdigit())
+}
+
+/// The name and the comment without their marks; `None`: they are of another home.
+fn unmark_job(name: &str, comment: &str, home: &str) -> Option<(String, String)> {
+    // Whoever is asked for a comment that was not kept says nothing.
+    Some((unmark_tag(name, home)?.to_owned(), unmark_tag(comment, home)?.to_owned()))
+}
+
+/// Those of this home, with their tags as the books have them.
+pub fn own_queue_jobs(jobs: Vec<QueueJob>, home: &str) -> Vec<QueueJob> {
+    let here = |job: QueueJob| {
+        let (name, comment) = unmark_job(&job.name, &job.comment, home)?;
+        Some(QueueJob { name, comment, ..job })
+    };
+    jobs.into_iter().filter_map(here).collect()
+}
+
+/// The same of what accounting has.
+pub fn own_accounted_job(job: AccountedJob, home: &str) -> Option<AccountedJob> {
+    let (name, comment) = unmark_job(&job.name, &job.comment, home)?;
+    Some(AccountedJob { name, comment, ..job })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::slurm::allocation_rows::is_valid_tag;
+
+    #[test]
+    fn a_home_is_a_place_and_fits_into_a_tag() {
+        let (here, there) =
+            (database_id("/data/a/.windlass/windlass.db"), database_id("/data/b/.windlass/windlass.db"));
+        assert_ne!(here, there);
+        assert!(is_database_id(&here) && here == database_id("/data/a/.windlass/windlass.db"));
+        assert!(is_valid_tag(&mark_tag("windlass-6f1c9a02-17", &here)));
+        assert_eq!(mark_tag("windlass-6f1c9a02-17", ""), "windlass-6f1c9a02-17");
+    }
+
+    #[test]
+    fn jobs_of_a_copy_are_not_seen() {
+        let (here, there) = (database_id("here"), database_id("there"));
+        let job =
+            |job_id, name: String, comment: String| QueueJob { job_id, name, comment, ..QueueJob::default() };
+        let tag = "windlass-6f1c9a02-17";
+        let queue = vec![
+            job(1, mark_tag(tag, &here), mark_tag(tag, &here)),
+            job(2, mark_tag(tag, &there), mark_tag(tag, &there)),
+            // Of a series, whose comment tells.
+            job(3, mark_tag("windlass-6f1c9a02-wf1-night", &here), mark_tag(tag, &here)),
+            job(4, mark_tag("windlass-6f1c9a02-wf1-night", &there), mark_tag(tag, &there)),
+            // From before there were marks, and somebody else's.
+            job(5, tag.into(), tag.into()),
+            job(6, "a..b".into(), String::new()),
+        ];
+        let seen: Vec<(u64, String, String)> =
+            own_queue_jobs(queue, &here).into_iter().map(|job| (job.job_id, job.name, job.comment)).collect();
+        let series = "windlass-6f1c9a02-wf1-night";
+        assert_eq!(
+            seen,
+            [
+                (1, tag.to_owned(), tag.to_owned()),
+                (3, series.to_owned(), tag.to_owned()),
+                (5, tag.to_owned(), tag.to_owned()),
+                (6, "a..b".to_owned(), String::new()),
+            ]
+        );
+    }
+
+    #[test]
+    fn accounting_that_keeps_no_comments_knows_names() {
+        let (here, there) = (database_id("here"), database_id("there"));
+        let booked = |name: String| AccountedJob { job_id: 1, name, ..AccountedJob::default() };
+        let of = |name: &str| own_accounted_job(booked(mark_tag(name, &here)), &here).map(|job| job.name);
+        assert_eq!(of("windlass-6f1c9a02-17").as_deref(), Some("windlass-6f1c9a02-17"));
+        assert_eq!(own_accounted_job(booked(mark_tag("windlass-6f1c9a02-17", &there)), &here), None);
+    }
+}

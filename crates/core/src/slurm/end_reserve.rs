@@ -1,0 +1,51 @@
+//! How much of an allocation its jobs do not have: a worker takes nothing that would not be over in time.
+
+use std::time::Duration;
+use windlass_types::settings::WorkflowSettings;
+
+/// As Torc has it, where a workflow says nothing.
+const KILL_HEADROOM: u64 = 60;
+const TERM_LEAD: u64 = 30;
+/// From when Slurm begins to count until the worker has its first jobs.
+const WORKER_START: Duration = Duration::from_secs(30);
+
+/// So long before the end jobs are asked to stop: as long as they may take, and as long as Slurm wants nothing to run any more.
+pub fn termination_lead(settings: &WorkflowSettings) -> Duration {
+    let config = settings.execution_config.as_ref();
+    let headroom = config.and_then(|config| config.sigkill_headroom_seconds);
+    let headroom = headroom.or(settings.compute_node_expiration_buffer_seconds).unwrap_or(KILL_HEADROOM);
+    let term = config.and_then(|config| config.sigterm_lead_seconds).unwrap_or(TERM_LEAD);
+    Duration::from_secs(headroom.saturating_add(term))
+}
+
+/// So much longer than a job an allocation has to last that it can begin there.
+pub fn end_reserve(settings: &WorkflowSettings) -> Duration {
+    termination_lead(settings).saturating_add(WORKER_START)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use windlass_types::settings::ExecutionConfig;
+
+    #[test]
+    fn what_a_workflow_says_counts() {
+        assert_eq!(termination_lead(&WorkflowSettings::default()), Duration::from_secs(90));
+        assert_eq!(end_reserve(&WorkflowSettings::default()), Duration::from_mins(2));
+        let config = ExecutionConfig {
+            sigkill_headroom_seconds: Some(5),
+            sigterm_lead_seconds: Some(3),
+            ..ExecutionConfig::default()
+        };
+        let said = WorkflowSettings {
+            execution_config: Some(config),
+            compute_node_expiration_buffer_seconds: Some(600),
+            ..WorkflowSettings::default()
+        };
+        assert_eq!(termination_lead(&said), Duration::from_secs(8));
+        assert_eq!(
+            termination_lead(&WorkflowSettings { execution_config: None, ..said }),
+            Duration::from_secs(630)
+        );
+    }
+}

@@ -1,0 +1,124 @@
+//! Whether a worker that says it is in an allocation may work for it.
+
+use super::allocation_rows::AllocationChange;
+use windlass_types::slurm::{Allocation, AllocationState, SlurmJobNode};
+use windlass_types::{Timestamp, WorkflowId};
+
+/// What follows from its being there; or, in words, why it has to go: the allocation is over, or was submitted twice and
+/// this is the other one.
+pub fn admit_worker(
+    row: &Allocation,
+    workflow: Option<WorkflowId>,
+    place: &SlurmJobNode,
+    now: Timestamp,
+) -> Result<Option<AllocationChange>, String> {
+    let id = row.id;
+    if workflow.is_some_and(|workflow| workflow != row.workflow) {
+        return Err(format!("allocation {id} is of workflow {}", row.workflow));
+    }
+    if !row.is_ours {
+        return Ok(None);
+    }
+    if let Some(known) = row.job_id.filter(|known| *known != place.job_id) {
+        return Err(format!("allocation {id} is job {known} of Slurm, and this is job {}", place.job_id));
+    }
+    if row.job_id.is_some() && row.restarts > place.restarts {
+        return Err(format!("Slurm has started allocation {id} again, and this is an earlier run of it"));
+    }
+    match row.state {
+        AllocationState::Running if row.restarts == place.restarts => return Ok(None),
+        AllocationState::Submitting | AllocationState::Pending | AllocationState::Running => {}
+        AllocationState::Intended => return Err(format!("allocation {id} was never submitted")),
+        AllocationState::Completing
+        | AllocationState::Ended
+        | AllocationState::Refused
+        | AllocationState::Withdrawn => return Err(format!("allocation {id} is over: {}", row.state)),
+    }
+    Ok(Some(AllocationChange {
+        only_slurm_job: row.job_id,
+        job_id: Some(Some(place.job_id)),
+        restarts: Some(place.restarts),
+        reason: Some(None),
+        started_at: Some(Some(now)),
+        missed_polls: Some(0),
+        ..AllocationChange::new(id, row.state, AllocationState::Running)
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use windlass_types::AllocationId;
+    use windlass_types::slurm::AllocationRequest;
+
+    fn row(state: AllocationState, job_id: Option<u64>, restarts: u32) -> Allocation {
+        Allocation {
+            id: AllocationId(5),
+            workflow: WorkflowId(1),
+            is_ours: true,
+            scheduler: None,
+            tag: "t".into(),
+            request: AllocationRequest::default(),
+            state,
+            job_id,
+            restarts,
+            reason: None,
+            nodes: None,
+            action: None,
+            by: "me".into(),
+            unwanted: None,
+            created_at: Timestamp(0),
+            submitted_at: None,
+            submissions: 0,
+            started_at: None,
+            ends_at: None,
+            ended_at: None,
+            end: None,
+            exit_code: None,
+            seen_at: None,
+            missed: 0,
+        }
+    }
+
+    #[test]
+    fn who_may_work_for_it() {
+        use AllocationState::{Completing, Ended, Intended, Pending, Running, Submitting};
+        let place = SlurmJobNode { job_id: 8, restarts: 1, node: "n1".into() };
+        // (state, job, restarts): the state that follows, or nothing, or that it has to go.
+        for (state, job_id, restarts, expected) in [
+            (Submitting, None, 0, Ok(true)),
+            (Pending, Some(8), 0, Ok(true)),
+            (Pending, Some(8), 1, Ok(true)),
+            (Running, Some(8), 1, Ok(false)),
+            (Running, Some(8), 0, Ok(true)),
+            (Running, Some(8), 2, Err(())),
+            (Pending, Some(9), 0, Err(())),
+            (Running, Some(7), 1, Err(())),
+            (Intended, None, 0, Err(())),
+            (Completing, Some(8), 1, Err(())),
+            (Ended, Some(8), 1, Err(())),
+        ] {
+            let found =
+                admit_worker(&row(state, job_id, restarts), Some(WorkflowId(1)), &place, Timestamp(3));
+            let found = found.map(|change| change.is_some()).map_err(drop);
+            assert_eq!(found, expected, "{state} {job_id:?} {restarts}");
+        }
+    }
+
+    #[test]
+    fn it_learns_its_number_from_the_worker() {
+        let place = SlurmJobNode { job_id: 8, restarts: 0, node: "n1".into() };
+        let mut row = row(AllocationState::Submitting, None, 0);
+        let change = admit_worker(&row, None, &place, Timestamp(3)).unwrap().unwrap();
+        change.apply_to(&mut row);
+        assert_eq!((row.state, row.job_id), (AllocationState::Running, Some(8)));
+        let other = SlurmJobNode { job_id: 9, ..place };
+        assert_eq!(
+            admit_worker(&row, None, &other, Timestamp(3)),
+            Err("allocation 5 is job 8 of Slurm, and this is job 9".to_owned())
+        );
+        assert!(admit_worker(&row, Some(WorkflowId(2)), &other, Timestamp(3)).is_err());
+        row.is_ours = false;
+        assert_eq!(admit_worker(&row, None, &other, Timestamp(3)), Ok(None), "somebody else looks after it");
+    }
+}

@@ -1,0 +1,696 @@
+//! One active workflow in memory: where each job stands, who waits for whom, what is ready.
+//!
+//! The database is the truth and this is its index: built from the rows at start, changed only together with the
+//! [`Change`]s that the store commits. Every method is a decision: an event goes in, changes come out.
+
+mod claims;
+mod delay_queue;
+mod failure;
+mod job_commands;
+mod job_limits;
+mod job_table;
+mod remaining;
+mod retry_decision;
+mod work_units;
+
+pub use failure::{AttemptFailure, FailureDiagnosis, FailureDisposition};
+pub use job_commands::{RerunPlan, StatedAttemptEnd};
+pub use job_table::JobTable;
+pub use retry_decision::{
+    DiagnosedRetryDecision, FailedAttemptContext, NextAttempt, RetryDecision, RetryPlan,
+};
+pub use work_units::{WorkUnitCounts, WorkUnitRow};
+
+use crate::change::{AttemptResult, WorkflowChange};
+use crate::crash_suspects::{self, CrashEvidence};
+use crate::dispatch::{LocationConstraint, ReadyQueue};
+use crate::graph::{DependencyCycle, JobDependencyGraph};
+use crate::job_state::{self, JobStateEvent};
+use crate::outcome::{AttemptEndDecision, ReturnCodes};
+use crate::slurm::allocation_ends::AllocationEviction;
+use delay_queue::DelayQueue;
+use job_limits::JobLimits;
+use remaining::RemainingByClass;
+use retry_decision::{AttemptFollowUp, RetryMode};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::time::Duration;
+use windlass_types::settings::FailureHandler;
+use windlass_types::worker_messages::{
+    AttemptEndCause, AttemptEndReport, AttemptKey, AttemptUsage, return_code,
+};
+use windlass_types::{
+    Attempt, JobId, JobStatus, Resources, RunId, StatusCounts, Timestamp, WorkerId, WorkflowId,
+};
+use work_units::WorkUnits;
+
+#[derive(Clone, Debug)]
+pub struct WorkflowState {
+    workflow: WorkflowId,
+    run: RunId,
+    codes: ReturnCodes,
+    ids: Vec<JobId>,
+    status: Vec<JobStatus>,
+    attempt: Vec<Attempt>,
+    priority: Vec<i32>,
+    cancel_on_failure: Vec<bool>,
+    class: Vec<u32>,
+    requirements: Vec<Resources>,
+    /// Class in the ready queue: what a job asks for and where it belongs.
+    demand_of_job: Vec<u32>,
+    demand_index: FxHashMap<(u32, LocationConstraint), u32>,
+    /// Who says what follows failures, and for each job which of them, plus one; empty where nobody does.
+    handlers: Vec<FailureHandler>,
+    handler: Vec<u32>,
+    /// Attempts that handlers had granted in this run when this was read.
+    retries_granted: u64,
+    graph: JobDependencyGraph,
+    ready: ReadyQueue,
+    job_limits: JobLimits,
+    units: WorkUnits,
+    /// Jobs that are not over, by lane.
+    remaining: RemainingByClass,
+    /// Jobs that are tried alone, and those that are being tried.
+    isolated_waiting: VecDeque<u32>,
+    isolated_running: Vec<u32>,
+    /// Ready jobs whose time has not come.
+    delayed: DelayQueue,
+    /// What attempts left to the next one: few jobs have any.
+    inherited: FxHashMap<u32, NextAttempt>,
+    /// Jobs whose failure counts for nothing.
+    ignored: FxHashSet<u32>,
+    counts: StatusCounts,
+    canceling: bool,
+    /// Nothing more is begun.
+    halted: bool,
+}
+
+/// What becomes of a job whose worker died.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OrphanDecision {
+    /// It certainly had not started: nothing happened.
+    NeverStarted,
+    /// With what that says against it, if anything.
+    RunAgain(Option<CrashEvidence>),
+    /// It runs again: its worker was in an allocation that ended for a reason which no job is to blame for.
+    Evicted(AllocationEviction),
+    /// It may be what killed the worker: it runs again, with nothing beside it.
+    RunIsolated(CrashEvidence),
+    /// It was what killed the worker.
+    GiveUp,
+}
+
+/// A report that does not fit where the job stands: late, repeated, or about an attempt that was given up.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("stale report about {key}: {found}")]
+pub struct StaleAttemptReport {
+    pub key: AttemptKey,
+    pub found: String,
+}
+
+/// What became of an attempt and its job.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AttemptOutcome {
+    pub attempt_status: JobStatus,
+    pub job_status: JobStatus,
+    pub return_code: i32,
+    pub reason: Option<String>,
+}
+
+/// The end of an attempt, as it was judged.
+struct AttemptConclusion {
+    event: JobStateEvent,
+    result: AttemptResult,
+    failure: Option<Box<AttemptFailure>>,
+    retry_mode: RetryMode,
+}
+
+impl WorkflowState {
+    /// Call [`Board::on_initialize`] before anything else.
+    pub fn new(workflow: WorkflowId, run: RunId, table: JobTable) -> Result<Self, DependencyCycle> {
+        let mut graph = JobDependencyGraph::new(table.ids.len() as u32, &table.edges)?;
+        let (ready, lanes, lane) = claims::build_ready_queue(&table);
+        let ignored: FxHashSet<u32> = table.ignored.iter().copied().collect();
+        let mut counts = StatusCounts::default();
+        for (job, &status) in (0u32..).zip(&table.status) {
+            counts.add(status, 1);
+            if status.is_settled() {
+                let well = !status.is_unsuccessful() || ignored.contains(&job);
+                graph.finish_job(job, well, |_, _| {});
+            }
+        }
+        let carried = table.carried;
+        let left = RemainingByClass::from_jobs(&lane, &table.status);
+        let mut board = Self {
+            workflow,
+            run,
+            codes: ReturnCodes::default(),
+            ids: table.ids,
+            status: table.status,
+            attempt: table.attempt,
+            priority: table.priority,
+            cancel_on_failure: table.cancel_on_blocking_job_failure,
+            class: table.class,
+            requirements: table.requirements,
+            demand_of_job: lane,
+            demand_index: lanes,
+            handlers: table.handlers,
+            handler: table.handler,
+            retries_granted: table.retries_granted,
+            graph,
+            ready,
+            job_limits: JobLimits::default(),
+            units: WorkUnits::default(),
+            remaining: left,
+            isolated_waiting: VecDeque::new(),
+            isolated_running: Vec::new(),
+            delayed: DelayQueue::default(),
+            inherited: FxHashMap::default(),
+            ignored,
+            counts,
+            canceling: false,
+            halted: false,
+        };
+        board.load_units(table.units);
+        for (job, mut carried) in carried {
+            // Who holds it has waited.
+            carried.not_before = carried.not_before.filter(|_| !board.status(job).is_active());
+            carried.delay = carried.delay.filter(|_| carried.not_before.is_some());
+            board.apply_next_attempt(job, &carried);
+        }
+        Ok(board)
+    }
+
+    /// The workflow wants other return codes than the usual ones.
+    pub fn set_return_codes(&mut self, codes: ReturnCodes) {
+        self.codes = codes;
+    }
+
+    pub fn counts(&self) -> &StatusCounts {
+        &self.counts
+    }
+
+    pub fn attempt_key(&self, job: u32) -> AttemptKey {
+        AttemptKey {
+            workflow: self.workflow,
+            job: self.ids[job as usize],
+            run: self.run,
+            attempt: self.attempt[job as usize],
+        }
+    }
+
+    pub fn resources(&self, job: u32) -> &Resources {
+        &self.requirements[self.class[job as usize] as usize]
+    }
+
+    /// Some jobs may say how long they take.
+    pub fn has_runtime_requests(&self) -> bool {
+        self.requirements.iter().any(|asked| asked.runtime.is_some())
+    }
+
+    /// Class 0 is "nothing asked for", which limits nothing.
+    pub fn has_resource_request(&self, job: u32) -> bool {
+        self.class[job as usize] != 0
+    }
+
+    /// Those that wait for it.
+    pub fn dependents(&self, job: u32) -> impl Iterator<Item = u32> + '_ {
+        self.graph.dependents(job)
+    }
+
+    pub fn status(&self, job: u32) -> JobStatus {
+        self.status[job as usize]
+    }
+
+    /// Of the newest job, which is the last one.
+    pub fn last_job_id(&self) -> Option<JobId> {
+        self.ids.last().copied()
+    }
+
+    pub fn job_index(&self, id: JobId) -> Option<u32> {
+        // One block per workflow is the rule; jobs added later may stand apart.
+        let guess = id.0.checked_sub(self.ids.first()?.0)? as usize;
+        if self.ids.get(guess) == Some(&id) {
+            return Some(guess as u32);
+        }
+        self.ids.binary_search(&id).ok().map(|i| i as u32)
+    }
+
+    /// Nothing more will happen by itself.
+    pub fn is_finished(&self) -> bool {
+        self.counts.settled() == self.counts.total()
+    }
+
+    /// Not finished, yet nothing runs and nothing may start: somebody has to decide on something.
+    pub fn is_stuck(&self) -> bool {
+        let may_start = !self.ready.is_all_blocked() || self.may_run_isolated() || self.delayed_count() > 0;
+        !self.is_finished() && self.counts.active() == 0 && (self.halted || !may_start)
+    }
+
+    pub fn has_ready(&self) -> bool {
+        let something = !self.ready.is_all_blocked() || self.may_run_isolated();
+        something && !self.rejects_claims()
+    }
+
+    /// Whatever is ready stays so.
+    const fn rejects_claims(&self) -> bool {
+        self.canceling || self.halted
+    }
+
+    pub fn is_canceling(&self) -> bool {
+        self.canceling
+    }
+
+    /// Jobs that a worker of an earlier process held.
+    pub fn held_jobs(&self) -> impl Iterator<Item = u32> + '_ {
+        (0u32..).zip(&self.status).filter(|(_, status)| status.is_active()).map(|(job, _)| job)
+    }
+
+    /// What a new run starts over: all that ended badly, and whatever was built on it.
+    pub fn jobs_to_rerun(&self) -> Vec<JobId> {
+        self.jobs_to_rerun_elsewhere(&[])
+    }
+
+    /// The same; and units that are not complete and are at one of these sites start over as a whole, to elect another one.
+    pub fn jobs_to_rerun_elsewhere(&self, left: &[String]) -> Vec<JobId> {
+        let mut again: Vec<bool> =
+            self.status.iter().map(|s| s.is_unsuccessful() || *s == JobStatus::PendingFailed).collect();
+        for job in self.units.unfinished_at(left) {
+            again[job as usize] = true;
+        }
+        let mut stack: Vec<u32> = (0u32..).zip(&again).filter(|(_, a)| **a).map(|(job, _)| job).collect();
+        while let Some(job) = stack.pop() {
+            for dependent in self.graph.dependents(job) {
+                if self.status[dependent as usize].is_complete() && !again[dependent as usize] {
+                    again[dependent as usize] = true;
+                    stack.push(dependent);
+                }
+            }
+        }
+        self.ids.iter().zip(again).filter(|(_, a)| *a).map(|(id, _)| *id).collect()
+    }
+
+    /// Decides where every job stands that is neither held nor over: ready if it waits for nothing, else blocked. Also a
+    /// job that was ready before: what it waits for may have been reset.
+    pub fn on_initialize(&mut self, changes: &mut Vec<WorkflowChange>) {
+        for job in 0..self.ids.len() as u32 {
+            self.initialize_job(job, changes);
+        }
+    }
+
+    /// The same, but what nobody has looked at yet stays so until somebody asks for it.
+    pub fn on_resume(&mut self, changes: &mut Vec<WorkflowChange>) {
+        for job in 0..self.ids.len() as u32 {
+            if self.status(job) != JobStatus::Uninitialized {
+                self.initialize_job(job, changes);
+            }
+        }
+    }
+
+    /// Decides about those that [`Board::on_resumed`] left alone.
+    pub fn on_initialize_rest(&mut self, changes: &mut Vec<WorkflowChange>) {
+        for job in 0..self.ids.len() as u32 {
+            if self.status(job) == JobStatus::Uninitialized {
+                self.initialize_job(job, changes);
+            }
+        }
+    }
+
+    fn initialize_job(&mut self, job: u32, changes: &mut Vec<WorkflowChange>) {
+        let free = self.graph.is_unblocked(job);
+        match self.status(job) {
+            JobStatus::Ready if free => self.enqueue(job),
+            JobStatus::Uninitialized | JobStatus::Blocked if free => self.release_job(job, changes),
+            JobStatus::Uninitialized | JobStatus::Ready => {
+                self.record_transition(job, JobStateEvent::Block, changes)
+            }
+            _ => {}
+        }
+    }
+
+    /// Jobs were added, and their rows are there already: `added` holds those that are not on the board, and their single
+    /// edges in the numbering of all jobs. Decides where they stand; returns their numbers.
+    pub fn on_jobs_added(&mut self, added: &JobTable, changes: &mut Vec<WorkflowChange>) -> Range<u32> {
+        debug_assert!(added.ids.first() > self.ids.last(), "ids rise");
+        debug_assert!(added.edges.gates.is_empty(), "added jobs have single edges");
+        let first = self.ids.len() as u32;
+        for index in 0..added.ids.len() {
+            self.append_job(added, index);
+        }
+        for &(job, on) in &added.edges.direct {
+            let status = self.status(on);
+            let well = !status.is_unsuccessful() || self.ignored.contains(&on);
+            let over = status.is_settled().then_some(well);
+            self.graph.add_dependency(job, on, over);
+        }
+        let all = first..self.ids.len() as u32;
+        for job in all.clone() {
+            self.initialize_job(job, changes);
+        }
+        all
+    }
+
+    fn append_job(&mut self, added: &JobTable, index: usize) {
+        self.graph.add_job();
+        self.ids.push(added.ids[index]);
+        self.status.push(added.status[index]);
+        self.counts.add(added.status[index], 1);
+        self.attempt.push(added.attempt[index]);
+        self.priority.push(added.priority[index]);
+        self.cancel_on_failure.push(added.cancel_on_blocking_job_failure[index]);
+        let class = match added.class[index] {
+            0 => 0,
+            named => self.find_or_add_class(added.requirements[named as usize]),
+        };
+        self.class.push(class);
+        let lane = self.demand_number(class, added.location_of(index));
+        self.demand_of_job.push(lane);
+        if !added.status[index].is_settled() {
+            self.remaining.add(lane);
+        }
+        let handler = added.handler.get(index).copied().unwrap_or(0);
+        if handler != 0 || !self.handler.is_empty() {
+            self.handler.resize(self.ids.len() - 1, 0);
+            self.handler.push(handler);
+        }
+    }
+
+    /// Class 0 is for those that asked for nothing, whatever that counts as.
+    fn find_or_add_class(&mut self, asked: Resources) -> u32 {
+        let known = self.requirements.iter().skip(1).position(|class| *class == asked);
+        known.map_or_else(
+            || {
+                self.requirements.push(asked);
+                self.requirements.len() as u32 - 1
+            },
+            |index| index as u32 + 1,
+        )
+    }
+
+    /// Gives up a job that was never claimed, and what waits for it.
+    pub fn on_unrunnable(&mut self, job: u32, changes: &mut Vec<WorkflowChange>) {
+        if !self.status(job).is_settled() && !self.status(job).is_active() {
+            self.remove_from_queues(job);
+            self.record_transition(job, JobStateEvent::Cancel, changes);
+            self.resolve_dependents(job, changes);
+        }
+    }
+
+    /// Jobs that are not to run after all, because the job that had added them ran again and did not ask for them. What
+    /// runs or is over stays as it is.
+    pub fn on_jobs_dropped(&mut self, jobs: &[JobId], changes: &mut Vec<WorkflowChange>) {
+        let known: Vec<u32> = jobs.iter().filter_map(|id| self.job_index(*id)).collect();
+        let mut left_out = Vec::new();
+        for job in known {
+            self.remove_from_queues(job);
+            let before = changes.len();
+            self.record_transition(job, JobStateEvent::Disable, changes);
+            if changes.len() > before {
+                left_out.push(job);
+            }
+        }
+        // Only now: they wait for each other, and the end of one must not set another free.
+        for job in left_out {
+            self.resolve_dependents(job, changes);
+        }
+    }
+
+    pub fn on_started(
+        &mut self,
+        worker: WorkerId,
+        key: &AttemptKey,
+        at: Timestamp,
+        pid: u32,
+        changes: &mut Vec<WorkflowChange>,
+    ) -> Result<(), StaleAttemptReport> {
+        let job = self.find_current_attempt(key)?;
+        if self.apply_transition(job, JobStateEvent::Start).is_some() {
+            changes.push(WorkflowChange::Start { job: key.job, attempt: key.attempt, worker, at, pid });
+        }
+        Ok(())
+    }
+
+    /// An attempt is over: its result, what becomes of the job, and what follows for those who wait for it.
+    pub fn on_attempt_ended(
+        &mut self,
+        worker: WorkerId,
+        ended: &AttemptEndReport,
+        changes: &mut Vec<WorkflowChange>,
+    ) -> Result<AttemptOutcome, StaleAttemptReport> {
+        self.on_attempt_ended_with(worker, ended, |_| RetryDecision::Final(None).into(), changes)
+    }
+
+    /// Makes the result of an attempt of what was found about its end, and of that what becomes of the job.
+    fn conclude_attempt(
+        &mut self,
+        job: u32,
+        worker: WorkerId,
+        ended: &AttemptEndReport,
+        judged: AttemptEndDecision,
+        follows: AttemptFollowUp,
+        changes: &mut Vec<WorkflowChange>,
+    ) -> AttemptOutcome {
+        let result = AttemptResult {
+            key: ended.key,
+            worker,
+            status: judged.attempt_status,
+            return_code: judged.return_code,
+            exit: Some(ended.exit),
+            out_of_memory: ended.cause == AttemptEndCause::OutOfMemory,
+            reason: judged.reason.clone(),
+            started_at: Some(ended.started_at),
+            ended_at: ended.ended_at,
+            wall: ended.wall,
+            usage: ended.usage,
+            files: ended.files.clone(),
+            recovered: ended.recovered.clone(),
+        };
+        let AttemptFollowUp { retry_mode: onward, failure } = follows;
+        let job_status = self.end_attempt(
+            job,
+            AttemptConclusion { event: judged.event, result, failure, retry_mode: onward },
+            changes,
+        );
+        AttemptOutcome {
+            attempt_status: judged.attempt_status,
+            job_status,
+            return_code: judged.return_code,
+            reason: judged.reason,
+        }
+    }
+
+    /// A claim that certainly never started.
+    pub fn on_claim_returned(
+        &mut self,
+        worker: WorkerId,
+        key: &AttemptKey,
+        changes: &mut Vec<WorkflowChange>,
+    ) -> Result<(), StaleAttemptReport> {
+        let job = self.find_current_attempt(key)?;
+        self.return_claim(job, worker, changes);
+        Ok(())
+    }
+
+    /// The worker that held `job` is gone, and so are all its processes. Not the job's fault, so it uses up no retry,
+    /// unless it is given up.
+    pub fn on_orphaned(
+        &mut self,
+        job: u32,
+        worker: WorkerId,
+        fate: OrphanDecision,
+        started_at: Option<Timestamp>,
+        now: Timestamp,
+        changes: &mut Vec<WorkflowChange>,
+    ) {
+        if !self.status(job).is_active() {
+            return;
+        }
+        let reason = match fate {
+            OrphanDecision::GiveUp => {
+                format!("given up: whenever it runs, its worker dies (the last was {worker})")
+            }
+            OrphanDecision::RunIsolated(evidence) => crash_suspects::orphan_reason(worker, Some(evidence)),
+            OrphanDecision::RunAgain(evidence) => crash_suspects::orphan_reason(worker, evidence),
+            OrphanDecision::Evicted(eviction) => eviction.loss_reason(),
+            OrphanDecision::NeverStarted => return self.return_claim(job, worker, changes),
+        };
+        let result = AttemptResult {
+            key: self.attempt_key(job),
+            worker,
+            status: JobStatus::Failed,
+            return_code: return_code::ORPHANED,
+            exit: None,
+            out_of_memory: false,
+            reason: Some(reason),
+            started_at,
+            ended_at: now,
+            // Nobody saw when it ended.
+            wall: Duration::ZERO,
+            usage: AttemptUsage::default(),
+            files: None,
+            recovered: None,
+        };
+        let event = match fate {
+            _ if self.canceling => JobStateEvent::Cancel,
+            OrphanDecision::GiveUp => JobStateEvent::Fail,
+            _ => JobStateEvent::Requeue,
+        };
+        let onward = if matches!(fate, OrphanDecision::RunIsolated(_)) {
+            RetryMode::ExcusedIsolated
+        } else {
+            RetryMode::Excused
+        };
+        let next = if event == JobStateEvent::Requeue {
+            FailureDisposition::Excused
+        } else {
+            FailureDisposition::Final
+        };
+        let failure = AttemptFailure {
+            diagnosis: FailureDiagnosis::for_orphan(),
+            next,
+            reason: result.reason.clone(),
+            log_tail: None,
+        };
+        self.end_attempt(
+            job,
+            AttemptConclusion { event, result, failure: Some(Box::new(failure)), retry_mode: onward },
+            changes,
+        );
+    }
+
+    /// No more claims; what workers hold becomes canceled as they let go of it, and with it what waits for it. Other jobs
+    /// keep their state.
+    pub fn on_cancel(&mut self) {
+        self.canceling = true;
+    }
+
+    /// Ends the attempt of `job` and tells its dependents.
+    fn end_attempt(
+        &mut self,
+        job: u32,
+        outcome: AttemptConclusion,
+        changes: &mut Vec<WorkflowChange>,
+    ) -> JobStatus {
+        let AttemptConclusion { event, result, failure, retry_mode: onward } = outcome;
+        let Some((from, to)) = self.apply_transition(job, event) else { return self.status(job) };
+        let was_alone = self.finish_isolated_run(job);
+        let alone = matches!(onward, RetryMode::ExcusedIsolated);
+        let mut carried = None;
+        if to == JobStatus::Ready {
+            self.attempt[job as usize] = result.key.attempt.next();
+            carried = self.record_next_attempt(job, onward);
+        }
+        let next_attempt = self.attempt[job as usize];
+        let orphaned = result.return_code == return_code::ORPHANED;
+        changes.push(WorkflowChange::End {
+            from,
+            to,
+            result,
+            next_attempt,
+            orphaned,
+            failure,
+            inherited: carried,
+        });
+        self.push_unit_changes(job, changes);
+        match to {
+            // One after the other: a worker that dies again and again dies of one job at a time.
+            JobStatus::Ready if alone && was_alone => self.isolated_waiting.push_front(job),
+            JobStatus::Ready if alone => self.isolated_waiting.push_back(job),
+            JobStatus::Ready => self.enqueue(job),
+            _ if to.is_settled() => self.resolve_dependents(job, changes),
+            _ => {}
+        }
+        to
+    }
+
+    fn return_claim(&mut self, job: u32, worker: WorkerId, changes: &mut Vec<WorkflowChange>) {
+        if self.status(job) != JobStatus::Pending
+            || self.apply_transition(job, JobStateEvent::Requeue).is_none()
+        {
+            return;
+        }
+        changes.push(WorkflowChange::ReturnClaim { job: self.ids[job as usize], worker });
+        self.push_unit_changes(job, changes);
+        if self.finish_isolated_run(job) {
+            self.isolated_waiting.push_front(job);
+        } else if self.canceling {
+            self.record_transition(job, JobStateEvent::Cancel, changes);
+            self.resolve_dependents(job, changes);
+        } else {
+            self.enqueue(job);
+        }
+    }
+
+    /// `job` waits for nothing more: it is ready, or canceled because of what it waited for.
+    fn release_job(&mut self, job: u32, changes: &mut Vec<WorkflowChange>) {
+        if self.graph.has_failed_dependency(job) && self.cancel_on_failure[job as usize] {
+            self.record_transition(job, JobStateEvent::Cancel, changes);
+            self.resolve_dependents(job, changes);
+        } else {
+            self.record_transition(job, JobStateEvent::Unblock, changes);
+            self.enqueue(job);
+        }
+    }
+
+    /// `job` is over; opens or cancels what waited for it, and so on down the graph.
+    fn resolve_dependents(&mut self, job: u32, changes: &mut Vec<WorkflowChange>) {
+        let mut over = vec![job];
+        let mut freed = Vec::new();
+        while let Some(job) = over.pop() {
+            let well = !self.status(job).is_unsuccessful();
+            self.graph.finish_job(job, well, |dependent, tainted| freed.push((dependent, tainted)));
+            for (dependent, tainted) in freed.drain(..) {
+                if self.status(dependent) != JobStatus::Blocked {
+                    continue;
+                }
+                if tainted && self.cancel_on_failure[dependent as usize] {
+                    self.record_transition(dependent, JobStateEvent::Cancel, changes);
+                    over.push(dependent);
+                } else {
+                    self.record_transition(dependent, JobStateEvent::Unblock, changes);
+                    self.enqueue(dependent);
+                }
+            }
+        }
+    }
+
+    fn enqueue(&mut self, job: u32) {
+        if self.delayed.enqueue(job) {
+            return;
+        }
+        self.ready.push(job, self.demand_of_job[job as usize], self.priority[job as usize]);
+    }
+
+    /// A transition that leaves no other trace than itself.
+    fn record_transition(&mut self, job: u32, event: JobStateEvent, changes: &mut Vec<WorkflowChange>) {
+        if let Some((from, to)) = self.apply_transition(job, event) {
+            changes.push(WorkflowChange::Status { job: self.ids[job as usize], from, to });
+            self.push_unit_changes(job, changes);
+        }
+    }
+
+    fn apply_transition(&mut self, job: u32, event: JobStateEvent) -> Option<(JobStatus, JobStatus)> {
+        let from = self.status(job);
+        let to = job_state::next_status(from, event)?;
+        self.status[job as usize] = to;
+        self.counts.move_one(from, to);
+        self.update_remaining(job, from, to);
+        self.update_limits(job, from, to);
+        Some((from, to))
+    }
+
+    /// The job a report is about, if the attempt it names is the one that is under way.
+    fn find_current_attempt(&self, key: &AttemptKey) -> Result<u32, StaleAttemptReport> {
+        let stale = |found: String| StaleAttemptReport { key: *key, found };
+        if key.workflow != self.workflow || key.run != self.run {
+            return Err(stale(format!("workflow {} is in run {}", self.workflow, self.run)));
+        }
+        let job = self.job_index(key.job).ok_or_else(|| stale("there is no such job".to_owned()))?;
+        let (status, attempt) = (self.status(job), self.attempt[job as usize]);
+        if !status.is_active() || attempt != key.attempt {
+            return Err(stale(format!("the job is {status} in attempt {attempt}")));
+        }
+        Ok(job)
+    }
+}

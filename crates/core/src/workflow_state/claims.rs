@@ -1,0 +1,262 @@
+//! Who takes what of the ready jobs: in order, or alone with nothing beside it.
+
+use super::{JobTable, WorkflowState};
+use crate::change::WorkflowChange;
+use crate::dispatch::{
+    ClaimLimits, JobDemand, JobHandle, LocationConstraint, ReadyQueue, WorkerSelector, WorkerUsage,
+};
+use crate::job_state::JobStateEvent;
+use rustc_hash::FxHashMap;
+use windlass_types::{JobStatus, Resources, WorkerId};
+
+/// Classes of the ready queue by what jobs ask for and where they belong.
+type DemandIndex = FxHashMap<(u32, LocationConstraint), u32>;
+
+/// The ready queue of a table, and the lane of each job.
+pub(super) fn build_ready_queue(table: &JobTable) -> (ReadyQueue, DemandIndex, Vec<u32>) {
+    let nowhere = LocationConstraint::default();
+    let demand = |(class, resources): (u32, &Resources)| make_demand(class, *resources, nowhere.clone());
+    let demands: Vec<JobDemand> = (0..).zip(&table.requirements).map(demand).collect();
+    let mut ready = ReadyQueue::new(&demands);
+    let mut lanes: DemandIndex =
+        (0..demands.len() as u32).map(|class| ((class, LocationConstraint::default()), class)).collect();
+    if table.place.is_empty() {
+        return (ready, lanes, table.class.clone());
+    }
+    // By numbers first: a million jobs need not compare their labels.
+    let mut known: FxHashMap<(u32, u32), u32> = FxHashMap::default();
+    let lane = table.class.iter().zip(&table.place).enumerate().map(|(index, (&class, &place))| {
+        *known.entry((class, place)).or_insert_with(|| {
+            let resources = table.requirements[class as usize];
+            find_or_add_demand(&mut ready, &mut lanes, class, resources, table.location_of(index))
+        })
+    });
+    let lane = lane.collect();
+    (ready, lanes, lane)
+}
+
+fn find_or_add_demand(
+    ready: &mut ReadyQueue,
+    lanes: &mut DemandIndex,
+    class: u32,
+    resources: Resources,
+    place: LocationConstraint,
+) -> u32 {
+    let new = |(class, place): &(u32, LocationConstraint)| {
+        ready.add_demand(make_demand(*class, resources, place.clone()))
+    };
+    *lanes.entry((class, place)).or_insert_with_key(new)
+}
+
+/// Class 0 is for those that asked for nothing.
+fn make_demand(class: u32, resources: Resources, place: LocationConstraint) -> JobDemand {
+    JobDemand { resources, is_explicit: class != 0, location: place }
+}
+
+impl WorkflowState {
+    /// Keeps back all jobs that the only worker there is can never run, because they ask for too much or belong elsewhere:
+    /// they are not claimed, and keep no other job from it. Which they are.
+    pub fn withhold_unrunnable(&mut self, mirror: &WorkerUsage) -> Vec<u32> {
+        let never = |demand: &JobDemand| {
+            !mirror.pool().could_hold(&demand.resources) || !mirror.accepts_location(&demand.location)
+        };
+        let lanes: Vec<bool> =
+            (0..self.ready.demand_count()).map(|lane| never(self.ready.demand(lane))).collect();
+        if !lanes.contains(&true) {
+            return Vec::new();
+        }
+        let gate = self.ready.add_limit(0);
+        for lane in (0u32..).zip(&lanes).filter_map(|(lane, kept)| kept.then_some(lane)) {
+            self.ready.apply_limit(lane, gate);
+        }
+        let is_kept =
+            |job: &u32| !self.status(*job).is_settled() && lanes[self.demand_of_job[*job as usize] as usize];
+        (0..self.ids.len() as u32).filter(is_kept).collect()
+    }
+
+    pub(super) fn demand_number(&mut self, class: u32, place: LocationConstraint) -> u32 {
+        let resources = self.requirements[class as usize];
+        let before = self.ready.demand_count();
+        let lane = find_or_add_demand(&mut self.ready, &mut self.demand_index, class, resources, place);
+        if lane >= before {
+            self.apply_limits(lane);
+        }
+        lane
+    }
+
+    /// What a job asks for and where it belongs.
+    pub fn demand(&self, job: u32) -> &JobDemand {
+        self.ready.demand(self.demand_of_job[job as usize])
+    }
+
+    /// How many may be claimed, those that are tried alone included.
+    pub fn ready_count(&self) -> usize {
+        self.ready.len() + self.isolated_waiting.len()
+    }
+
+    /// What they ask for, and how many ask for it; one thing may come up more than once.
+    pub fn ready_by_demand(&self) -> impl Iterator<Item = (&JobDemand, usize)> {
+        self.ready.by_demand().chain(self.isolated_waiting.iter().map(|&job| (self.demand(job), 1)))
+    }
+
+    /// Of the job that is next for somebody with this taste; `None` where he may claim nothing.
+    pub fn top_priority(&self, taste: &WorkerSelector) -> Option<i32> {
+        if self.rejects_claims() { None } else { self.ready.top_priority(taste) }
+    }
+
+    /// A job is being tried with nothing beside it.
+    pub fn has_isolated_running(&self) -> bool {
+        !self.isolated_running.is_empty()
+    }
+
+    /// This job is being tried with nothing beside it.
+    pub fn is_running_isolated(&self, job: u32) -> bool {
+        self.isolated_running.contains(&job)
+    }
+
+    /// Jobs wait for a worker of their own.
+    pub fn has_isolated_waiting(&self) -> bool {
+        self.may_run_isolated() && !self.rejects_claims()
+    }
+
+    /// The same, but for what keeps everything from being claimed.
+    pub(super) fn may_run_isolated(&self) -> bool {
+        self.isolated_waiting.iter().any(|job| self.ready.is_open(self.demand_of_job[*job as usize]))
+    }
+
+    /// A job that waits for a worker of its own and could have this one.
+    pub fn could_claim_isolated<K: JobHandle>(&self, mirror: &WorkerUsage<K>) -> bool {
+        let could = |job: &u32| {
+            self.ready.is_open(self.demand_of_job[*job as usize]) && mirror.can_take(self.demand(*job))
+        };
+        !self.rejects_claims() && self.isolated_waiting.iter().any(could)
+    }
+
+    /// A job that is ready, or held already, is suspected of killing workers: it has one to itself.
+    pub fn isolate_job(&mut self, job: u32) {
+        if self.delayed.set_isolated(job, true) {
+            return;
+        }
+        if self.status(job) == JobStatus::Ready {
+            self.remove_from_queues(job);
+            self.isolated_waiting.push_back(job);
+        } else if self.status(job).is_active() && !self.is_running_isolated(job) {
+            self.isolated_running.push(job);
+        }
+    }
+
+    /// It is suspected no longer. One that is being tried goes on as it is.
+    pub fn clear_isolation(&mut self, job: u32) {
+        if self.delayed.set_isolated(job, false) {
+            return;
+        }
+        if let Some(place) = self.isolated_waiting.iter().position(|waiting| *waiting == job) {
+            self.isolated_waiting.remove(place);
+            self.enqueue(job);
+        }
+    }
+
+    /// Its trial is over, if there was one.
+    pub(super) fn finish_isolated_run(&mut self, job: u32) -> bool {
+        let tried = self.isolated_running.iter().position(|tried| *tried == job);
+        tried.map(|tried| self.isolated_running.swap_remove(tried)).is_some()
+    }
+
+    /// Takes jobs for the only worker there is, `ahead` of them to wait there. What is to be tried alone goes first.
+    pub fn claim_jobs<K: JobHandle>(
+        &mut self,
+        worker: WorkerId,
+        mirror: &mut WorkerUsage<K>,
+        ahead: usize,
+        changes: &mut Vec<WorkflowChange>,
+    ) -> Vec<u32> {
+        match () {
+            () if self.has_isolated_running() => Vec::new(),
+            () if self.isolated_waiting.is_empty() => self.claim_ready(
+                worker,
+                mirror,
+                ClaimLimits { max_jobs: usize::MAX, queue_ahead: ahead },
+                changes,
+            ),
+            () => self.claim_isolated(worker, mirror, changes).into_iter().collect(),
+        }
+    }
+
+    /// Takes jobs for one of several workers; those that are tried alone do not concern it.
+    pub fn claim_ready<K: JobHandle>(
+        &mut self,
+        worker: WorkerId,
+        mirror: &mut WorkerUsage<K>,
+        want: ClaimLimits,
+        changes: &mut Vec<WorkflowChange>,
+    ) -> Vec<u32> {
+        if self.rejects_claims() {
+            return Vec::new();
+        }
+        let ids = &self.ids;
+        let taken = mirror.take_jobs_within(&mut self.ready, want, |job| K::from_job(job, ids[job as usize]));
+        self.record_claims(worker, &taken, mirror.site(), changes);
+        taken
+    }
+
+    /// Takes a job that is to run with nothing beside it, if there is one and the worker is idle.
+    pub fn claim_isolated<K: JobHandle>(
+        &mut self,
+        worker: WorkerId,
+        mirror: &mut WorkerUsage<K>,
+        changes: &mut Vec<WorkflowChange>,
+    ) -> Option<u32> {
+        if self.rejects_claims() {
+            return None;
+        }
+        let takes = |job: &u32| {
+            self.ready.is_open(self.demand_of_job[*job as usize])
+                && mirror.take_alone(K::from_job(*job, self.ids[*job as usize]), self.demand(*job))
+        };
+        let position = self.isolated_waiting.iter().position(takes)?;
+        let job = self.isolated_waiting.remove(position)?;
+        self.isolated_running.push(job);
+        self.ready.enter_limits(self.demand_of_job[job as usize]);
+        self.record_claims(worker, &[job], mirror.site(), changes);
+        Some(job)
+    }
+
+    /// Takes the oldest jobs of the highest priority for somebody who sees for himself where they fit.
+    pub fn claim_oldest(
+        &mut self,
+        worker: WorkerId,
+        taste: &WorkerSelector,
+        limit: usize,
+        changes: &mut Vec<WorkflowChange>,
+    ) -> Vec<u32> {
+        if self.rejects_claims() {
+            return Vec::new();
+        }
+        let oldest = std::iter::from_fn(|| self.ready.pop_oldest(taste));
+        let taken: Vec<u32> = oldest.take(limit).collect();
+        self.record_claims(worker, &taken, taste.site(), changes);
+        taken
+    }
+
+    /// `site`: where the worker is.
+    fn record_claims(
+        &mut self,
+        worker: WorkerId,
+        taken: &[u32],
+        site: Option<&str>,
+        changes: &mut Vec<WorkflowChange>,
+    ) {
+        for &job in taken {
+            self.apply_transition(job, JobStateEvent::Claim);
+            changes.push(WorkflowChange::Claim {
+                job: self.ids[job as usize],
+                attempt: self.attempt[job as usize],
+                worker,
+            });
+            if self.has_units() {
+                self.set_job_site(job, site);
+                self.push_unit_changes(job, changes);
+            }
+        }
+    }
+}

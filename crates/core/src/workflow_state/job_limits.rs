@@ -1,0 +1,85 @@
+//! How many jobs of some sorts are claimed at once: the limits that a workflow names, and how many units are under way.
+
+use super::WorkflowState;
+use super::work_units::ActiveUnitsChange;
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+use windlass_types::JobStatus;
+
+/// The gates of the ready queue that stand for limits.
+#[derive(Clone, Debug, Default)]
+pub(super) struct JobLimits {
+    limits: FxHashMap<String, u32>,
+    /// Electing jobs pass it, and their units are inside until they are over.
+    unit_limit: Option<u32>,
+}
+
+impl JobLimits {
+    fn is_none(&self) -> bool {
+        self.unit_limit.is_none() && self.limits.is_empty()
+    }
+}
+
+impl WorkflowState {
+    /// The workflow limits how many jobs that name a limit, and how many units, are under way at once.
+    pub fn set_limits(&mut self, limits: &BTreeMap<String, u32>, max_units: Option<u32>) {
+        let gate = |(name, most): (&String, &u32)| (name.clone(), self.ready.add_limit(*most));
+        self.job_limits.limits = limits.iter().map(gate).collect();
+        self.job_limits.unit_limit =
+            max_units.filter(|_| self.has_units()).map(|most| self.ready.add_limit(most));
+        if self.job_limits.is_none() {
+            return;
+        }
+        for lane in 0..self.ready.demand_count() {
+            self.apply_limits(lane);
+        }
+        for job in self.held_jobs().collect::<Vec<_>>() {
+            let limit =
+                self.demand(job).location.limit.as_ref().and_then(|limit| self.job_limits.limits.get(limit));
+            if let Some(&gate) = limit {
+                self.ready.enter_limit(gate);
+            }
+        }
+        if let Some(gate) = self.job_limits.unit_limit {
+            (0..self.units.active_count()).for_each(|_| self.ready.enter_limit(gate));
+        }
+    }
+
+    /// A lane that is new passes the gates that its place names.
+    pub(super) fn apply_limits(&mut self, lane: u32) {
+        if self.job_limits.is_none() {
+            return;
+        }
+        let place = &self.ready.demand(lane).location;
+        let limit = place.limit.as_ref().and_then(|limit| self.job_limits.limits.get(limit)).copied();
+        let units = self.job_limits.unit_limit.filter(|_| place.elects);
+        for gate in limit.into_iter().chain(units) {
+            self.ready.apply_limit(lane, gate);
+        }
+    }
+
+    /// Keeps count when a job has moved. A claim has passed the gates already.
+    pub(super) fn update_limits(&mut self, job: u32, from: JobStatus, to: JobStatus) {
+        let change = if self.units.is_empty() {
+            ActiveUnitsChange::Unchanged
+        } else {
+            self.units.on_job_moved(job, from, to)
+        };
+        if self.job_limits.is_none() {
+            return;
+        }
+        if from.is_active() && !to.is_active() {
+            // A unit is inside for longer than its electing job.
+            let stays = self.job_limits.unit_limit.filter(|_| self.units.has_job(job));
+            self.ready.leave_limits_except(self.demand_of_job[job as usize], stays);
+        }
+        if let (Some(gate), ActiveUnitsChange::Decreased) = (self.job_limits.unit_limit, change) {
+            self.ready.leave_limit(gate);
+        }
+    }
+
+    /// It is ready, and nothing but a limit keeps it from being claimed.
+    pub fn is_held_by_limit(&self, job: u32) -> bool {
+        self.status(job) == JobStatus::Ready && !self.ready.is_open(self.demand_of_job[job as usize])
+    }
+}

@@ -1,0 +1,138 @@
+//! What is not over yet, by lane: whether a worker could ever be given anything of it, without looking at jobs.
+
+use super::WorkflowState;
+use crate::dispatch::{JobHandle, WorkerUsage};
+use windlass_types::JobStatus;
+
+/// Jobs that are not over, counted by lane.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RemainingByClass {
+    jobs: Vec<u32>,
+    /// So often the last job of a lane was over, or left it.
+    emptied_count: u64,
+}
+
+impl RemainingByClass {
+    pub(super) fn from_jobs(lanes: &[u32], status: &[JobStatus]) -> Self {
+        let mut left = Self::default();
+        let open = lanes.iter().zip(status).filter(|(_, status)| !status.is_settled());
+        open.for_each(|(lane, _)| left.add(*lane));
+        left
+    }
+
+    pub(super) fn add(&mut self, lane: u32) {
+        let lane = lane as usize;
+        if self.jobs.len() <= lane {
+            self.jobs.resize(lane + 1, 0);
+        }
+        self.jobs[lane] += 1;
+    }
+
+    fn remove(&mut self, lane: u32) {
+        if let Some(jobs) = self.jobs.get_mut(lane as usize) {
+            *jobs = jobs.saturating_sub(1);
+            self.emptied_count += u64::from(*jobs == 0);
+        }
+    }
+
+    fn demands(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..).zip(&self.jobs).filter(|(_, jobs)| **jobs > 0).map(|(lane, _)| lane)
+    }
+}
+
+impl WorkflowState {
+    /// Keeps count when a job has moved.
+    pub(super) fn update_remaining(&mut self, job: u32, from: JobStatus, to: JobStatus) {
+        let lane = self.demand_of_job[job as usize];
+        match (from.is_settled(), to.is_settled()) {
+            (false, true) => self.remaining.remove(lane),
+            (true, false) => self.remaining.add(lane),
+            _ => {}
+        }
+    }
+
+    /// The job is of this lane from now on. Returns of which it was.
+    pub(super) fn assign_demand(&mut self, job: u32, to: u32) -> u32 {
+        let from = std::mem::replace(&mut self.demand_of_job[job as usize], to);
+        if from != to && !self.status(job).is_settled() {
+            self.remaining.add(to);
+            self.remaining.remove(from);
+        }
+        from
+    }
+
+    /// Something that is not over might run at the worker: now, or when what it waits for is done, or should whoever has it
+    /// lose it. Costs as many steps as there are kinds of jobs.
+    pub fn has_work_for<K: JobHandle>(&self, mirror: &WorkerUsage<K>) -> bool {
+        self.remaining.demands().any(|lane| mirror.could_ever_take(self.ready.demand(lane)))
+    }
+
+    /// Rises whenever the last job of a kind is over: only then may [`Board::has_use_for`] have become untrue, but for the time
+    /// that a worker has left.
+    pub fn emptied_demand_count(&self) -> u64 {
+        self.remaining.emptied_count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::JobTable;
+    use super::*;
+    use crate::dispatch::WorkerSelector;
+    use std::time::Duration;
+    use windlass_types::{Attempt, Bytes, Capacity, JobId, JobStatus as S, Resources, RunId, WorkflowId};
+
+    /// A job of one CPU for a minute, and one of four for an hour.
+    fn board(status: [S; 2]) -> WorkflowState {
+        let asks = |cpus, minutes| Resources {
+            cpus,
+            runtime: Some(Duration::from_mins(minutes)),
+            ..Resources::DEFAULT
+        };
+        let table = JobTable {
+            ids: vec![JobId(1), JobId(2)],
+            status: status.to_vec(),
+            attempt: vec![Attempt::FIRST; 2],
+            priority: vec![0; 2],
+            cancel_on_blocking_job_failure: vec![true; 2],
+            class: vec![1, 2],
+            requirements: vec![Resources::DEFAULT, asks(1, 1), asks(4, 60)],
+            ..JobTable::default()
+        };
+        WorkflowState::new(WorkflowId(1), RunId(1), table).unwrap()
+    }
+
+    #[test]
+    fn a_worker_is_of_use_while_something_fits_it_that_is_not_over() {
+        let large = Duration::from_hours(2);
+        for (small_job, large_job, cpus, time_left, expected) in [
+            (S::Ready, S::Blocked, 1, large, true),
+            (S::Blocked, S::Blocked, 1, large, true),
+            (S::Running, S::Blocked, 1, large, true),
+            (S::PendingFailed, S::Blocked, 1, large, true),
+            (S::Completed, S::Blocked, 1, large, false),
+            (S::Disabled, S::Ready, 1, large, false),
+            (S::Failed, S::Ready, 4, large, true),
+            (S::Completed, S::Ready, 4, Duration::from_mins(59), false),
+            (S::Ready, S::Ready, 4, Duration::from_mins(59), true),
+            (S::Ready, S::Ready, 4, Duration::from_secs(59), false),
+            (S::Completed, S::Failed, 4, large, false),
+        ] {
+            let capacity = Capacity { cpus, memory: Bytes(1 << 40), gpus: 0, nodes: 1, max_jobs: None };
+            let mut worker: WorkerUsage = WorkerUsage::with_selector(capacity, WorkerSelector::default());
+            worker.limit_time(time_left);
+            let board = board([small_job, large_job]);
+            assert_eq!(board.has_work_for(&worker), expected, "{small_job} {large_job} {cpus} {time_left:?}");
+        }
+    }
+
+    #[test]
+    fn that_a_kind_is_done_with_is_noticed_once() {
+        let mut board = board([S::Ready, S::Ready]);
+        assert_eq!(board.emptied_demand_count(), 0);
+        board.on_unrunnable(0, &mut Vec::new());
+        assert_eq!(board.emptied_demand_count(), 1);
+        board.on_unrunnable(0, &mut Vec::new());
+        assert_eq!(board.emptied_demand_count(), 1);
+    }
+}

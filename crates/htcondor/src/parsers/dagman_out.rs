@@ -1,0 +1,102 @@
+//! What DAGMan says for people (`NAME.dag.dagman.out`).
+//!
+//! A DAG that is not accepted leaves no metrics and no status file: the reason is only here, between the last
+//! `STARTING UP` and `EXITING WITH STATUS`.
+//!
+//! ```text
+//! 11/16/26 04:00:31 workflow.dag (line 2): ERROR: expected JOB, DATA, SUBDAG, …
+//! 11/16/26 04:00:31 Failed to parse workflow.dag
+//! 11/16/26 04:00:31 **** condor_dagman (condor_DAGMAN) pid 20218 EXITING WITH STATUS 1
+//! ```
+
+/// The last time that DAGMan ran.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DagmanLastRun {
+    /// With what it exited, if it did.
+    pub exit_code: Option<i32>,
+    /// The first lines that tell of an error.
+    pub errors: Vec<String>,
+    /// It says that it left metrics.
+    pub has_metrics: bool,
+}
+
+const MAX_ERRORS: usize = 5;
+/// Somebody will read it: a line of DAGMan may list all words that it knows.
+const MAX_ERROR_LENGTH: usize = 300;
+
+/// What comes after a warning that is taken for an error; the warning says what it was.
+const FATAL_WARNING_LINE: &str = "ERROR: Warning is fatal";
+
+/// `out` may begin anywhere.
+pub fn parse_last_run(out: &[u8]) -> DagmanLastRun {
+    let mut run = DagmanLastRun::default();
+    let mut before = String::new();
+    for line in super::complete_lines(out) {
+        let line = String::from_utf8_lossy(line);
+        let said = strip_timestamp(&line);
+        if said.ends_with("STARTING UP") {
+            run = DagmanLastRun::default();
+        } else if let Some((_, status)) = said.split_once(" EXITING WITH STATUS ") {
+            run.exit_code = status.trim().parse().ok();
+        } else if said.starts_with("Wrote metrics file ") {
+            run.has_metrics = true;
+        } else if run.errors.len() < MAX_ERRORS && is_error_line(said) {
+            let warning = said.starts_with(FATAL_WARNING_LINE).then(|| std::mem::take(&mut before));
+            run.errors.push(warning.unwrap_or_else(|| truncate_line(said)));
+        }
+        before = truncate_line(said);
+    }
+    run
+}
+
+/// Not every ERROR is one: `STATUS_ERROR` is what a node has become.
+fn is_error_line(said: &str) -> bool {
+    said.contains("ERROR: ") || said.starts_with("Failed to parse") || said.contains("FATAL")
+}
+
+fn truncate_line(said: &str) -> String {
+    said.chars().take(MAX_ERROR_LENGTH).collect()
+}
+
+/// `11/16/26 04:00:31 `
+fn strip_timestamp(line: &str) -> &str {
+    let time = line
+        .get(..18)
+        .filter(|time| time.bytes().all(|byte| byte.is_ascii_digit() || b"/: ".contains(&byte)));
+    if time.is_some() { &line[18..] } else { line }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn why_a_dag_was_not_accepted() {
+        let run = parse_last_run(include_bytes!("../../tests/data/unparsable.dag.dagman.out"));
+        assert_eq!((run.exit_code, run.has_metrics), (Some(1), false));
+        assert_eq!(run.errors.len(), 2);
+        assert!(run.errors[0].starts_with("workflow.dag (line 2): ERROR: expected JOB,"), "{:?}", run.errors);
+        assert_eq!(run.errors[1], "Failed to parse workflow.dag");
+    }
+
+    #[test]
+    fn a_warning_may_be_the_error() {
+        let out = b"11/16/26 05:02:59 Warning: category c has no throttle value set\n\
+            11/16/26 05:02:59 ERROR: Warning is fatal error because of DAGMAN_USE_STRICT setting\n\
+            11/16/26 05:02:59     Node Status: STATUS_ERROR\n";
+        assert_eq!(parse_last_run(out).errors, ["Warning: category c has no throttle value set"]);
+    }
+
+    #[test]
+    fn only_the_last_run_counts() {
+        let mut out = include_bytes!("../../tests/data/unparsable.dag.dagman.out").to_vec();
+        out.extend_from_slice(b"11/16/26 04:00:31 ** condor_dagman (CONDOR_DAGMAN) STARTING UP\n");
+        assert_eq!(parse_last_run(&out), DagmanLastRun::default());
+        out.extend_from_slice(b"11/16/26 04:00:32 Wrote metrics file workflow.dag.metrics.\n");
+        assert!(parse_last_run(&out).has_metrics);
+        out.extend_from_slice(
+            b"11/16/26 04:00:31 **** condor_dagman (condor_DAGMAN) pid 1 EXITING WITH STATUS 1",
+        );
+        assert_eq!(parse_last_run(&out).exit_code, None, "the line has no end: it may be 12");
+    }
+}

@@ -1,0 +1,150 @@
+//! Readers of each place, as HTCondor reads it, and that they get back what was meant whatever it is.
+
+use super::*;
+use proptest::prelude::*;
+
+/// As DAGMan reads a value of VARS: up to a quote, a backslash stands for what follows it.
+fn read_vars(written: &str) -> Option<(String, &str)> {
+    let mut text = String::new();
+    let mut rest = written.char_indices();
+    loop {
+        match rest.next()? {
+            (_, '\\') => text.push(rest.next()?.1),
+            (at, '"') => return Some((text, &written[at + 1..])),
+            (_, c) => text.push(c),
+        }
+    }
+}
+
+/// As a submit file's ClassAd strings are read: only `\"` means something else.
+fn read_classad(written: &str) -> Option<(String, &str)> {
+    let mut text = String::new();
+    let mut rest = written.strip_prefix('"')?;
+    loop {
+        if let Some(after) = rest.strip_prefix("\\\"") {
+            text.push('"');
+            rest = after;
+        } else if let Some(after) = rest.strip_prefix('"') {
+            return Some((text, after));
+        } else {
+            let c = rest.chars().next()?;
+            text.push(c);
+            rest = &rest[c.len_utf8()..];
+        }
+    }
+}
+
+/// As an environment in the new syntax is read: words between spaces, `'` quotes, `''` in quotes and `""` stand for one.
+fn read_environment(written: &str) -> Option<Vec<String>> {
+    let inner = written.strip_prefix('"')?.strip_suffix('"')?;
+    let outer = inner.replace("\"\"", "\u{1}");
+    // A single one would have ended it.
+    if outer.contains('"') {
+        return None;
+    }
+    let (mut words, mut word, mut quoted) = (Vec::new(), String::new(), false);
+    let mut rest = outer.chars().peekable();
+    while let Some(c) = rest.next() {
+        match c {
+            '\'' if quoted && rest.peek() == Some(&'\'') => word.extend(rest.next()),
+            '\'' => quoted = !quoted,
+            ' ' if !quoted => words.push(std::mem::take(&mut word)),
+            '\u{1}' => word.push('"'),
+            c => word.push(c),
+        }
+    }
+    words.push(word);
+    (!quoted).then_some(words)
+}
+
+/// Text with all that is special somewhere, more often than chance would have it.
+fn hostile() -> impl Strategy<Value = String> {
+    let special = prop::sample::select(vec![
+        "\"", "'", "\\", "$", "$(", "$$(", ")", "\n", "\r", "\t", "#", " ", ",", ";", "=", "é", "€", "queue",
+        "a", "\u{0}", "{", "}", "|", "`", "%", "//", "/*",
+    ]);
+    prop_oneof![
+        prop::collection::vec(special, 0..12).prop_map(|parts| parts.concat()),
+        any::<String>(),
+        "[ -~]{0,20}",
+    ]
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read_or_it_was_refused(text in hostile()) {
+        if let Ok(written) = quote_vars(&text) {
+            let line = format!("{written}\" rest");
+            prop_assert_eq!(read_vars(&line), Some((text.clone(), " rest")));
+        }
+        if let Ok(written) = quote_classad(&text) {
+            let line = format!("{written} rest");
+            prop_assert_eq!(read_classad(&line), Some((text.clone(), " rest")));
+        }
+        if let Ok(written) = quote_environment([("A", EnvironmentValue::Text(&text)), ("B", EnvironmentValue::Text("b"))]) {
+            let meant = vec![format!("A={text}"), "B=b".to_owned()];
+            prop_assert_eq!(read_environment(&written), Some(meant));
+        }
+    }
+
+    /// No macro, no second line, no word more, wherever it is.
+    #[test]
+    fn nothing_leads_out_of_its_line(text in hostile()) {
+        let written = [
+            quote_classad(&text), quote_dag_word(&text).map(str::to_owned), check_value(&text).map(str::to_owned),
+            check_transfer_path(&text).map(str::to_owned), quote_environment([("A", EnvironmentValue::Text(&text))]),
+            check_attribute_name(&text).map(str::to_owned), quote_site_list([&text]),
+        ];
+        for line in written.iter().flatten() {
+            prop_assert!(!line.contains('$') && !line.chars().any(char::is_control), "{line:?}");
+            // A line that ends with a backslash goes on with the next one.
+            prop_assert!(!line.ends_with('\\'), "{line:?}");
+        }
+        if let Ok(inside) = quote_vars(&text) {
+            prop_assert!(!inside.contains('$') && !inside.chars().any(char::is_control), "{inside:?}");
+        }
+        if let Ok(word) = quote_dag_word(&text) {
+            prop_assert_eq!(word.split_whitespace().collect::<Vec<_>>(), vec![word]);
+        }
+        if let Ok(path) = check_transfer_path(&text) {
+            prop_assert_eq!(path.split([',', ';', '=']).count(), 1);
+        }
+    }
+}
+
+#[test]
+fn ordinary_things_are_written_as_they_are() {
+    assert_eq!(quote_dag_word("/opt/windlass-1.2/bin/windlass"), Ok("/opt/windlass-1.2/bin/windlass"));
+    assert_eq!(quote_vars(r#"C:\a "b""#).unwrap(), r#"C:\\a \"b\""#);
+    assert_eq!(quote_classad(r#"the "big" one, é"#).unwrap(), r#""the \"big\" one, é""#);
+    assert_eq!(check_value("/home/ann b/x.pem"), Ok("/home/ann b/x.pem"));
+    assert_eq!(check_attribute_name("CMS_Type"), Ok("CMS_Type"));
+    assert_eq!(
+        quote_site_list(&["T1_US_Alpha".to_owned(), "T2_DE_Beta".to_owned()]).unwrap(),
+        "T1_US_Alpha,T2_DE_Beta"
+    );
+    let both = [("A", EnvironmentValue::Text("it's \"so\"")), ("B", EnvironmentValue::Macro("$(RETRY)"))];
+    assert_eq!(quote_environment(both).unwrap(), r#""A='it''s ""so""' B=$(RETRY)""#);
+}
+
+#[test]
+fn a_refusal_says_what_and_why() {
+    let said = |refused: Result<String, UnquotableText>| refused.unwrap_err().to_string();
+    assert_eq!(
+        said(quote_classad("a$(b)")),
+        r#""a$(b)" cannot be a ClassAd string for HTCondor: `$` begins a macro there and cannot be quoted"#
+    );
+    assert!(said(quote_classad("a\nb")).contains("'\\n' cannot stand in one line"));
+    assert!(said(quote_dag_word("/my dir/windlass").map(str::to_owned)).contains("use another name or path"));
+    assert!(said(quote_site_list(["Zürich".to_owned()].iter())).contains("cannot be the name of a site"));
+    assert!(
+        check_transfer_path("https://x/y").is_err()
+            && check_transfer_path("a,b").is_err()
+            && check_value(" x").is_err()
+    );
+    assert!(
+        check_attribute_name("1st").is_err()
+            && check_attribute_name("a b").is_err()
+            && quote_dag_word("").is_err()
+    );
+}

@@ -1,0 +1,115 @@
+//! What the nodes of a workflow spec are called, and which of them are alike.
+
+use crate::script_settings::NodeKind;
+use std::collections::{BTreeMap, HashSet};
+use windlass_spec::{ResolvedJob, ResolvedWorkflow};
+use windlass_types::Resources;
+use windlass_types::settings::FailureHandler;
+
+/// Longer names of files are trouble on some file systems.
+const MAX_NAME_LENGTH: usize = 100;
+/// Words that DAGMan takes for something else.
+const RESERVED_NAMES: [&str; 4] = ["all_nodes", "parent", "child", "workflow"];
+
+/// The names of the nodes, in the order of the jobs: those of the jobs where DAGMan and a file system can bear them.
+/// Two never differ in case alone.
+pub(super) fn assign_node_names<'a>(jobs: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let mut taken: HashSet<String> = RESERVED_NAMES.map(str::to_owned).into();
+    let mut names = Vec::new();
+    for (number, job) in jobs.enumerate() {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        let mut name = job.to_owned();
+        let fits =
+            (1..=MAX_NAME_LENGTH).contains(&job.len()) && job.chars().all(is_plain) && !job.starts_with('-');
+        if !fits || taken.contains(&name.to_ascii_lowercase()) {
+            let plain: String =
+                job.chars().map(|c| if is_plain(c) { c } else { '_' }).take(MAX_NAME_LENGTH).collect();
+            name = format!("{}_{number}", plain.trim_start_matches('-'));
+        }
+        while !taken.insert(name.to_ascii_lowercase()) {
+            name.push('_');
+        }
+        names.push(name);
+    }
+    names
+}
+
+/// What a job of the workflow asks for; `None`: it does not say.
+pub(super) fn requested_resources(
+    workflow: &ResolvedWorkflow<'_>,
+    job: &ResolvedJob<'_>,
+) -> Option<Resources> {
+    job.requirements.map(|number| workflow.requirements()[number as usize].resources)
+}
+
+/// The kinds that POST scripts know: jobs that ask for the same and have the same failure handler.
+#[derive(Debug, Default)]
+pub(super) struct NodeKinds {
+    names: BTreeMap<(Option<u32>, Option<u32>), String>,
+    pub(super) kinds: BTreeMap<String, NodeKind>,
+}
+
+impl NodeKinds {
+    /// The name of the job's kind, and how often it may be tried again.
+    pub(super) fn assign_kind(
+        &mut self,
+        workflow: &ResolvedWorkflow<'_>,
+        job: &ResolvedJob<'_>,
+    ) -> (&str, u32) {
+        let handler = job.group.and_then(|kind| workflow.job_groups()[kind as usize].failure_handler);
+        let next = self.names.len();
+        let name = self.names.entry((job.requirements, handler)).or_insert_with(|| format!("job_{next}"));
+        let kind = self.kinds.entry(name.clone()).or_insert_with(|| {
+            let handler = handler.map(|handler| &workflow.failure_handlers()[handler as usize]);
+            NodeKind {
+                role: None,
+                retries: handler.map_or(0, max_retries),
+                asked: requested_resources(workflow, job).unwrap_or(Resources::DEFAULT),
+                handler: handler.map(|handler| handler.name.clone()),
+            }
+        });
+        (name, kind.retries)
+    }
+}
+
+/// As many as the most patient rule allows; which of them speaks is decided after each failure.
+fn max_retries(handler: &FailureHandler) -> u32 {
+    let attempts = handler.rules.iter().map(|rule| rule.max_retries).max().unwrap_or(0);
+    u32::try_from(attempts).unwrap_or(0).saturating_sub(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn jobs_are_called_as_they_are_where_that_is_possible() {
+        let jobs = ["solve_1", "Solve_1", "a.b", "two words", "ALL_NODES", "-x", "", "größe", "a_b_2"];
+        let expected = [
+            "solve_1",
+            "Solve_1_1",
+            "a_b_2",
+            "two_words_3",
+            "ALL_NODES_4",
+            "x_5",
+            "_6",
+            "gr__e_7",
+            "a_b_2_8",
+        ];
+        assert_eq!(assign_node_names(jobs.into_iter()), expected);
+    }
+
+    proptest! {
+        #[test]
+        fn names_are_fit_and_differ(jobs in prop::collection::vec("[-a-cA-C._0-3 é$\n]{0,4}", 0..40)) {
+            let names = assign_node_names(jobs.iter().map(String::as_str));
+            let lower: HashSet<String> = names.iter().map(|name| name.to_ascii_lowercase()).collect();
+            prop_assert_eq!(lower.len(), jobs.len());
+            for name in names {
+                prop_assert_eq!(crate::render::quote::quote_dag_word(&name), Ok(name.as_str()));
+                prop_assert!(!name.contains(['.', '+', '/']) && !name.starts_with('-'));
+            }
+        }
+    }
+}

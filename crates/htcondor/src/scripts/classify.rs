@@ -1,0 +1,191 @@
+//! Of what class a failed attempt is.
+//!
+//! The first that knows something says it: DAGMan where no job ended, HTCondor where it held or removed the job, the last
+//! line of our payload, the code of the report, and at last the rules for any process. Those come last also because they
+//! take the longest to be made ready, and a script runs for every attempt.
+
+use super::attempt::{DagmanReturn, NodeAttempt};
+use crate::parsers::events::JobHold;
+use std::time::Duration;
+use windlass_core::classify::{FailureClassifier, FailureEvidence, TerminationCause, cms_exit_codes};
+use windlass_payload::LoggedFailure;
+use windlass_types::payload::check_lfn;
+use windlass_types::settings::FailureCause;
+use windlass_types::worker_messages::{ProcessExit, return_code};
+use windlass_types::{Bytes, FailureClass, Resources};
+
+/// What a failure is taken for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ClassifiedFailure {
+    pub(super) class: FailureClass,
+    /// Of CMS where a report has one; else as a shell would tell it.
+    pub(super) code: i32,
+    pub(super) cause: Option<FailureCause>,
+    /// One sentence, without its full stop.
+    pub(super) why: String,
+}
+
+impl ClassifiedFailure {
+    fn new(class: FailureClass, code: i32, why: impl Into<String>) -> Self {
+        Self { class, code, cause: None, why: why.into() }
+    }
+
+    fn with_cause(self, cause: FailureCause) -> Self {
+        Self { cause: Some(cause), ..self }
+    }
+}
+
+/// Trouble of the schedd and its machine passes, and is not that of a site: what is called infrastructure speaks against
+/// the site where it happened, and can have it banned.
+const SCHEDD_FAILURE_CLASS: FailureClass = FailureClass::Transient;
+
+/// Why the attempt failed, which was limited to what it asked for; `None` if it did not.
+pub(super) fn classify_failure(attempt: &NodeAttempt, asked: Option<Resources>) -> Option<ClassifiedFailure> {
+    let exit = match attempt.returned {
+        DagmanReturn::NotSubmitted => {
+            let why = "the schedd did not take the job; the end of dagman.out says why";
+            return Some(ClassifiedFailure::new(SCHEDD_FAILURE_CLASS, DagmanReturn::NOT_SUBMITTED, why));
+        }
+        DagmanReturn::Lost(number) => {
+            let why = format!("DAGMan lost sight of the job ({number})");
+            return Some(ClassifiedFailure::new(SCHEDD_FAILURE_CLASS, number, why));
+        }
+        DagmanReturn::Removed => return Some(classify_removal(attempt)),
+        DagmanReturn::Exit(exit) => exit,
+    };
+    let reported = attempt.report.as_ref().map_or(0, |report| report.cmssw.exit_code);
+    match (exit, reported, &attempt.missing_report) {
+        (ProcessExit::Code(0), 0, None) => None,
+        (ProcessExit::Code(0), 0, Some(missing)) => {
+            let why = format!("it ended well and brought back no {missing}");
+            let judged = ClassifiedFailure::new(FailureClass::Transient, return_code::MISSING_OUTPUT, why);
+            Some(judged.with_cause(FailureCause::MissingOutput))
+        }
+        _ => Some(classify_exit(attempt, exit, asked)),
+    }
+}
+
+/// Held jobs are removed by DAGMan, so that what held them is the reason.
+fn classify_removal(attempt: &NodeAttempt) -> ClassifiedFailure {
+    match (&attempt.job_log.hold, &attempt.job_log.removal) {
+        (Some(hold), _) => classify_hold(hold),
+        (None, Some(reason)) if mentions_time(reason) => {
+            let why = format!("it was removed: {reason}");
+            ClassifiedFailure::new(FailureClass::Timeout, return_code::TIMEOUT, why)
+                .with_cause(FailureCause::Timeout)
+        }
+        (None, reason) => {
+            let reason = reason.as_deref().unwrap_or("the log does not say why");
+            ClassifiedFailure::new(
+                FailureClass::Transient,
+                DagmanReturn::REMOVED,
+                format!("it was removed: {reason}"),
+            )
+        }
+    }
+}
+
+/// Codes of holds, as HTCondor documents them.
+mod hold_code {
+    pub(super) const STARTD_POLICY: i32 = 21;
+    /// The subcode of `HOLD_IF_MEMORY_EXCEEDED`.
+    pub(super) const OVER_MEMORY: i32 = 102;
+    pub(super) const OUT_OF_RESOURCES: i32 = 34;
+    pub(super) const JOB_DURATION: i32 = 46;
+    pub(super) const EXECUTE_DURATION: i32 = 47;
+
+    /// What happens beside the schedd: somebody held it (1), a policy of the job (3, 5) or of the schedd (26, 27) did, its
+    /// credential (4), directory (14), log (22), account (23) or shadow (17, 24, 48) is no good, it was submitted so or has
+    /// not all its files there (15, 16), or it sends more than it may (32, 33).
+    pub(super) const SCHEDD_SIDE: [i32; 16] = [1, 3, 4, 5, 14, 15, 16, 17, 22, 23, 24, 26, 27, 32, 33, 48];
+    /// Files that did not get from one side to the other. The reason says which side could not go on.
+    pub(super) const TRANSFER: [i32; 2] = [12, 13];
+}
+
+/// Whether it was held because of something that no site could help.
+fn is_schedd_side(hold: &JobHold) -> bool {
+    hold_code::SCHEDD_SIDE.contains(&hold.code)
+        || hold_code::TRANSFER.contains(&hold.code) && hold.reason.contains("failure at access point")
+}
+
+fn classify_hold(hold: &JobHold) -> ClassifiedFailure {
+    let why = format!("it was held ({}/{}): {}", hold.code, hold.subcode, hold.reason);
+    match (hold.code, hold.subcode) {
+        (hold_code::STARTD_POLICY, hold_code::OVER_MEMORY) | (hold_code::OUT_OF_RESOURCES, _) => {
+            out_of_memory(why)
+        }
+        (hold_code::JOB_DURATION | hold_code::EXECUTE_DURATION, _) => timed_out(why),
+        _ if mentions_memory(&hold.reason) => out_of_memory(why),
+        _ if mentions_time(&hold.reason) => timed_out(why),
+        _ if is_schedd_side(hold) => ClassifiedFailure::new(SCHEDD_FAILURE_CLASS, DagmanReturn::REMOVED, why),
+        _ => ClassifiedFailure::new(FailureClass::Infrastructure, DagmanReturn::REMOVED, why),
+    }
+}
+
+fn out_of_memory(why: String) -> ClassifiedFailure {
+    ClassifiedFailure::new(FailureClass::Memory, return_code::OUT_OF_MEMORY, why)
+        .with_cause(FailureCause::OutOfMemory)
+}
+
+fn timed_out(why: String) -> ClassifiedFailure {
+    ClassifiedFailure::new(FailureClass::Timeout, return_code::TIMEOUT, why).with_cause(FailureCause::Timeout)
+}
+
+/// Pools have policies of their own, with words of their own.
+fn mentions_memory(reason: &str) -> bool {
+    let reason = reason.to_ascii_lowercase();
+    reason.contains("memory")
+        && ["exceed", "over", "limit", "out of"].iter().any(|word| reason.contains(word))
+}
+
+fn mentions_time(reason: &str) -> bool {
+    let reason = reason.to_ascii_lowercase();
+    ["walltime", "wall time", "wall clock", "time limit", "runtime", "duration"]
+        .iter()
+        .any(|word| reason.contains(word))
+}
+
+/// It ran to an end of its own.
+fn classify_exit(attempt: &NodeAttempt, exit: ProcessExit, asked: Option<Resources>) -> ClassifiedFailure {
+    if let Some(LoggedFailure { class, code, message }) = LoggedFailure::from_log_tail(&attempt.stderr_tail) {
+        return ClassifiedFailure::new(class, code, message);
+    }
+    let report = attempt.report.as_ref().map(|report| &report.cmssw).filter(|report| report.exit_code != 0);
+    let said = report.and_then(|report| report.error_message.as_deref()).unwrap_or_default();
+    if let Some(code) = report.map(|report| report.exit_code)
+        && let Some(class) = cms_exit_codes::classify_exit_code(code, said)
+    {
+        return ClassifiedFailure::new(class, code, format!("exit code {code}: {said}"));
+    }
+    let code = report.map_or(exit.return_code(), |report| report.exit_code);
+    let found = FailureClassifier::standard().classify(&FailureEvidence {
+        return_code: code,
+        signal: exit.signal(),
+        cause: TerminationCause::Itself,
+        tail: if attempt.stderr_tail.is_empty() { said } else { &attempt.stderr_tail },
+        wall: Duration::from_secs(attempt.job_log.wall_sec.unwrap_or(0)),
+        peak_memory: attempt.job_log.memory_mb.map(|mb| Bytes(mb.saturating_mul(1 << 20))),
+        asked,
+        node: None,
+    });
+    ClassifiedFailure::new(found.class, code, found.why)
+}
+
+/// LFNs of inputs that could not be read: those of the report, else those that are named where it says why.
+pub(super) fn find_bad_inputs(attempt: &NodeAttempt, judged: &ClassifiedFailure) -> Vec<String> {
+    let reported = attempt.report.as_ref().map_or(&[][..], |report| &report.bad_inputs);
+    match judged.class {
+        FailureClass::Data if reported.is_empty() => {}
+        // A landing names what it did not find, and leaves it to other sites.
+        FailureClass::Data | FailureClass::Infrastructure => return reported.to_vec(),
+        _ => return Vec::new(),
+    }
+    let mut named: Vec<String> = Vec::new();
+    for word in judged.why.split(|c: char| c.is_whitespace() || ",;()[]\"'`".contains(c)) {
+        let word = word.trim_end_matches(['.', ':']);
+        if word.starts_with("/store/") && check_lfn(word).is_ok() && !named.iter().any(|name| name == word) {
+            named.push(word.to_owned());
+        }
+    }
+    named
+}

@@ -1,0 +1,56 @@
+//! POST of a node: what its attempt was, and what follows.
+
+use super::decision::{NodeRules, ScriptDecision, ScriptExitCode, decide_attempt};
+use super::post_report::PostReport;
+use super::{ScriptCall, ScriptError, attempt_facts, files};
+use crate::file_layout;
+use crate::render;
+use crate::script_settings::ScriptSettings;
+use std::path::Path;
+
+/// Decides about an attempt and leaves what the next one and others have to know.
+pub fn run_post(call: &ScriptCall) -> Result<ScriptDecision, ScriptError> {
+    let decision = decide_call(call)?;
+    match save_decision(call, &decision) {
+        // What succeeded stays so, though nobody can read about it.
+        Err(_) if decision.exit_code == ScriptExitCode::Success => Ok(decision),
+        left => left.map(|()| decision),
+    }
+}
+
+pub(super) fn decide_call(call: &ScriptCall) -> Result<ScriptDecision, ScriptError> {
+    let (terms, _) = ScriptSettings::find_for_directory(&call.directory)?;
+    let kind = terms.find_kind(&call.kind)?;
+    let rules = NodeRules::from_kind(kind, &terms)?;
+    Ok(decide_attempt(&attempt_facts::gather_attempt(call, kind.role), &rules))
+}
+
+/// The report is last: it says that all is done.
+pub(super) fn save_decision(call: &ScriptCall, decision: &ScriptDecision) -> Result<(), ScriptError> {
+    let report = &decision.report;
+    if let Some(next) = &report.next {
+        let path = file_layout::next_attempt_path(&call.directory, &call.node);
+        files::write_atomically(&path, render::render_next_attempt(next).as_bytes())
+            .map_err(|source| ScriptError::File { doing: "write", path, source })?;
+    }
+    append_attempt(call, report);
+    write_report(&call.directory, report)
+}
+
+/// For whoever follows the run. If that cannot be written, less is known; nothing else changes.
+fn append_attempt(call: &ScriptCall, report: &PostReport) {
+    let Ok(directory) = call.directory.canonicalize() else { return };
+    let unit = directory.file_name().and_then(|name| file_layout::unit_number(&name.to_string_lossy()));
+    if let Some((unit, run)) = unit.zip(directory.parent()) {
+        // Nobody who could be told listens.
+        report.to_log_line(unit).append(run).unwrap_or_default();
+    }
+}
+
+pub(super) fn write_report(directory: &Path, report: &PostReport) -> Result<(), ScriptError> {
+    let path = file_layout::post_report_path(directory, &report.node_name);
+    serde_json::to_vec_pretty(report)
+        .map_err(Into::into)
+        .and_then(|text| files::write_atomically(&path, &text))
+        .map_err(|source| ScriptError::File { doing: "write", path, source })
+}

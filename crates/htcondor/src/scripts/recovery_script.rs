@@ -1,0 +1,81 @@
+//! What puts a failure right before the next attempt: the script of a failure handler.
+//!
+//! It runs beside the schedd, where PRE scripts run, and is told what the worker of the engine tells such scripts.
+//! Whatever becomes of it, the job is tried again.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+use windlass_process::{Pid, Signal, child_wait, process_tree, shell};
+use windlass_types::format_duration;
+use windlass_types::worker_messages::RecoveryScript;
+
+/// The node whose failure is put right.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RecoveryTarget<'a> {
+    /// Where DAGMan works, and where what the script says is kept.
+    pub(super) directory: &'a Path,
+    pub(super) node: &'a str,
+    /// What the spec calls the job.
+    pub(super) job: &'a str,
+    /// Where the paths of the spec begin.
+    pub(super) submission_dir: &'a Path,
+}
+
+/// Runs the script to its end; how it went, in words.
+pub(super) fn run_recovery(patient: RecoveryTarget<'_>, recovery: &RecoveryScript) -> String {
+    match try_recovery(patient, recovery) {
+        Ok(how) => how,
+        Err(error) => format!("it could not be started: {error}"),
+    }
+}
+
+fn try_recovery(patient: RecoveryTarget<'_>, recovery: &RecoveryScript) -> io::Result<String> {
+    let log = patient.directory.join(format!("{}.{}", patient.node, RecoveryScript::LOG_EXTENSION));
+    let log = File::create(log)?;
+    let mut command = shell::shell_command(RecoveryScript::COMMAND);
+    command.current_dir(patient.submission_dir).process_group(0);
+    command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+    command.envs(recovery_environment(patient.job, recovery));
+    let mut child = command.spawn()?;
+    let pid = Pid::from_child(&child);
+    let ended = wait_for_exit(pid, recovery.limit);
+    // What it leaves behind is in its group as well.
+    process_tree::signal_group_and_members(pid, &process_tree::with_descendants([pid]), Signal::KILL);
+    let status = child.wait()?;
+    Ok(if ended {
+        status.to_string()
+    } else {
+        format!("ended after {}, its time limit", format_duration(recovery.limit))
+    })
+}
+
+fn wait_for_exit(pid: Pid, limit: Duration) -> bool {
+    let begun = Instant::now();
+    while !child_wait::is_over(pid) {
+        let left = limit.saturating_sub(begun.elapsed());
+        if left.is_zero() {
+            return false;
+        }
+        process_tree::wait_for_exit(&[pid], left);
+    }
+    true
+}
+
+fn recovery_environment(job: &str, recovery: &RecoveryScript) -> Vec<(&'static str, String)> {
+    let failed = recovery.failed.to_string();
+    let code = recovery.return_code.to_string();
+    vec![
+        ("WINDLASS_JOB_NAME", job.to_owned()),
+        ("TORC_JOB_NAME", job.to_owned()),
+        ("WINDLASS_ATTEMPT", recovery.failed.0.saturating_add(1).to_string()),
+        ("TORC_ATTEMPT_ID", failed.clone()),
+        ("WINDLASS_FAILED_ATTEMPT_ID", failed),
+        ("WINDLASS_RETURN_CODE", code.clone()),
+        ("TORC_RETURN_CODE", code),
+        ("WINDLASS_RECOVERY_SCRIPT", recovery.script.clone()),
+    ]
+}

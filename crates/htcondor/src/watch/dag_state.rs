@@ -1,0 +1,289 @@
+//! PURE: whether a DAG is over, and how it went.
+//!
+//! The metrics say it best, but a DAG that was not accepted leaves none, and those of the run before a rescue stay until
+//! the rescue ends. So everything is asked about one cluster, the one that is watched.
+
+use crate::parsers::dagman_out::DagmanLastRun;
+use crate::parsers::events::{CondorEvent, CondorEventKind, JobExit, JobHold};
+use crate::parsers::metrics::{DagEnd, DagMetrics};
+use crate::parsers::node_status;
+
+/// How a DAG is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DagState {
+    /// Nothing is known of it yet.
+    NotYet,
+    /// It is in the queue; held or not.
+    Running,
+    Over(DagOutcome),
+    /// Its files cannot be read. It may be well.
+    Unknown,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DagOutcome {
+    Completed,
+    /// Nodes failed, all others are done or cannot be.
+    Failed,
+    /// A node asked for its end.
+    Aborted,
+    /// Somebody removed it.
+    Removed,
+    /// It was not accepted, or ended for another reason than its nodes.
+    Broken(String),
+}
+
+/// What the schedd wrote about the job that DAGMan is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum DagmanState {
+    Queued,
+    Running,
+    Held(JobHold),
+    Ended(JobExit),
+    Removed,
+}
+
+/// The last that its log says of a cluster. `None`: nothing.
+pub(super) fn last_dagman_state(events: &[CondorEvent], cluster: u64) -> Option<DagmanState> {
+    let events = events.iter().rev().filter(|event| event.cluster == cluster);
+    events.map(|event| &event.kind).find_map(|what| match what {
+        CondorEventKind::Submitted { .. } | CondorEventKind::Released { .. } => Some(DagmanState::Queued),
+        CondorEventKind::Executing { .. } => Some(DagmanState::Running),
+        CondorEventKind::Terminated { exit, .. } => Some(DagmanState::Ended(*exit)),
+        CondorEventKind::Aborted { .. } => Some(DagmanState::Removed),
+        CondorEventKind::Held(hold) => Some(DagmanState::Held(hold.clone())),
+        // It is held, removed or begun again next, which says more.
+        CondorEventKind::Evicted { .. }
+        | CondorEventKind::PostScript { .. }
+        | CondorEventKind::Other { .. } => None,
+    })
+}
+
+/// The cluster that was submitted last.
+pub(super) fn last_submitted_cluster(events: &[CondorEvent]) -> Option<u64> {
+    events
+        .iter()
+        .rev()
+        .find(|event| matches!(event.kind, CondorEventKind::Submitted { .. }))
+        .map(|event| event.cluster)
+}
+
+/// All that is known about one cluster.
+pub(super) struct DagEvidence<'a> {
+    pub(super) dagman: Option<DagmanState>,
+    /// Its own, not those of a run before it.
+    pub(super) metrics: Option<&'a DagMetrics>,
+    /// It says that it has begun.
+    pub(super) has_begun: bool,
+    pub(super) status: Option<&'a node_status::DagStatus>,
+}
+
+pub(super) enum DagStateDecision {
+    State(DagState),
+    /// It ended, and only what it said for people tells why. `without_metrics` is how its job ended, where it seems to
+    /// have left none.
+    ReadDagmanOut {
+        without_metrics: Option<JobExit>,
+    },
+}
+
+/// DAGMan exits so when it is held or its machine goes down: it will be started again.
+pub(super) const RESTART_EXIT_CODE: i32 = 3;
+
+pub(super) fn decide_dag_state(evidence: &DagEvidence<'_>) -> DagStateDecision {
+    if let Some(metrics) = evidence.metrics.filter(|metrics| metrics.exit_code != RESTART_EXIT_CODE) {
+        return match outcome_from_metrics(metrics.end, metrics.exit_code) {
+            Some(outcome) => DagStateDecision::State(DagState::Over(outcome)),
+            None => DagStateDecision::ReadDagmanOut { without_metrics: None },
+        };
+    }
+    match &evidence.dagman {
+        Some(DagmanState::Removed) => DagStateDecision::State(DagState::Over(DagOutcome::Removed)),
+        // No metrics although it ended: not accepted, or the disk was full.
+        Some(DagmanState::Ended(exit)) => {
+            // A status file from before it began is that of another run.
+            let status = evidence.status.filter(|_| evidence.has_begun);
+            status
+                .and_then(decide_from_status)
+                .unwrap_or(DagStateDecision::ReadDagmanOut { without_metrics: Some(*exit) })
+        }
+        Some(DagmanState::Queued | DagmanState::Running | DagmanState::Held(_)) => {
+            DagStateDecision::State(DagState::Running)
+        }
+        None if evidence.has_begun => DagStateDecision::State(DagState::Running),
+        None => DagStateDecision::State(DagState::NotYet),
+    }
+}
+
+/// Trusts the status more than the exit code, which a FINAL node may have changed. `None`: it does not say why.
+fn outcome_from_metrics(end: DagEnd, exit: i32) -> Option<DagOutcome> {
+    match end {
+        DagEnd::Ok if exit == 0 => Some(DagOutcome::Completed),
+        DagEnd::NodeFailed => Some(DagOutcome::Failed),
+        DagEnd::Aborted => Some(DagOutcome::Aborted),
+        DagEnd::Removed => Some(DagOutcome::Removed),
+        DagEnd::Cycle => Some(DagOutcome::Broken("its nodes wait for each other in a circle".to_owned())),
+        DagEnd::Ok | DagEnd::Error | DagEnd::Halted | DagEnd::Other(_) => None,
+    }
+}
+
+/// The status file of a DAG that ended without metrics. One that was still running when it was written says nothing.
+fn decide_from_status(head: &node_status::DagStatus) -> Option<DagStateDecision> {
+    let outcome = match (head.state, head.reason.as_str()) {
+        (node_status::CondorNodeState::Done, "success") if head.done == head.total => DagOutcome::Completed,
+        (node_status::CondorNodeState::Error, "failed") => DagOutcome::Failed,
+        (node_status::CondorNodeState::Error, "aborted") => DagOutcome::Aborted,
+        (node_status::CondorNodeState::Error, "removed") => DagOutcome::Removed,
+        _ => return None,
+    };
+    Some(DagStateDecision::State(DagState::Over(outcome)))
+}
+
+/// Why DAGMan ended, in its own words. `None` while they do not fit what its job did: on a shared file system what it
+/// wrote last may be seen after what the schedd wrote about it.
+pub(super) fn outcome_from_dagman_out(
+    words: &DagmanLastRun,
+    without_metrics: Option<JobExit>,
+) -> Option<DagOutcome> {
+    match without_metrics {
+        Some(JobExit::Signal(signal)) => {
+            Some(DagOutcome::Broken(format!("DAGMan was ended by signal {signal}")))
+        }
+        Some(JobExit::Code(_)) if words.exit_code.is_none() || words.has_metrics => None,
+        _ if words.errors.is_empty() => {
+            let exit = words.exit_code.map_or_else(String::new, |exit| format!(" with status {exit}"));
+            Some(DagOutcome::Broken(format!("DAGMan ended{exit} and did not say why")))
+        }
+        _ => Some(DagOutcome::Broken(words.errors.join("; "))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parsers::{events, metrics};
+
+    fn state(evidence: &DagEvidence<'_>) -> Option<DagState> {
+        match decide_dag_state(evidence) {
+            DagStateDecision::State(state) => Some(state),
+            DagStateDecision::ReadDagmanOut { .. } => None,
+        }
+    }
+
+    fn with(metrics: Option<&DagMetrics>, life: Option<DagmanState>) -> Option<DagState> {
+        state(&DagEvidence { dagman: life, metrics, has_begun: false, status: None })
+    }
+
+    fn ended(end: DagEnd, exit: i32) -> DagMetrics {
+        let sample = include_bytes!("../../tests/data/workflow.dag.metrics.failed");
+        DagMetrics { exit_code: exit, end, ..metrics::parse_metrics(sample).unwrap() }
+    }
+
+    #[test]
+    fn metrics_say_how_it_went() {
+        let over = |end, exit| with(Some(&ended(end, exit)), Some(DagmanState::Running));
+        assert_eq!(over(DagEnd::Ok, 0), Some(DagState::Over(DagOutcome::Completed)));
+        assert_eq!(over(DagEnd::NodeFailed, 1), Some(DagState::Over(DagOutcome::Failed)));
+        assert_eq!(
+            over(DagEnd::NodeFailed, 0),
+            Some(DagState::Over(DagOutcome::Failed)),
+            "a FINAL node succeeded"
+        );
+        assert_eq!(over(DagEnd::Aborted, 1), Some(DagState::Over(DagOutcome::Aborted)));
+        assert_eq!(over(DagEnd::Removed, 2), Some(DagState::Over(DagOutcome::Removed)));
+        assert!(matches!(over(DagEnd::Cycle, 1), Some(DagState::Over(DagOutcome::Broken(_)))));
+        assert_eq!(over(DagEnd::Ok, 1), None, "they do not agree");
+        assert_eq!(over(DagEnd::Ok, 3), Some(DagState::Running), "held: it goes on when it is released");
+    }
+
+    #[test]
+    fn without_metrics_its_own_log_says_whether_it_is_there() {
+        let hold = JobHold { reason: "via condor_hold".into(), code: 1, subcode: 0 };
+        for there in [DagmanState::Queued, DagmanState::Running, DagmanState::Held(hold)] {
+            assert_eq!(with(None, Some(there)), Some(DagState::Running));
+        }
+        assert_eq!(with(None, Some(DagmanState::Removed)), Some(DagState::Over(DagOutcome::Removed)));
+        assert_eq!(with(None, Some(DagmanState::Ended(JobExit::Code(1)))), None, "its words are asked for");
+        assert_eq!(with(None, None), Some(DagState::NotYet));
+        let begun = DagEvidence { dagman: None, metrics: None, has_begun: true, status: None };
+        assert_eq!(state(&begun), Some(DagState::Running));
+    }
+
+    #[test]
+    fn a_status_file_helps_where_metrics_are_missing() {
+        let head = |text: &[u8]| node_status::parse_dag_status(text).unwrap();
+        let done = head(include_bytes!("../../tests/data/group.dag.status.done"));
+        let removed = head(include_bytes!("../../tests/data/workflow.dag.status.removed"));
+        let running = head(include_bytes!("../../tests/data/workflow.dag.status.running"));
+        let by = |head, exit| {
+            let life = Some(DagmanState::Ended(JobExit::Code(exit)));
+            state(&DagEvidence { dagman: life, metrics: None, has_begun: true, status: Some(head) })
+        };
+        assert_eq!(by(&done, 0), Some(DagState::Over(DagOutcome::Completed)));
+        assert_eq!(by(&removed, 2), Some(DagState::Over(DagOutcome::Removed)));
+        assert_eq!(by(&running, 0), None, "it is older than the end");
+        let half = node_status::DagStatus { done: 1, ..done.clone() };
+        assert_eq!(by(&half, 0), None, "never done before all are");
+        let life = Some(DagmanState::Ended(JobExit::Code(1)));
+        let stale = DagEvidence { dagman: life, metrics: None, has_begun: false, status: Some(&removed) };
+        assert_eq!(state(&stale), None, "it is that of the run before");
+    }
+
+    #[test]
+    fn the_life_of_dagman() {
+        let log = events::parse_events(include_bytes!("../../tests/data/dagman.log.hold-release"));
+        let at = |count: usize| last_dagman_state(&log[..count], 54);
+        assert_eq!(last_submitted_cluster(&log), Some(54));
+        assert_eq!(at(1), Some(DagmanState::Queued));
+        assert_eq!(at(2), Some(DagmanState::Running));
+        assert_eq!(at(3), Some(DagmanState::Running), "evicted: what follows says why");
+        assert!(matches!(at(4), Some(DagmanState::Held(hold)) if hold.code == 1));
+        assert_eq!(at(5), Some(DagmanState::Queued));
+        assert_eq!(at(log.len()), Some(DagmanState::Removed));
+        assert_eq!(last_dagman_state(&log, 55), None);
+        let requeued = events::parse_events(include_bytes!("../../tests/data/dagman.log.requeued-43"));
+        assert_eq!(
+            last_dagman_state(&requeued[..3], 142),
+            Some(DagmanState::Running),
+            "it was put back into the queue"
+        );
+    }
+
+    #[test]
+    fn reasons_are_in_its_words() {
+        let words = |exit, errors: &[&str], wrote_metrics| DagmanLastRun {
+            exit_code: exit,
+            errors: errors.iter().map(|error| (*error).to_owned()).collect(),
+            has_metrics: wrote_metrics,
+        };
+        let broken = |reason: &str| Some(DagOutcome::Broken(reason.to_owned()));
+        let one = Some(JobExit::Code(1));
+        let refused = words(Some(1), &["a (line 2): ERROR", "Failed to parse a"], false);
+        assert_eq!(outcome_from_dagman_out(&refused, one), broken("a (line 2): ERROR; Failed to parse a"));
+        let silent = words(Some(1), &[], false);
+        assert_eq!(
+            outcome_from_dagman_out(&silent, one),
+            broken("DAGMan ended with status 1 and did not say why")
+        );
+        assert_eq!(
+            outcome_from_dagman_out(&words(None, &[], false), one),
+            None,
+            "its last words are not to be seen yet"
+        );
+        assert_eq!(
+            outcome_from_dagman_out(&words(Some(0), &[], true), Some(JobExit::Code(0))),
+            None,
+            "its metrics are not to be seen yet"
+        );
+        let odd = words(Some(1), &["ERROR: halted"], true);
+        assert_eq!(
+            outcome_from_dagman_out(&odd, None),
+            broken("ERROR: halted"),
+            "they were seen, and do not say why"
+        );
+        assert_eq!(
+            outcome_from_dagman_out(&words(None, &[], false), Some(JobExit::Signal(11))),
+            broken("DAGMan was ended by signal 11")
+        );
+    }
+}

@@ -1,0 +1,210 @@
+//! Orders about failed and waiting jobs, given to whoever may carry them out: a server, the process that runs the workflow,
+//! or, if nobody does, this one.
+
+use crate::recovery::EligibleCapacity;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+use windlass_core::failure_commands::{agent_rerun_refusal, exceeds_workers_reason};
+use windlass_store::lock::LockHolder;
+use windlass_store::model::{DecisionFilter, DecisionState, JobFilter, JobRow, WorkflowRow};
+use windlass_store::{LockedObject, Store};
+use windlass_types::failure_commands::{
+    FailureCommand, FailureCommandBatch, FailureCommandKind, FailureCommandOutcome, FailureCommandStatus,
+    TriageCommand,
+};
+use windlass_types::{JobId, JobStatus, Resources, SystemClock, WorkflowId};
+
+/// Who runs a workflow looks for wishes once a second, or when a signal says so. A disk may be slow.
+const PATIENCE: Duration = Duration::from_secs(30);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+#[derive(Debug, thiserror::Error)]
+pub enum FailureCommandError {
+    #[error(transparent)]
+    Store(#[from] windlass_store::StoreError),
+    /// Whoever runs the workflow would not.
+    #[error("{0}")]
+    Rejected(String),
+    #[error(
+        "workflow {workflow} is run by {who}, which did not answer within {} s; nothing was changed",
+        PATIENCE.as_secs()
+    )]
+    Unanswered { workflow: WorkflowId, who: String },
+}
+
+impl FailureCommandError {
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Store(error) => error.hint(),
+            Self::Rejected(_) => None,
+            Self::Unanswered { .. } => {
+                Some("see whether it is stopped or its disk is full, and try again".to_owned())
+            }
+        }
+    }
+}
+
+/// Has it done, by whom it may be done. What each order came to. `nudge` has whoever runs the workflow look at once, where
+/// he can be reached; otherwise he looks in a while.
+pub fn submit_failure_commands(
+    store: &dyn Store,
+    workflow: WorkflowId,
+    wanted: &TriageCommand,
+    nudge: &dyn Fn(&LockHolder),
+) -> Result<Vec<FailureCommandOutcome>, FailureCommandError> {
+    loop {
+        match store.apply_triage_command(workflow, wanted, SystemClock.now()) {
+            Err(windlass_store::StoreError::Busy { what: LockedObject::Workflow(_), holder }) => {
+                if let Some(outcomes) =
+                    submit_pending_command(store, workflow, wanted, holder.as_ref(), nudge)?
+                {
+                    return Ok(outcomes);
+                }
+                // Whoever ran it is gone: nobody is in the way any more.
+            }
+            other => return Ok(other?),
+        }
+    }
+}
+
+/// As [`give`], but what no worker could run afterwards is refused with the limit, before anything is written.
+pub fn submit_within_limits(
+    store: &dyn Store,
+    workflow: WorkflowId,
+    orders: FailureCommandBatch,
+    room: &EligibleCapacity,
+    nudge: &dyn Fn(&LockHolder),
+) -> Result<Vec<FailureCommandOutcome>, FailureCommandError> {
+    let limited = LimitedCommands::new(store, workflow, orders, room)?;
+    limited.perform(|orders| submit_failure_commands(store, workflow, &TriageCommand::Orders(orders), nudge))
+}
+
+/// Whether orders change what jobs ask for: only those have to stay within what workers have.
+pub fn changes_resources(orders: &FailureCommandBatch) -> bool {
+    orders.orders.iter().any(|order| order.changes.changes_resources())
+}
+
+/// Orders of which some are refused, because no worker could run the job afterwards.
+#[derive(Clone, Debug)]
+pub struct LimitedCommands {
+    accepted: FailureCommandBatch,
+    /// In the order in which they were given: a refused one, or `None` for one that is kept.
+    rejected: Vec<Option<FailureCommandOutcome>>,
+}
+
+impl LimitedCommands {
+    pub fn new(
+        store: &dyn Store,
+        workflow: WorkflowId,
+        orders: FailureCommandBatch,
+        room: &EligibleCapacity,
+    ) -> Result<Self, windlass_store::StoreError> {
+        if room.takers.is_empty() || !changes_resources(&orders) {
+            let refused = vec![None; orders.orders.len()];
+            return Ok(Self { accepted: orders, rejected: refused });
+        }
+        let ids = orders.orders.iter().map(|order| order.job).collect();
+        let filter = JobFilter { ids, ..JobFilter::default() };
+        let jobs: BTreeMap<JobId, JobRow> =
+            store.jobs(workflow, &filter)?.into_iter().map(|job| (job.id, job)).collect();
+        let sets: BTreeMap<String, Resources> =
+            store.requirements(workflow)?.into_iter().map(|set| (set.name, set.resources)).collect();
+        let refusal = |order: &FailureCommand| {
+            let job = jobs.get(&order.job)?;
+            let named = job.resource_requirements.as_ref().and_then(|name| sets.get(name));
+            let asked = named.copied().unwrap_or(Resources::DEFAULT);
+            let words = exceeds_workers_reason(&order.changes, &asked, &room.takers)?;
+            let (status, attempt) = (Some(job.status), Some(job.attempt_id));
+            let answer = FailureCommandStatus::Refused;
+            Some(FailureCommandOutcome {
+                job: order.job,
+                verdict: order.verdict,
+                answer,
+                words,
+                status,
+                attempt,
+            })
+        };
+        let refused: Vec<Option<FailureCommandOutcome>> = orders.orders.iter().map(refusal).collect();
+        let kept = std::iter::zip(orders.orders, &refused).filter(|(_, refused)| refused.is_none());
+        let kept = FailureCommandBatch { orders: kept.map(|(order, _)| order).collect(), ..orders };
+        Ok(Self { accepted: kept, rejected: refused })
+    }
+
+    /// Carries out those that are kept, and says what became of all.
+    pub fn perform<E>(
+        self,
+        carry_out: impl FnOnce(FailureCommandBatch) -> Result<Vec<FailureCommandOutcome>, E>,
+    ) -> Result<Vec<FailureCommandOutcome>, E> {
+        let kept = if self.accepted.orders.is_empty() { Vec::new() } else { carry_out(self.accepted)? };
+        let mut kept = kept.into_iter();
+        Ok(self.rejected.into_iter().filter_map(|refused| refused.or_else(|| kept.next())).collect())
+    }
+}
+
+/// Leaves a wish to who runs the workflow, and waits for the answer. `None`: it stopped before it saw the wish.
+fn submit_pending_command(
+    store: &dyn Store,
+    workflow: WorkflowId,
+    wanted: &TriageCommand,
+    holder: Option<&LockHolder>,
+    nudge: &dyn Fn(&LockHolder),
+) -> Result<Option<Vec<FailureCommandOutcome>>, FailureCommandError> {
+    let wish = store.add_pending_command(workflow, wanted, SystemClock.now())?;
+    if let Some(holder) = holder {
+        nudge(holder);
+    }
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(answer) = store.pending_command_result(wish)? {
+            return answer.map(Some).map_err(FailureCommandError::Rejected);
+        }
+        let is_gone = store.lock_holder(workflow)?.is_none();
+        if (is_gone || Instant::now() > deadline)
+            && store.withdraw_pending_command(wish, SystemClock.now())?
+        {
+            let who = holder.map_or_else(|| "another process".to_owned(), ToString::to_string);
+            return if is_gone { Ok(None) } else { Err(FailureCommandError::Unanswered { workflow, who }) };
+        }
+        std::thread::sleep(POLL_INTERVAL);
+    }
+}
+
+/// Jobs that agents may not have run again by the way, and why: whoever resets or recovers a workflow for one leaves them.
+pub fn jobs_barred_to_agents(
+    store: &dyn Store,
+    row: &WorkflowRow,
+) -> Result<BTreeMap<JobId, &'static str>, windlass_store::StoreError> {
+    let asks = row.settings.use_pending_failed;
+    let mut found = BTreeMap::new();
+    let mut look = |filter: &JobFilter, last: &dyn Fn(&JobRow) -> Option<FailureCommandKind>| {
+        let kept = |job: JobRow| Some((job.id, agent_rerun_refusal(asks, job.status, last(&job))?));
+        store.jobs(row.id, filter).map(|jobs| found.extend(jobs.into_iter().filter_map(kept)))
+    };
+    if row.counts.get(JobStatus::PendingFailed) > 0 {
+        look(&JobFilter { status: vec![JobStatus::PendingFailed], ..JobFilter::default() }, &|_| None)?;
+    }
+    if asks {
+        let done = DecisionFilter { state: Some(DecisionState::Done), ..DecisionFilter::default() };
+        let decided = store.decisions(row.id, &done)?.into_iter();
+        // In the order in which they were made.
+        let last: BTreeMap<JobId, FailureCommandKind> =
+            decided.map(|row| (row.job_id, row.verdict)).collect();
+        if !last.is_empty() {
+            let ids = last.keys().copied().collect();
+            look(&JobFilter { ids, ..JobFilter::default() }, &|job| last.get(&job.id).copied())?;
+        }
+    }
+    Ok(found)
+}
+
+/// `job 3 waits for a decision`, of the first of them; and how many more there are.
+pub fn describe_barred_jobs(kept: &BTreeMap<JobId, &'static str>) -> Option<String> {
+    let (job, why) = kept.iter().next()?;
+    let more = match kept.len() - 1 {
+        0 => String::new(),
+        1 => "; and 1 more job".to_owned(),
+        more => format!("; and {more} more jobs"),
+    };
+    Some(format!("agents do not have job {job} run again so: {why}{more}"))
+}

@@ -1,0 +1,168 @@
+//! Classes of jobs with what they used: the jobs of one entry of the spec that ask for the same.
+
+use std::collections::{BTreeMap, HashMap};
+use windlass_core::sizing::{self, AttemptObservation, GroupSizing, SizingRules};
+use windlass_store::model::{JobFilter, ResultFilter, ResultRow, WorkflowRow};
+use windlass_store::{Store, StoreError};
+use windlass_types::worker_messages::return_code;
+use windlass_types::{JobGroupId, JobId, JobStatus, Resources, RunId};
+
+const JOB_PAGE: u64 = 2000;
+
+/// Which attempts count.
+#[derive(Clone, Copy, Debug)]
+pub struct JobGroupFilter<'a> {
+    /// `None`: of each job, the newest run in which it ran.
+    pub run: Option<RunId>,
+    /// Those that failed as well.
+    pub include_failed: bool,
+    /// Only these jobs; none: all.
+    pub jobs: &'a [JobId],
+}
+
+#[derive(Clone, Debug)]
+pub struct JobGroupUsage {
+    /// The entry of the spec, or the set of requirements where a job is an entry of its own.
+    pub name: String,
+    /// The set of requirements that they use.
+    pub requirements: String,
+    pub kind: Option<JobGroupId>,
+    pub requested: Resources,
+    pub jobs: Vec<JobId>,
+    pub observations: Vec<AttemptObservation>,
+}
+
+impl JobGroupUsage {
+    /// The name of the set that the class gets for itself; the same every time, so that correcting twice makes one set.
+    pub fn corrected_name(&self) -> String {
+        match self.requirements.strip_suffix(&self.name_suffix()) {
+            Some(_) => self.requirements.clone(),
+            None => format!("{}{}", self.requirements, self.name_suffix()),
+        }
+    }
+
+    fn name_suffix(&self) -> String {
+        format!(" for {}", self.name)
+    }
+}
+
+/// Judges each class by what its jobs used.
+pub fn size_groups(classes: Vec<JobGroupUsage>, rules: &SizingRules) -> Vec<(JobGroupUsage, GroupSizing)> {
+    let judge = |class: JobGroupUsage| {
+        let sizing = sizing::size_group(
+            &sizing::SizingGroup {
+                name: &class.name,
+                asked: class.requested,
+                jobs: class.jobs.len() as u32,
+                observations: &class.observations,
+            },
+            rules,
+        );
+        (class, sizing)
+    };
+    classes.into_iter().map(judge).collect()
+}
+
+/// The same by the set of requirements that they use, as the spec names it: one class for each.
+pub fn merge_by_requirements(classes: Vec<JobGroupUsage>) -> Vec<JobGroupUsage> {
+    let mut merged: Vec<JobGroupUsage> = Vec::new();
+    for class in classes {
+        let name =
+            class.requirements.strip_suffix(&class.name_suffix()).unwrap_or(&class.requirements).to_owned();
+        match merged.iter_mut().find(|known| known.name == name) {
+            Some(known) => {
+                known.jobs.extend(class.jobs);
+                known.observations.extend(class.observations);
+            }
+            None => merged.push(JobGroupUsage { requirements: name.clone(), name, kind: None, ..class }),
+        }
+    }
+    merged
+}
+
+/// The classes that ask for something and have at least one result, in the order of their first jobs.
+pub fn load_job_groups(
+    store: &dyn Store,
+    row: &WorkflowRow,
+    which: &JobGroupFilter<'_>,
+) -> Result<Vec<JobGroupUsage>, StoreError> {
+    let mut classes = gather_job_groups(store, row, which)?;
+    let class_of: HashMap<JobId, usize> = classes
+        .iter()
+        .enumerate()
+        .flat_map(|(index, class)| class.jobs.iter().map(move |job| (*job, index)))
+        .collect();
+    for (job, newest) in load_newest_results(store, row, which)? {
+        if let Some(&index) = class_of.get(&job) {
+            classes[index].observations.push(newest.to_observation());
+        }
+    }
+    classes.retain(|class| !class.observations.is_empty());
+    Ok(classes)
+}
+
+fn gather_job_groups(
+    store: &dyn Store,
+    row: &WorkflowRow,
+    which: &JobGroupFilter<'_>,
+) -> Result<Vec<JobGroupUsage>, StoreError> {
+    let kinds: HashMap<String, JobGroupId> =
+        store.job_groups(row.id)?.into_iter().map(|kind| (kind.name, kind.id)).collect();
+    let sets: HashMap<String, Resources> =
+        store.requirements(row.id)?.into_iter().map(|set| (set.name, set.resources)).collect();
+    let mut classes: Vec<JobGroupUsage> = Vec::new();
+    let mut known: HashMap<(Option<String>, String), usize> = HashMap::new();
+    let mut after = None;
+    loop {
+        let filter =
+            JobFilter { after, limit: Some(JOB_PAGE), ids: which.jobs.to_vec(), ..JobFilter::default() };
+        let page = store.jobs(row.id, &filter)?;
+        let Some(last) = page.last().map(|job| job.id) else { return Ok(classes) };
+        for job in page {
+            let Some(requirements) = job.resource_requirements else { continue };
+            let Some(&asked) = sets.get(&requirements) else { continue };
+            let index = *known.entry((job.kind.clone(), requirements.clone())).or_insert_with(|| {
+                classes.push(JobGroupUsage {
+                    name: job.kind.clone().unwrap_or_else(|| requirements.clone()),
+                    kind: job.kind.as_ref().and_then(|kind| kinds.get(kind).copied()),
+                    requirements,
+                    requested: asked,
+                    jobs: Vec::new(),
+                    observations: Vec::new(),
+                });
+                classes.len() - 1
+            });
+            classes[index].jobs.push(job.id);
+        }
+        after = Some(last);
+    }
+}
+
+/// The newest attempt of each job that tells something.
+fn load_newest_results(
+    store: &dyn Store,
+    row: &WorkflowRow,
+    which: &JobGroupFilter<'_>,
+) -> Result<BTreeMap<JobId, ResultRow>, StoreError> {
+    let mut newest = BTreeMap::new();
+    let mut after = None;
+    loop {
+        let filter = ResultFilter { run: which.run, after, limit: Some(JOB_PAGE), ..ResultFilter::default() };
+        let page = store.results(row.id, &filter)?;
+        let Some(last) = page.last().map(|row| row.key) else { return Ok(newest) };
+        after = Some((last.job_id, last.run_id, last.attempt_id));
+        // Sorted by job, run and attempt: the last one wins.
+        for result in page.into_iter().filter(|result| is_counted(result, which)) {
+            newest.insert(result.key.job_id, result);
+        }
+    }
+}
+
+fn is_counted(result: &ResultRow, which: &JobGroupFilter<'_>) -> bool {
+    match result.status {
+        JobStatus::Completed => true,
+        // Stopped by somebody, or by the death of a worker: says nothing about what it needs.
+        JobStatus::Canceled => false,
+        _ => which.include_failed && result.return_code != return_code::ORPHANED,
+    }
+}

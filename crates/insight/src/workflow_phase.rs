@@ -1,0 +1,76 @@
+//! Where a workflow stands.
+
+use serde::Serialize;
+use windlass_store::model::WorkflowRow;
+use windlass_store::{Store, StoreLocation};
+use windlass_types::{JobStatus, StatusCounts};
+
+/// Where a workflow stands, in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WorkflowPhase {
+    /// Never started.
+    Created,
+    /// Somebody is running it.
+    Running,
+    /// It was started, is not over, and nobody is running it.
+    Interrupted,
+    /// Nothing happens before somebody says what is to become of failures.
+    NeedsDecision,
+    /// All jobs completed.
+    Completed,
+    /// All jobs are over, and some did not complete.
+    Failed,
+    Canceled,
+}
+
+impl WorkflowPhase {
+    pub fn from_row(row: &WorkflowRow, somebody_runs_it: bool) -> Self {
+        let counts = &row.counts;
+        match () {
+            () if row.started_at.is_some() && !row.is_canceled && needs_decision(counts) => {
+                Self::NeedsDecision
+            }
+            () if somebody_runs_it => Self::Running,
+            () if row.is_canceled => Self::Canceled,
+            () if counts.settled() < counts.total() => match row.started_at {
+                None => Self::Created,
+                Some(_) => Self::Interrupted,
+            },
+            () if counts.unsuccessful() > 0 => Self::Failed,
+            () => Self::Completed,
+        }
+    }
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Created => "created",
+            Self::Running => "running",
+            Self::Interrupted => "interrupted",
+            Self::NeedsDecision => "needs_decision",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Canceled => "canceled",
+        }
+    }
+}
+
+/// Nothing is left to be done before somebody says what is to become of failures.
+pub fn needs_decision(counts: &StatusCounts) -> bool {
+    let may_go_on = counts.active() + counts.get(JobStatus::Ready) + counts.get(JobStatus::Uninitialized);
+    counts.get(JobStatus::PendingFailed) > 0 && may_go_on == 0
+}
+
+/// The books are those of a server.
+pub fn is_remote_store(store: &dyn Store) -> bool {
+    matches!(store.location(), StoreLocation::Server(_))
+}
+
+/// Whether some process runs the workflow now; a server runs what was started and is not over. A lock that cannot be
+/// looked at counts as free: being able to show the workflow matters more.
+pub fn has_active_process(store: &dyn Store, row: &WorkflowRow) -> bool {
+    if is_remote_store(store) {
+        return row.started_at.is_some() && row.ended_at.is_none() && !row.is_canceled;
+    }
+    store.lock_holder(row.id).is_ok_and(|holder| holder.is_some())
+}

@@ -1,0 +1,86 @@
+//! How many events a file has, and who says so.
+
+use crate::codes;
+use crate::events;
+use crate::failure::PayloadFailure;
+use crate::report::JobReport;
+use std::path::Path;
+use windlass_types::LumiMask;
+use windlass_types::payload::EventCountSource;
+
+#[derive(Clone, Debug)]
+pub(super) struct EventCount {
+    pub(super) events: u64,
+    pub(super) source: EventCountSource,
+    pub(super) lumis: LumiMask,
+}
+
+impl EventCount {
+    /// The report says it, or the events of an event file are counted. Of any other file the number of events is not known:
+    /// `expected` is then an estimate for the step that reads it, and must not be registered.
+    pub(super) fn from_file(
+        path: &Path,
+        report: Option<&JobReport>,
+        expected: u64,
+    ) -> Result<Self, PayloadFailure> {
+        let missing = |error: &std::io::Error| {
+            if error.kind() == std::io::ErrorKind::NotFound {
+                PayloadFailure::new(
+                    codes::NO_OUTPUT,
+                    format!("it ended well and left no output {}", file_name(path)),
+                )
+            } else {
+                PayloadFailure::from_io(codes::NO_OUTPUT, "read its output", path, error)
+            }
+        };
+        let contents = events::read_contents(path).map_err(|error| missing(&error))?;
+        let told = report.and_then(|report| report.find_output(path));
+        if let (Some(events), Some(contents)) = (told.and_then(|told| told.events), &contents)
+            && events != contents.events
+        {
+            let said = format!(
+                "{} has {} events, and the job report says {events}",
+                file_name(path),
+                contents.events
+            );
+            return Err(PayloadFailure::new(codes::NO_OUTPUT, said));
+        }
+        Ok(match (told.and_then(|told| Some((told.events?, told))), contents) {
+            (Some((events, told)), contents) => Self {
+                events,
+                source: EventCountSource::Report,
+                lumis: if told.lumis.is_empty() {
+                    contents.unwrap_or_default().lumis
+                } else {
+                    told.lumis.clone()
+                },
+            },
+            (None, Some(contents)) => {
+                Self { events: contents.events, source: EventCountSource::File, lumis: contents.lumis }
+            }
+            (None, None) => {
+                Self { events: expected, source: EventCountSource::Expected, lumis: LumiMask::default() }
+            }
+        })
+    }
+
+    /// Of two files that become one. It is known no better than the part of which less is known.
+    #[must_use]
+    pub(super) fn combine(mut self, other: &Self) -> Self {
+        for (run, ranges) in &other.lumis {
+            for range in ranges {
+                self.lumis.insert_range(*run, *range);
+            }
+        }
+        let from = match (self.source, other.source) {
+            (EventCountSource::Expected, _) | (_, EventCountSource::Expected) => EventCountSource::Expected,
+            (EventCountSource::File, EventCountSource::File) => EventCountSource::File,
+            _ => EventCountSource::Report,
+        };
+        Self { events: self.events + other.events, source: from, lumis: self.lumis }
+    }
+}
+
+pub(super) fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}

@@ -1,0 +1,284 @@
+//! A step, run: as one process, or as several side by side that each have a share of its events. Judged, counted and
+//! measured as one.
+
+use super::event_counts::{EventCount, file_name};
+use super::event_shares::{self, EventShare};
+use super::step_environment::{self, StepEnvironment, StepFiles};
+use super::{NodeRunOptions, step_metrics, step_outcome};
+use crate::codes;
+use crate::events;
+use crate::failure::PayloadFailure;
+use crate::files::DraftFile;
+use crate::report::{self, JobReport};
+use crate::step_process::{self, CgroupMonitor, EndedProcess, SideBySideResult, StepControl};
+use crate::workspace::UnitWorkspace;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use windlass_process::shell;
+use windlass_types::payload::{EventCountSource, ManifestStep, ProcessingNode, StepMetrics, StepParallelism};
+use windlass_types::worker_messages::ProcessExit;
+
+/// What steps of a node have in common.
+#[derive(Clone, Copy)]
+pub(super) struct StepContext<'a> {
+    pub(super) workspace: &'a UnitWorkspace,
+    pub(super) node: &'a ProcessingNode,
+    pub(super) options: &'a NodeRunOptions<'a>,
+    pub(super) control: &'a StepControl,
+}
+
+/// The outputs of a step, with their events.
+pub(super) type StepOutputs = Vec<(PathBuf, EventCount)>;
+
+/// Runs a step. What it used is told also if it failed.
+pub(super) fn run_step(
+    ground: &StepContext<'_>,
+    step: &ManifestStep,
+    way: StepParallelism,
+    whole: &EventShare,
+    directory: &Path,
+) -> (StepMetrics, Result<StepOutputs, PayloadFailure>) {
+    let mut instances = StepInstances::new(ground, step, way, whole, directory);
+    let mut metrics = StepMetrics {
+        step: step.name.clone(),
+        threads: instances.threads,
+        instances: instances.instances.len() as u32,
+        can_split: step.can_split(),
+        ..StepMetrics::default()
+    };
+    let cgroup = CgroupMonitor::start();
+    let together = match instances.run_all() {
+        Ok(together) => together,
+        Err(error) => {
+            let said = format!("cannot be started: {error}");
+            return (metrics, Err(PayloadFailure::new(codes::EXCEPTION, said)));
+        }
+    };
+    instances.read_reports();
+    let (blamed, counted) = instances.step_result(&together);
+    let written = counted.as_ref().ok().and_then(|files| files.first()).map(|(_, counted)| counted.events);
+    let used = step_metrics::StepUsageInput {
+        ended: &together.ended,
+        deciding_instance: blamed,
+        events_written: written,
+        cgroup_peak: cgroup.and_then(CgroupMonitor::stop),
+    };
+    step_metrics::fill_metrics(&mut metrics, &instances.instances, &used);
+    (metrics, counted)
+}
+
+/// One process of a step.
+pub(super) struct StepInstance {
+    pub(super) share: EventShare,
+    pub(super) files: StepFiles,
+    pub(super) report: Option<JobReport>,
+}
+
+struct StepInstances<'a> {
+    context: &'a StepContext<'a>,
+    step: &'a ManifestStep,
+    /// Of each.
+    threads: u32,
+    /// Where the outputs of all of them together go.
+    files: StepFiles,
+    instances: Vec<StepInstance>,
+}
+
+impl<'a> StepInstances<'a> {
+    fn new(
+        context: &'a StepContext<'a>,
+        step: &'a ManifestStep,
+        way: StepParallelism,
+        whole: &EventShare,
+        directory: &Path,
+    ) -> Self {
+        let count = |path: &Path| events::read_contents(path).ok().flatten().map(|contents| contents.events);
+        let shares = event_shares::split_work(whole, way.instances.max(1), count);
+        // What too little work leaves idle goes to those that have some.
+        let threads = way.threads * way.instances.max(1) / shares.len() as u32;
+        let files = |directory: &Path| StepFiles::new(&context.workspace.manifest, step, directory);
+        let is_alone = shares.len() == 1;
+        let instance = |(index, share): (usize, EventShare)| StepInstance {
+            share,
+            files: if is_alone { files(directory) } else { files(&directory.join(index.to_string())) },
+            report: None,
+        };
+        Self {
+            context,
+            step,
+            threads: threads.max(1),
+            files: files(directory),
+            instances: shares.into_iter().enumerate().map(instance).collect(),
+        }
+    }
+
+    fn run_all(&self) -> io::Result<SideBySideResult> {
+        let mut commands = Vec::with_capacity(self.instances.len());
+        for (index, instance) in self.instances.iter().enumerate() {
+            fs::create_dir_all(&instance.files.directory)?;
+            step_environment::write_lists(&instance.files, &instance.share.inputs)?;
+            commands.push(self.command(index, instance));
+        }
+        match &mut commands[..] {
+            [alone] => {
+                let ended = step_process::run_process(self.context.control, alone)?;
+                let failed = (ended.exit != ProcessExit::Code(0)).then_some(0);
+                Ok(SideBySideResult { ended: vec![ended], failed })
+            }
+            several => step_process::run_side_by_side(self.context.control, several),
+        }
+    }
+
+    fn command(&self, index: usize, instance: &StepInstance) -> Command {
+        let mut command = if let Some(text) = &self.step.command {
+            shell::shell_command(text)
+        } else {
+            let mut command = Command::new(self.context.options.program);
+            command.args(["payload", "simulate"]);
+            command
+        };
+        let told = StepEnvironment {
+            workspace: self.context.workspace,
+            node: self.context.node,
+            step: self.step,
+            threads: self.threads,
+            attempt: self.context.options.attempt,
+            instance: (index, self.instances.len()),
+        };
+        step_environment::clear_variables(&mut command);
+        command.envs(told.variables(&instance.share, &instance.files));
+        command.current_dir(&instance.files.directory).stdin(Stdio::null());
+        command
+    }
+
+    fn read_reports(&mut self) {
+        for instance in &mut self.instances {
+            instance.report = report::read_report(&instance.files.report).ok().flatten();
+        }
+    }
+
+    /// What was made, or what went wrong first and with which of them.
+    fn step_result(&self, together: &SideBySideResult) -> (usize, Result<StepOutputs, PayloadFailure>) {
+        let verdict = |(index, ended): (usize, &EndedProcess)| {
+            let StepInstance { share, report, .. } = &self.instances[index];
+            let failure =
+                step_outcome::find_failure(ended, report.as_ref(), self.context.control, &share.inputs)?;
+            Some((index, failure))
+        };
+        // Those that were ended because of another are not to blame.
+        let first = together.failed.map(|index| (index, &together.ended[index]));
+        let failed = first.and_then(verdict).or_else(|| together.ended.iter().enumerate().find_map(verdict));
+        match failed {
+            Some((index, failure)) => (index, Err(failure)),
+            None => (0, self.outputs()),
+        }
+    }
+
+    /// Every file that the step was to write, as one, with its events.
+    fn outputs(&self) -> Result<StepOutputs, PayloadFailure> {
+        let expected: u64 = self.instances.iter().map(|instance| instance.share.expected).sum();
+        let mut wanted = self.context.workspace.manifest.outputs_of(&self.step.name);
+        let mut outputs = Vec::new();
+        for (index, path) in self.files.outputs.iter().enumerate() {
+            let counted = self.count_events(index)?;
+            // What only the next step reads is not registered: it may be empty, and of any form.
+            let output = wanted.next();
+            if output.is_some() && counted.source == EventCountSource::Expected {
+                return Err(uncounted_error(path));
+            }
+            if counted.events == 0 && output.is_some_and(|output| !output.may_be_empty) {
+                let said = format!("{} has no events; it read {expected}", file_name(path));
+                return Err(PayloadFailure::new(codes::NO_EVENTS, said));
+            }
+            if self.instances.len() > 1 {
+                self.join_outputs(index, path, &counted)?;
+            }
+            outputs.push((path.clone(), counted));
+        }
+        Ok(outputs)
+    }
+
+    /// The events of one output, of all instances together.
+    fn count_events(&self, output: usize) -> Result<EventCount, PayloadFailure> {
+        let mut all: Option<EventCount> = None;
+        for StepInstance { share, files, report } in &self.instances {
+            let one = EventCount::from_file(&files.outputs[output], report.as_ref(), share.expected)?;
+            all = Some(match all {
+                Some(before) => before.combine(&one),
+                None => one,
+            });
+        }
+        all.ok_or_else(|| PayloadFailure::new(codes::NO_OUTPUT, "nothing of it ran"))
+    }
+
+    /// One file out of those of the instances, in their order.
+    fn join_outputs(&self, output: usize, target: &Path, counted: &EventCount) -> Result<(), PayloadFailure> {
+        let parts: Vec<&PathBuf> =
+            self.instances.iter().map(|instance| &instance.files.outputs[output]).collect();
+        match &self.step.join {
+            None => concatenate(&parts, target),
+            Some(command) => self.join_by_command(command, &parts, target),
+        }?;
+        let found = events::read_contents(target).map_err(|error| {
+            PayloadFailure::from_io(codes::NO_OUTPUT, "read what was joined in", target, &error)
+        })?;
+        match found {
+            Some(found) if counted.source != EventCountSource::Expected && found.events != counted.events => {
+                let said = format!(
+                    "{} was joined of parts with {} events and has {}",
+                    file_name(target),
+                    counted.events,
+                    found.events
+                );
+                Err(PayloadFailure::new(codes::MERGE_INPUT, said))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn join_by_command(&self, text: &str, parts: &[&PathBuf], target: &Path) -> Result<(), PayloadFailure> {
+        let list = self.files.directory.join("parts.txt");
+        let lines = parts.iter().fold(String::new(), |text, path| text + &path.to_string_lossy() + "\n");
+        fs::write(&list, lines)
+            .map_err(|error| PayloadFailure::from_io(codes::STORAGE, "write", &list, &error))?;
+        let mut command = shell::shell_command(text);
+        command.env("WINDLASS_INPUTS", &list).env("WINDLASS_OUTPUT", target);
+        command.env("WINDLASS_STEP", &self.step.name).current_dir(&self.files.directory).stdin(Stdio::null());
+        match step_process::run_process(self.context.control, &mut command).map(|ended| ended.exit) {
+            Ok(ProcessExit::Code(0)) => Ok(()),
+            Ok(exit) => {
+                let code = exit.return_code();
+                Err(PayloadFailure::new(code, format!("what joins its outputs ended with exit code {code}")))
+            }
+            Err(error) => Err(PayloadFailure::new(
+                codes::EXCEPTION,
+                format!("what joins its outputs cannot be started: {error}"),
+            )),
+        }
+    }
+}
+
+/// Whatever was planned: how many events are registered follows from what was written.
+fn uncounted_error(path: &Path) -> PayloadFailure {
+    let said = format!(
+        "the events of {} cannot be counted: it is not an event file, and there is no job report ($WINDLASS_JOB_REPORT) \
+         that says how many it has",
+        file_name(path)
+    );
+    PayloadFailure::new(codes::CONFIGURATION, said)
+}
+
+fn concatenate(parts: &[&PathBuf], target: &Path) -> Result<(), PayloadFailure> {
+    let copy = || {
+        let mut draft = DraftFile::new(target)?;
+        for part in parts {
+            draft.copy_from(part)?;
+            // It is here twice otherwise, and scratch space is what jobs run out of.
+            fs::remove_file(part)?;
+        }
+        draft.publish().map(drop)
+    };
+    copy().map_err(|error| PayloadFailure::from_io(codes::STORAGE, "join outputs in", target, &error))
+}

@@ -1,0 +1,218 @@
+//! Where things are: the manifest, what the jobs of its unit leave beside it, and the files of a site.
+
+use crate::codes;
+use crate::failure::PayloadFailure;
+use crate::files::compute_checksum;
+use serde::de::DeserializeOwned;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use windlass_types::payload::{
+    ManifestInput, MergeOutput, NodeReport, ProcessingNode, StepProfile, WorkUnitManifest, WorkUnitMetrics,
+    check_name,
+};
+
+/// A work unit at a site.
+#[derive(Clone, Debug)]
+pub struct UnitWorkspace {
+    pub manifest: WorkUnitManifest,
+    pub site: String,
+    /// Holds the manifest.
+    directory: PathBuf,
+    results_directory: PathBuf,
+    /// Where a landing says what it found missing, if not among the results.
+    landing_report: Option<PathBuf>,
+}
+
+impl UnitWorkspace {
+    /// Reads and checks the manifest.
+    pub fn open(manifest: &Path, site: &str) -> Result<Self, PayloadFailure> {
+        let trouble = |error: &io::Error| {
+            PayloadFailure::from_io(codes::CONFIGURATION, "read the manifest", manifest, error)
+        };
+        let path = fs::canonicalize(manifest).map_err(|error| trouble(&error))?;
+        let text = fs::read(&path).map_err(|error| trouble(&error))?;
+        let unit: WorkUnitManifest = serde_json::from_slice(&text).map_err(|error| {
+            PayloadFailure::new(
+                codes::CONFIGURATION,
+                format!("the manifest {} is wrong: {error}", path.display()),
+            )
+        })?;
+        let faults = unit.find_problems();
+        if !faults.is_empty() {
+            let said = format!("the manifest {} is wrong: {}", path.display(), faults.join("; "));
+            return Err(PayloadFailure::new(codes::CONFIGURATION, said));
+        }
+        let directory = path.parent().unwrap_or(Path::new("/")).to_owned();
+        Self::new(unit, site, directory)
+    }
+
+    /// Of a manifest that is in order.
+    pub fn new(manifest: WorkUnitManifest, site: &str, directory: PathBuf) -> Result<Self, PayloadFailure> {
+        if let Err(error) = check_name(site) {
+            return Err(PayloadFailure::new(
+                codes::CONFIGURATION,
+                format!("the site cannot be `{site}`: {error}"),
+            ));
+        }
+        if !manifest.sites.contains_key(site) {
+            let known = manifest.sites.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+            let said = format!("site {site} is not in the manifest of {}; there are: {known}", manifest.unit);
+            return Err(PayloadFailure::new(codes::CONFIGURATION, said));
+        }
+        let results = directory.join(&manifest.unit);
+        Ok(Self {
+            manifest,
+            site: site.to_owned(),
+            directory,
+            results_directory: results,
+            landing_report: None,
+        })
+    }
+
+    /// Reports are elsewhere: where nothing is shared with whoever planned the unit, they travel by themselves.
+    #[must_use]
+    pub fn with_results(self, results: PathBuf) -> Self {
+        Self { results_directory: results, ..self }
+    }
+
+    /// What a landing found missing is told in this file. It clears away all results, and only this travels back.
+    #[must_use]
+    pub fn with_landing(self, report: PathBuf) -> Self {
+        Self { landing_report: Some(report), ..self }
+    }
+
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Where an LFN is at a site of the manifest.
+    pub fn path_at(&self, site: &str, lfn: &str) -> Option<PathBuf> {
+        let storage = &self.manifest.sites.get(site)?.storage_path;
+        Some(PathBuf::from(format!("{}{lfn}", storage.trim_end_matches('/'))))
+    }
+
+    /// Where an LFN is, or goes, here.
+    pub fn path_of(&self, lfn: &str) -> PathBuf {
+        // `new` has seen that the site is there.
+        self.path_at(&self.site, lfn).unwrap_or_else(|| PathBuf::from(lfn))
+    }
+
+    pub fn storage(&self) -> &Path {
+        Path::new(self.manifest.sites.get(&self.site).map_or("/", |site| &site.storage_path))
+    }
+
+    /// What the jobs of the unit leave.
+    pub fn results_directory(&self) -> &Path {
+        &self.results_directory
+    }
+
+    pub fn report_path(&self, node: u32) -> PathBuf {
+        self.results_directory().join(format!("proc_{node}.json"))
+    }
+
+    /// What a landing leaves that found inputs missing.
+    pub fn landing_path(&self) -> PathBuf {
+        self.landing_report.clone().unwrap_or_else(|| self.results_directory().join("landing.json"))
+    }
+
+    pub fn metrics_path(&self) -> PathBuf {
+        self.results_directory().join("metrics.json")
+    }
+
+    pub fn merge_output_path(&self) -> PathBuf {
+        self.results_directory().join("merge_output.json")
+    }
+
+    pub fn node(&self, index: u32) -> Result<&ProcessingNode, PayloadFailure> {
+        self.manifest.node(index).ok_or_else(|| {
+            let unit = &self.manifest.unit;
+            PayloadFailure::new(codes::CONFIGURATION, format!("{unit} has no node {index}"))
+        })
+    }
+
+    pub fn report(&self, node: u32) -> io::Result<Option<NodeReport>> {
+        read_json(&self.report_path(node))
+    }
+
+    pub fn merge_output(&self) -> io::Result<Option<MergeOutput>> {
+        read_json(&self.merge_output_path())
+    }
+
+    pub fn metrics(&self) -> io::Result<Option<WorkUnitMetrics>> {
+        read_json(&self.metrics_path())
+    }
+
+    pub fn step_profile(&self) -> io::Result<Option<StepProfile>> {
+        read_json(&self.directory.join("step_profile.json"))
+    }
+
+    /// Where an input can be read from here: the copy of this site first, then those of others that are in reach. A copy
+    /// that is not what the catalog says is passed over.
+    pub fn find_input_path(
+        &self,
+        input: &ManifestInput,
+        compare: InputCheck,
+    ) -> Result<PathBuf, UnusableInput> {
+        let here = input.replicas.get(&self.site).map(PathBuf::from);
+        let stored = self.path_of(&input.lfn);
+        let elsewhere = input.replicas.values().map(PathBuf::from);
+        let mut changed = None;
+        for path in here.into_iter().chain([stored]).chain(elsewhere) {
+            let Some(size) = readable_size(&path) else { continue };
+            match describe_difference(input, &path, size, compare) {
+                None => return Ok(path),
+                Some(why) => changed = changed.or(Some(why)),
+            }
+        }
+        Err(changed.map_or(UnusableInput::Missing, UnusableInput::Changed))
+    }
+}
+
+/// How closely an input is compared with the catalog.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InputCheck {
+    /// Without reading it.
+    Size,
+    /// Size and checksum: all of it is read.
+    Checksum,
+}
+
+/// Why no copy of an input can be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UnusableInput {
+    Missing,
+    /// How the first copy differs from what the catalog says.
+    Changed(String),
+}
+
+/// Of a file that can be opened.
+fn readable_size(path: &Path) -> Option<u64> {
+    let metadata = fs::File::open(path).and_then(|file| file.metadata()).ok()?;
+    metadata.is_file().then_some(metadata.len())
+}
+
+/// How a file differs from what the catalog says, as far as the catalog knows it.
+fn describe_difference(input: &ManifestInput, path: &Path, size: u64, compare: InputCheck) -> Option<String> {
+    let ManifestInput { lfn, .. } = input;
+    if let Some(known) = input.size.filter(|known| *known != size) {
+        return Some(format!("{lfn} has {size} bytes, the catalog says {known}"));
+    }
+    // Some catalogs say a word where there is no checksum, and some leave out zeros in front.
+    let number = |text: &str| u32::from_str_radix(text, 16).ok();
+    let known = input.adler32.as_deref().and_then(number).filter(|_| compare == InputCheck::Checksum)?;
+    match compute_checksum(path) {
+        Ok(sum) if number(&sum.adler32()) == Some(known) => None,
+        Ok(sum) => Some(format!("{lfn} has the adler32 {}, the catalog says {known:08x}", sum.adler32())),
+        Err(error) => Some(format!("{lfn} cannot be read: {error}")),
+    }
+}
+
+/// `None` if there is no such file.
+fn read_json<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
+    match fs::read(path) {
+        Ok(text) => Ok(Some(serde_json::from_slice(&text)?)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,77 @@
+//! A mark on the processes of an AI agent that none of them can take off.
+//!
+//! An agent runs as the user who started it, so whatever marks it must be kept by the kernel: environment variables are
+//! dropped by `env -u`, and a process group is left with `setsid`. Hard resource limits are inherited by every child, over
+//! `exec`, `setsid` and double forks, and without privileges they can only be lowered. `RLIMIT_LOCKS` has had no effect
+//! since Linux 2.4.25, is unlimited everywhere, and so is free to carry the mark: a hard limit of [`MARK`] or less.
+
+#![expect(unsafe_code, reason = "what runs between fork and exec cannot be checked by the compiler")]
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::thread::{CapabilitySet, remove_capability_from_bounding_set, set_no_new_privs};
+use std::io;
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+
+/// Nobody sets such a low limit for another reason.
+const MARKED_LIMIT: u64 = 7;
+
+/// The command and all that it starts will be marked.
+pub fn mark_command(command: &mut Command) {
+    // SAFETY: prctl and prlimit are async-signal-safe, and nothing in there allocates or locks.
+    unsafe { command.pre_exec(mark_this_process) };
+}
+
+/// Whether this process was started by an agent.
+pub fn is_agent_descendant() -> bool {
+    getrlimit(Resource::Locks).maximum.is_some_and(|limit| limit <= MARKED_LIMIT)
+}
+
+fn mark_this_process() -> io::Result<()> {
+    setrlimit(Resource::Locks, Rlimit { current: Some(MARKED_LIMIT), maximum: Some(MARKED_LIMIT) })?;
+    // No program that gives privileges, such as sudo, helps to raise the limit again. Root loses the right to do so with
+    // the next exec; who is not root has no bounding set to change.
+    set_no_new_privs(true)?;
+    remove_capability_from_bounding_set(CapabilitySet::SYS_RESOURCE).unwrap_or_default();
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The hard limit that a shell sees after it ran this.
+    fn limit_after(text: &str) -> String {
+        let mut command = Command::new("sh");
+        command.args(["-c", text]);
+        mark_command(&mut command);
+        let output = command.output().unwrap();
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    }
+
+    const SHOW: &str = "awk '/Max file locks/ { print $5 }' /proc/self/limits";
+
+    #[test]
+    fn this_test_is_not_started_by_an_agent() {
+        assert!(!is_agent_descendant());
+    }
+
+    #[test]
+    fn the_mark_outlives_the_environment_sessions_and_double_forks() {
+        assert_eq!(limit_after(SHOW), "7");
+        assert_eq!(limit_after(&format!("env -i setsid -w sh -c \"$(cat <<'X'\n{SHOW}\nX\n)\"")), "7");
+        let away = format!("(setsid sh -c \"$(cat <<'X'\n{SHOW}\nX\n)\" &)");
+        assert_eq!(limit_after(&away), "7");
+    }
+
+    #[test]
+    fn the_mark_cannot_be_taken_off_also_by_root() {
+        let raise = "prlimit --pid $$ --locks=unlimited 2>/dev/null; unshare -r prlimit --locks=unlimited true 2>/dev/null; ";
+        assert_eq!(limit_after(&format!("{raise}{SHOW}")), "7");
+        assert_eq!(
+            limit_after(&format!("prlimit --pid $$ --locks=3 2>/dev/null; {SHOW}")),
+            "3",
+            "lower is marked too"
+        );
+    }
+}

@@ -1,0 +1,585 @@
+//! After a crash: makes sure that a worker of which only the records are left, and all that it ever started, is dead.
+//!
+//! First the worker itself, so that it starts nothing more. Then, round by round until a whole round finds nothing: what
+//! its ledger names (by pid *and* start time), what is in the session it led, what carries its token in the environment,
+//! what is in its cgroups, and whatever descends from these or shares a group with them.
+//!
+//! A number alone never convicts: the ledger names pids of jobs that ended long ago, and by now a group or session of
+//! somebody else may have such a number.
+
+use crate::ledger::LedgerContents;
+use crate::process_identity::{self, FileIdentity, ProcessIdentity, from_pid};
+use crate::procfs::{self, ProcessStat};
+use crate::{cgroup, machine, process_tree};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use windlass_types::worker_messages::AttemptKey;
+
+/// How long one round waits for somebody to end before it looks again.
+const WAIT_STEP: Duration = Duration::from_millis(50);
+
+/// A worker as it was remembered.
+#[derive(Clone, Copy, Debug)]
+pub struct RecordedWorker<'a> {
+    pub host: &'a str,
+    pub boot_id: &'a str,
+    pub process: ProcessIdentity,
+    pub token: &'a str,
+    pub ledger: &'a Path,
+    /// The file of the database that remembers it. A copy of that file remembers it too, but has no say in what becomes of
+    /// its processes.
+    pub database: Option<FileIdentity>,
+}
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EnsureDeadReport {
+    /// The worker itself still ran.
+    pub worker_was_alive: bool,
+    /// Processes that had to be ended, the worker aside.
+    pub killed_pids: Vec<u32>,
+    /// The attempts that had started, or may have. `None`: nobody can tell (there is no ledger, or the machine was
+    /// started anew and it may not have reached the disk), so any claim may have.
+    pub started_attempts: Option<Vec<AttemptKey>>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum EnsureDeadError {
+    #[error(
+        "the worker ran on {host}, and this is {here}: from here nobody can tell whether its jobs still run"
+    )]
+    OtherHost { host: String, here: String },
+    #[error(
+        "this process was itself started by the worker that is to be ended (process {pid}); run it from outside"
+    )]
+    IsOwnAncestor { pid: u32 },
+    #[error("these processes of the worker do not end: {}", list(pids))]
+    StillAlive { pids: Vec<u32> },
+    #[error(
+        "processes of the worker still run ({}), but it was started for another database file, beside {}; this one may \
+         be a copy of it", list(pids), ledger.display()
+    )]
+    OfAnotherDatabase { pids: Vec<u32>, ledger: PathBuf },
+    #[error("cannot read the boot id: {0}")]
+    BootId(#[source] io::Error),
+}
+
+/// What can be told of a worker from here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkerLiveness {
+    Alive,
+    /// Its process is not there any more, or was on a machine or in a container that has been started anew.
+    Gone,
+    /// It ran on another machine.
+    OtherHost,
+}
+
+/// Looks for a worker, and does nothing to it.
+pub fn check_liveness(worker: &RecordedWorker<'_>) -> Result<WorkerLiveness, EnsureDeadError> {
+    let here = ProcessLocation {
+        host: &machine::hostname(),
+        boot_id: &process_identity::boot_id().map_err(EnsureDeadError::BootId)?,
+    };
+    Ok(match here.visibility_of(&ProcessLocation { host: worker.host, boot_id: worker.boot_id }) {
+        ProcessVisibility::Full if worker.process.is_alive() => WorkerLiveness::Alive,
+        ProcessVisibility::Full | ProcessVisibility::OtherNamespace | ProcessVisibility::EarlierBoot => {
+            WorkerLiveness::Gone
+        }
+        ProcessVisibility::None => WorkerLiveness::OtherHost,
+    })
+}
+
+/// Returns when nothing of that worker lives, or says why that cannot be.
+pub fn ensure_worker_dead(
+    worker: &RecordedWorker<'_>,
+    patience: Duration,
+) -> Result<EnsureDeadReport, EnsureDeadError> {
+    let here = ProcessLocation {
+        host: &machine::hostname(),
+        boot_id: &process_identity::boot_id().map_err(EnsureDeadError::BootId)?,
+    };
+    let pids_are_ours =
+        match here.visibility_of(&ProcessLocation { host: worker.host, boot_id: worker.boot_id }) {
+            ProcessVisibility::Full => true,
+            ProcessVisibility::OtherNamespace => false,
+            ProcessVisibility::EarlierBoot => {
+                return Ok(EnsureDeadReport {
+                    worker_was_alive: false,
+                    killed_pids: Vec::new(),
+                    started_attempts: None,
+                });
+            }
+            ProcessVisibility::None => {
+                return Err(EnsureDeadError::OtherHost {
+                    host: worker.host.to_owned(),
+                    here: here.host.to_owned(),
+                });
+            }
+        };
+    if is_of_another_database(worker) {
+        return check_other_database(worker, pids_are_ours);
+    }
+    let give_up = Instant::now() + patience;
+    let worker_was_alive = pids_are_ours && worker.process.is_alive();
+    if worker_was_alive {
+        kill_worker(worker.process, give_up)?;
+    }
+    // Only now: until its end the worker wrote to it.
+    let ledger = LedgerContents::read(worker.ledger).ok();
+    let records = pids_are_ours.then_some(WorkerRecords { worker: worker.process, ledger: ledger.as_ref() });
+    let ended = ProcessSearch::new(worker.token, records).kill_all(give_up)?;
+    if let Some(directory) = ledger.as_ref().and_then(|ledger| ledger.cgroup.as_deref()) {
+        cgroup::remove_group(directory);
+    }
+    Ok(EnsureDeadReport {
+        worker_was_alive,
+        killed_pids: ended,
+        started_attempts: ledger.map(|ledger| ledger.started_attempts()),
+    })
+}
+
+/// Whether the worker ran jobs of another database file than the one that remembers it, which is then a copy.
+pub fn is_of_another_database(worker: &RecordedWorker<'_>) -> bool {
+    let of_worker = LedgerContents::read(worker.ledger).ok().and_then(|ledger| ledger.database);
+    of_worker.is_some_and(|of_worker| worker.database.is_some_and(|ours| ours != of_worker))
+}
+
+/// Nothing is ended that belongs to another database. While it runs, the same jobs must not run from here as well.
+fn check_other_database(
+    worker: &RecordedWorker<'_>,
+    pids_are_ours: bool,
+) -> Result<EnsureDeadReport, EnsureDeadError> {
+    let ledger = LedgerContents::read(worker.ledger).ok();
+    let records = pids_are_ours.then_some(WorkerRecords { worker: worker.process, ledger: ledger.as_ref() });
+    let own = Some(worker.process).filter(|process| pids_are_ours && process.is_alive());
+    let living = ProcessSearch::new(worker.token, records).scan().living;
+    let mut pids: Vec<u32> = own.into_iter().chain(living).map(|process| process.pid).collect();
+    pids.sort_unstable();
+    pids.dedup();
+    if pids.is_empty() {
+        return Ok(EnsureDeadReport {
+            worker_was_alive: false,
+            killed_pids: Vec::new(),
+            started_attempts: None,
+        });
+    }
+    Err(EnsureDeadError::OfAnotherDatabase { pids, ledger: worker.ledger.to_owned() })
+}
+
+/// What a worker that is dead had launched elsewhere was asked to end by that death, and ends elsewhere what it launched. Killed
+/// before that is done it would leave it behind: so it has this long.
+pub fn wait_for_launched_jobs(ledger: &Path, at_most: Duration) {
+    let Ok(contents) = LedgerContents::read(ledger) else { return };
+    let give_up = Instant::now() + at_most;
+    loop {
+        let is_there = |pid: &Pid| {
+            let found = ProcessIdentity::from_pid(from_pid(*pid)).filter(|found| found.is_alive());
+            found.is_some_and(|found| {
+                contents.entries.iter().any(|entry| entry.matches_process(*pid, found.start_ticks))
+            })
+        };
+        let pids = contents.entries.iter().filter_map(|entry| entry.pid);
+        let left: Vec<Pid> = pids.filter(is_there).collect();
+        if left.is_empty() || Instant::now() >= give_up {
+            return;
+        }
+        process_tree::wait_for_exit(&left, WAIT_STEP);
+    }
+}
+
+fn kill_worker(worker: ProcessIdentity, give_up: Instant) -> Result<(), EnsureDeadError> {
+    if is_self_or_ancestor(worker.pid) {
+        return Err(EnsureDeadError::IsOwnAncestor { pid: worker.pid });
+    }
+    while worker.is_alive() {
+        if Instant::now() >= give_up {
+            return Err(EnsureDeadError::StillAlive { pids: vec![worker.pid] });
+        }
+        kill_process(worker);
+        process_tree::wait_for_exit(process_identity::to_pid(worker.pid).as_slice(), WAIT_STEP);
+    }
+    Ok(())
+}
+
+/// Where a process runs.
+#[derive(Clone, Copy, Debug)]
+struct ProcessLocation<'a> {
+    host: &'a str,
+    boot_id: &'a str,
+}
+
+/// What can be seen from one place of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ProcessVisibility {
+    /// Everything, under the same pids.
+    Full,
+    /// What runs there runs here too if this namespace is above that one, but under other pids; if it is not (a
+    /// container that was started anew), all of it died with its namespace.
+    OtherNamespace,
+    /// What ran before the machine was started does not run now.
+    EarlierBoot,
+    None,
+}
+
+impl ProcessLocation<'_> {
+    /// One kernel is one machine, whatever it is called: names change while machines run.
+    fn visibility_of(self, other: &ProcessLocation<'_>) -> ProcessVisibility {
+        let same_kernel =
+            process_identity::kernel_boot(self.boot_id) == process_identity::kernel_boot(other.boot_id);
+        if self.boot_id == other.boot_id {
+            ProcessVisibility::Full
+        } else if self.host != other.host {
+            ProcessVisibility::None
+        } else if same_kernel {
+            ProcessVisibility::OtherNamespace
+        } else {
+            ProcessVisibility::EarlierBoot
+        }
+    }
+}
+
+/// What is known of a dead worker by pids that mean the same here.
+#[derive(Clone, Copy)]
+struct WorkerRecords<'a> {
+    worker: ProcessIdentity,
+    ledger: Option<&'a LedgerContents>,
+}
+
+impl WorkerRecords<'_> {
+    fn is_recorded(&self, pid: Pid, stat: &ProcessStat, everybody: &HashMap<Pid, ProcessStat>) -> bool {
+        let in_ledger = |ledger: &LedgerContents| {
+            ledger.entries.iter().any(|entry| entry.matches_process(pid, stat.start_ticks))
+        };
+        self.ledger.is_some_and(in_ledger) || self.is_in_its_session(stat, everybody)
+    }
+
+    /// A worker leads a session of its own, and none that is left in it is anybody else's. The number of a session is
+    /// free for others only when nobody is left in it, and who then gets it is younger and has that pid.
+    fn is_in_its_session(&self, stat: &ProcessStat, everybody: &HashMap<Pid, ProcessStat>) -> bool {
+        let led_one = self.ledger.is_some_and(|ledger| ledger.session.cast_unsigned() == self.worker.pid);
+        led_one
+            && stat.session.cast_unsigned() == self.worker.pid
+            && stat.start_ticks >= self.worker.start_ticks
+            && is_pid_unclaimed(self.worker, everybody)
+    }
+}
+
+/// Nobody else has this pid by now.
+fn is_pid_unclaimed(process: ProcessIdentity, everybody: &HashMap<Pid, ProcessStat>) -> bool {
+    let holder = process_identity::to_pid(process.pid).and_then(|pid| everybody.get(&pid));
+    holder.is_none_or(|stat| stat.start_ticks == process.start_ticks)
+}
+
+/// How often to look again if nothing is found, but processes ended or began while they were looked at: one that forks
+/// and exits all the time can be overlooked.
+const MAX_UNCERTAIN_SCANS: u32 = 5;
+/// The same, once something was found.
+const MAX_UNCERTAIN_SCANS_AFTER_FIND: u32 = 20;
+
+/// What one look at all processes found.
+struct ProcessScan {
+    living: Vec<ProcessIdentity>,
+    /// No process ended or began meanwhile.
+    is_certain: bool,
+}
+
+/// Looks for the family of a dead worker.
+struct ProcessSearch<'a> {
+    token: &'a str,
+    records: Option<WorkerRecords<'a>>,
+    /// All members ever found, with their start times: a group or session that one of them leads is the family's too, so
+    /// that a child born between the look and the kill is found in the next round.
+    known_members: HashMap<i32, u64>,
+}
+
+impl<'a> ProcessSearch<'a> {
+    fn new(token: &'a str, records: Option<WorkerRecords<'a>>) -> Self {
+        Self { token, records, known_members: HashMap::new() }
+    }
+
+    fn kill_all(mut self, give_up: Instant) -> Result<Vec<u32>, EnsureDeadError> {
+        let mut ended: Vec<u32> = Vec::new();
+        let mut doubtful_looks = 0;
+        loop {
+            let ProcessScan { living, is_certain } = self.scan();
+            if living.is_empty() {
+                let enough =
+                    if ended.is_empty() { MAX_UNCERTAIN_SCANS } else { MAX_UNCERTAIN_SCANS_AFTER_FIND };
+                doubtful_looks += 1;
+                if is_certain || doubtful_looks >= enough {
+                    ended.sort_unstable();
+                    ended.dedup();
+                    return Ok(ended);
+                }
+                continue;
+            }
+            doubtful_looks = 0;
+            if let Some(own) = living.iter().find(|found| is_self_or_ancestor(found.pid)) {
+                return Err(EnsureDeadError::IsOwnAncestor { pid: own.pid });
+            }
+            if Instant::now() >= give_up {
+                return Err(EnsureDeadError::StillAlive {
+                    pids: living.iter().map(|found| found.pid).collect(),
+                });
+            }
+            if let Some(directory) = self.recorded_cgroup() {
+                cgroup::kill_group(directory);
+            }
+            for found in &living {
+                kill_process(*found);
+                ended.push(found.pid);
+            }
+            let pids: Vec<Pid> =
+                living.iter().filter_map(|found| process_identity::to_pid(found.pid)).collect();
+            process_tree::wait_for_exit(&pids, WAIT_STEP);
+        }
+    }
+
+    fn recorded_cgroup(&self) -> Option<&'a Path> {
+        self.records.and_then(|records| records.ledger?.cgroup.as_deref())
+    }
+
+    /// All members that run now.
+    fn scan(&mut self) -> ProcessScan {
+        let in_cgroup: Vec<Pid> = self.recorded_cgroup().map(cgroup::processes_below).unwrap_or_default();
+        let pids: HashSet<Pid> = procfs::all_pids().into_iter().chain(in_cgroup.iter().copied()).collect();
+        let mut everybody: HashMap<Pid, ProcessStat> = HashMap::with_capacity(pids.len());
+        let mut marked: HashSet<Pid> = HashSet::new();
+        let mut is_certain = true;
+        for pid in pids {
+            match self.has_worker_token(pid) {
+                Some(true) => _ = marked.insert(pid),
+                Some(false) => {}
+                None => is_certain &= !process_tree::is_just_started(pid),
+            }
+            // After that: what ended before leaves a child that the next look sees.
+            match procfs::read_stat(pid) {
+                Some(stat) => {
+                    is_certain &= !(stat.is_over() && marked.contains(&pid));
+                    everybody.insert(pid, stat);
+                }
+                None => is_certain = false,
+            }
+        }
+        let mut members: HashSet<Pid> = everybody
+            .iter()
+            .filter(|(pid, stat)| {
+                in_cgroup.contains(pid) || marked.contains(pid) || self.is_member(**pid, stat, &everybody)
+            })
+            .map(|(pid, _)| *pid)
+            .collect();
+        add_descendants(&mut members, &everybody);
+        let found = members.iter().filter_map(|pid| Some((pid, everybody.get(pid)?)));
+        self.known_members.extend(found.map(|(pid, stat)| (pid.as_raw_nonzero().get(), stat.start_ticks)));
+        let living = members
+            .into_iter()
+            .filter_map(|pid| everybody.get(&pid).map(|stat| (pid, stat)))
+            .filter(|(_, stat)| !stat.is_over())
+            .map(|(pid, stat)| ProcessIdentity { pid: from_pid(pid), start_ticks: stat.start_ticks })
+            .collect();
+        ProcessScan { living, is_certain }
+    }
+
+    /// Whether its environment has the token of the worker; `None`: nothing can be read of it.
+    fn has_worker_token(&self, pid: Pid) -> Option<bool> {
+        let text = procfs::read_environment(pid);
+        let value = procfs::find_environment_value(&text, process_tree::tag::WORKER);
+        (!text.is_empty()).then(|| value.as_deref() == Some(self.token))
+    }
+
+    fn is_member(&self, pid: Pid, stat: &ProcessStat, everybody: &HashMap<Pid, ProcessStat>) -> bool {
+        [stat.group, stat.session].into_iter().any(|number| self.is_known(number, everybody))
+            || self.records.is_some_and(|records| records.is_recorded(pid, stat, everybody))
+    }
+
+    fn is_known(&self, number: i32, everybody: &HashMap<Pid, ProcessStat>) -> bool {
+        self.known_members.get(&number).is_some_and(|&start_ticks| {
+            is_pid_unclaimed(ProcessIdentity { pid: number.cast_unsigned(), start_ticks }, everybody)
+        })
+    }
+}
+
+fn add_descendants(members: &mut HashSet<Pid>, everybody: &HashMap<Pid, ProcessStat>) {
+    let mut children: HashMap<i32, Vec<Pid>> = HashMap::new();
+    for (pid, stat) in everybody {
+        children.entry(stat.parent).or_default().push(*pid);
+    }
+    let mut open: Vec<Pid> = members.iter().copied().collect();
+    while let Some(pid) = open.pop() {
+        for child in children.get(&pid.as_raw_nonzero().get()).into_iter().flatten() {
+            if members.insert(*child) {
+                open.push(*child);
+            }
+        }
+    }
+}
+
+/// By a handle, with the start time looked at once more behind it, so that a reused pid is never hit.
+fn kill_process(target: ProcessIdentity) {
+    let Some(pid) = process_identity::to_pid(target.pid) else { return };
+    match pidfd_open(pid, PidfdFlags::empty()) {
+        Ok(handle) if target.is_alive() => {
+            // It may be over by now, which is as good.
+            pidfd_send_signal(&handle, Signal::KILL).ok();
+        }
+        Ok(_) | Err(rustix::io::Errno::SRCH) => {}
+        // Kernels before 5.3 have no such handles.
+        Err(_) if target.is_alive() => {
+            rustix::process::kill_process(pid, Signal::KILL).ok();
+        }
+        Err(_) => {}
+    }
+}
+
+fn is_self_or_ancestor(pid: u32) -> bool {
+    let mut at = Some(rustix::process::getpid());
+    while let Some(current) = at {
+        if from_pid(current) == pid {
+            return true;
+        }
+        at = procfs::read_stat(current).and_then(|stat| Pid::from_raw(stat.parent));
+    }
+    false
+}
+
+fn list(pids: &[u32]) -> String {
+    pids.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::ProcessLedger;
+    use std::os::unix::process::CommandExt as _;
+
+    use windlass_types::{Attempt, JobId, RunId, WorkflowId};
+
+    const NOBODY: ProcessIdentity = ProcessIdentity { pid: u32::MAX, start_ticks: 0 };
+
+    fn deceased<'a>(host: &'a str, boot_id: &'a str, token: &'a str) -> RecordedWorker<'a> {
+        let ledger = Path::new("/no/such/ledger");
+        RecordedWorker { host, boot_id, process: NOBODY, token, ledger, database: None }
+    }
+
+    #[test]
+    fn another_host_cannot_be_judged_from_here() {
+        let error = ensure_worker_dead(&deceased("elsewhere", "x", "t"), Duration::ZERO).unwrap_err();
+        assert!(matches!(&error, EnsureDeadError::OtherHost { host, .. } if host == "elsewhere"), "{error}");
+    }
+
+    #[test]
+    fn what_can_be_seen_from_where() {
+        let here = ProcessLocation { host: "h", boot_id: "b/pidns-1" };
+        for (host, boot_id, sight) in [
+            ("h", "b/pidns-1", ProcessVisibility::Full),
+            ("renamed", "b/pidns-1", ProcessVisibility::Full),
+            ("h", "b/pidns-2", ProcessVisibility::OtherNamespace),
+            ("container", "b/pidns-2", ProcessVisibility::None),
+            ("h", "earlier/pidns-1", ProcessVisibility::EarlierBoot),
+            ("elsewhere", "another/pidns-1", ProcessVisibility::None),
+        ] {
+            assert_eq!(here.visibility_of(&ProcessLocation { host, boot_id }), sight, "{host} {boot_id}");
+        }
+    }
+
+    /// A session or group whose number is that of a job that ended long ago: the number was free and is somebody else's.
+    #[test]
+    fn a_stranger_with_the_number_of_a_finished_job_is_left_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("ledger");
+        let ledger = ProcessLedger::create(&path, None, None).unwrap();
+        let key = AttemptKey { workflow: WorkflowId(1), job: JobId(1), run: RunId(1), attempt: Attempt(1) };
+        let record = ledger.open_record(key).unwrap();
+        // As `true | sleep 1000 &` in somebody's shell: the first process led the group and is over.
+        let mut leader = std::process::Command::new("sh")
+            .args(["-c", "sleep 1000 >&2 & echo $!"])
+            .process_group(0)
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        ledger.record_started(&record, process_identity::to_pid(leader.id()).unwrap()).unwrap();
+        ledger.close_record(record);
+        let mut line = String::new();
+        io::Read::read_to_string(&mut leader.stdout.take().unwrap(), &mut line).unwrap();
+        leader.wait().unwrap();
+        let stranger = ProcessIdentity::from_pid(line.trim().parse().unwrap()).unwrap();
+
+        let (host, boot) = (machine::hostname(), process_identity::boot_id().unwrap());
+        let worker = RecordedWorker { ledger: &path, ..deceased(&host, &boot, "no such token") };
+        let report = ensure_worker_dead(&worker, Duration::from_secs(20)).unwrap();
+        let survived = stranger.is_alive();
+        kill_process(stranger);
+        assert_eq!((report.killed_pids, report.started_attempts), (vec![], Some(vec![key])));
+        assert!(survived);
+    }
+
+    #[test]
+    fn after_a_boot_nothing_lives_and_nobody_knows_what_had_started() {
+        let report =
+            ensure_worker_dead(&deceased(&machine::hostname(), "another boot", "t"), Duration::ZERO).unwrap();
+        assert_eq!(
+            report,
+            EnsureDeadReport { worker_was_alive: false, killed_pids: vec![], started_attempts: None }
+        );
+    }
+
+    #[test]
+    fn processes_of_the_original_of_a_copied_database_are_left_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let [original, copy, path] = ["a.db", "b.db", "ledger"].map(|name| directory.path().join(name));
+        for database in [&original, &copy] {
+            std::fs::write(database, "the same").unwrap();
+        }
+        let [original, copy] = [original, copy].map(|path| FileIdentity::from_path(&path));
+        ProcessLedger::create(&path, None, original).unwrap();
+        let (host, boot) = (machine::hostname(), process_identity::boot_id().unwrap());
+        let token = format!("copy-test-{}", std::process::id());
+        let mut job = std::process::Command::new("sleep")
+            .arg("1000")
+            .env(process_tree::tag::WORKER, &token)
+            .spawn()
+            .unwrap();
+
+        let worker = |database| RecordedWorker { ledger: &path, database, ..deceased(&host, &boot, &token) };
+        let error = ensure_worker_dead(&worker(copy), Duration::from_secs(20)).unwrap_err();
+        assert!(
+            matches!(&error, EnsureDeadError::OfAnotherDatabase { pids, .. } if *pids == [job.id()]),
+            "{error}"
+        );
+        assert!(ProcessIdentity::from_pid(job.id()).is_some_and(ProcessIdentity::is_alive));
+
+        let report = ensure_worker_dead(&worker(original), Duration::from_secs(20)).unwrap();
+        assert_eq!(report.killed_pids, [job.id()]);
+        job.wait().unwrap();
+        let nothing_runs = ensure_worker_dead(&worker(copy), Duration::from_secs(20)).unwrap();
+        assert_eq!((nothing_runs.killed_pids, nothing_runs.started_attempts), (vec![], None));
+    }
+
+    #[test]
+    fn what_carries_the_token_is_ended_with_its_descendants() {
+        let (host, boot) = (machine::hostname(), process_identity::boot_id().unwrap());
+        let token = format!("bury-test-{}", std::process::id());
+        let mut job = std::process::Command::new("sh")
+            .args(["-c", "env -i sh -c 'echo ready; sleep 1000' & wait"])
+            .env(process_tree::tag::WORKER, &token)
+            .process_group(0)
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        std::io::BufRead::read_line(&mut io::BufReader::new(job.stdout.take().unwrap()), &mut line).unwrap();
+
+        let report = ensure_worker_dead(&deceased(&host, &boot, &token), Duration::from_secs(20)).unwrap();
+        // `sh`, its `sh`, and the `sleep` of that, if it had got that far.
+        assert!(report.killed_pids.contains(&job.id()) && report.killed_pids.len() >= 2, "{report:?}");
+        job.wait().unwrap();
+        let again = ensure_worker_dead(&deceased(&host, &boot, &token), Duration::from_secs(20)).unwrap();
+        assert_eq!(
+            again,
+            EnsureDeadReport { worker_was_alive: false, killed_pids: vec![], started_attempts: None }
+        );
+    }
+}

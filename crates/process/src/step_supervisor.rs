@@ -1,0 +1,215 @@
+//! In the place of a program that somebody else starts, signals and waits for: has it run as a child, and ends as it ended.
+//!
+//! Signals wait until they are asked for, instead of being handled: none of them ends us before the child is over, and there
+//! is no code that must not be interrupted. The child has its signals as they would have been without us.
+
+#![expect(unsafe_code, reason = "sigtimedwait and what runs between fork and exec have no safe interface")]
+
+use crate::child_wait::{self, ReapedChild};
+use crate::process_identity::to_pid;
+use crate::{process_tree, procfs};
+use rustix::process::{Pid, Resource, Rlimit, getpid, getppid, getrlimit, set_child_subreaper, setrlimit};
+use std::cell::Cell;
+use std::ffi::OsString;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+use std::ptr;
+use std::time::{Duration, Instant};
+use windlass_types::Bytes;
+use windlass_types::worker_messages::ProcessExit;
+
+/// A child that has our place.
+#[derive(Debug)]
+pub struct StepSupervisor {
+    child: Pid,
+    /// Whoever started us, and signals us when it means the child.
+    parent: Option<Pid>,
+    forwards_signals: bool,
+    /// When it was started.
+    pub started: Instant,
+    /// CPU time and peak memory of orphans that were reaped.
+    adopted_usage: Cell<(Duration, Bytes)>,
+}
+
+/// A signal that was waiting for us.
+struct ReceivedSignal {
+    number: libc::c_int,
+    sender: libc::pid_t,
+}
+
+impl ReceivedSignal {
+    /// Sent by whoever started us, or from where we see nobody. What the child sends to its own group comes to us too, and is
+    /// not meant for it once more.
+    fn is_for_child(&self, parent: Option<Pid>) -> bool {
+        let sender = Pid::from_raw(self.sender);
+        self.number != libc::SIGCHLD && (sender.is_none() || sender == parent)
+    }
+}
+
+impl StepSupervisor {
+    /// Starts a program, with all that we have: directory, environment, descriptors, process group. What it leaves behind
+    /// becomes our child. Must be called before there is a second thread. Where no process is to be had all is as before.
+    ///
+    /// `passes_on`: what our parent sends reaches us only, and the child is to have it. Otherwise the child has got it as well.
+    pub fn start(program: &OsString, arguments: &[OsString], passes_on: bool) -> io::Result<Self> {
+        // Where it was ignored, nobody could be waited for.
+        // SAFETY: sets a disposition to the default.
+        unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+        child_wait::become_subreaper()?;
+        let mut all = empty_signal_set();
+        let mut before = empty_signal_set();
+        // SAFETY: both sets are valid for the whole calls.
+        unsafe {
+            libc::sigfillset(&raw mut all);
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        }
+        let mut command = Command::new(program);
+        command.args(arguments);
+        // SAFETY: pthread_sigmask is async-signal-safe, and the set was copied.
+        unsafe {
+            command.pre_exec(move || {
+                libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, ptr::null_mut());
+                Ok(())
+            });
+        }
+        let parent = getppid();
+        let child = command.spawn().inspect_err(|_| {
+            // Whoever has our place now gets it as it was.
+            // SAFETY: the set is valid for the whole call.
+            unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, ptr::null_mut()) };
+            set_child_subreaper(None).ok();
+        })?;
+        let child = to_pid(child.id()).ok_or_else(|| io::Error::other("a process without a number"))?;
+        Ok(Self {
+            child,
+            parent,
+            forwards_signals: passes_on,
+            started: Instant::now(),
+            adopted_usage: Cell::default(),
+        })
+    }
+
+    /// The child, all that it started, and what of that lost its parents.
+    pub fn members(&self) -> Vec<Pid> {
+        let own = getpid();
+        let mut members = process_tree::with_descendants([own]);
+        members.retain(|pid| *pid != own);
+        members
+    }
+
+    /// Passes on what comes until the child is over (true) or it is that time (false).
+    pub fn wait_until(&self, time: Option<Instant>) -> bool {
+        loop {
+            self.reap_adopted();
+            if child_wait::is_over(self.child) {
+                return true;
+            }
+            let left = time.map(|time| time.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return false;
+            }
+            if let Some(taken) = take_signal(left)
+                && self.forwards_signals
+                && taken.is_for_child(self.parent)
+            {
+                // SAFETY: takes two numbers. The child is not reaped yet, so nobody else has its number.
+                unsafe { libc::kill(self.child.as_raw_nonzero().get(), taken.number) };
+            }
+        }
+    }
+
+    fn reap_adopted(&self) {
+        for pid in procfs::list_children(getpid()) {
+            if pid != self.child
+                && let Some(reaped) = child_wait::reap_if_over(pid)
+            {
+                let (cpu_time, max_rss) = self.adopted_usage.get();
+                self.adopted_usage.set((cpu_time + reaped.cpu_time, max_rss.max(reaped.max_rss)));
+            }
+        }
+    }
+
+    /// Takes the child, which is over, off the books. With what the orphans used that are over by now.
+    pub fn reap(self) -> io::Result<ReapedChild> {
+        let own = child_wait::reap_child(self.child)?;
+        self.reap_adopted();
+        let (cpu_time, max_rss) = self.adopted_usage.get();
+        Ok(ReapedChild { cpu_time: own.cpu_time + cpu_time, max_rss: own.max_rss.max(max_rss), ..own })
+    }
+}
+
+/// Becomes this program, with all that we have. Returns only if that cannot be.
+pub fn exec_program(program: &OsString, arguments: &[OsString]) -> io::Error {
+    Command::new(program).args(arguments).exec()
+}
+
+/// Ends this process as another one ended: with its exit code, or of its signal.
+pub fn exit_like(exit: ProcessExit) -> ! {
+    if let ProcessExit::Signal(number) = exit {
+        // One core that is dumped is enough.
+        let limit = Rlimit { current: Some(0), ..getrlimit(Resource::Core) };
+        setrlimit(Resource::Core, limit).ok();
+        let mut only = empty_signal_set();
+        // SAFETY: the set is valid for the whole calls; nothing of ours runs on this signal any more.
+        unsafe {
+            libc::signal(number, libc::SIG_DFL);
+            libc::sigaddset(&raw mut only, number);
+            libc::raise(number);
+            libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const only, ptr::null_mut());
+        }
+    }
+    std::process::exit(exit.return_code())
+}
+
+/// The next signal, if one comes within this time.
+fn take_signal(within: Option<Duration>) -> Option<ReceivedSignal> {
+    let mut all = empty_signal_set();
+    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+    let limit = within.map(|within| libc::timespec {
+        tv_sec: libc::time_t::try_from(within.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_nsec: within.subsec_nanos().into(),
+    });
+    let limit = limit.as_ref().map_or(ptr::null(), ptr::from_ref);
+    // SAFETY: all pointers are valid for the whole calls, or null where that means to wait for ever.
+    let number = unsafe {
+        libc::sigfillset(&raw mut all);
+        libc::sigtimedwait(&raw const all, info.as_mut_ptr(), limit)
+    };
+    // An error means that nothing came, or that somebody stopped us meanwhile.
+    (number > 0).then(|| {
+        // SAFETY: zeroed is a valid siginfo, and the call has filled it. What a process sends, and SIGCHLD, name one.
+        let sender = unsafe { info.assume_init().si_pid() };
+        ReceivedSignal { number, sender }
+    })
+}
+
+fn empty_signal_set() -> libc::sigset_t {
+    let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
+    // SAFETY: initialises the set, whatever was in it.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        set.assume_init()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_the_parent_sends_is_for_the_child() {
+        let parent = Pid::from_raw(7);
+        for (number, sender, expected) in [
+            (libc::SIGUSR1, 7, true),
+            (libc::SIGTERM, 0, true),
+            (libc::SIGTERM, 8, false),
+            (libc::SIGCHLD, 7, false),
+            (libc::SIGCHLD, 0, false),
+        ] {
+            let taken = ReceivedSignal { number, sender };
+            assert_eq!(taken.is_for_child(parent), expected, "{number} of {sender}");
+        }
+    }
+}

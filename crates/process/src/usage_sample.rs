@@ -1,0 +1,169 @@
+//! What a tree of processes uses, looked at from outside.
+
+use crate::procfs;
+use rustix::process::Pid;
+use std::time::{Duration, Instant};
+use windlass_types::Bytes;
+use windlass_types::worker_messages::AttemptUsage;
+
+/// One look at a tree.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UsageSample {
+    /// Of all that run, and of all that they waited for.
+    pub cpu: Duration,
+    /// Sum over the processes; pages they share count several times.
+    pub rss: Bytes,
+}
+
+impl UsageSample {
+    pub fn measure(members: &[Pid]) -> Self {
+        let stats = members.iter().filter_map(|pid| procfs::read_stat(*pid));
+        stats.fold(Self::default(), |sum, stat| Self {
+            cpu: sum.cpu + stat.cpu,
+            rss: Bytes(sum.rss.0 + stat.rss.0),
+        })
+    }
+}
+
+/// Memory of a tree with shared pages divided among their users: ten times the price of [`Sample::take`], so for when
+/// it matters. `None` if the system does not say for one of them that still runs.
+pub fn measure_proportional_memory(members: &[Pid]) -> Option<Bytes> {
+    let mut sum = 0;
+    for pid in members {
+        match procfs::read_file(&format!("/proc/{}/smaps_rollup", pid.as_raw_nonzero())) {
+            Some(text) => sum += parse_kib_field(&text, "Pss:")?.0,
+            None if procfs::is_running(*pid) => return None,
+            None => {}
+        }
+    }
+    Some(Bytes(sum))
+}
+
+/// The most memory this process ever held.
+pub fn own_peak_rss() -> Option<Bytes> {
+    parse_kib_field(&procfs::read_file("/proc/self/status")?, "VmHWM:")
+}
+
+/// `exec` folds the high-water mark of the process that started a child into the child's own, so a value not above that
+/// says nothing about the child.
+pub fn peak_if_trusted(max_rss: Bytes, spawner_peak: Bytes) -> Option<Bytes> {
+    (max_rss > spawner_peak).then_some(max_rss)
+}
+
+fn parse_kib_field(text: &[u8], name: &str) -> Option<Bytes> {
+    let text = std::str::from_utf8(text).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(Bytes(kib * 1024))
+}
+
+/// The samples of one job, summed up as they come.
+#[derive(Clone, Debug)]
+pub struct UsageSeries {
+    last_sample: (Instant, Duration),
+    count: u64,
+    memory_sum: u128,
+    memory_peak: Bytes,
+    cpu_peak: Option<f64>,
+}
+
+impl UsageSeries {
+    /// A job that starts now.
+    pub const fn new(started: Instant) -> Self {
+        Self {
+            last_sample: (started, Duration::ZERO),
+            count: 0,
+            memory_sum: 0,
+            memory_peak: Bytes(0),
+            cpu_peak: None,
+        }
+    }
+
+    /// Returns the use of CPUs since the last sample, if time has passed: 100 is one core busy.
+    pub fn add_sample(&mut self, at: Instant, cpu: Duration, memory: Bytes) -> Option<f64> {
+        let (last_at, last_cpu) = self.last_sample;
+        let elapsed = at.saturating_duration_since(last_at);
+        // A process that ended without being waited for takes its time with it: less than before is not less than zero.
+        let used = cpu.saturating_sub(last_cpu);
+        let percent = (!elapsed.is_zero()).then(|| 100.0 * used.as_secs_f64() / elapsed.as_secs_f64());
+        if let Some(percent) = percent {
+            self.cpu_peak = Some(self.cpu_peak.map_or(percent, |peak| peak.max(percent)));
+            self.last_sample = (at, cpu);
+        }
+        self.count += 1;
+        self.memory_sum += u128::from(memory.0);
+        self.memory_peak = self.memory_peak.max(memory);
+        percent
+    }
+
+    /// With what the system said at the end: the peak of a single process, if it can be trusted, and the whole CPU time.
+    pub fn summarize_usage(&self, end: &EndUsage) -> AttemptUsage {
+        // One look at a job that was just started is no peak; it only counts beside what the system said.
+        let enough = if end.peak_rss.is_some() { 1 } else { MIN_PEAK_SAMPLES };
+        let sampled = (self.count >= enough).then_some(self.memory_peak);
+        let measurable = end.wall >= MIN_CPU_INTERVAL;
+        let average = 100.0 * end.cpu_time.as_secs_f64() / end.wall.as_secs_f64();
+        AttemptUsage {
+            peak_memory: sampled.max(end.peak_rss),
+            avg_memory: (self.count > 0).then(|| Bytes((self.memory_sum / u128::from(self.count)) as u64)),
+            cpu_time: end.cpu_time,
+            peak_cpu_percent: self.cpu_peak.map(|peak| if measurable { peak.max(average) } else { peak }),
+            avg_cpu_percent: measurable.then_some(average),
+        }
+    }
+}
+
+/// Without a word of the system, a peak is the largest of so many samples or more.
+const MIN_PEAK_SAMPLES: u64 = 2;
+/// Below this a percentage is only noise of the clock tick.
+const MIN_CPU_INTERVAL: Duration = Duration::from_millis(100);
+
+/// What is known when a job is over.
+#[derive(Clone, Copy, Debug)]
+pub struct EndUsage {
+    pub wall: Duration,
+    pub cpu_time: Duration,
+    pub peak_rss: Option<Bytes>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn peaks_and_averages_of_what_was_seen() {
+        let start = Instant::now();
+        let mut series = UsageSeries::new(start);
+        assert_eq!(series.add_sample(start + SECOND, SECOND / 2, Bytes(100)), Some(50.0));
+        assert_eq!(series.add_sample(start + 2 * SECOND, 2 * SECOND, Bytes(300)), Some(150.0));
+        assert_eq!(series.add_sample(start + 3 * SECOND, SECOND, Bytes(200)), Some(0.0));
+        let end = EndUsage { wall: 4 * SECOND, cpu_time: 2 * SECOND, peak_rss: Some(Bytes(250)) };
+        let usage = series.summarize_usage(&end);
+        assert_eq!((usage.peak_memory, usage.avg_memory), (Some(Bytes(300)), Some(Bytes(200))));
+        assert_eq!((usage.peak_cpu_percent, usage.avg_cpu_percent), (Some(150.0), Some(50.0)));
+    }
+
+    #[test]
+    fn a_job_that_was_never_seen_says_only_what_is_certain() {
+        let end = EndUsage { wall: SECOND / 1000, cpu_time: SECOND / 2000, peak_rss: None };
+        let usage = UsageSeries::new(Instant::now()).summarize_usage(&end);
+        assert_eq!(usage, AttemptUsage { cpu_time: SECOND / 2000, ..AttemptUsage::default() });
+    }
+
+    #[test]
+    fn a_peak_not_above_the_spawners_is_unknown() {
+        assert_eq!(peak_if_trusted(Bytes(10), Bytes(10)), None);
+        assert_eq!(peak_if_trusted(Bytes(11), Bytes(10)), Some(Bytes(11)));
+    }
+
+    #[test]
+    fn this_process_uses_memory() {
+        let own = [rustix::process::getpid()];
+        let sample = UsageSample::measure(&own);
+        assert!(sample.rss > Bytes(0));
+        assert!(measure_proportional_memory(&own).unwrap() <= own_peak_rss().unwrap());
+        assert!(own_peak_rss().unwrap() >= Bytes(4096));
+    }
+}

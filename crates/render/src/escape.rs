@@ -1,0 +1,58 @@
+//! Names made harmless for each format.
+
+/// For text and attributes of XML and HTML. Control characters, which XML cannot hold, become a replacement character.
+pub(crate) fn escape_xml(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            '\u{fffe}' | '\u{ffff}' => escaped.push('\u{fffd}'),
+            c if c.is_control() => escaped.push('\u{fffd}'),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+/// For the inside of a quoted string of the dot language.
+pub(crate) fn escape_dot(text: &str) -> String {
+    let plain = escape_terminal(text);
+    plain.replace('\\', "\\\\").replace('"', "\\\"")
+}
+
+/// For the inside of a quoted label of mermaid, which knows entities by number and nothing else.
+pub(crate) fn escape_mermaid(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in escape_terminal(text).chars() {
+        match c {
+            c if c.is_alphanumeric() || " _-.,:/×·()=+%".contains(c) => escaped.push(c),
+            c => {
+                put!(escaped, "#{};", u32::from(c));
+            }
+        }
+    }
+    escaped
+}
+
+/// For a terminal: nothing that moves the cursor or changes a colour.
+pub(crate) fn escape_terminal(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_breaks_out() {
+        let nasty = "a<b>&\"c'\\\n\u{1b}[31m";
+        assert_eq!(escape_xml(nasty), "a&lt;b&gt;&amp;&quot;c&#39;\\\u{fffd}\u{fffd}[31m");
+        assert_eq!(escape_dot(nasty), "a<b>&\\\"c'\\\\\u{fffd}\u{fffd}[31m");
+        assert_eq!(escape_mermaid("f\"(x)];#"), "f#34;(x)#93;#59;#35;");
+        assert_eq!(escape_terminal(nasty), "a<b>&\"c'\\\u{fffd}\u{fffd}[31m");
+    }
+}

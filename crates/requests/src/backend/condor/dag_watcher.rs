@@ -1,0 +1,265 @@
+//! Who watches runs on HTCondor: it does not tell us anything, so their files are looked at every few seconds. A run that
+//! nothing happened to costs a few system calls; of one that something happened to, the reconciler is told.
+//!
+//! The schedds themselves are asked now and then, each once for all runs: that a DAG is gone without a word is not in any
+//! file. Each is asked by a thread of its own, so that one that is silent delays nothing but the answers about its own DAGs.
+
+use super::schedd_queue::{DagPresence, ScheddQueue};
+use crate::backend::MOST_ATTEMPTS;
+use crate::mailbox::ReconcilerWaker;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+use windlass_core::requests::rows::RunRow;
+use windlass_htcondor::watch::{DagPoller, DagSnapshot, FailedNodeAttempt, UnitUpdate};
+
+/// So often files are looked at.
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
+/// So often schedds are asked.
+const QUERY_INTERVAL: Duration = Duration::from_mins(1);
+
+#[derive(Debug)]
+pub(super) struct DagWatcher {
+    shared: Arc<DagWatcherShared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Debug)]
+struct DagWatcherShared {
+    runs: Mutex<WatchedRuns>,
+    /// Something is to be watched, or it is over.
+    wake: Condvar,
+    waker: ReconcilerWaker,
+    schedd_queue: ScheddQueue,
+}
+
+#[derive(Debug, Default)]
+struct WatchedRuns {
+    /// By UUID.
+    watched: HashMap<String, Arc<Mutex<WatchedRun>>>,
+    is_stopped: bool,
+}
+
+/// A run, by its UUID.
+type NamedRun = (String, Arc<Mutex<WatchedRun>>);
+
+/// Those that ask a schedd.
+type ScheddQueries = BTreeMap<Option<String>, JoinHandle<()>>;
+
+/// A run, and what was seen of it.
+#[derive(Debug)]
+struct WatchedRun {
+    poller: DagPoller,
+    schedd: Option<String>,
+    cluster: u64,
+    /// As it was seen last, without its news.
+    last_snapshot: Option<DagSnapshot>,
+    /// What nobody has dealt with yet.
+    unit_updates: Vec<UnitUpdate>,
+    failed_attempts: Vec<FailedNodeAttempt>,
+    presence: DagPresence,
+}
+
+/// How a run was seen last, with all its news.
+#[derive(Clone, Debug)]
+pub(super) struct ObservedRun {
+    pub(super) snapshot: DagSnapshot,
+    pub(super) presence: DagPresence,
+}
+
+impl DagWatcher {
+    pub(super) fn new(nudge: ReconcilerWaker, queue: ScheddQueue) -> Self {
+        let shared = DagWatcherShared {
+            runs: Mutex::default(),
+            wake: Condvar::new(),
+            waker: nudge,
+            schedd_queue: queue,
+        };
+        Self { shared: Arc::new(shared), thread: Mutex::new(None) }
+    }
+
+    /// How a run stands, as it was seen last. It is watched from now on.
+    /// Of failed attempts those after `read`.
+    pub(super) fn observe_run(
+        &self,
+        run: &RunRow,
+        read: i64,
+        schedd: Option<&str>,
+        cluster: u64,
+    ) -> std::io::Result<ObservedRun> {
+        let watched = self.find_or_add_run(run, read, schedd, cluster);
+        self.ensure_thread()?;
+        let mut watched = lock_run(&watched);
+        watched.unit_updates.retain(|news| news.seq > run.units_read);
+        watched.failed_attempts.retain(|failed| failed.seq > read);
+        if watched.last_snapshot.is_none() {
+            watched.poll();
+        }
+        let Some(seen) = watched.last_snapshot.clone() else {
+            return Err(std::io::ErrorKind::NotFound.into());
+        };
+        let failed = watched.failed_attempts[..watched.failed_attempts.len().min(MOST_ATTEMPTS + 1)].to_vec();
+        let look = DagSnapshot { units: watched.unit_updates.clone(), failed_attempts: failed, ..seen };
+        Ok(ObservedRun { snapshot: look, presence: watched.presence.clone() })
+    }
+
+    fn find_or_add_run(
+        &self,
+        run: &RunRow,
+        read: i64,
+        schedd: Option<&str>,
+        cluster: u64,
+    ) -> Arc<Mutex<WatchedRun>> {
+        let mut runs = self.shared.lock_runs();
+        let entry = runs.watched.entry(run.uuid.clone()).or_insert_with(|| {
+            let watch = DagPoller::for_cluster(run.submit_dir.as_ref(), Some(cluster), run.units_read)
+                .with_failures_after(read);
+            let schedd = schedd.map(str::to_owned);
+            let presence = DagPresence::default();
+            let (seen, news, failed) = (None, Vec::new(), Vec::new());
+            Arc::new(Mutex::new(WatchedRun {
+                poller: watch,
+                schedd,
+                cluster,
+                last_snapshot: seen,
+                unit_updates: news,
+                failed_attempts: failed,
+                presence,
+            }))
+        });
+        Arc::clone(entry)
+    }
+
+    /// The others are over, or nobody's concern any more.
+    pub(super) fn retain_runs(&self, is_wanted: impl Fn(&str) -> bool) {
+        self.shared.lock_runs().watched.retain(|run, _| is_wanted(run));
+    }
+
+    /// Nothing watches as long as there is nothing to watch.
+    fn ensure_thread(&self) -> std::io::Result<()> {
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if thread.is_none() {
+            let shared = Arc::clone(&self.shared);
+            let name = "windlass-lookout".to_owned();
+            *thread = Some(thread::Builder::new().name(name).spawn(move || shared.run_loop())?);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for DagWatcher {
+    fn drop(&mut self) {
+        self.shared.lock_runs().is_stopped = true;
+        self.shared.wake.notify_all();
+        // Nobody wants the answers any more.
+        self.shared.schedd_queue.cancel_token.cancel(Duration::ZERO);
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            // A panic has been told by the hook.
+            drop(thread.join());
+        }
+    }
+}
+
+impl DagWatcherShared {
+    fn lock_runs(&self) -> MutexGuard<'_, WatchedRuns> {
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run_loop(self: &Arc<Self>) {
+        // What was gone or silent before somebody began to watch is to be known at once.
+        let mut ask_at = Instant::now();
+        let mut asking = ScheddQueries::new();
+        while let Some(runs) = self.next_runs() {
+            for (name, watched) in &runs {
+                if lock_run(watched).poll() {
+                    self.waker.wake_run(name);
+                }
+            }
+            if Instant::now() >= ask_at {
+                self.query_schedds(&mut asking, runs);
+                ask_at = Instant::now() + QUERY_INTERVAL;
+            }
+        }
+        for thread in asking.into_values() {
+            // A panic has been told by the hook.
+            drop(thread.join());
+        }
+    }
+
+    /// What is to be looked at, when it is time. `None`: it is over.
+    fn next_runs(&self) -> Option<Vec<NamedRun>> {
+        let until = Instant::now() + POLL_INTERVAL;
+        let mut runs = self.lock_runs();
+        while !runs.is_stopped {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                let all = runs.watched.iter();
+                return Some(all.map(|(name, watched)| (name.clone(), Arc::clone(watched))).collect());
+            }
+            (runs, _) = self.wake.wait_timeout(runs, left).unwrap_or_else(PoisonError::into_inner);
+        }
+        None
+    }
+
+    /// Each schedd once, for all that is still under way there; not while it owes an answer.
+    fn query_schedds(self: &Arc<Self>, asking: &mut ScheddQueries, runs: Vec<NamedRun>) {
+        asking.retain(|_, thread| !thread.is_finished());
+        let mut by_schedd: BTreeMap<Option<String>, Vec<NamedRun>> = BTreeMap::new();
+        for named in runs {
+            let (schedd, is_over) = {
+                let watched = lock_run(&named.1);
+                (watched.schedd.clone(), watched.is_over())
+            };
+            if !is_over && !asking.contains_key(&schedd) {
+                by_schedd.entry(schedd).or_default().push(named);
+            }
+        }
+        for (schedd, runs) in by_schedd {
+            let (shared, whom) = (Arc::clone(self), schedd.clone());
+            let thread = thread::Builder::new().name("windlass-asking".to_owned());
+            match thread.spawn(move || shared.query_schedd(whom.as_deref(), &runs)) {
+                Ok(thread) => drop(asking.insert(schedd, thread)),
+                Err(error) => tracing::warn!(schedd, %error, "cannot ask a schedd: no thread for it"),
+            }
+        }
+    }
+
+    fn query_schedd(&self, schedd: Option<&str>, runs: &[NamedRun]) {
+        let clusters: Vec<u64> = runs.iter().map(|(_, watched)| lock_run(watched).cluster).collect();
+        let answers = self.schedd_queue.query_clusters(schedd, &clusters);
+        for ((name, watched), answer) in runs.iter().zip(answers) {
+            let mut watched = lock_run(watched);
+            let before = watched.presence.clone();
+            watched.presence.record(answer);
+            if watched.presence != before {
+                self.waker.wake_run(name);
+            }
+        }
+    }
+}
+
+fn lock_run(watched: &Mutex<WatchedRun>) -> MutexGuard<'_, WatchedRun> {
+    watched.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl WatchedRun {
+    /// Reads what has changed. Whether that is anything.
+    fn poll(&mut self) -> bool {
+        let mut look = self.poller.poll();
+        let units = std::mem::take(&mut look.units);
+        let failed = std::mem::take(&mut look.failed_attempts);
+        let has_changed =
+            !units.is_empty() || !failed.is_empty() || self.last_snapshot.as_ref() != Some(&look);
+        self.unit_updates.extend(units);
+        self.failed_attempts.extend(failed);
+        self.last_snapshot = Some(look);
+        has_changed
+    }
+
+    fn is_over(&self) -> bool {
+        let state = self.last_snapshot.as_ref().map(|seen| &seen.state);
+        matches!(state, Some(windlass_htcondor::watch::DagState::Over(_)))
+    }
+}

@@ -1,0 +1,401 @@
+//! A run as a workflow of the engine: of each work unit a landing, its processing jobs, a merge and a cleanup.
+
+use super::role_retries::{RoleRetrySettings, quote_shell_word};
+use crate::run_outline::{RunOutline, UnitOutline, manifest_path};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::Duration;
+use windlass_core::edges::{DependencyEdges, DependencyEdgesBuilder};
+use windlass_core::failure_handlers::RequestRetryPolicy;
+use windlass_store::model::{FirstIds, JobSource, NewJob, NewJobGroup, NewRequirements, NewWorkflow};
+use windlass_types::requests::{DEFAULT_PRIORITY, NodeRole};
+use windlass_types::settings::{FailureHandler, RetryBudget, WorkflowSettings};
+use windlass_types::{Bytes, JobStatus, Resources};
+
+/// The `windlass` of the worker that runs the job.
+const PROGRAM_COMMAND: &str = r#""${WINDLASS_EXE:-windlass}""#;
+/// What is nearly done goes before what has just begun.
+pub(super) const FINISHING_PRIORITY_BONUS: i32 = 10;
+
+/// What a job asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) struct JobSize {
+    pub(crate) cores: u32,
+    pub(crate) memory_mb: u64,
+    /// It is ended then.
+    pub(crate) runtime_sec: u64,
+}
+
+impl JobSize {
+    const HOUR: u64 = 3600;
+
+    /// What a job gets that was estimated to take so long.
+    pub(crate) fn from_estimate(cores: u32, memory_mb: u64, time_sec: u64) -> Self {
+        Self { cores, memory_mb, runtime_sec: RequestRetryPolicy::time_limit(time_sec).as_secs() }
+    }
+
+    fn resources(self) -> Resources {
+        Resources {
+            cpus: self.cores.max(1),
+            memory: Bytes(self.memory_mb << 20),
+            runtime: Some(Duration::from_secs(self.runtime_sec)),
+            ..Resources::DEFAULT
+        }
+    }
+
+    /// For a landing: only where all that follows it would fit.
+    pub(super) fn for_landing(self) -> Self {
+        Self { runtime_sec: Self::HOUR / 2, ..self }
+    }
+
+    /// For what needs one core and no more than its share of memory.
+    pub(super) fn single_core(self, hours: u64) -> Self {
+        let memory_mb = (self.memory_mb / u64::from(self.cores.max(1))).max(1);
+        Self { cores: 1, memory_mb, runtime_sec: hours * Self::HOUR }
+    }
+
+    /// Large enough for both.
+    fn max_of_both(self, other: Self) -> Self {
+        Self {
+            cores: self.cores.max(other.cores),
+            memory_mb: self.memory_mb.max(other.memory_mb),
+            runtime_sec: self.runtime_sec.max(other.runtime_sec),
+        }
+    }
+}
+
+/// Everything that is submitted but the jobs themselves.
+#[derive(Clone, Debug)]
+pub(crate) struct RunSubmission {
+    pub(crate) name: String,
+    pub(crate) user: String,
+    /// Found again by this after a crash.
+    pub(crate) digest: String,
+    pub(crate) directory: String,
+    /// How many jobs of a category at once; `MergeGroup`: how many units.
+    pub(crate) throttles: BTreeMap<String, u64>,
+    pub(crate) retries: RoleRetrySettings,
+    /// What a job of one core may ask for at most, in MB.
+    pub(crate) max_memory_per_core: u64,
+    /// What somebody said that a job gets, after it was planned perhaps.
+    pub(crate) memory_mb: Option<u64>,
+    /// As it is now.
+    pub(crate) priority: i64,
+}
+
+impl RunSubmission {
+    /// What its jobs get. A request that says nothing about its priority shares workers with workflows that do not either.
+    pub(super) fn job_priority(&self) -> i32 {
+        let most = i64::from(i32::MAX - FINISHING_PRIORITY_BONUS);
+        i32::try_from((self.priority - DEFAULT_PRIORITY).clamp(-most, most)).unwrap_or_default()
+    }
+}
+
+/// The workflow of a run, ready to be created.
+#[derive(Debug)]
+pub(crate) struct RunGraph<'o> {
+    outline: &'o RunOutline,
+    settings: WorkflowSettings,
+    handlers: Vec<FailureHandler>,
+    sizes: Vec<(String, JobSize)>,
+    /// By unit: the number of its size.
+    unit_sizes: Vec<u32>,
+    edges: DependencyEdges,
+    logs: String,
+}
+
+impl<'o> RunGraph<'o> {
+    pub(crate) fn new(submission: &RunSubmission, outline: &'o RunOutline) -> Self {
+        let cores = outline.sizes.iter().map(|size| size.cores).max().unwrap_or(1).max(1);
+        let most = submission.max_memory_per_core * u64::from(cores);
+        let most = Bytes(most.max(submission.memory_mb.unwrap_or(0)) << 20);
+        let handlers =
+            NodeRole::ALL.iter().map(|role| submission.retries.failure_handler(*role, most)).collect();
+        let (of_units, unit_sizes) = unit_job_sizes(outline);
+        Self {
+            outline,
+            settings: workflow_settings(&submission.throttles),
+            handlers,
+            sizes: all_job_sizes(outline, &of_units),
+            unit_sizes,
+            edges: dependency_edges(outline),
+            logs: format!("{}/logs", submission.directory),
+        }
+    }
+
+    /// What follows failures of jobs, by their roles.
+    pub(crate) fn handlers(&self) -> &[FailureHandler] {
+        &self.handlers
+    }
+
+    /// Calls `create` with the workflow and where its jobs come from.
+    pub(crate) fn create_workflow<T>(
+        &self,
+        submission: &RunSubmission,
+        create: impl FnOnce(&NewWorkflow<'_>, &mut dyn JobSource) -> T,
+    ) -> T {
+        let requirements: Vec<_> = self
+            .sizes
+            .iter()
+            .map(|(name, size)| NewRequirements { name, resources: size.resources() })
+            .collect();
+        let names = landing_group_names(self.outline);
+        let kinds = self.job_groups(&names);
+        let workflow = NewWorkflow {
+            name: &submission.name,
+            user: &submission.user,
+            submission_dir: &submission.directory,
+            output_dir: &self.logs,
+            spec_digest: Some(&submission.digest),
+            settings: Some(&self.settings),
+            requirements: &requirements,
+            failure_handlers: &self.handlers,
+            job_groups: &kinds,
+            edges: &self.edges,
+            ..NewWorkflow::default()
+        };
+        create(&workflow, &mut RunJobSource::new(self.outline, &self.unit_sizes, submission))
+    }
+
+    /// Processing, merge, cleanup; then a kind of landings for each set of sites.
+    fn job_groups<'a>(&'a self, landing_names: &'a [String]) -> Vec<NewJobGroup<'a>> {
+        let of = |role: NodeRole, name| NewJobGroup {
+            name,
+            failure_handler: NodeRole::ALL.iter().position(|known| *known == role).map(|at| at as u32),
+            limit: self.settings.limits.get_key_value(role.name()).map(|(name, _)| name.as_str()),
+            ..NewJobGroup::default()
+        };
+        let mut kinds = vec![
+            of(NodeRole::Processing, "processing"),
+            of(NodeRole::Merge, "merge"),
+            of(NodeRole::Cleanup, "cleanup"),
+        ];
+        let landings = self.outline.sites.iter().zip(landing_names);
+        kinds.extend(landings.map(|(sites, name)| NewJobGroup {
+            sites,
+            elects_site: true,
+            ..of(NodeRole::Landing, name.as_str())
+        }));
+        kinds
+    }
+}
+
+const PROCESSING: u32 = 0;
+const MERGE: u32 = 1;
+const CLEANUP: u32 = 2;
+const LANDING: u32 = 3;
+
+/// `landing`, or `landing_0`, `landing_1`, … where units differ in where they may go.
+fn landing_group_names(outline: &RunOutline) -> Vec<String> {
+    match outline.sites.len() {
+        1 => vec!["landing".to_owned()],
+        several => (0..several).map(|set| format!("landing_{set}")).collect(),
+    }
+}
+
+fn workflow_settings(throttles: &BTreeMap<String, u64>) -> WorkflowSettings {
+    let of = |name: &str| throttles.get(name).map(|&limit| u32::try_from(limit).unwrap_or(u32::MAX));
+    let roles = [NodeRole::Processing, NodeRole::Merge, NodeRole::Cleanup];
+    WorkflowSettings {
+        limits: roles.iter().filter_map(|role| Some((role.name().to_owned(), of(role.name())?))).collect(),
+        max_units: of("MergeGroup"),
+        // Each job has an end to its retries. All of them together must not: a run that stands still is never over.
+        retry_budget: Some(RetryBudget::Count(u32::MAX)),
+        ..WorkflowSettings::default()
+    }
+}
+
+/// Those of processing jobs in the outline's order, then what the other jobs of a unit ask for: three for each size of
+/// units.
+fn all_job_sizes(outline: &RunOutline, unit_sizes: &[JobSize]) -> Vec<(String, JobSize)> {
+    let processing = outline.sizes.iter().enumerate().map(|(n, size)| (format!("processing_{n}"), *size));
+    let others = unit_sizes.iter().enumerate().flat_map(|(n, size)| {
+        let suffix = if unit_sizes.len() > 1 { format!("_{n}") } else { String::new() };
+        [
+            (format!("landing{suffix}"), size.for_landing()),
+            (format!("merge{suffix}"), size.single_core(8)),
+            (format!("cleanup{suffix}"), size.single_core(1)),
+        ]
+    });
+    processing.chain(others).collect()
+}
+
+pub(super) fn largest_job_size(outline: &RunOutline) -> JobSize {
+    outline.sizes.iter().copied().fold(JobSize::default(), JobSize::max_of_both)
+}
+
+/// What covers all processing jobs of a unit, for each unit: the sizes that differ, and the number of each unit's size. A
+/// unit with probes asks for more than the others do.
+pub(super) fn unit_job_sizes(outline: &RunOutline) -> (Vec<JobSize>, Vec<u32>) {
+    let mut sizes: Vec<JobSize> = Vec::new();
+    let of_nodes = |nodes: &[(u32, u32)]| {
+        let known = nodes.iter().filter_map(|&(size, _)| outline.sizes.get(size as usize).copied());
+        known.reduce(JobSize::max_of_both).unwrap_or_else(|| largest_job_size(outline))
+    };
+    let number = |unit: &UnitOutline| {
+        let size = of_nodes(&unit.nodes);
+        let at = sizes.iter().position(|known| *known == size).unwrap_or_else(|| {
+            sizes.push(size);
+            sizes.len() - 1
+        });
+        at as u32
+    };
+    let numbers = outline.units.iter().map(number).collect();
+    (sizes, numbers)
+}
+
+/// Landing, processing, merge, cleanup of each unit, in this order; so are their numbers.
+fn dependency_edges(outline: &RunOutline) -> DependencyEdges {
+    let mut edges = DependencyEdgesBuilder::default();
+    let mut next = 0;
+    let mut nodes = Vec::new();
+    for unit in &outline.units {
+        let landing = next;
+        nodes.clear();
+        nodes.extend(unit.sizes().zip(landing + 1..).map(|(_, job)| job));
+        let merge = landing + 1 + nodes.len() as u32;
+        for &node in &nodes {
+            edges.add_dependencies(node, &[landing]);
+        }
+        edges.add_dependencies(merge, &nodes);
+        edges.add_dependencies(merge + 1, &[merge]);
+        next = merge + 2;
+    }
+    edges.finish()
+}
+
+/// The jobs, one at a time.
+struct RunJobSource<'o> {
+    outline: &'o RunOutline,
+    unit_sizes: &'o [u32],
+    directory: &'o Path,
+    priority: i32,
+    unit: u32,
+    position: UnitPosition,
+    /// The nodes of the unit that are still to come: their sizes, the last one first.
+    nodes: Vec<u32>,
+    manifest: String,
+    name: String,
+    command: String,
+}
+
+#[derive(Clone, Copy)]
+enum UnitPosition {
+    Landing,
+    Node(u32),
+    Merge,
+    Cleanup,
+}
+
+impl<'o> RunJobSource<'o> {
+    fn new(outline: &'o RunOutline, unit_sizes: &'o [u32], submission: &'o RunSubmission) -> Self {
+        Self {
+            outline,
+            unit_sizes,
+            directory: Path::new(&submission.directory),
+            priority: submission.job_priority(),
+            unit: 0,
+            position: UnitPosition::Landing,
+            nodes: Vec::new(),
+            manifest: String::new(),
+            name: String::new(),
+            command: String::new(),
+        }
+    }
+
+    /// `windlass payload WORD MANIFEST`
+    fn write_job(&mut self, role: &str, word: &str, node: Option<u32>) {
+        let (unit, manifest) = (self.unit, &self.manifest);
+        self.name.clear();
+        self.command.clear();
+        // Writing to a string does not fail.
+        let written = match node {
+            None => write!(self.name, "{role}_{unit:06}")
+                .and_then(|()| write!(self.command, "{PROGRAM_COMMAND} payload {word} {manifest}")),
+            Some(node) => write!(self.name, "{role}_{unit:06}_{node}").and_then(|()| {
+                write!(self.command, "{PROGRAM_COMMAND} payload {word} {manifest} --node {node}")
+            }),
+        };
+        debug_assert!(written.is_ok());
+    }
+}
+
+impl JobSource for RunJobSource<'_> {
+    fn set_first_ids(&mut self, _first: FirstIds) {}
+
+    fn next_job(&mut self) -> Option<NewJob<'_>> {
+        let unit = self.outline.units.get(self.unit as usize)?;
+        let number = self.unit;
+        let unit_size = self.unit_sizes.get(self.unit as usize).copied().unwrap_or_default();
+        let others = self.outline.sizes.len() as u32 + 3 * unit_size;
+        let (kind, requirements, ahead, status) = match self.position {
+            UnitPosition::Landing => {
+                let path = manifest_path(self.directory, self.unit);
+                self.manifest = quote_shell_word(&path.to_string_lossy());
+                self.nodes = unit.sizes().collect();
+                self.nodes.reverse();
+                self.write_job("landing", "land", None);
+                self.position =
+                    if self.nodes.is_empty() { UnitPosition::Merge } else { UnitPosition::Node(0) };
+                (LANDING + unit.sites, others, 0, JobStatus::Ready)
+            }
+            UnitPosition::Node(node) => {
+                let size = self.nodes.pop().unwrap_or_default();
+                self.write_job("proc", "run", Some(node));
+                self.position =
+                    if self.nodes.is_empty() { UnitPosition::Merge } else { UnitPosition::Node(node + 1) };
+                (PROCESSING, size, 0, JobStatus::Blocked)
+            }
+            UnitPosition::Merge => {
+                self.write_job("merge", "merge", None);
+                self.position = UnitPosition::Cleanup;
+                (MERGE, others + 1, FINISHING_PRIORITY_BONUS, JobStatus::Blocked)
+            }
+            UnitPosition::Cleanup => {
+                self.write_job("cleanup", "cleanup", None);
+                self.position = UnitPosition::Landing;
+                self.unit += 1;
+                (CLEANUP, others + 2, FINISHING_PRIORITY_BONUS, JobStatus::Blocked)
+            }
+        };
+        Some(NewJob {
+            name: &self.name,
+            command: &self.command,
+            job_group: Some(kind),
+            requirements: Some(requirements),
+            unit: Some(number),
+            priority: self.priority + ahead,
+            status,
+            ..NewJob::default()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Probes ask for more memory, and only units that have one land where it is.
+    #[test]
+    fn a_landing_asks_for_what_its_own_unit_needs() {
+        let size = |memory_mb| JobSize { cores: 8, memory_mb, runtime_sec: 7200 };
+        let unit = |nodes: &[(u32, u32)]| UnitOutline { sites: 0, nodes: nodes.to_vec() };
+        let outline = RunOutline {
+            sites: vec![vec!["T1".to_owned()]],
+            sizes: vec![size(24_000), size(16_000)],
+            disk_kb: 1,
+            units: vec![unit(&[(0, 1), (1, 5)]), unit(&[(1, 6)]), unit(&[(1, 2)]), unit(&[])],
+        };
+        let (of_units, numbers) = unit_job_sizes(&outline);
+        assert_eq!((&of_units[..], &numbers[..]), (&[size(24_000), size(16_000)][..], &[0, 1, 1, 0][..]));
+        let named = all_job_sizes(&outline, &of_units);
+        let memory = |name: &str| named.iter().find(|(known, _)| known == name).unwrap().1.memory_mb;
+        let asked = ["landing_0", "landing_1", "merge_0", "merge_1", "cleanup_1"].map(memory);
+        assert_eq!(asked, [24_000, 16_000, 3000, 2000, 2000]);
+        let alike = RunOutline { units: vec![unit(&[(1, 3)])], ..outline };
+        let named = all_job_sizes(&alike, &unit_job_sizes(&alike).0);
+        assert!(named.iter().any(|(name, size)| name == "landing" && size.memory_mb == 16_000), "{named:?}");
+    }
+}

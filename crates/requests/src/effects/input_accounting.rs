@@ -1,0 +1,116 @@
+//! What a round made of its input files, once nothing of it runs any more.
+//!
+//! What its units have read is in their manifests, which are as they were planned. Which of them count is in the books and
+//! nowhere else: those whose outputs are registered or wait for it, over all runs of the round, on whatever backend. A unit
+//! that comes to its end after its run was over is not among them and never will be: nobody takes news of a run that is
+//! over. What it read is then left, and is processed once more by a unit that counts; its own outputs are files that no
+//! catalog knows.
+
+#[cfg(test)]
+mod tests;
+
+use super::{EffectRows, permanent_trouble, store_trouble, transient_trouble};
+use crate::context::ReconcilerContext;
+use crate::run_outline::manifest_path;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::path::Path;
+use windlass_core::requests::failures::FailureTally;
+use windlass_core::requests::input_files::{self, FilePart, RoundUnitOutcome, UnitInput};
+use windlass_core::requests::lifecycle::EffectFailure;
+use windlass_core::requests::rows::{RequestFileCounts, RunRow};
+use windlass_store::StoreDatabase;
+use windlass_store::model::RequestRunFilter;
+use windlass_types::LumiMask;
+use windlass_types::payload::EventWindow;
+
+pub(super) fn perform_input_accounting(
+    world: &ReconcilerContext,
+    rows: &EffectRows,
+    round: u32,
+) -> Result<RequestFileCounts, EffectFailure> {
+    let run = rows.run.as_ref().filter(|run| run.round == round);
+    let run = run.ok_or_else(|| permanent_trouble(format!("round {round} has no run")))?;
+    account_inputs(&*world.database, run)
+}
+
+/// The round of this run, its last one. All rows are written at once, and the same ones when it is done again.
+fn account_inputs(books: &dyn StoreDatabase, run: &RunRow) -> Result<RequestFileCounts, EffectFailure> {
+    let readings = unit_readings(run)?;
+    let of_store = |error: windlass_store::StoreError| store_trouble(&error);
+    let completed = books.registered_work_units(&run.process, run.round).map_err(of_store)?;
+    let bad = input_files::find_bad_files(&load_tallies(books, run).map_err(of_store)?);
+    let outcome = RoundUnitOutcome { completed: completed.into_iter().collect(), bad_files: bad };
+    let earlier = books.file_rows(&run.process).map_err(of_store)?;
+    let settled =
+        input_files::settle_files(run.round, readings, &outcome, &earlier).map_err(permanent_trouble)?;
+    books.put_file_rows(&run.process, &settled).map_err(of_store)?;
+    books.file_counts(&run.process).map_err(of_store)
+}
+
+/// What is known of the failures of the round, its first run first.
+fn load_tallies(
+    books: &dyn StoreDatabase,
+    run: &RunRow,
+) -> Result<Vec<FailureTally>, windlass_store::StoreError> {
+    let filter = RequestRunFilter { process: Some(run.process.clone()), ..RequestRunFilter::default() };
+    let rounds: BTreeMap<String, u32> =
+        books.request_runs(&filter)?.into_iter().map(|run| (run.uuid, run.round)).collect();
+    let tallies = books.list_failure_tallies(&run.process)?.into_iter();
+    Ok(tallies.filter(|(uuid, _)| rounds.get(uuid) == Some(&run.round)).map(|(_, tally)| tally).collect())
+}
+
+/// Of a manifest, what is needed here; of a hundred thousand files the rest would take most of the time.
+#[derive(Debug, Deserialize)]
+struct InputManifest {
+    nodes: Vec<InputManifestNode>,
+}
+
+#[derive(Debug, Deserialize)]
+struct InputManifestNode {
+    #[serde(default)]
+    inputs: Vec<InputManifestFile>,
+}
+
+#[derive(Debug, Deserialize)]
+struct InputManifestFile {
+    lfn: String,
+    events: Option<EventWindow>,
+    lumis: Option<LumiMask>,
+}
+
+/// What all units of a round read.
+fn unit_readings(run: &RunRow) -> Result<Vec<UnitInput>, EffectFailure> {
+    let mut readings = Vec::new();
+    for unit in 0..run.totals.units {
+        let manifest = read_manifest(&manifest_path(Path::new(&run.submit_dir), unit))?;
+        let inputs = manifest.nodes.into_iter().flat_map(|node| node.inputs);
+        readings.extend(inputs.map(|input| UnitInput {
+            unit,
+            part: file_part(input.events, input.lumis),
+            lfn: input.lfn,
+        }));
+    }
+    Ok(readings)
+}
+
+fn file_part(events: Option<EventWindow>, lumis: Option<LumiMask>) -> FilePart {
+    match (events, lumis) {
+        (Some(EventWindow { first, last }), _) => FilePart::Events(first, last),
+        (None, Some(mask)) => FilePart::Lumis(mask),
+        (None, None) => FilePart::Whole,
+    }
+}
+
+/// One that is gone stays so; one that cannot be read may be read later.
+fn read_manifest(path: &Path) -> Result<InputManifest, EffectFailure> {
+    let told = |error: &dyn std::fmt::Display| {
+        format!("what a work unit has read is unknown: {}: {error}", path.display())
+    };
+    let text = std::fs::read(path).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => permanent_trouble(told(&error)),
+        _ => transient_trouble(told(&error)),
+    })?;
+    serde_json::from_slice(&text).map_err(|error| permanent_trouble(told(&error)))
+}

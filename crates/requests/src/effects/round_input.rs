@@ -1,0 +1,49 @@
+//! What of its input a request has still to process.
+
+use super::{catalog_trouble, store_trouble};
+use crate::context::ReconcilerContext;
+use std::collections::BTreeMap;
+use windlass_core::requests::input_files::{self, RemainingInput};
+use windlass_core::requests::lifecycle::EffectFailure;
+use windlass_core::requests::rows::{RequestFileCounts, RequestOverrides, RequestProcess};
+use windlass_types::requests::Request;
+
+/// What a round may be made of, and how the input stands.
+#[derive(Debug, Default)]
+pub(super) struct RoundInput {
+    pub(super) remaining: RemainingInput,
+    pub(super) counts: RequestFileCounts,
+}
+
+impl RoundInput {
+    /// Of the files that the catalog has now, those that earlier rounds have left. What nobody will ever read is noted first,
+    /// so that it is known why, whatever becomes of the round.
+    pub(super) fn load(
+        world: &ReconcilerContext,
+        request: &Request,
+        overrides: &RequestOverrides,
+        process: &RequestProcess,
+        round: u32,
+    ) -> Result<Self, EffectFailure> {
+        let Some(dataset) = &request.input_dataset else { return Ok(Self::default()) };
+        let of_store = |error: windlass_store::StoreError| store_trouble(&error);
+        let rows = world.database.file_rows(&process.uuid).map_err(of_store)?;
+        let files = world.catalog.list_files(dataset).map_err(catalog_trouble)?;
+        let remaining = input_files::remaining_input(files, rows, &excluded_files(overrides), round);
+        if !remaining.excluded.is_empty() {
+            world.database.put_file_rows(&process.uuid, &remaining.excluded).map_err(of_store)?;
+        }
+        Ok(Self { remaining, counts: world.database.file_counts(&process.uuid).map_err(of_store)? })
+    }
+
+    /// Rounds have dealt with some of it: that nothing is left is then no mistake of the request.
+    pub(super) fn is_partly_processed(&self) -> bool {
+        self.counts != RequestFileCounts::default()
+    }
+}
+
+/// Files that people do not want to be read, and who said so.
+fn excluded_files(overrides: &RequestOverrides) -> BTreeMap<String, String> {
+    let by = |lfn| overrides.excluded_by.get(lfn).map_or("a person", String::as_str).to_owned();
+    overrides.excluded_files.iter().map(|lfn| (lfn.clone(), by(lfn))).collect()
+}

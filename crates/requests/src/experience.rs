@@ -1,0 +1,39 @@
+//! What the rounds of a request have found out: remembered with its process, and on disk where its jobs left it.
+
+use crate::run_outline;
+use windlass_core::adaptive::RequestMeasurements;
+use windlass_core::requests::rows::{RequestProcess, RunRow};
+
+fn stored_experience(process: &RequestProcess) -> RequestMeasurements {
+    process.step_metrics.as_ref().and_then(RequestMeasurements::from_metrics).unwrap_or_default()
+}
+
+/// What a round is planned by: the last one as it left it on disk, those before it as they are remembered. The plan of the
+/// same round once more finds the same.
+pub(crate) fn experience_before(
+    process: &RequestProcess,
+    last: Option<&RunRow>,
+    round: u32,
+) -> RequestMeasurements {
+    let before = stored_experience(process);
+    match last.filter(|run| run.round < round) {
+        Some(run) => {
+            let units = run_outline::read_unit_metrics(run);
+            before.with_round_measurement(run.round, &units).with_units(round, &units)
+        }
+        None => before,
+    }
+}
+
+/// What is known now, the work units of the latest round included that are completed. Reads a small file for each.
+pub fn current_experience(process: &RequestProcess, latest: Option<&RunRow>) -> RequestMeasurements {
+    let before = stored_experience(process);
+    let is_told = |run: &&RunRow| before.rounds.last().is_none_or(|record| record.round == run.round);
+    match latest.filter(is_told) {
+        Some(run) => {
+            let units = run_outline::read_unit_metrics(run);
+            before.with_round_measurement(run.round, &units).with_units(run.round, &units)
+        }
+        None => before,
+    }
+}

@@ -1,0 +1,275 @@
+//! One turn of a pass: decisions about several requests, committed together, and what they have done outside.
+
+use super::RequestReconciler;
+use crate::backend::work_lane;
+use crate::effects::{self, EffectKey, EffectOutcome, EffectRows, EffectSubject};
+use crate::lifecycle::PassReport;
+use std::collections::HashSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+use uuid::Uuid;
+use windlass_core::requests::RequestView;
+use windlass_core::requests::admission::{self, AdmissionCandidate};
+use windlass_core::requests::change::{RequestChange, RequestCommit};
+use windlass_core::requests::lifecycle::{
+    LifecycleDecision, LifecycleEffect, LifecycleEvent, LifecycleInputs, decide_request, takes_slot,
+};
+use windlass_core::requests::rows::BlockRow;
+use windlass_core::requests::versions;
+use windlass_store::StoreError;
+use windlass_store::model::AlertFilter;
+use windlass_types::requests::{CleanupPolicy, RequestStatus};
+use windlass_types::{SystemClock, Timestamp};
+
+/// A decision about one request.
+struct PendingDecision {
+    name: String,
+    decision: LifecycleDecision,
+    commit: Option<RequestCommit>,
+}
+
+/// What went wrong with an effect, if it did.
+pub(super) fn news_error(news: &LifecycleEvent) -> Option<String> {
+    match news {
+        LifecycleEvent::ImportFailed(trouble)
+        | LifecycleEvent::PlanFailed(trouble)
+        | LifecycleEvent::SubmitFailed { failure: trouble, .. }
+        | LifecycleEvent::StopFailed { failure: trouble, .. }
+        | LifecycleEvent::SettleFailed { failure: trouble, .. } => Some(trouble.reason.clone()),
+        LifecycleEvent::ManifestFailed { reason } => Some(reason.clone()),
+        LifecycleEvent::Step { kind, outcome: Err(error), .. } => Some(format!("{}: {error}", kind.name())),
+        _ => None,
+    }
+}
+
+fn admission_candidate(view: &RequestView) -> AdmissionCandidate<'_> {
+    let request = &view.row.request;
+    AdmissionCandidate {
+        name: &request.request_name,
+        requestor: &request.requestor,
+        urgent: request.urgent,
+        priority: request.priority,
+        created_at: view.row.created_at,
+        queued_since: view.row.since,
+    }
+}
+
+impl RequestReconciler {
+    /// Decides about these, commits, and begins effects. Those that something changed about, or that have to be read anew.
+    pub(super) fn run_turn(&mut self, due: &[String], report: &mut PassReport) -> Vec<String> {
+        let now = SystemClock.now();
+        let admitted = self.admitted_requests(now);
+        let mut made = Vec::with_capacity(due.len());
+        for name in due {
+            match self.decide_request(name, admitted.contains(name), now) {
+                Ok(one) => made.extend(one),
+                Err(error) => report.add_error(Some(name), &error),
+            }
+        }
+        let commits: Vec<RequestCommit> = made.iter().filter_map(|one| one.commit.clone()).collect();
+        let results = match commits.as_slice() {
+            [] => Vec::new(),
+            commits => self.context.database.apply_requests(commits),
+        };
+        let mut results = results.into_iter();
+        let mut changed = Vec::new();
+        for one in made {
+            let Some(commit) = &one.commit else {
+                self.begin_effects(&one.name, &one.decision, now);
+                continue;
+            };
+            match results.next() {
+                Some(Ok(version)) => {
+                    self.record_commit(&one.name, commit, version);
+                    self.begin_effects(&one.name, &one.decision, now);
+                    report.changed += 1;
+                    changed.push(one.name);
+                }
+                Some(Err(error)) => self.on_commit_refused(&one.name, &error, report),
+                None => {
+                    report.add_error(Some(&one.name), &"the database did not say what became of a commit")
+                }
+            }
+        }
+        changed
+    }
+
+    /// Whose turn it is, of all that wait.
+    fn admitted_requests(&self, now: Timestamp) -> HashSet<String> {
+        let waiting = self.views.values().filter(|view| view.row.status == RequestStatus::Queued);
+        let candidates: Vec<AdmissionCandidate<'_>> = waiting.map(admission_candidate).collect();
+        if candidates.is_empty() {
+            return HashSet::new();
+        }
+        let holders: Vec<&str> = self
+            .views
+            .values()
+            .filter(|view| takes_slot(view))
+            .map(|view| view.row.request.requestor.as_str())
+            .collect();
+        let queue = admission::order_queue(&candidates, &holders, &self.context.admission_settings(), now);
+        queue.iter().filter(|turn| turn.admitted).map(|turn| turn.name.to_owned()).collect()
+    }
+
+    fn decide_request(
+        &self,
+        name: &str,
+        admitted: bool,
+        now: Timestamp,
+    ) -> Result<Option<PendingDecision>, StoreError> {
+        let Some(view) = self.views.get(name) else { return Ok(None) };
+        let previous = self.previous_blocks(view)?;
+        let places = self.eligible_site_sets(name, view, now)?;
+        let uuid = Uuid::new_v4().to_string();
+        let situation = LifecycleInputs {
+            events: self.pending_news.get(name).map_or(&[], Vec::as_slice),
+            admitted,
+            previous: &previous,
+            unit_sites: &places,
+            new_run_uuid: &uuid,
+        };
+        let settings = &self.context.options.decision_settings;
+        // A mistake in the rules must not keep the others waiting.
+        let decided = catch_unwind(AssertUnwindSafe(|| decide_request(view, &situation, settings, now)));
+        let Ok(decision) = decided else {
+            tracing::error!(request = name, "deciding about a request has failed");
+            return Ok(None);
+        };
+        let commit = decision.commit(view, now);
+        Ok(Some(PendingDecision { name: name.to_owned(), decision, commit }))
+    }
+
+    /// Blocks of the versions that go as soon as this one is completed: of all before it, as those in between may have failed.
+    fn previous_blocks(&self, view: &RequestView) -> Result<Vec<BlockRow>, StoreError> {
+        let request = &view.row.request;
+        let wanted = view.row.status == RequestStatus::Active
+            && request.cleanup_policy == CleanupPolicy::ImmediateCleanup;
+        if !wanted {
+            return Ok(Vec::new());
+        }
+        let mut blocks = Vec::new();
+        for version in versions::earlier_versions(
+            request,
+            |name| self.context.database.request(name),
+            |row| &row.request,
+        )? {
+            if let Some(process) = self.context.database.process(&version.request.request_name)? {
+                blocks.extend(self.context.database.processing_blocks(&process.uuid)?);
+            }
+        }
+        Ok(blocks)
+    }
+
+    /// It is on disk.
+    fn record_commit(&mut self, name: &str, commit: &RequestCommit, version: i64) {
+        self.has_banned |= commit.changes.iter().any(|change| matches!(change, RequestChange::Ban(_)));
+        if let Some(view) = self.views.get_mut(name) {
+            for change in &commit.changes {
+                view.apply_change(change, commit.at);
+            }
+            view.row.version = version;
+            view.row.updated_at = commit.at;
+        }
+        if let Some(told) = &self.context.options.on_commit {
+            told(name);
+        }
+    }
+
+    /// Somebody else was faster: the rows are read again, and what was heard is told once more. Anything else is a mistake
+    /// of ours, or the database's trouble.
+    fn on_commit_refused(&mut self, name: &str, error: &StoreError, report: &mut PassReport) {
+        self.views.remove(name);
+        let now = SystemClock.now();
+        if matches!(error, StoreError::Outdated { .. }) {
+            self.wake.insert(name.to_owned(), now);
+            return;
+        }
+        tracing::error!(request = name, %error, "a decision about a request was not accepted");
+        report.add_error(Some(name), error);
+        if !error.is_transient() {
+            self.pending_news.remove(name);
+        }
+        let later = now.after(self.context.options.decision_settings.retry_after);
+        self.wake.insert(name.to_owned(), later);
+    }
+
+    /// What was told is told; what follows is begun.
+    fn begin_effects(&mut self, name: &str, decision: &LifecycleDecision, now: Timestamp) {
+        self.pending_news.remove(name);
+        if let Some(at) = decision.next_check {
+            let wake = self.wake.entry(name.to_owned()).or_insert(at);
+            *wake = at.min(*wake);
+        }
+        if !decision.alerts.is_empty() {
+            self.metrics.lock().unwrap_or_else(PoisonError::into_inner).count_alerts(&decision.alerts);
+            self.send_alerts();
+        }
+        let mut groups: Vec<(EffectKey, Vec<LifecycleEffect>)> = Vec::new();
+        for effect in &decision.effects {
+            if self.effect_delays.is_delayed(name, &effect.effect_key(), now)
+                || self.must_wait_for_outputs(name, effect)
+            {
+                continue;
+            }
+            let key = EffectKey::for_effect(name, effect);
+            match groups.iter_mut().find(|(known, _)| *known == key) {
+                Some((_, together)) => together.push(effect.clone()),
+                None => groups.push((key, vec![effect.clone()])),
+            }
+        }
+        for (key, together) in groups {
+            self.begin_effect(key, together);
+        }
+    }
+
+    /// What lists all outputs waits for what is being done about them; it is told when that is over.
+    fn must_wait_for_outputs(&self, name: &str, effect: &LifecycleEffect) -> bool {
+        let is_output =
+            |key: &EffectKey| key.request == name && matches!(key.subject, EffectSubject::Block(_));
+        *effect == LifecycleEffect::WriteManifest && self.work_pool.is_active(is_output)
+    }
+
+    /// On another thread; not if something with the same key is under way, which tells us when it is over.
+    /// Returns whether it was begun.
+    pub(super) fn begin_effect(&self, key: EffectKey, together: Vec<LifecycleEffect>) -> bool {
+        let Some(view) = self.views.get(&key.request) else { return false };
+        let rows: Vec<EffectRows> =
+            together.iter().map(|effect| EffectRows::from_view(view, effect)).collect();
+        let world = Arc::clone(&self.context);
+        let run = view.run.as_ref();
+        let lane = together.iter().find_map(|effect| work_lane(world.backends.new_run_backend, run, effect));
+        let work = move || {
+            together
+                .iter()
+                .zip(&rows)
+                .map(|(effect, rows)| effects::perform_effect(&world, effect, rows))
+                .collect()
+        };
+        match lane {
+            Some(lane) => self.work_pool.submit_to_lane(&lane, key, work),
+            None => self.work_pool.submit_work(key, work),
+        }
+    }
+
+    /// All that nobody was told of yet.
+    pub(super) fn send_alerts(&self) {
+        let world = Arc::clone(&self.context);
+        let key = EffectKey { request: String::new(), subject: EffectSubject::Alerts };
+        self.work_pool.submit_work(key, move || {
+            let filter = AlertFilter { only_unnotified: true, ..AlertFilter::default() };
+            let untold = world.database.alerts(&filter).unwrap_or_default();
+            for alert in &untold {
+                if let Err(error) = world.options.alert_notifier.send_alert(alert) {
+                    tracing::error!(%error, "an alert did not reach anybody but this log");
+                }
+                if let Err(error) = world.database.mark_alerts_notified(&[alert.id], SystemClock.now()) {
+                    tracing::error!(%error, "an alert will be told again");
+                }
+            }
+            // If there were any, there may be more by now.
+            let again = EffectOutcome { tag: String::new(), news: Vec::new(), min_delay: Duration::ZERO };
+            Vec::from_iter((!untold.is_empty()).then_some(again))
+        });
+    }
+}

@@ -1,0 +1,110 @@
+//! How fast jobs end, and so how far ahead to claim and what to tell the person who watches.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// Claim as many jobs ahead as end within this time: a few commits' worth, so that no slot waits for a commit, and so
+/// little that almost nothing is "claimed, not started" when jobs are long.
+const CLAIM_AHEAD_TIME: Duration = Duration::from_millis(40);
+const MAX_CLAIMED_AHEAD: usize = 256;
+/// The weight of a new measurement.
+const AVERAGE_WEIGHT: f64 = 0.1;
+const RATE_WINDOW: Duration = Duration::from_secs(5);
+
+#[derive(Debug)]
+pub(crate) struct ClaimPacer {
+    claim_ahead_time: Duration,
+    mean_wall_time: Option<f64>,
+    /// No more than this, however short the jobs were so far: doubled with each claim, so that one short job at the
+    /// start does not claim a hundred long ones.
+    claim_limit: usize,
+    /// (when, how many were settled by then), over the last seconds.
+    settled_samples: VecDeque<(Instant, u64)>,
+}
+
+impl Default for ClaimPacer {
+    fn default() -> Self {
+        Self::with_claim_ahead_time(CLAIM_AHEAD_TIME)
+    }
+}
+
+impl ClaimPacer {
+    /// For a worker that hears from us only so often.
+    pub(crate) const fn with_claim_ahead_time(claim_ahead_time: Duration) -> Self {
+        Self { claim_ahead_time, mean_wall_time: None, claim_limit: 0, settled_samples: VecDeque::new() }
+    }
+
+    pub(crate) fn on_ended(&mut self, wall: Duration) {
+        let wall = wall.as_secs_f64();
+        self.mean_wall_time =
+            Some(self.mean_wall_time.map_or(wall, |mean| mean + AVERAGE_WEIGHT * (wall - mean)));
+    }
+
+    /// How many jobs should wait at a worker that runs `running` at once.
+    pub(crate) fn claims_ahead(&self, running: usize) -> usize {
+        let Some(mean) = self.mean_wall_time else { return 0 };
+        let ends_soon = running as f64 * self.claim_ahead_time.as_secs_f64() / mean.max(1e-5);
+        (ends_soon as usize).min(self.claim_limit)
+    }
+
+    pub(crate) fn on_claimed(&mut self, running: usize) {
+        let used = self.claims_ahead(running).max(1);
+        self.claim_limit = (2 * used).min(MAX_CLAIMED_AHEAD);
+    }
+
+    pub(crate) fn record_settled(&mut self, now: Instant, settled: u64) {
+        self.settled_samples.push_back((now, settled));
+        while self.settled_samples.len() > 2
+            && self.settled_samples.front().is_some_and(|(at, _)| now.duration_since(*at) > RATE_WINDOW)
+        {
+            self.settled_samples.pop_front();
+        }
+    }
+
+    /// Jobs settled per second over the last seconds.
+    pub(crate) fn settled_per_second(&self) -> f64 {
+        let (Some((first, then)), Some((last, now))) =
+            (self.settled_samples.front(), self.settled_samples.back())
+        else {
+            return 0.0;
+        };
+        let seconds = last.duration_since(*first).as_secs_f64();
+        if seconds > 0.0 { now.saturating_sub(*then) as f64 / seconds } else { 0.0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_jobs_are_claimed_ahead_and_long_ones_are_not() {
+        let mut pace = ClaimPacer::default();
+        assert_eq!(pace.claims_ahead(2), 0, "nothing is known yet");
+        pace.on_ended(Duration::from_millis(1));
+        assert_eq!(pace.claims_ahead(2), 0, "one short job says little");
+        let ramp: Vec<usize> = std::iter::repeat_with(|| {
+            pace.on_claimed(2);
+            pace.claims_ahead(2)
+        })
+        .take(8)
+        .collect();
+        assert_eq!(ramp, [2, 4, 8, 16, 32, 64, 80, 80]);
+        (0..4).for_each(|_| pace.on_claimed(64));
+        assert_eq!(pace.claims_ahead(64), MAX_CLAIMED_AHEAD);
+        for _ in 0..100 {
+            pace.on_ended(Duration::from_secs(10));
+        }
+        assert_eq!(pace.claims_ahead(2), 0);
+    }
+
+    #[test]
+    fn the_rate_forgets_the_distant_past() {
+        let start = Instant::now();
+        let mut pace = ClaimPacer::default();
+        for second in 0..20u64 {
+            pace.record_settled(start + Duration::from_secs(second), second.saturating_sub(10) * 100);
+        }
+        assert!((pace.settled_per_second() - 100.0).abs() < 1.0, "{}", pace.settled_per_second());
+    }
+}

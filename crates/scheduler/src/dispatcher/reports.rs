@@ -1,0 +1,128 @@
+//! What a worker says, and what it means for the board.
+
+use super::{Dispatcher, HeldAttempt, local_worker_selector};
+use crate::retry_policy::{RetryInputs, WorkerCapacities};
+use std::time::Instant;
+use windlass_core::change::WorkflowChange;
+use windlass_core::dispatch::{LocationConstraint, WorkerUsage};
+use windlass_core::workflow_state::{FailedAttemptContext, StaleAttemptReport};
+use windlass_types::WorkerId;
+use windlass_types::worker_messages::{
+    AttemptEndReport, AttemptKey, AttemptReport, FromWorker, ReturnReason,
+};
+
+impl Dispatcher<'_> {
+    pub(super) fn on_message(&mut self, message: FromWorker) {
+        match message {
+            FromWorker::Hello { capacity } => {
+                let taste = local_worker_selector(self.host.labels());
+                if let Some(worker) = &mut self.worker {
+                    worker.usage = Some(WorkerUsage::with_selector(capacity, taste));
+                }
+            }
+            FromWorker::Reports(reports) => {
+                for report in reports {
+                    self.on_report(report);
+                }
+                if self.batch_open_since.is_none() && !self.open_batch.changes.is_empty() {
+                    self.batch_open_since = Some(Instant::now());
+                }
+            }
+            // Said by workers that hold a lease, which is only asked of those elsewhere.
+            FromWorker::Alive { .. } => {}
+            FromWorker::Terminated => self.on_worker_terminated(),
+        }
+    }
+
+    /// It starts nothing more. Usually this process was signaled too and stops the jobs; otherwise the worker soon ends.
+    fn on_worker_terminated(&mut self) {
+        if let Some(worker) = &mut self.worker {
+            worker.usage = None;
+        }
+    }
+
+    fn on_report(&mut self, report: AttemptReport) {
+        let worker = self.worker.as_ref().map_or(WorkerId(0), |w| w.id);
+        let outcome = match report {
+            AttemptReport::Started { key, at, pid } => {
+                if let Some(held) = self.held_mut(&key) {
+                    held.started = Some((Instant::now(), at));
+                }
+                self.board.on_started(worker, &key, at, pid, &mut self.open_batch.changes)
+            }
+            AttemptReport::Ended(ended) => self.on_ended(worker, &ended),
+            AttemptReport::Returned { key, why } => {
+                let outcome = self.return_claim(worker, &key);
+                if let ReturnReason::WorkerTrouble(text) = why {
+                    self.record_store_problem(text);
+                }
+                outcome
+            }
+        };
+        if let Err(stale) = outcome {
+            self.observer.on_notice(&stale.to_string());
+        }
+    }
+
+    pub(super) fn on_ended(
+        &mut self,
+        worker: WorkerId,
+        ended: &AttemptEndReport,
+    ) -> Result<(), StaleAttemptReport> {
+        let Self { board, retry_policy: sequels, host, clock, open_batch: open, options, started, .. } = self;
+        let room = |_: &LocationConstraint| WorkerCapacities {
+            workers: vec![host.capacity()],
+            longest_stay: options.deadline.map(|until| until.end.saturating_duration_since(*started)),
+        };
+        let follow = |failed: FailedAttemptContext<'_>| {
+            let around = RetryInputs { worker_capacities: &room, node_record: None, now: clock.now() };
+            sequels.decide_retry(failed, &around)
+        };
+        let verdict = board.on_attempt_ended_with(worker, ended, follow, &mut open.changes)?;
+        self.stop_if_retry_budget_spent();
+        self.deaths_in_a_row = 0;
+        self.crash_suspects.on_attempt_ended(ended.key.job);
+        self.has_attempt_ended = true;
+        if verdict.job_status.is_settled() {
+            self.ended_attempts.push(ended.key);
+        }
+        self.claim_pacer.on_ended(ended.wall);
+        let name = self.release_held_job(&ended.key);
+        self.open_batch.attempt_ends.push((ended.key, name, verdict, ended.wall));
+        Ok(())
+    }
+
+    /// So much has failed that it is not worth the while: what runs may end, and nothing more begins.
+    fn stop_if_retry_budget_spent(&mut self) {
+        if self.retry_policy.is_budget_spent() && !self.board.is_halted() {
+            self.board.on_halt();
+            let alarm = self.retry_policy.budget_alarm(&self.workflow);
+            self.observer.on_notice(&alarm.message);
+            self.open_batch.changes.push(WorkflowChange::RaiseAlarm(Box::new(alarm)));
+        }
+    }
+
+    /// The worker gives up a claim that never started.
+    pub(super) fn return_claim(
+        &mut self,
+        worker: WorkerId,
+        key: &AttemptKey,
+    ) -> Result<(), StaleAttemptReport> {
+        self.board.on_claim_returned(worker, key, &mut self.open_batch.changes)?;
+        self.release_held_job(key);
+        Ok(())
+    }
+
+    /// The worker no longer holds the job. Returns the job's name.
+    fn release_held_job(&mut self, key: &AttemptKey) -> String {
+        let Some(job) = self.board.job_index(key.job) else { return String::new() };
+        if let Some(mirror) = self.worker_usage() {
+            mirror.remove(job);
+        }
+        self.held_jobs.remove(&job).map(|held| held.name).unwrap_or_default()
+    }
+
+    fn held_mut(&mut self, key: &AttemptKey) -> Option<&mut HeldAttempt> {
+        self.held_jobs.get_mut(&self.board.job_index(key.job)?)
+    }
+}

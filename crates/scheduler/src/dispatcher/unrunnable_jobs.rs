@@ -1,0 +1,62 @@
+//! Jobs that the only worker there is can never run, because they ask for too much or belong elsewhere. They are kept back,
+//! and all others run.
+
+use super::{Dispatcher, local_worker_selector};
+use crate::SchedulerError;
+use windlass_core::dispatch::WorkerUsage;
+
+impl Dispatcher<'_> {
+    /// Before anything is started. If nothing else could run, that is an error.
+    pub(super) fn hold_unrunnable_jobs_at_start(&mut self) -> Result<(), SchedulerError> {
+        self.hold_unrunnable_jobs();
+        match self.unrunnable_jobs_error()? {
+            Some(why) if self.board.is_stuck() => Err(why),
+            Some(why) => {
+                self.observer.on_notice(&format!("{why}: kept back; the other jobs run"));
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// After others have changed jobs: what cannot run here since then is told of.
+    pub(super) fn hold_new_unrunnable_jobs(&mut self) -> Result<(), SchedulerError> {
+        let before = std::mem::take(&mut self.unrunnable_jobs);
+        self.hold_unrunnable_jobs();
+        let is_new = self.unrunnable_jobs.iter().any(|job| !before.contains(job));
+        if let Some(why) = self.unrunnable_jobs_error()?.filter(|_| is_new) {
+            self.observer.on_notice(&format!("{why}: kept back; the other jobs run"));
+        }
+        Ok(())
+    }
+
+    fn hold_unrunnable_jobs(&mut self) {
+        let empty =
+            WorkerUsage::with_selector(self.host.capacity(), local_worker_selector(self.host.labels()));
+        let kept = self.board.withhold_unrunnable(&empty);
+        self.unrunnable_jobs = kept.into_iter().map(|job| self.board.attempt_key(job).job).collect();
+    }
+
+    /// The first of those that are left, how many there are, and why they cannot run here.
+    pub(super) fn unrunnable_jobs_error(&mut self) -> Result<Option<SchedulerError>, SchedulerError> {
+        let board = &self.board;
+        self.unrunnable_jobs
+            .retain(|id| board.job_index(*id).is_some_and(|job| !board.status(job).is_settled()));
+        let first = self.unrunnable_jobs.first().and_then(|id| Some((*id, self.board.job_index(*id)?)));
+        let Some((id, job)) = first else { return Ok(None) };
+        let (count, capacity) = (self.unrunnable_jobs.len(), self.host.capacity());
+        let name = self.retry_until_done(|store| store.job_names(&[id]))?.pop().unwrap_or_default();
+        let demand = self.board.demand(job);
+        let taste = local_worker_selector(self.host.labels());
+        let labels: Vec<String> =
+            taste.missing_labels(&demand.location).into_iter().map(str::to_owned).collect();
+        if !labels.is_empty() {
+            return Ok(Some(SchedulerError::MissingLabels { name, count, labels }));
+        }
+        if !WorkerUsage::<u32>::with_selector(capacity, taste).accepts_location(&demand.location) {
+            return Ok(Some(SchedulerError::WrongSite { name, count, sites: demand.location.sites.clone() }));
+        }
+        let asked = Box::new(*self.board.resources(job));
+        Ok(Some(SchedulerError::JobTooLarge { name, count, asked, capacity: Box::new(capacity) }))
+    }
+}

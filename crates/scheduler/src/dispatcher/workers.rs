@@ -1,0 +1,149 @@
+//! How workers come and go.
+
+use super::Dispatcher;
+use crate::SchedulerError;
+use crate::event_queue::DispatcherEvent;
+use crate::worker_host::{DeadWorkerReport, WorkerSender};
+use std::mem;
+use std::time::{Duration, Instant};
+use windlass_core::crash_suspects::{CrashEvidence, CrashPosition};
+use windlass_core::dispatch::WorkerUsage;
+use windlass_core::workflow_state::OrphanDecision;
+use windlass_store::model::WorkerRow;
+use windlass_types::WorkerId;
+use windlass_types::worker_messages::{AttemptKey, StopReason, ToWorker};
+
+/// How long a worker that was told to quit may take.
+const QUIT_TIMEOUT: Duration = Duration::from_secs(5);
+/// A worker that dies so often in a row without finishing a job is not replaced again.
+const MAX_WORKER_DEATHS: u32 = 5;
+
+pub(super) struct ActiveWorker {
+    pub(super) id: WorkerId,
+    row: WorkerRow,
+    sender: WorkerSender,
+    /// Known once it has said hello.
+    pub(super) usage: Option<WorkerUsage>,
+}
+
+impl ActiveWorker {
+    pub(super) const fn row(&self) -> &WorkerRow {
+        &self.row
+    }
+}
+
+impl Dispatcher<'_> {
+    pub(super) fn start_worker(&mut self) -> Result<(), SchedulerError> {
+        let started = self.host.start_worker(&self.workflow).map_err(SchedulerError::StartWorker)?;
+        let now = self.clock.now();
+        let id = self.retry_until_done(|store| store.add_worker(&started.worker, now))?;
+        let reader = started.stream.try_clone().map_err(|e| SchedulerError::StartWorker(e.into()))?;
+        self.events.attach_worker(id, reader);
+        let sender = WorkerSender::new(started.stream).map_err(|e| SchedulerError::StartWorker(e.into()))?;
+        let row =
+            WorkerRow { id, worker: started.worker, started_at: now, ended_at: None, is_draining: false };
+        self.worker = Some(ActiveWorker { id, row, sender, usage: None });
+        Ok(())
+    }
+
+    pub(super) fn stop_worker(&mut self, why: StopReason, grace: Duration) {
+        self.send_to_worker(&ToWorker::Stop { why, grace });
+    }
+
+    pub(super) fn send_to_worker(&mut self, message: &ToWorker) {
+        if let Some(worker) = &mut self.worker
+            && worker.sender.send(message).is_err()
+        {
+            // It is gone, or it does not read: either way it is of no use any more.
+            let gone = DispatcherEvent::WorkerGone { worker: worker.id, protocol_error: None };
+            self.events.sender().send(gone);
+        }
+    }
+
+    /// Everything the worker held is an orphan, and a new worker takes its place.
+    pub(super) fn on_worker_gone(&mut self) -> Result<(), SchedulerError> {
+        let Some(gone) = self.worker.take() else { return Ok(()) };
+        let buried = self.host.ensure_dead(&gone.row.worker).map_err(SchedulerError::EnsureWorkerDead)?;
+        self.apply_recorded_ends(gone.id, &buried);
+        let (lost, given_up) = self.orphan_held_jobs(gone.id, &buried);
+        self.open_batch.dead_workers.push(gone.row);
+        // Assignments that were decided but never sent are among the orphans; they must not go to the next worker.
+        self.open_batch.assignments.clear();
+        if let Some(in_flight) = &mut self.in_flight {
+            in_flight.batch.assignments.clear();
+        }
+        if self.stop_reason.is_some() {
+            return Ok(());
+        }
+        self.deaths_in_a_row = if given_up { 0 } else { self.deaths_in_a_row + 1 };
+        if self.deaths_in_a_row >= MAX_WORKER_DEATHS {
+            return Err(SchedulerError::WorkerKeepsDying(MAX_WORKER_DEATHS));
+        }
+        self.observer
+            .on_notice(&format!("the worker died ({lost} of its jobs had started); a new one takes over"));
+        self.start_worker()
+    }
+
+    /// Jobs that ended before the worker died, but whose reports did not arrive.
+    fn apply_recorded_ends(&mut self, worker: WorkerId, buried: &DeadWorkerReport) {
+        let mut keys: Vec<AttemptKey> =
+            self.held_jobs.keys().map(|job| self.board.attempt_key(*job)).collect();
+        keys.sort_unstable();
+        for ended in keys.iter().filter_map(|key| buried.recorded_ends.get(key)) {
+            if let Err(stale) = self.on_ended(worker, ended) {
+                self.observer.on_notice(&stale.to_string());
+            }
+        }
+    }
+
+    /// How many had started, and whether one was given up.
+    fn orphan_held_jobs(&mut self, worker: WorkerId, buried: &DeadWorkerReport) -> (usize, bool) {
+        let now = self.clock.now();
+        let held = mem::take(&mut self.held_jobs);
+        let alone = held.len() == 1 && self.board.has_isolated_running();
+        let (mut lost, mut given_up) = (0, false);
+        let mut jobs: Vec<u32> = held.keys().copied().collect();
+        jobs.sort_unstable();
+        for job in jobs {
+            let key = self.board.attempt_key(job);
+            let at = match buried.may_have_started(&key) {
+                false => CrashPosition::NotStarted,
+                true if alone => CrashPosition::Isolated,
+                true => CrashPosition::Running,
+            };
+            lost += usize::from(at != CrashPosition::NotStarted);
+            let fate = self.crash_suspects.on_worker_death(key.job, worker, at, CrashEvidence::Observed);
+            given_up |= fate == OrphanDecision::GiveUp;
+            let started_at = held.get(&job).and_then(|h| h.started).map(|(_, at)| at);
+            self.board.on_orphaned(job, worker, fate, started_at, now, &mut self.open_batch.changes);
+            if fate == OrphanDecision::GiveUp {
+                self.has_attempt_ended = true;
+                self.ended_attempts.push(key);
+            }
+        }
+        (lost, given_up)
+    }
+
+    /// Lets the worker go, and makes sure that it went.
+    pub(super) fn dismiss_worker(&mut self) -> Result<(), SchedulerError> {
+        let Some(mut worker) = self.worker.take() else { return Ok(()) };
+        worker.sender.send(&ToWorker::Quit).unwrap_or_default();
+        let gone = |event: &DispatcherEvent| matches!(event, DispatcherEvent::WorkerGone { worker: id, .. } if *id == worker.id);
+        let until = Instant::now() + QUIT_TIMEOUT;
+        while self.events.next_event(until).is_some_and(|event| !gone(&event)) {}
+        self.host.ensure_dead(&worker.row.worker).map_err(SchedulerError::EnsureWorkerDead)?;
+        self.retire_worker(&worker.row)
+    }
+
+    /// What became of its jobs is on disk.
+    pub(super) fn retire_worker(&mut self, row: &WorkerRow) -> Result<(), SchedulerError> {
+        let now = self.clock.now();
+        self.retry_until_done(|store| store.retire_worker(row.id, now))?;
+        self.host.forget_worker(&row.worker);
+        Ok(())
+    }
+
+    pub(super) fn worker_usage(&mut self) -> Option<&mut WorkerUsage> {
+        self.worker.as_mut()?.usage.as_mut()
+    }
+}

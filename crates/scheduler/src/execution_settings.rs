@@ -1,0 +1,186 @@
+//! What a workflow says about how its jobs are executed, and how that and a job become an assignment.
+
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use windlass_core::outcome::ReturnCodes;
+use windlass_core::workflow_state::WorkflowState;
+use windlass_store::Store;
+use windlass_store::model::{JobCommand, JobFile, WorkflowRow};
+use windlass_types::settings::WorkflowSettings;
+use windlass_types::worker_messages::{
+    Assignment, AttemptKey, AttemptLimits, StdioSettings, TerminationSettings, return_code,
+};
+use windlass_types::{JobId, Resources, shell, signal_number};
+
+/// SIGTERM.
+const DEFAULT_SIGNAL: i32 = 15;
+
+/// What the jobs of a workflow have in common.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ExecutionSettings {
+    env: Vec<(String, String)>,
+    stdio: StdioSettings,
+    /// By the name of the job.
+    stdio_overrides: BTreeMap<String, StdioSettings>,
+    /// What jobs ask for is also the most that they get.
+    enforces_limits: bool,
+    termination: Option<TerminationSettings>,
+}
+
+impl ExecutionSettings {
+    pub(crate) fn from_workflow(workflow: &WorkflowRow) -> Self {
+        let config = workflow.settings.execution_config.as_ref();
+        Self {
+            env: workflow.env.clone(),
+            stdio: workflow.settings.stdio(workflow.stdio),
+            stdio_overrides: config.map(|config| config.job_stdio_overrides.clone()).unwrap_or_default(),
+            enforces_limits: config.and_then(|c| c.limit_resources).unwrap_or(true),
+            termination: termination_settings(&workflow.settings),
+        }
+    }
+
+    /// `named`: the job named what it asks for.
+    pub(crate) fn build_assignment(
+        &self,
+        key: AttemptKey,
+        job: JobCommand,
+        resources: Resources,
+        named: bool,
+    ) -> Assignment {
+        let limits = if named && self.enforces_limits {
+            // A set that asks for no memory at all says nothing about memory.
+            let memory = Some(resources.memory).filter(|memory| memory.0 > 0);
+            AttemptLimits { memory, runtime: resources.runtime }
+        } else {
+            AttemptLimits::default()
+        };
+        let command = match job.invocation_script.as_deref() {
+            Some(script) => shell::wrap_with_invocation_script(Some(script), &job.command),
+            None => job.command,
+        };
+        Assignment {
+            env: merge_env(&self.env, job.env),
+            params: job.params.0.into_iter().map(|(name, value)| (name, render_plain_text(value))).collect(),
+            asked_for_resources: named,
+            limits,
+            termination: self.termination,
+            stdio: job.stdio.or_else(|| self.stdio_overrides.get(&job.name).copied()).unwrap_or(self.stdio),
+            input_files: file_paths(job.input_files),
+            output_files: file_paths(job.output_files),
+            hash_files: job.hash_files,
+            ..Assignment::from_command(key, job.name, command, resources)
+        }
+    }
+}
+
+/// What is to be done for jobs that were just claimed, in their order.
+pub(crate) fn load_assignments(
+    store: &dyn Store,
+    board: &WorkflowState,
+    terms: &ExecutionSettings,
+    jobs: &[u32],
+) -> Result<Vec<Assignment>, windlass_store::StoreError> {
+    let keys: Vec<AttemptKey> = jobs.iter().map(|&job| board.attempt_key(job)).collect();
+    let ids: Vec<JobId> = keys.iter().map(|key| key.job).collect();
+    let commands = store.load_job_commands(&ids)?;
+    let assigned = jobs.iter().zip(keys).zip(commands).map(|((&job, key), command)| {
+        let assigned =
+            terms.build_assignment(key, command, *board.resources(job), board.has_resource_request(job));
+        Assignment { recovery: board.recovery_script(job).cloned().map(Box::new), ..assigned }
+    });
+    Ok(assigned.collect())
+}
+
+/// The return codes of attempts that are ended here.
+pub(crate) fn return_codes(settings: &WorkflowSettings) -> ReturnCodes {
+    let config = settings.execution_config.as_ref();
+    ReturnCodes {
+        timeout: config.and_then(|c| c.timeout_exit_code).unwrap_or(return_code::TIMEOUT),
+        out_of_memory: config.and_then(|c| c.oom_exit_code).unwrap_or(return_code::OUT_OF_MEMORY),
+    }
+}
+
+/// `None` where nothing was said, so that a plain job carries nothing.
+fn termination_settings(settings: &WorkflowSettings) -> Option<TerminationSettings> {
+    let config = settings.execution_config.as_ref()?;
+    if config.termination_signal.is_none() && config.sigterm_lead_seconds.is_none() {
+        return None;
+    }
+    let named = config.termination_signal.as_deref().and_then(signal_number);
+    let lead = config.sigterm_lead_seconds.map(Duration::from_secs);
+    Some(TerminationSettings { signal: named.unwrap_or(DEFAULT_SIGNAL), lead })
+}
+
+/// A text without its quotes, everything else as JSON has it.
+fn render_plain_text(value: Value) -> String {
+    match value {
+        Value::String(text) => text,
+        other => other.to_string(),
+    }
+}
+
+fn file_paths(files: Vec<JobFile>) -> Vec<String> {
+    files.into_iter().map(|file| file.path).collect()
+}
+
+/// The workflow's variables, and the job's own, which win.
+fn merge_env(workflow: &[(String, String)], job: Vec<(String, String)>) -> Vec<(String, String)> {
+    if workflow.is_empty() {
+        return job;
+    }
+    let inherited = workflow.iter().filter(|(name, _)| job.iter().all(|(own, _)| own != name));
+    let mut env: Vec<_> = inherited.cloned().collect();
+    env.extend(job);
+    env
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use windlass_types::settings::ExecutionConfig;
+    use windlass_types::worker_messages::StdioMode;
+
+    fn with(config: ExecutionConfig) -> WorkflowSettings {
+        WorkflowSettings { execution_config: Some(config), ..WorkflowSettings::default() }
+    }
+
+    #[test]
+    fn a_jobs_variables_win_over_the_workflows() {
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let merged = merge_env(&[pair("A", "1"), pair("B", "1")], vec![pair("B", "2"), pair("C", "2")]);
+        assert_eq!(merged, [pair("A", "1"), pair("B", "2"), pair("C", "2")]);
+    }
+
+    #[test]
+    fn nothing_said_is_nothing_sent() {
+        assert_eq!(termination_settings(&WorkflowSettings::default()), None);
+        assert_eq!(termination_settings(&with(ExecutionConfig::default())), None);
+        let lead = ExecutionConfig { sigterm_lead_seconds: Some(30), ..ExecutionConfig::default() };
+        let thirty = Some(Duration::from_secs(30));
+        assert_eq!(termination_settings(&with(lead)), Some(TerminationSettings { signal: 15, lead: thirty }));
+        let named =
+            ExecutionConfig { termination_signal: Some("SIGUSR1".into()), ..ExecutionConfig::default() };
+        assert_eq!(termination_settings(&with(named)), Some(TerminationSettings { signal: 10, lead: None }));
+    }
+
+    #[test]
+    fn return_codes_may_be_chosen() {
+        assert_eq!(return_codes(&WorkflowSettings::default()), ReturnCodes::default());
+        let chosen = ExecutionConfig {
+            timeout_exit_code: Some(124),
+            oom_exit_code: Some(9),
+            ..ExecutionConfig::default()
+        };
+        assert_eq!(return_codes(&with(chosen)), ReturnCodes { timeout: 124, out_of_memory: 9 });
+    }
+
+    #[test]
+    fn a_workflows_own_stdio_goes_before_its_configs() {
+        let of = |mode| StdioSettings { mode, delete_on_success: false };
+        let config = with(ExecutionConfig { stdio: Some(of(StdioMode::None)), ..ExecutionConfig::default() });
+        assert_eq!(config.stdio(StdioSettings::default()), of(StdioMode::None));
+        assert_eq!(config.stdio(of(StdioMode::Combined)), of(StdioMode::Combined));
+        assert_eq!(WorkflowSettings::default().stdio(StdioSettings::default()), StdioSettings::default());
+    }
+}

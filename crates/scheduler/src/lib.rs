@@ -1,0 +1,87 @@
+//! Runs workflows: the dispatcher that turns decisions of `windlass-core` into commits, and commits into assignments.
+//!
+//! Invariants:
+//! - A completion is on disk before anything is done because of it: dependents become ready and the next jobs are claimed
+//!   in the same transaction, and only then does a worker hear of them.
+//! - A claim is on disk before its worker hears of it, so that after a crash every job that may have started is known.
+//! - Memory changes only together with the [`windlass_core::change::Change`]s that are committed; a commit that fails for
+//!   want of space is repeated as it is until it succeeds.
+//!
+//! The engine knows no processes: a [`host::WorkerHost`] starts workers and makes sure that dead ones are dead.
+
+mod action_schedule;
+mod added_jobs;
+mod claim_pacer;
+mod crash_suspects;
+mod dispatcher;
+mod event_queue;
+mod execution_settings;
+mod recovery_at_start;
+mod retry_policy;
+pub mod run_observer;
+pub mod service;
+pub mod worker_host;
+
+pub use dispatcher::{Dispatcher, DispatcherControl, DispatcherOptions, RunDeadline, RunEnd, RunSummary};
+pub use recovery_at_start::{begin_next_run, begin_next_run_elsewhere, load_job_holders, recover_workflow};
+pub use retry_policy::is_retry_budget_spent;
+
+use windlass_types::{Capacity, LOCAL_SITE, Resources, WorkflowId};
+
+/// Why a run could not go on.
+#[derive(Debug, thiserror::Error)]
+pub enum SchedulerError {
+    #[error("the database could not be used")]
+    Store(#[from] windlass_store::StoreError),
+    #[error("there is no workflow {0}")]
+    NoSuchWorkflow(WorkflowId),
+    #[error("workflow {0} has no jobs that wait for nothing: its dependencies go in a circle")]
+    Cycle(WorkflowId),
+    #[error("`{name}`{} for more than this machine has", others_ask(*.count))]
+    JobTooLarge { name: String, count: usize, asked: Box<Resources>, capacity: Box<Capacity> },
+    #[error(
+        "`{name}`{} to run at {} and not at {LOCAL_SITE}, where this is",
+        others_are(*.count),
+        .sites.join(" or ")
+    )]
+    WrongSite { name: String, count: usize, sites: Vec<String> },
+    #[error("`{name}`{} the label `{}`, which this machine lacks", others_have(*.count), .labels.join("`, `"))]
+    MissingLabels { name: String, count: usize, labels: Vec<String> },
+    #[error("the worker could not be started")]
+    StartWorker(#[source] worker_host::WorkerHostError),
+    #[error("it is not certain that an earlier worker and its jobs are dead")]
+    EnsureWorkerDead(#[source] worker_host::WorkerHostError),
+    #[error("the worker died {0} times in a row without finishing a job")]
+    WorkerKeepsDying(u32),
+    #[error("cannot wait for several things at once")]
+    Wait(#[source] std::io::Error),
+    #[error("this run has lost its hold of the workflow and has stopped")]
+    LockLost(#[source] windlass_store::StoreError),
+    #[error("the worker said something that makes no sense: {0}")]
+    Protocol(String),
+}
+
+/// ` asks`, or ` and 3 more jobs ask`.
+fn others_are(count: usize) -> String {
+    match count {
+        0 | 1 => " is".to_owned(),
+        2 => " and 1 more job are".to_owned(),
+        _ => format!(" and {} more jobs are", count - 1),
+    }
+}
+
+fn others_have(count: usize) -> String {
+    match count {
+        0 | 1 => " has".to_owned(),
+        2 => " and 1 more job have".to_owned(),
+        _ => format!(" and {} more jobs have", count - 1),
+    }
+}
+
+fn others_ask(count: usize) -> String {
+    match count {
+        0 | 1 => " asks".to_owned(),
+        2 => " and 1 more job ask".to_owned(),
+        _ => format!(" and {} more jobs ask", count - 1),
+    }
+}

@@ -1,0 +1,233 @@
+//! Taking a workflow over from whoever ran it before: a process that ended well, was interrupted, or died.
+
+use crate::crash_suspects;
+use crate::execution_settings::return_codes;
+use crate::retry_policy::{RetryInputs, WorkerCapacities, WorkflowRetryPolicy};
+use crate::run_observer::RunObserver;
+use crate::worker_host::{DeadWorkerReport, WorkerHost};
+use crate::{SchedulerError, added_jobs};
+use std::sync::{Arc, mpsc};
+use windlass_core::change::WorkflowChange;
+use windlass_core::classify::FailureClassifier;
+use windlass_core::crash_suspects::{CrashEvidence, CrashPosition};
+use windlass_core::dispatch::LocationConstraint;
+use windlass_core::workflow_state::{FailedAttemptContext, OrphanDecision, WorkflowState};
+use windlass_store::model::{WorkerKind, WorkerRow, WorkflowRow};
+use windlass_store::{ChangeBatch, Store};
+use windlass_types::worker_messages::AttemptKey;
+use windlass_types::{Capacity, Resources, RunId, Timestamp, WorkflowId};
+
+/// Builds the board of a workflow. Workers that never said goodbye are first made sure to be dead with all they
+/// started; what they held goes back to ready, as a new attempt where it may have run.
+pub fn recover_workflow(
+    store: &dyn Store,
+    host: &mut dyn WorkerHost,
+    observer: &mut dyn RunObserver,
+    workflow: &WorkflowRow,
+    classifier: Option<Arc<FailureClassifier>>,
+    now: Timestamp,
+) -> Result<WorkflowState, SchedulerError> {
+    let dead = ensure_workers_dead(store, host, workflow.id)?;
+    let recorded = commit_recorded_ends(store, host, workflow, &dead, classifier, now)?;
+    let mut board = load_workflow_state(store, workflow, host.capacity())?;
+    if store.cancel_requested(workflow.id)? {
+        board.on_cancel();
+    }
+    let mut changes = Vec::new();
+    board.on_initialize(&mut changes);
+    let (orphans, given_up) = requeue_orphans(store, workflow, &dead, &mut board, now, &mut changes)?;
+    board.reconcile_units(&mut changes);
+    commit_and_wait(store, workflow.id, workflow.run_id, changes)?;
+    for (row, buried) in &dead {
+        store.retire_worker(row.id, now)?;
+        host.forget_worker(&row.worker);
+        if buried.killed_processes > 0 {
+            let left = buried.killed_processes;
+            observer.on_notice(&format!(
+                "ended what an earlier worker had left running ({left} of its processes)"
+            ));
+        }
+    }
+    if given_up > 0 {
+        observer
+            .on_notice(&format!("{given_up} of its jobs failed: each time one of them ran, its worker died"));
+    }
+    if recorded > 0 {
+        observer.on_notice(&format!("{recorded} of its jobs had ended when an earlier process died"));
+    }
+    if orphans > 0 {
+        observer
+            .on_notice(&format!("{orphans} of its jobs may have been running when an earlier process died"));
+    }
+    Ok(board)
+}
+
+/// Gives back what dead workers held. Returns how many of those jobs may have been running, and how many were given up.
+///
+/// Worker and dispatcher died together, or the dispatcher would have charged the jobs itself. A restart of the machine
+/// explains that; otherwise one of the jobs may be the cause, so each that ran is charged as at a server that loses a worker.
+fn requeue_orphans(
+    store: &dyn Store,
+    workflow: &WorkflowRow,
+    dead: &[(WorkerRow, DeadWorkerReport)],
+    board: &mut WorkflowState,
+    now: Timestamp,
+    changes: &mut Vec<WorkflowChange>,
+) -> Result<(usize, usize), SchedulerError> {
+    let held = store.held_jobs(workflow.id)?;
+    if held.is_empty() {
+        return Ok((0, 0));
+    }
+    let mut suspects = crash_suspects::load_crash_suspects(store, workflow, board)?;
+    let is_alone = held.len() == 1 && board.has_isolated_running();
+    let (mut orphans, mut given_up) = (0, 0);
+    for held in held {
+        let Some(job) = board.job_index(held.id) else { continue };
+        let key = board.attempt_key(job);
+        let buried = dead.iter().find(|(row, _)| row.id == held.worker).map(|(_, buried)| buried);
+        let may_have_started = buried.is_none_or(|buried| may_have_started(buried, &key, held.pid));
+        let is_charged =
+            buried.is_some_and(|buried| buried.is_same_boot && has_started(buried, &key, held.pid));
+        let fate = match (may_have_started, is_charged) {
+            (false, _) => OrphanDecision::NeverStarted,
+            (true, false) => OrphanDecision::RunAgain(None),
+            (true, true) => {
+                let at = if is_alone { CrashPosition::Isolated } else { CrashPosition::Running };
+                suspects.on_worker_death(key.job, held.worker, at, CrashEvidence::LostContact)
+            }
+        };
+        orphans += usize::from(may_have_started);
+        given_up += usize::from(fate == OrphanDecision::GiveUp);
+        board.on_orphaned(job, held.worker, fate, held.started_at, now, changes);
+    }
+    Ok((orphans, given_up))
+}
+
+/// Commits the ends that dead workers recorded and that nothing else learned of. Returns how many.
+fn commit_recorded_ends(
+    store: &dyn Store,
+    host: &dyn WorkerHost,
+    workflow: &WorkflowRow,
+    dead: &[(WorkerRow, DeadWorkerReport)],
+    classifier: Option<Arc<FailureClassifier>>,
+    now: Timestamp,
+) -> Result<usize, SchedulerError> {
+    if dead.iter().all(|(_, buried)| buried.recorded_ends.is_empty()) {
+        return Ok(0);
+    }
+    let mut board = load_workflow_state(store, workflow, host.capacity())?;
+    if store.cancel_requested(workflow.id)? {
+        board.on_cancel();
+    }
+    let mut retries = WorkflowRetryPolicy::load(store, workflow, &board, classifier)?;
+    let room =
+        |_: &LocationConstraint| WorkerCapacities { workers: vec![host.capacity()], longest_stay: None };
+    let (mut changes, mut count, mut over) = (Vec::new(), 0, Vec::new());
+    for held in store.held_jobs(workflow.id)? {
+        let Some(key) = board.job_index(held.id).map(|job| board.attempt_key(job)) else { continue };
+        let of_worker = dead.iter().find(|(row, _)| row.id == held.worker);
+        let Some(ended) = of_worker.and_then(|(_, buried)| buried.recorded_ends.get(&key)) else { continue };
+        let follow = |failed: FailedAttemptContext<'_>| {
+            retries.decide_retry(failed, &RetryInputs { worker_capacities: &room, node_record: None, now })
+        };
+        // It cannot be stale: the key is that of the attempt that the worker holds.
+        if let Ok(verdict) = board.on_attempt_ended_with(held.worker, ended, follow, &mut changes) {
+            count += 1;
+            over.extend(verdict.job_status.is_settled().then_some(key));
+        }
+    }
+    added_jobs::drop_stale_added_jobs(store, &over, &mut board, &mut changes)?;
+    commit_and_wait(store, workflow.id, workflow.run_id, changes)?;
+    Ok(count)
+}
+
+/// Starts the next run of a workflow: what ended badly, and what was built on it, is to run again.
+pub fn begin_next_run(
+    store: &dyn Store,
+    workflow: &WorkflowRow,
+    now: Timestamp,
+) -> Result<RunId, SchedulerError> {
+    begin_next_run_elsewhere(store, workflow, &[], now)
+}
+
+/// The same; and units that are not complete and are at one of these sites start over, to elect another one.
+pub fn begin_next_run_elsewhere(
+    store: &dyn Store,
+    workflow: &WorkflowRow,
+    left: &[String],
+    now: Timestamp,
+) -> Result<RunId, SchedulerError> {
+    let table = store.load_jobs(workflow.id)?;
+    let board = WorkflowState::new(workflow.id, workflow.run_id, table)
+        .map_err(|_| SchedulerError::Cycle(workflow.id))?;
+    let again = board.jobs_to_rerun_elsewhere(left);
+    Ok(store.begin_next_run(workflow.id, &again, now)?)
+}
+
+fn ensure_workers_dead(
+    store: &dyn Store,
+    host: &mut dyn WorkerHost,
+    workflow: WorkflowId,
+) -> Result<Vec<(WorkerRow, DeadWorkerReport)>, SchedulerError> {
+    let workers = load_job_holders(store, workflow)?;
+    let mut bury = |row: WorkerRow| {
+        let buried = host.ensure_dead(&row.worker).map_err(SchedulerError::EnsureWorkerDead)?;
+        Ok((row, buried))
+    };
+    workers.into_iter().map(&mut bury).collect()
+}
+
+/// Workers of the workflow that never said goodbye, and others that hold jobs of it. Clients that claim jobs without
+/// saying who they are have no process that could be looked for.
+pub fn load_job_holders(store: &dyn Store, workflow: WorkflowId) -> Result<Vec<WorkerRow>, SchedulerError> {
+    let mut workers = store.active_workers(Some(workflow))?;
+    for held in store.held_jobs(workflow)? {
+        if workers.iter().all(|row| row.id != held.worker) {
+            workers.extend(store.worker(held.worker)?.filter(WorkerRow::is_active));
+        }
+    }
+    workers.retain(|row| row.worker.kind != WorkerKind::Claims);
+    Ok(workers)
+}
+
+fn may_have_started(buried: &DeadWorkerReport, key: &AttemptKey, pid: Option<u32>) -> bool {
+    pid.is_some() || buried.may_have_started(key)
+}
+
+/// There is proof that this attempt had started.
+fn has_started(buried: &DeadWorkerReport, key: &AttemptKey, pid: Option<u32>) -> bool {
+    pid.is_some() || buried.started_attempts.as_ref().is_some_and(|started| started.contains(key))
+}
+
+pub(crate) fn load_workflow_state(
+    store: &dyn Store,
+    workflow: &WorkflowRow,
+    capacity: Capacity,
+) -> Result<WorkflowState, SchedulerError> {
+    let mut table = store.load_jobs(workflow.id)?;
+    if let Some(unasked) = table.requirements.first_mut().filter(|_| capacity.max_jobs.is_some()) {
+        *unasked = Resources::DEFAULT_WITHOUT_CPUS;
+    }
+    let mut board = WorkflowState::new(workflow.id, workflow.run_id, table)
+        .map_err(|_| SchedulerError::Cycle(workflow.id))?;
+    board.set_return_codes(return_codes(&workflow.settings));
+    board.set_limits(&workflow.settings.limits, workflow.settings.max_units);
+    Ok(board)
+}
+
+/// Commits and waits.
+pub(crate) fn commit_and_wait(
+    store: &dyn Store,
+    workflow: WorkflowId,
+    run: RunId,
+    changes: Vec<WorkflowChange>,
+) -> Result<(), SchedulerError> {
+    if changes.is_empty() {
+        return Ok(());
+    }
+    let (sender, receiver) = mpsc::sync_channel(1);
+    let done = Box::new(move |result| sender.send(result).unwrap_or_default());
+    store.submit(ChangeBatch { workflow, run, changes: changes.into() }, done);
+    receiver.recv().unwrap_or(Err(windlass_store::StoreError::Closed))?;
+    Ok(())
+}

@@ -1,0 +1,258 @@
+//! What follows failures, for everybody who keeps a board: what a failure was, which rule speaks about it, and whether the
+//! workflow can still afford another attempt.
+
+use std::borrow::Cow;
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::Arc;
+use std::time::Duration;
+use windlass_core::change::WorkflowAlarm;
+use windlass_core::classify::{FailureClassifier, FailureEvidence, NodeFailureCounts, TerminationCause};
+use windlass_core::dispatch::LocationConstraint;
+use windlass_core::failure_handlers::{
+    self, CompiledHandler, HandlerDecision, HandlerFinal, HandlerRuleError, NoRetryReason, RetryBudgetUsage,
+    RetryContext, decide_retry,
+};
+use windlass_core::workflow_state::{
+    DiagnosedRetryDecision, FailedAttemptContext, FailureDiagnosis, RetryDecision, WorkflowState,
+};
+use windlass_store::model::{EventFilter, EventSeverity, NewEvent, WorkflowRow};
+use windlass_store::{Store, StoreError};
+use windlass_types::settings::{FailureHandler, FailureRule, RetryBudget};
+use windlass_types::worker_messages::{AttemptEndCause, AttemptEndReport};
+use windlass_types::{Capacity, Timestamp};
+
+/// The event by which everybody remembers whether the retries of a run are used up.
+const BUDGET_EVENT: &str = "retry_budget";
+
+/// What one workflow says about failures, and what it has spent on them.
+pub(crate) struct WorkflowRetryPolicy {
+    handlers: Vec<LoadedFailureHandler>,
+    classifier: Option<Arc<FailureClassifier>>,
+    /// Somebody is asked about failures that nobody foresaw.
+    asks_operator: bool,
+    budget: Option<RetryBudget>,
+    /// Retries of this run before somebody last had it go on though they were used up, and since then.
+    granted_before: u64,
+    granted: u64,
+    is_budget_spent: bool,
+    random: RetryJitter,
+}
+
+struct LoadedFailureHandler {
+    handler: Result<CompiledHandler, HandlerRuleError>,
+    /// Some of its rules have jobs ask for more.
+    grows_resources: bool,
+}
+
+impl LoadedFailureHandler {
+    fn compile(handler: &FailureHandler) -> Self {
+        let grows =
+            |rule: &FailureRule| rule.memory.is_some() || rule.runtime.is_some() || rule.cpus.is_some();
+        Self { handler: CompiledHandler::compile(handler), grows_resources: handler.rules.iter().any(grows) }
+    }
+}
+
+/// What a decision depends on beside the failure and the rules.
+#[derive(Clone, Copy)]
+pub(crate) struct RetryInputs<'a> {
+    /// What the workers can give that take jobs of a place. Asked only if it matters.
+    pub(crate) worker_capacities: &'a dyn Fn(&LocationConstraint) -> WorkerCapacities,
+    /// How the node of the attempt did lately.
+    pub(crate) node_record: Option<NodeFailureCounts>,
+    pub(crate) now: Timestamp,
+}
+
+/// What workers can give; nothing of it where nobody knows.
+#[derive(Default)]
+pub(crate) struct WorkerCapacities {
+    pub(crate) workers: Vec<Capacity>,
+    /// None of them stays longer than this altogether.
+    pub(crate) longest_stay: Option<Duration>,
+}
+
+impl WorkflowRetryPolicy {
+    /// Of what is on the board. `None` for `classifier`: only the rules that are built in say of what class a failure is.
+    pub(crate) fn load(
+        store: &dyn Store,
+        workflow: &WorkflowRow,
+        board: &WorkflowState,
+        classifier: Option<Arc<FailureClassifier>>,
+    ) -> Result<Self, StoreError> {
+        let mut sequels = Self {
+            handlers: board.handlers().iter().map(LoadedFailureHandler::compile).collect(),
+            classifier,
+            asks_operator: workflow.settings.use_pending_failed,
+            budget: workflow.settings.retry_budget,
+            granted_before: 0,
+            granted: board.retries_granted(),
+            is_budget_spent: false,
+            random: RetryJitter::new(),
+        };
+        // Nobody can have noted anything before that.
+        if sequels.granted >= RetryBudget::max_retries(sequels.budget, board.counts().total()) {
+            sequels.load_budget(store, workflow)?;
+        }
+        Ok(sequels)
+    }
+
+    /// What the books say of the budget.
+    fn load_budget(&mut self, store: &dyn Store, workflow: &WorkflowRow) -> Result<(), StoreError> {
+        let Some(noted) = load_budget_event(store, workflow)? else { return Ok(()) };
+        self.is_budget_spent = noted["is_used_up"] == true;
+        if !self.is_budget_spent {
+            self.granted_before = noted["granted"].as_u64().unwrap_or(0).min(self.granted);
+            self.granted -= self.granted_before;
+        }
+        Ok(())
+    }
+
+    /// Decides what follows a failure.
+    pub(crate) fn decide_retry(
+        &mut self,
+        failed: FailedAttemptContext<'_>,
+        around: &RetryInputs<'_>,
+    ) -> DiagnosedRetryDecision {
+        let words = output_tail(failed.ended);
+        let evidence = failure_evidence(&failed, &words, around.node_record);
+        let classifier = self.classifier.as_deref().unwrap_or_else(|| FailureClassifier::standard());
+        let diagnosis = FailureDiagnosis::from_evidence(classifier, &evidence);
+        let failure = failure_handlers::FailedAttemptFacts {
+            stderr_tail: &words,
+            ..failed.as_failed_attempt(diagnosis.class)
+        };
+        let limit = RetryBudget::max_retries(self.budget, failed.jobs);
+        let compiled = failed.handler.and_then(|number| self.handlers.get(number));
+        let grows = compiled.is_some_and(|it| it.grows_resources);
+        let room =
+            if grows { (around.worker_capacities)(failed.location) } else { WorkerCapacities::default() };
+        let situation = RetryContext {
+            attempt: failed.ended.key.attempt,
+            used_attempts: failed.used_attempts,
+            asked: failed.asked,
+            workers: &room.workers,
+            max_worker_lifetime: room.longest_stay,
+            budget: RetryBudgetUsage { granted: self.granted, limit },
+            random: self.random.next_number(),
+        };
+        let decision = match compiled.map(|it| &it.handler) {
+            Some(Err(bad)) => HandlerDecision::Final(HandlerFinal {
+                reason: NoRetryReason::NoMatchingRule,
+                message: Some(bad.to_string()),
+            }),
+            Some(Ok(handler)) => decide_retry(Some(handler), &failure, &situation),
+            None => decide_retry(None, &failure, &situation),
+        };
+        match &decision {
+            HandlerDecision::Retry(_) => self.granted += 1,
+            HandlerDecision::Final(last) => self.is_budget_spent |= last.reason == NoRetryReason::OverBudget,
+        }
+        DiagnosedRetryDecision {
+            decision: RetryDecision::from_handler_decision(decision, self.asks_operator, around.now),
+            diagnosis: Some(diagnosis),
+        }
+    }
+
+    /// A retry was refused because all that the workflow may have are granted: nothing more is to begin.
+    pub(crate) const fn is_budget_spent(&self) -> bool {
+        self.is_budget_spent
+    }
+
+    /// How many jobs may be claimed ahead, of a workflow with so many jobs of which so many are held. While failures use up
+    /// the retries, what is claimed ahead is not more than what they still allow: it starts also after they are used up.
+    pub(crate) fn max_claims_ahead(&self, jobs: u64, held: usize) -> usize {
+        if self.granted == 0 {
+            return usize::MAX;
+        }
+        let left = RetryBudget::max_retries(self.budget, jobs).saturating_sub(self.granted);
+        usize::try_from(left).unwrap_or(usize::MAX).saturating_sub(held)
+    }
+
+    /// Somebody knows that the retries are used up and has the workflow go on. What is noted of it.
+    pub(crate) fn renew_budget(&mut self, workflow: &WorkflowRow) -> NewEvent {
+        self.granted_before += std::mem::take(&mut self.granted);
+        self.is_budget_spent = false;
+        let data = serde_json::json!({ "run_id": workflow.run_id, "is_used_up": false, "granted": self.granted_before });
+        NewEvent {
+            workflow: Some(workflow.id),
+            job: None,
+            severity: EventSeverity::Info,
+            category: BUDGET_EVENT.to_owned(),
+            message: "the retry budget begins anew".to_owned(),
+            data: Some(data),
+        }
+    }
+
+    /// What is noted, and told, when the retries are used up: in the same commit as the failure that could have no more.
+    pub(crate) fn budget_alarm(&self, workflow: &WorkflowRow) -> WorkflowAlarm {
+        let message = format!(
+            "the retry budget is used up ({} retries were granted): nothing more is begun until somebody has the workflow go on",
+            self.granted
+        );
+        let granted = self.granted_before + self.granted;
+        let data = serde_json::json!({ "run_id": workflow.run_id, "is_used_up": true, "granted": granted });
+        WorkflowAlarm { category: BUDGET_EVENT.to_owned(), message, data }
+    }
+}
+
+/// The last word about the budget in this run.
+fn load_budget_event(
+    store: &dyn Store,
+    workflow: &WorkflowRow,
+) -> Result<Option<serde_json::Value>, StoreError> {
+    let filter =
+        EventFilter { category: Some(BUDGET_EVENT.to_owned()), newest: Some(1), ..EventFilter::default() };
+    let last = store.events(Some(workflow.id), &filter)?.pop().and_then(|event| event.data);
+    Ok(last.filter(|data| data["run_id"].as_i64() == Some(workflow.run_id.0)))
+}
+
+/// Whether nothing more is begun because all retries that the workflow may have were granted.
+pub fn is_retry_budget_spent(store: &dyn Store, workflow: &WorkflowRow) -> Result<bool, StoreError> {
+    Ok(load_budget_event(store, workflow)?.is_some_and(|noted| noted["is_used_up"] == true))
+}
+
+fn failure_evidence<'a>(
+    failed: &FailedAttemptContext<'a>,
+    tail: &'a str,
+    node: Option<NodeFailureCounts>,
+) -> FailureEvidence<'a> {
+    let ended = failed.ended;
+    FailureEvidence {
+        return_code: failed.return_code,
+        signal: ended.exit.signal(),
+        cause: TerminationCause::from(&ended.cause),
+        tail,
+        wall: ended.wall,
+        peak_memory: ended.usage.peak_memory,
+        asked: failed.asked,
+        node,
+    }
+}
+
+/// The end of what it wrote; what was found about its end, where it wrote nothing.
+fn output_tail(ended: &AttemptEndReport) -> Cow<'_, str> {
+    match (ended.last_words.as_deref().filter(|words| !words.trim().is_empty()), &ended.cause) {
+        (Some(words), _) => words.into(),
+        (None, AttemptEndCause::CannotStart(why)) => why.into(),
+        (None, AttemptEndCause::MissingOutputs(paths)) => {
+            format!("did not write {}", paths.join(", ")).into()
+        }
+        (None, _) => "".into(),
+    }
+}
+
+/// Numbers by chance, which need not be hard to guess: jobs that failed together are not to come back together.
+struct RetryJitter(u64);
+
+impl RetryJitter {
+    fn new() -> Self {
+        Self(RandomState::new().hash_one(0))
+    }
+
+    fn next_number(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+}

@@ -1,0 +1,500 @@
+//! Actions of workflows: who is to carry them out, and what becomes of them when he goes.
+//!
+//! A worker *joins* a workflow with the first thing of it that it is given; what is once for each worker is for those that
+//! have joined. That an execution begins is on disk before its worker hears of it. One whose worker is gone was either never
+//! heard of, and goes to another, or is interrupted: nobody knows how far it came, and nobody repeats it by himself.
+//!
+//! Clients of the contract take actions themselves and do not say how they went.
+
+use super::active_workflow::ActiveWorkflow;
+use super::protocol::{CallError, CallReply};
+use super::scheduler::{Scheduler, WorkflowSlot, store_call_error};
+use super::worker_session::WorkerSession;
+use crate::action_schedule::ActionSchedule;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use windlass_core::actions::{ActionRunKey, WorkerStage};
+use windlass_core::change::{ActionChange, WorkflowChange};
+use windlass_core::node_quarantine::NodeStanding;
+use windlass_store::Store;
+use windlass_store::model::{ActionRow, WorkerFilter, WorkerKind};
+use windlass_types::settings::ActionTrigger;
+use windlass_types::worker_protocol::{ActionCommand, ActionReport, WorkflowSetup};
+use windlass_types::{WorkerId, WorkflowId};
+
+impl Scheduler {
+    /// Counts what has happened: to jobs, and to the workflow as a whole.
+    pub(super) fn count_action_triggers(&mut self, workflow: WorkflowId) {
+        let Some(desk) = self.find_workflow(workflow).filter(|desk| !desk.actions.states.is_empty()) else {
+            return;
+        };
+        if !desk.may_run_actions() {
+            // What happens meanwhile is counted from how the jobs stand then.
+            desk.are_jobs_counted = false;
+            return;
+        }
+        if std::mem::replace(&mut desk.are_jobs_counted, true) {
+            desk.actions.states.count_changes(&mut desk.open_batch.changes);
+        } else {
+            desk.actions.count_job_triggers(&desk.board, &mut desk.open_batch.changes);
+        }
+        desk.actions.states.on_trigger(ActionTrigger::OnWorkflowStart, &mut desk.open_batch.changes);
+        if desk.has_no_jobs_left() {
+            desk.actions.states.on_trigger(ActionTrigger::OnWorkflowComplete, &mut desk.open_batch.changes);
+            if !desk.joined_workers.is_empty() {
+                desk.actions.states.on_trigger(ActionTrigger::OnWorkerComplete, &mut desk.open_batch.changes);
+            }
+        }
+    }
+
+    /// Finds workers for what is due in a workflow: those first that work for it already.
+    pub(super) fn find_workers_for_actions(&mut self, workflow: WorkflowId) {
+        let Some(desk) = self.find_workflow(workflow).filter(|desk| desk.may_run_actions()) else { return };
+        if !desk.actions.states.has_due_action() {
+            return;
+        }
+        let mut candidates: Vec<WorkerId> = desk.joined_workers.iter().copied().collect();
+        if desk.actions.states.has_unexecuted_action() {
+            let joined = desk.joined_workers.clone();
+            let others = self.groups.workers_for(workflow).into_iter();
+            candidates.extend(others.filter(|worker| !joined.contains(worker)));
+        }
+        for worker in candidates {
+            self.offer_action(worker, workflow);
+        }
+    }
+
+    /// A worker has come to ask: what is due anywhere that it may do?
+    pub(super) fn find_actions_for_worker(&mut self, worker: WorkerId) {
+        let Some(crew) = self.sessions.get(&worker).and_then(|mate| mate.group) else { return };
+        for workflow in self.workflows_with_actions.iter().copied().collect::<Vec<_>>() {
+            let Some(desk) = self.find_workflow(workflow) else {
+                self.workflows_with_actions.remove(&workflow);
+                continue;
+            };
+            let is_any_due = desk.may_run_actions() && desk.actions.states.has_due_action();
+            if is_any_due && self.groups.may_work_for(crew, workflow) {
+                self.offer_action(worker, workflow);
+            }
+        }
+    }
+
+    /// Gives the worker the next action of the workflow, if one is for it.
+    fn offer_action(&mut self, worker: WorkerId, workflow: WorkflowId) {
+        let Some(mate) = self.sessions.get(&worker).filter(|mate| mate.may_take_actions()) else { return };
+        let is_aside = mate.standing == NodeStanding::SetAside;
+        let Some(desk) = self.find_workflow(workflow) else { return };
+        let is_over = desk.has_no_jobs_left() && desk.actions.states.has_only_worker_end_actions();
+        let stage = if is_over { WorkerStage::Leaving } else { WorkerStage::Working };
+        if !desk.joined_workers.contains(&worker) {
+            if is_aside || !desk.actions.states.needs_worker(worker, stage) {
+                return;
+            }
+            desk.add_worker(worker);
+        }
+        self.start_action(worker, workflow, stage);
+    }
+
+    /// Whether the jobs of the workflow have to wait for what comes before the first one of this worker. If so, that begins.
+    pub(super) fn start_first_action(&mut self, worker: WorkerId, workflow: WorkflowId) -> bool {
+        let Some(desk) = self.find_workflow(workflow).filter(|desk| !desk.actions.states.is_empty()) else {
+            return false;
+        };
+        desk.add_worker(worker);
+        self.start_action(worker, workflow, WorkerStage::Working);
+        self.find_workflow(workflow).is_some_and(|desk| desk.actions.states.blocks_jobs(Some(worker)))
+    }
+
+    /// The worker wants to go: what is to be done at its end comes first. `true`: there is something.
+    pub(super) fn start_final_actions(&mut self, worker: WorkerId) -> bool {
+        if self.sessions.get(&worker).is_none_or(|mate| mate.has_successor) {
+            return false;
+        }
+        let mut stays = false;
+        for workflow in self.workflows_with_actions.iter().copied().collect::<Vec<_>>() {
+            let Some(desk) = self.find_workflow(workflow) else { continue };
+            if desk.may_run_actions() && desk.joined_workers.contains(&worker) {
+                desk.actions.states.on_trigger(ActionTrigger::OnWorkerComplete, &mut desk.open_batch.changes);
+                stays |= self.start_action(worker, workflow, WorkerStage::Leaving);
+            }
+        }
+        stays
+    }
+
+    /// The next action for this worker begins, if there is one: it hears of it once that is on disk.
+    fn start_action(&mut self, worker: WorkerId, workflow: WorkflowId, stage: WorkerStage) -> bool {
+        let now = self.now.timestamp;
+        let Self { workflows: slots, sessions: mates, .. } = self;
+        let (Some(WorkflowSlot::Active(desk)), Some(mate)) =
+            (slots.get_mut(&workflow), mates.get_mut(&worker))
+        else {
+            return false;
+        };
+        let ActiveWorkflow { actions: agenda, row, open_batch: open, .. } = &mut **desk;
+        let Some(order) = agenda.start_next(row, Some(worker), stage, now, &mut open.changes) else {
+            return false;
+        };
+        mate.actions.insert((order.action, order.attempt), ActionAssignment { workflow, is_sent: false });
+        open.action_commands.push((worker, order));
+        // Whoever waits is not sent away while something for him is on its way.
+        let number = mate.exchanges.newest_number();
+        self.wait_for_commit(worker, number, workflow);
+        self.dirty_workflows.insert(workflow);
+        true
+    }
+
+    /// That it begins is on disk: its worker is told, if it still is there and the workflow still wants it.
+    pub(super) fn dispatch_action(&mut self, workflow: WorkflowId, worker: WorkerId, order: ActionCommand) {
+        let key = (order.action, order.attempt);
+        let Self { workflows: slots, sessions: mates, dirty_workers: roused, .. } = self;
+        let Some(WorkflowSlot::Active(desk)) = slots.get_mut(&workflow) else { return };
+        if !desk.record_action_site(key, worker) {
+            return;
+        }
+        let Some(mate) = mates.get_mut(&worker) else { return };
+        if desk.is_canceled || mate.is_leaving {
+            mate.actions.remove(&key);
+            desk.actions.states.withdraw_run(key, &mut desk.open_batch.changes);
+            self.dirty_workflows.insert(workflow);
+            return;
+        }
+        mate.queue_action(order, || workflow_setup(desk));
+        roused.insert(worker);
+    }
+
+    /// How some went. Of those that are not the worker's own (any more) it is noted that they came too late.
+    pub(super) fn on_action_reports(&mut self, worker: WorkerId, number: u64, reports: Vec<ActionReport>) {
+        let mut late = Vec::new();
+        for report in reports {
+            if self.apply_action_report(worker, report.clone()) {
+                self.wait_for_commit(worker, number, report.workflow);
+            } else {
+                late.push(report);
+            }
+        }
+        self.record_late_actions(worker, &late);
+    }
+
+    /// Decides what follows from a report, and keeps it until that is on disk. `false`: it is not the worker's own.
+    pub(super) fn apply_action_report(&mut self, worker: WorkerId, report: ActionReport) -> bool {
+        let (key, workflow) = ((report.action, report.attempt), report.workflow);
+        let Some(desk) = self.find_workflow(workflow).filter(|desk| desk.record_action_site(key, worker))
+        else {
+            return false;
+        };
+        let ActiveWorkflow { actions: agenda, open_batch: open, .. } = desk;
+        let (at, code, message) = (report.ended_at, Some(report.return_code), report.message.clone());
+        agenda.states.end_run(key, at, code, message, &mut open.changes);
+        open.action_reports.push((worker, report));
+        if let Some(mate) = self.sessions.get_mut(&worker) {
+            mate.actions.remove(&key);
+        }
+        self.dirty_workflows.insert(workflow);
+        true
+    }
+
+    /// A worker is gone, with what it was to carry out.
+    pub(super) fn lose_action_assignments(
+        &mut self,
+        worker: WorkerId,
+        errands: impl IntoIterator<Item = (ActionRunKey, ActionAssignment)>,
+    ) {
+        let now = self.now.timestamp;
+        for (key, errand) in errands {
+            let Some(desk) =
+                self.find_workflow(errand.workflow).filter(|desk| desk.record_action_site(key, worker))
+            else {
+                continue;
+            };
+            let ActiveWorkflow { actions: agenda, open_batch: open, .. } = desk;
+            if errand.is_sent {
+                agenda.states.interrupt_run(key, now, &mut open.changes);
+            } else {
+                agenda.states.withdraw_run(key, &mut open.changes);
+                open.action_commands.retain(|(_, order)| (order.action, order.attempt) != key);
+            }
+            self.await_commit_before_retiring(worker, errand.workflow);
+        }
+    }
+
+    /// The same for one without a lease.
+    pub(super) fn lose_unleased_actions(&mut self, worker: WorkerId, workflow: WorkflowId) {
+        let Some(desk) = self.find_workflow(workflow) else { return };
+        let errand = ActionAssignment { workflow, is_sent: true };
+        let own = desk.actions.states.running_actions().filter(|(_, at)| *at == Some(worker));
+        let errands: Vec<(ActionRunKey, ActionAssignment)> = own.map(|(key, _)| (key, errand)).collect();
+        self.lose_action_assignments(worker, errands);
+    }
+
+    /// A worker comes back with these. Returns those that are not its own any more; what it has never heard of it is told
+    /// again.
+    pub(super) fn restore_action_assignments(
+        &mut self,
+        worker: WorkerId,
+        has: &[ActionRunKey],
+    ) -> Vec<ActionRunKey> {
+        let Some(mate) = self.sessions.get(&worker) else { return has.to_vec() };
+        let lost = has.iter().copied().filter(|key| !mate.actions.contains_key(key)).collect();
+        let unheard: Vec<(ActionRunKey, WorkflowId)> = mate
+            .actions
+            .iter()
+            // The heir of a dead one carries out nothing.
+            .filter(|(key, _)| !has.contains(key) && !mate.has_successor)
+            .map(|(key, errand)| (*key, errand.workflow))
+            .collect();
+        for (key, workflow) in unheard {
+            self.resend_action(worker, workflow, key);
+        }
+        lost
+    }
+
+    /// The worker has not heard of it, and it has not begun anywhere: it hears of it now, or when it is on disk.
+    fn resend_action(&mut self, worker: WorkerId, workflow: WorkflowId, key: ActionRunKey) {
+        let Self { workflows: slots, sessions: mates, .. } = self;
+        let (Some(WorkflowSlot::Active(desk)), Some(mate)) = (slots.get(&workflow), mates.get_mut(&worker))
+        else {
+            return;
+        };
+        if let Some(errand) = mate.actions.get_mut(&key) {
+            errand.is_sent = false;
+        }
+        let is_on_its_way = |orders: &[(WorkerId, ActionCommand)]| {
+            orders.iter().any(|(_, order)| (order.action, order.attempt) == key)
+        };
+        let in_flight =
+            desk.in_flight.as_ref().is_some_and(|batch| is_on_its_way(&batch.batch.action_commands));
+        if in_flight || is_on_its_way(&desk.open_batch.action_commands) {
+            return;
+        }
+        if let Some(order) = desk.actions.action_command(&desk.row, key.0, key.1) {
+            mate.queue_action(order, || workflow_setup(desk));
+            self.dirty_workers.insert(worker);
+        }
+    }
+
+    /// A desk was just made: who is at what is told by its rows.
+    pub(super) fn load_action_assignments(&mut self, workflow: WorkflowId) {
+        let Some(desk) = self.find_workflow(workflow) else { return };
+        if desk.actions.states.is_empty() {
+            return;
+        }
+        let under_way: Vec<(ActionRunKey, Option<WorkerId>)> =
+            desk.actions.states.running_actions().collect();
+        self.workflows_with_actions.insert(workflow);
+        let keys: BTreeSet<ActionRunKey> = under_way.iter().map(|(key, _)| *key).collect();
+        for mate in self.sessions.values_mut() {
+            mate.actions.retain(|key, errand| errand.workflow != workflow || keys.contains(key));
+        }
+        for (key, worker) in under_way {
+            self.load_action_assignment(workflow, key, worker);
+        }
+    }
+
+    fn load_action_assignment(&mut self, workflow: WorkflowId, key: ActionRunKey, worker: Option<WorkerId>) {
+        let now = self.now.timestamp;
+        let Some((worker, mate)) = worker.and_then(|worker| Some((worker, self.sessions.get_mut(&worker)?)))
+        else {
+            let is_going = worker.is_some_and(|worker| self.pending_retirements.contains_key(&worker));
+            let Some(desk) = self.find_workflow(workflow) else { return };
+            // One without a lease may still be at it.
+            if is_going || !worker.is_some_and(|worker| desk.unleased_workers.contains(&worker)) {
+                desk.actions.states.interrupt_run(key, now, &mut desk.open_batch.changes);
+            }
+            return;
+        };
+        if mate.group.is_none() {
+            // Nobody remembers what it has heard: it will say so itself.
+            mate.actions.insert(key, ActionAssignment { workflow, is_sent: true });
+        } else if !mate.knows_action(key) {
+            mate.actions.insert(key, ActionAssignment { workflow, is_sent: false });
+            self.resend_action(worker, workflow, key);
+        }
+    }
+
+    /// Actions of a workflow that is canceled: what has begun is asked to stop, what nobody has heard of does not begin.
+    pub(super) fn cancel_actions(&mut self, workflow: WorkflowId) -> Vec<WorkerId> {
+        let Self { workflows: slots, sessions: mates, .. } = self;
+        let Some(WorkflowSlot::Active(desk)) = slots.get_mut(&workflow) else { return Vec::new() };
+        let mut at_it = Vec::new();
+        for (key, worker) in desk.actions.states.running_actions().collect::<Vec<_>>() {
+            let Some((worker, mate)) = worker.and_then(|worker| Some((worker, mates.get_mut(&worker)?)))
+            else {
+                continue;
+            };
+            if mate.withdraw_action(key) {
+                mate.actions.remove(&key);
+                desk.actions.states.withdraw_run(key, &mut desk.open_batch.changes);
+            } else {
+                at_it.push(worker);
+            }
+        }
+        at_it
+    }
+
+    /// Whether the end of a workflow has to wait for actions.
+    pub(super) fn waits_for_actions(&mut self, workflow: WorkflowId) -> bool {
+        let Some(desk) = self.find_workflow(workflow) else { return false };
+        let actions = &desk.actions.states;
+        if actions.is_running() || desk.is_canceled || actions.is_empty() {
+            return actions.is_running();
+        }
+        let (is_owed, joined) = (actions.has_unexecuted_action(), desk.joined_workers.clone());
+        let is_due = |worker: &WorkerId| actions.next_due(Some(*worker), WorkerStage::Leaving).is_some();
+        let due: Vec<WorkerId> = joined.into_iter().filter(is_due).collect();
+        let is_there = |worker: &WorkerId| self.sessions.get(worker).is_some_and(WorkerSession::is_staying);
+        due.iter().any(is_there) || (is_owed && !self.is_left_to_clients(workflow))
+    }
+
+    /// Clients of the contract do the work, and nobody of ours is there: they carry out actions when they like.
+    fn is_left_to_clients(&self, workflow: WorkflowId) -> bool {
+        let kinds = vec![WorkerKind::Torc, WorkerKind::Claims];
+        let filter = WorkerFilter { workflow: Some(workflow), kinds, ..WorkerFilter::default() };
+        let is_ours =
+            self.groups.workers_for(workflow).iter().any(|worker| self.sessions.contains_key(worker));
+        !is_ours && self.store.workers(&filter).is_ok_and(|clients| !clients.is_empty())
+    }
+
+    /// What a client may carry out now.
+    pub(super) fn on_pending_actions(&mut self, workflow: WorkflowId, reply: CallReply<Vec<ActionRow>>) {
+        reply(self.pending_actions(workflow));
+    }
+
+    fn pending_actions(&mut self, workflow: WorkflowId) -> Result<Vec<ActionRow>, CallError> {
+        let store = Arc::clone(&self.store);
+        let noted;
+        let (has_begun, agenda) = if let Some(desk) = self.find_workflow(workflow) {
+            (desk.row.started_at.is_some(), &desk.actions)
+        } else {
+            // As the books have it: nothing of it happens now.
+            let row = store.workflow(workflow).map_err(|error| store_call_error(&error))?;
+            let row = row.ok_or_else(|| CallError::NotFound(format!("there is no workflow {workflow}")))?;
+            noted = ActionSchedule::load(&*store, workflow).map_err(|error| store_call_error(&error))?;
+            (row.started_at.is_some(), &noted)
+        };
+        let claimable: BTreeSet<i64> = agenda.states.claimable_actions().filter(|_| has_begun).collect();
+        let mut rows = store.actions(workflow).map_err(|error| store_call_error(&error))?;
+        rows.retain(|row| claimable.contains(&row.id));
+        Ok(rows)
+    }
+
+    /// A client takes an action upon itself. `false`: it is not to be had.
+    pub(super) fn on_claim_action(
+        &mut self,
+        workflow: WorkflowId,
+        action: i64,
+        node: Option<WorkerId>,
+        reply: CallReply<bool>,
+    ) {
+        let now = self.now.timestamp;
+        let claimed = self.open_workflow(workflow).map(|desk| {
+            let ActiveWorkflow { actions: agenda, row, open_batch: open, .. } = desk;
+            row.started_at.is_some() && agenda.states.claim_action(action, node, now, &mut open.changes)
+        });
+        match claimed {
+            Ok(claimed) => self.reply_when_committed(workflow, reply, claimed),
+            Err(why) => reply(Err(why)),
+        }
+    }
+
+    /// Somebody wants an action carried out once more. A run that is over goes on until that is done.
+    pub(super) fn on_retry_action(
+        &mut self,
+        workflow: WorkflowId,
+        action: i64,
+        by: &str,
+        reply: CallReply<()>,
+    ) {
+        match self.retry_action(workflow, action, by) {
+            Ok(()) => self.reply_when_committed(workflow, reply, ()),
+            Err(why) => reply(Err(why)),
+        }
+    }
+
+    fn retry_action(&mut self, workflow: WorkflowId, action: i64, by: &str) -> Result<(), CallError> {
+        let (store, now) = (self.store.acting_as(by), self.now.timestamp);
+        let desk = self.open_workflow(workflow)?;
+        if desk.row.is_archived || desk.row.is_canceled || desk.is_canceled {
+            let detail =
+                format!("workflow {workflow} was canceled or put away; nothing of it is carried out");
+            return Err(CallError::Conflict { code: "workflow_over", detail });
+        }
+        store.retry_action(workflow, action, now).map_err(|error| store_call_error(&error))?;
+        self.notify_commit();
+        self.start_run(workflow, by)?;
+        self.open_workflow(workflow)?.load_actions(&*store).map_err(|error| store_call_error(&error))
+    }
+
+    /// The workflow is initialised anew: what begins anew with it? Nothing is under way.
+    pub(super) fn reset_actions(
+        &mut self,
+        workflow: WorkflowId,
+        everything: bool,
+        by: &str,
+    ) -> Result<(), CallError> {
+        let (store, now) = (self.store.acting_as(by), self.now.timestamp);
+        let desk = self.open_workflow(workflow)?;
+        if desk.actions.states.is_empty() {
+            return Ok(());
+        }
+        store.rearm_actions(workflow, everything, now).map_err(|error| store_call_error(&error))?;
+        desk.load_actions(&*store).map_err(|error| store_call_error(&error))
+    }
+}
+
+/// An action that a worker was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ActionAssignment {
+    pub(super) workflow: WorkflowId,
+    /// The worker has heard of it, so it may have begun.
+    pub(super) is_sent: bool,
+}
+
+/// What a worker has to know of a workflow before anything of it.
+pub(super) fn workflow_setup(desk: &ActiveWorkflow) -> WorkflowSetup {
+    let row = &desk.row;
+    WorkflowSetup {
+        workflow: row.id,
+        run: row.run_id,
+        name: row.name.clone(),
+        submission_dir: row.submission_dir.clone(),
+        output_dir: row.output_dir.clone(),
+        resource_monitor: row.settings.resource_monitor,
+        execution: row.settings.execution_config.clone().map(Box::new),
+    }
+}
+
+impl ActiveWorkflow {
+    /// Actions may begin now.
+    pub(super) fn may_run_actions(&self) -> bool {
+        let is_wanted = self.is_active && !self.is_canceled && !self.awaits_initialization;
+        is_wanted && self.paused_until.is_none() && !self.is_closing()
+    }
+
+    /// Reads actions anew. What was counted and not written yet is counted again, from how the jobs stand.
+    fn load_actions(&mut self, store: &dyn Store) -> Result<(), windlass_store::StoreError> {
+        let is_count = |change: &WorkflowChange| {
+            matches!(change, WorkflowChange::Action(ActionChange::Triggered { .. }))
+        };
+        self.open_batch.changes.retain(|change| !is_count(change));
+        self.actions = ActionSchedule::load(store, self.row.id)?;
+        self.are_jobs_counted = false;
+        Ok(())
+    }
+
+    /// Every job is over, and nobody holds one.
+    pub(super) fn has_no_jobs_left(&self) -> bool {
+        self.board.is_finished() && self.held_jobs.is_empty()
+    }
+
+    /// The worker is the one that carries this out.
+    fn record_action_site(&self, key: ActionRunKey, worker: WorkerId) -> bool {
+        self.actions.states.running_actions().any(|(at, by)| at == key && by == Some(worker))
+    }
+
+    /// The worker is given something of the workflow for the first time.
+    fn add_worker(&mut self, worker: WorkerId) {
+        if self.joined_workers.insert(worker) {
+            self.actions.states.on_trigger(ActionTrigger::OnWorkerStart, &mut self.open_batch.changes);
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! When decisions go to disk, and what is done once they are there.
+
+use super::actions::workflow_setup;
+use super::active_workflow::{WorkflowBatch, WorkflowCommit};
+use super::exchange_sequence::CommitTicket;
+use super::metrics::add_to_gauge;
+use super::scheduler::{STORE_RETRY_DELAY, Scheduler, WorkflowSlot};
+use super::scheduler_call::SchedulerEvent;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use windlass_core::change::{ActionChange, WorkflowChange};
+use windlass_store::{ChangeBatch, StoreError};
+use windlass_types::worker_messages::Assignment;
+use windlass_types::{WorkerId, WorkflowId};
+
+impl Scheduler {
+    /// Hands what was decided at a desk to the store, unless it is at it already: what comes meanwhile gathers.
+    pub(super) fn submit_batch(&mut self, workflow: WorkflowId) {
+        let Some(desk) = self.find_workflow(workflow) else { return };
+        if desk.in_flight.is_some() || desk.open_batch.is_empty() {
+            return;
+        }
+        self.load_claimed_jobs(workflow);
+        self.count_attempts_by_site(workflow);
+        let Some(desk) = self.find_workflow(workflow) else { return };
+        let mut then = std::mem::take(&mut desk.open_batch);
+        let changes: Arc<[_]> = std::mem::take(&mut then.changes).into();
+        desk.add_wall_time(&changes);
+        desk.in_flight = Some(WorkflowCommit { changes, batch: then, retry_at: None });
+        self.submit_commit(workflow);
+    }
+
+    /// How many attempts end at each site, and of what jobs, is counted in the same commit, for those who follow a workflow
+    /// with units.
+    fn count_attempts_by_site(&mut self, workflow: WorkflowId) {
+        let Self { workflows: slots, sessions: mates, .. } = self;
+        let Some(WorkflowSlot::Active(desk)) = slots.get_mut(&workflow) else { return };
+        if !desk.board.has_units() {
+            return;
+        }
+        let mut ended: BTreeMap<(&str, &str), u32> = BTreeMap::new();
+        for change in &desk.open_batch.changes {
+            let WorkflowChange::End { result, orphaned: false, .. } = change else { continue };
+            if let Some(site) = mates.get(&result.worker).and_then(|mate| mate.usage.site()) {
+                let job = desk.board.job_index(result.key.job);
+                let handler = job.and_then(|job| desk.board.handler_name(job)).unwrap_or_default();
+                *ended.entry((site, handler)).or_default() += 1;
+            }
+        }
+        let counts = ended.into_iter().map(|((site, handler), attempts)| WorkflowChange::CountSiteAttempts {
+            site: site.to_owned(),
+            handler: handler.to_owned(),
+            attempts,
+        });
+        let counts: Vec<WorkflowChange> = counts.collect();
+        desk.open_batch.changes.extend(counts);
+    }
+
+    pub(super) fn submit_commit(&mut self, workflow: WorkflowId) {
+        let post = self.sender.clone();
+        let Some(desk) = self.find_workflow(workflow) else { return };
+        let Some(batch) = &desk.in_flight else { return };
+        let (birth, run, changes) = (desk.generation, desk.row.run_id, Arc::clone(&batch.changes));
+        let done = move |result| {
+            // Nobody is there any more only after everything was committed.
+            post.send(SchedulerEvent::Committed { workflow, generation: birth, result }).unwrap_or_default();
+        };
+        if changes.is_empty() {
+            // Somebody waits for what is on disk already.
+            done(Ok(()));
+        } else {
+            self.store.submit(ChangeBatch { workflow, run, changes }, Box::new(done));
+        }
+        self.gauges.record_batch_submitted(self.now.timestamp);
+        self.panic_history.unanswered_batches += 1;
+    }
+
+    pub(super) fn on_committed(&mut self, workflow: WorkflowId, birth: u64, result: Result<(), StoreError>) {
+        let retry_at = self.now.instant + STORE_RETRY_DELAY;
+        let gets_on = !result.as_ref().is_err_and(StoreError::is_transient);
+        self.gauges.record_batch_answered(gets_on, self.now.timestamp);
+        let Some(desk) = self.find_workflow(workflow).filter(|desk| desk.generation == birth) else { return };
+        match result {
+            Ok(()) => {
+                let Some(batch) = desk.in_flight.take() else { return };
+                let of_units = desk.board.has_units() && batch.changes.iter().any(changes_units);
+                let is_due = batch.changes.iter().any(triggers_action);
+                add_to_gauge(&self.gauges.commits, 1);
+                self.dirty_workflows.insert(workflow);
+                self.notify_commit();
+                if of_units || is_due {
+                    self.notify_workflow_change(workflow);
+                }
+                self.perform_batch(workflow, batch.batch);
+            }
+            Err(error) if error.is_transient() => {
+                if let Some(batch) = &mut desk.in_flight {
+                    batch.retry_at = Some(retry_at);
+                }
+                add_to_gauge(&self.gauges.refused_commits, 1);
+                self.workflows_to_retry.insert(workflow);
+            }
+            Err(error) => self.reload_after_refusal(workflow, &error),
+        }
+    }
+
+    /// It is on disk: now act on it.
+    fn perform_batch(&mut self, workflow: WorkflowId, done: WorkflowBatch) {
+        for (worker, assignment) in done.assignments {
+            self.dispatch_assignment(workflow, worker, assignment);
+        }
+        for (worker, order) in done.action_commands {
+            self.dispatch_action(workflow, worker, order);
+        }
+        for ticket in done.tickets {
+            self.on_ticket_committed(ticket);
+        }
+        for worker in done.gone_workers {
+            self.on_lost_worker_settled(worker);
+        }
+        // Who waits for the end of it reads the books next: it has to stand there.
+        self.finish_if_over(workflow);
+        for told in done.callbacks {
+            told(Ok(()));
+        }
+        self.reload_if_outdated(workflow);
+        self.resume_waiting_calls(workflow);
+    }
+
+    /// Something is on disk that the answer to an exchange rests on.
+    pub(super) fn on_ticket_committed(&mut self, ticket: CommitTicket) {
+        if let Some(mate) = self.sessions.get_mut(&ticket.worker) {
+            mate.exchanges.complete_commit(ticket);
+            self.dirty_workers.insert(ticket.worker);
+        }
+    }
+
+    /// One workflow less has something of a worker that is gone.
+    pub(super) fn on_lost_worker_settled(&mut self, worker: WorkerId) {
+        if let Some(owes) = self.pending_retirements.get_mut(&worker) {
+            *owes = owes.saturating_sub(1);
+        }
+    }
+
+    /// A claim that is on disk goes to its worker, if it still is its worker and the workflow still wants it.
+    pub(super) fn dispatch_assignment(
+        &mut self,
+        workflow: WorkflowId,
+        worker: WorkerId,
+        assignment: Assignment,
+    ) {
+        let Self { workflows: slots, sessions: mates, dirty_workers: roused, .. } = self;
+        let Some(WorkflowSlot::Active(desk)) = slots.get_mut(&workflow) else { return };
+        let Ok(job) = desk.check_fencing(worker, &assignment.key) else { return };
+        let Some(mate) = mates.get_mut(&worker) else { return };
+        if desk.is_canceled || mate.is_leaving {
+            desk.held_jobs.remove(&assignment.key.job);
+            mate.release_job(assignment.key.job);
+            self.orphan_job(
+                workflow,
+                job,
+                worker,
+                windlass_core::workflow_state::OrphanDecision::NeverStarted,
+                None,
+            );
+            return;
+        }
+        mate.queue_assignment(assignment, || workflow_setup(desk));
+        roused.insert(worker);
+    }
+}
+
+/// Whoever follows units wants to know of it: one stands otherwise than before, or something in one has failed.
+fn changes_units(change: &WorkflowChange) -> bool {
+    matches!(change, WorkflowChange::Unit(_) | WorkflowChange::End { failure: Some(_), .. })
+}
+
+/// Whoever carries out actions himself wants to know of it: one is due.
+fn triggers_action(change: &WorkflowChange) -> bool {
+    matches!(change, WorkflowChange::Action(ActionChange::Triggered { is_due: true, .. }))
+}

@@ -1,0 +1,347 @@
+//! The numbered exchanges of one worker: nothing is done twice, and no answer is lost.
+//!
+//! A worker repeats an exchange until it has the answer, and may have two under way: one that waits and one that reports.
+//! So they may come in any order and more than once. What was answered is kept for a while and given again.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+use windlass_types::WorkerId;
+use windlass_types::worker_protocol::{ExchangeReply, StaleReport};
+
+/// How much longer than it wanted an exchange waits for a commit that its answer rests on.
+pub(super) const COMMIT_WAIT: Duration = Duration::from_secs(5);
+/// How many numbers are remembered. A worker has two exchanges under way at most.
+const MAX_KEPT_EXCHANGES: u64 = 8;
+
+/// A commit that the answer to an exchange rests on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct CommitTicket {
+    pub(super) worker: WorkerId,
+    number: u64,
+    epoch: u64,
+}
+
+/// The exchanges of a worker that matter still. `R` is who waits for an answer.
+#[derive(Debug)]
+pub(super) struct ExchangeSequence<R> {
+    /// How often the worker has begun to count anew.
+    epoch: u64,
+    highest: u64,
+    exchanges: BTreeMap<u64, ExchangeState<R>>,
+}
+
+#[derive(Debug)]
+enum ExchangeState<R> {
+    Open(OpenExchange<R>),
+    Answered(Box<ExchangeReply>),
+}
+
+/// One that was not answered yet.
+#[derive(Debug)]
+struct OpenExchange<R> {
+    /// `None`: whoever asked has hung up; the answer is kept for when he comes again.
+    reply: Option<R>,
+    /// Commits that the answer rests on and that are not done.
+    pending_commits: u32,
+    deadline: Instant,
+    /// It is answered as soon as its reports are on disk: the worker need not keep them any longer than that.
+    is_report: bool,
+    stale_reports: Vec<StaleReport>,
+}
+
+impl<R> OpenExchange<R> {
+    /// When it is to be answered at the latest, be it only to say that it is to come again.
+    fn reply_deadline(&self) -> Instant {
+        if self.pending_commits > 0 { self.deadline + COMMIT_WAIT } else { self.deadline }
+    }
+}
+
+/// What a number means.
+#[derive(Debug)]
+pub(super) enum ExchangeReceipt<R> {
+    /// Never seen: its reports are to be heard.
+    New,
+    /// It is being attended to; whoever asked before is gone or will be told nothing.
+    Repeated {
+        earlier_caller: Option<R>,
+    },
+    Answered(R, Box<ExchangeReply>),
+    /// Nobody knows any more what became of it.
+    TooOld(R),
+}
+
+/// An exchange that can be answered now.
+#[derive(Debug)]
+pub(super) struct DueExchange<R> {
+    pub(super) number: u64,
+    pub(super) reply: Option<R>,
+    pub(super) stale_reports: Vec<StaleReport>,
+    /// A newer one is there, which gets all that is new.
+    pub(super) is_superseded: bool,
+}
+
+impl<R> Default for ExchangeSequence<R> {
+    fn default() -> Self {
+        Self { epoch: 0, highest: 0, exchanges: BTreeMap::new() }
+    }
+}
+
+impl<R> ExchangeSequence<R> {
+    pub(super) fn receive_exchange(
+        &mut self,
+        number: u64,
+        reply: R,
+        deadline: Instant,
+        is_report: bool,
+    ) -> ExchangeReceipt<R> {
+        match self.exchanges.get_mut(&number) {
+            Some(ExchangeState::Answered(answer)) => return ExchangeReceipt::Answered(reply, answer.clone()),
+            Some(ExchangeState::Open(open)) => {
+                open.deadline = deadline;
+                return ExchangeReceipt::Repeated { earlier_caller: open.reply.replace(reply) };
+            }
+            None if number + MAX_KEPT_EXCHANGES <= self.highest => return ExchangeReceipt::TooOld(reply),
+            None => {}
+        }
+        self.highest = self.highest.max(number);
+        let open = OpenExchange {
+            reply: Some(reply),
+            pending_commits: 0,
+            deadline,
+            is_report,
+            stale_reports: Vec::new(),
+        };
+        self.exchanges.insert(number, ExchangeState::Open(open));
+        let floor = self.highest.saturating_sub(MAX_KEPT_EXCHANGES);
+        self.exchanges.retain(|&number, kept| number > floor || matches!(kept, ExchangeState::Open(_)));
+        ExchangeReceipt::New
+    }
+
+    /// Whoever asked is gone.
+    pub(super) fn hang_up(&mut self, number: u64) -> Option<R> {
+        self.find_open(number)?.reply.take()
+    }
+
+    /// What stands for a commit that the answer to this number rests on, now or later.
+    pub(super) const fn commit_ticket(&self, worker: WorkerId, number: u64) -> CommitTicket {
+        CommitTicket { worker, number, epoch: self.epoch }
+    }
+
+    /// Its answer rests on one more commit.
+    pub(super) fn add_pending_commit(&mut self, ticket: CommitTicket) {
+        if let Some(open) = self.find_by_ticket(ticket) {
+            open.pending_commits += 1;
+        }
+    }
+
+    /// A commit is done that its answer rests on.
+    pub(super) fn complete_commit(&mut self, ticket: CommitTicket) {
+        if let Some(open) = self.find_by_ticket(ticket) {
+            open.pending_commits = open.pending_commits.saturating_sub(1);
+        }
+    }
+
+    /// A number of an earlier life is another exchange.
+    fn find_by_ticket(&mut self, ticket: CommitTicket) -> Option<&mut OpenExchange<R>> {
+        if ticket.epoch == self.epoch { self.find_open(ticket.number) } else { None }
+    }
+
+    pub(super) fn add_stale_report(&mut self, number: u64, stale: StaleReport) {
+        if let Some(open) = self.find_open(number) {
+            open.stale_reports.push(stale);
+        }
+    }
+
+    pub(super) fn newest_number(&self) -> u64 {
+        self.highest
+    }
+
+    /// Somebody waits who would hear of a new job at once.
+    pub(super) fn has_waiting_caller(&self) -> bool {
+        matches!(
+            self.exchanges.get(&self.highest),
+            Some(ExchangeState::Open(OpenExchange { reply: Some(_), .. }))
+        )
+    }
+
+    pub(super) fn count_waiting_callers(&self) -> usize {
+        self.exchanges
+            .values()
+            .filter(|kept| matches!(kept, ExchangeState::Open(OpenExchange { reply: Some(_), .. })))
+            .count()
+    }
+
+    /// Those that can be answered, oldest first; only the newest can bring news. `at_once`: whether there are news, or
+    /// nobody is to wait any longer.
+    pub(super) fn take_due(&mut self, now: Instant, at_once: bool) -> Vec<DueExchange<R>> {
+        let highest = self.highest;
+        let mut due = Vec::new();
+        for (&number, kept) in &mut self.exchanges {
+            let ExchangeState::Open(open) = kept else { continue };
+            let is_superseded = number < highest;
+            let heard = open.is_report || !open.stale_reports.is_empty() || open.deadline <= now;
+            // What nobody waits for brings no news: those are for whoever comes next.
+            let listens = open.reply.is_some();
+            if open.pending_commits == 0 && (is_superseded || (listens && (at_once || heard))) {
+                let stale = std::mem::take(&mut open.stale_reports);
+                due.push(DueExchange {
+                    number,
+                    reply: open.reply.take(),
+                    stale_reports: stale,
+                    is_superseded,
+                });
+            }
+        }
+        due
+    }
+
+    /// Keeps the answer of one that was due.
+    pub(super) fn record_reply(&mut self, answer: ExchangeReply) {
+        self.exchanges.insert(answer.number, ExchangeState::Answered(Box::new(answer)));
+    }
+
+    /// Those whose time is over although the disk has not got what they brought: they are to come again.
+    pub(super) fn take_overdue(&mut self, now: Instant) -> Vec<R> {
+        let open = self.exchanges.values_mut().filter_map(|kept| match kept {
+            ExchangeState::Open(open) if open.pending_commits > 0 && open.reply_deadline() <= now => {
+                open.reply.take()
+            }
+            _ => None,
+        });
+        open.collect()
+    }
+
+    /// When the next one has waited long enough.
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        let open = self.exchanges.values().filter_map(|kept| match kept {
+            ExchangeState::Open(open) if open.reply.is_some() => Some(open.reply_deadline()),
+            _ => None,
+        });
+        open.min()
+    }
+
+    /// The worker is no more, or counts anew. Returns everybody who waits.
+    pub(super) fn reset(&mut self) -> Vec<R> {
+        let kept = std::mem::take(&mut self.exchanges).into_values();
+        (self.epoch, self.highest) = (self.epoch + 1, 0);
+        kept.filter_map(|kept| if let ExchangeState::Open(open) = kept { open.reply } else { None }).collect()
+    }
+
+    fn find_open(&mut self, number: u64) -> Option<&mut OpenExchange<R>> {
+        match self.exchanges.get_mut(&number) {
+            Some(ExchangeState::Open(open)) => Some(open),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_mins(1)
+    }
+
+    /// Receives a number and says in a word what it means.
+    fn word(exchanges: &mut ExchangeSequence<u32>, number: u64, reply: u32) -> &'static str {
+        match exchanges.receive_exchange(number, reply, soon(), false) {
+            ExchangeReceipt::New => "new",
+            ExchangeReceipt::Repeated { .. } => "again",
+            ExchangeReceipt::Answered(..) => "answered",
+            ExchangeReceipt::TooOld(_) => "too old",
+        }
+    }
+
+    fn answer_all(exchanges: &mut ExchangeSequence<u32>, at_once: bool) -> Vec<(u64, Option<u32>)> {
+        let due = exchanges.take_due(Instant::now(), at_once);
+        let answered = due.iter().map(|due| (due.number, due.reply)).collect();
+        for due in due {
+            exchanges.record_reply(ExchangeReply { number: due.number, ..ExchangeReply::default() });
+        }
+        answered
+    }
+
+    #[test]
+    fn the_same_number_is_done_once_and_answered_as_often_as_it_comes() {
+        let mut exchanges = ExchangeSequence::default();
+        assert_eq!(word(&mut exchanges, 1, 10), "new");
+        assert_eq!(word(&mut exchanges, 1, 11), "again");
+        assert_eq!(answer_all(&mut exchanges, true), [(1, Some(11))], "the newest caller hears it");
+        assert_eq!(word(&mut exchanges, 1, 12), "answered");
+        assert_eq!(word(&mut exchanges, 2, 13), "new");
+        assert_eq!(word(&mut exchanges, 1, 14), "answered", "also after the next one came");
+    }
+
+    #[test]
+    fn a_newer_one_ends_the_wait_of_the_older_but_not_before_its_commit() {
+        let mut exchanges = ExchangeSequence::default();
+        word(&mut exchanges, 1, 10);
+        let ticket = exchanges.commit_ticket(WorkerId(1), 1);
+        exchanges.add_pending_commit(ticket);
+        assert_eq!(word(&mut exchanges, 2, 20), "new");
+        assert!(answer_all(&mut exchanges, false).is_empty(), "the reports of 1 are not on disk");
+        exchanges.complete_commit(ticket);
+        assert_eq!(answer_all(&mut exchanges, false), [(1, Some(10))]);
+        assert!(exchanges.has_waiting_caller(), "2 waits on");
+    }
+
+    #[test]
+    fn they_may_overtake_each_other() {
+        let mut exchanges = ExchangeSequence::default();
+        assert_eq!(word(&mut exchanges, 3, 30), "new");
+        assert_eq!(word(&mut exchanges, 2, 20), "new", "late, but never seen");
+        assert_eq!(answer_all(&mut exchanges, false), [(2, Some(20))]);
+        assert_eq!(word(&mut exchanges, 11, 110), "new");
+        assert_eq!(word(&mut exchanges, 3, 31), "again", "what was never answered is not forgotten");
+        assert_eq!(word(&mut exchanges, 1, 10), "too old");
+    }
+
+    #[test]
+    fn what_nobody_waits_for_is_kept_until_somebody_comes() {
+        let mut exchanges = ExchangeSequence::default();
+        word(&mut exchanges, 1, 10);
+        assert_eq!(exchanges.hang_up(1), Some(10));
+        assert!(!exchanges.has_waiting_caller());
+        assert!(answer_all(&mut exchanges, true).is_empty());
+        assert_eq!(word(&mut exchanges, 1, 11), "again");
+        assert_eq!(answer_all(&mut exchanges, true), [(1, Some(11))]);
+    }
+
+    #[test]
+    fn reports_are_answered_when_they_are_on_disk_and_waits_when_there_is_news() {
+        let mut exchanges: ExchangeSequence<u32> = ExchangeSequence::default();
+        exchanges.receive_exchange(1, 10, soon(), true);
+        assert_eq!(answer_all(&mut exchanges, false), [(1, Some(10))]);
+        exchanges.receive_exchange(2, 20, soon(), false);
+        assert!(answer_all(&mut exchanges, false).is_empty());
+        exchanges.receive_exchange(3, 30, Instant::now(), false);
+        assert_eq!(answer_all(&mut exchanges, false), [(2, Some(20)), (3, Some(30))], "its time is over");
+    }
+
+    #[test]
+    fn who_waits_too_long_for_the_disk_is_told_to_come_again() {
+        let mut exchanges = ExchangeSequence::default();
+        word(&mut exchanges, 1, 11);
+        exchanges.add_pending_commit(exchanges.commit_ticket(WorkerId(1), 1));
+        assert!(exchanges.take_overdue(soon()).is_empty(), "a commit may take a moment");
+        assert_eq!(exchanges.take_overdue(soon() + COMMIT_WAIT), [11], "told to come again");
+        assert_eq!(word(&mut exchanges, 1, 12), "again", "and what it brought is not forgotten");
+    }
+
+    #[test]
+    fn a_commit_pays_for_no_exchange_of_a_later_life() {
+        let mut exchanges = ExchangeSequence::default();
+        word(&mut exchanges, 1, 10);
+        let before = exchanges.commit_ticket(WorkerId(1), 1);
+        exchanges.add_pending_commit(before);
+        assert_eq!(exchanges.reset(), [10]);
+        assert_eq!(word(&mut exchanges, 1, 11), "new");
+        let after = exchanges.commit_ticket(WorkerId(1), 1);
+        exchanges.add_pending_commit(after);
+        exchanges.complete_commit(before);
+        assert!(answer_all(&mut exchanges, true).is_empty(), "its own reports are not on disk");
+        exchanges.complete_commit(after);
+        assert_eq!(answer_all(&mut exchanges, true), [(1, Some(11))]);
+    }
+}

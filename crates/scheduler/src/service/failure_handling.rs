@@ -1,0 +1,123 @@
+//! What follows failures at a server: retries and their delays, workflows that stand still because their retries are used
+//! up, and those that wait for somebody's decision.
+
+use super::active_workflow::ActiveWorkflow;
+use super::protocol::CallError;
+use super::scheduler::{Scheduler, WorkflowSlot, store_call_error, unavailable_error};
+use super::worker_session::WorkerSession;
+use crate::retry_policy::{RetryInputs, WorkerCapacities};
+use std::time::{Duration, Instant};
+use windlass_core::change::WorkflowChange;
+use windlass_core::dispatch::LocationConstraint;
+use windlass_core::workflow_state::{AttemptOutcome, FailedAttemptContext, StaleAttemptReport};
+use windlass_types::worker_messages::AttemptEndReport;
+use windlass_types::{JobStatus, WorkerId, WorkflowId};
+
+impl Scheduler {
+    /// The end of an attempt, with what follows if it failed.
+    pub(super) fn apply_attempt_end(
+        &mut self,
+        worker: WorkerId,
+        ended: &AttemptEndReport,
+    ) -> Result<AttemptOutcome, StaleAttemptReport> {
+        let key = ended.key;
+        let Self { workflows: slots, sessions: mates, groups: crews, nodes, now, .. } = self;
+        let Some(WorkflowSlot::Active(desk)) = slots.get_mut(&key.workflow) else {
+            return Err(StaleAttemptReport { key, found: format!("workflow {} is over", key.workflow) });
+        };
+        let ActiveWorkflow { board, retry_policy: sequels, open_batch: open, row, .. } = &mut **desk;
+        let room = |place: &LocationConstraint| {
+            let members = crews.workers_for(key.workflow).into_iter().filter_map(|id| mates.get(&id));
+            worker_capacities(members.filter(|mate| mate.usage.accepts_location(place)))
+        };
+        let mut class = None;
+        let follow = |failed: FailedAttemptContext<'_>| {
+            let node = mates.get(&worker).map(|mate| nodes.failure_record(&mate.node));
+            let around = RetryInputs { worker_capacities: &room, node_record: node, now: now.timestamp };
+            let followed = sequels.decide_retry(failed, &around);
+            class = followed.diagnosis.as_ref().map(|diagnosis| diagnosis.class);
+            followed
+        };
+        let verdict = board.on_attempt_ended_with(worker, ended, follow, &mut open.changes)?;
+        if sequels.is_budget_spent() && !board.is_halted() {
+            board.on_halt();
+            open.changes.push(WorkflowChange::RaiseAlarm(Box::new(sequels.budget_alarm(row))));
+        }
+        self.record_node_attempt(worker, &key, (verdict.attempt_status, &ended.cause), class);
+        Ok(verdict)
+    }
+
+    /// Jobs whose time has come may be claimed.
+    pub(super) fn release_delayed_jobs(&mut self) {
+        let now = self.now.timestamp;
+        for workflow in self.workflows_with_delayed_jobs.iter().copied().collect::<Vec<_>>() {
+            let Some(desk) = self.find_workflow(workflow).filter(|desk| desk.board.next_due().is_some())
+            else {
+                self.workflows_with_delayed_jobs.remove(&workflow);
+                continue;
+            };
+            if desk.board.release_due(now) > 0 {
+                self.dirty_workflows.insert(workflow);
+            }
+        }
+    }
+
+    /// When the next of them may be.
+    pub(super) fn next_delayed_job(&self) -> Option<Instant> {
+        let due = self.workflows_with_delayed_jobs.iter().filter_map(|workflow| {
+            match self.workflows.get(workflow)? {
+                WorkflowSlot::Active(desk) => desk.board.next_due(),
+                WorkflowSlot::Suspended(_) => None,
+            }
+        });
+        due.min().and_then(|due| self.now.instant.checked_add(due.since(self.now.timestamp)))
+    }
+
+    /// Something happened at the desk: it may have jobs that wait for their time, and may wait for a decision.
+    pub(super) fn update_failure_state(&mut self, workflow: WorkflowId) {
+        let Some(WorkflowSlot::Active(desk)) = self.workflows.get_mut(&workflow) else { return };
+        if desk.board.next_due().is_some() {
+            self.workflows_with_delayed_jobs.insert(workflow);
+        }
+        let needs_decision = desk.needs_decision();
+        if std::mem::replace(&mut desk.waits_for_decision, needs_decision) != needs_decision {
+            self.notify_bound_workers(workflow);
+            self.notify_commit();
+        }
+    }
+
+    /// Somebody has the workflow go on; if its retries were used up, there are as many again.
+    pub(super) fn continue_workflow(&mut self, workflow: WorkflowId, by: &str) -> Result<(), CallError> {
+        let (store, now) = (self.store.acting_as(by), self.now.timestamp);
+        let desk = self.open_workflow(workflow)?;
+        if desk.board.is_halted() {
+            // Else what is noted now might come before the alarm that it answers.
+            if !desk.is_quiet() {
+                return Err(unavailable_error("something of this workflow is just being written"));
+            }
+            store
+                .add_event(&desk.retry_policy.renew_budget(&desk.row), now)
+                .map_err(|error| store_call_error(&error))?;
+            desk.board.on_continue();
+        }
+        Ok(())
+    }
+}
+
+impl ActiveWorkflow {
+    /// Nothing more happens unless somebody says what is to become of a failure, or has it go on.
+    pub(super) fn needs_decision(&self) -> bool {
+        let is_open = self.board.is_halted() || self.board.counts().get(JobStatus::PendingFailed) > 0;
+        self.is_active && is_open && self.held_jobs.is_empty() && self.is_quiet() && self.board.is_stuck()
+    }
+}
+
+/// Those that take no more jobs give nothing; one that does not say how long it stays, stays for good.
+fn worker_capacities<'a>(members: impl Iterator<Item = &'a WorkerSession>) -> WorkerCapacities {
+    let takers: Vec<&WorkerSession> = members.filter(|mate| !mate.is_draining && !mate.is_to_drain).collect();
+    let stays: Option<Vec<Duration>> = takers.iter().map(|mate| mate.time_limit).collect();
+    WorkerCapacities {
+        workers: takers.iter().map(|mate| mate.capacity).collect(),
+        longest_stay: stays.and_then(|stays| stays.into_iter().max()),
+    }
+}

@@ -1,0 +1,323 @@
+//! Workers that leave, are given up, or are said to be dead, and what becomes of the jobs they held.
+
+use super::metrics::add_to_gauge;
+use super::protocol::{CallError, CallReply};
+use super::scheduler::{Scheduler, WorkflowSlot, store_call_error};
+use super::scheduler_call::CommitCallback;
+use super::worker_session::WorkerSession;
+use crate::crash_suspects;
+use std::time::Instant;
+use windlass_core::crash_suspects::{CrashEvidence, CrashPosition};
+use windlass_core::slurm::allocation_ends::AllocationEviction;
+use windlass_core::workflow_state::OrphanDecision;
+use windlass_store::model::{EventSeverity, NewEvent, WorkerUpdate};
+use windlass_types::{JobId, Timestamp, WorkerId, WorkflowId};
+
+/// What a worker was lost by.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum WorkerLossCause {
+    /// This much speaks against what ran there.
+    Died(CrashEvidence),
+    Evicted(AllocationEviction),
+}
+
+impl Scheduler {
+    /// The worker takes nothing more, finishes what it has, and leaves.
+    pub(super) fn on_drain(&mut self, worker: WorkerId, reply: CallReply<()>) {
+        let Some(mate) = self.sessions.get_mut(&worker) else {
+            return reply(Err(CallError::NotFound(format!("there is no worker {worker} here"))));
+        };
+        mate.is_to_drain = true;
+        mate.outbox.has_session_change = true;
+        self.release_reserved_worker(worker);
+        self.dirty_workers.insert(worker);
+        let update = WorkerUpdate { is_draining: Some(true), ..WorkerUpdate::default() };
+        let noted = self.store.update_worker(worker, &update, self.now.timestamp);
+        reply(noted.map_err(|error| store_call_error(&error)));
+    }
+
+    /// Last words: it holds nothing and is gone after this.
+    pub(super) fn on_leaving(&mut self, worker: WorkerId, number: u64) {
+        let Some(mate) = self.sessions.get_mut(&worker) else { return };
+        mate.is_leaving = true;
+        self.pending_retirements.entry(worker).or_default();
+        let errands = std::mem::take(&mut mate.actions);
+        let mut held: Vec<(JobId, WorkflowId)> = mate.held_jobs.iter().map(|(job, id)| (*job, *id)).collect();
+        held.sort_unstable();
+        self.lose_action_assignments(worker, errands);
+        for (job, workflow) in held {
+            if let Some(mate) = self.sessions.get_mut(&worker) {
+                mate.release_job(job);
+            }
+            let Some(desk) = self.find_workflow(workflow) else { continue };
+            let Some(index) = desk.board.job_index(job) else { continue };
+            let started = desk.held_jobs.remove(&job).and_then(|hold| hold.started_at);
+            let fate =
+                if started.is_some() { OrphanDecision::RunAgain(None) } else { OrphanDecision::NeverStarted };
+            self.orphan_job(workflow, index, worker, fate, started);
+            self.wait_for_commit(worker, number, workflow);
+        }
+    }
+
+    /// The worker is not heard of any more: whatever it may have started is an orphan.
+    pub(super) fn on_worker_lost(&mut self, worker: WorkerId, why: &str, evidence: CrashEvidence) {
+        let Some(mut mate) = self.sessions.remove(&worker) else { return };
+        self.leave_node(&mate, worker);
+        self.pending_retirements.entry(worker).or_default();
+        if let Some(crew) = mate.group {
+            self.groups.remove_worker(crew, worker, mate.last_served_turn);
+        }
+        for reply in mate.exchanges.reset() {
+            let detail = format!("worker {worker} was given up: {why}");
+            reply(Err(CallError::Conflict { code: "unknown_worker", detail }));
+        }
+        if let Some(desk) = mate.reserved_for.and_then(|workflow| self.find_workflow(workflow)) {
+            desk.reserved_worker = None;
+        }
+        add_to_gauge(&self.gauges.lost_workers, 1);
+        let mut held: Vec<(WorkflowId, JobId)> = mate.held_jobs.iter().map(|(job, id)| (*id, *job)).collect();
+        held.sort_unstable();
+        let by = match self.eviction_of(mate.allocation).filter(|_| !held.is_empty()) {
+            Some(eviction) => WorkerLossCause::Evicted(eviction),
+            None => WorkerLossCause::Died(evidence),
+        };
+        for (workflow, job) in held {
+            let is_running = mate.usage.is_running(job);
+            self.orphan_held_job(workflow, job, worker, is_running, by);
+        }
+        self.lose_action_assignments(worker, mate.actions);
+        self.record_worker_loss(worker, why);
+    }
+
+    /// The worker was not heard of for longer than its lease.
+    pub(super) fn on_lease_expired(&mut self, worker: WorkerId) {
+        if self.start_fencing(worker) {
+            return;
+        }
+        let evidence = if self.are_other_workers_silent(worker) {
+            CrashEvidence::Unconfirmed
+        } else {
+            CrashEvidence::LostContact
+        };
+        self.last_lease_expiry = Some(self.now.instant);
+        let was_only_away = self.sessions.get(&worker).is_some_and(|mate| mate.has_returned);
+        self.on_worker_lost(worker, "its lease is over", evidence);
+        if was_only_away {
+            self.on_lost_worker_returned(worker);
+        }
+    }
+
+    /// Another worker was lost just now, or may be about to: then they have more in common than a job.
+    fn are_other_workers_silent(&self, worker: WorkerId) -> bool {
+        let lease = self.options.lease;
+        let since = |past: Instant| self.now.instant.saturating_duration_since(past);
+        let full = self.lease_from_now();
+        // One that can speak does so three times within its lease.
+        let is_quiet = |mate: &WorkerSession| {
+            mate.is_given_up || full.saturating_duration_since(mate.lease_until) > lease / 2
+        };
+        self.last_lease_expiry.is_some_and(|last| since(last) < lease)
+            || self.sessions.iter().any(|(id, mate)| *id != worker && is_quiet(mate))
+    }
+
+    fn record_worker_loss(&self, worker: WorkerId, why: &str) {
+        let event = NewEvent {
+            workflow: None,
+            job: None,
+            severity: EventSeverity::Warning,
+            category: "worker_lost".to_owned(),
+            message: format!("worker {worker} was given up: {why}"),
+            data: Some(serde_json::json!({ "worker_id": worker })),
+        };
+        // What became of its jobs is noted with them.
+        drop(self.store.add_event(&event, self.now.timestamp));
+        self.notify_commit();
+    }
+
+    /// A worker that was given up has spoken: it was only away. What its silence said against jobs is taken back.
+    pub(super) fn on_lost_worker_returned(&mut self, worker: WorkerId) {
+        let mut concerned = Vec::new();
+        for (id, slot) in &mut self.workflows {
+            let WorkflowSlot::Active(desk) = slot else {
+                // Whoever reads its rows again finds it there.
+                concerned.push(*id);
+                continue;
+            };
+            let cleared = desk.crash_suspects.withdraw_evidence(worker);
+            if cleared.is_empty() {
+                continue;
+            }
+            concerned.push(*id);
+            self.dirty_workflows.insert(*id);
+            for job in cleared.into_iter().filter(|job| !desk.crash_suspects.is_suspicious(*job)) {
+                if let Some(index) = desk.board.job_index(job) {
+                    desk.board.clear_isolation(index);
+                }
+            }
+        }
+        for workflow in concerned {
+            // Without it a server that starts again holds against jobs what this one does not: no more than that.
+            drop(
+                self.store
+                    .add_event(&crash_suspects::worker_returned_event(workflow, worker), self.now.timestamp),
+            );
+            self.notify_commit();
+        }
+    }
+
+    /// One job that a lost worker held.
+    pub(super) fn orphan_held_job(
+        &mut self,
+        workflow: WorkflowId,
+        job: JobId,
+        worker: WorkerId,
+        is_running: bool,
+        by: WorkerLossCause,
+    ) {
+        let Some(desk) = self.find_workflow(workflow) else { return };
+        let Some(index) = desk.board.job_index(job) else { return };
+        let Some(hold) = desk.held_jobs.get(&job).copied().filter(|hold| hold.worker == worker) else {
+            return;
+        };
+        desk.held_jobs.remove(&job);
+        let at = match () {
+            () if !hold.is_sent => CrashPosition::NotStarted,
+            () if desk.board.is_running_isolated(index) => CrashPosition::Isolated,
+            () if is_running || hold.started_at.is_some() => CrashPosition::Running,
+            () => CrashPosition::Waiting,
+        };
+        let fate = match by {
+            WorkerLossCause::Died(evidence) => desk.crash_suspects.on_worker_death(job, worker, at, evidence),
+            WorkerLossCause::Evicted(_) if at == CrashPosition::NotStarted => OrphanDecision::NeverStarted,
+            WorkerLossCause::Evicted(eviction) => OrphanDecision::Evicted(eviction),
+        };
+        self.orphan_job(workflow, index, worker, fate, hold.started_at);
+    }
+
+    /// What becomes of a job that nobody holds any more goes to disk with the next commit of its desk.
+    pub(super) fn orphan_job(
+        &mut self,
+        workflow: WorkflowId,
+        job: u32,
+        worker: WorkerId,
+        fate: OrphanDecision,
+        started_at: Option<Timestamp>,
+    ) {
+        let now = self.now.timestamp;
+        let Some(desk) = self.find_workflow(workflow) else { return };
+        let key = desk.board.attempt_key(job);
+        desk.board.on_orphaned(job, worker, fate, started_at, now, &mut desk.open_batch.changes);
+        if desk.board.status(job).is_settled() {
+            desk.ended_attempts.push(key);
+        }
+        desk.open_batch.claimed_jobs.retain(|claimed| claimed.key.job != key.job);
+        self.await_commit_before_retiring(worker, workflow);
+        if fate != OrphanDecision::NeverStarted {
+            add_to_gauge(&self.gauges.orphaned_attempts, 1);
+        }
+        self.dirty_workflows.insert(workflow);
+    }
+
+    /// What becomes of something that the worker had is among the changes of this desk: if it is gone, that has to be on
+    /// disk before the books say so.
+    pub(super) fn await_commit_before_retiring(&mut self, worker: WorkerId, workflow: WorkflowId) {
+        if self.pending_retirements.contains_key(&worker)
+            && let Some(desk) = self.find_workflow(workflow)
+            && !desk.open_batch.gone_workers.contains(&worker)
+        {
+            desk.open_batch.gone_workers.push(worker);
+            *self.pending_retirements.entry(worker).or_default() += 1;
+        }
+        self.dirty_workflows.insert(workflow);
+    }
+
+    /// It takes nothing more, so another one is to be kept free.
+    pub(super) fn release_reserved_worker(&mut self, worker: WorkerId) {
+        let reserved = self.sessions.get_mut(&worker).and_then(|mate| mate.reserved_for.take());
+        if let Some(desk) = reserved.and_then(|workflow| self.find_workflow(workflow)) {
+            desk.reserved_worker = None;
+            let id = desk.id();
+            self.dirty_workflows.insert(id);
+        }
+    }
+
+    /// Somebody is certain that the worker is dead: one of ours, a runner of Torc, or a local one of an earlier run.
+    pub(super) fn on_retire(&mut self, worker: WorkerId, by: &str, reply: CallReply<()>) {
+        if self.sessions.contains_key(&worker) {
+            self.on_worker_lost(worker, &format!("{by} says that it is dead"), CrashEvidence::Unconfirmed);
+            return self.reply_when_jobs_committed(worker, reply);
+        }
+        match self.store.worker(worker) {
+            Ok(Some(row)) if row.ended_at.is_none() => {
+                self.on_unleased_worker_lost(worker, row.worker.workflow);
+                self.reply_when_jobs_committed(worker, reply);
+            }
+            Ok(Some(_)) => reply(Ok(())),
+            Ok(None) => reply(Err(CallError::NotFound(format!("there is no worker {worker}")))),
+            Err(error) => reply(Err(store_call_error(&error))),
+        }
+    }
+
+    /// A worker without a lease is gone; it held jobs of one workflow at most.
+    pub(super) fn on_unleased_worker_lost(&mut self, worker: WorkerId, workflow: Option<WorkflowId>) {
+        self.pending_retirements.entry(worker).or_default();
+        let Some(workflow) = workflow else { return };
+        let Ok(desk) = self.open_workflow(workflow) else { return };
+        for job in desk.held_by(worker) {
+            let is_running =
+                self.find_workflow(workflow).and_then(|desk| desk.held_jobs.get(&job)?.started_at).is_some();
+            self.orphan_held_job(
+                workflow,
+                job,
+                worker,
+                is_running,
+                WorkerLossCause::Died(CrashEvidence::Unconfirmed),
+            );
+        }
+        self.lose_unleased_actions(worker, workflow);
+    }
+
+    /// Answers when what the worker held is on disk.
+    fn reply_when_jobs_committed(&mut self, worker: WorkerId, reply: CallReply<()>) {
+        let rests_on = self.workflows.values_mut().find_map(|slot| match slot {
+            WorkflowSlot::Active(desk) if desk.open_batch.gone_workers.contains(&worker) => Some(desk),
+            _ => None,
+        });
+        match rests_on {
+            Some(desk) => desk.open_batch.callbacks.push(reply as CommitCallback),
+            None => reply(Ok(())),
+        }
+    }
+
+    /// The books may say that a worker is gone once they say what became of its jobs.
+    pub(super) fn retire_gone_workers(&mut self) {
+        let ready: Vec<WorkerId> = self
+            .pending_retirements
+            .iter()
+            .filter(|(_, owes)| **owes == 0)
+            .map(|(worker, _)| *worker)
+            .collect();
+        for worker in ready {
+            let waits =
+                self.sessions.get(&worker).is_some_and(|mate| mate.exchanges.count_waiting_callers() > 0);
+            if waits {
+                // Its last words are answered first.
+                self.dirty_workers.insert(worker);
+                continue;
+            }
+            match self.store.retire_worker(worker, self.now.timestamp) {
+                Err(error) if error.is_transient() => {}
+                // Gone already, or deleted: it is all the same.
+                Ok(()) | Err(_) => {
+                    self.pending_retirements.remove(&worker);
+                    self.notify_commit();
+                    let Some(mate) = self.sessions.remove(&worker) else { continue };
+                    self.leave_node(&mate, worker);
+                    if let Some(crew) = mate.group {
+                        self.groups.remove_worker(crew, worker, mate.last_served_turn);
+                    }
+                }
+            }
+        }
+    }
+}

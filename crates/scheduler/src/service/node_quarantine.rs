@@ -1,0 +1,395 @@
+//! The nodes that workers are on: which of them fail what others do not, and get nothing for a while. What is decided, and
+//! why, is in [`windlass_core::nodes`].
+
+use super::clock::TimePoint;
+use super::protocol::{CallError, CallReply};
+use super::scheduler::{Scheduler, WorkflowSlot, store_call_error};
+use super::worker_session::WorkerSession;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::time::{Duration, Instant};
+use windlass_core::classify::NodeFailureCounts;
+use windlass_core::node_quarantine::{
+    ComparableWork, NodeAttemptOutcome, NodeRecords, NodeStanding, ProbeResult, concerns_node,
+    quarantine_duration,
+};
+use windlass_store::model::{EventSeverity, NewEvent, NodeQuarantineRow};
+use windlass_types::worker_messages::{AttemptEndCause, AttemptKey};
+use windlass_types::{FailureClass, JobId, JobStatus, WorkerId};
+
+/// By whom nodes are set aside that nobody set aside.
+const AUTOMATIC_USER: &str = "windlass";
+
+/// The workers that are blamed and set aside together: those of one user on one host. Whoever introduces a worker says on
+/// which host it is, so what it does says nothing about the workers of others; unless the operator of the server shares the
+/// blame, then all workers on a host are one node, and the user is empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct NodeKey {
+    host: String,
+    user: String,
+}
+
+impl NodeKey {
+    fn for_all_users(host: &str) -> Self {
+        Self { host: host.to_owned(), user: String::new() }
+    }
+
+    /// As records are kept under: hosts have no control characters in them.
+    fn name(&self) -> String {
+        format!("{}\n{}", self.host, self.user)
+    }
+
+    fn user(&self) -> Option<String> {
+        (!self.user.is_empty()).then(|| self.user.clone())
+    }
+
+    /// What is said of this node concerns the workers of that one.
+    fn includes(&self, other: &Self) -> bool {
+        self.host == other.host && (self.user.is_empty() || self.user == other.user)
+    }
+}
+
+#[derive(Default)]
+pub(super) struct NodeRegistry {
+    workers: BTreeMap<NodeKey, BTreeSet<WorkerId>>,
+    records: NodeRecords,
+    quarantined: BTreeMap<NodeKey, ActiveQuarantine>,
+}
+
+struct ActiveQuarantine {
+    row: NodeQuarantineRow,
+    /// The latest end of its time: it is no longer than it was meant to be, whatever the wall clock does.
+    ends_at: Instant,
+    /// The job that decides whether it is trusted again.
+    probe_job: Option<JobId>,
+    /// It was said that its time is over.
+    is_on_probation: bool,
+}
+
+impl ActiveQuarantine {
+    fn new(row: NodeQuarantineRow, now: TimePoint) -> Self {
+        let is_on_probation =
+            NodeStanding::from_quarantine(Some(row.until), now.timestamp) == NodeStanding::OnProbation;
+        let left = row.until.since(now.timestamp).min(row.until.since(row.since));
+        Self { row, ends_at: now.instant + left, probe_job: None, is_on_probation }
+    }
+
+    fn duration(&self) -> Duration {
+        self.row.until.since(self.row.since)
+    }
+
+    const fn is_manual(&self) -> bool {
+        self.row.evidence.is_none()
+    }
+
+    const fn standing(&self) -> NodeStanding {
+        if self.is_on_probation { NodeStanding::OnProbation } else { NodeStanding::SetAside }
+    }
+}
+
+impl NodeRegistry {
+    /// What keeps the workers of a node from jobs, if anything does: what was said of all workers there, or of these.
+    fn find_quarantine(&self, node: &NodeKey) -> Option<(&NodeKey, &ActiveQuarantine)> {
+        let of_all = self.quarantined.get_key_value(&NodeKey::for_all_users(&node.host));
+        let own = self.quarantined.get_key_value(node);
+        let holds = |aside: &ActiveQuarantine| aside.standing() == NodeStanding::SetAside;
+        match (of_all, own) {
+            (Some((_, all)), Some((_, one))) if holds(one) && !holds(all) => own,
+            (Some(_), _) => of_all,
+            (None, _) => own,
+        }
+    }
+
+    fn standing(&self, node: &NodeKey) -> NodeStanding {
+        self.find_quarantine(node).map(|(_, aside)| aside.standing()).unwrap_or_default()
+    }
+
+    /// Why the node gets nothing, or little.
+    pub(super) fn quarantine_of(&self, node: &NodeKey) -> Option<&NodeQuarantineRow> {
+        self.find_quarantine(node).map(|(_, aside)| &aside.row)
+    }
+
+    /// How it did lately, and how others did.
+    pub(super) fn failure_record(&self, node: &NodeKey) -> NodeFailureCounts {
+        self.records.failure_counts(&node.name())
+    }
+
+    /// The workers that something said of this node concerns.
+    fn affected_workers<'a>(&'a self, node: &'a NodeKey) -> impl Iterator<Item = WorkerId> + 'a {
+        let covered = self.workers.iter().filter(|(other, _)| node.includes(other));
+        covered.flat_map(|(_, workers)| workers.iter().copied())
+    }
+
+    fn remove_worker(&mut self, node: &NodeKey, worker: WorkerId) {
+        let Some(workers) = self.workers.get_mut(node) else { return };
+        workers.remove(&worker);
+        if workers.is_empty() {
+            self.workers.remove(node);
+            self.records.forget_node(&node.name());
+        }
+    }
+}
+
+impl Scheduler {
+    /// What the books say.
+    pub(super) fn load_quarantined_nodes(&mut self) -> Result<(), windlass_store::StoreError> {
+        let now = self.now;
+        let rows = self.store.quarantined_nodes()?.into_iter();
+        let key = |row: &NodeQuarantineRow| NodeKey {
+            host: row.host.clone(),
+            user: row.user.clone().unwrap_or_default(),
+        };
+        self.nodes.quarantined = rows.map(|row| (key(&row), ActiveQuarantine::new(row, now))).collect();
+        Ok(())
+    }
+
+    /// The worker is on this node, and stands as it does.
+    pub(super) fn assign_to_node(&mut self, worker: WorkerId, host: &str) {
+        let Some(mate) = self.sessions.get_mut(&worker) else { return };
+        let user = if self.options.shares_node_blame { String::new() } else { mate.user.clone() };
+        let node = NodeKey { host: host.to_owned(), user };
+        let before = std::mem::replace(&mut mate.node, node.clone());
+        mate.standing = self.nodes.standing(&node);
+        if before != node {
+            self.nodes.remove_worker(&before, worker);
+        }
+        self.nodes.workers.entry(node).or_default().insert(worker);
+    }
+
+    pub(super) fn leave_node(&mut self, mate: &WorkerSession, worker: WorkerId) {
+        self.nodes.remove_worker(&mate.node, worker);
+    }
+
+    /// An attempt ended: what that says of the node.
+    pub(super) fn record_node_attempt(
+        &mut self,
+        worker: WorkerId,
+        key: &AttemptKey,
+        (status, cause): (JobStatus, &AttemptEndCause),
+        class: Option<FailureClass>,
+    ) {
+        if !concerns_node(status, cause) {
+            return;
+        }
+        let failed = (status == JobStatus::Failed).then(|| class.unwrap_or(FailureClass::Unknown));
+        let (Some(WorkflowSlot::Active(desk)), Some(mate)) =
+            (self.workflows.get(&key.workflow), self.sessions.get(&worker))
+        else {
+            return;
+        };
+        let Some(job) = desk.board.job_index(key.job) else { return };
+        let work = ComparableWork::new(key.workflow, &desk.board.demand(job).location);
+        let outcome = NodeAttemptOutcome { work, job: key.job, failure_class: failed };
+        match mate.standing {
+            NodeStanding::Trusted => {
+                let name = mate.node.name();
+                self.nodes.records.record_attempt(&name, outcome);
+                if failed.is_some()
+                    && let Some(evidence) = self.nodes.records.find_evidence(&name)
+                {
+                    let node = mate.node.clone();
+                    self.quarantine_if_replaceable(&node, evidence.to_string(), serde_json::json!(evidence));
+                }
+            }
+            // What it had before says nothing new.
+            NodeStanding::SetAside => {}
+            NodeStanding::OnProbation => {
+                let node = mate.node.clone();
+                self.decide_probe(&node, key, outcome);
+            }
+        }
+    }
+
+    fn decide_probe(&mut self, node: &NodeKey, key: &AttemptKey, outcome: NodeAttemptOutcome) {
+        let Some((held_by, aside)) = self.nodes.find_quarantine(node) else { return };
+        let (held_by, is_probe) = (held_by.clone(), aside.probe_job == Some(key.job));
+        let name = node.name();
+        let verdict = self.nodes.records.decide_probe(&name, outcome, is_probe);
+        self.nodes.records.record_attempt(&name, outcome);
+        let AttemptKey { workflow, job, .. } = key;
+        match verdict {
+            ProbeResult::Passed => {
+                let why = format!("job {job} of workflow {workflow} went well there");
+                // If it cannot be written, the next job that goes well says it again.
+                drop(self.end_quarantine(&held_by, &why, AUTOMATIC_USER));
+            }
+            ProbeResult::Failed => {
+                let reason = format!("job {job} of workflow {workflow} failed there on probation");
+                self.quarantine_if_replaceable(
+                    &held_by,
+                    reason,
+                    serde_json::json!({ "probe": job, "class": outcome.failure_class }),
+                );
+            }
+            ProbeResult::Unclear => {}
+        }
+    }
+
+    /// Sets a node aside for what it did, unless nobody else could do its work.
+    fn quarantine_if_replaceable(&mut self, node: &NodeKey, reason: String, evidence: serde_json::Value) {
+        if !self.has_replacement(node) {
+            return;
+        }
+        let since = self.now.timestamp;
+        let before = self.nodes.quarantined.get(node).map(ActiveQuarantine::duration);
+        let row = NodeQuarantineRow {
+            host: node.host.clone(),
+            user: node.user(),
+            since,
+            until: since.after(quarantine_duration(before)),
+            set_by: AUTOMATIC_USER.to_owned(),
+            reason,
+            evidence: Some(evidence),
+        };
+        // If it cannot be written, its next failure says it again.
+        drop(self.store_quarantine(row, AUTOMATIC_USER));
+    }
+
+    /// In the books first: whoever starts this service again is to know it too.
+    fn store_quarantine(&mut self, row: NodeQuarantineRow, by: &str) -> Result<(), CallError> {
+        let now = self.now;
+        let node = NodeKey { host: row.host.clone(), user: row.user.clone().unwrap_or_default() };
+        self.store
+            .acting_as(by)
+            .quarantine_node(&row, now.timestamp)
+            .map_err(|error| store_call_error(&error))?;
+        self.notify_commit();
+        for covered in self.nodes.workers.keys().filter(|other| node.includes(other)) {
+            self.nodes.records.forget_node(&covered.name());
+        }
+        self.nodes.quarantined.insert(node.clone(), ActiveQuarantine::new(row, now));
+        self.apply_standing(&node);
+        Ok(())
+    }
+
+    fn end_quarantine(&mut self, node: &NodeKey, why: &str, by: &str) -> Result<bool, CallError> {
+        let (store, user) = (self.store.acting_as(by), Some(node.user.as_str()));
+        let released = store.release_quarantined_node(&node.host, user, why, self.now.timestamp);
+        let was_aside = released.map_err(|error| store_call_error(&error))?;
+        self.notify_commit();
+        self.nodes.quarantined.remove(node);
+        self.apply_standing(node);
+        Ok(was_aside)
+    }
+
+    /// Its workers learn how their node stands. What they have stays theirs.
+    fn apply_standing(&mut self, node: &NodeKey) {
+        for worker in self.nodes.affected_workers(node).collect::<Vec<_>>() {
+            let Some(mate) = self.sessions.get_mut(&worker) else { continue };
+            let standing = self.nodes.standing(&mate.node);
+            mate.standing = standing;
+            if standing != NodeStanding::Trusted {
+                self.release_reserved_worker(worker);
+            }
+            self.update_waiting(worker);
+            self.dirty_workers.insert(worker);
+        }
+    }
+
+    /// Somebody else takes the jobs that this node would get, as far as anybody knows.
+    fn has_replacement(&self, node: &NodeKey) -> bool {
+        let mine = self.nodes.affected_workers(node);
+        let crews: HashSet<_> = mine.filter_map(|worker| self.sessions.get(&worker)?.group).collect();
+        self.sessions.values().any(|mate| {
+            // Whoever has not come back to a server that was restarted may yet do so.
+            let does_the_same = mate.group.is_none_or(|crew| crews.contains(&crew));
+            mate.node.host != node.host
+                && mate.standing == NodeStanding::Trusted
+                && mate.is_staying()
+                && does_the_same
+        })
+    }
+
+    /// Those whose time is over are tried with a job; before that those that nobody can stand in for any more.
+    pub(super) fn update_quarantines(&mut self) {
+        let now = self.now;
+        let mut due = Vec::new();
+        for (node, aside) in self.nodes.quarantined.iter().filter(|(_, aside)| !aside.is_on_probation) {
+            let is_here = || self.nodes.affected_workers(node).next().is_some();
+            if aside.row.until <= now.timestamp || aside.ends_at <= now.instant {
+                due.push((node.clone(), "its time is over"));
+            } else if !aside.is_manual() && is_here() && !self.has_replacement(node) {
+                due.push((node.clone(), "nobody else is left to do its work"));
+            }
+        }
+        for (node, why) in due {
+            if let Some(aside) = self.nodes.quarantined.get_mut(&node) {
+                aside.is_on_probation = true;
+            }
+            self.apply_standing(&node);
+            self.record_probation(&node, why);
+        }
+    }
+
+    fn record_probation(&self, node: &NodeKey, why: &str) {
+        let (host, user) = (&node.host, node.user());
+        let event = NewEvent {
+            workflow: None,
+            job: None,
+            severity: EventSeverity::Info,
+            category: "node_on_probation".to_owned(),
+            message: format!("node {host} gets one job at a time until one goes well: {why}"),
+            data: Some(serde_json::json!({ "host": host, "user": user, "reason": why })),
+        };
+        // That it was set aside, and until when, is in the books in any case.
+        drop(self.store.acting_as(AUTOMATIC_USER).add_event(&event, self.now.timestamp));
+        self.notify_commit();
+    }
+
+    /// A job by which the node could be tried is not under way yet.
+    pub(super) fn may_be_probed(&self, worker: WorkerId) -> bool {
+        let Some(mate) = self.sessions.get(&worker) else { return false };
+        let Some((node, aside)) = self.nodes.find_quarantine(&mate.node) else { return true };
+        let mut beside = self.nodes.affected_workers(node);
+        let has = |job| move |mate: &WorkerSession| mate.held_jobs.contains_key(&job);
+        aside
+            .probe_job
+            .is_none_or(|job| !beside.any(|worker| self.sessions.get(&worker).is_some_and(has(job))))
+    }
+
+    /// What was given to the worker since it had these is what its node is tried with.
+    pub(super) fn record_probe(&mut self, worker: WorkerId, before: &HashSet<JobId>) {
+        let Some(mate) = self.sessions.get(&worker) else { return };
+        let given = mate.held_jobs.keys().find(|job| !before.contains(job)).copied();
+        let node = self.nodes.find_quarantine(&mate.node).map(|(node, _)| node.clone());
+        if let (Some(job), Some(aside)) = (given, node.and_then(|node| self.nodes.quarantined.get_mut(&node)))
+        {
+            aside.probe_job = Some(job);
+        }
+    }
+
+    pub(super) fn on_quarantine_node(
+        &mut self,
+        node: NodeQuarantineRow,
+        by: &str,
+        reply: CallReply<NodeQuarantineRow>,
+    ) {
+        if node.host.is_empty() || node.until <= self.now.timestamp {
+            let detail = "a node has a name, and is set aside until some time to come".to_owned();
+            return reply(Err(CallError::Invalid { code: "invalid", detail }));
+        }
+        let row = NodeQuarantineRow {
+            since: self.now.timestamp,
+            set_by: by.to_owned(),
+            evidence: None,
+            user: None,
+            ..node
+        };
+        reply(self.store_quarantine(row.clone(), by).map(|()| row));
+    }
+
+    pub(super) fn on_release_node(&mut self, host: &str, by: &str, reply: CallReply<()>) {
+        let why = format!("{by} says so");
+        let released =
+            self.store.acting_as(by).release_quarantined_node(host, None, &why, self.now.timestamp);
+        reply(match released {
+            Ok(true) => {
+                self.notify_commit();
+                self.nodes.quarantined.retain(|node, _| node.host != host);
+                self.apply_standing(&NodeKey::for_all_users(host));
+                Ok(())
+            }
+            Ok(false) => Err(CallError::NotFound(format!("node {host} is not set aside"))),
+            Err(error) => Err(store_call_error(&error)),
+        });
+    }
+}

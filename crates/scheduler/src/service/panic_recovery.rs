@@ -1,0 +1,368 @@
+//! A panic in the scheduler is caught: the event that caused it is logged and rejected, and memory is made anew from the
+//! rows, as a server that starts does it.
+//!
+//! Nothing that was decided and not committed survives: what a panic left half done is part of it. What workers reported
+//! and the rows do not say they report again, because nobody confirmed it: every worker has to introduce itself again and
+//! says what it holds. A report that caused a panic is not heard a second time. Its attempt counts as one that was lost
+//! with its worker, so the job runs again, and is given up if that happens again and again.
+
+use super::active_workflow::{ActiveWorkflow, WorkflowLoadError};
+use super::lost_workers::WorkerLossCause;
+use super::node_quarantine::NodeRegistry;
+use super::protocol::CallError;
+use super::scheduler::{STORE_RETRY_DELAY, Scheduler, WorkflowSlot, store_call_error, unavailable_error};
+use super::scheduler_call::{DeferredReply, SchedulerCall, SchedulerEvent};
+use super::suspended_workflow::WorkflowLoadResult;
+use super::worker_groups::WorkerGroups;
+use std::any::Any;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+use windlass_core::crash_suspects::CrashEvidence;
+use windlass_core::workflow_state::StaleAttemptReport;
+use windlass_store::Store;
+use windlass_store::model::{EventSeverity, NewEvent};
+use windlass_types::worker_messages::AttemptKey;
+use windlass_types::{JobId, WorkerId, WorkflowId};
+
+/// After so many panics in the upkeep of one workflow it is left alone until the server starts again.
+const MAX_WORKFLOW_PANICS: u32 = 3;
+/// After so many panics without one round in between that went well nothing helps any more.
+const MAX_CONSECUTIVE_PANICS: u32 = 20;
+/// Reports that are remembered because they caused a panic.
+const MAX_REJECTED_REPORTS: usize = 10_000;
+/// How long the commits that were under way may take before the rows are read all the same.
+const COMMIT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What the scheduler is doing: cheap to note, and told when it panics.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct SchedulerActivity {
+    pub(super) description: &'static str,
+    pub(super) workflow: Option<WorkflowId>,
+    pub(super) job: Option<JobId>,
+    pub(super) worker: Option<WorkerId>,
+    /// A report that is being heard.
+    pub(super) report: Option<AttemptKey>,
+}
+
+impl SchedulerActivity {
+    pub(super) fn for_upkeep(workflow: WorkflowId) -> Self {
+        Self { description: "upkeep", workflow: Some(workflow), ..Self::default() }
+    }
+
+    /// It follows from no single event: the workflow itself is the cause.
+    fn is_upkeep(&self) -> bool {
+        ["upkeep", "committed", "rows_read"].contains(&self.description)
+    }
+
+    pub(super) fn for_report(worker: WorkerId, key: &AttemptKey) -> Self {
+        let (workflow, job) = (Some(key.workflow), Some(key.job));
+        Self { description: "report", workflow, job, worker: Some(worker), report: Some(*key) }
+    }
+
+    fn for_call(call: &SchedulerCall) -> Self {
+        Self {
+            description: call.name(),
+            workflow: match call {
+                SchedulerCall::Exchange { .. } | SchedulerCall::RegisterWorker { .. } => None,
+                _ => call.workflows().first().copied(),
+            },
+            job: call.job(),
+            worker: call.exchange_number().map(|(worker, _)| worker),
+            report: None,
+        }
+    }
+
+    pub(super) fn for_event(event: &SchedulerEvent) -> Self {
+        match event {
+            SchedulerEvent::Call(call) => Self::for_call(call),
+            SchedulerEvent::Committed { workflow, .. } => {
+                Self { description: "committed", workflow: Some(*workflow), ..Self::default() }
+            }
+            SchedulerEvent::ExclusiveWorkDone { workflow, .. } => {
+                Self { description: "rows_read", workflow: Some(*workflow), ..Self::default() }
+            }
+            SchedulerEvent::CheckTime(_) | SchedulerEvent::Stop(_) => {
+                Self { description: "stop", ..Self::default() }
+            }
+        }
+    }
+}
+
+/// What is remembered of panics.
+#[derive(Default)]
+pub(super) struct PanicHistory {
+    consecutive: u32,
+    by_workflow: HashMap<WorkflowId, u32>,
+    rejected_reports: HashSet<(WorkerId, AttemptKey)>,
+    /// Memory has to be made anew, and could not be yet.
+    is_reload_due: bool,
+    /// Events that came while memory was made anew.
+    pub(super) waiting_events: VecDeque<SchedulerEvent>,
+    /// Batches that the store has not answered for.
+    pub(super) unanswered_batches: usize,
+}
+
+impl PanicHistory {
+    pub(super) fn record_successful_round(&mut self) {
+        self.consecutive = 0;
+    }
+
+    /// Its upkeep panicked again and again.
+    pub(super) fn is_disabled(&self, workflow: WorkflowId) -> bool {
+        self.by_workflow.get(&workflow).is_some_and(|times| *times >= MAX_WORKFLOW_PANICS)
+    }
+}
+
+/// Runs `work`; a panic is an error in words.
+pub(super) fn catch_panic<T>(work: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|payload| render_panic(&*payload))
+}
+
+/// As [`Desk::read`]; a panic because of its rows is a reason why there is no desk.
+pub(super) fn catch_load_panic(
+    workflow: WorkflowId,
+    read: impl FnOnce() -> WorkflowLoadResult,
+) -> WorkflowLoadResult {
+    catch_panic(read).unwrap_or_else(|panic| {
+        tracing::error!(%workflow, panic, "the rows of a workflow caused a panic; it is left alone");
+        Err(WorkflowLoadError::InvalidRows(format!(
+            "the rows of workflow {workflow} cannot be taken up: {panic}"
+        )))
+    })
+}
+
+fn render_panic(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| payload.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a panic without words".into())
+}
+
+impl Scheduler {
+    /// As [`Office::take_up`], whatever the rows are like.
+    pub(super) fn load_at_start(&mut self) -> Result<(), crate::SchedulerError> {
+        loop {
+            match catch_unwind(AssertUnwindSafe(|| self.load_all())) {
+                Ok(outcome) => {
+                    self.panic_history.is_reload_due = false;
+                    return outcome;
+                }
+                Err(payload) => {
+                    if let Err(payload) = self.on_panic(payload) {
+                        resume_unwind(payload);
+                    }
+                    self.clear_state();
+                }
+            }
+        }
+    }
+
+    /// The scheduler panicked. `Err`: nothing helps any more.
+    pub(super) fn on_panic(&mut self, payload: Box<dyn Any + Send>) -> Result<(), Box<dyn Any + Send>> {
+        let activity = std::mem::take(&mut self.activity);
+        let panic = render_panic(&*payload);
+        let SchedulerActivity { description: what, workflow, job, worker, .. } = activity;
+        let id = |id: Option<i64>| id.map_or_else(|| "-".to_owned(), |id| id.to_string());
+        tracing::error!(
+            event = what,
+            workflow = id(workflow.map(|id| id.0)),
+            job = id(job.map(|id| id.0)),
+            worker = id(worker.map(|id| id.0)),
+            panic,
+            "the scheduler panicked; the event is rejected, and memory is made anew from the database"
+        );
+        self.panic_history.consecutive += 1;
+        if self.panic_history.consecutive > MAX_CONSECUTIVE_PANICS {
+            return Err(payload);
+        }
+        self.reject_reports(&activity);
+        self.record_panic(&activity, &panic);
+        self.panic_history.is_reload_due = true;
+        Ok(())
+    }
+
+    /// What caused it is not heard again: the report itself, or all that was to be committed together.
+    fn reject_reports(&mut self, activity: &SchedulerActivity) {
+        let mut causes: Vec<(WorkerId, AttemptKey)> =
+            activity.worker.zip(activity.report).into_iter().collect();
+        if let Some(workflow) = activity.workflow.as_ref().filter(|_| activity.is_upkeep()) {
+            if let Some(desk) = self.find_workflow(*workflow) {
+                let heard = desk
+                    .open_batch
+                    .reports
+                    .iter()
+                    .chain(desk.in_flight.iter().flat_map(|batch| &batch.batch.reports));
+                causes.extend(heard.map(|(worker, report)| (*worker, *report.key())));
+            }
+            *self.panic_history.by_workflow.entry(*workflow).or_default() += 1;
+        }
+        if self.panic_history.rejected_reports.len() + causes.len() > MAX_REJECTED_REPORTS {
+            self.panic_history.rejected_reports.clear();
+        }
+        self.panic_history.rejected_reports.extend(causes);
+    }
+
+    fn record_panic(&self, activity: &SchedulerActivity, panic: &str) {
+        let SchedulerActivity { description: what, workflow, job, worker, .. } = *activity;
+        let is_left_alone = workflow.is_some_and(|id| self.panic_history.is_disabled(id));
+        let then =
+            if is_left_alone { "; the workflow is left alone until the server starts again" } else { "" };
+        let event = NewEvent {
+            workflow,
+            job,
+            severity: EventSeverity::Error,
+            category: "scheduler_panic".to_owned(),
+            message: format!("the scheduler rejected an event ({what}) that made it panic: {panic}{then}"),
+            data: Some(serde_json::json!({ "event": what, "worker_id": worker, "panic": panic })),
+        };
+        self.stale_report_writer.record(event, self.now.timestamp);
+    }
+
+    /// Whether this report caused a panic. If so its attempt is lost.
+    pub(super) fn is_rejected(
+        &mut self,
+        worker: WorkerId,
+        key: &AttemptKey,
+    ) -> Result<(), StaleAttemptReport> {
+        if self.panic_history.rejected_reports.is_empty()
+            || !self.panic_history.rejected_reports.remove(&(worker, *key))
+        {
+            return Ok(());
+        }
+        let is_running = self.sessions.get(&worker).is_some_and(|mate| mate.usage.is_running(key.job));
+        if self.find_workflow(key.workflow).is_some_and(|desk| desk.check_fencing(worker, key).is_ok()) {
+            self.orphan_held_job(
+                key.workflow,
+                key.job,
+                worker,
+                is_running,
+                WorkerLossCause::Died(CrashEvidence::Observed),
+            );
+            if let Some(mate) = self.sessions.get_mut(&worker) {
+                mate.release_job(key.job);
+            }
+        }
+        Err(StaleAttemptReport {
+            key: *key,
+            found: "the report caused an internal error of the server".to_owned(),
+        })
+    }
+
+    /// Makes memory anew if that is due. `false`: it cannot be done just now, and nothing else is done before.
+    pub(super) fn reload_if_due(&mut self, inbox: &Receiver<SchedulerEvent>) -> bool {
+        if !self.panic_history.is_reload_due {
+            return true;
+        }
+        self.await_batches(inbox);
+        self.clear_state();
+        match self.reload_all() {
+            Ok(()) => self.panic_history.is_reload_due = false,
+            Err(error) => {
+                tracing::error!(%error, "memory cannot be made anew; it is tried again");
+                if let Ok(event) = inbox.recv_timeout(STORE_RETRY_DELAY) {
+                    self.panic_history.waiting_events.push_back(event);
+                }
+            }
+        }
+        !self.panic_history.is_reload_due
+    }
+
+    /// The rows are read when all that was on its way to them is there. Those who waited for that are told.
+    fn await_batches(&mut self, inbox: &Receiver<SchedulerEvent>) {
+        let deadline = Instant::now() + COMMIT_TIMEOUT;
+        while self.panic_history.unanswered_batches > 0 {
+            match inbox.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(SchedulerEvent::Committed { workflow, generation: birth, result }) => {
+                    self.panic_history.unanswered_batches -= 1;
+                    self.gauges.record_batch_answered(true, self.now.timestamp);
+                    let desk = self.find_workflow(workflow).filter(|desk| desk.generation == birth);
+                    let batch = desk.and_then(|desk| desk.in_flight.take());
+                    for told in batch.into_iter().flat_map(|batch| batch.batch.callbacks) {
+                        told(result.as_ref().copied().map_err(store_call_error));
+                    }
+                }
+                Ok(event) => self.panic_history.waiting_events.push_back(event),
+                Err(_) => break,
+            }
+        }
+        self.panic_history.unanswered_batches = 0;
+    }
+
+    /// Forgets all that follows from the rows. Workflows whose rows somebody is at stay shut.
+    fn clear_state(&mut self) {
+        let open =
+            |(id, slot): (&WorkflowId, &WorkflowSlot)| matches!(slot, WorkflowSlot::Active(_)).then_some(*id);
+        for workflow in self.workflows.iter().filter_map(open).collect::<Vec<_>>() {
+            if let Some(WorkflowSlot::Active(desk)) = self.workflows.remove(&workflow) {
+                self.reject_waiting(*desk);
+            }
+            for (then, reply) in self.take_reload_callbacks(workflow) {
+                reply(Err(panic_error()));
+                // Should what it follows be on disk, it is not to be left half done.
+                self.reload_callbacks.push((workflow, then, Box::new(drop)));
+            }
+        }
+        for (_, mut mate) in self.sessions.drain() {
+            for reply in mate.exchanges.reset() {
+                reply(Err(super::worker_exchange::unknown_worker_error()));
+            }
+        }
+        (self.groups, self.nodes) = (WorkerGroups::default(), NodeRegistry::default());
+        self.dirty_workflows.clear();
+        self.dirty_workers.clear();
+        self.workflows_with_actions.clear();
+        self.workflows_with_waiting_suspect.clear();
+        self.workflows_with_delayed_jobs.clear();
+        self.pending_retirements.clear();
+        self.last_lease_expiry = None;
+        let slots = &self.workflows;
+        self.workflows_to_retry.retain(|workflow| slots.contains_key(workflow));
+        self.awaited_workflows.retain(|workflow| slots.contains_key(workflow));
+    }
+
+    /// Whoever waits for something of a desk that is gone is told.
+    fn reject_waiting(&self, desk: ActiveWorkflow) {
+        self.gauges.record_workflow_jobs(desk.counted_jobs, (0, 0));
+        let in_flight = desk.in_flight.map(|batch| batch.batch);
+        for told in in_flight.into_iter().chain([desk.open_batch]).flat_map(|decided| decided.callbacks) {
+            told(Err(panic_error()));
+        }
+        for waiting in desk.waiting_calls {
+            waiting.refuse(panic_error());
+        }
+    }
+
+    fn reload_all(&mut self) -> Result<(), windlass_store::StoreError> {
+        self.now = self.options.clock.now();
+        self.load_rows()?;
+        let waiting: Vec<WorkflowId> = self.reload_callbacks.iter().map(|(workflow, ..)| *workflow).collect();
+        for workflow in waiting {
+            if self.find_workflow(workflow).is_some() {
+                self.run_reload_callbacks(workflow);
+            }
+        }
+        self.notify_commit();
+        Ok(())
+    }
+}
+
+/// Somebody is at the rows of a workflow, and then they are read: a panic of either is told.
+pub(super) fn run_exclusive_work(
+    workflow: WorkflowId,
+    work: super::scheduler_call::ExclusiveWork,
+    store: &dyn Store,
+    read: impl FnOnce() -> WorkflowLoadResult,
+) -> (Option<DeferredReply>, WorkflowLoadResult) {
+    let answer = catch_panic(move || work(Ok(store)));
+    if let Err(panic) = &answer {
+        tracing::error!(%workflow, panic, "a change of a workflow caused a panic; it is rejected");
+    }
+    (answer.ok(), catch_load_panic(workflow, read))
+}
+
+pub(super) fn panic_error() -> CallError {
+    unavailable_error(
+        "the scheduler had an internal error and has read the database again; see the log of the server",
+    )
+}

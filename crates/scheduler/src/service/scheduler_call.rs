@@ -1,0 +1,330 @@
+//! What reaches the thread of the service.
+
+use super::protocol::{
+    CallError, CallReply, ClaimRequest, ExclusiveRequirement, JobCompletion, JobsToReset, WorkerCaller,
+    WorkerOwner, WorkflowSnapshot,
+};
+use super::suspended_workflow::WorkflowLoadResult;
+use super::worker_list::ConnectedWorker;
+use std::collections::BTreeSet;
+use std::sync::mpsc::SyncSender;
+use windlass_store::Store;
+use windlass_store::model::{ActionRow, NodeQuarantineRow, SpawnRequest, SpawnResult};
+use windlass_types::worker_protocol::{ExchangeReply, RegistrationReply, WorkerExchange, WorkerRegistration};
+use windlass_types::{AllocationId, JobId, JobStatus, RunId, Timestamp, WorkerId, WorkflowId};
+
+/// Somebody who waits for a commit.
+pub(super) type CommitCallback = Box<dyn FnOnce(Result<(), CallError>) + Send>;
+/// Does something to the books and says how to answer for it.
+pub(super) type ExclusiveWork = Box<dyn FnOnce(Result<&dyn Store, CallError>) -> DeferredReply + Send>;
+pub(super) type DeferredReply = Box<dyn FnOnce() + Send>;
+
+pub(super) enum SchedulerEvent {
+    Call(SchedulerCall),
+    /// What became of a batch of a desk.
+    Committed {
+        workflow: WorkflowId,
+        generation: u64,
+        result: Result<(), windlass_store::StoreError>,
+    },
+    /// Whoever was at the rows of a workflow is done, and has read them.
+    ExclusiveWorkDone {
+        workflow: WorkflowId,
+        reply: Option<DeferredReply>,
+        loaded: WorkflowLoadResult,
+    },
+    /// Look what time it is.
+    CheckTime(SyncSender<()>),
+    /// Answer everybody, commit everything, and end.
+    Stop(Option<SyncSender<()>>),
+}
+
+pub(super) enum SchedulerCall {
+    RegisterWorker {
+        registration: Box<WorkerRegistration>,
+        owner: WorkerOwner,
+        reply: CallReply<RegistrationReply>,
+    },
+    Exchange {
+        exchange: WorkerExchange,
+        caller: WorkerCaller,
+        reply: CallReply<ExchangeReply>,
+    },
+    HangUp {
+        worker: WorkerId,
+        number: u64,
+        secret: String,
+    },
+    AccessChanged,
+    AllocationEnds {
+        allocation: AllocationId,
+        ends_at: Timestamp,
+    },
+    AllocationEnded {
+        allocation: AllocationId,
+    },
+    WorkerFenced {
+        worker: WorkerId,
+    },
+    CloseSites(BTreeSet<String>),
+    CloseSitesFor {
+        workflow: WorkflowId,
+        closed: BTreeSet<String>,
+    },
+    SetPaused {
+        workflow: WorkflowId,
+        is_paused: bool,
+    },
+    DrainWorker {
+        worker: WorkerId,
+        reply: CallReply<()>,
+    },
+    RetireWorker {
+        worker: WorkerId,
+        by: String,
+        reply: CallReply<()>,
+    },
+    ListWorkers {
+        reply: CallReply<Vec<ConnectedWorker>>,
+    },
+    QuarantineNode {
+        node: NodeQuarantineRow,
+        by: String,
+        reply: CallReply<NodeQuarantineRow>,
+    },
+    ReleaseNode {
+        host: String,
+        by: String,
+        reply: CallReply<()>,
+    },
+    StartWorkflow {
+        workflow: WorkflowId,
+        by: String,
+        reply: CallReply<RunId>,
+    },
+    Initialize {
+        workflow: WorkflowId,
+        only_uninitialized: bool,
+        clear_ephemeral: bool,
+        by: String,
+        reply: CallReply<()>,
+    },
+    CancelWorkflow {
+        workflow: WorkflowId,
+        by: String,
+        reply: CallReply<()>,
+    },
+    ResetStatus {
+        workflow: WorkflowId,
+        force: bool,
+        by: String,
+        reply: CallReply<RunId>,
+    },
+    ResetJobs {
+        workflow: WorkflowId,
+        selection: JobsToReset,
+        by: String,
+        reply: CallReply<u64>,
+    },
+    Exclusive {
+        workflow: WorkflowId,
+        needs: ExclusiveRequirement,
+        work: ExclusiveWork,
+    },
+    ClaimJobs {
+        workflow: WorkflowId,
+        request: ClaimRequest,
+        reply: CallReply<Vec<JobId>>,
+    },
+    StartJob {
+        job: JobId,
+        run: RunId,
+        node: WorkerId,
+        reply: CallReply<()>,
+    },
+    CompleteJobs {
+        workflow: WorkflowId,
+        completions: Vec<JobCompletion>,
+        reply: CallReply<CompletionResults>,
+    },
+    RetryJob {
+        job: JobId,
+        run: RunId,
+        max_retries: u32,
+        by: String,
+        reply: CallReply<()>,
+    },
+    ChangeJobStatus {
+        job: JobId,
+        new_status: JobStatus,
+        run: RunId,
+        by: String,
+        reply: CallReply<()>,
+    },
+    SpawnJobs {
+        request: SpawnRequest,
+        reply: CallReply<SpawnResult>,
+    },
+    SnapshotWorkflow {
+        workflow: WorkflowId,
+        reply: CallReply<Option<WorkflowSnapshot>>,
+    },
+    PendingActions {
+        workflow: WorkflowId,
+        reply: CallReply<Vec<ActionRow>>,
+    },
+    ClaimAction {
+        workflow: WorkflowId,
+        action: i64,
+        node: Option<WorkerId>,
+        reply: CallReply<bool>,
+    },
+    RetryAction {
+        workflow: WorkflowId,
+        action: i64,
+        by: String,
+        reply: CallReply<()>,
+    },
+}
+
+pub(super) type CompletionResults = Vec<(JobId, Result<(), CallError>)>;
+
+impl SchedulerCall {
+    /// What it is, for logs.
+    pub(super) const fn name(&self) -> &'static str {
+        match self {
+            Self::RegisterWorker { .. } => "introduce",
+            Self::Exchange { .. } => "exchange",
+            Self::HangUp { .. } => "hang_up",
+            Self::AccessChanged => "access_changed",
+            Self::AllocationEnds { .. } => "allocation_ends",
+            Self::AllocationEnded { .. } => "allocation_over",
+            Self::WorkerFenced { .. } => "fenced",
+            Self::CloseSites(_) => "close_sites",
+            Self::CloseSitesFor { .. } => "close_sites_for",
+            Self::SetPaused { .. } => "pause",
+            Self::DrainWorker { .. } => "drain",
+            Self::RetireWorker { .. } => "retire",
+            Self::ListWorkers { .. } => "roster",
+            Self::QuarantineNode { .. } => "set_node_aside",
+            Self::ReleaseNode { .. } => "release_node",
+            Self::StartWorkflow { .. } => "start",
+            Self::Initialize { .. } => "initialize",
+            Self::CancelWorkflow { .. } => "cancel",
+            Self::ResetStatus { .. } => "reset_status",
+            Self::ResetJobs { .. } => "reset_jobs",
+            Self::Exclusive { .. } => "exclusive",
+            Self::ClaimJobs { .. } => "claim",
+            Self::StartJob { .. } => "start_job",
+            Self::CompleteJobs { .. } => "complete",
+            Self::RetryJob { .. } => "retry",
+            Self::ChangeJobStatus { .. } => "change_status",
+            Self::SpawnJobs { .. } => "spawn",
+            Self::SnapshotWorkflow { .. } => "outline",
+            Self::PendingActions { .. } => "pending_actions",
+            Self::ClaimAction { .. } => "claim_action",
+            Self::RetryAction { .. } => "retry_action",
+        }
+    }
+
+    /// The workflows that it is about, as far as it says so.
+    pub(super) fn workflows(&self) -> Vec<WorkflowId> {
+        match self {
+            Self::Exchange { exchange, .. } => {
+                let reports = exchange.reports.iter().map(|report| report.key().workflow);
+                reports.chain(exchange.actions.iter().map(|report| report.workflow)).collect()
+            }
+            Self::StartWorkflow { workflow, .. }
+            | Self::Initialize { workflow, .. }
+            | Self::CancelWorkflow { workflow, .. }
+            | Self::ResetStatus { workflow, .. }
+            | Self::ResetJobs { workflow, .. }
+            | Self::Exclusive { workflow, .. }
+            | Self::ClaimJobs { workflow, .. }
+            | Self::PendingActions { workflow, .. }
+            | Self::ClaimAction { workflow, .. }
+            | Self::RetryAction { workflow, .. }
+            | Self::CompleteJobs { workflow, .. } => vec![*workflow],
+            Self::SpawnJobs { request, .. } => vec![request.caller.workflow],
+            Self::RegisterWorker { registration: who, .. } => {
+                let held = who.before.iter().flat_map(|before| &before.held);
+                held.map(|key| key.workflow).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// The job whose workflow it is about.
+    pub(super) fn job(&self) -> Option<JobId> {
+        match self {
+            Self::StartJob { job, .. } | Self::RetryJob { job, .. } | Self::ChangeJobStatus { job, .. } => {
+                Some(*job)
+            }
+            _ => None,
+        }
+    }
+
+    /// It is decided on only while nothing of its workflow is on its way to the disk: the board cannot follow it, or it
+    /// passes the board by.
+    pub(super) const fn needs_quiet(&self) -> bool {
+        matches!(
+            self,
+            Self::Initialize { .. }
+                | Self::ResetStatus { .. }
+                | Self::ResetJobs { .. }
+                | Self::Exclusive { .. }
+                | Self::RetryJob { .. }
+                | Self::RetryAction { .. }
+                | Self::ChangeJobStatus { .. }
+        )
+    }
+
+    /// It comes from a worker with a lease, which must not wait without hearing anything.
+    pub(super) const fn is_from_worker(&self) -> bool {
+        matches!(self, Self::RegisterWorker { .. } | Self::Exchange { .. })
+    }
+
+    /// Which exchange of which worker it is.
+    pub(super) const fn exchange_number(&self) -> Option<(WorkerId, u64)> {
+        match self {
+            Self::Exchange { exchange, .. } => Some((exchange.worker, exchange.number)),
+            _ => None,
+        }
+    }
+
+    /// Nothing is done.
+    pub(super) fn refuse(self, why: CallError) {
+        match self {
+            Self::RegisterWorker { reply, .. } => reply(Err(why)),
+            Self::Exchange { reply, .. } => reply(Err(why)),
+            Self::HangUp { .. }
+            | Self::AccessChanged
+            | Self::AllocationEnds { .. }
+            | Self::AllocationEnded { .. }
+            | Self::WorkerFenced { .. }
+            | Self::CloseSites(_)
+            | Self::CloseSitesFor { .. }
+            | Self::SetPaused { .. } => {}
+            Self::ListWorkers { reply } => reply(Err(why)),
+            Self::QuarantineNode { reply, .. } => reply(Err(why)),
+            Self::DrainWorker { reply, .. }
+            | Self::ReleaseNode { reply, .. }
+            | Self::RetireWorker { reply, .. }
+            | Self::Initialize { reply, .. }
+            | Self::CancelWorkflow { reply, .. }
+            | Self::StartJob { reply, .. }
+            | Self::RetryJob { reply, .. }
+            | Self::RetryAction { reply, .. }
+            | Self::ChangeJobStatus { reply, .. } => reply(Err(why)),
+            Self::PendingActions { reply, .. } => reply(Err(why)),
+            Self::ClaimAction { reply, .. } => reply(Err(why)),
+            Self::StartWorkflow { reply, .. } | Self::ResetStatus { reply, .. } => reply(Err(why)),
+            Self::ResetJobs { reply, .. } => reply(Err(why)),
+            Self::Exclusive { work, .. } => work(Err(why))(),
+            Self::ClaimJobs { reply, .. } => reply(Err(why)),
+            Self::CompleteJobs { reply, .. } => reply(Err(why)),
+            Self::SpawnJobs { reply, .. } => reply(Err(why)),
+            Self::SnapshotWorkflow { reply, .. } => reply(Err(why)),
+        }
+    }
+}

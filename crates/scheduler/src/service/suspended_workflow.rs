@@ -1,0 +1,524 @@
+//! Workflows whose desk is shut for a moment: somebody has them to himself, or their rows are read anew.
+//!
+//! ```text
+//!          a call needs it quiet, or the rows know better
+//!   open ───────────────────────────────────────────────▶ closing: nothing new is decided, what was decided is written
+//!     ▲                                                      │
+//!     │ the rows were read                                   ▼
+//!     └───────────────────────────────────────────────── away: a thread works on its rows, or reads them
+//!     ▲                                                      │ they cannot be read
+//!     └──────────────────── tried again, again and again ◀───┘
+//! ```
+//!
+//! A workflow that is active in the books never loses its place. Whoever comes for it meanwhile waits, and what its last
+//! desk knew and the rows do not say goes over to the next one ([`Left`]).
+
+use super::active_workflow::{ActiveWorkflow, WorkflowLoadError};
+use super::exchange_sequence::{COMMIT_WAIT, CommitTicket};
+use super::panic_recovery::{catch_load_panic, run_exclusive_work};
+use super::protocol::{CallError, ExclusiveRequirement};
+use super::scheduler::{STORE_RETRY_DELAY, Scheduler, WorkflowSlot, store_call_error, unavailable_error};
+use super::scheduler_call::{DeferredReply, SchedulerCall, SchedulerEvent};
+use super::worker_exchange::superseded_error;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+use windlass_core::workflow_state::{OrphanDecision, StaleAttemptReport};
+use windlass_store::StoreError;
+use windlass_store::model::{EventSeverity, NewEvent, ResultFilter};
+use windlass_types::worker_messages::{Assignment, AttemptKey, AttemptReport, AttemptUsage};
+use windlass_types::worker_protocol::ActionReport;
+use windlass_types::{WorkerId, WorkflowId};
+
+/// A workflow whose desk is shut.
+pub(super) struct SuspendedWorkflow {
+    /// When its rows are read again, because they could not be; `None` while somebody is at them.
+    pub(super) retry_at: Option<Instant>,
+    /// No desk of it was there yet, so nobody knows who holds what of it.
+    pub(super) is_never_loaded: bool,
+    /// Who came meanwhile.
+    pub(super) waiting_calls: VecDeque<WaitingCall>,
+    unsaved: UnsavedState,
+}
+
+/// A call that waits for its desk.
+pub(super) struct WaitingCall {
+    call: SchedulerCall,
+    since: Instant,
+}
+
+impl WaitingCall {
+    pub(super) fn refuse(self, why: CallError) {
+        self.call.refuse(why);
+    }
+}
+
+/// What a desk knew and the rows do not say.
+#[derive(Default)]
+struct UnsavedState {
+    /// Claims that are on disk, or may be, and that their workers have not heard of.
+    unsent_claims: Vec<(WorkerId, Assignment)>,
+    /// Reports that may not be on disk.
+    reports: Vec<(WorkerId, AttemptReport)>,
+    action_reports: Vec<(WorkerId, ActionReport)>,
+    /// Exchanges that wait for all that.
+    tickets: Vec<CommitTicket>,
+    /// Attempts with which their jobs are over, and after which nobody has looked for what they left behind.
+    ended_attempts: Vec<AttemptKey>,
+    /// Nobody has said yet what is to run in its next run.
+    awaits_initialization: bool,
+}
+
+impl UnsavedState {
+    /// The database refused something of what was heard, and nobody knows what: only what decides is said again, so that one
+    /// report does not hold up all others for ever.
+    fn keep_decisive_reports(&mut self) {
+        for (_, report) in &mut self.reports {
+            if let AttemptReport::Ended(ended) = report {
+                (ended.files, ended.last_words, ended.recovered) = (None, None, None);
+                ended.usage = AttemptUsage::default();
+            }
+        }
+        for (_, report) in &mut self.action_reports {
+            report.message = None;
+        }
+    }
+}
+
+/// What was found in the books: no desk is needed for a workflow that is not active.
+pub(super) type WorkflowLoadResult = Result<Option<Box<ActiveWorkflow>>, WorkflowLoadError>;
+
+impl Scheduler {
+    // ---- who waits ----
+
+    /// Whether somebody who wants something of the workflow has to wait: the desk is shut or about to be, or not as quiet
+    /// as this call needs it.
+    pub(super) fn must_wait(&self, call: &SchedulerCall, workflow: WorkflowId) -> bool {
+        match self.workflows.get(&workflow) {
+            Some(WorkflowSlot::Suspended(_)) => true,
+            Some(WorkflowSlot::Active(desk)) => desk.is_closing() || (call.needs_quiet() && !desk.is_quiet()),
+            None => false,
+        }
+    }
+
+    /// Puts a call at the end of the queue of its workflow. A worker that repeats an exchange waits once.
+    pub(super) fn enqueue_call(&mut self, workflow: WorkflowId, call: SchedulerCall, since: Instant) {
+        let Some(queue) = self.waiting_calls_of(workflow) else { return };
+        let same = call.exchange_number();
+        let before = queue.iter().position(|other| same.is_some() && other.call.exchange_number() == same);
+        let before = before.and_then(|position| queue.remove(position));
+        queue.push_back(WaitingCall { call, since });
+        self.awaited_workflows.insert(workflow);
+        if let Some(before) = before {
+            before.call.refuse(superseded_error());
+        }
+    }
+
+    fn waiting_calls_of(&mut self, workflow: WorkflowId) -> Option<&mut VecDeque<WaitingCall>> {
+        match self.workflows.get_mut(&workflow)? {
+            WorkflowSlot::Active(desk) => Some(&mut desk.waiting_calls),
+            WorkflowSlot::Suspended(shut) => Some(&mut shut.waiting_calls),
+        }
+    }
+
+    /// Whoever waited for the desk to be quiet, or to be there again, is attended to.
+    pub(super) fn resume_waiting_calls(&mut self, workflow: WorkflowId) {
+        let Some(desk) = self.find_workflow(workflow) else { return };
+        if desk.is_quiet() && !desk.is_outdated && !desk.waiting_calls.is_empty() {
+            let queue = std::mem::take(&mut desk.waiting_calls);
+            self.replay_calls(queue);
+        }
+    }
+
+    fn replay_calls(&mut self, queue: VecDeque<WaitingCall>) {
+        for WaitingCall { call, since } in queue {
+            self.handle_call(call, since);
+        }
+    }
+
+    /// Nobody waits for ever: workers are to know that they were heard, and where the database is in trouble nobody knows
+    /// how long it takes.
+    pub(super) fn reject_overdue_calls(&mut self) {
+        let now = self.now.instant;
+        for workflow in std::mem::take(&mut self.awaited_workflows) {
+            let is_in_trouble = self.workflow_retry_at(workflow).is_some();
+            let Some(queue) = self.waiting_calls_of(workflow) else { continue };
+            let is_enough = |waiting: &WaitingCall| {
+                (is_in_trouble || waiting.call.is_from_worker()) && waiting.since + COMMIT_WAIT <= now
+            };
+            let (enough, rest): (VecDeque<_>, VecDeque<_>) =
+                std::mem::take(queue).into_iter().partition(is_enough);
+            if !rest.is_empty() {
+                *queue = rest;
+                self.awaited_workflows.insert(workflow);
+            }
+            for waiting in enough {
+                waiting.call.refuse(unavailable_error(&format!("workflow {workflow} is not at hand")));
+            }
+        }
+    }
+
+    // ---- trouble ----
+
+    /// Something of an open desk could not be read or written: it is tried again after a moment. If the trouble is not the
+    /// database's, the rows are read then.
+    pub(super) fn on_store_error(&mut self, workflow: WorkflowId, error: &StoreError) {
+        let retry_at = self.now.instant + STORE_RETRY_DELAY;
+        let Some(desk) = self.find_workflow(workflow) else { return };
+        desk.paused_until = Some(retry_at);
+        desk.is_outdated |= !error.is_transient();
+        self.workflows_to_retry.insert(workflow);
+    }
+
+    /// When something of the workflow is tried again.
+    pub(super) fn workflow_retry_at(&self, workflow: WorkflowId) -> Option<Instant> {
+        match self.workflows.get(&workflow)? {
+            WorkflowSlot::Active(desk) => desk.retry_at(),
+            WorkflowSlot::Suspended(shut) => shut.retry_at,
+        }
+    }
+
+    /// Tries again whatever is due.
+    pub(super) fn retry_due_workflows(&mut self) {
+        let now = self.now.instant;
+        for workflow in self.workflows_to_retry.iter().copied().collect::<Vec<_>>() {
+            match self.workflow_retry_at(workflow) {
+                Some(at) if at > now => {}
+                Some(_) => self.retry_workflow(workflow),
+                None => _ = self.workflows_to_retry.remove(&workflow),
+            }
+        }
+    }
+
+    fn retry_workflow(&mut self, workflow: WorkflowId) {
+        match self.workflows.get_mut(&workflow) {
+            Some(WorkflowSlot::Suspended(_)) => self.load_suspended(workflow),
+            Some(WorkflowSlot::Active(desk)) => match &mut desk.in_flight {
+                Some(batch) if batch.retry_at.is_some() => {
+                    batch.retry_at = None;
+                    self.submit_commit(workflow);
+                }
+                _ => {
+                    desk.paused_until = None;
+                    self.dirty_workflows.insert(workflow);
+                }
+            },
+            None => {}
+        }
+    }
+
+    // ---- shutting ----
+
+    /// The desk is thrown away; what it knew is kept for the next one.
+    fn suspend(&mut self, workflow: WorkflowId, left: UnsavedState) {
+        let mut shut = SuspendedWorkflow {
+            retry_at: None,
+            is_never_loaded: true,
+            waiting_calls: VecDeque::new(),
+            unsaved: left,
+        };
+        if let Some(WorkflowSlot::Active(desk)) = self.workflows.remove(&workflow) {
+            self.gauges.record_workflow_jobs(desk.counted_jobs, (0, 0));
+            if let Some(mate) = desk.reserved_worker.and_then(|worker| self.sessions.get_mut(&worker)) {
+                mate.reserved_for = None;
+            }
+            shut.unsaved.awaits_initialization = desk.awaits_initialization;
+            (shut.is_never_loaded, shut.waiting_calls, shut.unsaved.ended_attempts) =
+                (false, desk.waiting_calls, desk.ended_attempts);
+        }
+        self.groups.update_turns(workflow, |_| None);
+        self.workflows.insert(workflow, WorkflowSlot::Suspended(Box::new(shut)));
+    }
+
+    /// Makes a desk anew from its rows, once nothing of it is under way.
+    pub(super) fn reload_if_outdated(&mut self, workflow: WorkflowId) {
+        let Some(desk) = self.find_workflow(workflow) else { return };
+        if desk.is_outdated && desk.is_quiet() && desk.paused_until.is_none() {
+            self.reload_workflow(workflow);
+        }
+    }
+
+    /// Shuts the desk and has its rows read. Nothing of it may be on its way to the disk.
+    pub(super) fn reload_workflow(&mut self, workflow: WorkflowId) {
+        self.suspend(workflow, UnsavedState::default());
+        self.load_suspended(workflow);
+    }
+
+    /// A workflow that is active and has no desk: its rows are read. `trouble`: even whether it is active could not be read.
+    pub(super) fn suspend_and_load(&mut self, workflow: WorkflowId, trouble: bool) {
+        self.suspend(workflow, UnsavedState::default());
+        if trouble {
+            self.schedule_load(workflow);
+        } else {
+            self.load_suspended(workflow);
+        }
+    }
+
+    /// A batch was refused: memory and books do not agree, so the desk is made anew. Whoever waits for something of it is
+    /// told to come again; what workers reported is heard again by the next desk.
+    pub(super) fn reload_after_refusal(&mut self, workflow: WorkflowId, error: &StoreError) {
+        let Some(desk) = self.find_workflow(workflow) else { return };
+        let in_flight = desk.in_flight.take().map(|batch| batch.batch);
+        let mut left = UnsavedState::default();
+        for lost in in_flight.into_iter().chain([std::mem::take(&mut desk.open_batch)]) {
+            left.unsent_claims.extend(lost.assignments);
+            left.reports.extend(lost.reports);
+            left.action_reports.extend(lost.action_reports);
+            left.tickets.extend(lost.tickets);
+            for told in lost.callbacks {
+                told(Err(store_call_error(error)));
+            }
+            // Whatever they held is found when the rows are read.
+            for worker in lost.gone_workers {
+                self.on_lost_worker_settled(worker);
+            }
+        }
+        if error.is_invalid() {
+            left.keep_decisive_reports();
+            self.record_refusal(workflow, error);
+        }
+        for (then, reply) in self.take_reload_callbacks(workflow) {
+            reply(Err(store_call_error(error)));
+            // Should it be on disk all the same, it is not to be left half done.
+            self.reload_callbacks.push((workflow, then, Box::new(drop)));
+        }
+        self.suspend(workflow, left);
+        // A moment's pause: whatever it is, it might happen again at once.
+        self.schedule_load(workflow);
+    }
+
+    /// What workers said is no secret to anybody who may see the workflow; why it is not there should not be one either.
+    fn record_refusal(&self, workflow: WorkflowId, error: &StoreError) {
+        let event = NewEvent {
+            workflow: Some(workflow),
+            job: None,
+            severity: EventSeverity::Warning,
+            category: "report_reduced".to_owned(),
+            message: format!(
+                "reports were stored without output and measurements, which were refused: {error}"
+            ),
+            data: None,
+        };
+        // Where it cannot be written, the reports matter more.
+        drop(self.store.add_event(&event, self.now.timestamp));
+    }
+
+    // ---- away ----
+
+    /// Somebody has a quiet workflow to himself; afterwards its rows are read by the same thread.
+    pub(super) fn on_exclusive(&mut self, workflow: WorkflowId, call: SchedulerCall) {
+        let SchedulerCall::Exclusive { needs, work, .. } = call else { return };
+        if let Some(desk) = self.find_workflow(workflow)
+            && needs == ExclusiveRequirement::NoHeldJobs
+            && let Some(detail) = desk.render_holders()
+        {
+            return work(Err(CallError::Conflict { code: "workflow_active", detail }))();
+        }
+        self.suspend(workflow, UnsavedState::default());
+        let (store, post, birth) = (Arc::clone(&self.store), self.sender.clone(), self.next_load_context());
+        self.run_on_thread(workflow, move || {
+            let read = || ActiveWorkflow::load_if_active(&*store, workflow, birth);
+            let (answer, found) = run_exclusive_work(workflow, work, &*store, read);
+            post.send(SchedulerEvent::ExclusiveWorkDone { workflow, reply: answer, loaded: found })
+                .unwrap_or_default();
+        });
+    }
+
+    /// Has the rows of a workflow that is shut read.
+    fn load_suspended(&mut self, workflow: WorkflowId) {
+        if let Some(WorkflowSlot::Suspended(shut)) = self.workflows.get_mut(&workflow) {
+            shut.retry_at = None;
+        }
+        let (store, post, birth) = (Arc::clone(&self.store), self.sender.clone(), self.next_load_context());
+        self.run_on_thread(workflow, move || {
+            let read = || ActiveWorkflow::load(&*store, workflow, birth).map(|desk| Some(Box::new(desk)));
+            let found = catch_load_panic(workflow, read);
+            post.send(SchedulerEvent::ExclusiveWorkDone { workflow, reply: None, loaded: found })
+                .unwrap_or_default();
+        });
+    }
+
+    fn run_on_thread(&mut self, workflow: WorkflowId, work: impl FnOnce() + Send + 'static) {
+        let begun = std::thread::Builder::new().name("windlass-shut".into()).spawn(work);
+        if begun.is_err() {
+            self.schedule_load(workflow);
+        }
+    }
+
+    fn schedule_load(&mut self, workflow: WorkflowId) {
+        let retry_at = self.now.instant + STORE_RETRY_DELAY;
+        if let Some(WorkflowSlot::Suspended(shut)) = self.workflows.get_mut(&workflow) {
+            shut.retry_at = Some(retry_at);
+            self.workflows_to_retry.insert(workflow);
+        }
+    }
+
+    /// Whoever was at the rows of a workflow is done.
+    pub(super) fn on_exclusive_work_done(
+        &mut self,
+        workflow: WorkflowId,
+        answer: Option<DeferredReply>,
+        found: WorkflowLoadResult,
+    ) {
+        let queue = match found {
+            Ok(Some(desk)) => self.reactivate(*desk),
+            Ok(None) => self.drop_suspended(workflow, &unavailable_error("it is not active")),
+            Err(no @ (WorkflowLoadError::NotFound | WorkflowLoadError::InvalidRows(_))) => {
+                self.drop_suspended(workflow, &no.to_call_error(workflow))
+            }
+            Err(WorkflowLoadError::Store(_)) => {
+                self.schedule_load(workflow);
+                VecDeque::new()
+            }
+        };
+        self.notify_bound_workers(workflow);
+        if let Some(answer) = answer {
+            self.notify_commit();
+            answer();
+        }
+        self.replay_calls(queue);
+    }
+
+    // ---- open again ----
+
+    /// The desk that takes the place of a shut one: it is told what the last one knew. Returns who waits, unless they have
+    /// to wait on.
+    fn reactivate(&mut self, desk: ActiveWorkflow) -> VecDeque<WaitingCall> {
+        let workflow = desk.id();
+        let Some(WorkflowSlot::Suspended(shut)) = self.workflows.remove(&workflow) else {
+            return VecDeque::new();
+        };
+        let SuspendedWorkflow { waiting_calls: queue, unsaved: mut left, .. } = *shut;
+        left.unsent_claims.extend(self.clear_holds(workflow));
+        self.groups.remove_workflow(workflow);
+        self.activate(desk);
+        self.restore_unsaved(workflow, left);
+        self.run_reload_callbacks(workflow);
+        match self.find_workflow(workflow) {
+            Some(desk) if !desk.is_quiet() => {
+                desk.waiting_calls = queue;
+                VecDeque::new()
+            }
+            _ => queue,
+        }
+    }
+
+    /// What the rows do not say, as far as they do not contradict it.
+    fn restore_unsaved(&mut self, workflow: WorkflowId, left: UnsavedState) {
+        let Some(desk) = self.find_workflow(workflow) else { return };
+        desk.open_batch.tickets.extend(left.tickets);
+        desk.awaits_initialization = left.awaits_initialization;
+        let is_over = |key: &AttemptKey| {
+            let status = desk.board.job_index(key.job).map(|job| desk.board.status(job));
+            status.is_some_and(windlass_types::JobStatus::is_settled)
+        };
+        let over: Vec<AttemptKey> = left.ended_attempts.into_iter().filter(is_over).collect();
+        desk.ended_attempts.extend(over);
+        for (worker, assignment) in left.unsent_claims {
+            let Some(desk) = self.find_workflow(workflow) else { return };
+            if desk.check_fencing(worker, &assignment.key).is_err() {
+                continue;
+            }
+            if let Some(hold) = desk.held_jobs.get_mut(&assignment.key.job) {
+                hold.is_sent = false;
+            }
+            self.dispatch_assignment(workflow, worker, assignment);
+        }
+        for (worker, report) in left.reports {
+            if let Err(stale) = self.apply_report(worker, report) {
+                self.record_stale_unless_written(worker, &stale);
+            }
+        }
+        for (worker, report) in left.action_reports {
+            // One that is not under way any more is in the rows.
+            self.apply_action_report(worker, report);
+        }
+        self.dirty_workflows.insert(workflow);
+    }
+
+    /// A report that was heard before and does not fit the rows: because it is in them, or because it never will be.
+    fn record_stale_unless_written(&mut self, worker: WorkerId, stale: &StaleAttemptReport) {
+        let AttemptKey { workflow, run, job, attempt } = stale.key;
+        let filter =
+            ResultFilter { job: Some(job), run: Some(run), worker: Some(worker), ..ResultFilter::default() };
+        let results = self.store.results(workflow, &filter).unwrap_or_default();
+        if results.iter().all(|row| row.key.attempt_id != attempt) {
+            self.record_stale_report(worker, stale);
+        }
+    }
+
+    /// There is no desk for the workflow, and nothing to come: it is over, deleted, or no good.
+    fn drop_suspended(&mut self, workflow: WorkflowId, why: &CallError) -> VecDeque<WaitingCall> {
+        let Some(WorkflowSlot::Suspended(shut)) = self.workflows.remove(&workflow) else {
+            return VecDeque::new();
+        };
+        let SuspendedWorkflow { waiting_calls: queue, unsaved: left, .. } = *shut;
+        drop(self.clear_holds(workflow));
+        self.sessions.values_mut().for_each(|mate| mate.forget_workflow(workflow));
+        self.groups.remove_workflow(workflow);
+        for (worker, report) in left.reports {
+            let stale = StaleAttemptReport { key: *report.key(), found: why.to_string() };
+            self.record_stale_unless_written(worker, &stale);
+        }
+        for ticket in left.tickets {
+            self.on_ticket_committed(ticket);
+        }
+        for (_, reply) in self.take_reload_callbacks(workflow) {
+            reply(Err(why.clone()));
+        }
+        queue
+    }
+
+    /// A desk that was just made takes its place: workers learn of it, and those that hold jobs of it are known.
+    pub(super) fn activate(&mut self, mut desk: ActiveWorkflow) {
+        let workflow = desk.id();
+        let row = desk.row.clone();
+        self.groups
+            .add_workflow(workflow, |crew| !crew.is_bound_elsewhere(workflow) && (crew.may_work_for)(&row));
+        let mut held: Vec<_> = desk.held_jobs.iter().map(|(job, hold)| (*job, *hold)).collect();
+        held.sort_unstable_by_key(|(job, _)| *job);
+        let mut orphans = Vec::new();
+        for (job, hold) in held {
+            let Some(number) = desk.board.job_index(job) else { continue };
+            let fate = match self.sessions.get_mut(&hold.worker) {
+                Some(mate) if !mate.is_leaving => {
+                    if mate.held_jobs.insert(job, workflow).is_none() {
+                        mate.usage.take_unchecked(job, desk.board.demand(number));
+                    }
+                    continue;
+                }
+                // It said that it holds nothing, so it has not started it.
+                Some(_) if hold.started_at.is_none() => OrphanDecision::NeverStarted,
+                None if desk.unleased_workers.contains(&hold.worker)
+                    && !self.pending_retirements.contains_key(&hold.worker) =>
+                {
+                    continue;
+                }
+                // Nobody will come back for it.
+                _ => OrphanDecision::RunAgain(None),
+            };
+            desk.held_jobs.remove(&job);
+            orphans.push((number, hold, fate));
+        }
+        self.workflows.insert(workflow, WorkflowSlot::Active(Box::new(desk)));
+        self.dirty_workflows.insert(workflow);
+        self.load_action_assignments(workflow);
+        for (number, hold, fate) in orphans {
+            self.orphan_job(workflow, number, hold.worker, fate, hold.started_at);
+        }
+    }
+
+    /// Who holds what of it is told by its rows. Returns what workers were about to be told.
+    fn clear_holds(&mut self, workflow: WorkflowId) -> Vec<(WorkerId, Assignment)> {
+        let mut untold = Vec::new();
+        for (&worker, mate) in &mut self.sessions {
+            let news = mate.outbox.assignments.iter().filter(|told| told.key.workflow == workflow);
+            untold.extend(news.map(|told| (worker, told.clone())));
+            let held = mate.held_jobs.iter().filter(|(_, id)| **id == workflow).map(|(job, _)| *job);
+            for job in held.collect::<Vec<_>>() {
+                mate.release_job(job);
+            }
+        }
+        untold
+    }
+}

@@ -1,0 +1,589 @@
+//! Hearing workers: introductions, exchanges, and what their reports mean.
+
+use super::exchange_sequence::ExchangeReceipt;
+use super::lost_workers::WorkerLossCause;
+use super::metrics::add_to_gauge;
+use super::panic_recovery::SchedulerActivity;
+use super::protocol::{CallError, CallReply, WorkerCaller, WorkerOwner};
+use super::scheduler::{Scheduler, WorkflowSlot, store_call_error, unavailable_error};
+use super::worker_groups::WorkerGroupKey;
+use super::worker_session::{WorkerSession, hash_secret, new_secret, worker_selector};
+use super::{WorkflowPredicate, active_workflow};
+use std::collections::HashSet;
+use windlass_core::crash_suspects::CrashEvidence;
+use windlass_core::workflow_state::{OrphanDecision, StaleAttemptReport};
+use windlass_store::model::{NewWorker, WorkerKind, WorkerUpdate};
+use windlass_types::worker_messages::{
+    AttemptEndCause, AttemptEndReport, AttemptKey, AttemptReport, ReturnReason,
+};
+use windlass_types::worker_protocol::{
+    ExchangeReply, RegistrationReply, StaleReport, WorkerExchange, WorkerReconnect, WorkerRegistration,
+};
+use windlass_types::{JobStatus, ParseSiteError, RunId, WorkerId, WorkflowId, check_site_name};
+
+impl Scheduler {
+    pub(super) fn on_register_worker(
+        &mut self,
+        who: &WorkerRegistration,
+        sponsor: WorkerOwner,
+        reply: CallReply<RegistrationReply>,
+    ) {
+        let welcome = self.register_worker(who, sponsor);
+        reply(welcome);
+    }
+
+    fn register_worker(
+        &mut self,
+        who: &WorkerRegistration,
+        sponsor: WorkerOwner,
+    ) -> Result<RegistrationReply, CallError> {
+        let invalid =
+            |error: ParseSiteError| CallError::Invalid { code: "bad_site", detail: error.to_string() };
+        check_site_name(&who.site).map_err(invalid)?;
+        let user = &*sponsor.user;
+        let run = self.find_bound_run(who, &sponsor.may_work_for)?;
+        let quarters = self.check_allocation(who, &sponsor.may_work_for)?;
+        let known = who.before.as_ref().filter(|before| {
+            let mate = self.sessions.get(&before.worker);
+            mate.is_some_and(|mate| {
+                mate.user == user && mate.is_secret_valid(&before.secret) && !mate.is_given_up
+            })
+        });
+        let is_heir = who.before.as_ref().is_some_and(|before| !self.is_same_process(before, who));
+        let (worker, secret, lost, lost_actions) = if let Some(before) = known {
+            self.record_worker_return(before.worker, who)?;
+            if let Some(mate) = self.sessions.get_mut(&before.worker) {
+                mate.has_successor |= is_heir;
+            }
+            let lost = self.restore_worker(before.worker, who, &before.held);
+            let lost_actions = self.restore_action_assignments(before.worker, &before.actions);
+            (before.worker, before.secret.clone(), lost, lost_actions)
+        } else {
+            let (worker, secret) = self.insert_worker(who, user, run)?;
+            if let Some(before) = who.before.as_ref().filter(|_| !is_heir) {
+                self.on_lost_worker_returned(before.worker);
+                if let Some(given_up) = self.sessions.get_mut(&before.worker) {
+                    given_up.has_returned = true;
+                }
+            }
+            // Whoever it was before is dead by now, and what he held went to others.
+            let before = who.before.as_ref().map(|before| (before.held.clone(), before.actions.clone()));
+            let (lost, lost_actions) = before.unwrap_or_default();
+            (worker, secret, lost, lost_actions)
+        };
+        self.join_group(worker, who, sponsor);
+        if let Some(row) = quarters {
+            self.send_allocation_end(worker, &row);
+        }
+        self.dirty_workers.insert(worker);
+        Ok(RegistrationReply { worker, secret, lease: self.options.lease, lost, lost_actions })
+    }
+
+    /// The run of the only workflow that it is to work for.
+    fn find_bound_run(
+        &self,
+        who: &WorkerRegistration,
+        may: &WorkflowPredicate,
+    ) -> Result<Option<RunId>, CallError> {
+        let Some(id) = who.workflow else { return Ok(None) };
+        let row = self.store.workflow(id).map_err(|error| store_call_error(&error))?;
+        match row.filter(|row| may(row)) {
+            Some(row) => Ok(Some(row.run_id)),
+            None => Err(CallError::NotFound(format!("there is no workflow {id}"))),
+        }
+    }
+
+    /// It is itself what comes back, and not another one that speaks for it after its death.
+    fn is_same_process(&self, before: &WorkerReconnect, who: &WorkerRegistration) -> bool {
+        let Ok(Some(row)) = self.store.worker(before.worker) else { return false };
+        let is_same = (row.worker.pid, row.worker.pid_start_ticks) == (who.pid, who.pid_start_ticks);
+        is_same
+            && row.worker.boot_id == who.boot_id
+            && row.worker.secret_hash == Some(hash_secret(&before.secret))
+    }
+
+    /// A worker that was not here before.
+    fn insert_worker(
+        &mut self,
+        who: &WorkerRegistration,
+        user: &str,
+        run: Option<RunId>,
+    ) -> Result<(WorkerId, String), CallError> {
+        let secret = new_secret();
+        let row = NewWorker {
+            kind: WorkerKind::Remote,
+            workflow: who.workflow,
+            run,
+            user: user.to_owned(),
+            version: who.version.clone(),
+            labels: who.labels.clone(),
+            site: Some(who.site.clone()),
+            host: who.host.clone(),
+            boot_id: who.boot_id.clone(),
+            pid: who.pid,
+            pid_start_ticks: who.pid_start_ticks,
+            secret_hash: Some(hash_secret(&secret)),
+            capacity: who.capacity,
+            allocation: who.allocation,
+            ..NewWorker::default()
+        };
+        let worker =
+            self.store.add_worker(&row, self.now.timestamp).map_err(|error| store_call_error(&error))?;
+        self.notify_commit();
+        let taste = worker_selector(&who.labels, Some(&who.site));
+        let mate = WorkerSession::new(user, hash_secret(&secret), who.capacity, taste, self.lease_from_now());
+        self.sessions.insert(worker, mate);
+        Ok((worker, secret))
+    }
+
+    fn record_worker_return(&self, worker: WorkerId, who: &WorkerRegistration) -> Result<(), CallError> {
+        let update = WorkerUpdate {
+            host: Some(who.host.clone()),
+            boot_id: Some(who.boot_id.clone()),
+            pid: Some(who.pid),
+            pid_start_ticks: Some(who.pid_start_ticks),
+            version: Some(who.version.clone()),
+            labels: Some(who.labels.clone()),
+            site: Some(who.site.clone()),
+            capacity: Some(who.capacity),
+            ..WorkerUpdate::default()
+        };
+        self.store
+            .update_worker(worker, &update, self.now.timestamp)
+            .map_err(|error| store_call_error(&error))
+    }
+
+    /// A worker comes back. What it still holds and may hold goes on; what the books say it holds and it does not hold was
+    /// never started. Returns what it has lost.
+    fn restore_worker(
+        &mut self,
+        worker: WorkerId,
+        who: &WorkerRegistration,
+        held: &[AttemptKey],
+    ) -> Vec<AttemptKey> {
+        let lease_until = self.lease_from_now();
+        let Some(mate) = self.sessions.get_mut(&worker) else { return held.to_vec() };
+        mate.lease_until = lease_until;
+        mate.bound_workflow = who.workflow;
+        let (had, crew, served) =
+            (std::mem::take(&mut mate.held_jobs), mate.group.take(), mate.last_served_turn);
+        for reply in mate.reset(who.capacity, worker_selector(&who.labels, Some(&who.site))) {
+            reply(Err(superseded_error()));
+        }
+        if let Some(crew) = crew {
+            self.groups.remove_worker(crew, worker, served);
+        }
+        let mut lost = Vec::new();
+        let mut kept = HashSet::new();
+        for key in held {
+            if self.confirm_held_attempt(worker, key) {
+                kept.insert(key.job);
+            } else {
+                lost.push(*key);
+            }
+        }
+        let mut returned: Vec<_> = had.into_iter().filter(|(job, _)| !kept.contains(job)).collect();
+        returned.sort_unstable();
+        for (job, workflow) in returned {
+            let Some(desk) = self.find_workflow(workflow) else { continue };
+            let Some(number) = desk.board.job_index(job) else { continue };
+            let started = desk.held_jobs.remove(&job).and_then(|hold| hold.started_at);
+            // One that said it had started the job and then knows nothing of it has lost its memory.
+            let fate =
+                if started.is_some() { OrphanDecision::RunAgain(None) } else { OrphanDecision::NeverStarted };
+            self.orphan_job(workflow, number, worker, fate, started);
+        }
+        lost
+    }
+
+    /// Whether an attempt that a worker says it has is its own; if so it is put in its mirror.
+    fn confirm_held_attempt(&mut self, worker: WorkerId, key: &AttemptKey) -> bool {
+        let Some(desk) = self.find_workflow(key.workflow) else { return false };
+        let Ok(job) = desk.check_fencing(worker, key) else { return false };
+        if let Some(hold) = desk.held_jobs.get_mut(&key.job) {
+            hold.is_sent = true;
+        }
+        let (demand, alone) = (desk.board.demand(job).clone(), desk.board.is_running_isolated(job));
+        if let Some(mate) = self.sessions.get_mut(&worker) {
+            mate.usage.take_unchecked(key.job, &demand);
+            mate.held_jobs.insert(key.job, key.workflow);
+            mate.exclusive_job = alone.then_some(key.job).or(mate.exclusive_job);
+        }
+        true
+    }
+
+    fn join_group(&mut self, worker: WorkerId, who: &WorkerRegistration, sponsor: WorkerOwner) {
+        let WorkerOwner { user, sees_all, may_work_for: may } = sponsor;
+        let mut labels = who.labels.clone();
+        labels.sort_unstable();
+        labels.dedup();
+        let (site, workflow) = (who.site.clone(), who.workflow);
+        let identity = WorkerGroupKey { user: user.to_string(), sees_all, labels, site, workflow };
+        let mut allowed = HashSet::new();
+        for (id, slot) in &self.workflows {
+            if let WorkflowSlot::Active(desk) = slot
+                && who.workflow.is_none_or(|bound| bound == *id)
+                && may(&desk.row)
+            {
+                allowed.insert(*id);
+            }
+        }
+        let places = allowed.clone();
+        let (crew, is_new) = self.groups.add_worker(worker, identity, allowed, may);
+        if is_new {
+            self.dirty_workflows.extend(places);
+        }
+        if let Some(mate) = self.sessions.get_mut(&worker) {
+            mate.group = Some(crew);
+            mate.sees_all = sees_all;
+            mate.bound_workflow = who.workflow;
+        }
+        if !self.closed_sites.is_empty() {
+            self.apply_closed_sites();
+        }
+        self.assign_to_node(worker, &who.host);
+        self.dismiss_if_unneeded(worker);
+    }
+
+    /// A worker whose only workflow is over, or has no use for it any more, has nothing to stay for.
+    pub(super) fn dismiss_if_unneeded(&mut self, worker: WorkerId) {
+        let Some(bound) = self.sessions.get(&worker).and_then(|mate| mate.bound_workflow) else { return };
+        let is_over = match self.find_workflow(bound) {
+            Some(desk) => (!desk.is_active && desk.row.started_at.is_some()) || desk.waits_for_decision,
+            None => match self.store.workflow(bound) {
+                Ok(Some(row)) => row.started_at.is_some() && !active_workflow::is_active(&row),
+                Ok(None) => true,
+                // It hears of it another time.
+                Err(_) => false,
+            },
+        };
+        let is_over = is_over || self.is_unneeded(worker);
+        if let Some(mate) = self.sessions.get_mut(&worker)
+            && mate.is_dismissed != is_over
+        {
+            mate.is_dismissed = is_over;
+            mate.outbox.has_session_change |= is_over;
+            self.dirty_workers.insert(worker);
+        }
+    }
+
+    /// Whoever quotes the secret of a worker speaks for it, and is alive: whatever becomes of what it says.
+    pub(super) fn authenticate_worker(
+        &mut self,
+        exchange: &WorkerExchange,
+        speaker: &WorkerCaller,
+    ) -> Result<(), CallError> {
+        let worker = exchange.worker;
+        if self.sessions.get(&worker).is_some_and(|mate| !speaker.may_speak_for(&mate.user)) {
+            return Err(CallError::NotFound(format!("there is no worker {worker}")));
+        }
+        if !self.is_leadership_certain() {
+            return Err(uncertain_error());
+        }
+        let lease_until = self.lease_from_now();
+        let Some(mate) = self.sessions.get_mut(&worker).filter(|mate| mate.is_secret_valid(&exchange.secret))
+        else {
+            self.reject_unknown_worker(exchange, speaker);
+            return Err(unknown_worker_error());
+        };
+        if mate.group.is_none() {
+            // It was here before this service was: it is to say what it holds.
+            return Err(unknown_worker_error());
+        }
+        mate.lease_until = lease_until;
+        if mate.sees_all && *speaker != WorkerCaller::Operator {
+            // Who speaks for it may do less by now than who introduced it.
+            self.require_registration(worker);
+            return Err(unknown_worker_error());
+        }
+        Ok(())
+    }
+
+    /// It gets nothing more until it has introduced itself again. What it has stays its own.
+    pub(super) fn require_registration(&mut self, worker: WorkerId) {
+        let Some(mate) = self.sessions.get_mut(&worker) else { return };
+        let Some(crew) = mate.group.take() else { return };
+        for reply in mate.exchanges.reset() {
+            reply(Err(unknown_worker_error()));
+        }
+        let served = mate.last_served_turn;
+        self.groups.remove_worker(crew, worker, served);
+        self.release_reserved_worker(worker);
+    }
+
+    pub(super) fn on_access_changed(&mut self) {
+        let bound = |(id, mate): (&WorkerId, &WorkerSession)| Some((*id, mate.group?, mate.bound_workflow?));
+        let bound: Vec<_> = self.sessions.iter().filter_map(bound).collect();
+        for (worker, crew, workflow) in bound {
+            let row = match self.find_workflow(workflow) {
+                Some(desk) => Some(desk.row.clone()),
+                None => self.store.workflow(workflow).ok().flatten(),
+            };
+            if !row.is_some_and(|row| self.groups.may_accept_workflow(crew, &row)) {
+                self.require_registration(worker);
+            }
+        }
+    }
+
+    pub(super) fn on_exchange(&mut self, exchange: WorkerExchange, reply: CallReply<ExchangeReply>) {
+        let (worker, is_certain) = (exchange.worker, self.is_leadership_certain());
+        let Some(mate) = self.sessions.get_mut(&worker) else { return reply(Err(unknown_worker_error())) };
+        let longest = self.options.lease / 3;
+        let deadline = self.now.instant + exchange.wait.min(longest);
+        let is_report = !exchange.reports.is_empty() || !exchange.actions.is_empty() || exchange.leaving;
+        self.dirty_workers.insert(worker);
+        match mate.exchanges.receive_exchange(exchange.number, reply, deadline, is_report) {
+            ExchangeReceipt::New => self.process_exchange(exchange),
+            ExchangeReceipt::Repeated { earlier_caller: before } => {
+                if let Some(before) = before {
+                    before(Err(superseded_error()));
+                }
+            }
+            ExchangeReceipt::Answered(reply, answer) if is_certain => reply(Ok(*answer)),
+            ExchangeReceipt::Answered(reply, _) => reply(Err(uncertain_error())),
+            ExchangeReceipt::TooOld(reply) => reply(Err(superseded_error())),
+        }
+    }
+
+    fn process_exchange(&mut self, exchange: WorkerExchange) {
+        let (worker, number) = (exchange.worker, exchange.number);
+        let mut stale = Vec::new();
+        for report in exchange.reports {
+            self.activity = SchedulerActivity::for_report(worker, report.key());
+            let workflow = report.key().workflow;
+            match self.apply_report(worker, report) {
+                Ok(()) => self.wait_for_commit(worker, number, workflow),
+                Err(late) => stale.push(late),
+            }
+        }
+        self.activity = SchedulerActivity {
+            description: "exchange",
+            worker: Some(worker),
+            ..SchedulerActivity::default()
+        };
+        self.record_stale(worker, number, &stale);
+        self.on_action_reports(worker, number, exchange.actions);
+        let Some(mate) = self.sessions.get_mut(&worker) else { return };
+        mate.set_time_limit(exchange.time_left);
+        mate.is_draining = exchange.draining;
+        if exchange.draining {
+            self.release_reserved_worker(worker);
+        }
+        if exchange.leaving && !self.start_final_actions(worker) {
+            self.on_leaving(worker, number);
+        }
+        self.dismiss_if_unneeded(worker);
+    }
+
+    /// The answer to an exchange rests on the next commit of a desk.
+    pub(super) fn wait_for_commit(&mut self, worker: WorkerId, number: u64, workflow: WorkflowId) {
+        let Self { workflows: slots, sessions: mates, .. } = self;
+        let (Some(WorkflowSlot::Active(desk)), Some(mate)) =
+            (slots.get_mut(&workflow), mates.get_mut(&worker))
+        else {
+            return;
+        };
+        let ticket = mate.exchanges.commit_ticket(worker, number);
+        if !desk.open_batch.tickets.contains(&ticket) {
+            desk.open_batch.tickets.push(ticket);
+            mate.exchanges.add_pending_commit(ticket);
+        }
+    }
+
+    /// Decides what follows from a report, and keeps it until that is on disk.
+    pub(super) fn apply_report(
+        &mut self,
+        worker: WorkerId,
+        report: AttemptReport,
+    ) -> Result<(), StaleAttemptReport> {
+        self.is_rejected(worker, report.key())?;
+        self.on_report(worker, &report)?;
+        let workflow = report.key().workflow;
+        if let Some(desk) = self.find_workflow(workflow) {
+            desk.open_batch.reports.push((worker, report));
+        }
+        self.dirty_workflows.insert(workflow);
+        Ok(())
+    }
+
+    fn on_report(&mut self, worker: WorkerId, report: &AttemptReport) -> Result<(), StaleAttemptReport> {
+        let key = *report.key();
+        let over = || StaleAttemptReport { key, found: format!("workflow {} is over", key.workflow) };
+        let desk = self.find_workflow(key.workflow).ok_or_else(over)?;
+        let job = desk.check_fencing(worker, &key)?;
+        match report {
+            AttemptReport::Started { at, pid, .. } => {
+                if let Some(hold) = desk.held_jobs.get_mut(&key.job) {
+                    hold.started_at = Some(*at);
+                }
+                desk.board.on_started(worker, &key, *at, *pid, &mut desk.open_batch.changes)?;
+            }
+            AttemptReport::Ended(ended) => self.on_ended(worker, ended)?,
+            AttemptReport::Returned { why: ReturnReason::WorkerDied, .. } => {
+                self.on_attempt_died(worker, &key, CrashEvidence::Observed);
+            }
+            AttemptReport::Returned { why: ReturnReason::WorkerHung, .. } => {
+                self.on_attempt_died(worker, &key, CrashEvidence::Unconfirmed);
+            }
+            AttemptReport::Returned { why, .. } => {
+                let started = desk.held_jobs.remove(&key.job).and_then(|hold| hold.started_at);
+                if started.is_some() {
+                    self.orphan_job(key.workflow, job, worker, OrphanDecision::RunAgain(None), started);
+                } else {
+                    desk.board.on_claim_returned(worker, &key, &mut desk.open_batch.changes)?;
+                }
+                if let ReturnReason::WorkerTrouble(trouble) = &why {
+                    self.record_start_problem(worker, &key, trouble);
+                }
+                let is_in_trouble = matches!(why, ReturnReason::WorkerTrouble(_));
+                self.release_held_job(worker, &key, is_in_trouble);
+            }
+        }
+        Ok(())
+    }
+
+    /// The process that ran it is dead, and whoever started that process lives to tell; or, which says less, its heir does.
+    fn on_attempt_died(&mut self, worker: WorkerId, key: &AttemptKey, evidence: CrashEvidence) {
+        let mate = self.sessions.get(&worker);
+        let is_running = mate.is_some_and(|mate| mate.usage.is_running(key.job));
+        let evidence =
+            if mate.is_some_and(|mate| mate.has_successor) { CrashEvidence::Unconfirmed } else { evidence };
+        let eviction = self.eviction_of(mate.and_then(|mate| mate.allocation));
+        let by = eviction.map_or(WorkerLossCause::Died(evidence), WorkerLossCause::Evicted);
+        self.orphan_held_job(key.workflow, key.job, worker, is_running, by);
+        self.release_held_job(worker, key, false);
+    }
+
+    fn on_ended(&mut self, worker: WorkerId, ended: &AttemptEndReport) -> Result<(), StaleAttemptReport> {
+        let key = ended.key;
+        let verdict = self.apply_attempt_end(worker, ended)?;
+        let Some(desk) = self.find_workflow(key.workflow) else { return Ok(()) };
+        desk.held_jobs.remove(&key.job);
+        desk.crash_suspects.on_attempt_ended(key.job);
+        if verdict.job_status.is_settled() {
+            desk.ended_attempts.push(key);
+        }
+        if let Some(mate) = self.sessions.get_mut(&worker) {
+            mate.claim_pacer.on_ended(ended.wall);
+            if !matches!(ended.cause, AttemptEndCause::CannotStart(_)) {
+                mate.clear_cooldown(key.workflow);
+            }
+        }
+        if verdict.job_status != JobStatus::Ready {
+            add_to_gauge(&self.gauges.ended_attempts, 1);
+        }
+        self.release_held_job(worker, &key, false);
+        Ok(())
+    }
+
+    fn release_held_job(&mut self, worker: WorkerId, key: &AttemptKey, is_in_trouble: bool) {
+        let now = self.now.instant;
+        if let Some(mate) = self.sessions.get_mut(&worker) {
+            mate.release_job(key.job);
+            if is_in_trouble {
+                mate.start_cooldown(key.workflow, now);
+            }
+        }
+    }
+
+    /// They are refused, and can be seen: in the answer and among the events.
+    fn record_stale(&mut self, worker: WorkerId, number: u64, stale: &[StaleAttemptReport]) {
+        if let Some(mate) = self.sessions.get_mut(&worker) {
+            for StaleAttemptReport { key, found } in stale {
+                mate.exchanges.add_stale_report(number, StaleReport { key: *key, found: found.clone() });
+            }
+        }
+        self.record_stale_reports(worker, stale);
+    }
+
+    /// Somebody who was given up speaks up, or somebody who never was here.
+    fn reject_unknown_worker(&mut self, exchange: &WorkerExchange, speaker: &WorkerCaller) {
+        let Some(row) = self.store.worker(exchange.worker).ok().flatten() else { return };
+        if row.worker.secret_hash == Some(hash_secret(&exchange.secret)) {
+            self.on_lost_worker_returned(exchange.worker);
+            let found = "its worker had been given up";
+            let stale =
+                |report: &AttemptReport| StaleAttemptReport { key: *report.key(), found: found.to_owned() };
+            let stale: Vec<StaleAttemptReport> = exchange.reports.iter().map(stale).collect();
+            self.record_stale_of_lost_worker(row, speaker, &stale);
+        }
+    }
+
+    pub(super) fn on_hang_up(&mut self, worker: WorkerId, number: u64, secret: &str) {
+        if let Some(mate) = self.sessions.get_mut(&worker).filter(|mate| mate.is_secret_valid(secret)) {
+            drop(mate.exchanges.hang_up(number));
+            self.dirty_workers.insert(worker);
+        }
+    }
+
+    /// Answers whoever can be answered, and keeps the answers.
+    pub(super) fn reply_to_dirty_workers(&mut self) {
+        for worker in std::mem::take(&mut self.dirty_workers) {
+            self.reply_to_worker(worker);
+        }
+    }
+
+    /// Whether nobody else can be the server by now. What a worker is told renews its lease.
+    fn is_leadership_certain(&self) -> bool {
+        self.options.is_leadership_certain.as_ref().is_none_or(|is_certain| is_certain())
+    }
+
+    fn reply_to_worker(&mut self, worker: WorkerId) {
+        let (now, stopping) = (self.now.instant, self.is_stopping());
+        let is_certain = self.is_leadership_certain();
+        let Some(mate) = self.sessions.get_mut(&worker) else { return };
+        let at_once = stopping || !mate.outbox.is_empty();
+        let mut told = Vec::new();
+        for due in mate.exchanges.take_due(now, at_once) {
+            let mut answer =
+                ExchangeReply { number: due.number, stale: due.stale_reports, ..ExchangeReply::default() };
+            if !due.is_superseded {
+                answer = mate.fill_reply(answer, now);
+                told.extend(answer.assignments.iter().map(|assignment| assignment.key));
+            }
+            mate.exchanges.record_reply(answer.clone());
+            if let Some(reply) = due.reply {
+                reply(if is_certain { Ok(answer) } else { Err(uncertain_error()) });
+            }
+        }
+        for reply in mate.exchanges.take_overdue(now) {
+            reply(Err(unavailable_error("what you reported is not on disk yet")));
+        }
+        self.mark_sent(&told);
+        self.update_waiting(worker);
+    }
+
+    /// From here on they may have started.
+    fn mark_sent(&mut self, keys: &[AttemptKey]) {
+        for key in keys {
+            if let Some(hold) =
+                self.find_workflow(key.workflow).and_then(|desk| desk.held_jobs.get_mut(&key.job))
+            {
+                hold.is_sent = true;
+            }
+        }
+    }
+
+    pub(super) fn update_waiting(&mut self, worker: WorkerId) {
+        let Some(mate) = self.sessions.get(&worker) else { return };
+        if let Some(crew) = mate.group {
+            self.groups.set_waiting(crew, worker, mate.last_served_turn, mate.may_take_jobs());
+        }
+    }
+}
+
+fn uncertain_error() -> CallError {
+    unavailable_error(
+        "this server has not reached its database for some seconds, and another one may have taken over",
+    )
+}
+
+pub(super) fn unknown_worker_error() -> CallError {
+    let detail = "this server does not know the worker, or has given it up: introduce it again".to_owned();
+    CallError::Conflict { code: "unknown_worker", detail }
+}
+
+pub(super) fn superseded_error() -> CallError {
+    let detail = "a newer call of the same worker has taken the place of this one".to_owned();
+    CallError::Conflict { code: "superseded", detail }
+}

@@ -1,0 +1,320 @@
+//! Whose turn it is: workers that may do the same form a crew, and each crew goes round the workflows it may work for.
+//!
+//! The highest priority of what is ready goes first; among equals workflows take turns, so that a large one does not
+//! starve a small one. A workflow with nothing to do for a crew is not on its list: nobody looks through thousands of
+//! them to find a job.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use windlass_core::dispatch::WorkerSelector;
+use windlass_store::model::WorkflowRow;
+use windlass_types::{WorkerId, WorkflowId};
+
+use super::WorkflowPredicate;
+
+/// The place of a workflow in the order of a crew.
+type WorkflowTurn = (Reverse<i32>, u64, WorkflowId);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct WorkerGroupId(u32);
+
+/// Workers of one user at the same site with the same labels that may work for the same workflows.
+pub(super) struct WorkerGroup {
+    pub(super) may_work_for: WorkflowPredicate,
+    key: WorkerGroupKey,
+    pub(super) selector: WorkerSelector,
+    allowed_workflows: HashSet<WorkflowId>,
+    turns: BTreeSet<WorkflowTurn>,
+    turn_by_workflow: HashMap<WorkflowId, WorkflowTurn>,
+    /// Those that would hear of a job at once; who got something last is last.
+    waiting_workers: BTreeSet<(u64, WorkerId)>,
+    members: HashSet<WorkerId>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct WorkerGroupKey {
+    pub(super) user: String,
+    /// What is allowed now may be the same by chance: this is what will be.
+    pub(super) sees_all: bool,
+    pub(super) labels: Vec<String>,
+    pub(super) site: String,
+    /// It works for this one only.
+    pub(super) workflow: Option<WorkflowId>,
+}
+
+#[derive(Default)]
+pub(super) struct WorkerGroups {
+    groups: HashMap<WorkerGroupId, WorkerGroup>,
+    next_group: u32,
+    next_turn: u64,
+}
+
+impl WorkerGroups {
+    /// The crew of a worker that may work for `allowed` of the workflows that are there.
+    pub(super) fn add_worker(
+        &mut self,
+        worker: WorkerId,
+        identity: WorkerGroupKey,
+        allowed: HashSet<WorkflowId>,
+        may: WorkflowPredicate,
+    ) -> (WorkerGroupId, bool) {
+        let same = |crew: &WorkerGroup| crew.key == identity && crew.allowed_workflows == allowed;
+        if let Some((id, crew)) = self.groups.iter_mut().find(|(_, crew)| same(crew)) {
+            crew.members.insert(worker);
+            return (*id, false);
+        }
+        let id = WorkerGroupId(self.next_group);
+        self.next_group += 1;
+        let crew = WorkerGroup {
+            may_work_for: may,
+            selector: WorkerSelector::default()
+                .with_labels(identity.labels.clone())
+                .at_site(Some(&identity.site)),
+            key: identity,
+            allowed_workflows: allowed,
+            turns: BTreeSet::new(),
+            turn_by_workflow: HashMap::new(),
+            waiting_workers: BTreeSet::new(),
+            members: HashSet::from([worker]),
+        };
+        self.groups.insert(id, crew);
+        (id, true)
+    }
+
+    /// Which sites may be elected.
+    pub(super) fn update_allowed_elections(&mut self, may: impl Fn(Option<&str>) -> bool) {
+        for crew in self.groups.values_mut() {
+            let may = may(crew.selector.site());
+            crew.selector.set_accepts_elections(may);
+        }
+    }
+
+    pub(super) fn remove_worker(&mut self, id: WorkerGroupId, worker: WorkerId, served: u64) {
+        let Some(crew) = self.groups.get_mut(&id) else { return };
+        crew.waiting_workers.remove(&(served, worker));
+        crew.members.remove(&worker);
+        if crew.members.is_empty() {
+            self.groups.remove(&id);
+        }
+    }
+
+    /// A workflow is there that was not: who may work for it?
+    pub(super) fn add_workflow(&mut self, workflow: WorkflowId, is_meant: impl Fn(&WorkerGroup) -> bool) {
+        for crew in self.groups.values_mut() {
+            if is_meant(crew) {
+                crew.allowed_workflows.insert(workflow);
+            }
+        }
+    }
+
+    pub(super) fn remove_workflow(&mut self, workflow: WorkflowId) {
+        for crew in self.groups.values_mut() {
+            crew.allowed_workflows.remove(&workflow);
+            crew.remove_turn(workflow);
+        }
+    }
+
+    /// Puts a workflow where it belongs in the order of each crew, now that what is ready has changed. `priority`: of what
+    /// is next for those who take what suits this taste.
+    pub(super) fn update_turns(
+        &mut self,
+        workflow: WorkflowId,
+        priority: impl Fn(&WorkerSelector) -> Option<i32>,
+    ) {
+        for crew in self.groups.values_mut().filter(|crew| crew.allowed_workflows.contains(&workflow)) {
+            match (priority(&crew.selector), crew.turn_by_workflow.get(&workflow)) {
+                (None, _) => _ = crew.remove_turn(workflow),
+                (Some(priority), Some((Reverse(before), ..))) if *before == priority => {}
+                (Some(priority), before) => {
+                    let turn = before.map_or(self.next_turn, |(_, turn, _)| *turn);
+                    self.next_turn += 1;
+                    crew.remove_turn(workflow);
+                    crew.add_turn(workflow, priority, turn);
+                }
+            }
+        }
+    }
+
+    /// It had its turn.
+    pub(super) fn move_to_back(&mut self, id: WorkerGroupId, workflow: WorkflowId) {
+        let turn = self.next_turn;
+        self.next_turn += 1;
+        let Some(crew) = self.groups.get_mut(&id) else { return };
+        if let Some((Reverse(priority), ..)) = crew.remove_turn(workflow) {
+            crew.add_turn(workflow, priority, turn);
+        }
+    }
+
+    /// The workflow whose turn it is after `after`.
+    pub(super) fn next_workflow(
+        &self,
+        id: WorkerGroupId,
+        after: Option<WorkflowTurn>,
+    ) -> Option<WorkflowTurn> {
+        use std::ops::Bound::{Excluded, Unbounded};
+        let from = after.map_or(Unbounded, Excluded);
+        self.groups.get(&id)?.turns.range((from, Unbounded)).next().copied()
+    }
+
+    /// How many workflows have something for the crew.
+    pub(super) fn count_listed_workflows(&self, id: WorkerGroupId) -> usize {
+        self.groups.get(&id).map_or(0, |crew| crew.turns.len())
+    }
+
+    /// Notes that a worker waits, or does not. `served`: when it last got something.
+    pub(super) fn set_waiting(&mut self, id: WorkerGroupId, worker: WorkerId, served: u64, waits: bool) {
+        let Some(crew) = self.groups.get_mut(&id) else { return };
+        if waits {
+            crew.waiting_workers.insert((served, worker));
+        } else {
+            crew.waiting_workers.remove(&(served, worker));
+        }
+    }
+
+    /// Somebody could still be given something of it.
+    pub(super) fn is_listed(&self, workflow: WorkflowId) -> bool {
+        self.groups.values().any(|crew| crew.turn_by_workflow.contains_key(&workflow))
+    }
+
+    /// Workers that wait and may work for the workflow, those first that waited longest.
+    pub(super) fn waiting_workers(&self, workflow: WorkflowId) -> Vec<WorkerId> {
+        let crews = self.groups.values().filter(|crew| crew.turn_by_workflow.contains_key(&workflow));
+        let mut waiting: Vec<(u64, WorkerId)> =
+            crews.flat_map(|crew| crew.waiting_workers.iter().copied()).collect();
+        waiting.sort_unstable();
+        waiting.into_iter().map(|(_, worker)| worker).collect()
+    }
+
+    /// Whether a crew may, as things are now, work for this one.
+    pub(super) fn may_accept_workflow(&self, id: WorkerGroupId, row: &WorkflowRow) -> bool {
+        self.groups.get(&id).is_some_and(|crew| (crew.may_work_for)(row))
+    }
+
+    pub(super) fn may_work_for(&self, id: WorkerGroupId, workflow: WorkflowId) -> bool {
+        self.groups.get(&id).is_some_and(|crew| crew.allowed_workflows.contains(&workflow))
+    }
+
+    /// All workers that may work for the workflow.
+    pub(super) fn workers_for(&self, workflow: WorkflowId) -> Vec<WorkerId> {
+        let crews = self.groups.values().filter(|crew| crew.allowed_workflows.contains(&workflow));
+        let mut members: Vec<WorkerId> = crews.flat_map(|crew| crew.members.iter().copied()).collect();
+        members.sort_unstable();
+        members
+    }
+
+    /// A number that no turn had before.
+    pub(super) fn next_turn_number(&mut self) -> u64 {
+        self.next_turn += 1;
+        self.next_turn
+    }
+}
+
+impl WorkerGroup {
+    pub(super) fn is_bound_elsewhere(&self, workflow: WorkflowId) -> bool {
+        self.key.workflow.is_some_and(|bound| bound != workflow)
+    }
+
+    fn add_turn(&mut self, workflow: WorkflowId, priority: i32, turn: u64) {
+        let turn = (Reverse(priority), turn, workflow);
+        self.turns.insert(turn);
+        self.turn_by_workflow.insert(workflow, turn);
+    }
+
+    fn remove_turn(&mut self, workflow: WorkflowId) -> Option<WorkflowTurn> {
+        let turn = self.turn_by_workflow.remove(&workflow)?;
+        self.turns.remove(&turn);
+        Some(turn)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    fn crew(crews: &mut WorkerGroups, workflows: &[i64]) -> WorkerGroupId {
+        let identity = WorkerGroupKey {
+            user: "me".into(),
+            sees_all: false,
+            labels: Vec::new(),
+            site: "local".into(),
+            workflow: None,
+        };
+        let allowed = workflows.iter().map(|id| WorkflowId(*id)).collect();
+        crews.add_worker(WorkerId(1), identity, allowed, Arc::new(|_| true)).0
+    }
+
+    /// Serves the first in line so often, and says who it was each time.
+    fn served(crews: &mut WorkerGroups, id: WorkerGroupId, times: usize) -> Vec<i64> {
+        let mut one = || {
+            let (_, _, workflow) = crews.next_workflow(id, None)?;
+            crews.move_to_back(id, workflow);
+            Some(workflow.0)
+        };
+        std::iter::repeat_with(&mut one).take(times).flatten().collect()
+    }
+
+    #[test]
+    fn workflows_take_turns_and_priority_goes_first() {
+        let mut crews = WorkerGroups::default();
+        let id = crew(&mut crews, &[1, 2, 3]);
+        for workflow in [1, 2, 3] {
+            crews.update_turns(WorkflowId(workflow), |_| Some(0));
+        }
+        assert_eq!(served(&mut crews, id, 5), [1, 2, 3, 1, 2]);
+        crews.update_turns(WorkflowId(2), |_| Some(9));
+        assert_eq!(served(&mut crews, id, 3), [2, 2, 2]);
+        crews.update_turns(WorkflowId(2), |_| None);
+        assert_eq!(served(&mut crews, id, 3), [3, 1, 3], "what has nothing to do is not in the way");
+        assert_eq!(crews.count_listed_workflows(id), 2);
+    }
+
+    #[test]
+    fn nobody_is_asked_for_what_he_may_not_do() {
+        let mut crews = WorkerGroups::default();
+        let id = crew(&mut crews, &[1]);
+        crews.update_turns(WorkflowId(2), |_| Some(5));
+        assert_eq!(crews.next_workflow(id, None), None);
+        crews.add_workflow(WorkflowId(2), |_| true);
+        crews.update_turns(WorkflowId(2), |_| Some(5));
+        assert_eq!(served(&mut crews, id, 1), [2]);
+        crews.remove_workflow(WorkflowId(2));
+        assert_eq!(crews.next_workflow(id, None), None);
+    }
+
+    #[test]
+    fn the_same_people_form_one_crew_as_long_as_they_may_do_the_same() {
+        let mut crews = WorkerGroups::default();
+        let first = crew(&mut crews, &[1]);
+        assert_eq!(crew(&mut crews, &[1]), first);
+        assert_ne!(crew(&mut crews, &[1, 2]), first);
+    }
+
+    #[test]
+    fn who_will_be_allowed_less_is_of_another_crew_though_today_it_is_the_same() {
+        let mut crews = WorkerGroups::default();
+        let mut join = |sees_all| {
+            let identity = WorkerGroupKey {
+                user: "me".into(),
+                sees_all,
+                labels: Vec::new(),
+                site: "local".into(),
+                workflow: None,
+            };
+            crews.add_worker(WorkerId(1), identity, HashSet::new(), Arc::new(move |_| sees_all)).0
+        };
+        assert_ne!(join(true), join(false));
+    }
+
+    #[test]
+    fn who_waited_longest_is_asked_first() {
+        let mut crews = WorkerGroups::default();
+        let id = crew(&mut crews, &[1]);
+        crews.update_turns(WorkflowId(1), |_| Some(0));
+        crews.set_waiting(id, WorkerId(1), 7, true);
+        crews.set_waiting(id, WorkerId(2), 3, true);
+        assert_eq!(crews.waiting_workers(WorkflowId(1)), [WorkerId(2), WorkerId(1)]);
+        crews.set_waiting(id, WorkerId(2), 3, false);
+        assert_eq!(crews.waiting_workers(WorkflowId(1)), [WorkerId(1)]);
+    }
+}

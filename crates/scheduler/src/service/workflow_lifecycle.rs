@@ -1,0 +1,516 @@
+//! Workflows as a whole: how they come to a desk, begin, are canceled, go back, and end.
+
+use super::active_workflow::{ActiveWorkflow, WorkflowLoadError};
+use super::panic_recovery::{SchedulerActivity, catch_load_panic};
+use super::protocol::{CallError, CallReply, JobsToReset};
+use super::scheduler::{Scheduler, store_call_error, unavailable_error};
+use super::scheduler_call::CommitCallback;
+use super::worker_session::{WorkerSession, worker_selector};
+use crate::{SchedulerError, added_jobs};
+use std::collections::HashMap;
+use std::sync::Arc;
+use windlass_core::change::WorkflowChange;
+use windlass_core::workflow_state::OrphanDecision;
+use windlass_store::model::{EventSeverity, NewEvent, SpawnRequest, SpawnResult, WorkerKind, WorkerRow};
+use windlass_types::worker_bounds::FieldOutOfBounds;
+use windlass_types::worker_messages::StopReason;
+use windlass_types::worker_protocol::StopCommand;
+use windlass_types::{AllocationId, JobId, JobStatus, RunId, WorkerId, WorkflowId};
+
+impl Scheduler {
+    /// Takes up what the books know to be under way: workers that may come back, and workflows that are not over.
+    pub(super) fn load_all(&mut self) -> Result<(), SchedulerError> {
+        for row in self.load_rows()? {
+            let is_dead = self.options.ensure_dead.as_ref().is_some_and(|bury| bury(&row.worker));
+            if is_dead {
+                self.on_unleased_worker_lost(row.id, row.worker.workflow);
+            }
+        }
+        Ok(())
+    }
+
+    /// The same without a look at processes. Returns the local workers of earlier runs. A row that makes no sense is
+    /// skipped and reported.
+    pub(super) fn load_rows(&mut self) -> Result<Vec<WorkerRow>, windlass_store::StoreError> {
+        self.load_quarantined_nodes()?;
+        let mut unleased = Vec::new();
+        for row in self.store.active_workers(None)? {
+            match (row.worker.kind, &row.worker.secret_hash) {
+                (WorkerKind::Remote, Some(hash)) => {
+                    if let Err(error) = row.worker.capacity.check(&"capacity") {
+                        self.retire_invalid_worker(row.id, &error);
+                        continue;
+                    }
+                    let lease = self.lease_from_now() + self.options.leadership_overlap;
+                    let worker = &row.worker;
+                    let taste = worker_selector(&worker.labels, worker.site.as_deref());
+                    let mut mate =
+                        WorkerSession::new(&worker.user, hash.clone(), worker.capacity, taste, lease);
+                    mate.bound_workflow = worker.workflow;
+                    mate.allocation = worker.allocation.map(AllocationId);
+                    mate.is_to_drain = row.is_draining;
+                    self.sessions.insert(row.id, mate);
+                    self.assign_to_node(row.id, &row.worker.host);
+                }
+                (WorkerKind::Local, _) => unleased.push(row),
+                _ => {}
+            }
+        }
+        for workflow in self.store.active_workflows()? {
+            if self.workflows.contains_key(&workflow) || self.panic_history.is_disabled(workflow) {
+                continue;
+            }
+            self.activity = SchedulerActivity::for_upkeep(workflow);
+            let (store, birth) = (Arc::clone(&self.store), self.next_load_context());
+            let read = || ActiveWorkflow::load(&*store, workflow, birth).map(|desk| Some(Box::new(desk)));
+            match catch_load_panic(workflow, read) {
+                Ok(Some(desk)) => self.activate(*desk),
+                // No reason not to serve the others: it is tried again.
+                Err(WorkflowLoadError::Store(error)) => {
+                    tracing::warn!(%workflow, %error, "a workflow cannot be read yet; it is tried again");
+                    self.suspend_and_load(workflow, true);
+                }
+                // Whoever asks for it is told.
+                Err(WorkflowLoadError::InvalidRows(why)) => {
+                    tracing::error!(%workflow, why, "a workflow cannot be taken up and is skipped");
+                }
+                Ok(None) | Err(WorkflowLoadError::NotFound) => {}
+            }
+        }
+        Ok(unleased)
+    }
+
+    /// The row of a worker that no worker can have written by these rules: it is reported and retired, and what it held
+    /// runs again. If the worker lives it introduces itself again, and is rejected for the same reason.
+    fn retire_invalid_worker(&mut self, worker: WorkerId, error: &FieldOutOfBounds) {
+        tracing::error!(%worker, %error, "the row of a worker is invalid; the worker is given up");
+        let event = NewEvent {
+            workflow: None,
+            job: None,
+            severity: EventSeverity::Error,
+            category: "worker_lost".to_owned(),
+            message: format!("worker {worker} was given up: its row is invalid: {error}"),
+            data: Some(serde_json::json!({ "worker_id": worker, "field": error.field })),
+        };
+        self.stale_report_writer.record(event, self.now.timestamp);
+        // Retired as soon as it is on disk what became of its jobs.
+        self.pending_retirements.entry(worker).or_default();
+    }
+
+    /// Begins (or goes on with) the current run, and lets workers have it.
+    pub(super) fn on_start(&mut self, workflow: WorkflowId, by: &str, reply: CallReply<RunId>) {
+        match self.start_workflow(workflow, by) {
+            Ok(run) => self.reply_when_committed(workflow, reply, run),
+            Err(why) => reply(Err(why)),
+        }
+    }
+
+    fn start_workflow(&mut self, workflow: WorkflowId, by: &str) -> Result<RunId, CallError> {
+        let desk = self.open_workflow(workflow)?;
+        if desk.row.is_archived {
+            let detail = format!("workflow {workflow} is archived; take it out of the archive first");
+            return Err(CallError::Conflict { code: "workflow_archived", detail });
+        }
+        let is_over = desk.row.ended_at.is_some() || desk.row.is_canceled;
+        if is_over && !desk.is_active {
+            let detail =
+                format!("run {} of workflow {workflow} is over; reset it to run again", desk.row.run_id);
+            return Err(CallError::Conflict { code: "workflow_over", detail });
+        }
+        let run = self.start_run(workflow, by)?;
+        self.initialize_jobs(workflow)?;
+        Ok(run)
+    }
+
+    /// Decides about the jobs that nobody has looked at.
+    pub(super) fn initialize_jobs(&mut self, workflow: WorkflowId) -> Result<(), CallError> {
+        let desk = self.open_workflow(workflow)?;
+        desk.board.on_initialize_rest(&mut desk.open_batch.changes);
+        Ok(())
+    }
+
+    /// Notes that the run is under way, if it is not. Comes before anything that is to run in it: a run that has begun and
+    /// has nothing to do ends by itself, but nobody would look at a job that is ready in a run that is over.
+    pub(super) fn start_run(&mut self, workflow: WorkflowId, by: &str) -> Result<RunId, CallError> {
+        self.continue_workflow(workflow, by)?;
+        let (store, now) = (self.store.acting_as(by), self.now.timestamp);
+        let desk = self.open_workflow(workflow)?;
+        let run = desk.row.run_id;
+        desk.awaits_initialization = false;
+        if !desk.is_active {
+            store.begin_run(workflow, now).map_err(|error| store_call_error(&error))?;
+            desk.is_active = true;
+            desk.row.started_at = desk.row.started_at.or(Some(now));
+            desk.row.ended_at = None;
+            desk.row.is_canceled = false;
+            desk.board.reconcile_units(&mut desk.open_batch.changes);
+            self.notify_bound_workers(workflow);
+            self.notify_commit();
+            self.notify_workflow_change(workflow);
+        }
+        Ok(run)
+    }
+
+    /// As the contract says: with `only_uninitialized` what was built on anything that goes back goes back as well, and
+    /// then all that nobody has looked at is ready or blocked. Without, every job that is not over begins anew.
+    pub(super) fn on_initialize(
+        &mut self,
+        workflow: WorkflowId,
+        only_uninitialized: bool,
+        clear_ephemeral: bool,
+        by: &str,
+        reply: CallReply<()>,
+    ) {
+        if clear_ephemeral
+            && let Err(error) = self.store.acting_as(by).clear_ephemeral_data(workflow, self.now.timestamp)
+        {
+            return reply(Err(store_call_error(&error)));
+        }
+        let chosen = move |status: JobStatus| match status {
+            JobStatus::Uninitialized => true,
+            JobStatus::Terminated | JobStatus::PendingFailed => !only_uninitialized,
+            _ => false,
+        };
+        let begun = self.check_nothing_held(workflow).and_then(|()| self.start_run(workflow, by));
+        match begun.and_then(|_| self.reset_chosen_jobs(workflow, &chosen, true)) {
+            Ok(_) => {
+                let by = by.to_owned();
+                let then = move |office: &mut Self| {
+                    office.reset_actions(workflow, !only_uninitialized, &by)?;
+                    office.initialize_jobs(workflow)
+                };
+                self.call_after_reload(workflow, Box::new(then), reply);
+            }
+            Err(why) => reply(Err(why)),
+        }
+    }
+
+    fn check_nothing_held(&mut self, workflow: WorkflowId) -> Result<(), CallError> {
+        match self.open_workflow(workflow)?.render_holders() {
+            None => Ok(()),
+            Some(detail) => Err(CallError::Conflict { code: "workflow_active", detail }),
+        }
+    }
+
+    /// Has jobs go back to the start, and (`with_dependents`) what was built on them. How many they are.
+    fn reset_chosen_jobs(
+        &mut self,
+        workflow: WorkflowId,
+        is_chosen: &dyn Fn(JobStatus) -> bool,
+        with_dependents: bool,
+    ) -> Result<u64, CallError> {
+        self.check_nothing_held(workflow)?;
+        let chosen = self.open_workflow(workflow)?.board.jobs_with_status(is_chosen);
+        self.reset_and_reload(workflow, &chosen, false, with_dependents)
+    }
+
+    /// Decides that jobs run again; the board is made anew when that is on disk.
+    pub(super) fn reset_and_reload(
+        &mut self,
+        workflow: WorkflowId,
+        chosen: &[u32],
+        to_ready: bool,
+        with_dependents: bool,
+    ) -> Result<u64, CallError> {
+        let store = Arc::clone(&self.store);
+        let desk = self.open_workflow(workflow)?;
+        if !desk.is_quiet() {
+            return Err(unavailable_error("something of this workflow is just being written"));
+        }
+        let held = |job| {
+            let detail = format!("job {} is being worked on", desk.board.attempt_key(job).job);
+            CallError::Conflict { code: "job_active", detail }
+        };
+        let plan = |done: &_| desk.board.plan_rerun(chosen, to_ready, with_dependents, done).map_err(held);
+        // Which attempts there were is asked only of those that begin anew.
+        let anew = plan(&HashMap::default())?.changes.into_iter().filter_map(|change| match change {
+            WorkflowChange::Reset { job, .. } => Some(job),
+            _ => None,
+        });
+        let done =
+            super::job_commands::load_finished_attempts(&*store, &desk.row, &anew.collect::<Vec<_>>())?;
+        let again = plan(&done)?;
+        if !again.changes.is_empty() {
+            let units = desk.board.unit_changes_after(&again.changes);
+            desk.open_batch.changes = again.changes;
+            desk.open_batch.changes.extend(units);
+            desk.is_outdated = true;
+        }
+        Ok(again.count)
+    }
+
+    /// Does `then` once what was decided at the desk is on disk and the desk is made anew, and answers when that is.
+    pub(super) fn call_after_reload(
+        &mut self,
+        workflow: WorkflowId,
+        then: ReloadCallback,
+        reply: CallReply<()>,
+    ) {
+        let needs_commit = self.find_workflow(workflow).is_some_and(|desk| !desk.open_batch.is_empty());
+        if !needs_commit {
+            match then(self) {
+                Ok(()) => self.reply_when_committed(workflow, reply, ()),
+                Err(why) => reply(Err(why)),
+            }
+            return;
+        }
+        self.reload_callbacks.push((workflow, then, reply));
+    }
+
+    /// What was to be done once a desk is made anew.
+    pub(super) fn run_reload_callbacks(&mut self, workflow: WorkflowId) {
+        for (then, reply) in self.take_reload_callbacks(workflow) {
+            match then(self) {
+                Ok(()) => self.reply_when_committed(workflow, reply, ()),
+                Err(why) => reply(Err(why)),
+            }
+        }
+    }
+
+    pub(super) fn take_reload_callbacks(
+        &mut self,
+        workflow: WorkflowId,
+    ) -> Vec<(ReloadCallback, CallReply<()>)> {
+        let (mine, others): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.reload_callbacks).into_iter().partition(|(id, ..)| *id == workflow);
+        self.reload_callbacks = others;
+        mine.into_iter().map(|(_, then, reply)| (then, reply)).collect()
+    }
+
+    /// Gives `value` as the answer once all that was decided until now is on disk.
+    pub(super) fn reply_when_committed<T: Send + 'static>(
+        &mut self,
+        workflow: WorkflowId,
+        reply: CallReply<T>,
+        value: T,
+    ) {
+        self.dirty_workflows.insert(workflow);
+        match self.find_workflow(workflow) {
+            Some(desk) => {
+                let told: CommitCallback = Box::new(move |result| reply(result.map(|()| value)));
+                desk.open_batch.callbacks.push(told);
+            }
+            None => reply(Ok(value)),
+        }
+    }
+
+    /// No more claims, and whoever holds something is told at once.
+    pub(super) fn on_cancel(&mut self, workflow: WorkflowId, by: &str, reply: CallReply<()>) {
+        match self.cancel_workflow(workflow, by) {
+            Ok(()) => self.reply_when_committed(workflow, reply, ()),
+            Err(why) => reply(Err(why)),
+        }
+    }
+
+    fn cancel_workflow(&mut self, workflow: WorkflowId, by: &str) -> Result<(), CallError> {
+        let (store, now) = (self.store.acting_as(by), self.now.timestamp);
+        let desk = self.open_workflow(workflow)?;
+        if desk.is_canceled || desk.row.is_canceled {
+            return Ok(());
+        }
+        if !desk.is_active && desk.row.ended_at.is_some() {
+            let detail = format!("run {} of workflow {workflow} is over", desk.row.run_id);
+            return Err(CallError::Conflict { code: "workflow_over", detail });
+        }
+        store.request_cancel(workflow, now).map_err(|error| store_call_error(&error))?;
+        self.start_run(workflow, by)?;
+        let desk = self.open_workflow(workflow)?;
+        desk.is_canceled = true;
+        desk.board.on_cancel();
+        let mut held: Vec<_> = desk.held_jobs.iter().map(|(job, hold)| (*job, *hold)).collect();
+        held.sort_unstable_by_key(|(job, _)| *job);
+        for worker in self.cancel_actions(workflow) {
+            self.stop_on_worker(worker, workflow, StopReason::Canceled);
+        }
+        for (job, hold) in held {
+            if self.sessions.contains_key(&hold.worker) {
+                self.stop_on_worker(hold.worker, workflow, StopReason::Canceled);
+            } else {
+                self.cancel_external_job(workflow, job, hold.worker);
+            }
+        }
+        Ok(())
+    }
+
+    /// The worker is to end what it has of a workflow.
+    fn stop_on_worker(&mut self, worker: WorkerId, workflow: WorkflowId, why: StopReason) {
+        let grace = self.options.grace;
+        let Some(mate) = self.sessions.get_mut(&worker) else { return };
+        if mate.outbox.stops.iter().all(|stop| stop.workflow != workflow) {
+            mate.outbox.stops.push(StopCommand { workflow, attempts: Vec::new(), why, grace });
+        }
+        self.dirty_workers.insert(worker);
+        // What it has not heard of never starts.
+        let mate_held: Vec<_> =
+            self.sessions.get(&worker).map(|mate| mate.held_jobs.clone()).into_iter().flatten().collect();
+        for (job, _) in mate_held.into_iter().filter(|(_, id)| *id == workflow) {
+            let Some(desk) = self.find_workflow(workflow) else { return };
+            let untold = desk.held_jobs.get(&job).is_some_and(|hold| !hold.is_sent && hold.worker == worker);
+            // One whose claim is on its way to the disk is given back when it is there.
+            let claimed = desk.in_flight.as_ref().is_some_and(|batch| {
+                batch.batch.assignments.iter().any(|(_, assignment)| assignment.key.job == job)
+            });
+            let Some(number) = desk.board.job_index(job).filter(|_| untold && !claimed) else { continue };
+            desk.held_jobs.remove(&job);
+            if let Some(mate) = self.sessions.get_mut(&worker) {
+                mate.release_job(job);
+            }
+            self.orphan_job(workflow, number, worker, OrphanDecision::NeverStarted, None);
+        }
+    }
+
+    /// The next run begins; what has still to run starts at attempt 1. Nothing goes back by this alone.
+    pub(super) fn on_reset_status(
+        &mut self,
+        workflow: WorkflowId,
+        force: bool,
+        by: &str,
+        reply: CallReply<RunId>,
+    ) {
+        reply(self.reset_workflow(workflow, force, by));
+    }
+
+    fn reset_workflow(&mut self, workflow: WorkflowId, force: bool, by: &str) -> Result<RunId, CallError> {
+        let desk = self.open_workflow(workflow)?;
+        if let Some(detail) = desk.render_holders() {
+            let hint = if force { "; cancel it first" } else { "" };
+            return Err(CallError::Conflict { code: "workflow_active", detail: format!("{detail}{hint}") });
+        }
+        if !desk.is_quiet() {
+            return Err(unavailable_error("something of this workflow is just being written"));
+        }
+        let (store, now) = (self.store.acting_as(by), self.now.timestamp);
+        let run = store.begin_next_run(workflow, &[], now).map_err(|error| store_call_error(&error))?;
+        let desk = self.open_workflow(workflow)?;
+        desk.awaits_initialization = true;
+        self.reload_workflow(workflow);
+        self.notify_bound_workers(workflow);
+        self.notify_workflow_change(workflow);
+        Ok(run)
+    }
+
+    /// Jobs go to the start; what was built on them follows when the workflow is initialised.
+    pub(super) fn on_reset_jobs(
+        &mut self,
+        workflow: WorkflowId,
+        which: &JobsToReset,
+        _by: &str,
+        reply: CallReply<u64>,
+    ) {
+        let outcome = match which {
+            JobsToReset::All => {
+                self.reset_chosen_jobs(workflow, &|status| status != JobStatus::Disabled, false)
+            }
+            JobsToReset::Failed => self.reset_chosen_jobs(
+                workflow,
+                &|status| status.is_unsuccessful() || status == JobStatus::PendingFailed,
+                false,
+            ),
+            JobsToReset::Jobs(jobs) => self
+                .find_job_indices(workflow, jobs)
+                .and_then(|chosen| self.reset_and_reload(workflow, &chosen, false, false)),
+        };
+        match outcome {
+            Ok(count) => self.reply_when_committed(workflow, reply, count),
+            Err(why) => reply(Err(why)),
+        }
+    }
+
+    fn find_job_indices(&mut self, workflow: WorkflowId, jobs: &[JobId]) -> Result<Vec<u32>, CallError> {
+        let desk = self.open_workflow(workflow)?;
+        let number = |job: &JobId| {
+            desk.board.job_index(*job).ok_or_else(|| CallError::NotFound(format!("there is no job {job}")))
+        };
+        jobs.iter().map(number).collect()
+    }
+
+    /// Workers that work for this one only hear whether there is something to stay for.
+    pub(super) fn notify_bound_workers(&mut self, workflow: WorkflowId) {
+        let bound =
+            |(id, mate): (&WorkerId, &WorkerSession)| (mate.bound_workflow == Some(workflow)).then_some(*id);
+        for worker in self.sessions.iter().filter_map(bound).collect::<Vec<_>>() {
+            self.dismiss_if_unneeded(worker);
+        }
+    }
+
+    /// A workflow whose jobs are all settled, or that was canceled and of which nobody holds anything, is over.
+    pub(super) fn finish_if_over(&mut self, workflow: WorkflowId) {
+        let (store, now) = (Arc::clone(&self.store), self.now.timestamp);
+        let Some(desk) = self.find_workflow(workflow) else { return };
+        if !desk.is_quiet() || !desk.held_jobs.is_empty() || desk.is_closing() || desk.has_store_problem() {
+            return;
+        }
+        let is_ending = desk.is_active && (desk.is_canceled || desk.board.is_finished());
+        if is_ending && self.waits_for_actions(workflow) {
+            return;
+        }
+        let Some(desk) = self.find_workflow(workflow) else { return };
+        if is_ending {
+            let canceled = desk.is_canceled;
+            if let Err(error) = store.end_run(workflow, canceled, now) {
+                return self.on_store_error(workflow, &error);
+            }
+            desk.is_active = false;
+        }
+        if !desk.is_active {
+            let figures = desk.counted_jobs;
+            self.gauges.record_workflow_jobs(figures, (0, 0));
+            self.workflows.remove(&workflow);
+            self.sessions.values_mut().for_each(|mate| mate.forget_workflow(workflow));
+            self.groups.remove_workflow(workflow);
+            self.notify_bound_workers(workflow);
+            self.notify_commit();
+            self.notify_workflow_change(workflow);
+        }
+    }
+
+    /// Jobs that ended may have left jobs behind that they had added before and did not ask for again.
+    pub(super) fn drop_stale_added_jobs(&mut self, workflow: WorkflowId) {
+        let store = Arc::clone(&self.store);
+        let Some(desk) = self.find_workflow(workflow) else { return };
+        if !desk.has_added_jobs {
+            desk.ended_attempts.clear();
+        }
+        if desk.ended_attempts.is_empty() || desk.has_store_problem() {
+            return;
+        }
+        match added_jobs::drop_stale_added_jobs(
+            &*store,
+            &desk.ended_attempts,
+            &mut desk.board,
+            &mut desk.open_batch.changes,
+        ) {
+            Ok(()) => desk.ended_attempts.clear(),
+            Err(error) => self.on_store_error(workflow, &error),
+        }
+    }
+
+    /// A running job adds others to its workflow.
+    pub(super) fn on_spawn(&mut self, request: &SpawnRequest, reply: CallReply<SpawnResult>) {
+        let workflow = request.caller.workflow;
+        match self.spawn_jobs(workflow, request) {
+            Ok(spawned) => self.reply_when_committed(workflow, reply, spawned),
+            Err(why) => reply(Err(why)),
+        }
+    }
+
+    fn spawn_jobs(&mut self, workflow: WorkflowId, request: &SpawnRequest) -> Result<SpawnResult, CallError> {
+        let (store, now) = (Arc::clone(&self.store), self.now.timestamp);
+        self.open_workflow(workflow)?;
+        let spawned = store.spawn_jobs(request, now).map_err(|error| store_call_error(&error))?;
+        let desk = self.open_workflow(workflow)?;
+        match added_jobs::insert_added_jobs(&*store, workflow, &mut desk.board, &mut desk.open_batch.changes)
+        {
+            Ok(_) => desk.has_added_jobs = true,
+            // They are in the books; the board finds them there.
+            Err(error) => {
+                desk.is_outdated = true;
+                self.on_store_error(workflow, &error);
+            }
+        }
+        Ok(spawned)
+    }
+}
+
+/// Something that is done once a desk is made anew.
+pub(super) type ReloadCallback = Box<dyn FnOnce(&mut Scheduler) -> Result<(), CallError> + Send>;

@@ -1,0 +1,189 @@
+//! Jobs that a running job adds: another process writes them, and the dispatcher takes them up.
+
+use crate::common::{Act, Host, Planned, Witness, attempts, create, database};
+use std::sync::Arc;
+use std::time::Duration;
+use windlass_scheduler::{Dispatcher, DispatcherOptions, RunEnd, RunSummary};
+use windlass_store::Store;
+use windlass_store::model::{
+    JobFilter, ListedJobs, NewJob, NewRequirements, NewWorkflow, SpawnJob, SpawnRequest, WorkflowRow,
+};
+use windlass_store::sqlite::{OpenMode, SqliteStore};
+use windlass_types::worker_messages::AttemptKey;
+use windlass_types::{JobStatus, Resources, Timestamp};
+
+const ONE: [Planned; 1] = [Planned("first", &[], 1)];
+
+/// The same database as another process has it.
+fn elsewhere(store: &SqliteStore) -> Arc<SqliteStore> {
+    Arc::new(SqliteStore::open(store.path(), OpenMode::ReadWrite).unwrap().store)
+}
+
+fn job(name: &str, depends_on: &[u32]) -> SpawnJob {
+    SpawnJob {
+        name: name.to_owned(),
+        command: "true".to_owned(),
+        depends_on: depends_on.to_vec(),
+        resource_requirements: None,
+        priority: 0,
+        labels: Vec::new(),
+        cancel_on_blocking_job_failure: true,
+        env: Vec::new(),
+        invocation_script: None,
+    }
+}
+
+fn add(store: &SqliteStore, caller: AttemptKey, jobs: Vec<SpawnJob>) {
+    store.spawn_jobs(&SpawnRequest { caller, lineage: None, state: None, jobs }, Timestamp(5)).unwrap();
+}
+
+fn run(store: &SqliteStore, host: &mut Host, witness: &mut Witness, workflow: &WorkflowRow) -> RunSummary {
+    let row = store.workflow(workflow.id).unwrap().unwrap();
+    let options = DispatcherOptions { grace: Duration::from_secs(1), deadline: None, classifier: None };
+    Dispatcher::new(store, host, witness, row, options).unwrap().run().unwrap()
+}
+
+/// `(name, status)` of all jobs, by id.
+fn statuses(store: &SqliteStore, workflow: &WorkflowRow) -> Vec<(String, JobStatus)> {
+    let jobs = store.jobs(workflow.id, &JobFilter::default()).unwrap();
+    jobs.into_iter().map(|job| (job.name, job.status)).collect()
+}
+
+#[test]
+fn added_jobs_run_after_the_job_that_added_them_and_in_their_own_order() {
+    let (_dir, store) = database();
+    let workflow = create(&store, &ONE);
+    let other = elsewhere(&store);
+    let mut host = Host::new(move |assignment, _| {
+        if assignment.name == "first" {
+            add(&other, assignment.key, vec![job("last", &[1, 2]), job("b", &[]), job("c", &[1])]);
+        }
+        Act::Exit(0)
+    });
+    let mut witness = Witness::default();
+    let summary = run(&store, &mut host, &mut witness, &workflow);
+    assert_eq!((summary.end, summary.counts.get(JobStatus::Completed)), (RunEnd::Finished, 4));
+    let order: Vec<&str> = witness.ends.iter().map(|end| end.0.as_str()).collect();
+    assert_eq!(order, ["first", "b", "c", "last"]);
+    let row = store.workflow(workflow.id).unwrap().unwrap();
+    assert_eq!((row.counts.total(), row.counts.get(JobStatus::Completed)), (4, 4));
+}
+
+#[test]
+fn a_loop_goes_on_for_as_long_as_each_round_adds_the_next() {
+    let (_dir, store) = database();
+    let workflow = create(&store, &ONE);
+    let other = elsewhere(&store);
+    let mut host = Host::new(move |assignment, _| {
+        let round: u32 = assignment.name.parse().unwrap_or(0);
+        if round < 20 {
+            add(&other, assignment.key, vec![job(&format!("{}", round + 1), &[])]);
+        }
+        Act::Exit(0)
+    });
+    let summary = run(&store, &mut host, &mut Witness::default(), &workflow);
+    assert_eq!((summary.end, summary.counts.get(JobStatus::Completed)), (RunEnd::Finished, 21));
+}
+
+#[test]
+fn what_was_added_by_an_attempt_whose_worker_died_is_there_once() {
+    let (_dir, store) = database();
+    let workflow = create(&store, &ONE);
+    let other = elsewhere(&store);
+    let mut host = Host::new(move |assignment, generation| {
+        if assignment.name == "first" {
+            add(&other, assignment.key, vec![job("added", &[])]);
+        }
+        if generation == 1 { Act::Die } else { Act::Exit(0) }
+    });
+    let summary = run(&store, &mut host, &mut Witness::default(), &workflow);
+    assert_eq!((summary.end, summary.counts.get(JobStatus::Completed)), (RunEnd::Finished, 2));
+    assert_eq!(attempts(&store, workflow.id, "first"), [(1, -128), (2, 0)]);
+    assert_eq!(attempts(&store, workflow.id, "added"), [(1, 0)]);
+}
+
+#[test]
+fn a_process_that_takes_over_finds_what_was_added() {
+    let (_dir, store) = database();
+    let workflow = create(&store, &ONE);
+    let other = elsewhere(&store);
+    let mut host = Host::new(move |assignment, _| {
+        add(&other, assignment.key, vec![job("added", &[])]);
+        Act::Hold
+    });
+    let (mut witness, row) = (Witness::default(), store.workflow(workflow.id).unwrap().unwrap());
+    let options = DispatcherOptions { grace: Duration::from_secs(1), deadline: None, classifier: None };
+    let dispatcher = Dispatcher::new(&store, &mut host, &mut witness, row, options).unwrap();
+    let control = dispatcher.control();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while store.workflow(workflow.id).unwrap().unwrap().counts.get(JobStatus::Running) == 0 {
+                std::thread::yield_now();
+            }
+            control.interrupt();
+        });
+        assert_eq!(dispatcher.run().unwrap().end, RunEnd::Interrupted);
+    });
+    let expected = [("first".to_owned(), JobStatus::Ready), ("added".to_owned(), JobStatus::Blocked)];
+    assert_eq!(statuses(&store, &workflow), expected);
+    // The next attempt asks for something else: what it does not ask for does not run.
+    let other = elsewhere(&store);
+    let mut host = Host::new(move |assignment, _| {
+        if assignment.name == "first" {
+            add(&other, assignment.key, vec![job("another", &[])]);
+        }
+        Act::Exit(0)
+    });
+    let summary = run(&store, &mut host, &mut Witness::default(), &workflow);
+    assert_eq!((summary.end, summary.counts.get(JobStatus::Completed)), (RunEnd::Finished, 2));
+    let expected =
+        [("first", JobStatus::Completed), ("added", JobStatus::Disabled), ("another", JobStatus::Completed)];
+    assert_eq!(statuses(&store, &workflow), expected.map(|(name, status)| (name.to_owned(), status)));
+}
+
+#[test]
+fn what_a_failed_job_added_is_canceled_with_it() {
+    let (_dir, store) = database();
+    let workflow = create(&store, &ONE);
+    let other = elsewhere(&store);
+    let mut host = Host::new(move |assignment, _| {
+        let anyway = SpawnJob { cancel_on_blocking_job_failure: false, ..job("anyway", &[]) };
+        if assignment.name == "first" {
+            add(&other, assignment.key, vec![job("added", &[]), anyway]);
+            return Act::Exit(3);
+        }
+        Act::Exit(0)
+    });
+    let summary = run(&store, &mut host, &mut Witness::default(), &workflow);
+    assert_eq!(summary.end, RunEnd::Finished);
+    let expected =
+        [("first", JobStatus::Failed), ("added", JobStatus::Canceled), ("anyway", JobStatus::Completed)];
+    assert_eq!(statuses(&store, &workflow), expected.map(|(name, status)| (name.to_owned(), status)));
+}
+
+#[test]
+fn an_added_job_that_never_fits_does_not_keep_the_run_waiting() {
+    let (_dir, store) = database();
+    let resources = Resources { cpus: 64, ..Resources::DEFAULT };
+    let new = NewWorkflow {
+        name: "test",
+        user: "me",
+        requirements: &[NewRequirements { name: "many", resources }],
+        ..NewWorkflow::default()
+    };
+    let first = NewJob { name: "first", command: "true", ..NewJob::default() };
+    let id = store.create_workflow(&new, &mut ListedJobs::new([first]), Timestamp(1)).unwrap();
+    let workflow = store.workflow(id).unwrap().unwrap();
+    let other = elsewhere(&store);
+    let mut host = Host::new(move |assignment, _| {
+        if assignment.name == "first" {
+            let huge = SpawnJob { resource_requirements: Some("many".into()), ..job("huge", &[]) };
+            add(&other, assignment.key, vec![huge, job("after", &[0])]);
+        }
+        Act::Exit(0)
+    });
+    let mut witness = Witness::default();
+    let summary = run(&store, &mut host, &mut witness, &workflow);
+    assert_eq!((summary.end, summary.counts.get(JobStatus::Canceled)), (RunEnd::Finished, 2));
+    assert!(witness.notices.iter().any(|notice| notice.contains("`huge`")), "{:?}", witness.notices);
+}

@@ -1,0 +1,417 @@
+//! The dispatcher in a world of its own: what it commits, what it says to workers, and what it makes of what they say.
+
+use crate::common::{Act, Host, Planned, Witness, attempts, create, database};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+use windlass_scheduler::{Dispatcher, DispatcherOptions, RunEnd, RunSummary, SchedulerError, begin_next_run};
+use windlass_store::Store;
+use windlass_store::lock::LockScope;
+use windlass_store::model::{JobFilter, ResultFilter, WorkflowRow};
+use windlass_store::sqlite::{OpenMode, SqliteStore};
+use windlass_types::{JobId, JobStatus, RunId, Timestamp};
+
+const DIAMOND: [Planned; 4] = [
+    Planned("top", &[], 0),
+    Planned("left", &[0], 0),
+    Planned("right", &[0], 0),
+    Planned("bottom", &[1, 2], 0),
+];
+
+fn options() -> DispatcherOptions {
+    DispatcherOptions { grace: Duration::from_secs(1), deadline: None, classifier: None }
+}
+
+fn run(
+    store: &dyn Store,
+    host: &mut Host,
+    witness: &mut Witness,
+    workflow: &WorkflowRow,
+) -> Result<RunSummary, SchedulerError> {
+    let workflow = store.workflow(workflow.id).unwrap().unwrap();
+    Dispatcher::new(store, host, witness, workflow, options())?.run()
+}
+
+#[test]
+fn a_diamond_runs_in_order_and_its_end_is_on_the_books() {
+    let (_dir, store) = database();
+    let workflow = create(&store, &DIAMOND);
+    let (mut host, mut witness) = (Host::new(|_, _| Act::Exit(0)), Witness::default());
+    let summary = run(&store, &mut host, &mut witness, &workflow).unwrap();
+    assert_eq!(summary.end, RunEnd::Finished);
+    assert_eq!(summary.counts.get(JobStatus::Completed), 4);
+    let names: Vec<&str> = witness.ends.iter().map(|end| end.0.as_str()).collect();
+    assert_eq!((names[0], names[3]), ("top", "bottom"));
+    let row = store.workflow(workflow.id).unwrap().unwrap();
+    assert_eq!(row.counts, summary.counts);
+    assert!(row.ended_at.is_some());
+    assert!(store.active_workers(Some(workflow.id)).unwrap().is_empty());
+}
+
+#[test]
+fn a_failure_cancels_what_waits_for_it_and_a_new_run_repeats_both() {
+    let (_dir, store) = database();
+    let workflow = create(&store, &DIAMOND);
+    let mut host = Host::new(|a, _| Act::Exit(if a.name == "left" && a.key.run == RunId(1) { 4 } else { 0 }));
+    let summary = run(&store, &mut host, &mut Witness::default(), &workflow).unwrap();
+    assert_eq!(summary.end, RunEnd::Finished);
+    assert_eq!(summary.counts.get(JobStatus::Failed), 1);
+    assert_eq!(summary.counts.get(JobStatus::Canceled), 1);
+
+    let row = store.workflow(workflow.id).unwrap().unwrap();
+    assert_eq!(begin_next_run(&store, &row, Timestamp(5)).unwrap(), RunId(2));
+    let summary = run(&store, &mut host, &mut Witness::default(), &workflow).unwrap();
+    assert_eq!(summary.counts.get(JobStatus::Completed), 4);
+    let all =
+        store.results(workflow.id, &ResultFilter { all_runs: true, ..ResultFilter::default() }).unwrap();
+    let ran =
+        |name: &str| all.iter().filter(|r| r.job_name == name).map(|r| r.key.run_id.0).collect::<Vec<_>>();
+    assert_eq!((ran("top"), ran("left"), ran("bottom")), (vec![1], vec![1, 2], vec![2]));
+}
+
+#[test]
+fn a_worker_hears_of_a_job_only_when_its_claim_is_on_disk() {
+    let (dir, store) = database();
+    let workflow = create(&store, &DIAMOND);
+    let path = dir.path().join("windlass.db");
+    // Another process's view of the file, at the moment the worker gets the assignment.
+    let on_disk = move |job: JobId| {
+        let reader = SqliteStore::open(&path, OpenMode::ReadOnly).unwrap().store;
+        let filter = JobFilter { ids: vec![job], ..JobFilter::default() };
+        reader.jobs(workflow.id, &filter).unwrap()[0].status
+    };
+    let mut host =
+        Host::new(move |a, _| Act::Exit(if on_disk(a.key.job) == JobStatus::Pending { 0 } else { 99 }));
+    let summary = run(&store, &mut host, &mut Witness::default(), &workflow).unwrap();
+    assert_eq!(summary.counts.get(JobStatus::Completed), 4);
+}
+
+#[test]
+fn reports_that_are_late_or_repeated_are_shown_and_change_nothing() {
+    let (_dir, store) = database();
+    let workflow = create(&store, &DIAMOND);
+    let mut witness = Witness::default();
+    let summary = run(&store, &mut Host::new(|_, _| Act::Stutter), &mut witness, &workflow).unwrap();
+    assert_eq!(summary.counts.get(JobStatus::Completed), 4);
+    assert_eq!(witness.ends.len(), 4);
+    assert_eq!(witness.notices.iter().filter(|n| n.contains("stale")).count(), 8, "{:?}", witness.notices);
+    assert_eq!(attempts(&store, workflow.id, "top"), [(1, 0)]);
+}
+
+#[test]
+fn what_a_dead_worker_held_runs_again_as_a_new_attempt_if_it_had_started() {
+    let (_dir, store) = database();
+    let workflow = create(&store, &DIAMOND);
+    let mut host = Host::new(|a, generation| match (a.name.as_str(), generation) {
+        ("left", 1) => Act::Die,
+        ("right", 2) => Act::DieBefore,
+        _ => Act::Exit(0),
+    });
+    let mut witness = Witness::default();
+    let summary = run(&store, &mut host, &mut witness, &workflow).unwrap();
+    assert_eq!(summary.counts.get(JobStatus::Completed), 4);
+    assert_eq!(host.generation, 3);
+    // The second worker took it with its report to the grave.
+    assert_eq!(attempts(&store, workflow.id, "left"), [(1, -128), (2, -128), (3, 0)]);
+    assert_eq!(attempts(&store, workflow.id, "right"), [(1, 0)], "never started: no attempt is lost");
+    assert_eq!(attempts(&store, workflow.id, "top"), [(1, 0)], "completed work is not repeated");
+}
+
+#[test]
+fn an_end_that_a_worker_recorded_and_did_not_report_is_taken() {
+    let (_dir, store) = database();
+    let workflow =
+        create(&store, &[Planned("good", &[], 2), Planned("bad", &[0], 2), Planned("after", &[0], 2)]);
+    let mut host = Host::new(|a, _| match a.name.as_str() {
+        "good" => Act::RecordAndDie(0),
+        "bad" => Act::RecordAndDie(4),
+        _ => Act::Exit(0),
+    });
+    let mut witness = Witness::default();
+    let summary = run(&store, &mut host, &mut witness, &workflow).unwrap();
+    assert_eq!(summary.end, RunEnd::Finished);
+    for (name, code) in [("good", 0), ("bad", 4), ("after", 0)] {
+        assert_eq!(attempts(&store, workflow.id, name), [(1, code)], "{name}");
+    }
+}
+
+#[test]
+fn ends_that_were_recorded_before_everything_was_killed_are_committed_by_the_next_process() {
+    let (dir, store) = database();
+    let workflow = create(&store, &DIAMOND);
+    let mut host = Host::new(|a, _| match a.name.as_str() {
+        "left" => Act::Record(0),
+        "right" => Act::Record(4),
+        _ => Act::Exit(0),
+    });
+    // The books as the first process leaves them when it is killed: it is never told of the two ends.
+    let copy = tempfile::tempdir().unwrap();
+    let path = copy.path().join("windlass.db");
+    std::thread::scope(|scope| {
+        let mut witness = Witness::default();
+        let row = store.workflow(workflow.id).unwrap().unwrap();
+        let recorded = std::sync::Arc::clone(&host.recorded);
+        let dispatcher = Dispatcher::new(&store, &mut host, &mut witness, row, options()).unwrap();
+        let control = dispatcher.control();
+        let (from, to) = (dir.path().join("windlass.db"), &path);
+        scope.spawn(move || {
+            while recorded.lock().unwrap().len() < 2 {
+                std::thread::yield_now();
+            }
+            windlass_store::maintenance::backup_database(&from, to).unwrap();
+            control.interrupt();
+        });
+        dispatcher.run().unwrap();
+    });
+    let store = SqliteStore::open(&path, OpenMode::ReadWrite).unwrap().store;
+    assert_eq!(store.held_jobs(workflow.id).unwrap().len(), 2);
+    let mut next = Host::new(|_, _| Act::Exit(0));
+    next.recorded = std::sync::Arc::clone(&host.recorded);
+    let mut witness = Witness::default();
+    let summary = run(&store, &mut next, &mut witness, &workflow).unwrap();
+    assert_eq!(summary.counts.get(JobStatus::Canceled), 1);
+    assert_eq!(attempts(&store, workflow.id, "left"), [(1, 0)]);
+    assert_eq!(attempts(&store, workflow.id, "right"), [(1, 4)]);
+    assert!(next.started.lock().unwrap().is_empty(), "nothing that ended runs again");
+    assert!(
+        witness.notices.iter().any(|notice| notice.contains("2 of its jobs had ended")),
+        "{:?}",
+        witness.notices
+    );
+}
+
+#[test]
+fn a_worker_that_dies_over_and_over_is_not_replaced_for_ever() {
+    let (_dir, store) = database();
+    let workflow = create(&store, &DIAMOND);
+    let mut host = Host::new(|_, _| Act::DieBefore);
+    let error = run(&store, &mut host, &mut Witness::default(), &workflow).unwrap_err();
+    assert!(matches!(error, SchedulerError::WorkerKeepsDying(5)), "{error}");
+    let row = store.workflow(workflow.id).unwrap().unwrap();
+    assert_eq!(row.counts.settled(), 0, "the workflow can be resumed");
+    let summary =
+        run(&store, &mut Host::new(|_, _| Act::Exit(0)), &mut Witness::default(), &workflow).unwrap();
+    assert_eq!(summary.counts.get(JobStatus::Completed), 4);
+}
+
+#[test]
+fn a_job_that_kills_every_worker_is_tried_alone_and_given_up_and_its_neighbours_complete() {
+    let (_dir, store) = database();
+    let workflow = create(
+        &store,
+        &[
+            Planned("poison", &[], 0),
+            Planned("beside", &[], 0),
+            Planned("after", &[0], 0),
+            Planned("later", &[1], 0),
+        ],
+    );
+    let mut host = Host::new(|a, _| if a.name == "poison" { Act::Die } else { Act::Exit(0) });
+    let summary = run(&store, &mut host, &mut Witness::default(), &workflow).unwrap();
+    assert_eq!(summary.counts.get(JobStatus::Completed), 2);
+    assert_eq!(summary.counts.get(JobStatus::Failed), 1);
+    assert_eq!(summary.counts.get(JobStatus::Canceled), 1);
+    assert_eq!(attempts(&store, workflow.id, "poison"), [1, 2, 3, 4, 5].map(|n| (n, -128)));
+    assert_eq!(attempts(&store, workflow.id, "later"), [(1, 0)]);
+}
+
+#[test]
+fn a_job_that_kills_its_worker_and_the_dispatcher_is_given_up_after_some_resumes() {
+    let (_dir, store) = database();
+    let workflow =
+        create(&store, &[Planned("poison", &[], 0), Planned("beside", &[], 0), Planned("after", &[0], 0)]);
+    let started = Arc::default();
+    let mut crashes = 0;
+    let summary = loop {
+        let dies_too: Arc<AtomicBool> = Arc::default();
+        let dies = Arc::clone(&dies_too);
+        let mut host = Host::new(move |a, _| {
+            let is_poison = a.name == "poison";
+            dies.fetch_or(is_poison, Ordering::Release);
+            if is_poison { Act::Die } else { Act::Exit(0) }
+        });
+        (host.started, host.dies_too) = (Arc::clone(&started), dies_too);
+        let row = store.workflow(workflow.id).unwrap().unwrap();
+        let resumed =
+            catch_unwind(AssertUnwindSafe(|| run(&store, &mut host, &mut Witness::default(), &row)));
+        match resumed {
+            Err(_) => crashes += 1,
+            Ok(ended) => break ended.unwrap(),
+        }
+        assert!(crashes < 10, "it is tried again without end");
+    };
+    assert_eq!(crashes, 6);
+    let count = |status| summary.counts.get(status);
+    assert_eq!(
+        (count(JobStatus::Completed), count(JobStatus::Failed), count(JobStatus::Canceled)),
+        (1, 1, 1)
+    );
+    assert_eq!(attempts(&store, workflow.id, "poison").len(), 6);
+    let results = store.results(workflow.id, &ResultFilter::default()).unwrap();
+    assert!(results.iter().any(|row| row.reason.as_ref().is_some_and(|why| why.starts_with("given up"))));
+}
+
+#[test]
+fn a_run_whose_database_is_removed_does_not_end_well() {
+    let (dir, store) = database();
+    let workflow = create(&store, &DIAMOND);
+    let lock = store.lock(LockScope::Workflow(workflow.id), Timestamp(1)).unwrap();
+    let home = dir.path().to_owned();
+    let mut host = Host::new(move |a, _| {
+        if a.name == "bottom" {
+            std::fs::remove_dir_all(&home).unwrap();
+        }
+        Act::Exit(0)
+    });
+    let mut witness = Witness::default();
+    let dispatcher = Dispatcher::new(&store, &mut host, &mut witness, workflow, options()).unwrap();
+    let error = dispatcher.with_lock(&lock).run().unwrap_err();
+    assert!(
+        matches!(error, SchedulerError::LockLost(windlass_store::StoreError::FileRemoved { .. })),
+        "{error}"
+    );
+    assert_eq!(host.buried, 1, "nothing goes on running");
+}
+
+#[test]
+fn a_request_to_cancel_that_comes_with_the_interrupt_is_not_lost() {
+    let (_dir, store) = database();
+    let workflow = create(&store, &DIAMOND);
+    let (mut host, mut witness) = (Host::new(|_, _| Act::Hold), Witness::default());
+    let row = store.workflow(workflow.id).unwrap().unwrap();
+    let dispatcher = Dispatcher::new(&store, &mut host, &mut witness, row, options()).unwrap();
+    // Nobody tells the dispatcher to look; the request is there when it concludes.
+    dispatcher.control().interrupt();
+    store.request_cancel(workflow.id, Timestamp(3)).unwrap();
+    assert_eq!(dispatcher.run().unwrap().end, RunEnd::Canceled);
+    assert!(store.workflow(workflow.id).unwrap().unwrap().is_canceled);
+    assert!(!store.cancel_requested(workflow.id).unwrap());
+}
+
+#[test]
+fn a_worker_that_hangs_does_not_outlast_the_second_interrupt() {
+    let (_dir, store) = database();
+    let workflow = create(&store, &DIAMOND);
+    let (mut host, mut witness) = (Host::new(|_, _| Act::Hang), Witness::default());
+    let row = store.workflow(workflow.id).unwrap().unwrap();
+    let dispatcher = Dispatcher::new(&store, &mut host, &mut witness, row, options()).unwrap();
+    let control = dispatcher.control();
+    let summary = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while store.workflow(workflow.id).unwrap().unwrap().counts.get(JobStatus::Pending) == 0 {
+                std::thread::yield_now();
+            }
+            control.interrupt();
+            control.interrupt();
+        });
+        dispatcher.run().unwrap()
+    });
+    assert_eq!(summary.end, RunEnd::Interrupted);
+    assert_eq!(summary.counts.active(), 0, "what it held is ready again");
+    assert_eq!(host.buried, 1);
+}
+
+#[test]
+fn a_canceled_workflow_is_canceled_also_if_it_asks_for_too_much() {
+    let (_dir, store) = database();
+    let workflow = create(&store, &[Planned("huge", &[], 64)]);
+    store.request_cancel(workflow.id, Timestamp(2)).unwrap();
+    let summary =
+        run(&store, &mut Host::new(|_, _| Act::Exit(0)), &mut Witness::default(), &workflow).unwrap();
+    assert_eq!(summary.end, RunEnd::Canceled);
+}
+
+#[test]
+fn what_no_worker_can_hold_is_refused_if_nothing_else_can_run() {
+    let (_dir, store) = database();
+    let workflow = create(&store, &[Planned("huge", &[], 64), Planned("after", &[0], 1)]);
+    let mut host = Host::new(|_, _| Act::Exit(0));
+    let error = run(&store, &mut host, &mut Witness::default(), &workflow).unwrap_err();
+    assert!(
+        matches!(&error, SchedulerError::JobTooLarge { name, count: 1, .. } if name == "huge"),
+        "{error}"
+    );
+    assert!(host.started.lock().unwrap().is_empty());
+}
+
+#[test]
+fn one_job_that_no_worker_can_hold_stops_no_other_job() {
+    let (_dir, store) = database();
+    let plan = [
+        Planned("small", &[], 1),
+        Planned("huge", &[], 64),
+        Planned("after_small", &[0], 1),
+        Planned("after_huge", &[1], 1),
+    ];
+    let workflow = create(&store, &plan);
+    let mut host = Host::new(|_, _| Act::Exit(0));
+    let summary = run(&store, &mut host, &mut Witness::default(), &workflow).unwrap();
+    assert_eq!((summary.end, summary.counts.get(JobStatus::Completed)), (RunEnd::WaitingForDecision, 2));
+    let left = [JobStatus::Ready, JobStatus::Blocked].map(|status| summary.counts.get(status));
+    assert_eq!(left, [1, 1], "they wait for a larger machine");
+    let why = summary.unrunnable_jobs.unwrap();
+    assert!(matches!(&why, SchedulerError::JobTooLarge { name, count: 1, .. } if name == "huge"), "{why}");
+    let row = store.workflow(workflow.id).unwrap().unwrap();
+    assert!(row.ended_at.is_none(), "the run can go on");
+}
+
+#[test]
+fn an_interrupted_run_leaves_its_jobs_ready_and_goes_on_later() {
+    let (_dir, store) = database();
+    let workflow = create(&store, &DIAMOND);
+    let (mut host, mut witness) = (Host::new(|_, _| Act::Hold), Witness::default());
+    let row = store.workflow(workflow.id).unwrap().unwrap();
+    let dispatcher = Dispatcher::new(&store, &mut host, &mut witness, row, options()).unwrap();
+    let control = dispatcher.control();
+    let summary = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // As soon as the books say that something runs.
+            while store.workflow(workflow.id).unwrap().unwrap().counts.get(JobStatus::Running) == 0 {
+                std::thread::yield_now();
+            }
+            control.interrupt();
+        });
+        dispatcher.run().unwrap()
+    });
+    assert_eq!(summary.end, RunEnd::Interrupted);
+    assert_eq!(summary.counts.active(), 0);
+    let summary =
+        run(&store, &mut Host::new(|_, _| Act::Exit(0)), &mut Witness::default(), &workflow).unwrap();
+    assert_eq!((summary.end, summary.counts.get(JobStatus::Completed)), (RunEnd::Finished, 4));
+    assert_eq!(attempts(&store, workflow.id, "top"), [(1, 143), (2, 0)]);
+}
+
+#[test]
+fn a_canceled_run_ends_what_is_held_and_starts_nothing_more() {
+    let (_dir, store) = database();
+    let workflow = create(&store, &DIAMOND);
+    store.request_cancel(workflow.id, Timestamp(2)).unwrap();
+    let mut host = Host::new(|_, _| Act::Exit(0));
+    let summary = run(&store, &mut host, &mut Witness::default(), &workflow).unwrap();
+    assert_eq!(summary.end, RunEnd::Canceled);
+    assert_eq!(host.generation, 0, "no worker is started for a canceled workflow");
+    let row = store.workflow(workflow.id).unwrap().unwrap();
+    assert!(row.is_canceled);
+    assert_eq!(row.counts.get(JobStatus::Ready), 1, "what was not held keeps its state");
+}
+
+#[test]
+fn trouble_of_the_worker_is_shown_and_passes() {
+    let (_dir, store) = database();
+    let workflow = create(&store, &DIAMOND[..1]);
+    let tries = AtomicUsize::new(0);
+    let mut host = Host::new(move |_, _| match tries.fetch_add(1, Ordering::Relaxed) {
+        0 => Act::Trouble,
+        _ => Act::Exit(0),
+    });
+    let mut witness = Witness::default();
+    let summary = run(&store, &mut host, &mut witness, &workflow).unwrap();
+    assert_eq!(summary.counts.get(JobStatus::Completed), 1);
+    assert_eq!(witness.notices, ["no room"]);
+    assert_eq!(
+        attempts(&store, workflow.id, "top"),
+        [(1, 0)],
+        "it never started, so the attempt is not used up"
+    );
+}

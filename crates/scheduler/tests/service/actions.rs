@@ -1,0 +1,362 @@
+//! Actions: who is to carry them out, once or once each, and what becomes of them when workers or the server die.
+
+use crate::world::{LEASE, Worker, World, after, ask, code, ended, plain};
+use std::time::Duration;
+use windlass_store::model::{ActionRow, NewAllocationAction, NewWorker, WorkerKind};
+use windlass_types::settings::{ActionTrigger, WorkflowAction};
+use windlass_types::worker_protocol::{ActionCommand, ActionReport, ExchangeReply};
+use windlass_types::{Attempt, JobStatus, RunId, Timestamp, WorkerId, WorkflowId};
+
+const NOW: Timestamp = Timestamp(1_000_000);
+
+/// Adds an action; it does nothing, so that all that matters is who is told to.
+fn add(world: &World, workflow: WorkflowId, trigger: ActionTrigger, persistent: bool) -> i64 {
+    let action: WorkflowAction = serde_json::from_value(serde_json::json!({
+        "trigger_type": trigger.name(), "action_type": "run_commands", "commands": ["true"], "persistent": persistent,
+    }))
+    .unwrap();
+    let jobs = world.store.load_jobs(workflow).unwrap().ids;
+    let jobs = if trigger.is_about_jobs() { jobs } else { Vec::new() };
+    world.store.add_action(workflow, &NewAllocationAction { action, jobs, is_recovery: false }, NOW).unwrap()
+}
+
+fn row(world: &World, workflow: WorkflowId, id: i64) -> ActionRow {
+    world.service.check_time();
+    world.store.actions(workflow).unwrap().into_iter().find(|row| row.id == id).unwrap()
+}
+
+/// (attempt, worker, return code) of all its executions; one that is under way has no code, one that was interrupted -1.
+fn runs(world: &World, workflow: WorkflowId, id: i64) -> Vec<(u32, Option<WorkerId>, Option<i32>)> {
+    let code = |run: &windlass_store::model::ActionRunRow| run.return_code.or(run.ended_at.map(|_| -1));
+    row(world, workflow, id).runs.iter().map(|run| (run.attempt.0, run.worker_id, code(run))).collect()
+}
+
+fn start(world: &World, workflow: WorkflowId) {
+    ask(|reply| world.service.start_workflow(workflow, "me", reply)).unwrap();
+}
+
+fn report(order: &ActionCommand, return_code: i32) -> ActionReport {
+    ActionReport {
+        workflow: order.workflow,
+        run: order.run,
+        action: order.action,
+        attempt: order.attempt,
+        started_at: NOW,
+        ended_at: NOW,
+        return_code,
+        message: (return_code != 0).then(|| "it broke".to_owned()),
+    }
+}
+
+/// Says how these went, and takes what comes.
+fn tell(world: &World, worker: &mut Worker, orders: &[ActionCommand], return_code: i32) -> ExchangeReply {
+    let mut exchange = worker.next(Vec::new(), Duration::ZERO);
+    exchange.actions = orders.iter().map(|order| report(order, return_code)).collect();
+    worker.send(world, exchange).unwrap()
+}
+
+fn triggers(answer: &ExchangeReply) -> Vec<&str> {
+    answer.actions.iter().map(|order| order.trigger.as_str()).collect()
+}
+
+/// Carries out all that comes, ends all jobs well, and says in which order it heard of what. Until nothing more comes.
+fn work_off(world: &World, worker: &mut Worker) -> Vec<String> {
+    let mut heard = Vec::new();
+    let mut orders: Vec<ActionCommand> = Vec::new();
+    loop {
+        let ends = worker.held.iter().map(|assignment| ended(assignment.key, 0)).collect();
+        let mut exchange = worker.next(ends, Duration::ZERO);
+        exchange.actions = orders.iter().map(|order| report(order, 0)).collect();
+        let answer = worker.send(world, exchange).unwrap();
+        heard.extend(answer.actions.iter().map(|order| order.trigger.clone()));
+        heard.extend(answer.assignments.iter().map(|_| "job".to_owned()));
+        orders = answer.actions;
+        if orders.is_empty() && worker.held.is_empty() {
+            return heard;
+        }
+    }
+}
+
+const ALL: [ActionTrigger; 6] = [
+    ActionTrigger::OnWorkerComplete,
+    ActionTrigger::OnWorkflowComplete,
+    ActionTrigger::OnJobsComplete,
+    ActionTrigger::OnJobsReady,
+    ActionTrigger::OnWorkerStart,
+    ActionTrigger::OnWorkflowStart,
+];
+
+#[test]
+fn each_comes_at_its_time_and_the_end_waits_for_the_last() {
+    let world = World::new();
+    let workflow = world.create(&[plain(), after(&[0])]).id;
+    let ids = ALL.map(|trigger| add(&world, workflow, trigger, false));
+    start(&world, workflow);
+    let mut worker = Worker::new(&world, 1);
+    let heard = work_off(&world, &mut worker);
+    let expected = [
+        "on_workflow_start",
+        "on_worker_start",
+        "job",
+        "job",
+        "on_jobs_ready",
+        "on_jobs_complete",
+        "on_workflow_complete",
+        "on_worker_complete",
+    ];
+    let mut sorted = heard.clone();
+    // What waits for jobs comes beside them.
+    sorted.sort_by_key(|word| expected.iter().position(|known| known == word));
+    assert_eq!(sorted, expected);
+    let place = |word: &str| heard.iter().position(|heard| heard == word).unwrap();
+    assert!(place("on_worker_start") < place("job"), "{heard:?}");
+    assert_eq!(heard[heard.len() - 2..], expected[6..], "{heard:?}");
+    assert!(world.row(workflow).ended_at.is_some());
+    for id in ids {
+        assert_eq!(runs(&world, workflow, id), [(1, Some(worker.id), Some(0))]);
+    }
+}
+
+#[test]
+fn jobs_wait_for_the_beginning_and_nobody_is_given_what_another_has() {
+    let world = World::new();
+    let workflow = world.create(&[plain(), plain()]).id;
+    let (first, each) = (
+        add(&world, workflow, ActionTrigger::OnWorkflowStart, false),
+        add(&world, workflow, ActionTrigger::OnWorkerStart, true),
+    );
+    start(&world, workflow);
+    let (mut one, mut two) = (Worker::new(&world, 1), Worker::new(&world, 1));
+    let begun = one.say(&world, Vec::new()).unwrap();
+    assert_eq!((triggers(&begun), begun.assignments.len()), (vec!["on_workflow_start"], 0));
+    let idle = two.say(&world, Vec::new()).unwrap();
+    assert!(idle.actions.is_empty() && idle.assignments.is_empty(), "{idle:?}");
+    // Also one that fails is over: the workflow goes on.
+    let own = tell(&world, &mut one, &begun.actions, 3);
+    assert_eq!((triggers(&own), own.assignments.len()), (vec!["on_worker_start"], 0));
+    let others = two.say(&world, Vec::new()).unwrap();
+    assert_eq!((triggers(&others), others.assignments.len()), (vec!["on_worker_start"], 0));
+    assert_eq!(tell(&world, &mut one, &own.actions, 0).assignments.len(), 1);
+    assert_eq!(tell(&world, &mut two, &others.actions, 0).assignments.len(), 1);
+    work_off(&world, &mut one);
+    work_off(&world, &mut two);
+    assert_eq!(runs(&world, workflow, first), [(1, Some(one.id), Some(3))]);
+    assert_eq!(runs(&world, workflow, each), [(1, Some(one.id), Some(0)), (2, Some(two.id), Some(0))]);
+    assert_eq!(world.statuses(workflow), [JobStatus::Completed; 2]);
+}
+
+#[test]
+fn with_two_workers_and_a_restart_nothing_is_carried_out_twice() {
+    let mut world = World::new();
+    let workflow = world.create(&[plain(), plain()]).id;
+    let (first, each) = (
+        add(&world, workflow, ActionTrigger::OnWorkflowStart, false),
+        add(&world, workflow, ActionTrigger::OnWorkerStart, true),
+    );
+    let last = add(&world, workflow, ActionTrigger::OnWorkerComplete, true);
+    start(&world, workflow);
+    let (mut one, mut two) = (Worker::new(&world, 1), Worker::new(&world, 1));
+    let begun = one.say(&world, Vec::new()).unwrap().actions;
+    world.restart();
+    // It is still at it, and says so; the other has nothing and gets nothing.
+    assert_eq!(one.come_back_at(&world, &[], &[(first, Attempt(1))]), []);
+    two.come_back(&world, &[]);
+    assert_eq!(triggers(&two.say(&world, Vec::new()).unwrap()), Vec::<&str>::new());
+    let next = tell(&world, &mut one, &begun, 0);
+    assert_eq!(triggers(&next), ["on_worker_start"]);
+    // The answer got lost together with the server: the worker has never heard of it, and is told again, of the same one.
+    world.restart();
+    assert_eq!(one.come_back_at(&world, &[], &[]), []);
+    two.come_back(&world, &[]);
+    assert_eq!(one.say(&world, Vec::new()).unwrap().actions, next.actions);
+    let (mut ones, mut twos) =
+        (tell(&world, &mut one, &next.actions, 0), two.say(&world, Vec::new()).unwrap());
+    assert_eq!((ones.assignments.len(), triggers(&twos)), (1, vec!["on_worker_start"]));
+    twos = tell(&world, &mut two, &twos.actions, 0);
+    assert_eq!(twos.assignments.len(), 1);
+    let (keys, others) = (one.keys(), two.keys());
+    world.restart();
+    one.come_back(&world, &keys);
+    two.come_back(&world, &others);
+    ones = one.say(&world, vec![ended(keys[0], 0)]).unwrap();
+    assert!(ones.actions.is_empty(), "the other is not done: {ones:?}");
+    assert_eq!(work_off(&world, &mut two), ["on_worker_complete"]);
+    assert!(world.row(workflow).ended_at.is_none(), "one has its own to do");
+    assert_eq!(work_off(&world, &mut one), ["on_worker_complete"]);
+    assert!(world.row(workflow).ended_at.is_some());
+    assert_eq!(runs(&world, workflow, first), [(1, Some(one.id), Some(0))]);
+    assert_eq!(runs(&world, workflow, each), [(1, Some(one.id), Some(0)), (2, Some(two.id), Some(0))]);
+    let mut ends = runs(&world, workflow, last);
+    ends.sort_by_key(|run| run.1);
+    assert_eq!(
+        ends.iter().map(|run| (run.1, run.2)).collect::<Vec<_>>(),
+        [(Some(one.id), Some(0)), (Some(two.id), Some(0))]
+    );
+}
+
+#[test]
+fn one_whose_worker_is_gone_is_interrupted_and_carried_out_again_when_somebody_says_so() {
+    let world = World::new();
+    let workflow = world.create(&[plain()]).id;
+    let first = add(&world, workflow, ActionTrigger::OnWorkflowStart, false);
+    let each = add(&world, workflow, ActionTrigger::OnWorkerStart, true);
+    start(&world, workflow);
+    let mut one = Worker::new(&world, 1);
+    let begun = one.say(&world, Vec::new()).unwrap().actions;
+    world.pass(LEASE / 2);
+    let mut two = Worker::new(&world, 1);
+    two.say(&world, Vec::new()).unwrap();
+    world.pass(LEASE / 2 + Duration::from_secs(5));
+    assert_eq!(runs(&world, workflow, first), [(1, Some(one.id), Some(-1))]);
+    assert!(row(&world, workflow, first).runs[0].message.as_ref().unwrap().contains("interrupted"));
+    let own = two.say(&world, Vec::new()).unwrap().actions;
+    assert_eq!(tell(&world, &mut two, &own, 0).assignments.len(), 1, "the workflow goes on");
+    // It was only away: what it was at is not its own any more, and how that went is too late.
+    assert_eq!(one.come_back_at(&world, &[], &[(first, Attempt(1))]), [(first, Attempt(1))]);
+    tell(&world, &mut one, &begun, 0);
+    assert_eq!(runs(&world, workflow, first), [(1, Some(WorkerId(1)), Some(-1))]);
+    assert_eq!(work_off(&world, &mut two), Vec::<String>::new());
+    assert!(world.row(workflow).ended_at.is_some());
+    ask(|reply| world.service.retry_action(workflow, first, "me", reply)).unwrap();
+    assert!(world.row(workflow).ended_at.is_none(), "there is something to do again");
+    // Somebody who was not here before will do, and begins as a worker.
+    let mut three = Worker::new(&world, 1);
+    assert_eq!(work_off(&world, &mut three), ["on_workflow_start", "on_worker_start"]);
+    assert_eq!(runs(&world, workflow, first)[1], (2, Some(three.id), Some(0)));
+    assert_eq!(runs(&world, workflow, each).len(), 2);
+    assert!(world.row(workflow).ended_at.is_some());
+    let again = ask(|reply| world.service.retry_action(workflow, 4711, "me", reply)).unwrap_err();
+    assert_eq!(code(&again), "not_found");
+}
+
+#[test]
+fn what_is_due_goes_to_somebody_who_listens() {
+    let world = World::new();
+    let workflow = world.create(&[plain()]).id;
+    let mut one = Worker::new(&world, 1);
+    let first = add(&world, workflow, ActionTrigger::OnWorkflowStart, false);
+    // It has asked, and hung up.
+    let waits = one.next(Vec::new(), Duration::from_secs(10));
+    drop(crate::world::later(|reply| world.service.exchange(waits, crate::world::me(), reply)));
+    world.service.cancel_exchange(one.id, one.number, one.secret.clone());
+    start(&world, workflow);
+    let mut two = Worker::new(&world, 1);
+    assert_eq!(triggers(&two.say(&world, Vec::new()).unwrap()), ["on_workflow_start"]);
+    assert_eq!(runs(&world, workflow, first), [(1, Some(two.id), None)]);
+}
+
+#[test]
+fn a_worker_that_wants_to_go_does_first_what_is_to_be_done_at_its_end() {
+    let world = World::new();
+    let workflow = world.create(&[plain(), plain()]).id;
+    let last = add(&world, workflow, ActionTrigger::OnWorkerComplete, true);
+    start(&world, workflow);
+    let mut one = Worker::new(&world, 1);
+    one.say(&world, Vec::new()).unwrap();
+    let key = one.keys()[0];
+    let mut leaving = one.next(vec![ended(key, 0)], Duration::ZERO);
+    (leaving.draining, leaving.leaving) = (true, true);
+    let answer = one.send(&world, leaving).unwrap();
+    assert_eq!(triggers(&answer), ["on_worker_complete"]);
+    let mut leaving = one.next(Vec::new(), Duration::ZERO);
+    (leaving.draining, leaving.leaving) = (true, true);
+    leaving.actions = vec![report(&answer.actions[0], 0)];
+    assert!(one.send(&world, leaving).unwrap().actions.is_empty());
+    world.service.check_time();
+    assert!(!world.store.worker(one.id).unwrap().unwrap().is_active());
+    assert_eq!(runs(&world, workflow, last), [(1, Some(one.id), Some(0))]);
+}
+
+#[test]
+fn when_a_workflow_is_canceled_what_runs_is_stopped_and_nothing_begins() {
+    let world = World::new();
+    let workflow = world.create(&[plain()]).id;
+    let first = add(&world, workflow, ActionTrigger::OnWorkflowStart, false);
+    let last = add(&world, workflow, ActionTrigger::OnWorkflowComplete, false);
+    start(&world, workflow);
+    let mut worker = Worker::new(&world, 1);
+    let begun = worker.say(&world, Vec::new()).unwrap().actions;
+    ask(|reply| world.service.cancel_workflow(workflow, "me", reply)).unwrap();
+    let answer = worker.say(&world, Vec::new()).unwrap();
+    assert_eq!(answer.stops.len(), 1);
+    assert!(world.row(workflow).ended_at.is_none(), "it is still at it");
+    assert!(tell(&world, &mut worker, &begun, 143).actions.is_empty());
+    assert!(world.row(workflow).is_canceled);
+    assert_eq!(runs(&world, workflow, first), [(1, Some(worker.id), Some(143))]);
+    assert_eq!(runs(&world, workflow, last), []);
+    let refused = ask(|reply| world.service.retry_action(workflow, first, "me", reply)).unwrap_err();
+    assert_eq!(code(&refused), "workflow_over");
+}
+
+#[test]
+fn when_the_workflow_begins_anew_so_do_its_actions() {
+    let world = World::new();
+    let workflow = world.create(&[plain(), plain()]).id;
+    let ids =
+        [ActionTrigger::OnWorkflowStart, ActionTrigger::OnJobsComplete, ActionTrigger::OnWorkflowComplete]
+            .map(|trigger| add(&world, workflow, trigger, false));
+    ask(|reply| world.service.initialize_workflow(workflow, false, false, "me", reply)).unwrap();
+    let mut worker = Worker::new(&world, 1);
+    let all = ["on_workflow_start", "job", "job", "on_jobs_complete", "on_workflow_complete"];
+    assert_eq!(work_off(&world, &mut worker), all);
+    // One job goes back: what begins the workflow does not come again.
+    ask(|reply| world.service.reset_status(workflow, false, "me", reply)).unwrap();
+    assert_eq!(work_off(&world, &mut worker), Vec::<String>::new(), "nobody has said yet what is to run");
+    let job = world.store.load_jobs(workflow).unwrap().ids[0];
+    let which = windlass_scheduler::service::JobsToReset::Jobs(vec![job]);
+    ask(|reply| world.service.reset_jobs(workflow, which, "me", reply)).unwrap();
+    ask(|reply| world.service.initialize_workflow(workflow, true, false, "me", reply)).unwrap();
+    assert_eq!(work_off(&world, &mut worker), ["job", "on_jobs_complete", "on_workflow_complete"]);
+    // All of them, and everything that is to be done.
+    ask(|reply| world.service.reset_status(workflow, false, "me", reply)).unwrap();
+    let which = windlass_scheduler::service::JobsToReset::All;
+    ask(|reply| world.service.reset_jobs(workflow, which, "me", reply)).unwrap();
+    ask(|reply| world.service.initialize_workflow(workflow, false, false, "me", reply)).unwrap();
+    assert_eq!(work_off(&world, &mut worker), all);
+    assert_eq!(ids.map(|id| runs(&world, workflow, id).len()), [2, 3, 3]);
+}
+
+#[test]
+fn clients_of_the_contract_take_actions_themselves() {
+    let world = World::new();
+    let workflow = world.create(&[plain()]).id;
+    let ids = ALL.map(|trigger| add(&world, workflow, trigger, trigger == ActionTrigger::OnWorkerStart));
+    let [_, complete, jobs_complete, jobs_ready, each, first] = ids;
+    let pending = || -> Vec<i64> {
+        let rows = ask(|reply| world.service.pending_actions(workflow, reply)).unwrap();
+        rows.iter().map(|row| row.id).collect()
+    };
+    let claim = |id, node| ask(|reply| world.service.claim_action(workflow, id, node, reply)).unwrap();
+    assert_eq!((pending(), claim(first, None)), (vec![], false), "nothing has begun");
+    ask(|reply| world.service.initialize_workflow(workflow, false, false, "me", reply)).unwrap();
+    let node = |_| {
+        let row = NewWorker { kind: WorkerKind::Torc, workflow: Some(workflow), ..NewWorker::default() };
+        Some(world.store.add_worker(&row, NOW).unwrap())
+    };
+    let (one, two) = (node(1), node(2));
+    assert_eq!(pending(), [ids[0], jobs_ready, each, first], "what is about workers is theirs to judge");
+    assert!(claim(first, one) && !claim(first, two) && !claim(complete, one));
+    assert!(claim(each, one) && claim(each, two) && !claim(each, two), "once each");
+    assert_eq!(pending(), [ids[0], jobs_ready, each]);
+    let request = windlass_scheduler::service::ClaimRequest { limit: 1, ..Default::default() };
+    let jobs = ask(|reply| world.service.claim_jobs(workflow, request, reply)).unwrap();
+    ask(|reply| world.service.start_job(jobs[0], RunId(1), one.unwrap(), reply)).unwrap();
+    let done = windlass_scheduler::service::JobCompletion {
+        job: jobs[0],
+        run: RunId(1),
+        attempt: None,
+        status: JobStatus::Completed,
+        return_code: 0,
+        exec_time: Duration::from_secs(1),
+        completion_time: NOW,
+        usage: windlass_types::worker_messages::AttemptUsage::default(),
+        node: one,
+    };
+    ask(|reply| world.service.complete_jobs(workflow, vec![done], reply)).unwrap();
+    // Nobody of ours is there to wait for.
+    assert!(world.row(workflow).ended_at.is_some());
+    assert_eq!(pending(), [ids[0], complete, jobs_complete, jobs_ready, each]);
+    assert!(claim(complete, one) && !claim(complete, one) && claim(ids[0], one));
+    let run = row(&world, workflow, complete).last_run().cloned().unwrap();
+    assert_eq!((run.worker_id, run.cause.as_str()), (one, windlass_store::model::CLAIM_CAUSE));
+}

@@ -1,0 +1,334 @@
+//! Workers in allocations of Slurm: when they are told that it ends, and when they are sent home.
+
+use crate::world::{LEASE, Planned, Worker, World, ended, later, me, plain, someone};
+use std::time::Duration;
+use windlass_core::slurm::allocation_rows::{AllocationChange, NewAllocation};
+use windlass_store::model::ResultFilter;
+use windlass_types::slurm::{AllocationRequest, AllocationState as A, SlurmJobNode, SlurmJobState};
+use windlass_types::worker_messages::{
+    AttemptEndCause, AttemptEndReport, AttemptKey, AttemptReport, ReturnReason, StopReason,
+};
+use windlass_types::worker_protocol::WorkerRegistration;
+use windlass_types::{AllocationId, JobStatus as S, SystemClock, Timestamp, WorkflowId};
+
+const DAY: Duration = Duration::from_hours(24);
+
+/// One that runs as job 7 of Slurm.
+pub(crate) fn running(world: &World, workflow: WorkflowId) -> AllocationId {
+    on_nodes(world, workflow, 1)
+}
+
+fn on_nodes(world: &World, workflow: WorkflowId, nodes: u32) -> AllocationId {
+    let new = NewAllocation {
+        workflow,
+        scheduler: None,
+        tag: String::new(),
+        request: AllocationRequest { nodes, walltime: DAY, ..AllocationRequest::default() },
+        action: None,
+        by: "me".into(),
+    };
+    let id = world.store.add_allocations(&[new], SystemClock.now()).unwrap()[0];
+    let submitting = AllocationChange {
+        submitted_at: Some(SystemClock.now()),
+        ..AllocationChange::new(id, A::Intended, A::Submitting)
+    };
+    let running = AllocationChange {
+        job_id: Some(Some(7)),
+        started_at: Some(Some(SystemClock.now())),
+        ..AllocationChange::new(id, A::Submitting, A::Running)
+    };
+    for change in [submitting, running] {
+        world.store.change_allocations(&[change], SystemClock.now()).unwrap();
+    }
+    id
+}
+
+fn ends_at(world: &World, id: AllocationId, at: Timestamp) {
+    let change =
+        AllocationChange { ends_at: Some(Some(at)), ..AllocationChange::new(id, A::Running, A::Running) };
+    world.store.change_allocations(&[change], SystemClock.now()).unwrap();
+}
+
+fn inside(world: &World, workflow: WorkflowId, id: AllocationId) -> Worker {
+    with_cpus(world, workflow, id, 1)
+}
+
+fn with_cpus(world: &World, workflow: WorkflowId, id: AllocationId, cpus: u32) -> Worker {
+    let slurm = Some(SlurmJobNode { job_id: 7, restarts: 0, node: "n1".into() });
+    let who = WorkerRegistration { workflow: Some(workflow), allocation: Some(id.0), slurm, ..someone(cpus) };
+    Worker::join(world, who)
+}
+
+fn asks(cpus: u32) -> Planned {
+    Planned { cpus, ..plain() }
+}
+
+#[test]
+fn whoever_is_in_it_hears_when_it_ends_otherwise() {
+    let world = World::new();
+    let workflow = world.begin(&[plain()]);
+    let id = running(&world, workflow);
+    let (mut worker, mut other) = (inside(&world, workflow, id), Worker::new(&world, 1));
+    assert_eq!(worker.say(&world, vec![]).unwrap().ends_in, None, "it is as Slurm said at its start");
+    world.service.notify_allocation_end_time(id, SystemClock.now().after(3 * DAY));
+    let left = worker.say(&world, vec![]).unwrap().ends_in.unwrap();
+    assert!(left > 2 * DAY, "{left:?}");
+    assert_eq!(worker.say(&world, vec![]).unwrap().ends_in, None, "that is said once");
+    assert_eq!(other.say(&world, vec![]).unwrap().ends_in, None, "it is in no allocation");
+}
+
+#[test]
+fn whoever_comes_back_hears_what_it_missed() {
+    let mut world = World::new();
+    let workflow = world.begin(&[plain()]);
+    let id = running(&world, workflow);
+    let mut worker = inside(&world, workflow, id);
+    worker.say(&world, vec![]).unwrap();
+    let keys = worker.keys();
+    // A time that is past has been changed since: else Slurm had ended it.
+    for (at, is_told) in [(Timestamp(1), false), (SystemClock.now().after(3 * DAY), true)] {
+        ends_at(&world, id, at);
+        world.restart();
+        worker.come_back(&world, &keys);
+        let left = worker.say(&world, vec![]).unwrap().ends_in;
+        assert_eq!(left.is_some_and(|left| left > 2 * DAY), is_told, "{left:?}");
+    }
+}
+
+#[test]
+fn whoever_nothing_that_is_left_fits_is_sent_home() {
+    let world = World::new();
+    let workflow = world.begin(&[asks(1), asks(4)]);
+    let id = running(&world, workflow);
+    let mut small = inside(&world, workflow, id);
+    assert!(!small.say(&world, vec![]).unwrap().dismissed);
+    assert_eq!(small.held.len(), 1, "the job that fits it");
+    // Nothing is there for this one now; but should the other one lose its job, that would be for it.
+    let mut other = inside(&world, workflow, id);
+    let mut elsewhere = Worker::join(&world, WorkerRegistration { workflow: Some(workflow), ..someone(1) });
+    assert!(!other.say(&world, vec![]).unwrap().dismissed);
+    assert!(!elsewhere.say(&world, vec![]).unwrap().dismissed);
+    let waits = other.next(vec![], Duration::from_secs(15));
+    let waits = later(|reply| world.service.exchange(waits, me(), reply));
+    let key = small.keys()[0];
+    assert!(small.say(&world, vec![ended(key, 0)]).unwrap().dismissed, "the large job is not for it");
+    let told = world.in_time(&waits).unwrap();
+    assert!(told.dismissed, "nor for whoever waited meanwhile");
+    assert!(!elsewhere.say(&world, vec![]).unwrap().dismissed, "nobody pays for its node");
+    let mut large = with_cpus(&world, workflow, id, 4);
+    assert!(!large.say(&world, vec![]).unwrap().dismissed);
+    assert_eq!(large.held.len(), 1);
+    let key = large.keys()[0];
+    assert!(large.say(&world, vec![ended(key, 0)]).unwrap().dismissed, "all is done");
+}
+
+#[test]
+fn whoever_has_too_little_time_for_all_that_is_left_is_sent_home() {
+    let world = World::new();
+    let hour = Planned { cpus: 1, runtime: Some(Duration::from_hours(1)), ..plain() };
+    let workflow = world.begin(&[hour.clone(), hour]);
+    let id = running(&world, workflow);
+    let mut worker = inside(&world, workflow, id);
+    let say = |worker: &mut Worker, reports, minutes| {
+        let mut exchange = worker.next(reports, Duration::ZERO);
+        exchange.time_left = Some(Duration::from_mins(minutes));
+        worker.send(&world, exchange).unwrap()
+    };
+    assert!(!say(&mut worker, vec![], 61).dismissed);
+    assert_eq!(worker.held.len(), 1);
+    assert!(!say(&mut worker, vec![], 50).dismissed, "it has something to do");
+    let key = worker.keys()[0];
+    assert!(say(&mut worker, vec![ended(key, 0)], 49).dismissed);
+    assert!(worker.held.is_empty());
+}
+
+/// It has a job, and is not heard of for longer than its lease.
+fn silent(world: &World, nodes: u32) -> (WorkflowId, Worker) {
+    let workflow = world.begin(&[plain()]);
+    let id = on_nodes(world, workflow, nodes);
+    let mut worker = inside(world, workflow, id);
+    worker.say(world, vec![]).unwrap();
+    assert_eq!(worker.held.len(), 1);
+    world.pass(LEASE + Duration::from_secs(3));
+    (workflow, worker)
+}
+
+#[test]
+fn what_may_go_on_as_a_step_is_handed_on_when_it_is_gone() {
+    let world = World::new();
+    let (workflow, worker) = silent(&world, 2);
+    let told = world.silent.lock().unwrap().clone();
+    let keys = worker.keys();
+    assert_eq!(
+        told.iter().map(|one| (one.worker, one.held_attempts.clone())).collect::<Vec<_>>(),
+        [(worker.id, keys)]
+    );
+    assert_eq!(world.statuses(workflow), [S::Pending], "nobody gets it yet");
+    world.service.notify_worker_fenced(worker.id);
+    assert_eq!(world.statuses(workflow), [S::Ready]);
+    assert_eq!(world.silent.lock().unwrap().len(), 1, "that is told once");
+}
+
+#[test]
+fn nobody_waits_for_ever_for_what_may_go_on() {
+    let world = World::new();
+    let (workflow, _) = silent(&world, 2);
+    world.pass(Duration::from_mins(9));
+    assert_eq!(world.statuses(workflow), [S::Pending]);
+    world.pass(Duration::from_mins(1));
+    assert_eq!(world.statuses(workflow), [S::Ready]);
+}
+
+#[test]
+fn whoever_comes_back_while_its_steps_are_ended_has_lost_its_jobs() {
+    let world = World::new();
+    let (workflow, mut worker) = silent(&world, 2);
+    let keys = worker.keys();
+    assert!(worker.say(&world, vec![]).is_err(), "it is to introduce itself");
+    assert_eq!(worker.come_back(&world, &keys), keys);
+    worker.say(&world, vec![]).unwrap();
+    assert!(worker.held.is_empty(), "its old job is not ended yet");
+    let old = world.silent.lock().unwrap()[0].worker;
+    world.service.notify_worker_fenced(old);
+    worker.say(&world, vec![]).unwrap();
+    assert_eq!(worker.held.len(), 1, "and now it is anybody's");
+    assert_eq!(world.statuses(workflow), [S::Pending]);
+}
+
+#[test]
+fn what_ran_on_the_node_of_its_worker_is_gone_with_it() {
+    let world = World::new();
+    let (workflow, _) = silent(&world, 1);
+    assert!(world.silent.lock().unwrap().is_empty());
+    assert_eq!(world.statuses(workflow), [S::Ready]);
+}
+
+/// Slurm says that it ended so.
+fn ends(world: &World, id: AllocationId, end: SlurmJobState) {
+    let change = AllocationChange { end: Some(end), ..AllocationChange::new(id, A::Running, A::Ended) };
+    world.store.change_allocations(&[change], SystemClock.now()).unwrap();
+    world.service.notify_allocation_ended(id);
+}
+
+/// (status of the attempt, why) of each attempt, and where the job stands.
+fn told(world: &World, workflow: WorkflowId) -> (Vec<(S, String)>, S) {
+    let status = world.statuses(workflow)[0];
+    let filter = ResultFilter { all_runs: true, ..ResultFilter::default() };
+    let rows = world.store.results(workflow, &filter).unwrap();
+    (rows.into_iter().map(|row| (row.status, row.reason.unwrap_or_default())).collect(), status)
+}
+
+#[test]
+fn what_was_lost_with_its_allocation_says_so_and_has_not_failed() {
+    for (end, words) in [
+        (SlurmJobState::Cancelled, "was cancelled"),
+        (SlurmJobState::Preempted, "was preempted"),
+        (SlurmJobState::Timeout, "reached its time limit"),
+    ] {
+        let world = World::new();
+        let workflow = world.begin(&[plain()]);
+        let id = running(&world, workflow);
+        let mut worker = inside(&world, workflow, id);
+        worker.say(&world, vec![]).unwrap();
+        ends(&world, id, end);
+        // The node may be one that Slurm has lost, where the job goes on until the worker notices that its lease is over.
+        assert_eq!(told(&world, workflow), (Vec::new(), S::Pending), "{end}");
+        world.pass(LEASE + Duration::from_secs(3));
+        let why = format!("orphaned: allocation {id} (Slurm job 7) {words}");
+        assert_eq!(told(&world, workflow), (vec![(S::Failed, why)], S::Ready));
+        let mut next = Worker::new(&world, 1);
+        next.say(&world, vec![]).unwrap();
+        assert_eq!(next.held.len(), 1, "it runs beside others, and is not tried alone");
+    }
+}
+
+#[test]
+fn what_was_there_when_its_node_said_that_all_is_over_goes_back_at_once() {
+    for (nodes, status) in [(1, S::Ready), (2, S::Pending)] {
+        let world = World::new();
+        let workflow = world.begin(&[plain()]);
+        let id = on_nodes(&world, workflow, nodes);
+        inside(&world, workflow, id).say(&world, vec![]).unwrap();
+        ends(&world, id, SlurmJobState::OutOfMemory);
+        assert_eq!(told(&world, workflow).1, status, "on {nodes}");
+    }
+}
+
+/// The lease may be over before Slurm gives the node up.
+#[test]
+fn what_was_lost_before_slurm_knew_why_says_so_then() {
+    let world = World::new();
+    let workflow = world.begin(&[plain()]);
+    let id = running(&world, workflow);
+    inside(&world, workflow, id).say(&world, vec![]).unwrap();
+    world.pass(LEASE + Duration::from_secs(3));
+    let (lost, status) = told(&world, workflow);
+    assert_eq!((lost.len(), status), (1, S::Ready));
+    assert!(lost[0].1.starts_with("orphaned: worker "), "{lost:?}");
+    ends(&world, id, SlurmJobState::NodeFail);
+    let why = format!("orphaned: allocation {id} (Slurm job 7) lost a node");
+    assert_eq!(told(&world, workflow), (vec![(S::Failed, why)], S::Ready));
+}
+
+/// Slurm lets a worker go on for a moment to end, and what it says then may come when the end is already known.
+#[test]
+fn loss_reported_after_the_end_of_the_allocation_names_that_end() {
+    for why in [ReturnReason::WorkerDied, ReturnReason::WorkerHung] {
+        let world = World::new();
+        let workflow = world.begin(&[plain()]);
+        let id = running(&world, workflow);
+        let mut worker = inside(&world, workflow, id);
+        worker.say(&world, vec![]).unwrap();
+        ends(&world, id, SlurmJobState::Preempted);
+        let key = worker.keys()[0];
+        worker.say(&world, vec![AttemptReport::Returned { key, why }]).unwrap();
+        let reason = format!("orphaned: allocation {id} (Slurm job 7) was preempted");
+        assert_eq!(told(&world, workflow).0, [(S::Failed, reason)]);
+    }
+}
+
+#[test]
+fn on_a_node_that_slurm_has_lost_jobs_may_go_on_until_the_lease_is_over() {
+    let world = World::new();
+    let workflow = world.begin(&[plain()]);
+    let id = running(&world, workflow);
+    let mut worker = inside(&world, workflow, id);
+    worker.say(&world, vec![]).unwrap();
+    ends(&world, id, SlurmJobState::NodeFail);
+    assert_eq!(told(&world, workflow), (Vec::new(), S::Pending));
+    world.pass(LEASE + Duration::from_secs(3));
+    let why = format!("orphaned: allocation {id} (Slurm job 7) lost a node");
+    assert_eq!(told(&world, workflow), (vec![(S::Failed, why)], S::Ready));
+}
+
+#[test]
+fn what_was_stopped_because_its_allocation_ends_says_so_when_that_is_known() {
+    for is_known_before in [true, false] {
+        let world = World::new();
+        let workflow = world.begin(&[plain()]);
+        let id = on_nodes(&world, workflow, 1);
+        let mut worker = inside(&world, workflow, id);
+        worker.say(&world, vec![]).unwrap();
+        let stopped = interrupted(worker.keys()[0]);
+        if is_known_before {
+            // Slurm has lost the node, and the worker lives to tell.
+            ends(&world, id, SlurmJobState::NodeFail);
+            worker.leaves(&world, vec![stopped]);
+        } else {
+            worker.leaves(&world, vec![stopped]);
+            assert_eq!(told(&world, workflow).0, [(S::Terminated, "interrupted".to_owned())]);
+            ends(&world, id, SlurmJobState::NodeFail);
+        }
+        let why = format!("interrupted: allocation {id} (Slurm job 7) lost a node");
+        assert_eq!(told(&world, workflow), (vec![(S::Terminated, why)], S::Ready));
+    }
+}
+
+/// It was stopped because its worker has to go.
+fn interrupted(key: AttemptKey) -> AttemptReport {
+    let AttemptReport::Ended(ended) = ended(key, 143) else { unreachable!() };
+    AttemptReport::Ended(AttemptEndReport {
+        cause: AttemptEndCause::Stopped(StopReason::Interrupted),
+        ..ended
+    })
+}

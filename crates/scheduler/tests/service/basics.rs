@@ -1,0 +1,328 @@
+//! From an introduction to the end of a run.
+
+use crate::world::{
+    Planned, Worker, World, after, ask, code, ended, introduce, later, me, plain, someone, sponsor,
+};
+use std::time::Duration;
+use windlass_scheduler::service::{JobsToReset, WorkerCaller};
+use windlass_store::model::EventFilter;
+use windlass_types::JobStatus as S;
+use windlass_types::worker_messages::{AttemptReport, ReturnReason, StopReason};
+use windlass_types::worker_protocol::{WorkerReconnect, WorkerRegistration};
+
+#[test]
+fn jobs_run_in_order_and_the_run_ends() {
+    let world = World::new();
+    let workflow = world.begin(&[plain(), after(&[0]), after(&[1])]);
+    let mut worker = Worker::new(&world, 4);
+    let first = worker.say(&world, vec![]).unwrap();
+    assert_eq!(first.workflows.len(), 1, "it hears where the workflow lives before its first job");
+    assert_eq!(worker.held.len(), 1);
+    worker.work_off(&world);
+    assert_eq!(world.statuses(workflow), [S::Completed; 3]);
+    assert!(world.row(workflow).ended_at.is_some());
+    assert_eq!(world.service.metrics().workflows, 0, "nothing of it stays in memory");
+    assert_eq!(world.service.metrics().ended_attempts, 3);
+}
+
+#[test]
+fn a_worker_hears_that_a_workflow_is_over_and_of_it_anew_when_there_is_more() {
+    let world = World::new();
+    let mut worker = Worker::new(&world, 1);
+    let workflow = world.begin(&[plain()]);
+    assert_eq!(worker.say(&world, vec![]).unwrap().workflows.len(), 1);
+    let mut over = worker.say(&world, vec![ended(worker.held[0].key, 1)]).unwrap().over;
+    over.extend(worker.say(&world, vec![]).unwrap().over);
+    assert_eq!(over, [workflow], "once");
+    ask(|reply| world.service.reset_status(workflow, false, "me", reply)).unwrap();
+    ask(|reply| world.service.reset_jobs(workflow, JobsToReset::Failed, "me", reply)).unwrap();
+    ask(|reply| world.service.initialize_workflow(workflow, true, false, "me", reply)).unwrap();
+    let anew = worker.say(&world, vec![]).unwrap();
+    assert_eq!((anew.over.len(), anew.workflows.len(), anew.assignments.len()), (0, 1, 1));
+}
+
+#[test]
+fn how_a_workflow_stands_is_known_without_its_rows() {
+    let world = World::new();
+    let long = || Planned { runtime: Some(Duration::from_hours(1)), labels: vec!["gpu".into()], ..plain() };
+    let workflow = world.begin(&[plain(), plain(), long(), after(&[0])]);
+    let outline = || ask(|reply| world.service.snapshot_workflow(workflow, reply)).unwrap();
+    let known = outline().unwrap();
+    let mut ready: Vec<_> = known.ready_jobs.iter().map(|ready| (ready.jobs, ready.runtime)).collect();
+    ready.sort_unstable();
+    assert_eq!(ready, [(1, Some(Duration::from_hours(1))), (2, None)], "what waits is not ready");
+    assert!(
+        known.ready_jobs.iter().any(|ready| ready.labels == ["gpu"]) && known.wall_time == Duration::ZERO
+    );
+    let mut worker = Worker::new(&world, 1);
+    worker.say(&world, vec![]).unwrap();
+    let report = ended(worker.held[0].key, 0);
+    worker.say(&world, vec![report]).unwrap();
+    assert_eq!(outline().unwrap().wall_time, Duration::from_secs(10));
+    worker.work_off(&world);
+    let mut other = Worker::join(&world, WorkerRegistration { labels: vec!["gpu".into()], ..someone(1) });
+    other.work_off(&world);
+    assert_eq!(outline(), None, "when it is over the rows say it");
+}
+
+#[test]
+fn a_wait_ends_the_moment_there_is_something_to_do() {
+    let world = World::new();
+    let mut worker = Worker::new(&world, 1);
+    let exchange = worker.next(vec![], Duration::from_secs(15));
+    let waiting = later(|reply| world.service.exchange(exchange, me(), reply));
+    world.service.check_time();
+    assert!(waiting.try_recv().is_err(), "there is nothing to do");
+    world.begin(&[plain()]);
+    assert_eq!(waiting.recv().unwrap().unwrap().assignments.len(), 1);
+}
+
+#[test]
+fn a_wait_is_over_when_its_time_is_up_or_a_newer_one_comes() {
+    let world = World::new();
+    let mut worker = Worker::new(&world, 1);
+    let wait = |worker: &mut Worker| {
+        let exchange = worker.next(vec![], Duration::from_secs(15));
+        later(|reply| world.service.exchange(exchange, me(), reply))
+    };
+    let first = wait(&mut worker);
+    let second = wait(&mut worker);
+    assert_eq!(first.recv().unwrap().unwrap().number, 1);
+    world.pass(Duration::from_secs(14));
+    assert!(second.try_recv().is_err());
+    world.pass(Duration::from_secs(1));
+    assert_eq!(second.recv().unwrap().unwrap().number, 2);
+}
+
+#[test]
+fn an_answer_that_did_not_arrive_comes_again() {
+    let world = World::new();
+    let workflow = world.begin(&[plain(), plain()]);
+    let mut worker = Worker::new(&world, 1);
+    let exchange = worker.next(vec![], Duration::ZERO);
+    let lost = ask(|reply| world.service.exchange(exchange.clone(), me(), reply)).unwrap();
+    let again = worker.send(&world, exchange).unwrap();
+    assert_eq!(again, lost);
+    let key = worker.held[0].key;
+    let report = worker.next(vec![ended(key, 0)], Duration::ZERO);
+    ask(|reply| world.service.exchange(report.clone(), me(), reply)).unwrap();
+    let answer = worker.send(&world, report).unwrap();
+    assert!(answer.stale.is_empty(), "a repeated report is not a late one");
+    assert_eq!(world.results(workflow), [("j0".to_owned(), 1, 0)]);
+    assert_eq!(worker.keys().len(), 1, "and the next job is given once");
+}
+
+#[test]
+fn who_hangs_up_loses_nothing() {
+    let world = World::new();
+    let mut worker = Worker::new(&world, 1);
+    let exchange = worker.next(vec![], Duration::from_secs(15));
+    drop(later(|reply| world.service.exchange(exchange.clone(), me(), reply)));
+    world.service.cancel_exchange(worker.id, 1, worker.secret.clone());
+    let workflow = world.begin(&[plain()]);
+    assert_eq!(world.statuses(workflow), [S::Ready], "nobody listens, so nothing is claimed");
+    assert_eq!(worker.send(&world, exchange).unwrap().assignments.len(), 1);
+}
+
+#[test]
+fn nobody_speaks_for_another() {
+    let world = World::new();
+    world.begin(&[plain()]);
+    let mut worker = Worker::new(&world, 1);
+    let mut forged = worker.next(vec![], Duration::ZERO);
+    forged.secret = "guess".into();
+    let refused = ask(|reply| world.service.exchange(forged, me(), reply)).unwrap_err();
+    assert_eq!(code(&refused), "unknown_worker");
+    // Not even with the secret, unless he sees to all workers.
+    let stolen = worker.next(vec![], Duration::ZERO);
+    let other = WorkerCaller::User("other".into());
+    let refused = ask(|reply| world.service.exchange(stolen.clone(), other, reply)).unwrap_err();
+    assert_eq!(code(&refused), "not_found");
+    let answer = ask(|reply| world.service.exchange(stolen, WorkerCaller::Operator, reply)).unwrap();
+    assert_eq!(answer.assignments.len(), 1);
+    // Nor does he come back as it.
+    let before = WorkerReconnect {
+        worker: worker.id,
+        secret: worker.secret.clone(),
+        held: worker.keys(),
+        actions: Vec::new(),
+    };
+    let who = WorkerRegistration { before: Some(before), ..someone(1) };
+    let may: windlass_scheduler::service::WorkflowPredicate = std::sync::Arc::new(|_| true);
+    let welcome = ask(|reply| world.service.register_worker(who, sponsor("other", may), reply)).unwrap();
+    assert_ne!(welcome.worker, worker.id);
+}
+
+#[test]
+fn a_worker_takes_only_what_its_user_may_run() {
+    let world = World::new();
+    let (mine, other) = (world.begin(&[plain()]), world.begin(&[plain()]));
+    let who = someone(4);
+    let may: windlass_scheduler::service::WorkflowPredicate = std::sync::Arc::new(move |row| row.id == mine);
+    let welcome = ask(|reply| world.service.register_worker(who, sponsor("me", may), reply)).unwrap();
+    let exchange = windlass_types::worker_protocol::WorkerExchange {
+        worker: welcome.worker,
+        secret: welcome.secret,
+        number: 1,
+        reports: vec![],
+        actions: vec![],
+        wait: Duration::ZERO,
+        time_left: None,
+        draining: false,
+        leaving: false,
+    };
+    let answer = ask(|reply| world.service.exchange(exchange, me(), reply)).unwrap();
+    assert_eq!(answer.assignments.iter().map(|a| a.key.workflow).collect::<Vec<_>>(), [mine]);
+    assert_eq!(world.statuses(other), [S::Ready]);
+}
+
+#[test]
+fn labels_say_who_takes_what() {
+    let world = World::new();
+    let labelled = Planned { labels: vec!["gpu".into()], ..plain() };
+    world.begin(&[labelled, plain()]);
+    let mut with = Worker::join(&world, WorkerRegistration { labels: vec!["gpu".into()], ..someone(4) });
+    let mut without = Worker::new(&world, 4);
+    with.say(&world, vec![]).unwrap();
+    without.say(&world, vec![]).unwrap();
+    let names = |worker: &Worker| worker.held.iter().map(|a| a.name.clone()).collect::<Vec<_>>();
+    assert_eq!((names(&with), names(&without)), (vec!["j0".to_owned()], vec!["j1".to_owned()]));
+}
+
+#[test]
+fn nothing_is_started_that_cannot_end_in_time() {
+    let world = World::new();
+    let timed = |minutes: u64| Planned { runtime: Some(Duration::from_secs(60 * minutes)), ..plain() };
+    world.begin(&[timed(90), timed(10)]);
+    let mut worker = Worker::new(&world, 4);
+    let mut exchange = worker.next(vec![], Duration::ZERO);
+    exchange.time_left = Some(Duration::from_hours(1));
+    worker.send(&world, exchange).unwrap();
+    // The limit is known from the first exchange on, and the claim is made with it.
+    assert_eq!(worker.held.iter().map(|a| a.name.as_str()).collect::<Vec<_>>(), ["j1"]);
+}
+
+#[test]
+fn canceling_reaches_workers_through_their_waits() {
+    let world = World::new();
+    let workflow = world.begin(&[plain(), plain(), after(&[0])]);
+    let mut worker = Worker::new(&world, 1);
+    worker.say(&world, vec![]).unwrap();
+    let exchange = worker.next(vec![], Duration::from_secs(15));
+    let waiting = later(|reply| world.service.exchange(exchange, me(), reply));
+    ask(|reply| world.service.cancel_workflow(workflow, "me", reply)).unwrap();
+    let answer = waiting.recv().unwrap().unwrap();
+    assert_eq!(answer.stops.len(), 1);
+    assert_eq!(answer.stops[0].why, StopReason::Canceled);
+    assert!(!world.row(workflow).is_canceled, "something of it still runs");
+    let AttemptReport::Ended(mut end) = ended(worker.held[0].key, 143) else { unreachable!() };
+    end.cause = windlass_types::worker_messages::AttemptEndCause::Stopped(StopReason::Canceled);
+    worker.say(&world, vec![AttemptReport::Ended(end)]).unwrap();
+    world.service.check_time();
+    assert_eq!(world.statuses(workflow), [S::Canceled, S::Ready, S::Canceled]);
+    assert!(world.row(workflow).is_canceled);
+}
+
+#[test]
+fn what_a_worker_hands_back_goes_to_another() {
+    let world = World::new();
+    let workflow = world.begin(&[plain()]);
+    let mut first = Worker::new(&world, 1);
+    first.say(&world, vec![]).unwrap();
+    let key = first.held[0].key;
+    let why = ReturnReason::WorkerTrouble("no space for logs".into());
+    first.say(&world, vec![AttemptReport::Returned { key, why }]).unwrap();
+    assert!(first.held.is_empty(), "it is left alone for a moment");
+    let mut second = Worker::new(&world, 1);
+    second.say(&world, vec![]).unwrap();
+    assert_eq!(second.keys(), [key], "the same attempt: it never started");
+    second.work_off(&world);
+    assert_eq!(world.results(workflow), [("j0".to_owned(), 1, 0)]);
+}
+
+#[test]
+fn draining_finishes_and_takes_nothing_more() {
+    let world = World::new();
+    let workflow = world.begin(&[plain(), plain()]);
+    let mut worker = Worker::new(&world, 1);
+    worker.say(&world, vec![]).unwrap();
+    ask(|reply| world.service.drain_worker(worker.id, reply)).unwrap();
+    let key = worker.held[0].key;
+    let answer = worker.say(&world, vec![ended(key, 0)]).unwrap();
+    assert!(answer.drain && answer.assignments.is_empty());
+    let mut last = worker.next(vec![], Duration::ZERO);
+    last.leaving = true;
+    worker.send(&world, last).unwrap();
+    world.service.check_time();
+    assert_eq!(world.service.metrics().workers, 0);
+    assert!(world.store.active_workers(None).unwrap().is_empty());
+    assert_eq!(world.statuses(workflow), [S::Completed, S::Ready]);
+}
+
+#[test]
+fn a_worker_of_one_workflow_is_dismissed_when_it_is_over() {
+    let world = World::new();
+    let (workflow, other) = (world.begin(&[plain()]), world.begin(&[plain()]));
+    let mut worker = Worker::join(&world, WorkerRegistration { workflow: Some(workflow), ..someone(4) });
+    let answer = worker.say(&world, vec![]).unwrap();
+    assert!(!answer.dismissed);
+    let key = worker.held[0].key;
+    worker.say(&world, vec![ended(key, 0)]).unwrap();
+    let answer = worker.say(&world, vec![]).unwrap();
+    assert!(answer.dismissed && answer.assignments.is_empty());
+    assert_eq!(world.statuses(other), [S::Ready]);
+    let late = WorkerRegistration { workflow: Some(workflow), ..someone(4) };
+    let mut late = Worker::join(&world, late);
+    assert!(late.say(&world, vec![]).unwrap().dismissed);
+    let nowhere = WorkerRegistration { workflow: Some(windlass_types::WorkflowId(99)), ..someone(1) };
+    assert_eq!(code(&introduce(&world, &nowhere).unwrap_err()), "not_found");
+}
+
+#[test]
+fn a_failure_cancels_what_waits_for_it_and_the_run_ends() {
+    let world = World::new();
+    let workflow = world.begin(&[plain(), after(&[0])]);
+    let mut worker = Worker::new(&world, 1);
+    worker.say(&world, vec![]).unwrap();
+    let key = worker.held[0].key;
+    worker.say(&world, vec![ended(key, 3)]).unwrap();
+    world.service.check_time();
+    assert_eq!(world.statuses(workflow), [S::Failed, S::Canceled]);
+    assert!(world.row(workflow).ended_at.is_some());
+    let refused = ask(|reply| world.service.start_workflow(workflow, "me", reply)).unwrap_err();
+    assert_eq!(code(&refused), "workflow_over");
+}
+
+#[test]
+fn stopping_answers_everybody_and_keeps_everything() {
+    let world = World::new();
+    let workflow = world.begin(&[plain()]);
+    let mut worker = Worker::new(&world, 1);
+    worker.say(&world, vec![]).unwrap();
+    let key = worker.held[0].key;
+    worker.say(&world, vec![ended(key, 0)]).unwrap();
+    let exchange = worker.next(vec![], Duration::from_secs(15));
+    let waiting = later(|reply| world.service.exchange(exchange, me(), reply));
+    world.service.stop();
+    assert!(waiting.recv().unwrap().is_ok(), "an empty answer");
+    assert_eq!(code(&worker.say(&world, vec![]).unwrap_err()), "unavailable");
+    assert_eq!(world.statuses(workflow), [S::Completed]);
+}
+
+#[test]
+fn stale_reports_change_nothing_and_can_be_seen() {
+    let world = World::new();
+    let workflow = world.begin(&[plain(), plain()]);
+    let (mut one, mut two) = (Worker::new(&world, 1), Worker::new(&world, 1));
+    one.say(&world, vec![]).unwrap();
+    two.say(&world, vec![]).unwrap();
+    let of_another = two.held[0].key;
+    let answer = one.say(&world, vec![ended(of_another, 0)]).unwrap();
+    assert_eq!(answer.stale.iter().map(|stale| stale.key).collect::<Vec<_>>(), [of_another]);
+    assert!(answer.stale[0].found.contains("worker"), "{answer:?}");
+    world.service.check_time();
+    assert_eq!(world.statuses(workflow), [S::Pending, S::Pending]);
+    let filter = EventFilter { category: Some("stale_report".into()), ..EventFilter::default() };
+    assert_eq!(world.store.events(Some(workflow), &filter).unwrap().len(), 1);
+    assert_eq!(world.service.metrics().stale_reports, 1);
+}

@@ -1,0 +1,108 @@
+//! Workflows that are paused, and sites that are closed to one of them or to all: nothing new begins, what has begun goes on.
+
+use crate::world::{Failing, Planned, Worker, World, ended, plain, someone};
+use std::collections::BTreeSet;
+use windlass_types::worker_protocol::WorkerRegistration;
+use windlass_types::{JobStatus, WorkflowId};
+
+/// Units of a landing and one job that waits for it.
+fn begin(world: &World, units: u32) -> WorkflowId {
+    let unit = |unit| {
+        let landing = Planned { unit: Some(unit), elects: true, ..Planned::default() };
+        let work = Planned { unit: Some(unit), waits_for: vec![unit * 2], ..Planned::default() };
+        [landing, work]
+    };
+    let jobs: Vec<Planned> = (0..units).flat_map(unit).collect();
+    world.begin_failing(&jobs, &Failing::default())
+}
+
+fn at(world: &World, site: &str) -> Worker {
+    Worker::join(world, WorkerRegistration { site: site.into(), ..someone(8) })
+}
+
+/// What it has of this workflow after it has asked for more.
+fn has(worker: &mut Worker, world: &World, workflow: WorkflowId) -> Vec<String> {
+    worker.say(world, vec![]).unwrap();
+    let of = worker.held.iter().filter(|assignment| assignment.key.workflow == workflow);
+    of.map(|assignment| assignment.name.clone()).collect()
+}
+
+fn end(worker: &mut Worker, world: &World, workflow: WorkflowId, name: &str) {
+    let is_meant = |held: &&windlass_types::worker_messages::Assignment| {
+        held.key.workflow == workflow && held.name == name
+    };
+    let key = worker.held.iter().find(is_meant).unwrap().key;
+    worker.say(world, vec![ended(key, 0)]).unwrap();
+}
+
+fn sites(names: &[&str]) -> BTreeSet<String> {
+    names.iter().map(|&name| name.to_owned()).collect()
+}
+
+#[test]
+fn nothing_new_of_a_paused_workflow_begins_and_others_go_on() {
+    let world = World::new();
+    let (paused, other) = (begin(&world, 2), begin(&world, 1));
+    world.service.set_paused(paused, true);
+    let mut west = at(&world, "west");
+    assert_eq!(has(&mut west, &world, paused), [""; 0]);
+    assert_eq!(has(&mut west, &world, other), ["j0"]);
+    world.service.set_paused(paused, false);
+    assert_eq!(has(&mut west, &world, paused), ["j0", "j2"]);
+
+    world.service.set_paused(paused, true);
+    end(&mut west, &world, paused, "j0");
+    assert_eq!(
+        has(&mut west, &world, paused),
+        ["j2"],
+        "what has begun goes on, what waited for it does not begin"
+    );
+    assert_eq!(world.row(paused).counts.get(JobStatus::Completed), 1, "and what it came to is noted");
+    world.service.set_paused(paused, false);
+    west.work_off(&world);
+    assert_eq!(world.row(paused).counts.get(JobStatus::Completed), 4);
+}
+
+/// Whoever wants it says it again: it is in no books.
+#[test]
+fn a_pause_is_forgotten_by_a_server_that_is_started_anew() {
+    let mut world = World::new();
+    let workflow = world.begin(&[plain()]);
+    world.service.set_paused(workflow, true);
+    assert_eq!(has(&mut at(&world, "west"), &world, workflow), [""; 0]);
+    world.restart();
+    assert_eq!(has(&mut at(&world, "west"), &world, workflow), ["j0"]);
+}
+
+#[test]
+fn units_of_a_workflow_begin_at_no_site_that_is_closed_to_it() {
+    let world = World::new();
+    let (shy, other) = (begin(&world, 2), begin(&world, 1));
+    world.service.set_closed_sites_for(shy, sites(&["east"]));
+    let (mut east, mut west) = (at(&world, "east"), at(&world, "west"));
+    assert_eq!(has(&mut east, &world, shy), [""; 0]);
+    assert_eq!(has(&mut east, &world, other), ["j0"], "to others it is open");
+    assert_eq!(has(&mut west, &world, shy), ["j0", "j2"]);
+
+    // Closed once more, whatever is there goes on there.
+    end(&mut west, &world, shy, "j0");
+    world.service.set_closed_sites_for(shy, sites(&["east", "west"]));
+    assert_eq!(has(&mut west, &world, shy), ["j2", "j1"], "its unit has elected this site");
+    west.work_off(&world);
+    assert_eq!(world.row(shy).counts.get(JobStatus::Completed), 4);
+}
+
+#[test]
+fn a_site_that_is_open_again_gets_what_waits() {
+    let world = World::new();
+    let workflow = begin(&world, 1);
+    let mut east = at(&world, "east");
+    world.service.set_closed_sites_for(workflow, sites(&["east"]));
+    assert_eq!(has(&mut east, &world, workflow), [""; 0]);
+    // To say it of all is to say it besides.
+    world.service.set_closed_sites(sites(&["east"]));
+    world.service.set_closed_sites_for(workflow, sites(&[]));
+    assert_eq!(has(&mut east, &world, workflow), [""; 0]);
+    world.service.set_closed_sites(sites(&[]));
+    assert_eq!(has(&mut east, &world, workflow), ["j0"]);
+}

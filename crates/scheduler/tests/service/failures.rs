@@ -1,0 +1,295 @@
+//! What follows failures at a server: retries now and later, budgets, verdicts that are waited for.
+
+use crate::world::{Failing, Planned, Worker, World, after, ask, ended, handled, plain, someone};
+use std::time::Duration;
+use windlass_store::model::{EventFilter, JobFilter, ResultFilter};
+use windlass_types::settings::{FailureRule, RetryBudget, WorkflowSettings};
+use windlass_types::worker_messages::{
+    AttemptEndCause, AttemptEndReport, AttemptReport, ProcessExit, RecoveryScript,
+};
+use windlass_types::worker_protocol::WorkerRegistration;
+use windlass_types::{Attempt, JobStatus as S, Resources, WorkflowId};
+
+fn rule(code: i32) -> FailureRule {
+    FailureRule { exit_codes: vec![code], ..FailureRule::default() }
+}
+
+fn rules(rules: Vec<FailureRule>) -> Failing {
+    Failing { rules, ..Failing::default() }
+}
+
+fn after_handled(waits_for: &[u32]) -> Planned {
+    Planned { is_handled: true, ..after(waits_for) }
+}
+
+/// All that it holds ends with this code.
+fn fail_all(world: &World, worker: &mut Worker, code: i32) {
+    let ends = worker.keys().into_iter().map(|key| ended(key, code)).collect();
+    worker.say(world, ends).unwrap();
+}
+
+fn reasons(world: &World, workflow: WorkflowId) -> Vec<String> {
+    let results = world.store.results(workflow, &ResultFilter::default()).unwrap();
+    results.into_iter().map(|row| row.reason.unwrap_or_default()).collect()
+}
+
+#[test]
+fn a_rule_has_the_job_tried_again_with_its_script_and_what_waits_goes_on_waiting() {
+    let world = World::new();
+    let script = FailureRule { recovery_script: Some("fix".into()), max_retries: 2, ..rule(10) };
+    let workflow = world.begin_failing(&[handled(), after(&[0])], &rules(vec![script]));
+    let mut worker = Worker::new(&world, 1);
+    worker.say(&world, vec![]).unwrap();
+    assert_eq!(worker.held[0].recovery, None);
+    fail_all(&world, &mut worker, 10);
+    let [again] = &worker.held[..] else {
+        panic!("it is given out again with the answer: {:?}", worker.held)
+    };
+    assert_eq!(again.key.attempt, Attempt(2));
+    let owed = RecoveryScript {
+        script: "fix".into(),
+        failed: Attempt(1),
+        return_code: 10,
+        limit: Duration::from_mins(10),
+    };
+    assert_eq!(again.recovery.as_deref(), Some(&owed));
+    assert_eq!(world.statuses(workflow), [S::Pending, S::Blocked]);
+    worker.work_off(&world);
+    assert_eq!(world.statuses(workflow), [S::Completed; 2]);
+    assert_eq!(world.results(workflow), [("j0".into(), 1, 10), ("j0".into(), 2, 0), ("j1".into(), 1, 0)]);
+    let told = reasons(&world, workflow).remove(0);
+    assert_eq!(told, "attempt 2 of 2 by rule 1 of handler again (exit code 10): after its recovery script");
+    let retried = EventFilter { category: Some("job_retried".into()), ..EventFilter::default() };
+    assert_eq!(world.store.events(Some(workflow), &retried).unwrap().len(), 1);
+}
+
+#[test]
+fn rules_end_and_what_no_rule_is_for_is_final() {
+    let world = World::new();
+    let twice = FailureRule { max_retries: 2, ..rule(75) };
+    let workflow = world.begin_failing(&[handled(), handled(), plain()], &rules(vec![twice]));
+    let mut worker = Worker::new(&world, 4);
+    worker.say(&world, vec![]).unwrap();
+    let codes = [75, 1, 75];
+    let ends = worker.keys().into_iter().zip(codes).map(|(key, code)| ended(key, code)).collect();
+    worker.say(&world, ends).unwrap();
+    assert_eq!(world.statuses(workflow), [S::Pending, S::Failed, S::Failed], "the last one has no handler");
+    fail_all(&world, &mut worker, 75);
+    assert_eq!(world.statuses(workflow), [S::Failed; 3]);
+    assert!(world.row(workflow).ended_at.is_some());
+    let told = reasons(&world, workflow);
+    assert_eq!(told[1], "not tried again after 2 of 2 attempts by rule 1 of handler again (exit code 75)");
+    assert_eq!(&told[2..], ["no rule of handler again is for it", ""]);
+}
+
+/// A worker that waits hears of the job when its time has come, and not before.
+#[test]
+fn a_delay_is_waited_out() {
+    let world = World::new();
+    let patient = FailureRule { delay: Some(Duration::from_secs(10)), ..rule(75) };
+    let workflow = world.begin_failing(&[handled()], &rules(vec![patient]));
+    let mut worker = Worker::new(&world, 1);
+    worker.say(&world, vec![]).unwrap();
+    fail_all(&world, &mut worker, 75);
+    assert_eq!((world.statuses(workflow), worker.held.len()), (vec![S::Ready], 0));
+    world.pass(Duration::from_secs(9));
+    worker.say(&world, vec![]).unwrap();
+    assert!(worker.held.is_empty(), "a second is left");
+    world.pass(Duration::from_secs(1));
+    worker.work_off(&world);
+    assert_eq!(world.statuses(workflow), [S::Completed]);
+}
+
+/// One that has little time left had more: its like may come again.
+#[test]
+fn runtime_grows_up_to_what_a_worker_stays_altogether() {
+    let world = World::new();
+    let longer = FailureRule { runtime: "x8".parse().ok(), max_retries: 5, ..rule(75) };
+    let job = Planned { runtime: Some(Duration::from_mins(20)), ..handled() };
+    let workflow = world.begin_failing(&[job], &rules(vec![longer]));
+    let mut worker = Worker::new(&world, 1);
+    for (minutes, code) in [(60, None), (30, Some(75))] {
+        let ends = worker.keys().into_iter().filter_map(|key| Some(ended(key, code?))).collect();
+        let mut exchange = worker.next(ends, Duration::ZERO);
+        exchange.time_left = Some(Duration::from_mins(minutes));
+        worker.send(&world, exchange).unwrap();
+    }
+    let told = reasons(&world, workflow).remove(0);
+    assert!(told.ends_with("runtime 20m → 1h (all that a worker has)"), "{told}");
+    assert!(worker.held.is_empty(), "it does not fit into what is left");
+    let mut other = Worker::new(&world, 1);
+    other.work_off(&world);
+    assert_eq!(world.statuses(workflow), [S::Completed]);
+}
+
+/// Whatever a worker could give that may take the job, and no more.
+#[test]
+fn what_a_job_ran_out_of_grows_up_to_the_largest_worker_that_may_take_it() {
+    let world = World::new();
+    let grow = FailureRule { cpus: "x8".parse().ok(), max_retries: 5, ..rule(75) };
+    let gpu = || vec!["gpu".to_owned()];
+    let job = Planned { cpus: 1, labels: gpu(), ..handled() };
+    let workflow = world.begin_failing(&[job], &rules(vec![grow]));
+    let _huge = Worker::new(&world, 64);
+    let mut worker = Worker::join(&world, WorkerRegistration { labels: gpu(), ..someone(4) });
+    worker.say(&world, vec![]).unwrap();
+    fail_all(&world, &mut worker, 75);
+    assert_eq!(worker.held[0].resources, Resources { cpus: 4, ..Resources::DEFAULT });
+    assert!(reasons(&world, workflow)[0].ends_with("cpus 1 → 4 (all that a worker has)"));
+    worker.work_off(&world);
+    assert_eq!(world.statuses(workflow), [S::Completed]);
+}
+
+#[test]
+fn an_attempt_that_was_lost_counts_for_nothing_and_still_owes_the_script() {
+    let world = World::new();
+    let script = FailureRule { recovery_script: Some("fix".into()), max_retries: 2, ..rule(10) };
+    let workflow = world.begin_failing(&[handled()], &rules(vec![script]));
+    let mut first = Worker::new(&world, 1);
+    first.say(&world, vec![]).unwrap();
+    fail_all(&world, &mut first, 10);
+    ask(|reply| world.service.retire_worker(first.id, "me", reply)).unwrap();
+    let mut second = Worker::new(&world, 1);
+    second.say(&world, vec![]).unwrap();
+    let [again] = &second.held[..] else { panic!("it runs again") };
+    assert_eq!(again.key.attempt, Attempt(3));
+    assert_eq!(again.recovery.as_ref().map(|owed| owed.failed), Some(Attempt(1)));
+    second.work_off(&world);
+    assert_eq!(world.statuses(workflow), [S::Completed]);
+}
+
+fn storm(budget: u32) -> Failing {
+    let settings =
+        WorkflowSettings { retry_budget: Some(RetryBudget::Count(budget)), ..WorkflowSettings::default() };
+    Failing { rules: vec![FailureRule { max_retries: 100, ..rule(1) }], settings }
+}
+
+fn budget_events(world: &World, workflow: WorkflowId) -> Vec<bool> {
+    let filter = EventFilter { category: Some("retry_budget".into()), ..EventFilter::default() };
+    let events = world.store.events(Some(workflow), &filter).unwrap();
+    events.iter().map(|event| event.data.as_ref().unwrap()["is_used_up"] == true).collect()
+}
+
+#[test]
+fn a_storm_ends_when_the_budget_is_used_up_and_somebody_can_have_it_go_on() {
+    let mut world = World::new();
+    let workflow = world.begin_failing(&[handled(), handled(), handled(), after_handled(&[2])], &storm(1));
+    let mut bound = Worker::join(&world, WorkerRegistration { workflow: Some(workflow), ..someone(1) });
+    bound.say(&world, vec![]).unwrap();
+    for _ in 0..3 {
+        fail_all(&world, &mut bound, 1);
+    }
+    let said = bound.say(&world, vec![]).unwrap();
+    assert!(said.dismissed, "there is nothing to stay for");
+    let mut statuses = world.statuses(workflow);
+    statuses.sort_by_key(ToString::to_string);
+    assert_eq!(statuses, [S::Blocked, S::Failed, S::Ready, S::Ready], "what was not begun stays as it is");
+    assert_eq!(world.row(workflow).ended_at, None);
+    assert_eq!(budget_events(&world, workflow), [true]);
+
+    // A server that starts again remembers it.
+    world.restart();
+    let mut worker = Worker::new(&world, 4);
+    worker.say(&world, vec![]).unwrap();
+    assert!(worker.held.is_empty());
+    ask(|reply| world.service.start_workflow(workflow, "me", reply)).unwrap();
+    assert_eq!(budget_events(&world, workflow), [true, false]);
+    worker.work_off(&world);
+    assert!(world.row(workflow).ended_at.is_some());
+}
+
+/// Jobs that end at once are claimed far ahead, and those start also when the retries are used up meanwhile.
+#[test]
+fn a_storm_of_short_jobs_begins_little_more_than_its_budget() {
+    let world = World::new();
+    let jobs: Vec<Planned> = (0..200).map(|_| handled()).collect();
+    let workflow = world.begin_failing(&jobs, &storm(20));
+    let mut worker = Worker::new(&world, 4);
+    worker.say(&world, vec![]).unwrap();
+    let mut begun = 0;
+    while !worker.held.is_empty() {
+        begun += worker.held.len();
+        let fails = |key| match ended(key, 1) {
+            AttemptReport::Ended(ended) => {
+                AttemptReport::Ended(AttemptEndReport { wall: Duration::from_millis(1), ..ended })
+            }
+            other => other,
+        };
+        let ends = worker.keys().into_iter().map(fails).collect();
+        worker.say(&world, ends).unwrap();
+    }
+    assert_eq!(budget_events(&world, workflow), [true]);
+    assert!((21..=30).contains(&begun), "{begun} were begun");
+}
+
+/// Somebody edits the workflow: the desk is made anew and has not forgotten what it spent.
+#[test]
+fn a_budget_is_not_renewed_by_an_edit() {
+    let world = World::new();
+    let workflow = world.begin_failing(&[handled()], &storm(2));
+    let mut worker = Worker::new(&world, 1);
+    worker.say(&world, vec![]).unwrap();
+    for expected in [S::Pending, S::Pending, S::Failed] {
+        fail_all(&world, &mut worker, 1);
+        assert_eq!(world.statuses(workflow), [expected]);
+        let nothing = Box::new(|_: &dyn windlass_store::Store| Ok(()));
+        let quiet = windlass_scheduler::service::ExclusiveRequirement::NoneRequired;
+        ask(|reply| world.service.run_exclusive(workflow, quiet, nothing, reply)).unwrap();
+    }
+}
+
+#[test]
+fn a_failure_that_nobody_foresaw_waits_for_a_verdict() {
+    let world = World::new();
+    let settings = WorkflowSettings { use_pending_failed: true, ..WorkflowSettings::default() };
+    let failing = Failing { rules: vec![FailureRule { max_retries: 1, ..rule(75) }], settings };
+    let workflow = world.begin_failing(&[handled(), after(&[0]), handled(), plain(), after(&[3])], &failing);
+    let mut bound = Worker::join(&world, WorkerRegistration { workflow: Some(workflow), ..someone(4) });
+    bound.say(&world, vec![]).unwrap();
+    let ends = bound.keys().into_iter().zip([3, 75, 4]).map(|(key, code)| ended(key, code)).collect();
+    bound.say(&world, ends).unwrap();
+    let asked = [S::PendingFailed, S::Blocked, S::Failed, S::PendingFailed, S::Blocked];
+    assert_eq!(world.statuses(workflow), asked, "what a rule had tried often enough has failed");
+    assert!(world.row(workflow).ended_at.is_none(), "it is not over");
+    assert!(bound.say(&world, vec![]).unwrap().dismissed, "nobody is kept waiting for it");
+
+    let jobs = world.store.jobs(workflow, &JobFilter::default()).unwrap();
+    let run = world.row(workflow).run_id;
+    ask(|reply| world.service.change_job_status(jobs[0].id, S::Failed, run, "me", reply)).unwrap();
+    ask(|reply| world.service.change_job_status(jobs[3].id, S::Ready, run, "me", reply)).unwrap();
+    assert_eq!(
+        world.statuses(workflow),
+        [S::Failed, S::Canceled, S::Failed, S::Ready, S::Blocked],
+        "one has failed for good, the other runs again"
+    );
+    let mut worker = Worker::new(&world, 1);
+    worker.say(&world, vec![]).unwrap();
+    assert_eq!(worker.held[0].key.attempt, Attempt(2));
+    worker.work_off(&world);
+    assert!(world.row(workflow).ended_at.is_some());
+}
+
+/// What the system said serves where the program said nothing.
+#[test]
+fn the_class_of_a_failure_can_be_asked_for() {
+    let world = World::new();
+    let transient =
+        FailureRule { classes: vec![windlass_types::FailureClass::Transient], ..FailureRule::default() };
+    let missing = FailureRule { stderr: vec!["did not write out.csv".into()], ..FailureRule::default() };
+    let workflow = world.begin_failing(&[handled(), handled()], &rules(vec![transient, missing]));
+    let mut worker = Worker::new(&world, 2);
+    worker.say(&world, vec![]).unwrap();
+    let keys = worker.keys();
+    let (AttemptReport::Ended(mut refused), AttemptReport::Ended(mut empty)) =
+        (ended(keys[0], 7), ended(keys[1], 0))
+    else {
+        panic!("both are ends")
+    };
+    refused.last_words = Some("curl: (7) Failed to connect: Connection refused\n".into());
+    empty.cause = AttemptEndCause::MissingOutputs(vec!["out.csv".into()]);
+    empty.exit = ProcessExit::Code(0);
+    worker.say(&world, vec![AttemptReport::Ended(refused), AttemptReport::Ended(empty)]).unwrap();
+    assert_eq!(worker.held.len(), 2, "{:?}", reasons(&world, workflow));
+    worker.work_off(&world);
+    assert_eq!(world.statuses(workflow), [S::Completed; 2]);
+}

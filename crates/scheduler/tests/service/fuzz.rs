@@ -1,0 +1,199 @@
+//! The worker protocol, fuzzed: whatever a worker sends that can be read at all, the scheduler lives, answers, and keeps
+//! its database sound.
+
+use crate::world::{Worker, World, ask, later, me, plain, someone, sponsor};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use serde_json::{Value, json};
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::time::Duration;
+use windlass_scheduler::service::WorkflowPredicate;
+use windlass_store::model::{EventFilter, WorkerFilter};
+use windlass_types::JobStatus as S;
+use windlass_types::worker_bounds::{MAX_LABELS, MAX_NODES};
+use windlass_types::worker_protocol::{WorkerExchange, WorkerRegistration};
+
+/// Values that have broken programs before.
+fn hostile() -> impl Strategy<Value = Value> {
+    let number = prop_oneof![
+        Just(json!(0)),
+        Just(json!(-1)),
+        Just(json!(u64::MAX)),
+        Just(json!(u64::MAX - 1)),
+        Just(json!(i64::MIN)),
+        Just(json!(i64::MAX)),
+        Just(json!(u32::MAX)),
+        Just(json!(i32::MAX)),
+        Just(json!(1e308)),
+        any::<u64>().prop_map(|n| json!(n)),
+        any::<u32>().prop_map(|n| json!(n)),
+        (0_u32..4).prop_map(|n| json!(n)),
+    ];
+    let text = prop_oneof![
+        Just(json!("")),
+        Just(json!("a\0b")),
+        Just(json!("\u{1b}[2J\n")),
+        Just(json!("x".repeat(300))),
+        Just(json!("x".repeat(200_000))),
+        Just(json!("9999-12-31T23:59:59Z")),
+        Just(json!("-009999-01-02T01:59:59Z")),
+        Just(json!("0000-01-01T00:00:00Z")),
+        ".{0,20}".prop_map(|text| json!(text)),
+    ];
+    let duration = prop_oneof![
+        Just(json!({ "secs": u64::MAX, "nanos": 999_999_999 })),
+        Just(json!({ "secs": i64::MAX, "nanos": 0 })),
+        any::<u64>().prop_map(|secs| json!({ "secs": secs, "nanos": 0 })),
+    ];
+    let other = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::Bool),
+        Just(json!([])),
+        Just(json!({})),
+        Just(json!(vec!["l"; 1000])),
+    ];
+    prop_oneof![4 => number, 3 => text, 3 => duration, 1 => other]
+}
+
+/// The paths of all values in a document, the document itself left out.
+fn places(value: &Value, path: &str, found: &mut Vec<String>) {
+    let mut visit = |name: &str, inner: &Value| {
+        let path = format!("{path}/{name}");
+        places(inner, &path, found);
+        found.push(path);
+    };
+    match value {
+        Value::Object(fields) => fields.iter().for_each(|(name, inner)| visit(name, inner)),
+        Value::Array(list) => list.iter().enumerate().for_each(|(n, inner)| visit(&n.to_string(), inner)),
+        _ => {}
+    }
+}
+
+fn changed(mut document: Value, changes: &[(prop::sample::Index, Value)]) -> Value {
+    for (index, value) in changes {
+        let mut found = Vec::new();
+        places(&document, "", &mut found);
+        if let Some(place) =
+            found.get(index.index(found.len().max(1))).and_then(|path| document.pointer_mut(path))
+        {
+            *place = value.clone();
+        }
+    }
+    document
+}
+
+fn introduction() -> Value {
+    let mut who = json!(WorkerRegistration { workflow: None, ..someone(2) });
+    who["labels"] = json!(["a"]);
+    who["allocation"] = json!(null);
+    who["slurm"] = json!({ "job_id": 7, "restarts": 0, "node": "n1" });
+    who["before"] = json!({ "worker": 1, "secret": "s", "held": [key(1)], "actions": [[1, 1]] });
+    who
+}
+
+fn key(job: i64) -> Value {
+    json!({ "workflow": 1, "job": job, "run": 1, "attempt": 1 })
+}
+
+/// Speaks for this worker about jobs that it has.
+fn exchange(worker: &Worker) -> Value {
+    let time = "2026-01-31T12:00:00Z";
+    let second = json!({ "secs": 1, "nanos": 0 });
+    let held = worker.keys();
+    let job = |n: usize| held.get(n).map_or_else(|| key(1), |key| json!(key));
+    let mut said = json!(worker.same(Vec::new(), Duration::ZERO));
+    said["time_left"] = json!({ "secs": 3600, "nanos": 0 });
+    said["reports"] = json!([
+        { "Started": { "key": job(0), "at": time, "pid": 7 } },
+        { "Ended": {
+            "key": job(0), "started_at": time, "ended_at": time, "wall": second, "exit": { "Code": 1 },
+            "cause": { "MissingOutputs": ["out.txt"] },
+            "usage": { "peak_memory": 1, "avg_memory": 1, "cpu_time": second, "peak_cpu_percent": 1.0,
+                       "avg_cpu_percent": 1.0 },
+            "files": { "inputs": [{ "mtime_ns": 1, "size": 1, "hash": "h" }, null], "outputs": [] },
+            "last_words": "no", "recovered": { "Ended": { "exit": { "Signal": 9 }, "wall": second } },
+        } },
+        { "Returned": { "key": job(1), "why": { "WorkerTrouble": "no space" } } },
+    ]);
+    said["actions"] = json!([{ "workflow": 1, "run": 1, "action": 1, "attempt": 1, "started_at": time,
+        "ended_at": time, "return_code": 0, "message": "m" }]);
+    said
+}
+
+/// What must hold whatever was said.
+fn is_sound(world: &World) {
+    world.service.check_time();
+    assert!(world.service.is_alive());
+    let panics = EventFilter { category: Some("scheduler_panic".into()), ..EventFilter::default() };
+    let told = world.store.events(None, &panics).unwrap();
+    assert!(told.is_empty(), "no message makes the scheduler panic: {told:?}");
+    for row in world.store.workers(&WorkerFilter::default()).unwrap() {
+        let worker = row.worker;
+        assert!(worker.capacity.nodes <= MAX_NODES && worker.labels.len() <= MAX_LABELS, "{worker:?}");
+        assert!(!worker.host.contains(char::is_control) && worker.host.len() < 256, "{worker:?}");
+    }
+}
+
+fn config(cases: u32) -> Config {
+    Config { cases, failure_persistence: None, ..Config::default() }
+}
+
+#[test]
+fn whatever_introduces_itself_the_scheduler_lives() {
+    let mut world = World::new();
+    let workflow = world.begin(&[plain(), plain()]);
+    let changes = vec((any::<prop::sample::Index>(), hostile()), 1..4);
+    TestRunner::new(config(300))
+        .run(&changes, |changes| {
+            // What cannot be read is refused before it comes here.
+            if let Ok(who) = serde_json::from_value::<WorkerRegistration>(changed(introduction(), &changes)) {
+                let may: WorkflowPredicate = Arc::new(|_| true);
+                drop(ask(|reply| world.service.register_worker(who, sponsor("me", may), reply)));
+            }
+            is_sound(&world);
+            Ok(())
+        })
+        .unwrap();
+    world.restart();
+    is_sound(&world);
+    world.pass(crate::world::LEASE + Duration::from_secs(3));
+    Worker::new(&world, 1).work_off(&world);
+    assert_eq!(world.statuses(workflow), [S::Completed; 2]);
+}
+
+#[test]
+fn whatever_workers_report_the_scheduler_lives() {
+    let mut world = World::new();
+    let workflow = world.begin(&vec![plain(); 200]);
+    let worker = RefCell::new(Worker::new(&world, 2));
+    let changes = vec((any::<prop::sample::Index>(), hostile()), 0..4);
+    TestRunner::new(config(300))
+        .run(&changes, |changes| {
+            let mut worker = worker.borrow_mut();
+            worker.number += 1;
+            if let Ok(said) = serde_json::from_value::<WorkerExchange>(changed(exchange(&worker), &changes)) {
+                let said = WorkerExchange { leaving: false, wait: Duration::ZERO, ..said };
+                let reports = said.reports.clone();
+                let answer = later(|reply| world.service.exchange(said, me(), reply));
+                if let Ok(answer) = world.in_time(&answer) {
+                    worker.takes(&reports, &answer);
+                } else {
+                    let held = worker.keys();
+                    worker.come_back(&world, &held);
+                }
+            }
+            // Rests from what could not be started are over sooner or later.
+            world.hand.advance(Duration::from_secs(1));
+            is_sound(&world);
+            Ok(())
+        })
+        .unwrap();
+    world.restart();
+    is_sound(&world);
+    world.pass(crate::world::LEASE + Duration::from_secs(3));
+    Worker::new(&world, 4).work_off(&world);
+    let statuses = world.statuses(workflow);
+    assert!(statuses.iter().all(|status| status.is_complete()), "{statuses:?}");
+}

@@ -1,0 +1,250 @@
+//! Workers that say what no worker should, and panics: the scheduler lives, nothing of it is written, and no finished work
+//! of others is lost.
+
+use crate::world::{Worker, World, ask, code, ended, introduce, later, me, plain, someone, sponsor};
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::Duration;
+use windlass_scheduler::service::{CallError, ClaimRequest, NodeCapacityOffer, WorkflowPredicate};
+use windlass_store::fault_injection::{DatabaseOperation, InjectedOutcome};
+use windlass_store::model::{EventFilter, WorkerFilter, WorkerUpdate};
+use windlass_types::worker_messages::{AttemptEndReport, AttemptReport, ReturnReason};
+use windlass_types::worker_protocol::WorkerRegistration;
+use windlass_types::{Bytes, Capacity, JobStatus as S, WorkflowId};
+
+fn events(world: &World, category: &str) -> Vec<String> {
+    world.service.check_time();
+    let filter = EventFilter { category: Some(category.into()), ..EventFilter::default() };
+    world.store.events(None, &filter).unwrap().into_iter().map(|event| event.message).collect()
+}
+
+fn workers(world: &World) -> usize {
+    world.store.workers(&WorkerFilter::default()).unwrap().len()
+}
+
+/// More nodes than memory could hold.
+fn huge() -> Capacity {
+    Capacity { cpus: 1, memory: Bytes(1), gpus: 0, nodes: u32::MAX, max_jobs: None }
+}
+
+#[test]
+fn introductions_out_of_bounds_leave_no_row() {
+    let mut world = World::new();
+    let cases = [
+        WorkerRegistration { capacity: huge(), ..someone(1) },
+        WorkerRegistration { host: "h".repeat(1 << 20), ..someone(1) },
+        WorkerRegistration { host: "a\0b".into(), ..someone(1) },
+        WorkerRegistration { labels: vec!["l".into(); 100_000], ..someone(1) },
+        WorkerRegistration { pid: u32::MAX, ..someone(1) },
+    ];
+    for who in cases {
+        let refused = introduce(&world, &who).unwrap_err();
+        assert_eq!(code(&refused), "bad_introduction");
+    }
+    assert_eq!(workers(&world), 0);
+    world.restart();
+    assert!(world.service.is_alive());
+}
+
+/// As a server wrote it that checked nothing.
+#[test]
+fn a_row_out_of_bounds_is_reported_and_retired_at_the_start() {
+    let mut world = World::new();
+    let workflow = world.begin(&[plain()]);
+    let mut bad = Worker::new(&world, 1);
+    bad.say(&world, vec![]).unwrap();
+    assert_eq!(bad.held.len(), 1);
+    let update = WorkerUpdate { capacity: Some(huge()), ..WorkerUpdate::default() };
+    world.store.update_worker(bad.id, &update, windlass_types::Timestamp(2)).unwrap();
+    world.restart();
+    world.service.check_time();
+    let lost = events(&world, "worker_lost");
+    assert!(lost[0].contains("`capacity.nodes` is 4294967295"), "{lost:?}");
+    assert!(world.store.active_workers(None).unwrap().is_empty(), "the next start finds nothing to report");
+    let mut good = Worker::new(&world, 1);
+    good.work_off(&world);
+    assert_eq!(world.statuses(workflow), [S::Completed]);
+}
+
+#[test]
+fn claims_out_of_bounds_are_rejected() {
+    let world = World::new();
+    let workflow = world.begin(&[plain()]);
+    let claim = |capacity, time_left| {
+        let node = Some(NodeCapacityOffer { capacity, time_left, scheduler: None, strict: false });
+        let request = ClaimRequest { limit: 1, labels: Vec::new(), node };
+        ask(|reply| world.service.claim_jobs(workflow, request, reply))
+    };
+    assert_eq!(code(&claim(huge(), None).unwrap_err()), "bad_claim");
+    let one = Capacity { nodes: 1, memory: Bytes(1 << 30), ..huge() };
+    assert_eq!(code(&claim(one, Some(Duration::MAX)).unwrap_err()), "bad_claim");
+    assert_eq!(claim(one, None).unwrap().len(), 1);
+}
+
+#[test]
+fn ends_that_took_for_ever_are_rejected_and_the_worker_may_say_it_again() {
+    let world = World::new();
+    let workflow = world.begin(&[plain(), plain()]);
+    let mut worker = Worker::new(&world, 2);
+    worker.say(&world, vec![]).unwrap();
+    let endless = |key| {
+        let AttemptReport::Ended(end) = ended(key, 0) else { panic!("it is an end") };
+        AttemptReport::Ended(AttemptEndReport { wall: Duration::from_secs(u64::MAX), ..end })
+    };
+    let reports: Vec<AttemptReport> = worker.keys().into_iter().map(endless).collect();
+    assert_eq!(code(&worker.say(&world, reports).unwrap_err()), "bad_exchange");
+    assert_eq!(world.results(workflow), []);
+    worker.number -= 1;
+    worker.work_off(&world);
+    assert_eq!(world.statuses(workflow), [S::Completed, S::Completed]);
+}
+
+/// The next `times` commits make the scheduler panic.
+fn panic_on_commit(world: &World, mut times: u32) {
+    world.weather(move |asked| {
+        if asked == DatabaseOperation::Batch && times > 0 {
+            times -= 1;
+            panic!("as the test wants it");
+        }
+        InjectedOutcome::Done
+    });
+}
+
+#[test]
+fn a_report_that_makes_the_scheduler_panic_is_rejected_and_others_are_not_lost() {
+    let world = World::new();
+    let (bad, good) = (world.begin(&[plain(), plain()]), world.begin(&[plain()]));
+    let (mut one, mut two) = (Worker::new(&world, 2), Worker::new(&world, 1));
+    one.say(&world, vec![]).unwrap();
+    two.say(&world, vec![]).unwrap();
+    let (ones, twos) = (one.keys(), two.keys());
+    assert_eq!((ones.len(), twos.len()), (2, 1));
+    panic_on_commit(&world, 1);
+    let refused = one.say(&world, vec![ended(ones[0], 0)]).unwrap_err();
+    assert_eq!(code(&refused), "unknown_worker", "it is to say what it holds");
+    assert!(world.service.is_alive());
+    let told = events(&world, "scheduler_panic");
+    assert!(told.len() == 1 && told[0].contains("as the test wants it"), "{told:?}");
+    // Everybody comes back with what it holds, as after a restart.
+    assert_eq!(one.come_back(&world, &ones), []);
+    assert_eq!(two.come_back(&world, &twos), []);
+    two.say(&world, vec![ended(twos[0], 0)]).unwrap();
+    let answer = one.say(&world, vec![ended(ones[0], 0), ended(ones[1], 0)]).unwrap();
+    assert_eq!(answer.stale.iter().map(|stale| stale.key).collect::<Vec<_>>(), [ones[0]]);
+    one.work_off(&world);
+    two.work_off(&world);
+    for workflow in [bad, good] {
+        let statuses = world.statuses(workflow);
+        assert!(statuses.iter().all(|status| *status == S::Completed), "{statuses:?}");
+    }
+    let ended_well = |workflow| world.results(workflow).iter().filter(|(_, _, code)| *code == 0).count();
+    assert_eq!((ended_well(bad), ended_well(good)), (2, 1), "each job is done once");
+}
+
+#[test]
+fn a_workflow_that_panics_again_and_again_is_left_alone_and_others_go_on() {
+    let mut world = World::new();
+    let (bad, good) = (world.create(&[plain()]).id, world.begin(&[plain()]));
+    for _ in 0..3 {
+        panic_on_commit(&world, 1);
+        let refused = ask(|reply| world.service.start_workflow(bad, "me", reply)).unwrap_err();
+        assert_eq!(code(&refused), "unavailable");
+        world.service.check_time();
+    }
+    world.fair_weather();
+    let refused = ask(|reply| world.service.start_workflow(bad, "me", reply)).unwrap_err();
+    assert_eq!(code(&refused), "internal");
+    Worker::new(&world, 1).work_off(&world);
+    assert_eq!(world.statuses(good), [S::Completed]);
+    assert_eq!(events(&world, "scheduler_panic").len(), 3);
+    world.restart();
+    ask(|reply| world.service.start_workflow(bad, "me", reply)).unwrap();
+    Worker::new(&world, 1).work_off(&world);
+    assert_eq!(world.statuses(bad), [S::Completed], "it was only left alone");
+}
+
+#[test]
+fn a_call_that_panics_is_dropped_and_leaves_nothing_half_done() {
+    let world = World::new();
+    let workflow = world.begin(&[plain()]);
+    let may: WorkflowPredicate = Arc::new(|_| panic!("as the test wants it"));
+    let answer = later(|reply| world.service.register_worker(someone(1), sponsor("me", may), reply));
+    let nothing = answer.recv_timeout(Duration::from_secs(30)).unwrap_err();
+    assert_eq!(nothing, mpsc::RecvTimeoutError::Disconnected);
+    let mut worker = Worker::new(&world, 1);
+    worker.work_off(&world);
+    assert_eq!(world.statuses(workflow), [S::Completed]);
+    // The row of the one that never heard of its number is given up like any that is silent.
+    world.pass(crate::world::LEASE + Duration::from_secs(3));
+    assert_eq!(world.store.active_workers(None).unwrap().len(), 0);
+}
+
+/// Rows that somebody else has in work while it happens are read when he is done.
+#[test]
+fn work_on_a_workflow_that_panics_is_rejected() {
+    let world = World::new();
+    let workflow = world.begin(&[plain()]);
+    let needs = windlass_scheduler::service::ExclusiveRequirement::NoneRequired;
+    let answer: mpsc::Receiver<Result<(), CallError>> = later(|reply| {
+        world.service.run_exclusive(workflow, needs, Box::new(|_| panic!("as the test wants it")), reply);
+    });
+    assert!(answer.recv_timeout(Duration::from_secs(30)).is_err());
+    // Its rows are read again.
+    world.service.check_time();
+    Worker::new(&world, 1).work_off(&world);
+    assert_eq!(world.statuses(workflow), [S::Completed]);
+}
+
+#[test]
+fn a_worker_rests_from_the_workflow_that_it_cannot_start_and_from_no_other() {
+    let world = World::new();
+    let missing = world.begin(&[plain()]);
+    let mut worker = Worker::new(&world, 1);
+    worker.say(&world, vec![]).unwrap();
+    let trouble = || ReturnReason::WorkerTrouble("its directory is not there".into());
+    let other = world.begin(&vec![plain(); 3]);
+    let key = worker.keys()[0];
+    worker.say(&world, vec![AttemptReport::Returned { key, why: trouble() }]).unwrap();
+    assert_eq!(worker.keys().iter().map(|key| key.workflow).collect::<Vec<_>>(), [other]);
+    for _ in 0..3 {
+        let key = worker.keys()[0];
+        worker.say(&world, vec![ended(key, 0)]).unwrap();
+    }
+    assert_eq!(world.statuses(other), [S::Completed; 3]);
+    assert!(worker.held.is_empty());
+    // The rest gets longer each time, and ends by itself.
+    for seconds in [1, 2, 4] {
+        let exchange = worker.next(vec![], Duration::from_secs(15));
+        let waiting = later(|reply| world.service.exchange(exchange, me(), reply));
+        world.hand.advance(Duration::from_secs(seconds));
+        world.service.check_time();
+        let answer = waiting.try_recv().expect("an answer").unwrap();
+        worker.takes(&[], &answer);
+        let key = worker.keys()[0];
+        assert_eq!(key.workflow, missing);
+        worker.say(&world, vec![AttemptReport::Returned { key, why: trouble() }]).unwrap();
+        assert!(worker.held.is_empty());
+    }
+}
+
+/// Of whom everybody may introduce workers for what is his own.
+fn owner(id: WorkflowId) -> WorkflowPredicate {
+    Arc::new(move |row| row.id == id)
+}
+
+/// The allocation of somebody else's workflow is not there for a worker, whatever job of Slurm it names.
+#[test]
+fn nobody_takes_over_the_allocation_of_a_workflow_that_is_not_his() {
+    let world = World::new();
+    let (theirs, mine) = (world.begin(&[plain()]), world.begin(&[plain()]));
+    let allocation = crate::allocations::running(&world, theirs);
+    let before = world.store.allocation(allocation).unwrap().unwrap();
+    let place = windlass_types::slurm::SlurmJobNode { job_id: 7, restarts: 0, node: "n1".into() };
+    for (workflow, slurm) in [(None, Some(place.clone())), (None, None), (Some(mine), Some(place))] {
+        let who = WorkerRegistration { allocation: Some(allocation.0), slurm, workflow, ..someone(1) };
+        let refused = ask(|reply| world.service.register_worker(who, sponsor("mallory", owner(mine)), reply))
+            .unwrap_err();
+        assert_eq!(code(&refused), "not_found");
+    }
+    assert_eq!((workers(&world), world.store.allocation(allocation).unwrap().unwrap()), (0, before));
+}

@@ -1,0 +1,129 @@
+//! Workers that die, are cut off, freeze, or come back; and a server that does.
+
+use crate::world::{LEASE, Worker, World, ask, code, ended, me, plain, started};
+use std::time::Duration;
+use windlass_store::model::EventFilter;
+use windlass_types::JobStatus as S;
+
+const BEYOND: Duration = Duration::from_secs(62);
+
+#[test]
+fn a_worker_that_is_not_heard_of_loses_its_jobs() {
+    let world = World::new();
+    let workflow = world.begin(&[plain()]);
+    let (mut dead, mut alive) = (Worker::new(&world, 1), Worker::new(&world, 1));
+    dead.say(&world, vec![]).unwrap();
+    let key = dead.held[0].key;
+    for _ in 0..4 {
+        alive.say(&world, vec![]).unwrap();
+        world.pass(LEASE / 4);
+    }
+    alive.say(&world, vec![]).unwrap();
+    assert!(alive.held.is_empty(), "the lease is just not over");
+    world.pass(Duration::from_secs(2));
+    alive.say(&world, vec![]).unwrap();
+    let (job, attempt) = (alive.held[0].key.job, alive.held[0].key.attempt);
+    assert_eq!((job, attempt.0), (key.job, 2), "what may have run is a new attempt");
+    alive.work_off(&world);
+    assert_eq!(world.results(workflow), [("j0".to_owned(), 1, -128), ("j0".to_owned(), 2, 0)]);
+    // The dead one was only cut off, and speaks up.
+    let refused = dead.say(&world, vec![ended(key, 0)]).unwrap_err();
+    assert_eq!(code(&refused), "unknown_worker");
+    world.service.check_time();
+    let filter = EventFilter { category: Some("stale_report".into()), ..EventFilter::default() };
+    assert_eq!(world.store.events(Some(workflow), &filter).unwrap().len(), 1);
+    let old = dead.id;
+    assert_eq!(dead.come_back(&world, &[key]), [key], "it is lost");
+    assert_ne!(dead.id, old);
+}
+
+#[test]
+fn what_a_dead_worker_never_heard_of_is_no_new_attempt() {
+    let world = World::new();
+    let mut worker = Worker::new(&world, 1);
+    let exchange = worker.next(vec![], Duration::from_secs(15));
+    let waiting = crate::world::later(|reply| world.service.exchange(exchange, me(), reply));
+    let workflow = world.begin(&[plain()]);
+    drop(waiting.recv().unwrap());
+    world.pass(BEYOND);
+    assert_eq!(world.statuses(workflow), [S::Ready]);
+    assert_eq!(world.results(workflow).len(), 1, "it was told, so it may have started");
+}
+
+#[test]
+fn a_pause_of_the_server_is_nobodys_fault() {
+    let world = World::new();
+    let workflow = world.begin(&[plain()]);
+    let mut worker = Worker::new(&world, 1);
+    worker.say(&world, vec![]).unwrap();
+    world.service.check_time();
+    world.hand.advance(LEASE * 10);
+    world.service.check_time();
+    assert_eq!(world.service.metrics().workers, 1);
+    let key = worker.held[0].key;
+    assert!(worker.say(&world, vec![ended(key, 0)]).unwrap().stale.is_empty());
+    assert_eq!(world.results(workflow), [("j0".to_owned(), 1, 0)]);
+}
+
+#[test]
+fn a_server_that_comes_back_gives_workers_their_jobs_back() {
+    let mut world = World::new();
+    let workflow = world.begin(&[plain(), plain(), plain()]);
+    let mut worker = Worker::new(&world, 2);
+    worker.say(&world, vec![]).unwrap();
+    let keys = worker.keys();
+    worker.say(&world, vec![started(keys[0])]).unwrap();
+    world.restart();
+    let refused = worker.say(&world, vec![ended(keys[0], 0)]).unwrap_err();
+    assert_eq!(code(&refused), "unknown_worker", "it is to introduce itself again");
+    let id = worker.id;
+    assert!(worker.come_back(&world, &keys[..1]).is_empty());
+    assert_eq!(worker.id, id);
+    world.service.check_time();
+    assert_eq!(world.statuses(workflow), [S::Running, S::Ready, S::Ready], "the other was never started");
+    let answer = worker.say(&world, vec![ended(keys[0], 0)]).unwrap();
+    assert!(answer.stale.is_empty());
+    worker.work_off(&world);
+    let expected: Vec<_> = (0..3).map(|n| (format!("j{n}"), 1, 0)).collect();
+    assert_eq!(world.results(workflow), expected, "nothing ran twice");
+}
+
+#[test]
+fn after_a_restart_everybody_has_a_full_lease_and_no_more() {
+    let mut world = World::new();
+    let workflow = world.begin(&[plain()]);
+    let mut worker = Worker::new(&world, 1);
+    worker.say(&world, vec![]).unwrap();
+    world.restart();
+    world.pass(LEASE);
+    assert_eq!(world.statuses(workflow), [S::Pending]);
+    world.pass(Duration::from_secs(4));
+    assert_eq!(world.statuses(workflow), [S::Ready]);
+    assert!(world.store.active_workers(None).unwrap().is_empty());
+}
+
+#[test]
+fn who_is_certainly_dead_is_not_waited_for() {
+    let world = World::new();
+    let workflow = world.begin(&[plain()]);
+    let mut worker = Worker::new(&world, 1);
+    worker.say(&world, vec![]).unwrap();
+    ask(|reply| world.service.retire_worker(worker.id, "me", reply)).unwrap();
+    assert_eq!(world.statuses(workflow), [S::Ready]);
+    assert_eq!(world.service.metrics().orphaned_attempts, 1);
+}
+
+#[test]
+fn the_results_of_a_worker_that_died_with_its_server_are_not_lost() {
+    let mut world = World::new();
+    let workflow = world.begin(&[plain()]);
+    let mut worker = Worker::new(&world, 1);
+    worker.say(&world, vec![]).unwrap();
+    let key = worker.held[0].key;
+    world.restart();
+    // Another process on that host found its journal, and speaks for it.
+    assert!(worker.come_back(&world, &[key]).is_empty());
+    worker.say(&world, vec![ended(key, 0)]).unwrap();
+    world.service.check_time();
+    assert_eq!(world.statuses(workflow), [S::Completed]);
+}

@@ -1,0 +1,247 @@
+//! Jobs that kill their workers, and jobs that are only unlucky.
+
+use crate::world::{LEASE, Worker, World, ask, code, ended, plain, someone, started};
+use std::time::Duration;
+use windlass_types::worker_messages::{
+    AttemptEndCause, AttemptEndReport, AttemptKey, AttemptReport, ReturnReason, StopReason,
+};
+use windlass_types::worker_protocol::WorkerRegistration;
+use windlass_types::{JobStatus as S, WorkflowId};
+
+/// How a worker dies.
+#[derive(Clone, Copy)]
+enum Death {
+    /// The process that runs jobs dies, and its agent says so.
+    Seen,
+    /// Somebody says that the worker is dead.
+    Said,
+    /// Nothing is heard of it any more.
+    Silent,
+}
+
+fn died(key: AttemptKey) -> AttemptReport {
+    AttemptReport::Returned { key, why: ReturnReason::WorkerDied }
+}
+
+impl Death {
+    fn befalls(self, world: &World, worker: &mut Worker) {
+        match self {
+            Self::Seen => {
+                let reports = worker.keys().into_iter().map(died).collect();
+                let mut exchange = worker.next(reports, Duration::ZERO);
+                exchange.draining = true;
+                worker.send(world, exchange).unwrap();
+            }
+            Self::Said => ask(|reply| world.service.retire_worker(worker.id, "me", reply)).unwrap(),
+            Self::Silent => world.pass(LEASE + Duration::from_secs(3)),
+        }
+    }
+}
+
+/// Has worker after worker die of `j0`, as often as it is given to one; the others do their work. Returns how many jobs
+/// were beside it each time.
+fn die_of(world: &World, poison: &str, death: Death) -> Vec<usize> {
+    let mut beside = Vec::new();
+    for _ in 0..20 {
+        let mut worker = Worker::new(world, 4);
+        loop {
+            worker.say(world, vec![]).unwrap();
+            if worker.held.iter().any(|a| a.name == poison) {
+                beside.push(worker.held.len() - 1);
+                death.befalls(world, &mut worker);
+                break;
+            }
+            if worker.held.is_empty() {
+                return beside;
+            }
+            let ends = worker.keys().into_iter().map(|key| ended(key, 0)).collect();
+            worker.say(world, ends).unwrap();
+        }
+    }
+    panic!("it was never given up: {beside:?}");
+}
+
+#[test]
+fn it_is_tried_alone_and_then_given_up_and_costs_its_neighbours_nothing() {
+    for (death, with_others, alone) in [(Death::Seen, 2, 3), (Death::Silent, 3, 3), (Death::Said, 6, 9)] {
+        let world = World::new();
+        let workflow = world.begin(&[plain(), plain(), plain()]);
+        let beside = die_of(&world, "j0", death);
+        assert_eq!(beside, [vec![2; with_others], vec![0; alone]].concat());
+        assert_eq!(world.statuses(workflow), [S::Failed, S::Completed, S::Completed]);
+        let results = world.results(workflow);
+        let of = |name: &str| {
+            results.iter().filter(|(n, ..)| n == name).map(|(.., code)| *code).collect::<Vec<_>>()
+        };
+        assert_eq!(of("j0"), vec![-128; with_others + alone]);
+        assert_eq!(*of("j1").last().unwrap(), 0);
+        assert_eq!(*of("j2").last().unwrap(), 0);
+    }
+}
+
+/// A worker that has all that is ready, and says that it has started.
+fn busy(world: &World) -> Worker {
+    let mut worker = Worker::new(world, 4);
+    worker.say(world, vec![]).unwrap();
+    let starts = worker.keys().into_iter().map(started).collect();
+    worker.say(world, starts).unwrap();
+    worker
+}
+
+/// Nothing is heard of it for longer than its lease.
+fn falls_silent(world: &World) -> Worker {
+    let worker = busy(world);
+    world.pass(LEASE + Duration::from_secs(3));
+    worker
+}
+
+/// How many jobs the next worker is given: all, or one that has it to itself.
+fn at_once(world: &World) -> usize {
+    let mut worker = busy(world);
+    let count = worker.held.len();
+    worker.leaves(world, vec![]);
+    count
+}
+
+fn all_end_well(world: &World, workflow: WorkflowId) {
+    Worker::new(world, 4).work_off(world);
+    let statuses = world.statuses(workflow);
+    assert!(statuses.iter().all(|status| *status == S::Completed), "{statuses:?}");
+}
+
+#[test]
+fn a_worker_that_was_only_away_says_nothing_against_its_jobs() {
+    let world = World::new();
+    let workflow = world.begin(&[plain(), plain()]);
+    for round in 0..20 {
+        let mut worker = falls_silent(&world);
+        assert_eq!(worker.held.len(), 2, "round {round}: not tried alone");
+        let keys = worker.keys();
+        if round % 2 == 0 {
+            assert_eq!(worker.come_back(&world, &keys), keys, "others have them by now, or could");
+        } else {
+            let late = worker.say(&world, vec![ended(keys[0], 0)]).unwrap_err();
+            assert_eq!(code(&late), "unknown_worker");
+        }
+    }
+    all_end_well(&world, workflow);
+}
+
+#[test]
+fn one_that_comes_back_ends_the_suspicion_that_rested_on_it() {
+    let mut world = World::new();
+    let workflow = world.begin(&[plain(), plain()]);
+    let mut silent: Vec<Worker> = (0..3).map(|_| falls_silent(&world)).collect();
+    assert_eq!(at_once(&world), 1, "enough to try each alone");
+    let mut last = silent.pop().unwrap();
+    last.come_back(&world, &[]);
+    assert_eq!(at_once(&world), 2);
+    world.restart();
+    assert_eq!(at_once(&world), 2, "it is in the books that it came back");
+    // A server that starts again waits for all that it ever heard of: not alone with their silence.
+    world.pass(LEASE * 3);
+    falls_silent(&world);
+    assert_eq!(at_once(&world), 1, "what the others left is in the books too");
+    all_end_well(&world, workflow);
+}
+
+#[test]
+fn workers_that_fall_silent_together_say_little_against_their_jobs() {
+    let world = World::new();
+    let workflow = world.begin(&[plain(), plain()]);
+    for round in 0..4 {
+        let worker = busy(&world);
+        assert_eq!(worker.held.len(), 2, "round {round}: not tried alone");
+        // Another one, that has nothing to do, is cut off a little later.
+        world.pass(LEASE / 4);
+        drop(Worker::new(&world, 1));
+        world.pass(LEASE * 2);
+    }
+    all_end_well(&world, workflow);
+}
+
+#[test]
+fn suspicion_outlives_the_server() {
+    let mut world = World::new();
+    let workflow = world.begin(&[plain(), plain(), plain()]);
+    let mut deaths = 0;
+    while world.statuses(workflow)[0] != S::Failed {
+        assert!(deaths < 20, "it is never given up");
+        let mut worker = Worker::new(&world, 1);
+        worker.say(&world, vec![]).unwrap();
+        assert_eq!(worker.held[0].name, "j0", "it is the first in line");
+        // Held when the server dies: also that it has a worker to itself is known afterwards.
+        world.restart();
+        let keys = worker.keys();
+        assert!(worker.come_back(&world, &keys).is_empty());
+        let mut other = Worker::new(&world, 4);
+        other.work_off(&world);
+        other.leaves(&world, vec![]);
+        deaths += 1;
+        worker.leaves(&world, keys.into_iter().map(died).collect());
+    }
+    assert_eq!(deaths, 5);
+    assert_eq!(world.statuses(workflow), [S::Failed, S::Completed, S::Completed]);
+}
+
+#[test]
+fn an_attempt_that_ended_by_itself_clears_its_job_also_in_the_books() {
+    let mut world = World::new();
+    world.begin(&[plain(), plain()]);
+    for _ in 0..2 {
+        falls_silent(&world);
+    }
+    let mut worker = busy(&world);
+    let interrupted = |key| match ended(key, 1) {
+        AttemptReport::Ended(end) => AttemptReport::Ended(AttemptEndReport {
+            cause: AttemptEndCause::Stopped(StopReason::Interrupted),
+            ..end
+        }),
+        other => other,
+    };
+    let ends = worker.keys().into_iter().map(interrupted).collect();
+    let mut exchange = worker.next(ends, Duration::ZERO);
+    exchange.draining = true;
+    worker.send(&world, exchange).unwrap();
+    falls_silent(&world);
+    world.restart();
+    assert_eq!(at_once(&world), 2, "only what came after that counts");
+}
+
+#[test]
+fn what_an_heir_reports_is_weaker_than_what_a_witness_saw() {
+    let world = World::new();
+    let workflow = world.begin(&[plain(), plain()]);
+    for round in 0..2 {
+        let mut dead = busy(&world);
+        let keys = dead.keys();
+        // The next agent on that machine, in the name of the dead one.
+        dead.introduced_as(WorkerRegistration { pid: 100 + round, ..someone(4) });
+        assert!(dead.come_back(&world, &keys).is_empty());
+        dead.leaves(&world, keys.into_iter().map(died).collect());
+    }
+    assert_eq!(at_once(&world), 2, "two such deaths are not enough");
+    all_end_well(&world, workflow);
+}
+
+#[test]
+fn others_go_on_while_one_is_tried_alone() {
+    let world = World::new();
+    let workflow = world.begin(&[plain(), plain(), plain(), plain()]);
+    for _ in 0..2 {
+        let mut worker = Worker::new(&world, 1);
+        worker.say(&world, vec![]).unwrap();
+        assert_eq!(worker.held[0].name, "j0");
+        Death::Seen.befalls(&world, &mut worker);
+    }
+    let (mut one, mut two) = (Worker::new(&world, 4), Worker::new(&world, 4));
+    one.say(&world, vec![]).unwrap();
+    two.say(&world, vec![]).unwrap();
+    let mut counts = [one.held.len(), two.held.len()];
+    counts.sort_unstable();
+    assert_eq!(counts, [1, 3], "one worker has the suspect, the other all the rest");
+    one.work_off(&world);
+    two.work_off(&world);
+    world.service.check_time();
+    assert_eq!(world.statuses(workflow), [S::Completed; 4], "it was not the job after all");
+}

@@ -1,0 +1,26 @@
+//! What a job costs does not depend on how many there are: counted, not timed.
+
+use crate::world::{Worker, World, ended, plain};
+
+/// Commits that it takes to work off `rounds` exchanges, with `jobs` ready at the start.
+fn commits(jobs: usize, rounds: usize) -> (u64, u64) {
+    let world = World::new();
+    world.begin(&vec![plain(); jobs]);
+    let mut worker = Worker::new(&world, 4);
+    worker.say(&world, vec![]).unwrap();
+    let before = world.service.metrics();
+    for _ in 0..rounds {
+        let ends = worker.keys().into_iter().map(|key| ended(key, 0)).collect();
+        worker.say(&world, ends).unwrap();
+        assert_eq!(worker.held.len(), 4);
+    }
+    let after = world.service.metrics();
+    (after.commits - before.commits, after.ended_attempts - before.ended_attempts)
+}
+
+#[test]
+fn a_hundred_thousand_ready_jobs_cost_no_more_than_a_hundred() {
+    let (few, many) = (commits(100, 20), commits(100_000, 20));
+    assert_eq!(few, (20, 80), "ends and the next claims are one commit");
+    assert_eq!(many, few);
+}

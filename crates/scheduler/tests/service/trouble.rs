@@ -1,0 +1,380 @@
+//! A database that goes away, is slow, or does not say whether it did what it was asked. Nothing is lost, and nobody
+//! waits for ever.
+
+use crate::clients::{claim, complete, node, start};
+use crate::world::{LEASE, Worker, World, after, ask, code, ended, later, me, plain, started};
+use std::sync::mpsc;
+use std::time::Duration;
+use windlass_scheduler::service::{CallError, ExclusiveRequirement};
+use windlass_store::fault_injection::{DatabaseOperation, InjectedOutcome};
+use windlass_store::model::EventFilter;
+use windlass_types::worker_messages::AttemptReport;
+use windlass_types::worker_protocol::ExchangeReply;
+use windlass_types::{JobId, JobStatus as S, RunId, WorkerId, WorkflowId};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Says something, whose answer may take a while.
+fn says(
+    world: &World,
+    worker: &mut Worker,
+    reports: Vec<AttemptReport>,
+) -> mpsc::Receiver<Result<ExchangeReply, CallError>> {
+    let exchange = worker.next(reports, Duration::ZERO);
+    later(|reply| world.service.exchange(exchange, me(), reply))
+}
+
+/// Says it until it is heard, and takes what it is given.
+fn insists(world: &World, worker: &mut Worker, reports: &[AttemptReport]) -> ExchangeReply {
+    let exchange = worker.next(reports.to_vec(), Duration::ZERO);
+    for _ in 0..20 {
+        let answer = later(|reply| world.service.exchange(exchange.clone(), me(), reply));
+        match world.in_time(&answer) {
+            Ok(answer) => {
+                worker.takes(reports, &answer);
+                return answer;
+            }
+            Err(refused) => assert_eq!(code(&refused), "unavailable"),
+        }
+    }
+    panic!("never heard");
+}
+
+fn every_job_ran_once(world: &World, workflow: WorkflowId) {
+    let results = world.results(workflow);
+    let jobs = world.statuses(workflow);
+    assert!(jobs.iter().all(|status| *status == S::Completed), "{jobs:?}");
+    assert_eq!(results.len(), jobs.len(), "{results:?}");
+    assert!(world.row(workflow).ended_at.is_some());
+}
+
+/// Somebody has the workflow to himself and does nothing, until the other end of this is dropped.
+fn occupied(
+    world: &World,
+    workflow: WorkflowId,
+) -> (mpsc::Sender<()>, mpsc::Receiver<Result<(), CallError>>) {
+    let (reached, at_work) = mpsc::channel();
+    let (go_on, until) = mpsc::channel::<()>();
+    let work = Box::new(move |_: &dyn windlass_store::Store| {
+        reached.send(()).unwrap();
+        until.recv().unwrap_or_default();
+        Ok(())
+    });
+    let done =
+        later(|reply| world.service.run_exclusive(workflow, ExclusiveRequirement::NoneRequired, work, reply));
+    at_work.recv().unwrap();
+    (go_on, done)
+}
+
+fn edit(world: &World, workflow: WorkflowId) {
+    ask(|reply| {
+        world.service.run_exclusive(workflow, ExclusiveRequirement::NoneRequired, Box::new(|_| Ok(())), reply)
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_database_that_goes_away_and_comes_back_costs_nothing() {
+    let world = World::new();
+    let workflow = world.begin(&[plain(), plain(), after(&[0])]);
+    let mut worker = Worker::new(&world, 1);
+    worker.say(&world, vec![]).unwrap();
+    let report = ended(worker.held[0].key, 0);
+    world.blackout();
+    let first = says(&world, &mut worker, vec![report.clone()]);
+    world.pass(SECOND * 3);
+    assert!(first.try_recv().is_err(), "nothing is acknowledged that is not on disk");
+    world.pass(SECOND * 3);
+    assert_eq!(code(&first.recv().unwrap().unwrap_err()), "unavailable");
+    world.fair_weather();
+    worker.number -= 1;
+    assert!(insists(&world, &mut worker, &[report]).stale.is_empty());
+    worker.work_off(&world);
+    every_job_ran_once(&world, workflow);
+}
+
+/// For example because of a text that it cannot store.
+#[test]
+fn a_report_that_the_database_refuses_holds_up_no_other() {
+    let world = World::new();
+    let workflow = world.begin(&[plain(), plain()]);
+    let mut worker = Worker::new(&world, 2);
+    worker.say(&world, vec![]).unwrap();
+    let mut reports: Vec<AttemptReport> =
+        worker.keys().into_iter().zip([1, 0]).map(|(key, code)| ended(key, code)).collect();
+    if let AttemptReport::Ended(ended) = &mut reports[0] {
+        ended.last_words = Some("what cannot be stored".to_owned());
+    }
+    world.next_ones(1, DatabaseOperation::Batch, || InjectedOutcome::Refused);
+    assert!(insists(&world, &mut worker, &reports).stale.is_empty());
+    assert_eq!(world.statuses(workflow), [S::Failed, S::Completed]);
+    let noted = EventFilter { category: Some("report_reduced".into()), ..EventFilter::default() };
+    assert_eq!(world.store.events(Some(workflow), &noted).unwrap().len(), 1);
+}
+
+#[test]
+fn commands_that_cannot_be_read_are_read_later() {
+    let world = World::new();
+    let workflow = world.begin(&[plain(), plain(), plain()]);
+    let mut worker = Worker::new(&world, 1);
+    worker.say(&world, vec![]).unwrap();
+    let report = ended(worker.held[0].key, 0);
+    // What was reported can be written; only what comes next cannot be read.
+    world.weather(|asked| {
+        if asked == DatabaseOperation::Read { InjectedOutcome::Failed } else { InjectedOutcome::Done }
+    });
+    let answer = insists(&world, &mut worker, &[report]);
+    assert!(answer.stale.is_empty() && answer.assignments.is_empty());
+    assert_eq!(world.statuses(workflow), [S::Completed, S::Ready, S::Ready], "no claim is left behind");
+    world.fair_weather();
+    world.pass(SECOND * 2);
+    worker.work_off(&world);
+    every_job_ran_once(&world, workflow);
+}
+
+#[test]
+fn a_workflow_that_cannot_be_read_after_an_edit_is_not_over() {
+    let world = World::new();
+    let workflow = world.begin(&[plain(), plain()]);
+    let mut worker = Worker::new(&world, 1);
+    worker.say(&world, vec![]).unwrap();
+    let report = ended(worker.held[0].key, 0);
+    world.weather(|asked| {
+        if asked == DatabaseOperation::Read { InjectedOutcome::Failed } else { InjectedOutcome::Done }
+    });
+    edit(&world, workflow);
+    let answer = says(&world, &mut worker, vec![report.clone()]);
+    world.pass(SECOND * 3);
+    world.fair_weather();
+    let answer = world.in_time(&answer).unwrap();
+    assert!(answer.stale.is_empty());
+    worker.takes(&[report], &answer);
+    worker.work_off(&world);
+    every_job_ran_once(&world, workflow);
+}
+
+#[test]
+fn a_workflow_that_cannot_be_read_at_the_start_is_read_later() {
+    let mut world = World::new();
+    let workflow = world.begin(&[plain(), plain()]);
+    let mut worker = Worker::new(&world, 1);
+    worker.say(&world, vec![]).unwrap();
+    let key = worker.held[0].key;
+    // Which nodes are set aside, who and what is there can be read, and no more.
+    let mut reads = 0;
+    world.weather(move |asked| {
+        reads += u32::from(asked == DatabaseOperation::Read);
+        if reads > 3 { InjectedOutcome::Failed } else { InjectedOutcome::Done }
+    });
+    world.restart();
+    let back = worker.comes_back(&world, &[key], &[]);
+    world.pass(SECOND * 2);
+    assert!(back.try_recv().is_err(), "nobody can say yet what of this is its own");
+    world.fair_weather();
+    assert!(world.in_time(&back).unwrap().lost.is_empty());
+    worker.number = 0;
+    worker.work_off(&world);
+    every_job_ran_once(&world, workflow);
+}
+
+#[test]
+fn reports_that_come_while_jobs_go_back_are_kept() {
+    let world = World::new();
+    let workflow = world.begin(&[plain(), plain(), plain()]);
+    let mut worker = Worker::new(&world, 1);
+    worker.say(&world, vec![]).unwrap();
+    let failed = worker.held[0].key;
+    worker.say(&world, vec![ended(failed, 1)]).unwrap();
+    let report = ended(worker.held[0].key, 0);
+    let mut retried = None;
+    let retry = |reply| world.service.retry_job(failed.job, RunId(1), 9, "me", reply);
+    let release = world.hold_next_batch(|| retried = Some(later(retry)));
+    let reported = says(&world, &mut worker, vec![report]);
+    drop(release);
+    world.in_time(&retried.unwrap()).unwrap();
+    let answer = world.in_time(&reported).unwrap();
+    assert!(answer.stale.is_empty());
+    worker.held = answer.assignments;
+    worker.work_off(&world);
+    assert_eq!(world.statuses(workflow), [S::Completed; 3]);
+}
+
+#[test]
+fn jobs_are_retried_while_workers_report() {
+    let world = World::new();
+    let workflow = world.begin(&[plain(), plain(), plain()]);
+    let mut worker = Worker::new(&world, 2);
+    worker.say(&world, vec![]).unwrap();
+    let failed = worker.held[0].key;
+    worker.say(&world, vec![ended(failed, 1)]).unwrap();
+    let report = started(worker.held[0].key);
+    let mut reported = None;
+    let release = world.hold_next_batch(|| reported = Some(says(&world, &mut worker, vec![report])));
+    let retried = later(|reply| world.service.retry_job(failed.job, RunId(1), 9, "me", reply));
+    drop(release);
+    world.in_time(&reported.unwrap()).unwrap();
+    world.in_time(&retried).expect("it waits for the desk to be quiet");
+    worker.work_off(&world);
+    assert_eq!(world.statuses(workflow), [S::Completed; 3]);
+}
+
+#[test]
+fn a_claim_of_which_nobody_knows_whether_it_was_written_reaches_its_worker() {
+    let world = World::new();
+    let workflow = world.begin(&[plain(), plain()]);
+    let mut worker = Worker::new(&world, 2);
+    world.next_ones(1, DatabaseOperation::Batch, || InjectedOutcome::CommitInDoubt);
+    let answer = insists(&world, &mut worker, &[]);
+    assert_eq!(answer.assignments.len(), 2);
+    worker.work_off(&world);
+    every_job_ran_once(&world, workflow);
+}
+
+#[test]
+fn a_result_of_which_nobody_knows_whether_it_was_written_is_not_refused() {
+    let world = World::new();
+    let workflow = world.begin(&[plain(), plain()]);
+    let mut worker = Worker::new(&world, 1);
+    worker.say(&world, vec![]).unwrap();
+    let report = ended(worker.held[0].key, 0);
+    world.next_ones(1, DatabaseOperation::Batch, || InjectedOutcome::CommitInDoubt);
+    assert!(insists(&world, &mut worker, &[report]).stale.is_empty());
+    assert_eq!(world.service.metrics().stale_reports, 0);
+    worker.work_off(&world);
+    every_job_ran_once(&world, workflow);
+}
+
+#[test]
+fn what_a_worker_was_about_to_hear_survives_an_edit() {
+    let world = World::new();
+    let workflow = world.begin(&[plain()]);
+    let mut worker = Worker::new(&world, 1);
+    // It is claimed for somebody who waits, and who hangs up before he hears of it.
+    let mut waiting = None;
+    let release = world.hold_next_batch(|| waiting = Some(says(&world, &mut worker, vec![])));
+    world.service.cancel_exchange(worker.id, worker.number, worker.secret.clone());
+    drop(release);
+    world.service.check_time();
+    assert!(waiting.unwrap().try_recv().is_err());
+    edit(&world, workflow);
+    let answer = worker.say(&world, vec![]).unwrap();
+    assert_eq!(answer.assignments.len(), 1);
+    worker.work_off(&world);
+    every_job_ran_once(&world, workflow);
+}
+
+#[test]
+fn who_waits_behind_a_batch_that_was_refused_is_let_in() {
+    let world = World::new();
+    let workflow = world.begin(&[plain(), plain()]);
+    let mut worker = Worker::new(&world, 1);
+    world.next_ones(1, DatabaseOperation::Batch, || InjectedOutcome::CommitInDoubt);
+    let answer = says(&world, &mut worker, vec![]);
+    world.service.check_time();
+    let edited = later(|reply| {
+        world.service.run_exclusive(workflow, ExclusiveRequirement::NoneRequired, Box::new(|_| Ok(())), reply)
+    });
+    worker.held = world.in_time(&answer).unwrap().assignments;
+    world.in_time(&edited).unwrap();
+    worker.work_off(&world);
+    every_job_ran_once(&world, workflow);
+}
+
+#[test]
+fn an_end_that_cannot_be_written_is_written_later() {
+    let world = World::new();
+    let workflow = world.begin(&[plain()]);
+    let mut worker = Worker::new(&world, 1);
+    worker.say(&world, vec![]).unwrap();
+    let report = ended(worker.held[0].key, 0);
+    world.weather(|asked| {
+        if asked == DatabaseOperation::Write { InjectedOutcome::Failed } else { InjectedOutcome::Done }
+    });
+    worker.say(&world, vec![report]).unwrap();
+    assert!(world.row(workflow).ended_at.is_none());
+    world.fair_weather();
+    world.pass(SECOND * 2);
+    assert!(world.row(workflow).ended_at.is_some());
+}
+
+#[test]
+fn a_retry_whose_run_could_not_begin_can_be_asked_for_again() {
+    let world = World::new();
+    let workflow = world.begin(&[plain(), after(&[0])]);
+    let mut worker = Worker::new(&world, 1);
+    worker.say(&world, vec![]).unwrap();
+    let key = worker.held[0].key;
+    worker.say(&world, vec![ended(key, 1)]).unwrap();
+    assert!(world.row(workflow).ended_at.is_some());
+    let retry = || ask(|reply| world.service.retry_job(key.job, RunId(1), 9, "me", reply));
+    world.weather(|asked| {
+        if asked == DatabaseOperation::Write { InjectedOutcome::Failed } else { InjectedOutcome::Done }
+    });
+    assert_eq!(code(&retry().unwrap_err()), "unavailable");
+    world.fair_weather();
+    retry().unwrap();
+    worker.work_off(&world);
+    assert_eq!(world.statuses(workflow), [S::Completed; 2]);
+}
+
+#[test]
+fn a_worker_whose_workflow_is_occupied_for_long_keeps_its_lease() {
+    let world = World::new();
+    let workflow = world.begin(&[plain(), plain()]);
+    let mut worker = Worker::new(&world, 1);
+    worker.say(&world, vec![]).unwrap();
+    let report = ended(worker.held[0].key, 0);
+    let (go_on, done) = occupied(&world, workflow);
+    let exchange = worker.next(vec![report.clone()], Duration::ZERO);
+    let mut last = None;
+    for _ in 0..8 {
+        let earlier = last.replace(later(|reply| world.service.exchange(exchange.clone(), me(), reply)));
+        world.hand.advance(LEASE / 6);
+        // Somebody else is heard, so that the service has looked at the clock.
+        world.begin(&[]);
+        if let Some(earlier) = earlier {
+            assert_eq!(code(&earlier.recv().unwrap().unwrap_err()), "unavailable", "told to come again");
+        }
+    }
+    assert_eq!(world.service.metrics().lost_workers, 0);
+    drop(go_on);
+    done.recv().unwrap().unwrap();
+    worker.number -= 1;
+    assert!(insists(&world, &mut worker, &[report]).stale.is_empty());
+    worker.work_off(&world);
+    every_job_ran_once(&world, workflow);
+}
+
+#[test]
+fn a_claim_of_a_client_outlives_edits_and_restarts() {
+    let mut world = World::new();
+    let workflow = world.begin(&[plain(), plain()]);
+    let node = node(&world, workflow);
+    let claimed: Vec<JobId> = claim(&world, workflow, 2);
+    edit(&world, workflow);
+    start(&world, claimed[0], node).unwrap();
+    world.restart();
+    start(&world, claimed[1], node).unwrap();
+    for job in claimed {
+        complete(&world, workflow, job, S::Completed).unwrap();
+    }
+    every_job_ran_once(&world, workflow);
+}
+
+#[test]
+fn a_node_that_goes_while_its_workflow_is_occupied_gives_up_what_it_had() {
+    let world = World::new();
+    let workflow = world.begin(&[plain()]);
+    let node: WorkerId = node(&world, workflow);
+    let job = claim(&world, workflow, 1)[0];
+    start(&world, job, node).unwrap();
+    let (go_on, done) = occupied(&world, workflow);
+    let cancel = later(|reply| world.service.cancel_workflow(workflow, "me", reply));
+    let retired = later(|reply| world.service.retire_worker(node, "me", reply));
+    drop(go_on);
+    done.recv().unwrap().unwrap();
+    cancel.recv().unwrap().expect("it waited for its turn");
+    retired.recv().unwrap().unwrap();
+    assert_eq!(world.statuses(workflow), [S::Canceled]);
+    assert!(world.row(workflow).ended_at.is_some());
+}

@@ -1,0 +1,547 @@
+//! A world for the service: a real database, and workers that are plain calls.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::time::Duration;
+use windlass_core::edges::DependencyEdgesBuilder;
+use windlass_scheduler::service::{
+    CallError, CallReply, ManualClock, OnSilentWorker, OnWorkflowChange, SchedulerClock, SchedulerHandle,
+    SchedulerOptions, SilentWorker, WorkerCaller, WorkerOwner, WorkflowPredicate,
+};
+use windlass_store::Store;
+use windlass_store::fault_injection::{self, DatabaseOperation, FaultInjector, InjectedOutcome};
+use windlass_store::model::{
+    JobFilter, ListedJobs, NewJob, NewJobGroup, NewRequirements, NewWorkflow, ResultFilter, WorkflowRow,
+};
+use windlass_store::sqlite::SqliteStore;
+use windlass_types::settings::{FailureHandler, FailureRule, WorkflowSettings};
+use windlass_types::worker_messages::{
+    Assignment, AttemptEndCause, AttemptEndReport, AttemptKey, AttemptReport, AttemptUsage, ProcessExit,
+};
+use windlass_types::worker_protocol::{
+    AcceptedJobOwners, ExchangeReply, RegistrationReply, WorkerExchange, WorkerReconnect, WorkerRegistration,
+};
+use windlass_types::{Attempt, Bytes, Capacity, JobStatus, Resources, Timestamp, WorkerId, WorkflowId};
+
+pub(crate) const LEASE: Duration = Duration::from_mins(1);
+/// An answer comes at once or, the clock being moved by hand, never.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+pub(crate) struct World {
+    /// What really is in the books, whatever the weather.
+    pub(crate) store: Arc<dyn Store>,
+    /// As the service sees them.
+    books: Arc<dyn Store>,
+    weather: Arc<Mutex<Weather>>,
+    pub(crate) service: SchedulerHandle,
+    pub(crate) hand: ManualClock,
+    /// Workflows of which it was told that they changed.
+    pub(crate) changed: Changed,
+    /// Workers of which it was told that they are silent.
+    pub(crate) silent: Arc<Mutex<Vec<SilentWorker>>>,
+    _dir: tempfile::TempDir,
+}
+
+/// In the order in which that was told.
+pub(crate) type Changed = Arc<Mutex<Vec<WorkflowId>>>;
+
+/// Decides what becomes of what the service asks of its books; without it all goes well.
+pub(crate) type Weather = Option<Box<dyn FnMut(DatabaseOperation) -> InjectedOutcome + Send>>;
+
+/// A job to be created.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Planned {
+    pub(crate) waits_for: Vec<u32>,
+    pub(crate) priority: i32,
+    /// 0: nothing is asked for.
+    pub(crate) cpus: u32,
+    pub(crate) runtime: Option<Duration>,
+    pub(crate) labels: Vec<String>,
+    pub(crate) unit: Option<u32>,
+    pub(crate) elects: bool,
+    pub(crate) limit: Option<&'static str>,
+    /// The handler of the workflow is for it.
+    pub(crate) is_handled: bool,
+}
+
+/// What a workflow says about failures.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Failing {
+    pub(crate) rules: Vec<FailureRule>,
+    pub(crate) settings: WorkflowSettings,
+}
+
+pub(crate) fn handled() -> Planned {
+    Planned { is_handled: true, ..Planned::default() }
+}
+
+pub(crate) fn plain() -> Planned {
+    Planned::default()
+}
+
+pub(crate) fn after(waits_for: &[u32]) -> Planned {
+    Planned { waits_for: waits_for.to_vec(), ..Planned::default() }
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        Self::with(false)
+    }
+
+    /// What fails on a host is held against all workers there.
+    pub(crate) fn sharing_node_blame() -> Self {
+        Self::with(true)
+    }
+
+    fn with(shares_node_blame: bool) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let store = SqliteStore::create(dir.path().join("windlass.db")).unwrap().store;
+        let weather = Arc::new(Mutex::new(Weather::None));
+        let sky = Arc::clone(&weather);
+        let door: FaultInjector = Arc::new(move |asked| {
+            locked(&sky).as_mut().map_or(InjectedOutcome::Done, |decide| decide(asked))
+        });
+        let books: Arc<dyn Store> = fault_injection::inject_faults(door, &store);
+        let changed = Changed::default();
+        let silent = Arc::default();
+        let (service, hand) = start(&books, &changed, &silent, shares_node_blame);
+        Self { store: Arc::new(store), books, weather, service, hand, changed, silent, _dir: dir }
+    }
+
+    /// From now on this decides what becomes of what the service asks of its books.
+    pub(crate) fn weather(&self, decide: impl FnMut(DatabaseOperation) -> InjectedOutcome + Send + 'static) {
+        self.change_weather(Some(Box::new(decide)));
+    }
+
+    /// Returns what it was before.
+    pub(crate) fn change_weather(&self, weather: Weather) -> Weather {
+        std::mem::replace(&mut *locked(&self.weather), weather)
+    }
+
+    /// The next so many things of this kind end like this; all else goes well.
+    pub(crate) fn next_ones(
+        &self,
+        mut count: u32,
+        kind: DatabaseOperation,
+        outcome: fn() -> InjectedOutcome,
+    ) {
+        self.weather(move |asked| {
+            let meant = count > 0 && asked == kind;
+            count -= u32::from(meant);
+            if meant { outcome() } else { InjectedOutcome::Done }
+        });
+    }
+
+    /// Nothing can be read or written.
+    pub(crate) fn blackout(&self) {
+        self.weather(|_| InjectedOutcome::Failed);
+    }
+
+    pub(crate) fn fair_weather(&self) {
+        drop(self.change_weather(None));
+    }
+
+    /// The next batch waits until what this returns is dropped. Returns when there is one, after `and_do`.
+    pub(crate) fn hold_next_batch(&self, and_do: impl FnOnce()) -> mpsc::Sender<()> {
+        let (release, word) = mpsc::channel();
+        let (reached, is_there) = mpsc::channel();
+        let mut word = Some(word);
+        self.weather(move |asked| match word.take_if(|_| asked == DatabaseOperation::Batch) {
+            Some(word) => {
+                reached.send(()).unwrap_or_default();
+                InjectedOutcome::Delayed(word)
+            }
+            None => InjectedOutcome::Done,
+        });
+        and_do();
+        is_there.recv_timeout(PATIENCE).expect("a batch");
+        release
+    }
+
+    /// Waits for an answer that may take a while by the clock of the service.
+    pub(crate) fn in_time<T>(&self, answer: &mpsc::Receiver<Result<T, CallError>>) -> Result<T, CallError> {
+        for _ in 0..30 {
+            self.service.check_time();
+            match answer.try_recv() {
+                Ok(answer) => return answer,
+                Err(mpsc::TryRecvError::Empty) => self.hand.advance(Duration::from_secs(1)),
+                Err(mpsc::TryRecvError::Disconnected) => panic!("nobody is left to answer"),
+            }
+        }
+        panic!("no answer in 30 seconds");
+    }
+
+    /// The server is killed and started again on the same books: nothing of its memory is left.
+    pub(crate) fn restart(&mut self) {
+        let (service, hand) = start(&self.books, &self.changed, &self.silent, false);
+        (self.service, self.hand) = (service, hand);
+    }
+
+    /// Time passes while the service looks at the clock as it always does.
+    pub(crate) fn pass(&self, time: Duration) {
+        let step = Duration::from_secs(1);
+        for _ in 0..time.as_secs() {
+            self.hand.advance(step);
+            self.service.check_time();
+        }
+    }
+
+    /// Creates a workflow; every job is called `j` and its number.
+    pub(crate) fn create(&self, jobs: &[Planned]) -> WorkflowRow {
+        self.create_failing(jobs, &Failing::default())
+    }
+
+    /// The same where failures are handled.
+    pub(crate) fn create_failing(&self, jobs: &[Planned], failing: &Failing) -> WorkflowRow {
+        let mut edges = DependencyEdgesBuilder::default();
+        let names: Vec<String> = (0..jobs.len()).map(|number| format!("j{number}")).collect();
+        let requirements: Vec<NewRequirements<'_>> = jobs
+            .iter()
+            .zip(&names)
+            .map(|(job, name)| {
+                let resources =
+                    Resources { cpus: job.cpus.max(1), runtime: job.runtime, ..Resources::DEFAULT };
+                NewRequirements { name, resources }
+            })
+            .collect();
+        let kinds: Vec<NewJobGroup<'_>> = jobs
+            .iter()
+            .zip(&names)
+            .map(|(job, name)| {
+                let failure_handler = job.is_handled.then_some(0);
+                let Planned { labels, limit, elects, .. } = job;
+                let (limit, elects) = (*limit, *elects);
+                NewJobGroup {
+                    name,
+                    labels,
+                    limit,
+                    elects_site: elects,
+                    failure_handler,
+                    ..NewJobGroup::default()
+                }
+            })
+            .collect();
+        let handlers = [FailureHandler { name: "again".into(), rules: failing.rules.clone() }];
+        for (job, planned) in (0..).zip(jobs) {
+            edges.add_dependencies(job, &planned.waits_for);
+        }
+        let workflow = NewWorkflow {
+            name: "test",
+            user: "me",
+            submission_dir: "/",
+            output_dir: "/tmp",
+            requirements: &requirements,
+            job_groups: &kinds,
+            failure_handlers: &handlers,
+            settings: Some(&failing.settings),
+            edges: &edges.finish(),
+            ..NewWorkflow::default()
+        };
+        let mut rows = ListedJobs::new((0..).zip(jobs).zip(&names).map(|((number, job), name)| {
+            NewJob {
+                name,
+                command: "true",
+                requirements: (job.cpus > 0 || job.runtime.is_some()).then_some(number),
+                job_group: (job.is_handled || !job.labels.is_empty() || job.limit.is_some() || job.elects)
+                    .then_some(number),
+                unit: job.unit,
+                priority: job.priority,
+                status: JobStatus::Uninitialized,
+                ..NewJob::default()
+            }
+        }));
+        let id = self.store.create_workflow(&workflow, &mut rows, Timestamp(1)).unwrap();
+        self.store.workflow(id).unwrap().unwrap()
+    }
+
+    /// Creates a workflow and lets workers have it.
+    pub(crate) fn begin(&self, jobs: &[Planned]) -> WorkflowId {
+        self.begin_failing(jobs, &Failing::default())
+    }
+
+    pub(crate) fn begin_failing(&self, jobs: &[Planned], failing: &Failing) -> WorkflowId {
+        let row = self.create_failing(jobs, failing);
+        ask(|reply| self.service.start_workflow(row.id, "me", reply)).unwrap();
+        row.id
+    }
+
+    pub(crate) fn statuses(&self, workflow: WorkflowId) -> Vec<JobStatus> {
+        self.service.check_time();
+        self.store.jobs(workflow, &JobFilter::default()).unwrap().iter().map(|job| job.status).collect()
+    }
+
+    /// (job name, attempt, return code), oldest job first.
+    pub(crate) fn results(&self, workflow: WorkflowId) -> Vec<(String, u32, i32)> {
+        let filter = ResultFilter { all_runs: true, ..ResultFilter::default() };
+        let rows = self.store.results(workflow, &filter).unwrap();
+        rows.into_iter().map(|row| (row.job_name, row.key.attempt_id.0, row.return_code)).collect()
+    }
+
+    /// As it stands when everything that is under way is done.
+    pub(crate) fn row(&self, workflow: WorkflowId) -> WorkflowRow {
+        self.service.check_time();
+        self.store.workflow(workflow).unwrap().unwrap()
+    }
+}
+
+/// What decides may panic, as a test wants it.
+fn locked(weather: &Mutex<Weather>) -> MutexGuard<'_, Weather> {
+    weather.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn start(
+    store: &Arc<dyn Store>,
+    changed: &Changed,
+    silent: &Arc<Mutex<Vec<SilentWorker>>>,
+    shares_node_blame: bool,
+) -> (SchedulerHandle, ManualClock) {
+    let (clock, hand) = SchedulerClock::manual();
+    let changed = Arc::clone(changed);
+    let on_change: OnWorkflowChange = Arc::new(move |workflow| changed.lock().unwrap().push(workflow));
+    let on_change = Some(on_change);
+    let silent = Arc::clone(silent);
+    let on_silent: OnSilentWorker = Arc::new(move |one| silent.lock().unwrap().push(one));
+    let on_silent = Some(on_silent);
+    let options = SchedulerOptions {
+        lease: LEASE,
+        shares_node_blame,
+        clock,
+        on_change,
+        on_silent_worker: on_silent,
+        ..SchedulerOptions::default()
+    };
+    (SchedulerHandle::start(Arc::clone(store), options).unwrap(), hand)
+}
+
+/// Calls the service and waits for the answer.
+pub(crate) fn ask<T: Send + 'static>(call: impl FnOnce(CallReply<T>)) -> Result<T, CallError> {
+    later(call).recv_timeout(PATIENCE).expect("an answer")
+}
+
+/// Calls the service; the answer comes when it comes.
+pub(crate) fn later<T: Send + 'static>(
+    call: impl FnOnce(CallReply<T>),
+) -> mpsc::Receiver<Result<T, CallError>> {
+    let (sender, receiver) = mpsc::channel();
+    call(Box::new(move |answer| sender.send(answer).unwrap_or_default()));
+    receiver
+}
+
+pub(crate) const fn capacity(cpus: u32) -> Capacity {
+    Capacity { cpus, memory: Bytes(1 << 40), gpus: 0, nodes: 1, max_jobs: None }
+}
+
+/// A worker that does nothing by itself.
+#[derive(Clone, Debug)]
+pub(crate) struct Worker {
+    pub(crate) id: WorkerId,
+    pub(crate) secret: String,
+    pub(crate) number: u64,
+    pub(crate) held: Vec<Assignment>,
+    user: String,
+    who: WorkerRegistration,
+}
+
+/// How a worker is introduced.
+pub(crate) fn someone(cpus: u32) -> WorkerRegistration {
+    WorkerRegistration {
+        host: "elsewhere".into(),
+        boot_id: "b".into(),
+        pid: 1,
+        pid_start_ticks: 1,
+        capacity: capacity(cpus),
+        version: "test".into(),
+        jobs_of: AcceptedJobOwners::Own,
+        labels: Vec::new(),
+        site: "local".into(),
+        workflow: None,
+        before: None,
+        allocation: None,
+        slurm: None,
+    }
+}
+
+/// Who introduces all workers here, and speaks for them.
+pub(crate) fn me() -> WorkerCaller {
+    WorkerCaller::User("me".into())
+}
+
+/// Somebody whose workers take what `may` says.
+pub(crate) fn sponsor(user: &str, may: WorkflowPredicate) -> WorkerOwner {
+    WorkerOwner { user: user.into(), sees_all: false, may_work_for: may }
+}
+
+pub(crate) fn introduce(world: &World, who: &WorkerRegistration) -> Result<RegistrationReply, CallError> {
+    let may: WorkflowPredicate = Arc::new(|_| true);
+    ask(|reply| world.service.register_worker(who.clone(), sponsor("me", may), reply))
+}
+
+impl Worker {
+    pub(crate) fn join(world: &World, who: WorkerRegistration) -> Self {
+        Self::join_as(world, who, "me")
+    }
+
+    pub(crate) fn join_as(world: &World, who: WorkerRegistration, user: &str) -> Self {
+        let may: WorkflowPredicate = Arc::new(|_| true);
+        let introduced = ask(|reply| world.service.register_worker(who.clone(), sponsor(user, may), reply));
+        let RegistrationReply { worker, secret, .. } = introduced.unwrap();
+        Self { id: worker, secret, number: 0, held: Vec::new(), user: user.to_owned(), who }
+    }
+
+    pub(crate) fn new(world: &World, cpus: u32) -> Self {
+        Self::join(world, someone(cpus))
+    }
+
+    /// It is somebody else who speaks for it from now on.
+    pub(crate) fn introduced_as(&mut self, who: WorkerRegistration) {
+        self.who = who;
+    }
+
+    /// What it would say next.
+    pub(crate) fn next(&mut self, reports: Vec<AttemptReport>, wait: Duration) -> WorkerExchange {
+        self.number += 1;
+        self.same(reports, wait)
+    }
+
+    pub(crate) fn same(&self, reports: Vec<AttemptReport>, wait: Duration) -> WorkerExchange {
+        WorkerExchange {
+            worker: self.id,
+            secret: self.secret.clone(),
+            number: self.number,
+            reports,
+            actions: Vec::new(),
+            wait,
+            time_left: None,
+            draining: false,
+            leaving: false,
+        }
+    }
+
+    /// Says something and takes what it is given.
+    pub(crate) fn say(
+        &mut self,
+        world: &World,
+        reports: Vec<AttemptReport>,
+    ) -> Result<ExchangeReply, CallError> {
+        let exchange = self.next(reports, Duration::ZERO);
+        self.send(world, exchange)
+    }
+
+    pub(crate) fn send(
+        &mut self,
+        world: &World,
+        exchange: WorkerExchange,
+    ) -> Result<ExchangeReply, CallError> {
+        let reports = exchange.reports.clone();
+        let speaker = WorkerCaller::User(self.user.as_str().into());
+        let answer = ask(|reply| world.service.exchange(exchange, speaker, reply))?;
+        self.takes(&reports, &answer);
+        Ok(answer)
+    }
+
+    /// What follows for it from an answer to these reports.
+    pub(crate) fn takes(&mut self, reports: &[AttemptReport], answer: &ExchangeReply) {
+        let is_gone = |key: &AttemptKey| {
+            reports
+                .iter()
+                .any(|report| report.key() == key && !matches!(report, AttemptReport::Started { .. }))
+        };
+        self.held.retain(|assignment| !is_gone(&assignment.key));
+        self.held.extend(answer.assignments.iter().cloned());
+    }
+
+    /// Its last words.
+    pub(crate) fn leaves(&mut self, world: &World, reports: Vec<AttemptReport>) {
+        let mut exchange = self.next(reports, Duration::ZERO);
+        (exchange.draining, exchange.leaving) = (true, true);
+        self.send(world, exchange).unwrap();
+    }
+
+    /// Ends all it has, well, until there is nothing more.
+    pub(crate) fn work_off(&mut self, world: &World) {
+        loop {
+            let ends = self.held.iter().map(|assignment| ended(assignment.key, 0)).collect::<Vec<_>>();
+            let nothing = ends.is_empty();
+            self.say(world, ends).unwrap();
+            if nothing && self.held.is_empty() {
+                return;
+            }
+        }
+    }
+
+    pub(crate) fn keys(&self) -> Vec<AttemptKey> {
+        self.held.iter().map(|assignment| assignment.key).collect()
+    }
+
+    /// Introduces itself again with what it says it holds.
+    pub(crate) fn comes_back(
+        &self,
+        world: &World,
+        held: &[AttemptKey],
+        actions: &[(i64, Attempt)],
+    ) -> mpsc::Receiver<Result<RegistrationReply, CallError>> {
+        let (held, actions) = (held.to_vec(), actions.to_vec());
+        let before = WorkerReconnect { worker: self.id, secret: self.secret.clone(), held, actions };
+        let who = WorkerRegistration { before: Some(before), ..self.who.clone() };
+        let may: WorkflowPredicate = Arc::new(|_| true);
+        later(|reply| world.service.register_worker(who, sponsor("me", may), reply))
+    }
+
+    /// Comes back with what it says it holds. Returns what it has lost.
+    pub(crate) fn come_back(&mut self, world: &World, held: &[AttemptKey]) -> Vec<AttemptKey> {
+        self.return_with(world, held, &[]).lost
+    }
+
+    /// The same with actions that it says it carries out. Returns those that it has lost.
+    pub(crate) fn come_back_at(
+        &mut self,
+        world: &World,
+        held: &[AttemptKey],
+        actions: &[(i64, Attempt)],
+    ) -> Vec<(i64, Attempt)> {
+        self.return_with(world, held, actions).lost_actions
+    }
+
+    fn return_with(
+        &mut self,
+        world: &World,
+        held: &[AttemptKey],
+        actions: &[(i64, Attempt)],
+    ) -> RegistrationReply {
+        let welcome =
+            self.comes_back(world, held, actions).recv_timeout(PATIENCE).expect("an answer").unwrap();
+        (self.id, self.secret, self.number) = (welcome.worker, welcome.secret.clone(), 0);
+        self.held
+            .retain(|assignment| held.contains(&assignment.key) && !welcome.lost.contains(&assignment.key));
+        welcome
+    }
+}
+
+/// A report that an attempt ended with this code.
+pub(crate) fn ended(key: AttemptKey, code: i32) -> AttemptReport {
+    let at = Timestamp(1_000_000);
+    AttemptReport::Ended(AttemptEndReport {
+        key,
+        started_at: at,
+        ended_at: at,
+        wall: Duration::from_secs(10),
+        exit: ProcessExit::Code(code),
+        cause: AttemptEndCause::Itself,
+        usage: AttemptUsage::default(),
+        files: None,
+        last_words: None,
+        recovered: None,
+    })
+}
+
+pub(crate) fn started(key: AttemptKey) -> AttemptReport {
+    AttemptReport::Started { key, at: Timestamp(1_000_000), pid: 7 }
+}
+
+pub(crate) fn code(refused: &CallError) -> &'static str {
+    match refused {
+        CallError::Conflict { code, .. } | CallError::Invalid { code, .. } => code,
+        CallError::NotFound(_) => "not_found",
+        CallError::Unavailable { .. } => "unavailable",
+        CallError::Internal(_) => "internal",
+    }
+}

@@ -1,0 +1,210 @@
+//! How often somebody may ask.
+//!
+//! Whoever is known is counted by who he is, and where he calls from. Whoever is not known yet, or not at all, is counted by
+//! his address alone: else he would be somebody new with every token that he makes up. A worker that is known is counted
+//! for itself, with much more patience, since each of its exchanges may bring a thousand jobs home; one that turns out not
+//! to be known costs whoever spoke for it.
+
+use crate::error::{ApiError, ApiResult};
+use crate::metrics::{RejectionReason, ServerMetrics};
+use crate::options::RequestLimits;
+use axum::http::StatusCode;
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use windlass_auth::{AuthMethod, Principal, client_network};
+
+/// So many are told apart before those who have been quiet are forgotten.
+const MAX_BUCKETS: usize = 10_000;
+/// A worker may exchange so many times more often than others may ask.
+const WORKER_RATE_FACTOR: u32 = 20;
+
+#[derive(Clone, Debug)]
+pub struct RateLimiter(Arc<RateLimiterState>);
+
+#[derive(Debug)]
+struct RateLimiterState {
+    limits: RequestLimits,
+    metrics: Arc<ServerMetrics>,
+    buckets: Mutex<HashMap<u64, TokenBucket>>,
+    keys: RandomState,
+}
+
+impl RateLimiter {
+    pub(crate) fn new(limits: RequestLimits, metrics: Arc<ServerMetrics>) -> Self {
+        let (buckets, keys) = (Mutex::default(), RandomState::new());
+        Self(Arc::new(RateLimiterState { limits, metrics, buckets, keys }))
+    }
+
+    /// Somebody asks whom nobody knows, or not yet.
+    pub(crate) fn count_anonymous(&self, address: IpAddr) -> ApiResult<()> {
+        self.take_token(&("stranger", client_network(address)), 1)
+    }
+
+    /// Somebody known asks for something.
+    pub(crate) fn count_principal(&self, who: &Principal, address: IpAddr) -> ApiResult<()> {
+        self.take_token(&principal_key(who, address), 1)
+    }
+
+    /// Somebody known speaks for a worker, which costs him nothing unless it is refused ([`Rates::refused`]).
+    pub(crate) fn count_worker(&self, who: &Principal, address: IpAddr, worker: &str) -> ApiResult<()> {
+        if self.0.limits.rate == 0 {
+            return Ok(());
+        }
+        let key = self.0.keys.hash_one(principal_key(who, address));
+        let (now, limits) = (Instant::now(), &self.0.limits);
+        let wait = self.lock_buckets().get(&key).and_then(|bucket| bucket.time_until_token(now, limits, 1));
+        self.reject_if_limited(wait)?;
+        self.take_token(&("worker", &who.user, worker), WORKER_RATE_FACTOR)
+    }
+
+    /// What was said for a worker was refused.
+    pub(crate) fn count_rejected_worker(&self, who: &Principal, address: IpAddr) {
+        // Next time he waits.
+        drop(self.take_token(&principal_key(who, address), 1));
+    }
+
+    fn take_token(&self, key: &impl std::hash::Hash, patience: u32) -> ApiResult<()> {
+        let (now, limits) = (Instant::now(), &self.0.limits);
+        if limits.rate == 0 {
+            return Ok(());
+        }
+        let mut key = self.0.keys.hash_one(key);
+        let mut buckets = self.lock_buckets();
+        if buckets.len() >= MAX_BUCKETS && !buckets.contains_key(&key) {
+            buckets.retain(|_, bucket| !bucket.is_full(now, limits));
+            if buckets.len() >= MAX_BUCKETS {
+                // So many at once cannot all be honest: whoever is new shares one.
+                key = self.0.keys.hash_one("shared");
+            }
+        }
+        let bucket = buckets.entry(key).or_insert_with(|| TokenBucket::new(now, limits, patience));
+        let wait = bucket.take_token(now, limits, patience);
+        drop(buckets);
+        self.reject_if_limited(wait)
+    }
+
+    fn reject_if_limited(&self, wait: Option<Duration>) -> ApiResult<()> {
+        let Some(wait) = wait else { return Ok(()) };
+        self.0.metrics.record_rejection(RejectionReason::Rate);
+        let detail = "too many requests in a short time";
+        Err(ApiError::new(StatusCode::TOO_MANY_REQUESTS, "too_many_requests", detail).with_retry_after(wait))
+    }
+
+    fn lock_buckets(&self) -> MutexGuard<'_, HashMap<u64, TokenBucket>> {
+        self.0.buckets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What tells people apart who are known.
+fn principal_key(who: &Principal, address: IpAddr) -> (&str, &str, i64, IpAddr) {
+    let token = match &who.method {
+        AuthMethod::Token { id, .. } => *id,
+        _ => 0,
+    };
+    (&who.user, who.method.name(), token, address)
+}
+
+/// Holds up to `burst` requests and gains `rate` per second, each times its patience.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct TokenBucket {
+    tokens: f64,
+    updated_at: Instant,
+}
+
+impl TokenBucket {
+    fn new(now: Instant, limits: &RequestLimits, patience: u32) -> Self {
+        Self { tokens: bucket_size(limits, patience), updated_at: now }
+    }
+
+    fn tokens_at(&self, now: Instant, limits: &RequestLimits, patience: u32) -> f64 {
+        let gained = now.duration_since(self.updated_at).as_secs_f64() * bucket_rate(limits, patience);
+        (self.tokens + gained).min(bucket_size(limits, patience))
+    }
+
+    fn is_full(&self, now: Instant, limits: &RequestLimits) -> bool {
+        self.tokens_at(now, limits, 1) >= bucket_size(limits, 1)
+    }
+
+    /// How long it is until there is one.
+    fn time_until_token(&self, now: Instant, limits: &RequestLimits, patience: u32) -> Option<Duration> {
+        let missing = 1.0 - self.tokens_at(now, limits, patience);
+        (missing > 0.0).then(|| Duration::from_secs_f64(missing / bucket_rate(limits, patience)))
+    }
+
+    fn take_token(&mut self, now: Instant, limits: &RequestLimits, patience: u32) -> Option<Duration> {
+        let wait = self.time_until_token(now, limits, patience);
+        let taken = if wait.is_none() { 1.0 } else { 0.0 };
+        (self.tokens, self.updated_at) = (self.tokens_at(now, limits, patience) - taken, now);
+        wait
+    }
+}
+
+fn bucket_rate(limits: &RequestLimits, patience: u32) -> f64 {
+    f64::from(limits.rate) * f64::from(patience)
+}
+
+fn bucket_size(limits: &RequestLimits, patience: u32) -> f64 {
+    f64::from(limits.burst.max(1)) * f64::from(patience)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use windlass_auth::UserRole;
+
+    #[test]
+    fn a_bucket_gives_its_burst_and_then_its_rate() {
+        let limits = RequestLimits { rate: 10, burst: 3, ..RequestLimits::default() };
+        let start = Instant::now();
+        let mut bucket = TokenBucket::new(start, &limits, 1);
+        for _ in 0..3 {
+            assert_eq!(bucket.take_token(start, &limits, 1), None);
+        }
+        assert_eq!(bucket.take_token(start, &limits, 1), Some(Duration::from_millis(100)));
+        assert_eq!(bucket.take_token(start + Duration::from_millis(101), &limits, 1), None);
+        assert!(!bucket.is_full(start + Duration::from_millis(200), &limits));
+        assert!(bucket.is_full(start + Duration::from_secs(1), &limits));
+    }
+
+    fn rates(rate: u32, burst: u32) -> RateLimiter {
+        let limits = RequestLimits { rate, burst, ..RequestLimits::default() };
+        RateLimiter::new(limits, Arc::new(ServerMetrics::default()))
+    }
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn whoever_nobody_knows_is_his_address() {
+        let rates = rates(1, 2);
+        for _ in 0..2 {
+            rates.count_anonymous(address("2001:db8::1")).unwrap();
+        }
+        rates.count_anonymous(address("2001:db8::2")).unwrap_err();
+        rates.count_anonymous(address("2001:db8:1::1")).unwrap();
+        rates.count_anonymous(address("192.0.2.1")).unwrap();
+        let ana = Principal::with_all_scopes("ana", UserRole::User, AuthMethod::Password);
+        rates.count_principal(&ana, address("2001:db8::1")).unwrap();
+    }
+
+    #[test]
+    fn workers_at_full_speed_are_not_held_up_and_those_made_up_are() {
+        // As served: 16 workers of one user at one address, each with a thousand exchanges in the same second.
+        let rates = rates(RequestLimits::default().rate, RequestLimits::default().burst);
+        let (ana, here) =
+            (Principal::with_all_scopes("ana", UserRole::User, AuthMethod::Password), address("192.0.2.1"));
+        for worker in 0..16 {
+            for _ in 0..1000 {
+                rates.count_worker(&ana, here, &worker.to_string()).unwrap();
+            }
+        }
+        for _ in 0..RequestLimits::default().burst + RequestLimits::default().rate {
+            rates.count_rejected_worker(&ana, here);
+        }
+        rates.count_worker(&ana, here, "17").unwrap_err();
+    }
+}

@@ -1,0 +1,230 @@
+//! Ending a request for good, beginning it anew as its next version, and taking back what it has made.
+
+use super::request_update::{pending_command, reason_or_none, request_over_error, update_request};
+use super::{RequestActor, check_text, load_request};
+use crate::error::{ApiError, ApiResult};
+use serde_json::json;
+use std::cell::{Cell, RefCell};
+use windlass_api::requests::{
+    AbortResponse, FailRequest, InvalidateRequest, InvalidateResponse, RestartRequest, RestartResponse,
+};
+use windlass_core::requests::change::RequestChange;
+use windlass_core::requests::outputs;
+use windlass_core::requests::rows::{
+    BlockRow, NewAlert, OutputStep, OutputStepKind, OutputStepState, RequestCommand, RequestCommandKind,
+    RequestRow,
+};
+use windlass_core::requests::versions::{self, TakenNames};
+use windlass_store::StoreDatabase;
+use windlass_store::model::{OutputStepFilter, SiteBanFilter};
+use windlass_types::Timestamp;
+use windlass_types::requests::{ProcessingBlockStatus, RequestStatus};
+
+/// Given up: what runs is stopped first, and it is written down what there is of its outputs.
+pub fn fail_request(
+    db: &dyn StoreDatabase,
+    name: &str,
+    wanted: &FailRequest,
+    actor: RequestActor<'_>,
+    now: Timestamp,
+) -> ApiResult<AbortResponse> {
+    check_text("reason", &wanted.reason)?;
+    let before = load_request(db, name)?;
+    update_request(db, name, None, actor, now, |row| match row.status {
+        // Once more says the same.
+        RequestStatus::Failed => Ok(Vec::new()),
+        RequestStatus::New => Err(not_started_error(row)),
+        status if status.is_terminal() => Err(request_over_error(row)),
+        _ => {
+            let wish = fail_command(&wanted.reason, wanted.lost, actor, now);
+            Ok(vec![RequestChange::SetCommand(Some(wish))])
+        }
+    })?;
+    let message = match before.status {
+        RequestStatus::Failed => "It is failed.",
+        _ => {
+            "It is being given up: what runs is stopped first, then it is listed what there is of its outputs."
+        }
+    };
+    Ok(AbortResponse {
+        request_name: name.to_owned(),
+        status: load_request(db, name)?.status,
+        previous_status: before.status,
+        message: message.to_owned(),
+    })
+}
+
+fn not_started_error(row: &RequestRow) -> ApiError {
+    let detail = format!("request `{}` is new: nothing of it has begun", row.request.request_name);
+    ApiError::conflict("not_begun", detail).with_hint("cancel it instead")
+}
+
+fn fail_command(reason: &str, lost: bool, actor: RequestActor<'_>, now: Timestamp) -> RequestCommand {
+    RequestCommand { lost, ..pending_command(RequestCommandKind::Fail, reason, actor, now) }
+}
+
+/// The same wish under a new name, in one commit with the end of the old one. Whoever comes second is told of the request
+/// that the first has made.
+pub fn restart_request(
+    db: &dyn StoreDatabase,
+    name: &str,
+    wanted: &RestartRequest,
+    actor: RequestActor<'_>,
+    now: Timestamp,
+) -> ApiResult<RestartResponse> {
+    check_text("reason", &wanted.reason)?;
+    let before = load_request(db, name)?;
+    let is_new = Cell::new(false);
+    update_request(db, name, None, actor, now, |row| {
+        is_new.set(row.request.superseded_by_request.is_none());
+        match row.status {
+            _ if !is_new.get() => Ok(Vec::new()),
+            RequestStatus::New => Err(not_started_error(row)),
+            _ => plan_replacement(db, row, wanted, actor, now),
+        }
+    })?;
+    let old = load_request(db, name)?;
+    let next = old.request.superseded_by_request.clone().unwrap_or_default();
+    let new = load_request(db, &next)?;
+    let message = if is_new.get() {
+        format!("{next} takes the place of {name}, whose outputs stay until it is completed.")
+    } else {
+        format!("{next} took the place of {name} before; restart that one if it is to begin anew.")
+    };
+    Ok(RestartResponse {
+        request_name: next,
+        previous_version_request: name.to_owned(),
+        processing_version: new.request.processing_version,
+        cleanup_policy: new.request.cleanup_policy,
+        status: new.status,
+        previous_status: before.status,
+        is_new: is_new.get(),
+        message,
+    })
+}
+
+/// One that is over stays what it is; any other ends.
+fn plan_replacement(
+    db: &dyn StoreDatabase,
+    row: &RequestRow,
+    wanted: &RestartRequest,
+    actor: RequestActor<'_>,
+    now: Timestamp,
+) -> ApiResult<Vec<RequestChange>> {
+    let trouble = RefCell::new(None);
+    let answer = |found: Result<bool, windlass_store::StoreError>| {
+        found.unwrap_or_else(|error| {
+            // Told instead of the name.
+            *trouble.borrow_mut() = Some(error);
+            false
+        })
+    };
+    let name = |name: &str| answer(db.request(name).map(|row| row.is_some()));
+    // The old request writes its datasets itself: none of them is free.
+    let dataset = |dataset: &str| answer(db.output_taken_by(dataset, "").map(|taken| taken.is_some()));
+    let taken = TakenNames { name: &name, dataset: &dataset };
+    let old = row.request.request_name.clone();
+    let bans =
+        db.bans(&SiteBanFilter { applies_to: Some(old), active_at: Some(now), ..SiteBanFilter::default() })?;
+    let policy = wanted.cleanup_policy.unwrap_or(row.request.cleanup_policy);
+    let wish = fail_command(&wanted.reason, wanted.lost, actor, now);
+    let mut changes = versions::plan_restart(row, policy, wish, &bans, &taken);
+    if let Some(error) = trouble.into_inner() {
+        return Err(error.into());
+    }
+    if row.status.is_terminal() {
+        changes.retain(|change| !matches!(change, RequestChange::SetCommand(_)));
+    }
+    Ok(changes)
+}
+
+/// All that a request has made is taken back: rules are removed, files made invalid. Only of one that is over.
+pub fn invalidate_request(
+    db: &dyn StoreDatabase,
+    name: &str,
+    wanted: &InvalidateRequest,
+    actor: RequestActor<'_>,
+    now: Timestamp,
+) -> ApiResult<InvalidateResponse> {
+    check_text("reason", &wanted.reason)?;
+    let (blocks, before) = (Cell::new(0), Cell::new(0));
+    update_request(db, name, None, actor, now, |row| {
+        if !row.status.is_terminal() {
+            return Err(not_over_error(row));
+        }
+        let there = load_blocks(db, name)?;
+        let changes = plan_invalidation(&there, &load_invalidation_steps(db, name)?, now);
+        before
+            .set(there.iter().filter(|block| block.status == ProcessingBlockStatus::Invalidated).count()
+                as u64);
+        blocks.set(changes.len() as u64);
+        Ok(append_alert(changes, name, &wanted.reason, actor))
+    })?;
+    let message = match (blocks.get(), before.get()) {
+        (0, 0) => "It has no outputs.".to_owned(),
+        (0, _) => "Its outputs are invalidated, or about to be.".to_owned(),
+        (some, _) => {
+            format!("{some} of its blocks are being taken back: rules are removed, files made invalid.")
+        }
+    };
+    Ok(InvalidateResponse {
+        request_name: name.to_owned(),
+        blocks: blocks.get(),
+        blocks_invalidated_before: before.get(),
+        message,
+    })
+}
+
+fn not_over_error(row: &RequestRow) -> ApiError {
+    let detail = format!("request `{}` is {}: it still makes outputs", row.request.request_name, row.status);
+    ApiError::conflict("not_over", detail)
+        .with_hint("fail or cancel it first; `restart` with the policy `immediate_cleanup` does both")
+}
+
+fn load_blocks(db: &dyn StoreDatabase, name: &str) -> ApiResult<Vec<BlockRow>> {
+    Ok(db.process(name)?.map(|process| db.processing_blocks(&process.uuid)).transpose()?.unwrap_or_default())
+}
+
+/// What was begun to take its blocks back.
+fn load_invalidation_steps(db: &dyn StoreDatabase, name: &str) -> ApiResult<Vec<OutputStep>> {
+    let Some(process) = db.process(name)? else { return Ok(Vec::new()) };
+    let all =
+        db.output_steps(&OutputStepFilter { process: Some(process.uuid), ..OutputStepFilter::default() })?;
+    Ok(all.into_iter().filter(|step| step.kind == OutputStepKind::Invalidate).collect())
+}
+
+/// What is under way goes on; what was given up is tried again.
+fn plan_invalidation(blocks: &[BlockRow], steps: &[OutputStep], now: Timestamp) -> Vec<RequestChange> {
+    let step_of = |change: &RequestChange| match change {
+        RequestChange::AddStep(step) => steps.iter().find(|known| known.block == step.block),
+        _ => None,
+    };
+    let wanted = outputs::plan_invalidation(blocks, now).into_iter();
+    wanted
+        .filter_map(|change| match step_of(&change) {
+            None => Some(change),
+            Some(step) if step.state == OutputStepState::Failed => Some(outputs::restart_step(step, now)),
+            Some(_) => None,
+        })
+        .collect()
+}
+
+/// A request that is over has no status to come to: who wanted this, and why, is kept with what people are told.
+fn append_alert(
+    mut changes: Vec<RequestChange>,
+    name: &str,
+    reason: &str,
+    actor: RequestActor<'_>,
+) -> Vec<RequestChange> {
+    if !changes.is_empty() {
+        let reason = reason_or_none(reason);
+        let alert = NewAlert {
+            kind: "outputs_invalidated".to_owned(),
+            request: Some(name.to_owned()),
+            message: format!("{} had {} of its blocks taken back: {reason}", actor.name, changes.len()),
+            detail: json!({ "by": actor.name, "reason": reason, "blocks": changes.len() }),
+        };
+        changes.push(RequestChange::Alert(Box::new(alert)));
+    }
+    changes
+}

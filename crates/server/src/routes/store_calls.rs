@@ -1,0 +1,368 @@
+//! The books over HTTP, for our own command line: what `windlass_store::wire` lists may be asked for here.
+//!
+//! Reads go to the store. Changes of a workflow go through the service, which keeps its hands off the workflow meanwhile
+//! and reads it anew afterwards, so that memory and books agree.
+
+use super::failures;
+use crate::caller::Caller;
+use crate::error::{ApiError, ApiResult};
+use crate::extract::Json;
+use crate::state::{AppState, call_service, run_blocking};
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use futures_util::StreamExt as _;
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap};
+use std::fs::File;
+use std::io::{Read, Seek as _, Write as _};
+use std::sync::Arc;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use windlass_auth::{AuthOperation, ObjectRelation};
+use windlass_scheduler::service::ExclusiveRequirement;
+use windlass_store::Store;
+use windlass_store::model::WorkflowPartId;
+use windlass_store::rpc::{self, AccessLevel, CallSubject, StoreCall, Viewer};
+use windlass_types::WorkflowId;
+use windlass_types::failure_commands::TriageCommand;
+
+pub(crate) fn routes() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new().routes(routes!(call_store))
+}
+
+pub(crate) fn uploads() -> OpenApiRouter<AppState> {
+    OpenApiRouter::new().routes(routes!(create_workflow))
+}
+
+/// So much of an upload is gathered before it is written down.
+const UPLOAD_CHUNK: usize = 1 << 20;
+
+/// One use case of the books
+///
+/// For the command line of Windlass; programs should use the other calls. The body names a method and its arguments, the
+/// answer is `{"ok": …}` or `{"error": …}`.
+#[utoipa::path(post, path = "/books", tag = "books", request_body = serde_json::Value, responses(
+    (status = 200, description = "What was asked for", body = serde_json::Value),
+    (status = 404, description = "There is no such thing, or it is not for you"),
+    (status = 409, description = "It cannot be done as things stand", body = serde_json::Value),
+    (status = 422, description = "The request makes no sense")))]
+async fn call_store(
+    State(state): State<AppState>,
+    caller: Caller,
+    Json(request): Json<StoreCall>,
+) -> ApiResult<Response> {
+    Ok(render_reply(perform_call(&state, &caller, request).await?))
+}
+
+/// Does what the request asks for, in the caller's name, if he may.
+pub(super) async fn perform_call(
+    state: &AppState,
+    caller: &Caller,
+    request: StoreCall,
+) -> ApiResult<rpc::StoreReply> {
+    match (authorize_call(state, caller, &request).await?, request.access().level) {
+        (Err(hidden), _) => Ok(rpc::StoreReply::new::<()>(Err(hidden))),
+        (Ok(workflows), AccessLevel::Read) => perform_read(state, caller, request, workflows).await,
+        (Ok(workflows), AccessLevel::Change) => perform_change(state, caller, request, &workflows).await,
+    }
+}
+
+/// Make a workflow from its lines
+///
+/// For the command line of Windlass: one JSON object per line, the workflow first, then files, user data, jobs, and a last
+/// line with their numbers. All of it is made, or nothing. It belongs to whoever sends it.
+#[utoipa::path(post, path = "/books/create", tag = "books",
+    request_body(content = String, content_type = "application/x-ndjson"), responses(
+    (status = 200, description = "The id of the workflow", body = serde_json::Value),
+    (status = 422, description = "The lines make no sense", body = serde_json::Value)))]
+async fn create_workflow(State(state): State<AppState>, caller: Caller, body: Body) -> ApiResult<Response> {
+    caller.authorize(AuthOperation::CreateWorkflow, ObjectRelation::Own, "workflow")?;
+    let lines = spool_body(body, state.options.limits.max_upload).await?;
+    let (store, user, now) = (state.store.acting_as(caller.user()), Arc::clone(&caller.0.user), state.now());
+    let made =
+        run_blocking(move || rpc::workflow_upload::create_from_lines(&*store, lines, Some(&user), now))
+            .await?;
+    Ok(render_reply(rpc::StoreReply::new(made)))
+}
+
+fn render_reply(answer: rpc::StoreReply) -> Response {
+    let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    (status, [(CONTENT_TYPE, "application/json")], answer.body).into_response()
+}
+
+/// The workflows that a request is about, or what the books say of one that is not there.
+type ConcernedWorkflows = Result<BTreeSet<WorkflowId>, windlass_store::StoreError>;
+
+/// The workflows that the request is about, if he may do this to all of them.
+async fn authorize_call(
+    state: &AppState,
+    caller: &Caller,
+    request: &StoreCall,
+) -> ApiResult<ConcernedWorkflows> {
+    let access = request.access();
+    let count = access.subject.count();
+    if count > rpc::MOST_IDS {
+        let most = rpc::MOST_IDS;
+        return Err(ApiError::invalid(format!("the request names {count} objects; the most is {most}"))
+            .with_hint("send them in several requests"));
+    }
+    let operation = call_operation(request, access.level);
+    caller.authorize(operation, ObjectRelation::Own, "such thing")?;
+    if let StoreCall::UpdateWorkflow { update, .. } = request
+        && update.user.is_some()
+    {
+        // Whose a workflow is decides who may do what. Not even to take one: it may only be shared with him.
+        caller.authorize(AuthOperation::Administer, ObjectRelation::Own, "such thing")?;
+    }
+    let parts: Vec<WorkflowPartId> = match access.subject {
+        CallSubject::All => {
+            // What he may not see is left out.
+            caller.authorize(AuthOperation::Identify, ObjectRelation::Own, "such thing")?;
+            return Ok(Ok(BTreeSet::new()));
+        }
+        CallSubject::Database => {
+            caller.authorize(AuthOperation::Administer, ObjectRelation::Own, "such thing")?;
+            return Ok(Ok(BTreeSet::new()));
+        }
+        CallSubject::New => {
+            caller.authorize(AuthOperation::CreateWorkflow, ObjectRelation::Own, "workflow")?;
+            return Ok(Ok(BTreeSet::new()));
+        }
+        CallSubject::Workflows(ids) => {
+            return authorize_workflows(state, caller, operation, ids.into_iter().collect()).await;
+        }
+        CallSubject::Attempts(keys) => keys.into_iter().map(|key| WorkflowPartId::Job(key.job)).collect(),
+        CallSubject::Jobs(ids) => ids.into_iter().map(WorkflowPartId::Job).collect(),
+        CallSubject::File(id) => vec![WorkflowPartId::File(id)],
+        CallSubject::UserData(id) => vec![WorkflowPartId::UserData(id)],
+        CallSubject::Requirements(id) => vec![WorkflowPartId::Requirements(id)],
+        CallSubject::Result(id) => vec![WorkflowPartId::Result(id)],
+        CallSubject::Event(id) => vec![WorkflowPartId::Event(id)],
+        CallSubject::Scheduler(id) => vec![WorkflowPartId::Scheduler(id)],
+        CallSubject::Allocations(ids) => ids.into_iter().map(WorkflowPartId::Allocation).collect(),
+    };
+    let ids = state
+        .with_store(move |store| {
+            parts.into_iter().map(|part| store.workflow_of(part)).collect::<Result<Vec<_>, _>>()
+        })
+        .await?;
+    // What is not there is told by the store, in its own words.
+    authorize_workflows(state, caller, operation, ids.into_iter().flatten().collect()).await
+}
+
+async fn authorize_workflows(
+    state: &AppState,
+    caller: &Caller,
+    operation: AuthOperation,
+    ids: BTreeSet<WorkflowId>,
+) -> ApiResult<ConcernedWorkflows> {
+    for id in &ids {
+        match caller.authorize_workflow(state, operation, *id).await {
+            Ok(_) => {}
+            // In the words of the store, so that it looks the same whether there is none or it is not his.
+            Err(error) if error.status == StatusCode::NOT_FOUND => {
+                return Ok(Err(windlass_store::StoreError::NoSuchWorkflow(*id)));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Ok(ids))
+}
+
+fn call_operation(request: &StoreCall, level: AccessLevel) -> AuthOperation {
+    match (request, level) {
+        (StoreCall::RequestCancel { .. }, _) => AuthOperation::CancelWorkflow,
+        (StoreCall::DeleteWorkflow { .. }, _) => AuthOperation::DeleteWorkflow,
+        (StoreCall::Spawn { .. }, _) => AuthOperation::SpawnJobs,
+        (StoreCall::AddUserData { .. } | StoreCall::SetUserData { .. }, _) => AuthOperation::ChangeUserData,
+        // Whatever a person decides, and what waits for a person, takes more.
+        (StoreCall::CarryOut { wanted: TriageCommand::Orders(orders), .. }, _) if orders.agent.is_some() => {
+            AuthOperation::DecideAsAgent
+        }
+        (StoreCall::AddEvent { .. }, _) => AuthOperation::DecideAsAgent,
+        (StoreCall::Import { .. }, _) => AuthOperation::CreateWorkflow,
+        (_, AccessLevel::Read) => AuthOperation::ReadWorkflow,
+        (_, AccessLevel::Change) => AuthOperation::ChangeWorkflow,
+    }
+}
+
+/// `concerned`: what it is about, which he may read.
+async fn perform_read(
+    state: &AppState,
+    caller: &Caller,
+    request: StoreCall,
+    concerned: BTreeSet<WorkflowId>,
+) -> ApiResult<rpc::StoreReply> {
+    let (caller, now, masking) = (caller.clone(), state.now(), state.authenticator.masking());
+    state
+        .with_store(move |store| {
+            // Lists that span workflows ask about each row.
+            let known = RefCell::<HashMap<_, _>>::default();
+            let may_see = |id: Option<WorkflowId>| match id {
+                None => caller.0.sees_all(),
+                Some(id) => {
+                    *known.borrow_mut().entry(id).or_insert_with(|| caller.can_read_workflow(store, id))
+                }
+            };
+            let open = RefCell::<HashMap<_, _>>::default();
+            let is_open =
+                |id| *open.borrow_mut().entry(id).or_insert_with(|| caller.can_read_secrets(store, id));
+            let masked = |of: Option<WorkflowId>| {
+                let open = of.map_or_else(|| concerned.iter().all(|id| is_open(*id)), is_open);
+                (!open).then_some(&masking)
+            };
+            Ok::<_, ApiError>(request.execute(store, now, Viewer { is_visible: &may_see, masking: &masked }))
+        })
+        .await
+}
+
+async fn perform_change(
+    state: &AppState,
+    caller: &Caller,
+    request: StoreCall,
+    workflows: &BTreeSet<WorkflowId>,
+) -> ApiResult<rpc::StoreReply> {
+    let by = caller.user();
+    let answer = match request {
+        StoreCall::RequestCancel { workflow } => {
+            call_service(|reply| state.service.cancel_workflow(workflow, by, reply)).await?;
+            rpc::StoreReply::new(Ok(()))
+        }
+        StoreCall::RetryAction { workflow, id } => {
+            call_service(|reply| state.service.retry_action(workflow, id, by, reply)).await?;
+            rpc::StoreReply::new(Ok(()))
+        }
+        StoreCall::Spawn { request } => {
+            rpc::StoreReply::new(Ok(call_service(|reply| state.service.spawn_jobs(request, reply)).await?))
+        }
+        StoreCall::Import { export, mut options } => {
+            options.user = Some(by.to_owned());
+            perform_unlocked(state, by, StoreCall::Import { export, options }).await?
+        }
+        StoreCall::Archive { ids, is_archived } => {
+            let mut answer = rpc::StoreReply::new(Ok(()));
+            for id in ids {
+                answer = perform_exclusive(state, by, id, StoreCall::Archive { ids: vec![id], is_archived })
+                    .await?;
+                if answer.status != 200 {
+                    break;
+                }
+            }
+            answer
+        }
+        StoreCall::CarryOut { workflow, wanted } => {
+            rpc::StoreReply::new(failures::perform_commands_within_limits(state, by, workflow, wanted).await?)
+        }
+        StoreCall::AddAllocations { mut new } => {
+            // Who asks is not for the one who asks to say.
+            for new in &mut new {
+                by.clone_into(&mut new.by);
+            }
+            perform_unlocked(state, by, StoreCall::AddAllocations { new }).await?
+        }
+        StoreCall::ApplySchedule { workflow, mut schedule } => {
+            for new in &mut schedule.allocations {
+                by.clone_into(&mut new.by);
+            }
+            perform_exclusive(state, by, workflow, StoreCall::ApplySchedule { workflow, schedule }).await?
+        }
+        // Nobody keeps these in memory.
+        request @ (StoreCall::AddEvent { .. }
+        | StoreCall::DeleteEvent { .. }
+        | StoreCall::AddUserData { .. }
+        | StoreCall::SetUserData { .. }
+        | StoreCall::DeleteUserData { .. }
+        | StoreCall::AddFile { .. }
+        | StoreCall::UpdateFile { .. }
+        | StoreCall::DeleteFile { .. }
+        | StoreCall::DiscardAllocations { .. }) => perform_unlocked(state, by, request).await?,
+        request => match workflows.first() {
+            Some(workflow) => perform_exclusive(state, by, *workflow, request).await?,
+            None => perform_unlocked(state, by, request).await?,
+        },
+    };
+    Ok(answer)
+}
+
+/// While nobody else touches the workflow.
+async fn perform_exclusive(
+    state: &AppState,
+    by: &str,
+    id: WorkflowId,
+    request: StoreCall,
+) -> ApiResult<rpc::StoreReply> {
+    let (by, now) = (by.to_owned(), state.now());
+    let work = move |store: &dyn Store| Ok(request.execute(&*store.acting_as(&by), now, Viewer::ALL));
+    call_service(|reply| {
+        state.service.run_exclusive(id, ExclusiveRequirement::NoneRequired, Box::new(work), reply)
+    })
+    .await
+}
+
+/// What concerns no workflow that is there, or nothing of it that the service keeps in memory.
+async fn perform_unlocked(state: &AppState, by: &str, request: StoreCall) -> ApiResult<rpc::StoreReply> {
+    let (store, now) = (state.store.acting_as(by), state.now());
+    let answer = run_blocking(move || request.execute(&*store, now, Viewer::ALL)).await;
+    state.events.wake();
+    answer
+}
+
+/// As [`arrive`], for lines that come from this process, on a thread that may block.
+pub(super) fn spool_reader(lines: impl Read, limit: usize) -> ApiResult<File> {
+    let kept = tempfile::tempfile().and_then(|mut file| {
+        // One more than fits says that it does not.
+        let size = std::io::copy(&mut lines.take(limit as u64 + 1), &mut file)?;
+        file.rewind()?;
+        Ok((file, size))
+    });
+    match kept {
+        Ok((file, size)) if size <= limit as u64 => Ok(file),
+        Ok(_) => Err(too_large_error()),
+        Err(error) => Err(spool_error(&error)),
+    }
+}
+
+fn too_large_error() -> ApiError {
+    let what = "the workflow is larger than this server takes";
+    ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", what)
+}
+
+fn spool_error(error: &std::io::Error) -> ApiError {
+    ApiError::internal(format_args!("cannot keep an upload: {error}"))
+}
+
+/// All of an upload, in a file that has no name: it may be larger than memory, and is gone whatever happens.
+async fn spool_body(body: Body, limit: usize) -> ApiResult<File> {
+    let mut file = append_chunk(None, Vec::new()).await?;
+    let (mut chunk, mut size) = (Vec::with_capacity(UPLOAD_CHUNK), 0);
+    let mut pieces = body.into_data_stream();
+    while let Some(piece) = pieces.next().await {
+        let piece = piece.map_err(|_| {
+            ApiError::new(StatusCode::BAD_REQUEST, "bad_request", "the workflow did not arrive whole")
+        })?;
+        size += piece.len();
+        if size > limit {
+            return Err(too_large_error());
+        }
+        chunk.extend_from_slice(&piece);
+        if chunk.len() >= UPLOAD_CHUNK {
+            file = append_chunk(Some(file), std::mem::take(&mut chunk)).await?;
+        }
+    }
+    append_chunk(Some(file), chunk).await
+}
+
+/// The file, a new one if there is none yet, with this at its end, ready to be read from the start.
+async fn append_chunk(file: Option<File>, chunk: Vec<u8>) -> ApiResult<File> {
+    let done = run_blocking(move || {
+        let mut file = file.map_or_else(tempfile::tempfile, Ok)?;
+        file.seek(std::io::SeekFrom::End(0))?;
+        file.write_all(&chunk)?;
+        file.rewind()?;
+        Ok::<_, std::io::Error>(file)
+    });
+    done.await?.map_err(|error| spool_error(&error))
+}

@@ -1,0 +1,66 @@
+//! What answers requests: at first a standby that only says that it waits, then the service itself.
+
+use crate::error::{API_PREFIX, ApiError};
+use crate::metrics::ServerMetrics;
+use crate::options::ServeOptions;
+use crate::request_guard::{self, RequestGuard};
+use crate::routes::health::HealthResponse;
+use crate::{error, extract::Json};
+use axum::Router;
+use axum::body::Body;
+use axum::http::{Request, StatusCode};
+use axum::middleware::{from_fn, from_fn_with_state};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::get;
+use std::convert::Infallible;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+use tower::ServiceExt as _;
+
+/// How soon to ask a standby again.
+const STANDBY_RETRY_AFTER: Duration = Duration::from_secs(2);
+
+/// Shared by all connections. A request that has begun ends where it began.
+#[derive(Clone, Debug)]
+pub(crate) struct SwappableRouter(Arc<RwLock<Router>>);
+
+impl SwappableRouter {
+    pub(crate) fn new(router: Router) -> Self {
+        Self(Arc::new(RwLock::new(router)))
+    }
+
+    pub(crate) fn replace(&self, router: Router) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = router;
+    }
+
+    pub(crate) fn serve_request(
+        &self,
+        request: Request<Body>,
+    ) -> impl Future<Output = Result<Response, Infallible>> + Send + use<> {
+        let router = self.0.read().unwrap_or_else(PoisonError::into_inner).clone();
+        router.oneshot(request)
+    }
+}
+
+/// Answers while another server has the database.
+pub(crate) fn standby_router(metrics: Arc<ServerMetrics>, options: &ServeOptions) -> Router {
+    let guard = RequestGuard::new(metrics, options.limits.clone(), options.tls.is_some());
+    let health = || get(|| async { (StatusCode::SERVICE_UNAVAILABLE, Json(HealthResponse::standby())) });
+    Router::new()
+        .route("/health", health())
+        .route(&format!("{API_PREFIX}/health"), health())
+        .fallback(|| async { standby_error().into_response() })
+        .layer(from_fn_with_state(guard.clone(), request_guard::limit_brief_requests))
+        .layer(from_fn(error::render_errors))
+        .layer(from_fn_with_state(guard, request_guard::observe_request))
+}
+
+fn standby_error() -> ApiError {
+    ApiError::new(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "standby",
+        "this server stands by: another one has the database",
+    )
+    .with_hint("ask the other one; this one takes over when that is gone")
+    .with_retry_after(STANDBY_RETRY_AFTER)
+}

@@ -1,0 +1,37 @@
+//! What systemd is told: that the server is ready, reloads, stops. By hand: it is one datagram.
+
+use std::io;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+
+/// Tells whoever started the server and wants to know. Without such a one nothing happens.
+pub(crate) fn notify_systemd(state: &str) {
+    let Some(socket) = std::env::var_os("NOTIFY_SOCKET") else { return };
+    if let Err(error) = send_datagram(&socket.to_string_lossy(), state) {
+        tracing::warn!(%error, "cannot tell systemd how things are");
+    }
+}
+
+fn send_datagram(socket: &str, state: &str) -> io::Result<()> {
+    let address = match socket.strip_prefix('@') {
+        Some(name) => SocketAddr::from_abstract_name(name)?,
+        None => SocketAddr::from_pathname(socket)?,
+    };
+    UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_state_arrives() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("notify");
+        let systemd = UnixDatagram::bind(&path).unwrap();
+        send_datagram(path.to_str().unwrap(), "READY=1").unwrap();
+        let mut text = [0; 64];
+        let length = systemd.recv(&mut text).unwrap();
+        assert_eq!(&text[..length], b"READY=1");
+    }
+}

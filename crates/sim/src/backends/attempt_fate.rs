@@ -1,0 +1,139 @@
+//! What becomes of an attempt: it is known when it starts, and shows when it ends. Unless its site goes down meanwhile.
+
+use super::{SimulatedAttemptFailure, SimulatedNodeId};
+use crate::request_generator::FileFlaw;
+use crate::setup::weather;
+use crate::simulation::RequestSimulation;
+use crate::sites::SiteHealth;
+use std::time::Duration;
+use windlass_types::FailureClass;
+
+pub(super) struct AttemptFate {
+    pub(super) after: Duration,
+    pub(super) failure: Option<SimulatedAttemptFailure>,
+}
+
+impl SimulatedAttemptFailure {
+    const fn new(class: FailureClass, code: i32, message: &'static str) -> Self {
+        Self { class, code, message, bad_files: Vec::new(), memory_mb: None }
+    }
+
+    pub(super) const fn site_failure() -> Self {
+        Self::new(FailureClass::Infrastructure, 60324, "the site went down")
+    }
+}
+
+impl RequestSimulation {
+    /// Of an attempt that starts now at this site.
+    pub(super) fn decide_attempt_fate(&mut self, id: SimulatedNodeId, site: usize) -> AttemptFate {
+        if self.grid.sites[site].health == SiteHealth::BlackHole {
+            let failure = SimulatedAttemptFailure::new(
+                FailureClass::Infrastructure,
+                50513,
+                "the environment is not there",
+            );
+            return AttemptFate {
+                after: self.backends.dice.random_minutes(1.0, 4.0),
+                failure: Some(failure),
+            };
+        }
+        let takes = self.attempt_duration(id, site);
+        let early = |sim: &mut Self| takes.mul_f64(sim.backends.dice.fraction_between(0.02, 0.5));
+        if let Some(failure) = self.job_failure(id, site) {
+            return AttemptFate { after: early(self), failure: Some(failure) };
+        }
+        if let Some(failure) = self.random_failure() {
+            return AttemptFate { after: early(self), failure: Some(failure) };
+        }
+        let limit = self.backends.node(id).and_then(|node| node.requested.runtime);
+        match limit.filter(|&limit| takes > limit) {
+            Some(limit) => {
+                let failure = SimulatedAttemptFailure::new(FailureClass::Timeout, 50664, "it took too long");
+                AttemptFate { after: limit, failure: Some(failure) }
+            }
+            None => AttemptFate { after: takes, failure: None },
+        }
+    }
+
+    fn attempt_duration(&mut self, id: SimulatedNodeId, site: usize) -> Duration {
+        let workflow = &self.backends.workflows[id.workflow];
+        let truth = &self.request_facts[&workflow.request];
+        let node = workflow.plan.unit(id.unit).and_then(|unit| unit.nodes().nth(id.node as usize));
+        let expected = node.map_or(Duration::from_mins(15), |node| {
+            Duration::from_secs_f64(node.events() as f64 * truth.time_hint * truth.truth.time_factor)
+        });
+        let slowness = self.grid.sites[site].slowness * self.backends.dice.fraction_between(0.85, 1.2);
+        expected.mul_f64(slowness).max(Duration::from_mins(1))
+    }
+
+    /// What is wrong with the job, or with what it reads.
+    fn job_failure(&mut self, id: SimulatedNodeId, site: usize) -> Option<SimulatedAttemptFailure> {
+        let workflow = &self.backends.workflows[id.workflow];
+        let truth = &self.request_facts[&workflow.request];
+        // Merges read nothing but what the nodes wrote.
+        let node = workflow.plan.unit(id.unit)?.nodes().nth(id.node as usize)?;
+        if truth.truth.is_broken {
+            return Some(SimulatedAttemptFailure::new(
+                FailureClass::Permanent,
+                7002,
+                "the configuration has a mistake",
+            ));
+        }
+        let row = &workflow.units[id.unit as usize].nodes[id.node as usize];
+        let is_first = row.attempts <= 1;
+        let here = &self.grid.sites[site].name;
+        let mut bad_files: Vec<String> = Vec::new();
+        for input in node.inputs() {
+            let lfn = &input.file().lfn;
+            match truth.data.flaws.get(lfn) {
+                Some(FileFlaw::Corrupt { shy: true }) if is_first => {
+                    return Some(SimulatedAttemptFailure::new(
+                        FailureClass::Unknown,
+                        8001,
+                        "an exception that nobody knows",
+                    ));
+                }
+                Some(FileFlaw::Poison) => {
+                    return Some(SimulatedAttemptFailure::new(
+                        FailureClass::Permanent,
+                        139,
+                        "a segmentation violation",
+                    ));
+                }
+                Some(FileFlaw::BadCopy { site }) if site != here => {}
+                Some(_) if !bad_files.contains(lfn) => bad_files.push(lfn.clone()),
+                _ => {}
+            }
+        }
+        if !bad_files.is_empty() {
+            let failure = SimulatedAttemptFailure::new(FailureClass::Data, 8021, "the file cannot be read");
+            return Some(SimulatedAttemptFailure { bad_files, ..failure });
+        }
+        let used = truth.truth.memory_per_core
+            * f64::from(row.requested.cpus)
+            * self.backends.dice.fraction_between(0.9, 1.1);
+        (used > row.requested.memory.0 as f64 / f64::from(1 << 20)).then(|| SimulatedAttemptFailure {
+            memory_mb: Some(used as u64),
+            ..SimulatedAttemptFailure::new(
+                FailureClass::Memory,
+                50660,
+                "it used more memory than it asked for",
+            )
+        })
+    }
+
+    fn random_failure(&mut self) -> Option<SimulatedAttemptFailure> {
+        if self.is_calm {
+            return None;
+        }
+        let sorts = [
+            (weather::TRANSIENT, FailureClass::Transient, 60311, "the stage-out timed out"),
+            (weather::INFRASTRUCTURE, FailureClass::Infrastructure, 10032, "the node is not well"),
+            (weather::UNKNOWN, FailureClass::Unknown, 1, "it said nothing"),
+            (weather::PERMANENT, FailureClass::Permanent, 8009, "it does not like this event"),
+        ];
+        sorts.into_iter().find_map(|(share, class, code, message)| {
+            self.backends.dice.chance(share).then(|| SimulatedAttemptFailure::new(class, code, message))
+        })
+    }
+}

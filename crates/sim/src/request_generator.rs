@@ -1,0 +1,218 @@
+//! Requests as people make them: with input or generated, cut in all four ways, with hints that are more or less right; and
+//! the datasets that they read.
+
+use crate::seeded_random::SeededRandom;
+use crate::setup::weather;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use windlass_core::requests::document;
+use windlass_types::catalog::{CatalogFile, FileLumi};
+use windlass_types::requests::Request;
+
+/// What is true of a request, and nobody is told.
+#[derive(Clone, Debug)]
+pub(crate) struct RequestTruth {
+    /// What its jobs use, for each core.
+    pub(crate) memory_per_core: f64,
+    /// How much longer they take than was said.
+    pub(crate) time_factor: f64,
+    /// Of generated events the filter lets so many times the share pass that was said.
+    pub(crate) filter_factor: f64,
+    /// Every job fails until somebody has mended something.
+    pub(crate) is_broken: bool,
+    /// Its runs go to HTCondor.
+    pub(crate) is_condor: bool,
+}
+
+/// What is wrong with an input file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum FileFlaw {
+    /// Nobody can read it. `shy`: the first attempt does not even say so.
+    Corrupt { shy: bool },
+    /// The copy at this site is bad.
+    BadCopy { site: String },
+    /// Jobs that read it crash, and do not say why. Somebody finds out, after some time.
+    Poison,
+}
+
+#[derive(Debug)]
+pub(crate) struct GeneratedRequest {
+    pub(crate) request: Request,
+    pub(crate) truth: RequestTruth,
+    pub(crate) files: Vec<CatalogFile>,
+    pub(crate) flaws: BTreeMap<String, FileFlaw>,
+}
+
+/// The request with this number.
+pub(crate) fn generate_request(number: u32, seed: u64, sites: &[String]) -> GeneratedRequest {
+    let mut dice = SeededRandom::for_part(seed, &format!("wish {number}"));
+    let name = format!("sim_{number:04}_v1");
+    let mut document = common_fields(&name, &mut dice, sites);
+    let mut files = Vec::new();
+    let mut flaws = BTreeMap::new();
+    if dice.chance(0.35) {
+        set_generation(&mut document, &mut dice);
+    } else {
+        let events_of_file = set_input(&mut document, number, &mut dice);
+        files = generate_files(number, events_of_file, &mut dice, sites);
+        flaws = generate_flaws(&files, &mut dice);
+    }
+    let context =
+        document::DocumentContext { requestor: "nobody", name_suffix: "1", max_memory_per_core_mb: 3000 };
+    let request = document::parse_request(&document, &context)
+        .unwrap_or_else(|faults| panic!("a request that cannot be: {faults:?} {document}"));
+    let mut of_filter = SeededRandom::for_part(seed, &format!("filter {number}"));
+    let truth = RequestTruth {
+        filter_factor: *of_filter.pick_one(&[1.0, 1.0, 0.4]),
+        memory_per_core: dice.fraction_between(600.0, 2300.0),
+        time_factor: dice.fraction_between(0.5, 2.0),
+        is_broken: dice.chance(weather::BROKEN_REQUESTS),
+        is_condor: dice.chance(0.5),
+    };
+    GeneratedRequest { request, truth, files, flaws }
+}
+
+fn common_fields(name: &str, dice: &mut SeededRandom, sites: &[String]) -> Value {
+    let outputs = if dice.chance(0.2) { vec!["AOD", "MINIAOD"] } else { vec!["AOD"] };
+    let outputs: Vec<String> = outputs.iter().map(|tier| format!("/Sim/{name}-v1/{tier}")).collect();
+    let cores = *dice.pick_one(&[1u64, 1, 1, 4]);
+    let mut document = json!({
+        "request_name": name,
+        "requestor": *dice.pick_one(&["ana", "ben", "cleo", "dora"]),
+        "output_datasets": outputs,
+        "memory_mb": 2000 * cores,
+        "multicore": cores,
+        "priority": 1000 * dice.number_within(1, 5),
+        "urgent": dice.chance(0.03),
+        "processing_version": 1,
+    });
+    if dice.chance(0.15) && document["urgent"] != json!(true) {
+        document["production_steps"] =
+            json!([{ "fraction": 0.4, "priority": 800 }, { "fraction": 0.7, "priority": 300 }]);
+    }
+    if dice.chance(0.2) {
+        let count = (sites.len() / 3).max(4);
+        document["site_whitelist"] = json!(dice.pick_some(sites, count));
+    }
+    if dice.chance(0.1) {
+        let wanted = document["site_whitelist"].as_array().cloned().unwrap_or_default();
+        let others: Vec<&String> = sites.iter().filter(|site| !wanted.contains(&json!(site))).collect();
+        document["site_blacklist"] = json!(dice.pick_some(&others, 1));
+    }
+    document
+}
+
+/// Sizes are such that a work unit has a few jobs, and a block a few units.
+fn set_sizes(document: &mut Value, events_per_job: u64, dice: &mut SeededRandom) {
+    let (jobs, units) = (dice.number_within(3, 6), dice.number_within(2, 6));
+    let hours = dice.fraction_between(0.5, 4.0);
+    document["time_per_event_sec"] = json!(hours * 3600.0 / events_per_job as f64);
+    document["size_per_event_kb"] = json!(10.0);
+    document["splitting_params"]["target_merged_size_kb"] = json!(10 * events_per_job * jobs);
+    document["splitting_params"]["target_block_size_kb"] = json!(10 * events_per_job * jobs * units);
+}
+
+fn set_generation(document: &mut Value, dice: &mut SeededRandom) {
+    let events_per_job = dice.number_within(2, 20) * 100;
+    document["generation"] = json!({
+        "events": events_per_job * dice.number_within(8, 90),
+        "first_event": 1,
+        "events_per_lumi": 100,
+        "filter_efficiency": *dice.pick_one(&[1.0, 1.0, 0.5, 0.25]),
+    });
+    document["splitting_algo"] = json!("EventBased");
+    document["splitting_params"] = json!({ "events_per_job": events_per_job });
+    set_sizes(document, events_per_job, dice);
+}
+
+/// Returns how many events a file has, more or less.
+fn set_input(document: &mut Value, number: u32, dice: &mut SeededRandom) -> u64 {
+    let events_of_file = dice.number_within(2, 20) * 50;
+    let (algorithm, params, events_per_job) = match dice.number_below(4) {
+        0 => ("FileBased", json!({ "files_per_job": 2 }), 2 * events_of_file),
+        1 => ("EventBased", json!({ "events_per_job": events_of_file * 2 / 3 }), events_of_file * 2 / 3),
+        2 => ("LumiBased", json!({ "lumis_per_job": 5 }), events_of_file),
+        _ => ("EventAwareLumiBased", json!({ "events_per_job": events_of_file }), events_of_file),
+    };
+    document["input_dataset"] = json!(format!("/Sim/Input{number}-v1/RAW"));
+    document["splitting_algo"] = json!(algorithm);
+    document["splitting_params"] = params;
+    // Otherwise some of the files would be at no site that is allowed.
+    document["trust_sitelists"] = json!(dice.chance(0.3) || document.get("site_whitelist").is_some());
+    set_sizes(document, events_per_job, dice);
+    events_of_file
+}
+
+/// Files of a few lumis each, in groups that are kept at the same sites.
+fn generate_files(
+    number: u32,
+    events_of_file: u64,
+    dice: &mut SeededRandom,
+    sites: &[String],
+) -> Vec<CatalogFile> {
+    const LUMIS: u64 = 5;
+    let mut files = Vec::new();
+    for group in 0..dice.number_within(2, 8) {
+        let kept = dice.number_within(3, 6) as usize;
+        let places = dice.pick_some(sites, kept);
+        for _ in 0..dice.number_within(4, 12) {
+            let index = files.len() as u32;
+            let lfn = format!("/store/sim/{number}/{group}/{index}.root");
+            let each = (events_of_file / LUMIS).max(1);
+            let lumis: Vec<FileLumi> = (0..LUMIS as u32)
+                .map(|lumi| FileLumi {
+                    run: 1 + group as u32,
+                    lumi: index * LUMIS as u32 + lumi + 1,
+                    events: Some(dice.number_within(each.div_ceil(2), each * 3 / 2) as u32),
+                })
+                .collect();
+            let events = lumis.iter().filter_map(|lumi| lumi.events).map(u64::from).sum();
+            files.push(CatalogFile {
+                size: events * 10_000,
+                events,
+                replicas: places.iter().map(|site| (site.clone(), format!("/data{lfn}"))).collect(),
+                lfn,
+                lumis,
+                ..CatalogFile::default()
+            });
+        }
+    }
+    files
+}
+
+fn generate_flaws(files: &[CatalogFile], dice: &mut SeededRandom) -> BTreeMap<String, FileFlaw> {
+    let mut flaws = BTreeMap::new();
+    for file in files {
+        if dice.chance(weather::CORRUPT_FILES) {
+            flaws.insert(file.lfn.clone(), FileFlaw::Corrupt { shy: dice.chance(0.3) });
+        } else if dice.chance(weather::BAD_COPIES) {
+            let places: Vec<&String> = file.replicas.keys().collect();
+            flaws.insert(file.lfn.clone(), FileFlaw::BadCopy { site: (*dice.pick_one(&places)).clone() });
+        } else if dice.chance(weather::POISON) {
+            flaws.insert(file.lfn.clone(), FileFlaw::Poison);
+        }
+    }
+    flaws
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn all_sorts_of_requests_are_wished_for() {
+        let sites: Vec<String> = (0..20).map(|n| format!("T2_{n}")).collect();
+        let wishes: Vec<GeneratedRequest> =
+            (0..200).map(|number| generate_request(number, 5, &sites)).collect();
+        let ways: BTreeSet<_> = wishes.iter().map(|wish| wish.request.splitting_algo).collect();
+        assert_eq!(ways.len(), 4);
+        assert!(wishes.iter().any(|wish| wish.request.generation.is_some()));
+        assert!(wishes.iter().any(|wish| !wish.request.production_steps.is_empty()));
+        assert!(wishes.iter().any(|wish| wish.truth.is_broken));
+        let flaws = || wishes.iter().flat_map(|wish| wish.flaws.values());
+        assert!(flaws().any(|flaw| matches!(flaw, FileFlaw::Corrupt { shy: true })));
+        assert!(flaws().any(|flaw| matches!(flaw, FileFlaw::BadCopy { .. })));
+        assert!(flaws().any(|flaw| *flaw == FileFlaw::Poison));
+    }
+}

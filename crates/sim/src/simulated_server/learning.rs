@@ -1,0 +1,50 @@
+//! What the jobs of a round used, as the next one is planned by it; gathered by the functions of production.
+
+use crate::simulation::RequestSimulation;
+use windlass_core::adaptive::RequestMeasurements;
+use windlass_core::requests::rows::{RequestProcess, RunRow};
+use windlass_types::payload::{SampleStatistics, StepSummary, WorkUnitMetrics};
+
+impl RequestSimulation {
+    /// All that is known before a round is planned. The same round once more finds the same.
+    pub(super) fn load_experience(
+        &self,
+        process: &RequestProcess,
+        last: Option<&RunRow>,
+        round: u32,
+    ) -> RequestMeasurements {
+        let before =
+            process.step_metrics.as_ref().and_then(RequestMeasurements::from_metrics).unwrap_or_default();
+        match last.filter(|run| run.round < round) {
+            Some(run) => {
+                let units = self.load_unit_metrics(run);
+                before.with_round_measurement(run.round, &units).with_units(round, &units)
+            }
+            None => before,
+        }
+    }
+
+    /// What the completed units of a round have measured: the truth, as far as jobs can see it.
+    fn load_unit_metrics(&self, run: &RunRow) -> Vec<WorkUnitMetrics> {
+        let Some(workflow) = self.backends.workflow(&run.submit_dir) else { return Vec::new() };
+        let truth = &self.request_facts[&workflow.request];
+        let cores = workflow.plan.resources.cores;
+        let all = |value: f64| SampleStatistics { min: value, max: value, mean: value, median: value };
+        let of_unit = |number: u32| {
+            let unit = workflow.plan.unit(number)?;
+            let samples = u64::from(unit.len());
+            let summary = StepSummary {
+                threads: cores,
+                samples,
+                cpu_efficiency: all(0.8),
+                peak_rss_mb: all(truth.truth.memory_per_core * f64::from(cores)),
+                time_per_event_sec: all(truth.time_hint * truth.truth.time_factor),
+                ..StepSummary::default()
+            };
+            let steps = [("RECO".to_owned(), summary)].into();
+            let events_in = unit.events();
+            Some(WorkUnitMetrics { jobs_sampled: samples, steps, events_in, ..WorkUnitMetrics::default() })
+        };
+        workflow.completed().filter_map(of_unit).collect()
+    }
+}

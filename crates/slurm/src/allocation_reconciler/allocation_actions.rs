@@ -1,0 +1,187 @@
+//! Actions that ask for allocations, and what becomes of them: rows first, then the claim.
+//!
+//! Each execution of an action asks once. Its allocations are put into the books under the number that the execution will
+//! have, and the action is claimed after that:
+//!
+//! - a crash before the rows: the action is still due, and everything begins anew;
+//! - a crash after the rows and before the claim: the action is still due with the same number, so the same rows are found
+//!   and none is added. Rows of an execution that has not begun are not submitted;
+//! - a crash after the claim: the rows are there, their execution has begun, and they are submitted;
+//! - the claim is refused because somebody else was faster, or the action is due no more: the rows are withdrawn.
+
+use super::reconcile_pass::{PassError, ReconcilePasses, call_scheduler};
+use std::collections::{BTreeMap, BTreeSet};
+use windlass_core::slurm::allocation_request::{AllocationWorkerOptions, build_request};
+use windlass_core::slurm::allocation_rows::{AllocationChange, NewAllocation};
+use windlass_store::model::{ActionRow, EventSeverity, NewEvent, WorkflowRow};
+use windlass_types::settings::ActionType;
+use windlass_types::slurm::{Allocation, AllocationState};
+use windlass_types::{SystemClock, WorkflowId};
+
+/// More in one action is taken for a mistake of whoever wrote it.
+const MAX_ALLOCATIONS_PER_ACTION: u32 = 10_000;
+
+impl ReconcilePasses {
+    /// Sees to the actions of these workflows.
+    pub(super) fn process_actions(&self, workflows: &BTreeSet<WorkflowId>) -> Result<(), PassError> {
+        for id in workflows {
+            let Some(row) = self.database().workflow(*id)? else { continue };
+            if row.started_at.is_none() || row.is_canceled || row.is_archived {
+                continue;
+            }
+            for action in self.due_actions(&row)? {
+                self.process_action(&row, &action)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn due_actions(&self, workflow: &WorkflowRow) -> Result<Vec<ActionRow>, PassError> {
+        if !self.database().actions(workflow.id)?.iter().any(is_for_slurm) {
+            return Ok(Vec::new());
+        }
+        let mut due = call_scheduler(|reply| self.scheduler().pending_actions(workflow.id, reply))?;
+        // What is once for each worker is nobody's here. One that is persistent stays to be had for others who come; whoever asks
+        // Slurm is one, and asks once.
+        let is_asked_for = |action: &ActionRow| action.last_run().is_some();
+        due.retain(|action| {
+            is_for_slurm(action) && !action.action.trigger_type.is_about_workers() && !is_asked_for(action)
+        });
+        Ok(due)
+    }
+
+    fn process_action(&self, workflow: &WorkflowRow, action: &ActionRow) -> Result<(), PassError> {
+        let attempt = action.runs.iter().map(|run| run.attempt.0).max().unwrap_or(0) + 1;
+        let by = format!("action {}", action.id);
+        let asked = self.requested_allocations(workflow, action);
+        let (count, request, scheduler) = match asked {
+            Ok(asked) => asked,
+            Err(why) => {
+                let message = format!("action {} asks for allocations that cannot be had: {why}", action.id);
+                self.record_workflow_event(workflow.id, EventSeverity::Error, message)?;
+                // It stays carried out: whoever puts it right has it carried out once more.
+                call_scheduler(|reply| self.scheduler().claim_action(workflow.id, action.id, None, reply))?;
+                return Ok(());
+            }
+        };
+        let new: Vec<NewAllocation> = (0..count)
+            .map(|ordinal| NewAllocation {
+                workflow: workflow.id,
+                scheduler: Some(scheduler),
+                tag: String::new(),
+                request: request.clone(),
+                action: Some((action.id, attempt, ordinal)),
+                by: by.clone(),
+            })
+            .collect();
+        self.database().add_allocations(&new, SystemClock.now())?;
+        let claimed =
+            call_scheduler(|reply| self.scheduler().claim_action(workflow.id, action.id, None, reply))?;
+        if !claimed {
+            let intended = self.load_intended_allocations(action.id)?;
+            self.withdraw_allocations(&intended, "its action was carried out by somebody else")?;
+        }
+        Ok(())
+    }
+
+    /// What the action asks for, or why that cannot be.
+    fn requested_allocations(
+        &self,
+        workflow: &WorkflowRow,
+        action: &ActionRow,
+    ) -> Result<(u32, windlass_types::slurm::AllocationRequest, i64), String> {
+        let count = action.action.num_allocations.unwrap_or(1);
+        if count > MAX_ALLOCATIONS_PER_ACTION {
+            return Err(format!("{count} are more than {MAX_ALLOCATIONS_PER_ACTION}"));
+        }
+        let name = action.action.scheduler.as_deref().ok_or("it names no scheduler")?;
+        let schedulers = self.database().schedulers(workflow.id).map_err(|error| error.to_string())?;
+        let row = schedulers.iter().find(|row| row.scheduler.name == name);
+        let row = row.ok_or_else(|| format!("the workflow has no scheduler `{name}`"))?;
+        let crew = AllocationWorkerOptions {
+            one_worker_per_node: action.action.start_one_worker_per_node,
+            max_parallel_jobs: action.action.max_parallel_jobs,
+        };
+        let request = build_request(&row.scheduler, &workflow.settings.slurm_defaults, crew)?;
+        Ok((count, request, row.id))
+    }
+
+    fn load_intended_allocations(&self, action: i64) -> Result<Vec<Allocation>, PassError> {
+        let filter = windlass_store::model::AllocationFilter {
+            action: Some(action),
+            states: vec![AllocationState::Intended],
+            ..windlass_store::model::AllocationFilter::default()
+        };
+        Ok(self.database().allocations(&filter)?)
+    }
+
+    /// Which of these rows may be submitted: those that people asked for, and those whose execution has begun. Rows of an
+    /// execution that will not begin are withdrawn.
+    pub(super) fn submittable_allocations(
+        &self,
+        rows: &[Allocation],
+    ) -> Result<BTreeSet<windlass_types::AllocationId>, PassError> {
+        let mut actions: BTreeMap<WorkflowId, Vec<ActionRow>> = BTreeMap::new();
+        let mut released = BTreeSet::new();
+        let mut lapsed = Vec::new();
+        for row in rows.iter().filter(|row| row.state == AllocationState::Intended) {
+            let Some((id, attempt, _)) = row.action else {
+                released.insert(row.id);
+                continue;
+            };
+            let known = match actions.entry(row.workflow) {
+                std::collections::btree_map::Entry::Occupied(known) => known.into_mut(),
+                std::collections::btree_map::Entry::Vacant(new) => {
+                    new.insert(self.database().actions(row.workflow)?)
+                }
+            };
+            match known.iter().find(|action| action.id == id) {
+                Some(action) if action.runs.iter().any(|run| run.attempt.0 == attempt) => {
+                    released.insert(row.id);
+                }
+                // Its turn may still come: the next pass claims it.
+                Some(action) if action.last_run().is_none() => {}
+                _ => lapsed.push(row.clone()),
+            }
+        }
+        self.withdraw_allocations(&lapsed, "its action is not due any more")?;
+        Ok(released)
+    }
+
+    fn withdraw_allocations(&self, rows: &[Allocation], why: &str) -> Result<(), PassError> {
+        let changes: Vec<AllocationChange> = rows
+            .iter()
+            .map(|row| {
+                let mut change = AllocationChange::new(row.id, row.state, AllocationState::Withdrawn);
+                change.reason = Some(Some(why.to_owned()));
+                change.ended_at = Some(SystemClock.now());
+                change
+            })
+            .collect();
+        self.commit_changes(&changes)
+    }
+
+    /// Tells people, in the events of the workflow.
+    pub(super) fn record_workflow_event(
+        &self,
+        workflow: WorkflowId,
+        severity: EventSeverity,
+        message: String,
+    ) -> Result<(), PassError> {
+        let event = NewEvent {
+            workflow: Some(workflow),
+            job: None,
+            severity,
+            category: "slurm".to_owned(),
+            message,
+            data: None,
+        };
+        self.database().add_event(&event, SystemClock.now())?;
+        Ok(())
+    }
+}
+
+fn is_for_slurm(action: &ActionRow) -> bool {
+    let is_slurm = action.action.scheduler_type.as_deref().is_none_or(|kind| kind == "slurm");
+    action.action.action_type == ActionType::ScheduleNodes && is_slurm
+}

@@ -1,0 +1,199 @@
+//! Handing an allocation over to Slurm.
+//!
+//! That it is being submitted is on disk before `sbatch` is called. If nobody knows what came of the call the row stays as it
+//! is, and later passes look for the job by its tag; only what is certainly not there is submitted again.
+
+use super::reconcile_pass::{PassError, ReconcilePasses};
+use crate::parse::sbatch;
+use crate::render::batch::{self, BatchContext, BatchSubmission};
+use crate::slurm_client::{SlurmOutcome, SlurmUnavailable};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use windlass_core::slurm::allocation_rows::AllocationChange;
+use windlass_core::slurm::worker_settings::worker_settings;
+use windlass_store::model::{EventSeverity, WorkflowRow};
+use windlass_types::SystemClock;
+use windlass_types::slurm::{Allocation, AllocationState};
+
+/// As many as one may have are there: it is tried again after this, or when one has ended.
+const JOB_LIMIT_DELAY: Duration = Duration::from_mins(5);
+/// What it prints cannot be written: a disk that is full, a directory that is gone.
+const WRITE_ERROR_DELAY: Duration = Duration::from_mins(1);
+
+impl ReconcilePasses {
+    /// `false`: not now.
+    pub(super) fn submit_allocation(
+        &mut self,
+        row: &Allocation,
+        open: &[Allocation],
+    ) -> Result<bool, PassError> {
+        let now = SystemClock.now();
+        self.not_before.retain(|_, until| *until > now);
+        let left = self.slurm.remaining_budget();
+        if self.not_before.contains_key(&row.id) || left.calls == 0 || left.paused_until.is_some() {
+            return Ok(false);
+        }
+        if row.request.serialize && open.iter().any(|other| is_earlier_in_series(other, row)) {
+            return Ok(false);
+        }
+        let Some(workflow) = self.database().workflow(row.workflow)? else { return Ok(false) };
+        if self.options.users.as_ref().is_some_and(|users| !users.contains(&workflow.user)) {
+            let why = format!(
+                "workflow {} belongs to `{}`, and its jobs would run with the account of the server; `windlass serve \
+                 --slurm-jobs-of {}` allows that",
+                workflow.id, workflow.user, workflow.user
+            );
+            self.record_refusal(row, row.state, &why)?;
+            return Ok(false);
+        }
+        let batch = match self.render_batch(row, &workflow) {
+            Ok(batch) => batch,
+            Err(unfit) => {
+                self.record_refusal(row, row.state, &unfit.to_string())?;
+                return Ok(false);
+            }
+        };
+        if let Err((path, error)) = prepare_outputs(&batch) {
+            self.not_before.insert(row.id, now.after(WRITE_ERROR_DELAY));
+            let why = format!("{} cannot be written: {error}", path.display());
+            tracing::warn!(id = %row.id, %why, "an allocation cannot be submitted");
+            self.record_reason(row, row.state, why)?;
+            return Ok(false);
+        }
+        let issued =
+            self.options.credentials.as_ref().map(|all| all.issue_credential(row.id, &workflow)).transpose();
+        let credential = match issued {
+            Ok(path) => path,
+            Err(error) => {
+                self.not_before.insert(row.id, now.after(WRITE_ERROR_DELAY));
+                let why = format!("the token of its workers cannot be kept: {error}");
+                tracing::warn!(id = %row.id, %why, "an allocation cannot be submitted");
+                self.record_reason(row, row.state, why)?;
+                return Ok(false);
+            }
+        };
+        let mut change = AllocationChange::new(row.id, row.state, AllocationState::Submitting);
+        change.submitted_at = Some(now);
+        change.missed_polls = Some(0);
+        change.reason = Some(None);
+        // Somebody may have withdrawn it meanwhile: then this fails, and nothing is submitted.
+        self.database().change_allocations(&[change], now)?;
+        self.call_sbatch(row, &batch, credential.as_deref(), open)?;
+        Ok(true)
+    }
+
+    fn call_sbatch(
+        &mut self,
+        row: &Allocation,
+        batch: &BatchSubmission,
+        credential: Option<&Path>,
+        open: &[Allocation],
+    ) -> Result<(), PassError> {
+        let submitting = AllocationState::Submitting;
+        // Where it is may be known: only the account that it runs with can read it.
+        let environment =
+            credential.map(|path| ("WINDLASS_TOKEN_FILE".to_owned(), path.display().to_string()));
+        match self.slurm.submit(&batch.arguments, &batch.script, environment.as_slice()) {
+            SlurmOutcome::Answered(job) => {
+                tracing::info!(allocation = %row.id, job, "submitted to Slurm");
+                let mut change = AllocationChange::new(row.id, submitting, AllocationState::Pending);
+                change.job_id = Some(Some(job));
+                // If its worker has come already it has said the same.
+                self.commit_changes(&[change])
+            }
+            SlurmOutcome::Refused(said) if sbatch::is_job_limit(&said) && has_other_jobs(open, row) => {
+                self.not_before.insert(row.id, SystemClock.now().after(JOB_LIMIT_DELAY));
+                self.reset_to_intended(
+                    row,
+                    format!("as many as you may have are there; it is tried again: {said}"),
+                )
+            }
+            SlurmOutcome::Refused(said) => self.record_refusal(row, submitting, &said),
+            SlurmOutcome::Unknown(why) if why.is_certainly_not_sent() => {
+                if let SlurmUnavailable::NotStarted { .. } = &why {
+                    self.not_before.insert(row.id, SystemClock.now().after(WRITE_ERROR_DELAY));
+                }
+                self.reset_to_intended(row, why.to_string())
+            }
+            SlurmOutcome::Unknown(why) => {
+                self.record_reason(row, submitting, format!("{why}; it is looked for by its tag"))
+            }
+        }
+    }
+
+    fn render_batch(
+        &self,
+        row: &Allocation,
+        workflow: &WorkflowRow,
+    ) -> Result<BatchSubmission, batch::InvalidAllocation> {
+        let directory = PathBuf::from(&workflow.submission_dir);
+        let output_dir = directory.join(&workflow.output_dir);
+        batch::render_batch(
+            row,
+            &BatchContext {
+                windlass: &self.options.windlass,
+                server: &self.options.server,
+                tag_prefix: &self.options.tag_prefix,
+                output_dir: &output_dir,
+                directory: &directory,
+                warning: self.options.warning,
+                settings: worker_settings(&workflow.settings),
+            },
+        )
+    }
+
+    fn reset_to_intended(&self, row: &Allocation, why: String) -> Result<(), PassError> {
+        let mut change =
+            AllocationChange::new(row.id, AllocationState::Submitting, AllocationState::Intended);
+        change.reason = Some(Some(why));
+        self.commit_changes(&[change])
+    }
+
+    fn record_reason(&self, row: &Allocation, state: AllocationState, why: String) -> Result<(), PassError> {
+        let mut change = AllocationChange::new(row.id, state, state);
+        change.reason = Some(Some(why));
+        self.commit_changes(&[change])
+    }
+
+    fn record_refusal(&self, row: &Allocation, from: AllocationState, said: &str) -> Result<(), PassError> {
+        let mut change = AllocationChange::new(row.id, from, AllocationState::Refused);
+        change.reason = Some(Some(said.to_owned()));
+        change.ended_at = Some(SystemClock.now());
+        self.commit_changes(&[change])?;
+        let message = format!(
+            "Slurm refuses allocation {} of scheduler `{}`: {said}. Put the scheduler right, then ask again: \
+             `windlass slurm schedule-nodes`",
+            row.id, row.request.scheduler
+        );
+        self.record_workflow_event(row.workflow, EventSeverity::Error, message)
+    }
+}
+
+/// Of a series one is handed over after the other: what became of the one before must be known.
+fn is_earlier_in_series(other: &Allocation, row: &Allocation) -> bool {
+    other.id != row.id
+        && other.state == AllocationState::Submitting
+        && other.workflow == row.workflow
+        && other.request.scheduler == row.request.scheduler
+}
+
+/// Others of ours are there, whose end makes room.
+fn has_other_jobs(open: &[Allocation], row: &Allocation) -> bool {
+    let is_there = |other: &Allocation| other.job_id.is_some() && other.id != row.id;
+    open.iter().any(is_there)
+}
+
+/// Slurm writes what the allocation prints as the user of the server: not through a link that the owner of the directory
+/// has put there.
+fn prepare_outputs(batch: &BatchSubmission) -> Result<(), (&Path, io::Error)> {
+    for path in &batch.outputs {
+        fs::create_dir_all(path.parent().unwrap_or(Path::new("/")))
+            .map_err(|error| (path.as_path(), error))?;
+        if fs::symlink_metadata(path).is_ok_and(|found| !found.is_file()) {
+            return Err((path, io::Error::other("it is a link or no file; remove it")));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,9 @@
+//! What the commands of Slurm answer.
+
+pub mod cluster;
+pub mod sacct;
+pub mod sacct_usage;
+pub mod sbatch;
+pub mod squeue;
+pub mod steps;
+mod values;

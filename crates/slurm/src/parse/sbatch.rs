@@ -1,0 +1,74 @@
+//! `sbatch`: under which number it took a job, or what it said instead.
+
+/// What `--parsable` prints: `11`, or `12;testcluster`.
+pub fn parse_job_id(printed: &str) -> Option<u64> {
+    let line = printed.lines().map(str::trim).rfind(|line| !line.is_empty())?;
+    line.split(';').next()?.parse().ok().filter(|number| *number > 0)
+}
+
+/// Why it said no, in its own words: without its name, and without what is the same each time.
+pub fn parse_refusal(complaint: &str) -> String {
+    let words = complaint.lines().map(str::trim).filter(|line| !line.is_empty()).map(|line| {
+        let line = line.strip_prefix("sbatch: ").unwrap_or(line);
+        let line = line.strip_prefix("error: ").or_else(|| line.strip_prefix("fatal: ")).unwrap_or(line);
+        line.strip_prefix("Batch job submission failed: ").unwrap_or(line)
+    });
+    let mut said: Vec<&str> = Vec::new();
+    for line in words.take(4) {
+        if !said.contains(&line) {
+            said.push(line);
+        }
+    }
+    said.join("; ")
+}
+
+/// There are as many as this user may have, which may be different when some have ended.
+pub fn is_job_limit(said: &str) -> bool {
+    let words = ["job submit limit", "MaxSubmit", "GrpSubmit", "Job limit exceeded", "Reached"];
+    words.iter().any(|word| said.contains(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_is_what_stands_before_the_cluster() {
+        assert_eq!(parse_job_id("11\n"), Some(11));
+        assert_eq!(parse_job_id("12;testcluster\n"), Some(12));
+        for other in ["", "\n", "Submitted batch job 10\n", "0\n", "x;y\n"] {
+            assert_eq!(parse_job_id(other), None, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn refusals_in_slurms_words() {
+        let rows = [
+            (
+                "sbatch: error: invalid partition specified: nope\n\
+                 sbatch: error: Batch job submission failed: Invalid partition name specified\n",
+                "invalid partition specified: nope; Invalid partition name specified",
+            ),
+            (
+                "sbatch: error: Memory specification can not be satisfied\n\
+                 sbatch: error: Batch job submission failed: Requested node configuration is not available\n",
+                "Memory specification can not be satisfied; Requested node configuration is not available",
+            ),
+            (
+                "sbatch: error: Batch job submission failed: Requested node configuration is not available\n",
+                "Requested node configuration is not available",
+            ),
+            ("", ""),
+        ];
+        for (complaint, said) in rows {
+            assert_eq!(parse_refusal(complaint), said);
+        }
+    }
+
+    #[test]
+    fn limits_are_told_from_other_refusals() {
+        let policy = "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)";
+        assert!(is_job_limit(policy) && is_job_limit("QOSMaxSubmitJobPerUserLimit"));
+        assert!(!is_job_limit("Invalid partition name specified"));
+    }
+}

@@ -1,0 +1,279 @@
+//! Finds out what each `{name}` of a text stands for, once; what stands for nothing is reported with its place.
+
+use super::{DiagnosticSinks, ParameterBindings, WorkflowConstants};
+use crate::diagnostic::SpecDiagnostic;
+use crate::model::NamedText;
+use crate::parameters::ParameterValue;
+use crate::source::SourceSpan;
+use crate::suggest::NameSuggester;
+use crate::template::{self, HoleFormat, TemplateBuilder, TemplateHole, TextTemplate};
+use crate::text_store::{TextRef, TextStore};
+use std::ops::Range;
+
+/// Where a text is written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TextPosition<'t, 's> {
+    span: SourceSpan,
+    /// Set if parts of the text can be found in the source.
+    text: Option<(&'t TextStore<'s>, TextRef)>,
+}
+
+impl<'t, 's> TextPosition<'t, 's> {
+    pub(crate) fn from_named(texts: &'t TextStore<'s>, named: NamedText) -> Self {
+        Self { span: named.span, text: Some((texts, named.text)) }
+    }
+
+    /// For a text whose own place is not known: that of what it belongs to.
+    pub(crate) const fn from_span(span: SourceSpan) -> Self {
+        Self { span, text: None }
+    }
+
+    /// The place of a part of the text.
+    pub(crate) fn part_span(&self, part: Range<usize>) -> SourceSpan {
+        self.text.and_then(|(texts, text)| texts.find_span(text, part)).unwrap_or(self.span)
+    }
+
+    /// The place of a text that is itself part of this one.
+    fn sub_position(self, part: Range<usize>) -> Self {
+        Self::from_span(self.part_span(part))
+    }
+}
+
+/// What a `${…}` in a command means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReferenceKind {
+    /// `${files.…}`: becomes the path.
+    File,
+    /// `${user_data.…}`: becomes the id.
+    UserData,
+}
+
+/// A `${files.input.NAME}` or the like.
+#[derive(Clone, Debug)]
+pub(crate) struct CommandReference {
+    pub(crate) kind: ReferenceKind,
+    pub(crate) is_output: bool,
+    /// `None`: as in `text`.
+    pub(crate) name: Option<TextTemplate>,
+    pub(crate) text: String,
+    pub(crate) span: SourceSpan,
+}
+
+/// Compiles the texts of one entry.
+#[derive(Debug)]
+pub(crate) struct TemplateCompiler<'a> {
+    constants: &'a WorkflowConstants,
+    bindings: Option<&'a ParameterBindings>,
+    sinks: &'a mut DiagnosticSinks,
+}
+
+impl<'a> TemplateCompiler<'a> {
+    pub(crate) fn new(
+        constants: &'a WorkflowConstants,
+        bindings: Option<&'a ParameterBindings>,
+        sinks: &'a mut DiagnosticSinks,
+    ) -> Self {
+        Self { constants, bindings, sinks }
+    }
+
+    /// `None`: there is nothing to fill in, the text is as it stands.
+    pub(crate) fn compile(&mut self, text: &str, place: TextPosition<'_, '_>) -> Option<TextTemplate> {
+        if !text.contains('{') {
+            return None;
+        }
+        let mut builder = TemplateBuilder::default();
+        self.compile_holes(text, place, &mut builder);
+        let template = builder.finish();
+        (template.as_constant() != Some(text)).then_some(template)
+    }
+
+    /// As [`Compiler::compile`] for a command, whose `${files.input.NAME}` and the like are found too.
+    pub(crate) fn compile_command(
+        &mut self,
+        text: &str,
+        place: TextPosition<'_, '_>,
+    ) -> (Option<TextTemplate>, Vec<CommandReference>) {
+        if !["${files.", "${user_data."].iter().any(|start| text.contains(start)) {
+            return (self.compile(text, place), Vec::new());
+        }
+        let mut builder = TemplateBuilder::default();
+        let mut parts = Vec::new();
+        let mut from = 0;
+        while let Some((whole, inside)) = find_reference(text, from) {
+            self.compile_holes_in(text, from..whole.start, place, &mut builder);
+            match self.compile_reference(text, inside.clone(), place) {
+                Some(part) => {
+                    builder.push_reference(parts.len() as u32);
+                    parts.push(part);
+                }
+                None => builder.push_text(&text[whole.clone()]),
+            }
+            from = whole.end;
+        }
+        self.compile_holes_in(text, from..text.len(), place, &mut builder);
+        (Some(builder.finish()), parts)
+    }
+
+    fn compile_reference(
+        &mut self,
+        text: &str,
+        inside: Range<usize>,
+        place: TextPosition<'_, '_>,
+    ) -> Option<CommandReference> {
+        let span = place.part_span(inside.clone());
+        let mut words = text[inside.clone()].splitn(3, '.');
+        let (what, direction, name) = (words.next()?, words.next(), words.next());
+        let to = if what == "files" { ReferenceKind::File } else { ReferenceKind::UserData };
+        let is_output = match direction {
+            Some("input") => Some(false),
+            Some("output") => Some(true),
+            _ => None,
+        };
+        let (Some(is_output), Some(name)) = (is_output, name.filter(|name| !name.is_empty())) else {
+            let message = format!("`${{{}}}` names nothing that can be put here", &text[inside]);
+            let help = format!("write `${{{what}.input.NAME}}` or `${{{what}.output.NAME}}`");
+            self.sinks
+                .errors
+                .push(SpecDiagnostic::new("bad-reference", message).with_span(span).with_help(help));
+            return None;
+        };
+        let start = inside.end - name.len();
+        let template = self.compile(name, place.sub_position(start..inside.end));
+        Some(CommandReference {
+            kind: to,
+            is_output,
+            name: template,
+            text: name.to_owned(),
+            span: place.part_span(start..inside.end),
+        })
+    }
+
+    fn compile_holes(&mut self, text: &str, place: TextPosition<'_, '_>, builder: &mut TemplateBuilder) {
+        self.compile_holes_in(text, 0..text.len(), place, builder);
+    }
+
+    fn compile_holes_in(
+        &mut self,
+        text: &str,
+        range: Range<usize>,
+        place: TextPosition<'_, '_>,
+        builder: &mut TemplateBuilder,
+    ) {
+        let part = &text[range.clone()];
+        let mut from = 0;
+        for hole in template::find_holes(part) {
+            let after_dollar =
+                hole.after_dollar || hole.range.start == 0 && text[..range.start].ends_with('$');
+            if after_dollar {
+                continue;
+            }
+            let span = || place.part_span(range.start + hole.range.start..range.start + hole.range.end);
+            let parameter = self.bindings.and_then(|bindings| bindings.find_parameter(hole.name));
+            let constant = self.constants.get(hole.name);
+            if parameter.is_none() && constant.is_none() {
+                if self.bindings.is_none() && !self.constants.is_likely_mistake(hole.name) {
+                    continue;
+                }
+                if let Some(doubled) = hole.escape_range(part) {
+                    builder.push_text(&part[from..doubled.start]);
+                    builder.push_text(&part[hole.range]);
+                    from = doubled.end;
+                    continue;
+                }
+                if hole.is_unmistakable() && self.constants.is_complete() {
+                    self.report_undefined_name(&hole, span());
+                }
+                continue;
+            }
+            builder.push_text(&part[from..hole.range.start]);
+            from = hole.range.end;
+            let format = self.parse_hole_format(&hole, span);
+            match (parameter, constant) {
+                (Some(parameter), _) => builder.push_value(parameter, format),
+                (None, value) => {
+                    let mut filled = String::new();
+                    format.write_value(ParameterValue::Text(value.unwrap_or_default()), &mut filled);
+                    if !self.constants.charge_bytes(filled.len()) {
+                        return self.report_too_long(span());
+                    }
+                    builder.push_text(&filled);
+                }
+            }
+        }
+        builder.push_text(&part[from..]);
+    }
+
+    fn parse_hole_format(&mut self, hole: &TemplateHole<'_>, span: impl Fn() -> SourceSpan) -> HoleFormat {
+        let Some(text) = hole.format else { return HoleFormat::Plain };
+        HoleFormat::parse(text).unwrap_or_else(|| {
+            let message = format!(
+                "`:{text}` is no format that is known; the value of `{}` is put in plainly",
+                hole.name
+            );
+            let help =
+                "known are `:03d` (zeros in front), `:.4f` (digits after the point) and `:q` (for a shell)";
+            self.sinks
+                .warnings
+                .push(SpecDiagnostic::new("unknown-format", message).with_span(span()).with_help(help));
+            HoleFormat::Plain
+        })
+    }
+
+    fn report_too_long(&mut self, span: SourceSpan) {
+        let message = "the texts of this spec become far too long when its variables are put in";
+        self.sinks.errors.push(SpecDiagnostic::new("too-many", message).with_span(span));
+    }
+
+    fn report_undefined_name(&mut self, hole: &TemplateHole<'_>, span: SourceSpan) {
+        let name = hole.name;
+        let message =
+            format!("`{{{name}}}` stands for nothing: no parameter here and no variable has that name");
+        let diagnostic = SpecDiagnostic::new("undefined-name", message).with_span(span);
+        let parameters = self.bindings.into_iter().flat_map(ParameterBindings::names);
+        let known = parameters.chain(self.constants.names());
+        let nearest = if self.sinks.errors.is_full() {
+            None
+        } else {
+            NameSuggester::default().nearest_name(name, known)
+        };
+        self.sinks.errors.push(match nearest {
+            Some(near) => diagnostic.with_help(format!("did you mean `{{{near}}}`?")),
+            None => diagnostic.with_help(format!("for the text `{{{name}}}` itself write `{{{{{name}}}}}`")),
+        });
+    }
+}
+
+/// A reference is not longer than this; one that is never closed is not looked for through all the rest of the text.
+const MAX_REFERENCE_LENGTH: usize = 1000;
+
+/// The next `${files.…}` or `${user_data.…}` at or after `from`: the whole of it, and what is inside the braces.
+fn find_reference(text: &str, from: usize) -> Option<(Range<usize>, Range<usize>)> {
+    let mut from = from;
+    loop {
+        let start = from + text[from..].find("${")?;
+        let inside = start + 2;
+        from = inside;
+        if !["files.", "user_data."].iter().any(|word| text[inside..].starts_with(word)) {
+            continue;
+        }
+        let mut depth = 1;
+        let close = text[inside..].bytes().take(MAX_REFERENCE_LENGTH).position(|byte| {
+            depth += i32::from(byte == b'{') - i32::from(byte == b'}');
+            depth == 0
+        });
+        if let Some(length) = close {
+            return Some((start..inside + length + 1, inside..inside + length));
+        }
+    }
+}
+
+/// Appends what one of those that an entry made has in place of `template`. References are left out.
+pub(crate) fn render_template(
+    template: &TextTemplate,
+    bindings: Option<&ParameterBindings>,
+    index: u32,
+    out: &mut String,
+) {
+    let value = |parameter| bindings.map_or(ParameterValue::Text(""), |all| all.value(parameter, index));
+    template.render(out, value, |_, _| {});
+}

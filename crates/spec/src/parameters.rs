@@ -1,0 +1,492 @@
+//! The values of parameters: how they are written, what they mean, how many there are.
+//!
+//! Ranges are counted in decimal digits as written, so that `0.1:0.3:0.1` is 0.1, 0.2, 0.3 and nothing near it.
+//! Shared by spec files and by `exec --param`.
+
+use serde_json::Value as Json;
+use std::fmt;
+
+/// More values than this for one parameter is a mistake, not a wish.
+pub const MAX_VALUES: u64 = 50_000_000;
+
+/// Digits of a number in a range, with its exponent applied. Sums of such numbers stay far inside an `i128`.
+const MAX_DIGITS: usize = 18;
+
+/// One value of a parameter, as a job sees it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ParameterValue<'a> {
+    Integer(i64),
+    /// Finite. Shown with as few digits as tell it apart.
+    Float(f64),
+    Text(&'a str),
+}
+
+impl ParameterValue<'_> {
+    /// A number stays a number.
+    pub fn to_json(self) -> Json {
+        match self {
+            Self::Integer(number) => number.into(),
+            Self::Float(number) => number.into(),
+            Self::Text(text) => text.into(),
+        }
+    }
+}
+
+impl fmt::Display for ParameterValue<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Integer(number) => number.fmt(f),
+            Self::Float(number) => number.fmt(f),
+            Self::Text(text) => f.pad(text),
+        }
+    }
+}
+
+/// A value that is kept.
+#[derive(Clone, Debug, PartialEq)]
+pub enum StoredParameterValue {
+    Integer(i64),
+    Float(f64),
+    Text(Box<str>),
+}
+
+impl StoredParameterValue {
+    /// A whole number, else a number, else text. What would not be shown as it was written (`007`, `+1`) is text.
+    pub fn infer(text: &str) -> Self {
+        parse_number(text).unwrap_or_else(|| Self::Text(text.into()))
+    }
+
+    /// As [`Value::infer`] for text in quotes: a number only if nothing of its writing is lost (`"1.10"` is text).
+    fn infer_quoted(text: &str) -> Self {
+        let value = Self::infer(text);
+        if value.get().to_string() == text { value } else { Self::Text(text.into()) }
+    }
+
+    pub fn get(&self) -> ParameterValue<'_> {
+        match self {
+            Self::Integer(number) => ParameterValue::Integer(*number),
+            Self::Float(number) => ParameterValue::Float(*number),
+            Self::Text(text) => ParameterValue::Text(text),
+        }
+    }
+}
+
+/// A number as people write one in a list: no leading zeros, nothing that is a word (`nan`, `inf`).
+pub(crate) fn parse_number(text: &str) -> Option<StoredParameterValue> {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let (whole, rest) = digits.split_at(digits.bytes().take_while(u8::is_ascii_digit).count());
+    if whole.len() > 1 && whole.starts_with('0') || text == "-0" {
+        return None;
+    }
+    if rest.is_empty() {
+        return text.parse().ok().map(StoredParameterValue::Integer);
+    }
+    let looks_right = rest.starts_with(['.', 'e', 'E']) && digits.bytes().any(|byte| byte.is_ascii_digit());
+    let float = text.parse::<f64>().ok().filter(|number| looks_right && number.is_finite());
+    float.map(StoredParameterValue::Float)
+}
+
+/// All values of one parameter. A range takes no more room than its ends.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ParameterSequence {
+    Range(ParameterRange),
+    List(Vec<StoredParameterValue>),
+}
+
+impl ParameterSequence {
+    pub fn len(&self) -> u64 {
+        match self {
+            Self::Range(range) => range.count,
+            Self::List(list) => list.len() as u64,
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// # Panics
+    /// If there is no such value.
+    pub fn get(&self, index: u64) -> ParameterValue<'_> {
+        match self {
+            Self::Range(range) => range.get(index),
+            Self::List(list) => list[index as usize].get(),
+        }
+    }
+}
+
+/// All combinations of parameters with so many values each, the last changing fastest: for each parameter how many
+/// combinations in a row have the same value of it, and how many combinations there are. `None`: too many to count.
+pub fn compute_strides(lengths: impl DoubleEndedIterator<Item = u64>) -> Option<(Vec<u64>, u64)> {
+    let mut strides = Vec::new();
+    let mut count = 1u64;
+    for length in lengths.rev() {
+        strides.push(count);
+        count = count.checked_mul(length)?;
+    }
+    strides.reverse();
+    Some((strides, count))
+}
+
+/// What a text stands for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ParsedParameter<'t> {
+    Values(ParameterSequence),
+    /// `@PATH`: one value on each line of a file.
+    File(&'t str),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParameterError {
+    #[error("the step of a range must not be 0")]
+    ZeroStep,
+    #[error("the range {0} is empty: its step leads away from its end")]
+    EmptyRange(String),
+    #[error("the range {0} has more than {MAX_VALUES} values")]
+    TooMany(String),
+    #[error("a number in the range {0} has too many digits")]
+    TooLong(String),
+    #[error("there are no values")]
+    Empty,
+    #[error("the list has no `]` at its end")]
+    OpenList,
+}
+
+/// Reads what stands for the values of a parameter: `1:10`, `0:1:0.25`, `[a, 'b c']`, `@FILE`, `{1:10}`, or one value.
+pub fn parse_parameter(text: &str, in_quotes: bool) -> Result<ParsedParameter<'_>, ParameterError> {
+    let text = text.trim();
+    if let Some(path) = text.strip_prefix('@') {
+        return Ok(ParsedParameter::File(path.trim()));
+    }
+    let inner = text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).map_or(text, str::trim);
+    if let Some(items) = inner.strip_prefix('[') {
+        let items = items.strip_suffix(']').ok_or(ParameterError::OpenList)?;
+        return non_empty_list(split_list(items).into_iter().map(ParameterListItem::to_value).collect());
+    }
+    if let Some(range) = ParameterRange::parse(inner) {
+        return Ok(ParsedParameter::Values(ParameterSequence::Range(range?)));
+    }
+    if text.is_empty() {
+        return Err(ParameterError::Empty);
+    }
+    non_empty_list(vec![if in_quotes {
+        StoredParameterValue::infer_quoted(text)
+    } else {
+        StoredParameterValue::infer(text)
+    }])
+}
+
+/// Whether a text that is no range was probably meant as one: `1:`, `1:2:3:4`, `1..10`.
+pub(crate) fn resembles_range(text: &str) -> bool {
+    let parts: Vec<&str> = text.trim().split(':').flat_map(|part| part.split("..")).map(str::trim).collect();
+    let is_blank_or_number = |part: &&str| part.is_empty() || DecimalNumber::parse(part).is_some();
+    parts.len() > 1 && parts.iter().all(is_blank_or_number) && parts.iter().any(|part| !part.is_empty())
+}
+
+fn non_empty_list<'t>(list: Vec<StoredParameterValue>) -> Result<ParsedParameter<'t>, ParameterError> {
+    if list.is_empty() {
+        Err(ParameterError::Empty)
+    } else {
+        Ok(ParsedParameter::Values(ParameterSequence::List(list)))
+    }
+}
+
+/// The values in a file that `@FILE` names: one a line; blank lines and those that begin with `#` count as nothing.
+pub fn parse_value_lines(text: &str) -> impl Iterator<Item = &str> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'))
+}
+
+/// An item of a list in brackets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParameterListItem<'t> {
+    pub text: &'t str,
+    /// Stood in quotes, which `text` lacks.
+    pub is_quoted: bool,
+}
+
+impl ParameterListItem<'_> {
+    fn to_value(self) -> StoredParameterValue {
+        if self.is_quoted {
+            StoredParameterValue::Text(self.text.into())
+        } else {
+            StoredParameterValue::infer(self.text)
+        }
+    }
+}
+
+/// The items between the brackets of a list. A comma in quotes is part of its item.
+pub fn split_list(items: &str) -> Vec<ParameterListItem<'_>> {
+    let mut list = Vec::new();
+    let mut rest = items.trim();
+    while !rest.is_empty() {
+        let (item, after) = split_item(rest);
+        list.push(item);
+        rest = after.trim_start();
+    }
+    list
+}
+
+/// The first item and what comes after its comma.
+fn split_item(text: &str) -> (ParameterListItem<'_>, &str) {
+    let quoted = ['"', '\''].into_iter().find_map(|quote| {
+        let (inside, after) = text.strip_prefix(quote)?.split_once(quote)?;
+        let after = after.trim_start();
+        let after = if after.is_empty() { Some("") } else { after.strip_prefix(',') };
+        after.map(|after| (ParameterListItem { text: inside, is_quoted: true }, after))
+    });
+    quoted.unwrap_or_else(|| {
+        let (item, after) = text.split_once(',').unwrap_or((text, ""));
+        (ParameterListItem { text: item.trim(), is_quoted: false }, after)
+    })
+}
+
+/// `FIRST:LAST` or `FIRST:LAST:STEP`, both ends included.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParameterRange {
+    /// In units of `10^-scale`, as `step`.
+    first: i128,
+    step: i128,
+    scale: u32,
+    count: u64,
+    is_float: bool,
+}
+
+impl ParameterRange {
+    /// `None` if it does not look like a range at all (`host:80` is a value).
+    pub fn parse(text: &str) -> Option<Result<Self, ParameterError>> {
+        let mut parts = text.split(':').map(str::trim);
+        let (first, last) = (DecimalNumber::parse(parts.next()?)?, DecimalNumber::parse(parts.next()?)?);
+        let step = match parts.next() {
+            Some(step) => DecimalNumber::parse(step)?,
+            None => DecimalNumber::ONE,
+        };
+        parts.next().is_none().then(|| Self::new(first, last, step, text))
+    }
+
+    fn new(
+        first: DecimalNumber,
+        last: DecimalNumber,
+        step: DecimalNumber,
+        text: &str,
+    ) -> Result<Self, ParameterError> {
+        let all = [first, last, step];
+        let scale = all.map(|number| number.scale).into_iter().max().unwrap_or(0).max(0);
+        let aligned = |number: DecimalNumber| {
+            number.to_scale(scale).ok_or_else(|| ParameterError::TooLong(text.to_owned()))
+        };
+        let (low, high, stride) = (aligned(first)?, aligned(last)?, aligned(step)?);
+        if stride == 0 {
+            return Err(ParameterError::ZeroStep);
+        }
+        let steps = (high - low) / stride;
+        if (high - low).signum() * stride.signum() < 0 {
+            return Err(ParameterError::EmptyRange(text.to_owned()));
+        }
+        let count = u64::try_from(steps).ok().filter(|steps| *steps < MAX_VALUES);
+        let count = count.ok_or_else(|| ParameterError::TooMany(text.to_owned()))? + 1;
+        let is_float = all.iter().any(|number| number.is_float);
+        Ok(Self { first: low, step: stride, scale: scale.unsigned_abs(), count, is_float })
+    }
+
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    pub fn get(&self, index: u64) -> ParameterValue<'static> {
+        let units = self.unit_value(index);
+        if self.is_float {
+            ParameterValue::Float(to_f64(units, self.scale))
+        } else {
+            ParameterValue::Integer(units as i64)
+        }
+    }
+
+    /// The value with all the digits after the point that any part of the range was written with, and at least
+    /// `places` before it.
+    pub fn format_fixed(&self, index: u64, places: usize) -> String {
+        let units = self.unit_value(index);
+        let (sign, scale) = (if units < 0 { "-" } else { "" }, self.scale as usize);
+        let digits = format!("{:0width$}", units.unsigned_abs(), width = scale + places.max(1));
+        let (whole, fraction) = digits.split_at(digits.len() - scale);
+        if fraction.is_empty() { format!("{sign}{whole}") } else { format!("{sign}{whole}.{fraction}") }
+    }
+
+    fn unit_value(&self, index: u64) -> i128 {
+        self.first + i128::from(index) * self.step
+    }
+}
+
+/// The `f64` nearest to `units / 10^scale`.
+fn to_f64(units: i128, scale: u32) -> f64 {
+    const EXACT_POWERS: u32 = 22;
+    let is_exact = units.unsigned_abs() < 1 << f64::MANTISSA_DIGITS && scale <= EXACT_POWERS;
+    if is_exact {
+        // Both sides are exact, so that the division rounds once.
+        return units as f64 / 10f64.powi(scale as i32);
+    }
+    format!("{units}e-{scale}").parse().unwrap_or(f64::NAN)
+}
+
+/// A decimal number as written: `units * 10^-scale`.
+#[derive(Clone, Copy, Debug)]
+struct DecimalNumber {
+    units: i128,
+    scale: i32,
+    is_float: bool,
+}
+
+impl DecimalNumber {
+    const ONE: Self = Self { units: 1, scale: 0, is_float: false };
+
+    fn parse(text: &str) -> Option<Self> {
+        let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
+        let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
+            Some((mantissa, exponent)) => (mantissa, exponent.parse::<i32>().ok()?),
+            None => (unsigned, 0),
+        };
+        let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+        let digits = || whole.bytes().chain(fraction.bytes());
+        if digits().next().is_none()
+            || !digits().all(|byte| byte.is_ascii_digit())
+            || digits().count() > 2 * MAX_DIGITS
+        {
+            return None;
+        }
+        let units = digits().fold(0i128, |sum, byte| sum * 10 + i128::from(byte - b'0'));
+        let units = if text.starts_with('-') { -units } else { units };
+        let scale = i32::try_from(fraction.len()).ok()?.checked_sub(exponent)?;
+        Some(Self { units, scale, is_float: unsigned.contains(['.', 'e', 'E']) })
+    }
+
+    /// The number in units of `10^-scale`, if it stays a number of sane length.
+    fn to_scale(self, scale: i32) -> Option<i128> {
+        let shift = u32::try_from(scale.checked_sub(self.scale)?).ok()?;
+        let units = self.units.checked_mul(10i128.checked_pow(shift)?)?;
+        (units.unsigned_abs() < 10u128.pow(MAX_DIGITS as u32)).then_some(units)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(text: &str) -> Vec<String> {
+        match parse_parameter(text, false) {
+            Ok(ParsedParameter::Values(values)) => {
+                (0..values.len()).map(|i| values.get(i).to_string()).collect()
+            }
+            other => vec![format!("{other:?}")],
+        }
+    }
+
+    #[test]
+    fn ranges_include_both_ends_and_keep_no_dirt() {
+        for (text, expected) in [
+            ("1:4", "1 2 3 4"),
+            ("1:10:3", "1 4 7 10"),
+            ("1:9:3", "1 4 7"),
+            ("5:1:-2", "5 3 1"),
+            ("-2:1", "-2 -1 0 1"),
+            ("3:3", "3"),
+            ("{1:3}", "1 2 3"),
+            ("0.1:0.3:0.1", "0.1 0.2 0.3"),
+            ("0.10:0.30:0.10", "0.1 0.2 0.3"),
+            ("0:1:0.25", "0 0.25 0.5 0.75 1"),
+            ("1.5:3", "1.5 2.5"),
+            ("0.3:0.1:-0.1", "0.3 0.2 0.1"),
+            ("1e-3:3e-3:1e-3", "0.001 0.002 0.003"),
+            ("0:2e2:1e2", "0 100 200"),
+            ("-0.1:0.1:0.1", "-0.1 0 0.1"),
+        ] {
+            assert_eq!(shown(text).join(" "), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_long_range_of_tenths_is_exact_to_its_end() {
+        let Ok(ParsedParameter::Values(values)) = parse_parameter("0:1000:0.1", false) else {
+            panic!("a range")
+        };
+        for index in 0..values.len() {
+            let exact: f64 = format!("{}.{}", index / 10, index % 10).parse().unwrap();
+            assert_eq!(values.get(index), ParameterValue::Float(exact));
+        }
+    }
+
+    #[test]
+    fn ranges_that_make_no_sense() {
+        for (text, problem) in [
+            ("1:2:0", ParameterError::ZeroStep),
+            ("1:2:0.0", ParameterError::ZeroStep),
+            ("3:1", ParameterError::EmptyRange("3:1".into())),
+            ("1:3:-1", ParameterError::EmptyRange("1:3:-1".into())),
+            ("1:900000000", ParameterError::TooMany("1:900000000".into())),
+            ("0:1:1e-17", ParameterError::TooMany("0:1:1e-17".into())),
+            ("1:1e300", ParameterError::TooLong("1:1e300".into())),
+            ("1:2:1e-99", ParameterError::TooLong("1:2:1e-99".into())),
+            ("", ParameterError::Empty),
+            ("[]", ParameterError::Empty),
+            ("[1,2", ParameterError::OpenList),
+        ] {
+            assert_eq!(parse_parameter(text, false), Err(problem), "{text}");
+        }
+    }
+
+    #[test]
+    fn lists_and_single_values() {
+        let list = |text: &str| match parse_parameter(text, false) {
+            Ok(ParsedParameter::Values(ParameterSequence::List(list))) => list,
+            other => panic!("{text}: {other:?}"),
+        };
+        let text = |text: &str| StoredParameterValue::Text(text.into());
+        assert_eq!(
+            list("[1, 2.5, x, '3', \"a, b\", 'it',]"),
+            [
+                StoredParameterValue::Integer(1),
+                StoredParameterValue::Float(2.5),
+                text("x"),
+                text("3"),
+                text("a, b"),
+                text("it")
+            ]
+        );
+        assert_eq!(list("[it's, b]"), [text("it's"), text("b")]);
+        for (written, value) in [
+            ("7", StoredParameterValue::Integer(7)),
+            ("-7", StoredParameterValue::Integer(-7)),
+            ("0", StoredParameterValue::Integer(0)),
+            ("1e3", StoredParameterValue::Float(1000.0)),
+            (".5", StoredParameterValue::Float(0.5)),
+            ("007", text("007")),
+            ("nan", text("nan")),
+            ("inf", text("inf")),
+            ("1e999", text("1e999")),
+            ("host:80", text("host:80")),
+            ("10:20:30:40", text("10:20:30:40")),
+            ("99999999999999999999", text("99999999999999999999")),
+            ("e5", text("e5")),
+            ("-", text("-")),
+            ("red green", text("red green")),
+        ] {
+            assert_eq!(list(written), [value], "{written}");
+        }
+        assert_eq!(parse_parameter("@cases.txt", false), Ok(ParsedParameter::File("cases.txt")));
+    }
+
+    #[test]
+    fn quotes_keep_what_would_be_lost() {
+        let quoted = |text| match parse_parameter(text, true) {
+            Ok(ParsedParameter::Values(ParameterSequence::List(list))) => list[0].clone(),
+            other => panic!("{text}: {other:?}"),
+        };
+        assert_eq!(quoted("5"), StoredParameterValue::Integer(5));
+        assert_eq!(quoted("0.5"), StoredParameterValue::Float(0.5));
+        assert_eq!(quoted("1.10"), StoredParameterValue::Text("1.10".into()));
+    }
+
+    #[test]
+    fn lines_of_a_file() {
+        assert_eq!(parse_value_lines("\u{feff}a\n# b\n\n  c d \r\n").collect::<Vec<_>>(), ["a", "c d"]);
+    }
+}

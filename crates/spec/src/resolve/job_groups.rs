@@ -1,0 +1,369 @@
+//! What the jobs of one entry have in common besides their command, and what they ask for. Where they may run and how
+//! many at once is in [`super::places`].
+
+use super::entry_details::{EntryDetail, PerJobNumber};
+use super::relations::UNKNOWN_NUMBER;
+use super::{EntryKind, NameResolver, duplicate_name_error};
+use crate::diagnostic::SpecDiagnostic;
+use crate::expand::{ParameterBindings, TextPosition, join_with_space, render_template};
+use crate::model::{JobSpec, NamedText, RareJobFields};
+use crate::name_index::NameIndex;
+use crate::resolved_workflow::ResolvedJobGroup;
+use crate::source::SourceSpan;
+use crate::template::TextTemplate;
+use rustc_hash::FxHashMap;
+use std::collections::hash_map::Entry;
+
+/// A text that may differ from job to job.
+pub(super) enum JobText {
+    Same(String),
+    ByJob(TextTemplate),
+}
+
+impl JobText {
+    pub(super) fn text_for_job(&self, bindings: Option<&ParameterBindings>, index: u32) -> String {
+        match self {
+            Self::Same(text) => text.clone(),
+            Self::ByJob(template) => {
+                let mut text = String::new();
+                render_template(template, bindings, index, &mut text);
+                text
+            }
+        }
+    }
+}
+
+/// What can make jobs of one entry jobs of several kinds.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct GroupDifferences {
+    handler: Option<u32>,
+    scheduler: Option<u32>,
+    limit: Option<u32>,
+    labels: Vec<String>,
+    sites: Vec<String>,
+}
+
+/// Where [`Differences`] come from.
+struct VaryingSettings {
+    handler: PerJobNumber,
+    scheduler: PerJobNumber,
+    limit: PerJobNumber,
+    labels: Vec<JobText>,
+    sites: Vec<JobText>,
+}
+
+impl VaryingSettings {
+    fn is_uniform(&self) -> bool {
+        let numbers = [self.handler, self.scheduler, self.limit];
+        let mut texts = self.labels.iter().chain(&self.sites);
+        !numbers.iter().any(|number| matches!(number, PerJobNumber::Each(_)))
+            && texts.all(|text| matches!(text, JobText::Same(_)))
+    }
+}
+
+impl ResolvedJobGroup {
+    /// Holds nothing but its name.
+    fn is_empty(&self) -> bool {
+        *self == Self { name: self.name.clone(), ..Self::default() }
+    }
+}
+
+/// What to say of a name that does not exist.
+pub(super) struct UnknownName<'v> {
+    pub(super) what: &'static str,
+    pub(super) code: &'static str,
+    /// Of the parameters that made the name.
+    pub(super) values: &'v str,
+}
+
+impl NameResolver<'_, '_> {
+    pub(super) fn resolve_requirements(&mut self) {
+        let defined = &self.spec.requirements;
+        let name_of = |number: u32| defined[number as usize].name.as_str();
+        let mut index = NameIndex::with_capacity(defined.len());
+        for (number, requirement) in defined.iter().enumerate() {
+            if let Some(first) = index.insert(&requirement.name, number as u32, name_of) {
+                let first = defined[first as usize].span;
+                let diagnostic =
+                    duplicate_name_error("resource requirement", &requirement.name, requirement.span, first);
+                self.sinks.errors.push(diagnostic);
+            }
+        }
+        let names = &self.spec.requirement_names;
+        self.resolved.requirements =
+            names.iter().map(|name| index.find(name, name_of).unwrap_or(UNKNOWN_NUMBER)).collect();
+        self.requirement_index = index;
+        let is_missing = |name: &str, found: u32| found == UNKNOWN_NUMBER && !name.contains('{');
+        if !names.iter().zip(&self.resolved.requirements).any(|(name, found)| is_missing(name, *found)) {
+            return;
+        }
+        for used in self.spec.jobs.iter().filter_map(|job| job.requirements) {
+            let name = &names[used.name as usize];
+            if is_missing(name, self.resolved.requirements[used.name as usize]) {
+                self.report_unknown_requirement(name, used.span, "");
+            }
+        }
+    }
+
+    fn report_unknown_requirement(&mut self, name: &str, span: SourceSpan, values: &str) {
+        if !self.name_completeness.all_requirements {
+            return;
+        }
+        let defined = self.spec.requirements.iter().map(|requirement| requirement.name.as_str());
+        let unknown = UnknownName { what: "resource requirement", code: "unknown-requirement", values };
+        self.report_unknown_name(&unknown, name, span, defined);
+    }
+
+    /// The requirements of the jobs of an entry.
+    pub(super) fn find_requirements(&mut self, entry: u32, job: &JobSpec) -> PerJobNumber {
+        let Some(used) = job.requirements else { return PerJobNumber::None };
+        let spec = self.spec;
+        let name = &spec.requirement_names[used.name as usize];
+        if !name.contains('{') {
+            return PerJobNumber::All(self.resolved.requirements[used.name as usize]);
+        }
+        let text = self.compile_job_text(name, TextPosition::from_span(used.span), entry);
+        self.find_per_job(entry, &text, |this, name, values| {
+            let name_of = |number: u32| spec.requirements[number as usize].name.as_str();
+            let found = this.requirement_index.find(name, name_of);
+            if found.is_none() {
+                this.report_unknown_requirement(name, used.span, values);
+            }
+            found.unwrap_or(UNKNOWN_NUMBER)
+        })
+    }
+
+    /// Looks a name up that may differ from job to job; each spelling once.
+    pub(super) fn find_per_job(
+        &mut self,
+        entry: u32,
+        text: &JobText,
+        mut find: impl FnMut(&mut Self, &str, &str) -> u32,
+    ) -> PerJobNumber {
+        if let JobText::Same(name) = text {
+            return PerJobNumber::All(find(self, name, ""));
+        }
+        let bindings = self.expanded.jobs.bindings(entry);
+        let mut known: FxHashMap<String, u32> = FxHashMap::default();
+        let mut numbers = Vec::new();
+        for (index, job) in (0..).zip(self.expanded.jobs.range(entry)) {
+            let name = text.text_for_job(bindings, index);
+            let number = known.get(&name).copied().unwrap_or_else(|| {
+                let number = find(self, &name, &self.expanded.jobs.describe_values(job));
+                known.insert(name, number);
+                number
+            });
+            numbers.push(number);
+        }
+        PerJobNumber::Each(self.resolved.relations.add_column(&numbers))
+    }
+
+    fn compile_job_text(&mut self, text: &str, place: TextPosition<'_, '_>, entry: u32) -> JobText {
+        match self.compile_text(text, place, Some((EntryKind::Jobs, entry))) {
+            None => JobText::Same(text.to_owned()),
+            Some(template) => match template.as_constant() {
+                Some(text) => JobText::Same(text.to_owned()),
+                None => JobText::ByJob(template),
+            },
+        }
+    }
+
+    pub(super) fn compile_job_named(&mut self, named: NamedText, entry: u32) -> JobText {
+        let texts = &self.spec.texts;
+        self.compile_job_text(texts.get(named.text), TextPosition::from_named(texts, named), entry)
+    }
+
+    /// Makes the kind (or kinds) of an entry, and keeps in `detail` what differs from job to job.
+    pub(super) fn resolve_job_group(
+        &mut self,
+        entry: u32,
+        job: &JobSpec,
+        more: &RareJobFields,
+        detail: &mut EntryDetail,
+    ) {
+        let spec = self.spec;
+        let mut kind = ResolvedJobGroup {
+            name: spec.texts.get(job.name.text).to_owned(),
+            stdio: more.stdio,
+            supports_termination: more.supports_termination,
+            ..ResolvedJobGroup::default()
+        };
+        if let Some(bindings) = self.expanded.jobs.bindings(entry) {
+            kind.parameters = bindings.names().map(str::to_owned).collect();
+        }
+        for variable in &spec.variables[job.env.range()] {
+            let name = spec.texts.get(variable.name).to_owned();
+            match self.compile_job_named(variable.value, entry) {
+                JobText::Same(value) => kind.env.push((name, value)),
+                JobText::ByJob(template) => detail.env.push((name, template)),
+            }
+        }
+        match more.invocation_script.map(|script| self.compile_job_named(script, entry)) {
+            None => {}
+            Some(JobText::Same(script)) => kind.invocation_script = Some(script),
+            Some(JobText::ByJob(template)) => detail.invocation_script = Some(template),
+        }
+        let differences = VaryingSettings {
+            handler: self.resolve_handler(entry, more.failure_handler),
+            scheduler: self.resolve_scheduler(entry, more.scheduler),
+            limit: self.resolve_limit(entry, more.limit),
+            labels: spec.names[more.labels.range()]
+                .iter()
+                .map(|label| self.compile_job_named(*label, entry))
+                .collect(),
+            sites: self.resolve_sites(entry, more.sites),
+        };
+        if self.expanded.jobs.bindings(entry).is_none() {
+            self.add_single_job_group(kind, &differences, detail);
+        } else {
+            detail.job_group = self.add_job_groups(entry, &kind, &differences);
+        }
+    }
+
+    /// The kind of the one job of an entry without parameters. The job keeps its environment for itself, and jobs whose
+    /// names differ only in numbers share the rest: a million of them that are written out need no million kinds.
+    fn add_single_job_group(
+        &mut self,
+        kind: ResolvedJobGroup,
+        differing: &VaryingSettings,
+        detail: &mut EntryDetail,
+    ) {
+        let env = kind.env.iter().map(|(name, value)| (name.clone(), TextTemplate::from_text(value)));
+        detail.env.extend(env);
+        let differences = self.compute_differences(differing, None, 0);
+        let pattern = mask_numbers(&kind.name);
+        let kind = ResolvedJobGroup { env: Vec::new(), ..self.apply_differences(kind, differences) };
+        if kind.is_empty() {
+            return;
+        }
+        let kinds = &mut self.resolved.job_groups;
+        let number = match self.single_job_groups.entry(ResolvedJobGroup { name: pattern, ..kind.clone() }) {
+            Entry::Vacant(new) => {
+                kinds.push(kind);
+                *new.insert(kinds.len() as u32 - 1)
+            }
+            Entry::Occupied(known) => {
+                // The first that is shared gets the name that fits all; kinds are known by their names.
+                let shared = &mut kinds[*known.get() as usize];
+                if shared.name != known.key().name && self.shared_group_names.insert(known.key().name.clone())
+                {
+                    shared.name.clone_from(&known.key().name);
+                }
+                *known.get()
+            }
+        };
+        detail.job_group = PerJobNumber::All(number);
+    }
+
+    fn resolve_handler(&mut self, entry: u32, named: Option<NamedText>) -> PerJobNumber {
+        let (handlers, all_read) = (&self.spec.failure_handlers, self.name_completeness.all_failure_handlers);
+        let Some(named) = named else { return PerJobNumber::None };
+        let text = self.compile_job_named(named, entry);
+        self.find_per_job(entry, &text, |this, name, values| {
+            let name_of = |number: u32| handlers[number as usize].0.name.as_str();
+            let found = this.handler_index.find(name, name_of);
+            if found.is_none() && all_read {
+                let known = handlers.iter().map(|(handler, _)| handler.name.as_str());
+                let unknown =
+                    UnknownName { what: "failure handler", code: "unknown-failure-handler", values };
+                this.report_unknown_name(&unknown, name, named.span, known);
+            }
+            found.unwrap_or(UNKNOWN_NUMBER)
+        })
+    }
+
+    fn resolve_scheduler(&mut self, entry: u32, named: Option<NamedText>) -> PerJobNumber {
+        let Some(named) = named else { return PerJobNumber::None };
+        let text = self.compile_job_named(named, entry);
+        self.find_per_job(entry, &text, |this, name, values| this.find_scheduler(name, named.span, values))
+    }
+
+    /// The number of a scheduler; one that does not exist is reported.
+    pub(super) fn find_scheduler(&mut self, name: &str, span: SourceSpan, values: &str) -> u32 {
+        let schedulers = &self.spec.schedulers;
+        let name_of = |number: u32| schedulers[number as usize].0.name.as_str();
+        let found = self.scheduler_index.find(name, name_of);
+        if found.is_none() && self.name_completeness.all_schedulers {
+            let known = schedulers.iter().map(|(scheduler, _)| scheduler.name.as_str());
+            let unknown = UnknownName { what: "scheduler", code: "unknown-scheduler", values };
+            self.report_unknown_name(&unknown, name, span, known);
+        }
+        found.unwrap_or(UNKNOWN_NUMBER)
+    }
+
+    pub(super) fn report_unknown_name<'n>(
+        &mut self,
+        unknown: &UnknownName<'_>,
+        name: &str,
+        span: SourceSpan,
+        known: impl Iterator<Item = &'n str>,
+    ) {
+        let nearest =
+            if self.sinks.errors.is_full() { None } else { self.suggester.nearest_name(name, known) };
+        let message = join_with_space(&format!("no {} is named `{name}`", unknown.what), unknown.values);
+        self.sinks
+            .errors
+            .push(SpecDiagnostic::new(unknown.code, message).with_span(span).with_suggestion(nearest));
+    }
+
+    fn compute_differences(
+        &self,
+        differing: &VaryingSettings,
+        bindings: Option<&ParameterBindings>,
+        index: u32,
+    ) -> GroupDifferences {
+        let known = |number: u32| (number != UNKNOWN_NUMBER).then_some(number);
+        let number = |number: PerJobNumber| self.resolved.per_job_value(number, index).and_then(known);
+        let texts = |texts: &[JobText]| texts.iter().map(|text| text.text_for_job(bindings, index)).collect();
+        GroupDifferences {
+            handler: number(differing.handler),
+            scheduler: number(differing.scheduler),
+            limit: number(differing.limit),
+            labels: texts(&differing.labels),
+            sites: texts(&differing.sites),
+        }
+    }
+
+    fn apply_differences(&self, kind: ResolvedJobGroup, differences: GroupDifferences) -> ResolvedJobGroup {
+        let GroupDifferences { handler: failure_handler, scheduler, limit, labels, sites } = differences;
+        let limit = limit.map(|number| self.spec.limits[number as usize].name.clone());
+        ResolvedJobGroup { failure_handler, scheduler, labels, sites, limit, ..kind }
+    }
+
+    /// One kind, unless what is in [`Differences`] differs from job to job.
+    fn add_job_groups(
+        &mut self,
+        entry: u32,
+        kind: &ResolvedJobGroup,
+        differing: &VaryingSettings,
+    ) -> PerJobNumber {
+        let bindings = self.expanded.jobs.bindings(entry);
+        let count = self.expanded.jobs.range(entry).len() as u32;
+        let mut made: FxHashMap<GroupDifferences, u32> = FxHashMap::default();
+        let mut kind_for = |index: u32| {
+            let differences = self.compute_differences(differing, bindings, index);
+            *made.entry(differences).or_insert_with_key(|differences| {
+                self.resolved.job_groups.push(self.apply_differences(kind.clone(), differences.clone()));
+                self.resolved.job_groups.len() as u32 - 1
+            })
+        };
+        if differing.is_uniform() {
+            return PerJobNumber::All(kind_for(0));
+        }
+        let kinds: Vec<u32> = (0..count).map(kind_for).collect();
+        PerJobNumber::Each(self.resolved.relations.add_column(&kinds))
+    }
+}
+
+/// `work_#` for `work_017`.
+fn mask_numbers(name: &str) -> String {
+    let mut pattern = String::with_capacity(name.len());
+    for c in name.chars() {
+        match c {
+            '0'..='9' if pattern.ends_with('#') => {}
+            '0'..='9' => pattern.push('#'),
+            _ => pattern.push(c),
+        }
+    }
+    pattern
+}

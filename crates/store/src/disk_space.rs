@@ -1,0 +1,123 @@
+//! How much space a database file has, and how much it needs to go on.
+
+use std::fmt;
+use std::path::Path;
+use windlass_types::Bytes;
+
+/// Beside what the log holds already, which goes into the file: enough for new changes.
+const WRITE_RESERVE: u64 = 1 << 20;
+
+/// The space of a database on its disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskSpace {
+    /// What this user may still write there.
+    pub free: u64,
+    /// With less the database takes no changes for long.
+    pub needed: u64,
+}
+
+impl DiskSpace {
+    /// `None` where it cannot be told.
+    pub fn measure(db: &Path) -> Option<Self> {
+        let disk = rustix::fs::statvfs(db).ok()?;
+        let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+        let mut log = db.as_os_str().to_owned();
+        log.push("-wal");
+        let log = Path::new(&log).metadata().map_or(0, |metadata| metadata.len());
+        Some(Self { free, needed: log.saturating_add(WRITE_RESERVE) })
+    }
+
+    /// Little is left, or nothing.
+    pub const fn is_short(self) -> bool {
+        self.free < self.needed
+    }
+}
+
+impl fmt::Display for DiskSpace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} free, {} needed", Bytes(self.free), Bytes(self.needed))
+    }
+}
+
+/// Why a disk does not do what it should, as far as it can be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiskErrorKind {
+    /// It was mounted for reading only, or became so after an error.
+    ReadOnly,
+    /// What was written did not reach the disk.
+    Sync,
+    Write,
+    Read,
+    Other,
+}
+
+impl DiskErrorKind {
+    /// By the extended code of SQLite and what the system says of the file system now.
+    pub(crate) fn from_sqlite_code(code: Option<i32>, db: &Path) -> Self {
+        use rusqlite::ffi;
+        if is_read_only(db) {
+            return Self::ReadOnly;
+        }
+        match code {
+            Some(ffi::SQLITE_IOERR_FSYNC | ffi::SQLITE_IOERR_DIR_FSYNC) => Self::Sync,
+            Some(ffi::SQLITE_IOERR_WRITE | ffi::SQLITE_IOERR_TRUNCATE | ffi::SQLITE_IOERR_DELETE) => {
+                Self::Write
+            }
+            Some(ffi::SQLITE_IOERR_READ | ffi::SQLITE_IOERR_SHORT_READ | ffi::SQLITE_IOERR_FSTAT) => {
+                Self::Read
+            }
+            _ => Self::Other,
+        }
+    }
+}
+
+/// The file system is mounted for reading only.
+pub(crate) fn is_read_only(db: &Path) -> bool {
+    rustix::fs::statvfs(db).is_ok_and(|disk| disk.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY))
+}
+
+impl fmt::Display for DiskErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ReadOnly => "its file system is mounted read-only",
+            Self::Sync => "writing it through to the disk (fsync) failed",
+            Self::Write => "writing failed",
+            Self::Read => "reading failed",
+            Self::Other => "the disk reported an error",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::ffi;
+
+    #[test]
+    fn the_operation_that_failed_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        for (code, words) in [
+            (ffi::SQLITE_IOERR_FSYNC, "fsync"),
+            (ffi::SQLITE_IOERR_WRITE, "writing failed"),
+            (ffi::SQLITE_IOERR_READ, "reading failed"),
+            (ffi::SQLITE_IOERR, "an error"),
+        ] {
+            let source = rusqlite::Error::SqliteFailure(ffi::Error::new(code), None);
+            let error = crate::error::SqlError::from(source).into_store_error(directory.path());
+            assert!(error.to_string().contains(words), "{error}");
+            assert!(error.is_transient() && error.public_message().unwrap().contains(words), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_a_full_disk_needs_is_told() {
+        let directory = tempfile::tempdir().unwrap();
+        let db = directory.path().join("w.db");
+        std::fs::write(&db, "").unwrap();
+        std::fs::write(directory.path().join("w.db-wal"), vec![0; 3 << 20]).unwrap();
+        let source = rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_FULL), None);
+        let error = crate::error::SqlError::from(source).into_store_error(&db);
+        let words = error.public_message().unwrap();
+        assert!(words.contains("4 MiB needed") && error.to_string().contains("4 MiB needed"), "{words}");
+        assert!(!words.contains("w.db"), "paths are not for everybody: {words}");
+    }
+}

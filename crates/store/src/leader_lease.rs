@@ -1,0 +1,74 @@
+//! How certain a server can be that it still is the server.
+//!
+//! Another one may take over from a server that was silent for [`SILENCE`]. A server that is cut off from its database
+//! cannot know whether that has happened; it can know how long ago it was last heard.
+
+use rustix::time::{ClockId, clock_gettime};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// A server that has been silent for so long may be replaced.
+pub(crate) const LEASE_DURATION: Duration = Duration::from_secs(5);
+/// It ceases to be certain so much earlier: clocks do not run alike.
+const CLOCK_MARGIN: Duration = Duration::from_secs(1);
+
+/// Asked by whoever speaks for the server; cheap, and from any thread.
+#[derive(Clone, Debug, Default)]
+pub struct LeaderLease(Option<Arc<AtomicU64>>);
+
+impl LeaderLease {
+    /// Of one that is heard now.
+    pub(crate) fn held_since(at: Duration) -> Self {
+        let pulse = Self(Some(Arc::default()));
+        pulse.renew(at);
+        pulse
+    }
+
+    /// The sign of life that was sent then was heard.
+    pub(crate) fn renew(&self, at: Duration) {
+        if let Some(last) = &self.0 {
+            last.store(u64::try_from(at.as_millis()).unwrap_or(u64::MAX), Ordering::Release);
+        }
+    }
+
+    /// Nobody else can have taken over. Always so where a lock is held by the system on which its holder runs.
+    pub fn is_valid(&self) -> bool {
+        self.time_since_renewal().is_none_or(|age| age < Self::VALID_FOR)
+    }
+
+    /// How long another one, from whom this one has taken over, may still believe that nobody has.
+    pub fn remaining_overlap(&self) -> Duration {
+        self.0.as_ref().map_or(Duration::ZERO, |_| Self::VALID_FOR)
+    }
+
+    const VALID_FOR: Duration = LEASE_DURATION.saturating_sub(CLOCK_MARGIN);
+
+    fn time_since_renewal(&self) -> Option<Duration> {
+        let last = Duration::from_millis(self.0.as_ref()?.load(Ordering::Acquire));
+        Some(time_since_boot().saturating_sub(last))
+    }
+}
+
+/// Goes on while the machine sleeps: whoever takes over does not sleep with it.
+pub(crate) fn time_since_boot() -> Duration {
+    let now = clock_gettime(ClockId::Boottime);
+    Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_is_not_heard_ceases_to_be_certain_before_another_one_may_take_over() {
+        let now = time_since_boot();
+        assert!(LeaderLease::default().is_valid() && LeaderLease::default().remaining_overlap().is_zero());
+        let pulse = LeaderLease::held_since(now);
+        assert!(pulse.is_valid() && pulse.clone().remaining_overlap() < LEASE_DURATION);
+        pulse.renew(now.saturating_sub(LEASE_DURATION.saturating_sub(CLOCK_MARGIN)));
+        assert!(!pulse.is_valid());
+        pulse.renew(time_since_boot());
+        assert!(pulse.is_valid());
+    }
+}

@@ -1,0 +1,190 @@
+//! What the holder of a lock owns: the database file itself, and lock files that are still the ones at their paths.
+//!
+//! A lock file can be removed while it is locked, and the next process locks a new one. Therefore every holder also locks
+//! the database file: a server exclusively, each run shared. And a holder looks from time to time whether its files are
+//! still there: a lock file that was removed is made and locked again, a database that was removed ends the run.
+
+use super::{FlockKind, open_lock_file, try_lock, write_holder};
+use crate::StoreError;
+use crate::sqlite::network_filesystem;
+use std::fs::{File, Metadata};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use windlass_types::Timestamp;
+
+/// How often a holder looks at its files.
+const RECHECK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Device and inode.
+type FileInode = (u64, u64);
+
+fn inode_of(metadata: &Metadata) -> FileInode {
+    (metadata.dev(), metadata.ino())
+}
+
+fn inode_at(path: &Path) -> Option<FileInode> {
+    path.metadata().ok().map(|metadata| inode_of(&metadata))
+}
+
+/// Open database files that nothing locks. Closing one would drop the locks that SQLite has on it in this process, so they
+/// are kept for the next lock.
+static UNUSED_DATABASE_FILES: Mutex<Vec<(FileInode, File)>> = Mutex::new(Vec::new());
+
+fn unused_files() -> MutexGuard<'static, Vec<(FileInode, File)>> {
+    UNUSED_DATABASE_FILES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A database file, locked as a whole by `flock`, which does not touch the locks of SQLite.
+#[derive(Debug)]
+pub(super) struct OwnedDatabase {
+    path: PathBuf,
+    inode: FileInode,
+    /// `false` on a network filesystem.
+    is_locked: bool,
+    /// `None` only while it is dropped.
+    file: Option<File>,
+}
+
+impl OwnedDatabase {
+    /// `None` if another process owns it. On network filesystems `flock` collides with the locks of SQLite, so there only
+    /// the lock files count.
+    pub(super) fn lock(db: &Path, kind: FlockKind) -> Result<Option<Self>, StoreError> {
+        let path = db.canonicalize().map_err(|e| StoreError::file("find", db, e))?;
+        let inode = inode_at(&path).ok_or_else(|| StoreError::Missing { path: path.clone() })?;
+        let kept = {
+            let mut unused = unused_files();
+            unused.iter().position(|(of, _)| *of == inode).map(|at| unused.swap_remove(at).1)
+        };
+        let file = match kept {
+            Some(file) => file,
+            None => File::open(&path).map_err(|e| StoreError::file("open", &path, e))?,
+        };
+        let is_locked = network_filesystem(&path).is_none();
+        let owned = Self { path, inode, is_locked, file: Some(file) };
+        let is_ours = match &owned.file {
+            Some(file) if is_locked => try_lock(file, &owned.path, kind)?,
+            _ => true,
+        };
+        Ok(is_ours.then_some(owned))
+    }
+
+    /// Fails if the file that is locked is not the one at its path.
+    fn check(&self) -> Result<(), StoreError> {
+        if inode_at(&self.path) == Some(self.inode) {
+            return Ok(());
+        }
+        Err(StoreError::FileRemoved { path: self.path.clone() })
+    }
+}
+
+impl Drop for OwnedDatabase {
+    fn drop(&mut self) {
+        if let Some(file) = self.file.take() {
+            // Where it cannot be unlocked it was not locked.
+            file.unlock().unwrap_or_default();
+            unused_files().push((self.inode, file));
+        }
+    }
+}
+
+/// A lock file that is locked.
+#[derive(Debug)]
+pub(super) struct OwnedFile {
+    path: PathBuf,
+    kind: FlockKind,
+    /// When it was taken, for a file that says who has it.
+    since: Option<Timestamp>,
+    file: File,
+    inode: Option<FileInode>,
+}
+
+impl OwnedFile {
+    /// `None` if another process has it.
+    pub(super) fn lock(
+        path: PathBuf,
+        kind: FlockKind,
+        since: Option<Timestamp>,
+    ) -> Result<Option<Self>, StoreError> {
+        let file = open_lock_file(&path)?;
+        if !try_lock(&file, &path, kind)? {
+            return Ok(None);
+        }
+        if let Some(since) = since {
+            write_holder(&file, &path, since)?;
+        }
+        let inode = file.metadata().ok().map(|metadata| inode_of(&metadata));
+        Ok(Some(Self { path, kind, since, file, inode }))
+    }
+
+    /// Says who has it should it have to be made again.
+    pub(super) fn with_holder_since(self, since: Timestamp) -> Self {
+        Self { since: Some(since), ..self }
+    }
+
+    pub(super) const fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Makes and locks it again if it was removed. `false` if another process was faster.
+    fn restore_if_removed(&mut self) -> Result<bool, StoreError> {
+        if self.inode.is_some() && inode_at(&self.path) == self.inode {
+            return Ok(true);
+        }
+        if let Some(directory) = self.path.parent() {
+            super::make_private_directory(directory)?;
+        }
+        let again = Self::lock(self.path.clone(), self.kind, self.since)?;
+        Ok(again.map(|again| *self = again).is_some())
+    }
+}
+
+/// All that a holder owns.
+#[derive(Debug)]
+pub(super) struct OwnedFiles {
+    database: OwnedDatabase,
+    files: Mutex<OwnedLockFiles>,
+}
+
+#[derive(Debug)]
+struct OwnedLockFiles {
+    /// Locked by the server exclusively, by each run shared. So is the database itself: where that counts, this one tells
+    /// others who has it, and no more.
+    server: OwnedFile,
+    workflow: Option<OwnedFile>,
+    checked_at: Instant,
+}
+
+impl OwnedFiles {
+    pub(super) fn new(database: OwnedDatabase, server: OwnedFile, workflow: Option<OwnedFile>) -> Self {
+        Self { database, files: OwnedLockFiles { server, workflow, checked_at: Instant::now() }.into() }
+    }
+
+    /// As [`Self::verify`], but looks only if the last look was a while ago.
+    pub(super) fn check(&self) -> Result<(), StoreError> {
+        if self.lock_files().checked_at.elapsed() < RECHECK_INTERVAL {
+            return Ok(());
+        }
+        self.verify()
+    }
+
+    /// Fails if the database was removed or replaced, or if another process has taken a lock file that was removed.
+    pub(super) fn verify(&self) -> Result<(), StoreError> {
+        self.database.check()?;
+        let mut files = self.lock_files();
+        // A file that cannot be made again for a while takes nothing away.
+        let has_server = files.server.restore_if_removed().unwrap_or(true) || self.database.is_locked;
+        let has_workflow =
+            files.workflow.as_mut().is_none_or(|file| file.restore_if_removed().unwrap_or(true));
+        if !(has_server && has_workflow) {
+            return Err(StoreError::Superseded { url: self.database.path.display().to_string() });
+        }
+        files.checked_at = Instant::now();
+        Ok(())
+    }
+
+    fn lock_files(&self) -> MutexGuard<'_, OwnedLockFiles> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

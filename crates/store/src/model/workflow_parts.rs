@@ -1,0 +1,196 @@
+//! What the contract asks of the books beyond running jobs: lists with counts, and parts that come and go one by one.
+
+use super::{DataFilter, EventFilter, JobFilter, JobRow, ResultFilter, WorkerFilter};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::time::Duration;
+pub use windlass_core::slurm::allocation_rows::NewAllocationAction;
+use windlass_types::settings::WorkflowSettings;
+use windlass_types::worker_messages::StdioSettings;
+use windlass_types::{
+    AllocationId, Attempt, EventId, FileId, JobId, JobStatus, RequirementsId, Resources, ResultId, RunId,
+    Timestamp, UserDataId, WorkerId, WorkflowId,
+};
+
+/// The order of a list: a field of the contract by its name. What equals in it is in the order of the ids.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SortBy {
+    pub field: String,
+    pub descending: bool,
+}
+
+/// Which workflows to list. Empty fields match everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkflowFilter {
+    pub name: Option<String>,
+    pub user: Option<String>,
+    /// Contains this.
+    pub description: Option<String>,
+    pub is_archived: Option<bool>,
+    /// Shared by this group.
+    pub group: Option<i64>,
+    /// Only what this user owns, or shares through a group.
+    pub visible_to: Option<String>,
+    pub sort: Option<SortBy>,
+    pub offset: u64,
+    pub limit: Option<u64>,
+}
+
+/// What is counted: the lines that the list of the same name has without offset and limit.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum CountQuery {
+    Workflows(WorkflowFilter),
+    Jobs(WorkflowId, JobFilter),
+    Results(WorkflowId, ResultFilter),
+    Files(WorkflowId, DataFilter),
+    UserData(WorkflowId, DataFilter),
+    Events(Option<WorkflowId>, EventFilter),
+    Workers(WorkerFilter),
+    Dependencies(WorkflowId),
+}
+
+/// Something that belongs to a workflow, by its id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum WorkflowPartId {
+    Job(JobId),
+    File(FileId),
+    UserData(UserDataId),
+    Result(ResultId),
+    Requirements(RequirementsId),
+    Handler(i64),
+    Scheduler(i64),
+    Action(i64),
+    Event(EventId),
+    Worker(WorkerId),
+    Record(i64),
+    Allocation(AllocationId),
+}
+
+/// A job with all that the contract says of it, but for what hangs on it ([`super::JobRelations`]).
+#[derive(Clone, Debug, Serialize)]
+pub struct JobDetails {
+    #[serde(flatten)]
+    pub row: JobRow,
+    pub requirements_id: Option<RequirementsId>,
+    pub worker_id: Option<WorkerId>,
+    pub invocation_script: Option<String>,
+    /// The kind's, and its own, which win.
+    pub env: Vec<(String, String)>,
+    pub stdio: Option<StdioSettings>,
+    pub supports_termination: Option<bool>,
+    pub failure_handler_id: Option<i64>,
+    pub scheduler_id: Option<i64>,
+    pub labels: Vec<String>,
+}
+
+/// A job waits for another one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DependencyRow {
+    pub job_id: JobId,
+    pub job_name: String,
+    pub depends_on_job_id: JobId,
+    pub depends_on_job_name: String,
+}
+
+/// Ready jobs that ask for the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReadyJobsRow {
+    pub resources: Resources,
+    pub jobs: u64,
+}
+
+/// How much was worked for a workflow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkSummary {
+    /// Of all attempts together.
+    pub wall: Duration,
+    pub first_start: Option<Timestamp>,
+    pub last_end: Option<Timestamp>,
+}
+
+/// A file to be added.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AddFile {
+    pub name: String,
+    pub path: String,
+    pub mtime_ns: Option<i64>,
+}
+
+/// A piece of user data to be added.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AddUserData {
+    pub name: String,
+    pub data: Option<Value>,
+    pub is_ephemeral: bool,
+    /// Jobs that read it, and that write it.
+    pub consumers: Vec<JobId>,
+    pub producers: Vec<JobId>,
+}
+
+/// What to change about a piece of user data; `None` leaves it as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UserDataUpdate {
+    pub name: Option<String>,
+    #[serde(default, deserialize_with = "super::given", skip_serializing_if = "Option::is_none")]
+    pub data: Option<Option<Value>>,
+    pub is_ephemeral: Option<bool>,
+}
+
+/// How all of a workflow is set, where a client says all of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SettingsUpdate {
+    pub settings: Option<WorkflowSettings>,
+    pub env: Option<Vec<(String, String)>>,
+    pub submission_dir: Option<String>,
+}
+
+/// The cause of executions that a client took upon itself.
+pub const CLAIM_CAUSE: &str = "claim";
+
+/// One execution of an action.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActionRunRow {
+    pub action_id: i64,
+    /// Counts the executions of the action, over all runs.
+    pub attempt: Attempt,
+    pub run_id: RunId,
+    pub worker_id: Option<WorkerId>,
+    /// What set it off.
+    pub cause: String,
+    pub started_at: Timestamp,
+    pub ended_at: Option<Timestamp>,
+    /// `None` while it runs, and for ever where nobody knows.
+    pub return_code: Option<i32>,
+    pub message: Option<String>,
+}
+
+/// A row that only clients look at: the store keeps it and does not understand it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordRow {
+    pub id: i64,
+    pub workflow_id: Option<WorkflowId>,
+    /// `local_scheduler`, `ro_crate_entity`, `slurm_stats`, `remote_worker` …
+    pub kind: String,
+    /// The only one of its kind and workflow that is called so.
+    pub name: Option<String>,
+    pub data: Value,
+    pub created_at: Timestamp,
+    pub changed_at: Timestamp,
+}
+
+/// A result that a client states, of an attempt that nobody here saw.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ClientResult {
+    pub job: JobId,
+    pub run: RunId,
+    pub attempt: Attempt,
+    pub worker: WorkerId,
+    pub status: JobStatus,
+    pub return_code: i32,
+    pub ended_at: Timestamp,
+    pub wall: Duration,
+    pub peak_memory_bytes: Option<i64>,
+    pub avg_memory_bytes: Option<i64>,
+    pub peak_cpu_percent: Option<f64>,
+    pub avg_cpu_percent: Option<f64>,
+}

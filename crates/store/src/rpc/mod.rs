@@ -1,0 +1,147 @@
+//! The books over a wire: the part of [`Store`] that may be used from outside, as requests and answers.
+//!
+//! [`table`] lists the methods, one line each: which of the two sorts of access it needs, to what, and what goes in and
+//! out. From it come the [`Request`], what a server does with one ([`Request::answer`]), and [`Remote`], a store whose
+//! books are elsewhere. What only an engine does (claims, runs, workers) is not in the table: it cannot be asked for.
+//!
+//! A request is one JSON object, and so is its answer: `{"ok": …}` or `{"error": …}` ([`error`]). Workflows are created
+//! by a stream of lines instead ([`create`]). Times are those of whoever keeps the books.
+
+mod call_access;
+mod call_table;
+mod direct_access;
+mod redaction;
+pub mod rpc_error;
+mod rpc_store;
+pub mod workflow_upload;
+
+pub use call_access::{AccessLevel, CallAccess, CallSubject, MOST_IDS};
+pub use call_table::StoreCall;
+pub use redaction::{MaskingLookup, Viewer};
+pub use rpc_store::{RpcStore, RpcTransport};
+
+use crate::StoreError;
+use crate::model::{EventRow, NewUserData, WorkerRow, WorkflowRow};
+use rpc_error::WireError;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use windlass_core::slurm::allocation_rows::SlurmCallCount;
+use windlass_types::WorkflowId;
+use windlass_types::slurm::Allocation;
+
+/// Whose workflows may be seen; `None` stands for what belongs to no workflow.
+pub type VisibilityCheck<'a> = &'a dyn Fn(Option<WorkflowId>) -> bool;
+
+/// What is sent back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreReply {
+    /// For HTTP.
+    pub status: u16,
+    pub body: Vec<u8>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum ReplyBody<T, E> {
+    Ok(T),
+    Error(E),
+}
+
+impl StoreReply {
+    pub fn new<T: Serialize>(result: Result<T, StoreError>) -> Self {
+        let (status, body) = match result {
+            Ok(value) => (200, serde_json::to_vec(&ReplyBody::<_, ()>::Ok(value))),
+            Err(error) => {
+                let error = WireError::from(&error);
+                (error.http_status(), serde_json::to_vec(&ReplyBody::<(), _>::Error(error)))
+            }
+        };
+        match body {
+            Ok(body) => Self { status, body },
+            // No row has keys that are not text or numbers that are not finite where that matters.
+            Err(error) => {
+                let body = format!(r#"{{"error":{{"code":"internal","message":{:?}}}}}"#, error.to_string());
+                Self { status: 500, body: body.into_bytes() }
+            }
+        }
+    }
+}
+
+/// What stands in the body of an answer.
+pub fn parse_reply<T: DeserializeOwned>(body: &[u8]) -> Result<T, StoreError> {
+    match serde_json::from_slice::<ReplyBody<T, WireError>>(body) {
+        Ok(ReplyBody::Ok(value)) => Ok(value),
+        Ok(ReplyBody::Error(error)) => Err(error.into()),
+        Err(error) => Err(WireError::not_understood(&error).into()),
+    }
+}
+
+/// [`NewUserData`] that owns what it says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct OwnedUserData {
+    pub name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "crate::model::given")]
+    pub data: Option<Value>,
+    pub is_ephemeral: bool,
+}
+
+impl OwnedUserData {
+    fn new(given: &NewUserData<'_>) -> Self {
+        Self { name: given.name.to_owned(), data: given.data.cloned(), is_ephemeral: given.is_ephemeral }
+    }
+
+    fn as_new(&self) -> NewUserData<'_> {
+        NewUserData { name: &self.name, data: self.data.as_ref(), is_ephemeral: self.is_ephemeral }
+    }
+}
+
+/// Lists that span workflows: what may not be seen is left out.
+trait FilterVisible {
+    fn filter_visible(self, may_see: VisibilityCheck<'_>) -> Self;
+}
+
+impl FilterVisible for Vec<WorkflowRow> {
+    fn filter_visible(mut self, may_see: VisibilityCheck<'_>) -> Self {
+        self.retain(|row| may_see(Some(row.id)));
+        self
+    }
+}
+
+impl FilterVisible for Option<WorkflowRow> {
+    fn filter_visible(self, may_see: VisibilityCheck<'_>) -> Self {
+        self.filter(|row| may_see(Some(row.id)))
+    }
+}
+
+impl FilterVisible for Vec<Allocation> {
+    fn filter_visible(mut self, may_see: VisibilityCheck<'_>) -> Self {
+        self.retain(|row| may_see(Some(row.workflow)));
+        self
+    }
+}
+
+/// How often Slurm was asked says nothing about anybody.
+impl FilterVisible for Vec<SlurmCallCount> {
+    fn filter_visible(self, _: VisibilityCheck<'_>) -> Self {
+        self
+    }
+}
+
+impl FilterVisible for Vec<EventRow> {
+    fn filter_visible(mut self, may_see: VisibilityCheck<'_>) -> Self {
+        self.retain(|row| may_see(row.workflow_id));
+        self
+    }
+}
+
+/// The hash of what it quotes to prove who it is is nobody else's business.
+impl FilterVisible for Vec<WorkerRow> {
+    fn filter_visible(mut self, may_see: VisibilityCheck<'_>) -> Self {
+        self.retain(|row| may_see(row.worker.workflow));
+        for row in &mut self {
+            row.worker.secret_hash = None;
+        }
+        self
+    }
+}

@@ -1,0 +1,156 @@
+//! Whose eyes an answer is for: rows that they may not see are left out, and values that they may not see are masked.
+
+use super::VisibilityCheck;
+use crate::model::{
+    ActionRow, CompletionRecord, DecisionRow, EventRow, FailureGroup, FailureHandlerRow, FailureRow,
+    FieldChange, HeldJob, JobCommand, JobFileRow, JobGroupRow, JobRelations, JobRevisionRow, JobRow,
+    JobUserDataRow, LoadedJobs, RequirementsRow, ResultRow, SlurmSchedulerRow, SpawnResult, UserDataRow,
+    WorkUnitStatusRow, WorkerRow, WorkflowExport, WorkflowFileRow, WorkflowRow,
+};
+use windlass_core::redact::SecretNames;
+use windlass_core::slurm::allocation_rows::{AppliedSchedule, SlurmCallCount};
+use windlass_types::failure_commands::FailureCommandOutcome;
+use windlass_types::slurm::Allocation;
+use windlass_types::{
+    AllocationId, EventId, FileId, JobId, RequirementsId, RunId, UserDataId, WorkUnitStatusCounts, WorkflowId,
+};
+
+/// Which names mean secrets, for somebody who may not see those of a workflow; `None`: he may. The workflow is `None`
+/// where a row does not say whose it is: then it is one of those that the request is about.
+pub type MaskingLookup<'a> = &'a dyn Fn(Option<WorkflowId>) -> Option<&'a SecretNames>;
+
+/// What somebody may see.
+#[derive(Clone, Copy)]
+pub struct Viewer<'a> {
+    pub is_visible: VisibilityCheck<'a>,
+    pub masking: MaskingLookup<'a>,
+}
+
+impl Viewer<'static> {
+    /// Of one who may see everything.
+    pub const ALL: Self = Self { is_visible: &|_| true, masking: &|_| None };
+}
+
+impl Viewer<'_> {
+    fn mask_environments<'e>(
+        &self,
+        of: Option<WorkflowId>,
+        environments: impl IntoIterator<Item = &'e mut EnvironmentVariables>,
+    ) {
+        let Some(masking) = (self.masking)(of) else { return };
+        for (name, value) in environments.into_iter().flatten() {
+            if let shown = masking.mask_value(name, value)
+                && shown != value
+            {
+                *value = shown.to_owned();
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Viewer<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Viewer").finish_non_exhaustive()
+    }
+}
+
+type EnvironmentVariables = Vec<(String, String)>;
+
+/// Everything that is ever answered: each says what in it is secret, so that nothing is answered that nobody thought of.
+pub(super) trait Redacted {
+    fn redact(&mut self, eyes: Viewer<'_>);
+}
+
+impl<T: Redacted> Redacted for Vec<T> {
+    fn redact(&mut self, eyes: Viewer<'_>) {
+        for one in self {
+            one.redact(eyes);
+        }
+    }
+}
+
+impl<T: Redacted> Redacted for Option<T> {
+    fn redact(&mut self, eyes: Viewer<'_>) {
+        if let Some(one) = self {
+            one.redact(eyes);
+        }
+    }
+}
+
+impl Redacted for WorkflowRow {
+    fn redact(&mut self, eyes: Viewer<'_>) {
+        eyes.mask_environments(Some(self.id), [&mut self.env]);
+    }
+}
+
+impl Redacted for JobCommand {
+    fn redact(&mut self, eyes: Viewer<'_>) {
+        eyes.mask_environments(None, [&mut self.env]);
+    }
+}
+
+impl Redacted for JobGroupRow {
+    fn redact(&mut self, eyes: Viewer<'_>) {
+        eyes.mask_environments(None, [&mut self.env]);
+    }
+}
+
+impl Redacted for WorkflowExport {
+    fn redact(&mut self, eyes: Viewer<'_>) {
+        let of_jobs = self.jobs.iter_mut().map(|job| &mut job.env);
+        let of_kinds = self.job_kinds.iter_mut().map(|kind| &mut kind.env);
+        eyes.mask_environments(None, std::iter::once(&mut self.workflow.env).chain(of_kinds).chain(of_jobs));
+    }
+}
+
+macro_rules! nothing_secret {
+    ($($answer:ty),* $(,)?) => {
+        $(impl Redacted for $answer {
+            fn redact(&mut self, _: Viewer<'_>) {}
+        })*
+    };
+}
+
+nothing_secret!(
+    (),
+    bool,
+    i64,
+    usize,
+    String,
+    Allocation,
+    AllocationId,
+    SlurmCallCount,
+    AppliedSchedule,
+    ActionRow,
+    DecisionRow,
+    EventId,
+    EventRow,
+    FailureGroup,
+    FailureRow,
+    FieldChange,
+    FileId,
+    WorkflowFileRow,
+    FailureHandlerRow,
+    HeldJob,
+    JobFileRow,
+    JobId,
+    JobRelations,
+    JobRow,
+    JobUserDataRow,
+    CompletionRecord,
+    LoadedJobs,
+    FailureCommandOutcome,
+    RequirementsId,
+    RequirementsRow,
+    ResultRow,
+    JobRevisionRow,
+    RunId,
+    SlurmSchedulerRow,
+    SpawnResult,
+    WorkUnitStatusCounts,
+    WorkUnitStatusRow,
+    UserDataId,
+    UserDataRow,
+    WorkerRow,
+    WorkflowId,
+);

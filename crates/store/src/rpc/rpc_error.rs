@@ -1,0 +1,263 @@
+//! Errors over a wire: a code and words for everybody, and for our own client enough to have the same error again.
+
+use crate::lock::LockHolder;
+use crate::{JobState, LockedObject, StoreError};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::sync::Arc;
+use windlass_types::worker_messages::AttemptKey;
+use windlass_types::{
+    EventId, FileId, JobId, RequirementsId, ResultId, RunId, UserDataId, WorkerId, WorkflowId,
+};
+
+/// What somebody else's books said, or what kept them from saying anything.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RemoteError {
+    pub category: ErrorCategory,
+    /// One word, stable.
+    pub code: String,
+    pub message: String,
+    pub hint: Option<String>,
+}
+
+/// What sort of trouble it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorCategory {
+    /// There is no such thing.
+    Missing,
+    /// The request makes no sense.
+    Wrong,
+    /// It cannot be done as things stand.
+    Refused,
+    /// Who asks is not known, or may not.
+    Forbidden,
+    /// The disk, the network, the database: worth trying again.
+    Surroundings,
+    /// A bug.
+    Internal,
+}
+
+impl fmt::Display for RemoteError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl From<RemoteError> for StoreError {
+    fn from(elsewhere: RemoteError) -> Self {
+        Self::Remote(Arc::new(elsewhere))
+    }
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct WireError {
+    pub code: String,
+    pub sort: ErrorCategory,
+    pub message: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+    /// What it is about, for a client that knows the same errors.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "as_far_as_known")]
+    told: Option<ErrorDetail>,
+}
+
+/// A newer server may tell what we have never heard of; its words remain.
+fn as_far_as_known<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<ErrorDetail>, D::Error> {
+    let value = serde_json::Value::deserialize(deserializer)?;
+    Ok(serde_json::from_value(value).ok())
+}
+
+impl WireError {
+    pub(super) fn not_offered(what: &str) -> Self {
+        Self {
+            code: "not_offered".to_owned(),
+            sort: ErrorCategory::Refused,
+            message: format!("a server gives nobody {what}: it runs the workflows itself"),
+            hint: None,
+            told: None,
+        }
+    }
+
+    pub(super) fn not_understood(error: &serde_json::Error) -> Self {
+        Self {
+            code: "not_understood".to_owned(),
+            sort: ErrorCategory::Internal,
+            message: format!("the answer of the server is not what this windlass expects: {error}"),
+            hint: Some("server and command line should be of the same version".to_owned()),
+            told: None,
+        }
+    }
+
+    /// For HTTP.
+    pub(super) const fn http_status(&self) -> u16 {
+        match self.sort {
+            ErrorCategory::Missing => 404,
+            ErrorCategory::Wrong => 422,
+            ErrorCategory::Refused => 409,
+            ErrorCategory::Forbidden => 403,
+            ErrorCategory::Surroundings => 503,
+            ErrorCategory::Internal => 500,
+        }
+    }
+}
+
+impl From<&StoreError> for WireError {
+    fn from(error: &StoreError) -> Self {
+        let (code, sort) = (error.code().to_owned(), error.category());
+        Self {
+            code,
+            sort,
+            message: render_with_sources(error),
+            hint: error.hint(),
+            told: ErrorDetail::from_error(error),
+        }
+    }
+}
+
+impl From<WireError> for StoreError {
+    fn from(error: WireError) -> Self {
+        let WireError { code, sort, message, hint, told } = error;
+        told.map_or_else(|| RemoteError { category: sort, code, message, hint }.into(), Self::from)
+    }
+}
+
+/// The error and what caused it, on one line.
+fn render_with_sources(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
+
+/// Lists the errors whose fields travel, each once: from it come [`ErrorDetail`] and the ways from and to [`Error`].
+macro_rules! told {
+    ($($code:literal $sort:ident $variant:ident $({ $($field:ident: $type:ty),* })? $(($inner:ident: $inner_type:ty))?;)*) => {
+        #[derive(Clone, Debug, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        enum ErrorDetail {
+            $($variant $({ $($field: $type),* })? $(($inner_type))?,)*
+        }
+
+        impl ErrorDetail {
+            fn from_error(error: &StoreError) -> Option<Self> {
+                Some(match error {
+                    $(StoreError::$variant $({ $($field),* })? $(($inner))? =>
+                        Self::$variant $({ $($field: $field.to_owned().into()),* })? $(($inner.to_owned()))?,)*
+                    _ => return None,
+                })
+            }
+        }
+
+        impl From<ErrorDetail> for StoreError {
+            fn from(told: ErrorDetail) -> Self {
+                match told {
+                    $(ErrorDetail::$variant $({ $($field),* })? $(($inner))? =>
+                        Self::$variant $({ $($field: $field.into()),* })? $(($inner))?,)*
+                }
+            }
+        }
+
+        impl StoreError {
+            /// One word for what it is, stable: for programs.
+            pub fn code(&self) -> &str {
+                match self {
+                    $(Self::$variant { .. } => $code,)*
+                    Self::DiskFull { .. } => "disk_full",
+                    Self::Disk { .. } => "disk",
+                    Self::LockTimeout { .. } => "locked_out",
+                    Self::ReadOnly { .. } => "read_only",
+                    Self::FileRemoved { .. } => "database_gone",
+                    Self::Truncated { .. } | Self::Damaged { .. } => "damaged",
+                    Self::Refused { .. } | Self::Internal { .. } | Self::Closed => "internal",
+                    Self::Remote(elsewhere) => &elsewhere.code,
+                    _ => "database",
+                }
+            }
+
+            /// What sort of trouble it is.
+            pub fn category(&self) -> ErrorCategory {
+                match self {
+                    $(Self::$variant { .. } => ErrorCategory::$sort,)*
+                    Self::Remote(elsewhere) => elsewhere.category,
+                    Self::Refused { .. } | Self::Internal { .. } | Self::Closed => ErrorCategory::Internal,
+                    _ => ErrorCategory::Surroundings,
+                }
+            }
+        }
+    };
+}
+
+told! {
+    "busy" Refused Busy { what: LockedObject, holder: Option<LockHolder> };
+    "no_such_workflow" Missing NoSuchWorkflow(id: WorkflowId);
+    "no_such_job" Missing NoSuchJob(id: JobId);
+    "no_such_worker" Missing NoSuchWorker(id: WorkerId);
+    "no_such_user_data" Missing NoSuchUserData(id: UserDataId);
+    "no_such_requirements" Missing NoSuchRequirements { name: String };
+    "no_such_requirements" Missing NoSuchRequirementsId(id: RequirementsId);
+    "no_such_file" Missing NoSuchFile(id: FileId);
+    "no_such_event" Missing NoSuchEvent(id: EventId);
+    "event_is_record" Refused EventIsRecord(id: EventId);
+    "no_such_result" Missing NoSuchResult(id: ResultId);
+    "no_such_thing" Missing NoSuch { what: String, id: i64 };
+    "no_such_thing" Missing NoSuchName { what: String, name: String };
+    "no_such_member" Missing NoSuchMember { user: String, group: String };
+    "name_taken" Refused NameTaken { what: String, name: String };
+    "output_taken" Refused OutputTaken { dataset: String, by: String };
+    "not_owner" Refused NotOwner { dataset: String, owner: Option<String> };
+    "job_is_held" Refused JobIsHeld { job: JobId, name: String };
+    "in_use" Refused InUse { what: String, by: String };
+    "circle" Wrong Circle { jobs: Vec<String> };
+    "duplicate_name" Wrong DuplicateJobName { name: String };
+    "duplicate_name" Wrong DuplicateName { what: String, name: String };
+    "conflict" Refused Conflict { workflow: WorkflowId, job: JobId, expected: JobState, found: Option<JobState> };
+    "outdated" Refused Outdated { request: String, expected: i64, found: i64 };
+    "conflict" Refused Unexpected { what: String, expected: String, found: String };
+    "stale_run" Refused StaleRun { workflow: WorkflowId, expected: RunId, found: RunId };
+    "run_not_begun" Internal RunNotBegun { workflow: WorkflowId, run: RunId };
+    "still_active" Refused StillActive { workflow: WorkflowId, held: u64 };
+    "not_buried" Refused NotBuried { workflow: WorkflowId, workers: usize };
+    "not_running" Refused NotRunning { caller: AttemptKey };
+    "too_many_iterations" Refused TooManyIterations { lineage: String, max: u32 };
+    "action" Refused Action { id: i64, what: String };
+    "bad_export" Wrong BadExport { what: String };
+    "out_of_range" Wrong OutOfRange { what: String };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn over_the_wire(error: &StoreError) -> StoreError {
+        let text = serde_json::to_string(&WireError::from(error)).unwrap();
+        serde_json::from_str::<WireError>(&text).unwrap().into()
+    }
+
+    #[test]
+    fn what_is_about_the_request_is_the_same_error_again() {
+        let held = StoreError::JobIsHeld { job: JobId(3), name: "a".into() };
+        let arrived = over_the_wire(&held);
+        assert!(matches!(&arrived, StoreError::JobIsHeld { job: JobId(3), name } if name == "a"));
+        assert_eq!(arrived.hint(), held.hint());
+        let two = StoreError::DuplicateName { what: "files".into(), name: "f".into() };
+        assert_eq!(over_the_wire(&two).to_string(), two.to_string());
+    }
+
+    #[test]
+    fn what_is_about_the_database_keeps_its_words() {
+        let source = Arc::new(rusqlite::Error::InvalidQuery);
+        let full = StoreError::DiskFull { path: "/data/w.db".into(), space: None, source };
+        let arrived = over_the_wire(&full);
+        assert!(arrived.to_string().starts_with(&full.to_string()), "{arrived}");
+        assert_eq!((arrived.hint(), arrived.category()), (full.hint(), ErrorCategory::Surroundings));
+    }
+
+    #[test]
+    fn what_a_newer_server_tells_keeps_its_words() {
+        let text =
+            r#"{"code":"new","sort":"refused","message":"no","hint":"ask","told":{"something_new":1}}"#;
+        let error = StoreError::from(serde_json::from_str::<WireError>(text).unwrap());
+        assert_eq!((error.to_string().as_str(), error.hint().as_deref()), ("no", Some("ask")));
+    }
+}

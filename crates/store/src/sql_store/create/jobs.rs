@@ -1,0 +1,194 @@
+//! The jobs of a new workflow, as they come: gathered until there are enough to insert together.
+
+use super::shared::{SharedIds, resolve_number};
+use crate::StoreError;
+use crate::db::{BulkLoader, JobChunk, JobValues, SqlConnection, TextRange, values};
+use crate::error::SqlError;
+use crate::model::{FirstIds, JobSource, NewJob};
+use crate::sql::tables;
+use crate::sql_store::work_units::NewWorkUnits;
+use crate::sql_store::{column_decoding, completion_records};
+use windlass_types::{StatusCounts, WorkflowId};
+
+/// Where the numbers of files and user data lead.
+#[derive(Clone, Copy)]
+pub(crate) struct DataNumbering {
+    pub(crate) first: FirstIds,
+    /// How many there are.
+    pub(crate) files: i64,
+    pub(crate) user_data: i64,
+}
+
+/// They get one block of ids, because nobody else can write meanwhile.
+pub(crate) fn insert_jobs(
+    db: &impl SqlConnection,
+    workflow: WorkflowId,
+    shared: &SharedIds,
+    numbers: DataNumbering,
+    source: &mut dyn JobSource,
+) -> Result<(StatusCounts, NewWorkUnits), SqlError> {
+    let mut counts = StatusCounts::default();
+    let mut units = NewWorkUnits::default();
+    let mut rows = JobRowWriter::new(db, workflow, numbers.first.job);
+    let mut relations = JobRelationLoader::prepare(db)?;
+    while let Some(job) = source.next_job() {
+        let id = rows.next_id();
+        relations.insert(id, &job, numbers)?;
+        counts.add(job.status, 1);
+        let elects = job.job_group.is_some_and(|kind| shared.site_electing.contains(&kind));
+        units.add_job(id, job.unit, elects, job.status, job.name)?;
+        let kind = resolve_number(&shared.job_groups, job.job_group, "kind", job.name)?;
+        let requirements = resolve_number(&shared.requirements, job.requirements, "requirement", job.name)?;
+        rows.push(&job, kind, requirements)?;
+    }
+    rows.finish()?;
+    relations.finish()?;
+    Ok((counts, units))
+}
+
+/// Jobs on their way into the table, with ids one after the other.
+pub(crate) struct JobRowWriter<'d, D> {
+    db: &'d D,
+    workflow: WorkflowId,
+    first_id: i64,
+    /// How many are in the table.
+    inserted: i64,
+    pending: Vec<JobValues>,
+    /// The texts of those that wait.
+    texts: String,
+}
+
+impl<'d, D: SqlConnection> JobRowWriter<'d, D> {
+    pub(crate) fn new(db: &'d D, workflow: WorkflowId, first_id: i64) -> Self {
+        let pending = Vec::with_capacity(D::JOBS_PER_INSERT);
+        Self { db, workflow, first_id, inserted: 0, pending, texts: String::new() }
+    }
+
+    /// The id of the job that comes next.
+    pub(crate) fn next_id(&self) -> i64 {
+        self.first_id + self.inserted + self.pending.len() as i64
+    }
+
+    pub(crate) fn push(
+        &mut self,
+        job: &NewJob<'_>,
+        kind: Option<i64>,
+        requirements: Option<i64>,
+    ) -> Result<(), SqlError> {
+        let row = JobValues {
+            status: job.status.code(),
+            priority: job.priority,
+            cancel_on_blocking_job_failure: job.cancel_on_blocking_job_failure,
+            requirements,
+            kind,
+            has_files: !job.input_files.is_empty() || !job.output_files.is_empty(),
+            reused_from: job.reused_from.map(|id| id.0),
+            name: self.append_text(job.name),
+            command: self.append_text(job.command),
+            invocation_script: job.invocation_script.map(|text| self.append_text(text)),
+            env: column_decoding::render_env(job.env).map(|text| self.append_text(&text)),
+            params: job.params.map(|text| self.append_text(text)),
+            reused_work: completion_records::render_reused_work(job.reused_work)?
+                .map(|text| self.append_text(&text)),
+        };
+        self.pending.push(row);
+        if self.pending.len() >= D::JOBS_PER_INSERT { self.flush() } else { Ok(()) }
+    }
+
+    /// Inserts what still waits.
+    pub(crate) fn finish(mut self) -> Result<(), SqlError> {
+        self.flush()
+    }
+
+    fn append_text(&mut self, text: &str) -> TextRange {
+        let start = self.texts.len();
+        self.texts.push_str(text);
+        start..self.texts.len()
+    }
+
+    fn flush(&mut self) -> Result<(), SqlError> {
+        let n = self.pending.len();
+        if n > 0 {
+            self.db.insert_jobs(&JobChunk {
+                workflow: self.workflow,
+                first_id: self.first_id + self.inserted,
+                is_first: self.inserted == 0,
+                jobs: &self.pending,
+                texts: &self.texts,
+            })?;
+        }
+        self.inserted += n as i64;
+        self.pending.clear();
+        self.texts.clear();
+        Ok(())
+    }
+}
+
+/// What jobs read and write.
+struct JobRelationLoader<L> {
+    files: L,
+    user_data: L,
+    sorted: Vec<u32>,
+}
+
+impl<L: BulkLoader> JobRelationLoader<L> {
+    fn prepare<'d, D: SqlConnection<Loader<'d> = L>>(db: &'d D) -> Result<Self, SqlError> {
+        Ok(Self {
+            files: db.open_loader(&tables::JOB_FILE)?,
+            user_data: db.open_loader(&tables::JOB_USER_DATA)?,
+            sorted: Vec::new(),
+        })
+    }
+
+    fn insert(&mut self, id: i64, job: &NewJob<'_>, numbers: DataNumbering) -> Result<(), SqlError> {
+        let files = IdBlock { what: "file", first: numbers.first.file, count: numbers.files };
+        let user_data =
+            IdBlock { what: "user data", first: numbers.first.user_data, count: numbers.user_data };
+        let sorted = &mut self.sorted;
+        let mut relate = |rows: &mut L, block, list: &[u32], is_output| {
+            sorted.clear();
+            sorted.extend_from_slice(list);
+            sorted.sort_unstable();
+            sorted.dedup();
+            insert_relation(rows, id, job.name, block, sorted, is_output)
+        };
+        for (list, is_output) in [(job.input_files, false), (job.output_files, true)] {
+            relate(&mut self.files, files, list, is_output)?;
+        }
+        for (list, is_output) in [(job.input_user_data, false), (job.output_user_data, true)] {
+            relate(&mut self.user_data, user_data, list, is_output)?;
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<(), SqlError> {
+        self.files.finish()?;
+        self.user_data.finish()
+    }
+}
+
+/// A block of ids that is referred to by numbers from 0.
+#[derive(Clone, Copy)]
+struct IdBlock {
+    what: &'static str,
+    first: i64,
+    count: i64,
+}
+
+fn insert_relation(
+    rows: &mut impl BulkLoader,
+    job: i64,
+    name: &str,
+    block: IdBlock,
+    numbers: &[u32],
+    is_output: bool,
+) -> Result<(), SqlError> {
+    for &number in numbers {
+        if i64::from(number) >= block.count {
+            let what = format!("{} {number} of job `{name}`, where there are {}", block.what, block.count);
+            return Err(StoreError::OutOfRange { what }.into());
+        }
+        rows.push(&values![job, i64::from(is_output), block.first + i64::from(number)])?;
+    }
+    Ok(())
+}

@@ -1,0 +1,138 @@
+//! What the jobs of a new workflow refer to: requirements, failure handlers, schedulers, kinds; and its actions.
+
+use crate::StoreError;
+use crate::db::{BulkLoader as _, SqlConnection, values};
+use crate::error::SqlError;
+use crate::model::{NewAction, NewJobGroup, NewRequirements, NewWorkflow};
+use crate::sql::{common as sql, tables};
+use crate::sql_store::apply_changes::{to_micros, to_sql_bytes};
+use crate::sql_store::column_decoding;
+use windlass_types::{Resources, WorkflowId};
+
+/// The ids of what jobs refer to by number.
+pub(crate) struct SharedIds {
+    pub(crate) requirements: Vec<i64>,
+    pub(crate) job_groups: Vec<i64>,
+    /// Those of them that elect.
+    pub(crate) site_electing: Vec<u32>,
+}
+
+pub(crate) fn insert_shared(
+    db: &impl SqlConnection,
+    id: WorkflowId,
+    workflow: &NewWorkflow<'_>,
+) -> Result<SharedIds, SqlError> {
+    let requirements = workflow.requirements.iter();
+    let requirements =
+        requirements.map(|NewRequirements { name, resources }| insert_requirements(db, id, name, resources));
+    let requirements = requirements.collect::<Result<_, _>>()?;
+    let mut handlers = Vec::with_capacity(workflow.failure_handlers.len());
+    for handler in workflow.failure_handlers {
+        let rules = column_decoding::render_json(&handler.rules)?;
+        handlers
+            .push(db.query_one(sql::INSERT_HANDLER, values![id.0, handler.name, rules], |row| row.get(0))?);
+    }
+    let mut schedulers = Vec::with_capacity(workflow.schedulers.len());
+    for scheduler in workflow.schedulers {
+        let settings = column_decoding::render_json(scheduler)?;
+        schedulers.push(db.query_one(
+            sql::INSERT_SCHEDULER,
+            values![id.0, scheduler.name, settings],
+            |row| row.get(0),
+        )?);
+    }
+    let kinds = workflow.job_groups.iter().map(|kind| {
+        let handler = resolve_number(&handlers, kind.failure_handler, "failure handler", kind.name)?;
+        let scheduler = resolve_number(&schedulers, kind.scheduler, "scheduler", kind.name)?;
+        insert_job_group(db, id, kind, handler, scheduler)
+    });
+    let electing =
+        (0..).zip(workflow.job_groups).filter(|(_, kind)| kind.elects_site).map(|(number, _)| number);
+    let electing = electing.collect();
+    Ok(SharedIds { requirements, job_groups: kinds.collect::<Result<_, _>>()?, site_electing: electing })
+}
+
+pub(crate) fn insert_requirements(
+    db: &impl SqlConnection,
+    workflow: WorkflowId,
+    name: &str,
+    resources: &Resources,
+) -> Result<i64, SqlError> {
+    let values = values![
+        workflow.0,
+        name,
+        resources.cpus,
+        to_sql_bytes(resources.memory),
+        resources.gpus,
+        resources.nodes,
+        resources.runtime.map(to_micros),
+    ];
+    db.query_one(sql::INSERT_REQUIREMENTS, values, |row| row.get(0))
+}
+
+pub(crate) fn insert_job_group(
+    db: &impl SqlConnection,
+    workflow: WorkflowId,
+    kind: &NewJobGroup<'_>,
+    handler: Option<i64>,
+    scheduler: Option<i64>,
+) -> Result<i64, SqlError> {
+    let env = column_decoding::render_env(kind.env);
+    let (labels, parameters) =
+        (column_decoding::render_json(kind.labels)?, column_decoding::render_json(kind.parameters)?);
+    let sites = (!kind.sites.is_empty()).then(|| column_decoding::render_json(kind.sites)).transpose()?;
+    let values = values![
+        workflow.0,
+        kind.name,
+        env,
+        kind.invocation_script,
+        kind.stdio.map(|stdio| column_decoding::stdio_name(stdio.mode)),
+        kind.stdio.map(|stdio| i64::from(stdio.delete_on_success)),
+        kind.supports_termination.map(i64::from),
+        handler,
+        scheduler,
+        labels,
+        parameters,
+        sites,
+        kind.limit,
+        i64::from(kind.elects_site),
+    ];
+    db.query_one(sql::INSERT_JOB_GROUP, values, |row| row.get(0))
+}
+
+pub(crate) fn insert_actions(
+    db: &impl SqlConnection,
+    workflow: WorkflowId,
+    actions: &[NewAction<'_>],
+    first_job: i64,
+    job_count: i64,
+) -> Result<(), SqlError> {
+    for NewAction { action, jobs } in actions {
+        let settings = column_decoding::render_json(action)?;
+        let values = values![workflow.0, settings];
+        let id: i64 = db.query_one(sql::INSERT_ACTION, values, |row| row.get(0))?;
+        let mut rows = db.open_loader(&tables::ACTION_JOB)?;
+        for &job in super::sorted_copy(jobs).iter() {
+            if i64::from(job) >= job_count {
+                let what = format!("job number {job} of {job_count}, for which an action waits");
+                return Err(StoreError::OutOfRange { what }.into());
+            }
+            rows.push(&values![id, first_job + i64::from(job)])?;
+        }
+        rows.finish()?;
+    }
+    Ok(())
+}
+
+/// The id of what somebody refers to by number.
+pub(crate) fn resolve_number(
+    ids: &[i64],
+    number: Option<u32>,
+    what: &str,
+    of: &str,
+) -> Result<Option<i64>, SqlError> {
+    let Some(number) = number else { return Ok(None) };
+    let found = ids.get(number as usize).copied();
+    let missing = || StoreError::OutOfRange { what: format!("{what} {number} of `{of}`") };
+    Ok(Some(found.ok_or_else(missing)?))
+}

@@ -1,0 +1,177 @@
+//! Takes jobs out of a workflow, with their results and all that hangs on them.
+//!
+//! What others refer to stays: a job that another one waits for, or an action, is not deleted without it.
+
+use super::refuse_held_jobs;
+use crate::StoreError;
+use crate::db::SqlConnection;
+use crate::error::SqlError;
+use crate::sql::common as sql;
+use crate::sql_store::apply_changes::{StatusCountDeltas, find_job_state};
+use crate::sql_store::job_loading::{JobBlock, JobBlocks, for_each_pair};
+use crate::sql_store::queries::load_job_names;
+use crate::sql_store::workflow_updates::{AuditContext, JOBS_PER_DELETE};
+use serde_json::json;
+use std::collections::{BTreeSet, HashSet};
+use std::ops::Range;
+use windlass_types::{JobId, WorkflowId};
+
+/// So many are named in the note that is made of it.
+const MAX_NAMES_IN_EVENT: usize = 100;
+
+/// One transaction, on a connection of its own that does not look for references: they are looked for here, once.
+pub(crate) fn delete_jobs(
+    db: &impl SqlConnection,
+    workflow: WorkflowId,
+    jobs: &[JobId],
+    by: AuditContext<'_>,
+) -> Result<(), SqlError> {
+    let blocks = JobBlocks::load(db, workflow)?;
+    refuse_held_jobs(db, workflow)?;
+    let goes: BTreeSet<i64> = jobs.iter().map(|job| job.0).collect();
+    let mut moved = StatusCountDeltas::default();
+    for &id in &goes {
+        let found = find_job_state(db, workflow, JobId(id))?.ok_or(StoreError::NoSuchJob(JobId(id)))?;
+        moved.remove(found.status);
+    }
+    refuse_needed_jobs(db, workflow, &goes)?;
+    let named: Vec<JobId> = goes.iter().take(MAX_NAMES_IN_EVENT).copied().map(JobId).collect();
+    let names = load_job_names(db, &named)?;
+    delete_dependency_group_members(db, workflow, &goes)?;
+    for range in to_id_ranges(&goes) {
+        delete_range(db, workflow, range)?;
+    }
+    for block in blocks.iter() {
+        split_block(db, workflow, block, &goes)?;
+    }
+    moved.write_counts(db, workflow)?;
+    let message = match names.as_slice() {
+        [one] => format!("deleted job `{one}`"),
+        _ => format!("deleted {} jobs", goes.len()),
+    };
+    by.record_event(
+        db,
+        workflow,
+        "jobs",
+        message,
+        json!({ "jobs": goes.len(), "job_ids": named, "names": names }),
+    )
+}
+
+fn refuse_needed_jobs(
+    db: &impl SqlConnection,
+    workflow: WorkflowId,
+    goes: &BTreeSet<i64>,
+) -> Result<(), SqlError> {
+    // (the job, who waits for it)
+    let mut wanted = None;
+    for_each_pair(db, sql::LOAD_EDGES, workflow, |job, on| {
+        if goes.contains(&on) && !goes.contains(&job) {
+            wanted.get_or_insert((on, job));
+        }
+    })?;
+    let mut waiting = std::collections::HashMap::new();
+    for_each_pair(db, sql::LOAD_JOB_DEPENDENCY_GROUPS, workflow, |job, gate| {
+        if !goes.contains(&job) {
+            waiting.entry(gate).or_insert(job);
+        }
+    })?;
+    for_each_pair(db, sql::LOAD_DEPENDENCY_GROUP_MEMBERS, workflow, |gate, on| {
+        if let Some(job) = waiting.get(&gate)
+            && goes.contains(&on)
+        {
+            wanted.get_or_insert((on, *job));
+        }
+    })?;
+    if let Some((on, job)) = wanted {
+        let names = load_job_names(db, &[JobId(on), JobId(job)])?;
+        let what = format!("job {on} (`{}`)", names[0]);
+        return Err(StoreError::InUse { what, by: format!("job {job} (`{}`) waits for it", names[1]) }.into());
+    }
+    let mut watched = None;
+    for_each_pair(db, sql::ALL_ACTION_JOBS, workflow, |action, job| {
+        if goes.contains(&job) {
+            watched.get_or_insert((action, job));
+        }
+    })?;
+    let Some((action, job)) = watched else { return Ok(()) };
+    let name = load_job_names(db, &[JobId(job)])?.swap_remove(0);
+    let what = format!("job {job} (`{name}`)");
+    Err(StoreError::InUse { what, by: format!("action {action} of the workflow waits for it") }.into())
+}
+
+/// Only of gates for which nobody waits who stays.
+fn delete_dependency_group_members(
+    db: &impl SqlConnection,
+    workflow: WorkflowId,
+    goes: &BTreeSet<i64>,
+) -> Result<(), SqlError> {
+    let mut members = HashSet::new();
+    for_each_pair(db, sql::LOAD_DEPENDENCY_GROUP_MEMBERS, workflow, |gate, job| {
+        if goes.contains(&job) {
+            members.insert((gate, job));
+        }
+    })?;
+    for (gate, job) in members {
+        db.execute(sql::DELETE_DEPENDENCY_GROUP_MEMBER, [workflow.0, gate, job])?;
+    }
+    Ok(())
+}
+
+/// Ids that follow each other, and not too many at once.
+fn to_id_ranges(ids: &BTreeSet<i64>) -> Vec<Range<i64>> {
+    let mut ranges: Vec<Range<i64>> = Vec::new();
+    for &id in ids {
+        match ranges.last_mut() {
+            Some(last) if last.end == id && last.end - last.start < JOBS_PER_DELETE as i64 => last.end += 1,
+            _ => ranges.push(id..id + 1),
+        }
+    }
+    ranges
+}
+
+fn delete_range(db: &impl SqlConnection, workflow: WorkflowId, range: Range<i64>) -> Result<(), SqlError> {
+    for sql in [sql::DELETE_EDGES_OF, sql::DELETE_DEPENDENCY_GROUPS_OF] {
+        db.execute(sql, [workflow.0, range.start, range.end])?;
+    }
+    for sql in sql::DELETE_JOBS {
+        db.execute(sql, [range.start, range.end])?;
+    }
+    Ok(())
+}
+
+/// Leaves of a block what stays of it, in as many pieces as it takes.
+fn split_block(
+    db: &impl SqlConnection,
+    workflow: WorkflowId,
+    block: JobBlock,
+    goes: &BTreeSet<i64>,
+) -> Result<(), SqlError> {
+    let mut pieces = Vec::new();
+    let mut start = block.first;
+    for &gone in goes.range(block.first..block.end()).chain([&block.end()]) {
+        if start < gone {
+            pieces.push(start..gone);
+        }
+        start = gone + 1;
+    }
+    if pieces.iter().map(|piece| piece.end - piece.start).sum::<i64>() == block.count {
+        return Ok(());
+    }
+    let (same_start, others): (Vec<_>, Vec<_>) =
+        pieces.into_iter().partition(|piece| piece.start == block.first);
+    for piece in others {
+        let values = [piece.start, piece.end - piece.start, workflow.0, block.first];
+        db.execute(sql::SPLIT_BLOCK, values)?;
+    }
+    match same_start.first() {
+        Some(piece) => {
+            let values = [piece.end - piece.start, workflow.0, block.first];
+            db.execute(sql::SET_BLOCK_LENGTH, values)?;
+        }
+        None => {
+            db.execute(sql::DELETE_BLOCK, [workflow.0, block.first])?;
+        }
+    }
+    Ok(())
+}

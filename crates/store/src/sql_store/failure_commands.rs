@@ -1,0 +1,614 @@
+//! What people and agents decide about failures and change about jobs. All of it is decided by [`windlass_core::orders`] on
+//! what the rows say, and written in the same transaction.
+
+use super::apply_changes::apply_batch;
+use super::failures::set_job_resources;
+use super::job_loading::load_jobs;
+use super::workflow_updates::AuditContext;
+use super::{column_decoding, queries, runs, workflow_parts};
+use crate::db::{SqlConnection, StatementPipeline, values};
+use crate::error::SqlError;
+use crate::model::{
+    DecisionFilter, DecisionRow, DecisionState, JobRevisionRow, LoadedJobs, RevisionFilter, WorkflowRow,
+};
+use crate::sql::common as sql;
+use crate::{ChangeBatch, StoreError};
+use rustc_hash::{FxHashMap, FxHashSet};
+use serde_json::json;
+use std::cell::OnceCell;
+use windlass_core::change::WorkflowChange;
+use windlass_core::failure_commands::{
+    CommandDecision, CommandPlanError, CommandTarget, HeldDependents, House, JobPatch, PatchUndo,
+    RequestedResources, ResourceSource, decide_command, plan_commands, plan_undo,
+};
+use windlass_types::failure_commands::{
+    FailureCommand, FailureCommandBatch, FailureCommandKind, FailureCommandOutcome, FailureCommandStatus,
+    TriageCommand,
+};
+use windlass_types::settings::SlurmScheduler;
+use windlass_types::{Attempt, JobId, JobStatus, RequirementsId, RunId, WorkflowId};
+
+mod decision_lists;
+pub(crate) mod manual_revisions;
+pub(crate) mod scheduler_targets;
+
+pub(crate) use decision_lists::{list_decisions, list_revisions};
+
+use scheduler_targets::SchedulerTargets;
+
+pub(crate) fn apply_triage_command(
+    db: &impl SqlConnection,
+    workflow: WorkflowId,
+    wanted: &TriageCommand,
+    by: AuditContext<'_>,
+) -> Result<Vec<FailureCommandOutcome>, SqlError> {
+    let row = queries::find_workflow(db, workflow)?.ok_or(StoreError::NoSuchWorkflow(workflow))?;
+    let places = SchedulerTargets::load(db, workflow)?;
+    let held = OnceCell::new();
+    let desk = FailureCommandExecutor {
+        db,
+        row: &row,
+        table: load_jobs(db, workflow)?,
+        scheduler_targets: places,
+        held,
+        by,
+    };
+    match wanted {
+        TriageCommand::Orders(orders) => desk.execute_batch(orders),
+        TriageCommand::Settle { decision, agreed } => desk.settle_decision(*decision, *agreed),
+        TriageCommand::Undo { batch, agent } => desk.undo_batch(*batch, agent.as_deref()),
+    }
+}
+
+/// Where orders about one workflow are carried out.
+struct FailureCommandExecutor<'a, D> {
+    db: &'a D,
+    row: &'a WorkflowRow,
+    table: LoadedJobs,
+    scheduler_targets: SchedulerTargets,
+    /// Asked for when somebody is at work.
+    held: OnceCell<HeldDependents>,
+    by: AuditContext<'a>,
+}
+
+/// A job that somebody named, as it stands.
+struct NamedJob {
+    index: u32,
+    status: JobStatus,
+    attempt: Attempt,
+    requested: RequestedResources,
+    command: String,
+    priority: i32,
+    scheduler: Option<SlurmScheduler>,
+    agent_retries: u32,
+    log_excerpt: String,
+}
+
+/// Who gives an order.
+#[derive(Clone, Copy, Default)]
+struct CommandSource {
+    is_agent: bool,
+    /// In all that the job said, for what is quoted of it.
+    has_full_log: bool,
+}
+
+/// What is written when all has been judged.
+#[derive(Default)]
+struct AcceptedCommands<'o> {
+    /// Jobs by number, and what becomes of them.
+    job_commands: Vec<(u32, FailureCommandKind)>,
+    revisions: Vec<PlannedRevision>,
+    decisions: Vec<DecidedCommand<'o>>,
+}
+
+struct PlannedRevision {
+    job: JobId,
+    from: JobStatus,
+    reason: String,
+    before: JobPatch,
+    after: JobPatch,
+}
+
+/// What is said of all that is changed together.
+#[derive(Clone, Copy)]
+struct RevisionBatch<'a> {
+    batch: i64,
+    author: &'a str,
+}
+
+struct DecidedCommand<'o> {
+    command: &'o FailureCommand,
+    attempt: Attempt,
+    state: DecisionState,
+}
+
+impl<D: SqlConnection> FailureCommandExecutor<'_, D> {
+    fn execute_batch(&self, orders: &FailureCommandBatch) -> Result<Vec<FailureCommandOutcome>, SqlError> {
+        let mut accepted = AcceptedCommands::default();
+        let mut outcomes = Vec::with_capacity(orders.orders.len());
+        let mut named = FxHashSet::default();
+        for order in &orders.orders {
+            let is_first = named.insert(order.job);
+            let giver = CommandSource { is_agent: orders.agent.is_some(), has_full_log: orders.is_looked_up };
+            outcomes.push(self.decide_command(order, giver, is_first, &mut accepted)?);
+        }
+        if !orders.dry_run {
+            self.write_accepted(&accepted, orders.agent.as_deref(), true)?;
+        }
+        Ok(outcomes)
+    }
+
+    /// What comes of one order, and for what is to be written.
+    fn decide_command<'o>(
+        &self,
+        order: &'o FailureCommand,
+        giver: CommandSource,
+        is_first: bool,
+        accepted: &mut AcceptedCommands<'o>,
+    ) -> Result<FailureCommandOutcome, SqlError> {
+        let outcome = |answer, words| FailureCommandOutcome {
+            job: order.job,
+            verdict: order.verdict,
+            answer,
+            words,
+            status: None,
+            attempt: None,
+        };
+        let Some(named) = self.find_named_job(order.job)? else {
+            let words = format!("workflow {} has no job {}", self.row.id, order.job);
+            return Ok(outcome(FailureCommandStatus::Refused, words));
+        };
+        let stands = |outcome| FailureCommandOutcome {
+            status: Some(named.status),
+            attempt: Some(named.attempt),
+            ..outcome
+        };
+        if !is_first {
+            return Ok(stands(outcome(FailureCommandStatus::Refused, "it is named twice".to_owned())));
+        }
+        let decided = |state| DecidedCommand { command: order, attempt: named.attempt, state };
+        let schedulers = self.scheduler_targets.schedulers();
+        let said = Some(&*named.log_excerpt).filter(|_| !giver.has_full_log);
+        let case = CommandTarget { log_tail: said, ..named.failed_job() };
+        Ok(stands(match decide_command(order, giver.is_agent, &self.triage_policy(&schedulers), &case) {
+            CommandDecision::Refused(words) => outcome(FailureCommandStatus::Refused, words),
+            CommandDecision::Accepted { .. }
+                if let Some(words) = self.find_blocking_worker(named.index, order.verdict)? =>
+            {
+                outcome(FailureCommandStatus::Refused, words)
+            }
+            CommandDecision::Proposed(words) => {
+                accepted.decisions.push(decided(DecisionState::Proposed));
+                outcome(FailureCommandStatus::Proposed, words)
+            }
+            CommandDecision::Accepted { message: words, patch: revision } => {
+                accepted.job_commands.push((named.index, order.verdict));
+                if order.verdict != FailureCommandKind::Change {
+                    accepted.decisions.push(decided(DecisionState::Done));
+                }
+                if let Some(place) = revision.as_ref().and_then(|revision| revision.1.place.as_ref()) {
+                    self.scheduler_targets.add_planned_scheduler(place);
+                }
+                accepted.revisions.extend(revision.map(|revision| PlannedRevision {
+                    job: order.job,
+                    from: named.status,
+                    reason: order.reason.clone(),
+                    before: revision.0,
+                    after: revision.1,
+                }));
+                outcome(FailureCommandStatus::Done, words)
+            }
+        }))
+    }
+
+    /// Why it cannot be carried out as long as somebody works on what was built on the job.
+    fn find_blocking_worker(
+        &self,
+        job: u32,
+        verdict: FailureCommandKind,
+    ) -> Result<Option<String>, SqlError> {
+        if self.row.counts.active() == 0 {
+            return Ok(None);
+        }
+        if self.held.get().is_none() {
+            let held = HeldDependents::new(&self.table.edges, &self.table.status);
+            let held = held.map_err(|cycle| SqlError::damage(cycle.to_string()))?;
+            self.held.set(held).ok();
+        }
+        let holder = self.held.get().and_then(|held| held.blocking_job(job, verdict));
+        let Some(holder) = holder else { return Ok(None) };
+        let (id, status) = (self.table.ids[holder as usize], self.table.status[holder as usize]);
+        let name: String = self.db.query_one(sql::JOB_NAME, [id.0], |row| row.get(0))?;
+        Ok(Some(format!(
+            "`{name}`, which was built on it and would begin anew, is `{status}`: order it again when that has ended"
+        )))
+    }
+
+    fn triage_policy<'s>(&self, schedulers: &'s [SlurmScheduler]) -> House<'s> {
+        let settings = &self.row.settings;
+        House {
+            uses_pending_failed: settings.use_pending_failed,
+            policy: settings.triage.unwrap_or_default(),
+            schedulers,
+        }
+    }
+
+    fn find_named_job(&self, job: JobId) -> Result<Option<NamedJob>, SqlError> {
+        let (run, found) = (self.row.run_id, self.table.ids.binary_search(&job).ok());
+        let Some(index) = found else { return Ok(None) };
+        let found = self.db.query_optional(sql::JOB_FOR_COMMAND, [job.0, self.row.id.0], |row| {
+            let by = match row.get::<Option<i64>>(2)? {
+                Some(id) => ResourceSource::Row(RequirementsId(id)),
+                None => ResourceSource::Nothing,
+            };
+            let resources = self.table.requirements[self.table.class[index] as usize];
+            Ok(NamedJob {
+                index: index as u32,
+                status: column_decoding::read_status(row, 0)?,
+                attempt: Attempt(row.get(1)?),
+                requested: RequestedResources { resources, by },
+                command: row.get(3)?,
+                priority: row.get(4)?,
+                scheduler: row.get::<Option<i64>>(5)?.and_then(|id| self.scheduler_targets.scheduler(id)),
+                agent_retries: 0,
+                log_excerpt: String::new(),
+            })
+        })?;
+        let Some(mut named) = found else { return Ok(None) };
+        let retries: i64 = self.db.query_one(sql::AGENT_RETRIES, [job.0, run.0], |row| row.get(0))?;
+        named.agent_retries = u32::try_from(retries).unwrap_or(u32::MAX);
+        let attempt = i64::from(named.attempt.0);
+        let said = self.db.query_optional(sql::FAILURE_LOG_EXCERPT, [job.0, run.0, attempt], |row| {
+            Ok(format!("{}\n{}", row.get::<String>(0)?, row.get::<String>(1)?))
+        })?;
+        named.log_excerpt = said.unwrap_or_default();
+        Ok(Some(named))
+    }
+
+    /// Writes what was accepted; `agent` is who decided, unless it is our actor. `notes_decisions`: else they are there.
+    fn write_accepted(
+        &self,
+        accepted: &AcceptedCommands<'_>,
+        agent: Option<&str>,
+        notes_decisions: bool,
+    ) -> Result<(), SqlError> {
+        let (workflow, run) = (self.row.id, self.row.run_id);
+        self.apply_revisions(&accepted.revisions, agent.unwrap_or(self.by.actor))?;
+        if notes_decisions {
+            self.record_decisions(&accepted.decisions, agent)?;
+        }
+        let has_verdicts =
+            accepted.job_commands.iter().any(|(_, verdict)| *verdict != FailureCommandKind::Change);
+        if has_verdicts {
+            let changes = self.plan_changes(&accepted.job_commands)?;
+            apply_batch(self.db, &ChangeBatch { workflow, run, changes: changes.into() }, self.by.actor)?;
+            self.reopen_run()?;
+        }
+        close_overtaken_proposals(self.db, workflow, self.by)?;
+        self.record_event(accepted, agent)
+    }
+
+    fn plan_changes(&self, verdicts: &[(u32, FailureCommandKind)]) -> Result<Vec<WorkflowChange>, SqlError> {
+        let (workflow, run) = (self.row.id, self.row.run_id);
+        let done = load_attempts_done(self.db, workflow, run)?;
+        plan_commands(workflow, run, &self.table, verdicts, &done).map_err(|why| match why {
+            CommandPlanError::Held(_) => {
+                StoreError::StillActive { workflow, held: self.row.counts.active() }.into()
+            }
+            CommandPlanError::Cycle(cycle) => SqlError::damage(cycle.to_string()),
+        })
+    }
+
+    /// What is ready in a run that is over would never be looked at.
+    fn reopen_run(&self) -> Result<(), SqlError> {
+        let row = self.row;
+        let is_over = row.ended_at.is_some() || row.is_canceled;
+        let counts = runs::load_status_counts(self.db, row.id)?;
+        if is_over && counts.settled() < counts.total() {
+            self.db.execute(sql::END_CANCEL_REQUEST, [0, row.id.0])?;
+            runs::begin_run(self.db, row.id, self.by)?;
+        }
+        Ok(())
+    }
+
+    fn apply_revisions(&self, revisions: &[PlannedRevision], author: &str) -> Result<(), SqlError> {
+        if revisions.is_empty() {
+            return Ok(());
+        }
+        let workflow = self.row.id;
+        let batch: i64 = self.db.query_one(sql::LAST_BATCH, [workflow.0], |row| row.get(0))?;
+        let kind = |revised: &PlannedRevision| {
+            let place = revised.after.place.as_ref();
+            place
+                .map(|place| self.scheduler_targets.group_for_target(self.db, revised.job, place))
+                .transpose()
+        };
+        let kinds = revisions.iter().map(kind).collect::<Result<Vec<_>, _>>()?;
+        let sent = self.db.pipeline(|pipe| {
+            for (number, (revised, kind)) in revisions.iter().zip(&kinds).enumerate() {
+                self.send_revision(pipe, number, RevisionBatch { batch: batch + 1, author }, revised)?;
+                if let Some(kind) = kind {
+                    pipe.send(number, sql::SET_JOB_GROUP, &values![*kind, revised.job.0])?;
+                }
+            }
+            Ok(())
+        });
+        match sent {
+            Err(SqlError::NoRowAffected(number)) => {
+                let job = revisions[number].job;
+                Err(SqlError::damage(format!("job {job} is not where it was a moment ago")))
+            }
+            other => other,
+        }
+    }
+
+    fn send_revision(
+        &self,
+        pipe: &mut dyn StatementPipeline,
+        number: usize,
+        made: RevisionBatch<'_>,
+        revised: &PlannedRevision,
+    ) -> Result<(), SqlError> {
+        let PlannedRevision { job, from, reason, before, after } = revised;
+        let workflow = self.row.id;
+        let values = values![after.command, after.priority, job.0, workflow.0, from.code()];
+        pipe.send(number, sql::REVISE_JOB, &values)?;
+        match after.asked.map(|asked| (asked.by, asked.resources)) {
+            Some((ResourceSource::Itself, resources)) => {
+                set_job_resources(pipe, number, workflow, *job, &resources)?
+            }
+            Some((ResourceSource::Row(row), _)) => {
+                pipe.send(number, sql::SET_JOB_REQUIREMENTS, &values![Some(row.0), job.0])?;
+            }
+            Some((ResourceSource::Nothing, _)) => {
+                pipe.send(number, sql::SET_JOB_REQUIREMENTS, &values![None::<i64>, job.0])?;
+            }
+            None => {}
+        }
+        let (before, after) = (column_decoding::render_json(before)?, column_decoding::render_json(after)?);
+        let RevisionBatch { batch, author } = made;
+        let values = values![batch, workflow.0, job.0, self.by.now.0, author, reason, before, after];
+        pipe.send(number, sql::INSERT_REVISION, &values)
+    }
+
+    fn record_decisions(
+        &self,
+        decisions: &[DecidedCommand<'_>],
+        agent: Option<&str>,
+    ) -> Result<(), SqlError> {
+        let by = agent.unwrap_or(self.by.actor);
+        let mut new = Vec::new();
+        for decided in decisions {
+            if decided.state != DecisionState::Proposed || self.replace_earlier_proposal(decided, by)? {
+                new.push(decided);
+            }
+        }
+        self.db.pipeline(|pipe| {
+            for (number, DecidedCommand { command: order, attempt, state }) in new.into_iter().enumerate() {
+                let evidence = column_decoding::render_json(&order.evidence)?;
+                let changes = column_decoding::render_json(&order.changes)?;
+                let values = values![
+                    self.row.id.0,
+                    order.job.0,
+                    self.row.run_id.0,
+                    attempt.0,
+                    self.by.now.0,
+                    by,
+                    i64::from(agent.is_some()),
+                    order.verdict.as_str(),
+                    order.confidence,
+                    order.reason,
+                    evidence,
+                    changes,
+                    state.as_str()
+                ];
+                pipe.send(number, sql::INSERT_DECISION, &values)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Whoever proposes twice means the last; and what is proposed already, is. Whether it is to be noted.
+    fn replace_earlier_proposal(&self, decided: &DecidedCommand<'_>, by: &str) -> Result<bool, SqlError> {
+        let DecidedCommand { command: order, attempt, .. } = decided;
+        let changes = column_decoding::render_json(&order.changes)?;
+        let (job, run) = (order.job.0, self.row.run_id.0);
+        let same = values![job, run, attempt.0, by, order.verdict.as_str(), changes];
+        let known = self.db.query_optional(sql::FIND_SAME_PROPOSAL, same, |row| row.get::<Option<f64>>(0))?;
+        if known == Some(order.confidence) {
+            return Ok(false);
+        }
+        self.db.execute(sql::CLOSE_EARLIER_PROPOSALS, values![self.by.now.0, job, by])?;
+        Ok(true)
+    }
+
+    /// One note for all that was ordered together.
+    fn record_event(&self, accepted: &AcceptedCommands<'_>, agent: Option<&str>) -> Result<(), SqlError> {
+        let mut parts = Vec::new();
+        for verdict in FailureCommandKind::ALL {
+            let n = accepted.job_commands.iter().filter(|(_, given)| *given == verdict).count();
+            if n > 0 {
+                parts.push(format!("{verdict} {n}"));
+            }
+        }
+        let proposed = accepted.decisions.iter().filter(|d| d.state == DecisionState::Proposed).count();
+        if proposed > 0 {
+            parts.push(format!("{proposed} to be decided by a person"));
+        }
+        if parts.is_empty() {
+            return Ok(());
+        }
+        let reason = accepted.decisions.first().map(|decided| decided.command.reason.as_str());
+        let reason = reason.or(accepted.revisions.first().map(|revised| revised.reason.as_str()));
+        let reason = reason.filter(|reason| !reason.is_empty());
+        let who = agent.map(|agent| format!(" by agent `{agent}`")).unwrap_or_default();
+        let why = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+        let message = format!("jobs were decided on{who}: {}{why}", parts.join(", "));
+        let told = json!({ "agent": agent, "jobs": accepted.job_commands.len(), "reason": reason });
+        self.by.record_event(self.db, self.row.id, "orders", message, told)
+    }
+
+    fn settle_decision(&self, decision: i64, agreed: bool) -> Result<Vec<FailureCommandOutcome>, SqlError> {
+        let state = Some(DecisionState::Proposed);
+        let filter = DecisionFilter { id: Some(decision), state, ..DecisionFilter::default() };
+        let Some(row) = list_decisions(self.db, self.row.id, &filter)?.pop() else {
+            let what = format!("decision {decision}: none of that number waits for a person");
+            return Err(StoreError::OutOfRange { what }.into());
+        };
+        if let Some(named) = self.find_named_job(row.job_id)?
+            && (self.row.run_id, named.attempt, named.status)
+                != (row.run_id, row.attempt_id, JobStatus::PendingFailed)
+        {
+            close_overtaken_proposals(self.db, self.row.id, self.by)?;
+            return Ok(vec![overtaken_result(&row, &named)]);
+        }
+        let order = command_of_decision(&row);
+        let mut accepted = AcceptedCommands::default();
+        let outcome = if agreed {
+            self.decide_command(&order, CommandSource::default(), true, &mut accepted)?
+        } else {
+            let answer = FailureCommandStatus::Done;
+            let words = "declined; the job waits on".to_owned();
+            FailureCommandOutcome {
+                job: order.job,
+                verdict: order.verdict,
+                answer,
+                words,
+                status: None,
+                attempt: None,
+            }
+        };
+        if agreed && outcome.answer != FailureCommandStatus::Done {
+            return Ok(vec![outcome]);
+        }
+        let state = if agreed { DecisionState::Done } else { DecisionState::Declined };
+        let values = values![state.as_str(), self.by.actor, self.by.now.0, decision, self.row.id.0];
+        self.db.execute(sql::SETTLE_DECISION, values)?;
+        self.write_accepted(&accepted, None, false)?;
+        Ok(vec![outcome])
+    }
+
+    /// Puts back what was changed together, job by job: where that still stands, and the job has not run with it.
+    fn undo_batch(&self, batch: i64, agent: Option<&str>) -> Result<Vec<FailureCommandOutcome>, SqlError> {
+        let mut rows =
+            list_revisions(self.db, self.row.id, RevisionFilter { batch: Some(batch), job: None })?;
+        let there_were = !rows.is_empty();
+        rows.retain(|row| row.undone_at.is_none());
+        if rows.is_empty() {
+            let why = if there_were { "it is undone already" } else { "there is none of that number" };
+            return Err(StoreError::OutOfRange { what: format!("revision {batch}: {why}") }.into());
+        }
+        let by = agent.unwrap_or(self.by.actor);
+        let mut accepted = AcceptedCommands::default();
+        let mut outcomes = Vec::new();
+        for row in &rows {
+            let Some(named) = self.find_named_job(row.job_id)? else { continue };
+            let undoing = PatchUndo { before: &row.before, after: &row.after, has_run: row.has_run };
+            let (answer, words) = match plan_undo(&undoing, &named.failed_job()) {
+                Ok(words) => {
+                    accepted.job_commands.push((named.index, FailureCommandKind::Change));
+                    accepted.revisions.push(self.plan_undo(row)?);
+                    self.db.execute(sql::UNDO_REVISION, values![self.by.now.0, by, row.id])?;
+                    (FailureCommandStatus::Done, words)
+                }
+                Err(words) => (FailureCommandStatus::Refused, words),
+            };
+            let (status, attempt) = (Some(named.status), Some(named.attempt));
+            outcomes.push(FailureCommandOutcome {
+                job: row.job_id,
+                verdict: FailureCommandKind::Change,
+                answer,
+                words,
+                status,
+                attempt,
+            });
+        }
+        self.write_accepted(&accepted, agent, true)?;
+        Ok(outcomes)
+    }
+
+    fn plan_undo(&self, row: &JobRevisionRow) -> Result<PlannedRevision, SqlError> {
+        let mut after = row.before.clone();
+        if let Some(asked) = &mut after.asked {
+            // What it shared with others may be something else by now, or nothing.
+            let shared = match asked.by {
+                ResourceSource::Row(id) => {
+                    workflow_parts::find_requirements(self.db, id)?.map(|(_, row)| row.resources)
+                }
+                ResourceSource::Nothing | ResourceSource::Itself => Some(asked.resources),
+            };
+            if shared != Some(asked.resources) {
+                asked.by = ResourceSource::Itself;
+            }
+        }
+        Ok(PlannedRevision {
+            job: row.job_id,
+            from: row.job_status,
+            reason: format!("revision {} is undone", row.batch),
+            before: row.after.clone(),
+            after,
+        })
+    }
+}
+
+impl NamedJob {
+    fn failed_job(&self) -> CommandTarget<'_> {
+        CommandTarget {
+            status: self.status,
+            asked: self.requested,
+            command: &self.command,
+            priority: self.priority,
+            scheduler: self.scheduler.as_ref(),
+            agent_retries: self.agent_retries,
+            log_tail: Some(&self.log_excerpt),
+        }
+    }
+}
+
+/// Proposals about failures that wait no more need no answer.
+pub(crate) fn close_overtaken_proposals(
+    db: &impl SqlConnection,
+    workflow: WorkflowId,
+    by: AuditContext<'_>,
+) -> Result<(), SqlError> {
+    let waits = i64::from(JobStatus::PendingFailed.code());
+    db.execute(sql::CLOSE_OVERTAKEN_PROPOSALS, [by.now.0, workflow.0, waits])?;
+    Ok(())
+}
+
+fn overtaken_result(row: &DecisionRow, named: &NamedJob) -> FailureCommandOutcome {
+    FailureCommandOutcome {
+        job: row.job_id,
+        verdict: row.verdict,
+        answer: FailureCommandStatus::Refused,
+        words: format!(
+            "it was proposed about attempt {} of run {}, and the job went on without it: it is `{}`, in attempt {}",
+            row.attempt_id, row.run_id, named.status, named.attempt
+        ),
+        status: Some(named.status),
+        attempt: Some(named.attempt),
+    }
+}
+
+fn command_of_decision(row: &DecisionRow) -> FailureCommand {
+    FailureCommand {
+        job: row.job_id,
+        verdict: row.verdict,
+        changes: row.changes.clone(),
+        reason: row.reason.clone(),
+        confidence: row.confidence,
+        evidence: row.evidence.clone(),
+    }
+}
+
+/// Of each job that left a result in a run, its newest attempt there.
+fn load_attempts_done(
+    db: &impl SqlConnection,
+    workflow: WorkflowId,
+    run: RunId,
+) -> Result<FxHashMap<JobId, Attempt>, SqlError> {
+    let pairs = db.query_all(sql::ATTEMPTS_DONE, [workflow.0, run.0], |row| {
+        Ok((JobId(row.get(0)?), Attempt(row.get(1)?)))
+    })?;
+    Ok(pairs.into_iter().collect())
+}

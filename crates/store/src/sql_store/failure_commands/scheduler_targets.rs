@@ -1,0 +1,108 @@
+//! Jobs that are to go to another Slurm scheduler or partition. What a job names belongs to its kind, which it shares: so it
+//! gets a kind that is like its own but for that, and neither the kind nor the scheduler of the others changes.
+
+use crate::db::{SqlConnection, values};
+use crate::error::SqlError;
+use crate::model::NewJobGroup;
+use crate::sql::common as sql;
+use crate::sql_store::column_decoding;
+use crate::sql_store::create::insert_job_group;
+use crate::sql_store::workflow_parts;
+use rustc_hash::FxHashMap;
+use std::cell::RefCell;
+use windlass_core::failure_commands::SchedulerTarget;
+use windlass_types::settings::SlurmScheduler;
+use windlass_types::{JobId, WorkflowId};
+
+/// The schedulers of a workflow, and kinds that were looked up already.
+pub(crate) struct SchedulerTargets {
+    workflow: WorkflowId,
+    /// Those that were only promised have no number yet.
+    known: RefCell<Vec<(Option<i64>, SlurmScheduler)>>,
+    job_groups: RefCell<FxHashMap<SchedulerMove, i64>>,
+}
+
+/// The kind that a job was of, and the scheduler that it goes to.
+type SchedulerMove = (Option<i64>, Option<i64>);
+
+impl SchedulerTargets {
+    pub(crate) fn load(db: &impl SqlConnection, workflow: WorkflowId) -> Result<Self, SqlError> {
+        let known = workflow_parts::list_schedulers(db, workflow)?
+            .into_iter()
+            .map(|row| (Some(row.id), row.scheduler));
+        Ok(Self { workflow, known: RefCell::new(known.collect()), job_groups: RefCell::default() })
+    }
+
+    pub(crate) fn schedulers(&self) -> Vec<SlurmScheduler> {
+        self.known.borrow().iter().map(|(_, scheduler)| scheduler.clone()).collect()
+    }
+
+    pub(crate) fn scheduler(&self, id: i64) -> Option<SlurmScheduler> {
+        let known = self.known.borrow();
+        known.iter().find(|(known, _)| *known == Some(id)).map(|(_, scheduler)| scheduler.clone())
+    }
+
+    /// Orders that follow know of it.
+    pub(crate) fn add_planned_scheduler(&self, place: &SchedulerTarget) {
+        let Some(scheduler) = place.scheduler() else { return };
+        let mut known = self.known.borrow_mut();
+        if known.iter().all(|(_, one)| one.name != scheduler.name) {
+            known.push((None, scheduler.clone()));
+        }
+    }
+
+    /// The kind that a job is of once it goes there.
+    pub(crate) fn group_for_target(
+        &self,
+        db: &impl SqlConnection,
+        job: JobId,
+        place: &SchedulerTarget,
+    ) -> Result<i64, SqlError> {
+        let scheduler =
+            place.scheduler().map(|scheduler| self.find_or_insert_scheduler(db, scheduler)).transpose()?;
+        let now: Option<i64> = db.query_one(sql::GROUP_OF_JOB, [job.0], |row| row.get(0))?;
+        if let Some(kind) = self.job_groups.borrow().get(&(now, scheduler)) {
+            return Ok(*kind);
+        }
+        let kind = match now {
+            Some(kind) => find_or_copy_group(db, kind, scheduler)?,
+            None => insert_job_group(db, self.workflow, &NewJobGroup::default(), None, scheduler)?,
+        };
+        self.job_groups.borrow_mut().insert((now, scheduler), kind);
+        Ok(kind)
+    }
+
+    /// The number of the scheduler of this name, which is made if there is none.
+    fn find_or_insert_scheduler(
+        &self,
+        db: &impl SqlConnection,
+        scheduler: &SlurmScheduler,
+    ) -> Result<i64, SqlError> {
+        let mut known = self.known.borrow_mut();
+        let place = known.iter().position(|(_, one)| one.name == scheduler.name);
+        if let Some(id) = place.and_then(|place| known[place].0) {
+            return Ok(id);
+        }
+        let settings = column_decoding::render_json(scheduler)?;
+        let values = values![self.workflow.0, scheduler.name, settings];
+        let id = db.query_one(sql::INSERT_SCHEDULER, values, |row| row.get(0))?;
+        match place {
+            Some(place) => known[place].0 = Some(id),
+            None => known.push((Some(id), scheduler.clone())),
+        }
+        Ok(id)
+    }
+}
+
+/// One that is like it but for the scheduler.
+fn find_or_copy_group(db: &impl SqlConnection, kind: i64, scheduler: Option<i64>) -> Result<i64, SqlError> {
+    let (labels, terminates, handler) = db.query_one(sql::SHARED_BY_GROUP, [kind], |row| {
+        Ok((row.get::<String>(0)?, row.get::<Option<i64>>(1)?, row.get::<Option<i64>>(2)?))
+    })?;
+    let like = values![kind, labels, terminates, handler, scheduler];
+    if let Some(known) = db.query_optional(sql::FIND_SIMILAR_GROUP, like, |row| row.get(0))? {
+        return Ok(known);
+    }
+    let copy = values![labels, terminates, handler, scheduler, kind];
+    db.query_one(sql::COPY_JOB_GROUP, copy, |row| row.get(0))
+}

@@ -1,0 +1,256 @@
+//! The jobs, files and user data of an export file, as a new workflow takes them.
+
+use super::bad_export_error;
+use crate::StoreError;
+use crate::model::export::{ExportedJob, ExportedJobGroup, SharedByGroup, WorkflowExport};
+use crate::model::{FirstIds, JobSource, NewFile, NewJob, NewJobGroup, NewUserData};
+use std::collections::HashMap;
+use windlass_types::JobStatus;
+
+/// From the ids of a file to numbers in the order of the file.
+pub(super) struct ImportedIds {
+    what: &'static str,
+    numbers: HashMap<i64, u32>,
+}
+
+impl ImportedIds {
+    fn from_ids(what: &'static str, ids: impl Iterator<Item = i64>) -> Result<Self, StoreError> {
+        let mut numbers = HashMap::new();
+        for (number, id) in (0..).zip(ids) {
+            if numbers.insert(id, number).is_some() {
+                return Err(bad_export_error(format!("two {what} have the id {id}")));
+            }
+        }
+        Ok(Self { what, numbers })
+    }
+
+    pub(super) fn resolve(&self, id: i64, by: impl FnOnce() -> String) -> Result<u32, StoreError> {
+        let found = self.numbers.get(&id).copied();
+        found.ok_or_else(|| {
+            bad_export_error(format!("{} refers to {id}, which is not among its {}", by(), self.what))
+        })
+    }
+
+    pub(super) fn resolve_all(&self, ids: &[i64], by: &str) -> Result<Vec<u32>, StoreError> {
+        ids.iter().map(|&id| self.resolve(id, || by.to_owned())).collect()
+    }
+
+    fn resolve_optional(&self, id: Option<i64>, by: &str) -> Result<Option<u32>, StoreError> {
+        id.map(|id| self.resolve(id, || by.to_owned())).transpose()
+    }
+}
+
+/// What the ids of a file stand for.
+pub(super) struct ImportNumbering {
+    pub(super) jobs: ImportedIds,
+    files: ImportedIds,
+    user_data: ImportedIds,
+    requirements: ImportedIds,
+    handlers: ImportedIds,
+    schedulers: ImportedIds,
+}
+
+impl ImportNumbering {
+    pub(super) fn from_export(export: &WorkflowExport) -> Result<Self, StoreError> {
+        Ok(Self {
+            jobs: ImportedIds::from_ids("jobs", export.jobs.iter().map(|row| row.id))?,
+            files: ImportedIds::from_ids("files", export.files.iter().map(|row| row.id))?,
+            user_data: ImportedIds::from_ids("user data", export.user_data.iter().map(|row| row.id))?,
+            requirements: ImportedIds::from_ids(
+                "resource requirements",
+                export.resource_requirements.iter().map(|row| row.id),
+            )?,
+            handlers: ImportedIds::from_ids(
+                "failure handlers",
+                export.failure_handlers.iter().map(|row| row.id),
+            )?,
+            schedulers: ImportedIds::from_ids(
+                "schedulers",
+                export.slurm_schedulers.iter().map(|row| row.id),
+            )?,
+        })
+    }
+}
+
+/// The kinds of a file, and those made for jobs that say themselves what a kind would say.
+pub(super) struct ImportedJobGroups<'e> {
+    pub(super) list: Vec<ImportedJobGroup<'e>>,
+    by_id: HashMap<i64, u32>,
+    by_shared: HashMap<&'e SharedByGroup, u32>,
+}
+
+pub(super) struct ImportedJobGroup<'e> {
+    name: &'e str,
+    shared: &'e SharedByGroup,
+    /// Where it stands as a kind in the file.
+    row: Option<&'e ExportedJobGroup>,
+}
+
+impl<'e> ImportedJobGroups<'e> {
+    pub(super) fn from_export(export: &'e WorkflowExport) -> Self {
+        let mut kinds = Self { list: Vec::new(), by_id: HashMap::new(), by_shared: HashMap::new() };
+        for row in &export.job_kinds {
+            kinds.by_id.insert(row.id, kinds.list.len() as u32);
+            kinds.list.push(ImportedJobGroup { name: &row.name, shared: &row.shared, row: Some(row) });
+        }
+        let nothing = SharedByGroup::default();
+        for job in export.jobs.iter().filter(|job| job.kind_id.is_none() && job.shared != nothing) {
+            let list = &mut kinds.list;
+            kinds.by_shared.entry(&job.shared).or_insert_with(|| {
+                list.push(ImportedJobGroup { name: &job.name, shared: &job.shared, row: None });
+                list.len() as u32 - 1
+            });
+        }
+        kinds
+    }
+
+    fn group_number(&self, job: &ExportedJob) -> Result<Option<u32>, StoreError> {
+        let Some(id) = job.kind_id else { return Ok(self.by_shared.get(&job.shared).copied()) };
+        let found = self.by_id.get(&id).copied();
+        let missing =
+            || bad_export_error(format!("job `{}` refers to the kind {id}, which is not in it", job.name));
+        found.map(Some).ok_or_else(missing)
+    }
+}
+
+impl<'e> ImportedJobGroup<'e> {
+    pub(super) fn to_new_group(&self, numbers: &ImportNumbering) -> Result<NewJobGroup<'e>, StoreError> {
+        let Self { name, shared, row } = *self;
+        Ok(NewJobGroup {
+            name,
+            env: row.map_or(&[], |row| &row.env),
+            invocation_script: row.and_then(|row| row.invocation_script.as_deref()),
+            stdio: shared.stdio,
+            supports_termination: shared.supports_termination,
+            failure_handler: numbers.handlers.resolve_optional(shared.failure_handler_id, name)?,
+            scheduler: numbers.schedulers.resolve_optional(shared.scheduler_id, name)?,
+            labels: &shared.labels,
+            sites: row.map_or(&[], |row| &row.sites),
+            limit: row.and_then(|row| row.limit.as_deref()),
+            elects_site: row.is_some_and(|row| row.elects),
+            parameters: row.map_or(&[], |row| &row.parameters),
+        })
+    }
+}
+
+/// What a job refers to, by number.
+struct ImportedJobRefs {
+    job_group: Option<u32>,
+    requirements: Option<u32>,
+    /// Input files, output files, input user data, output user data.
+    lists: [Vec<u32>; 4],
+    params: Option<String>,
+    env: Vec<(String, String)>,
+}
+
+/// Lends one thing after the other. What jobs refer to was looked up before the first one is asked for, because a
+/// source cannot fail.
+pub(super) struct ImportSource<'e> {
+    export: &'e WorkflowExport,
+    job_groups: &'e ImportedJobGroups<'e>,
+    job_refs: Vec<ImportedJobRefs>,
+    with_results: bool,
+    next_file: usize,
+    next_user_data: usize,
+    next_job: usize,
+}
+
+impl<'e> ImportSource<'e> {
+    pub(super) fn new(
+        export: &'e WorkflowExport,
+        numbers: &ImportNumbering,
+        kinds: &'e ImportedJobGroups<'e>,
+        with_results: bool,
+    ) -> Result<Self, StoreError> {
+        let refers =
+            export.jobs.iter().map(|job| resolve_job_refs(job, numbers, kinds)).collect::<Result<_, _>>()?;
+        Ok(Self {
+            export,
+            job_groups: kinds,
+            job_refs: refers,
+            with_results,
+            next_file: 0,
+            next_user_data: 0,
+            next_job: 0,
+        })
+    }
+
+    fn initial_status(&self, job: &ExportedJob) -> JobStatus {
+        let waits = !job.depends_on_job_ids.is_empty() || !job.depends_on_gates.is_empty();
+        let fresh = if waits { JobStatus::Blocked } else { JobStatus::Ready };
+        match job.status.filter(|_| self.with_results) {
+            // Nobody holds it here.
+            Some(status) if status.is_active() => JobStatus::Ready,
+            Some(status) => status,
+            None => fresh,
+        }
+    }
+}
+
+fn resolve_job_refs(
+    job: &ExportedJob,
+    numbers: &ImportNumbering,
+    kinds: &ImportedJobGroups<'_>,
+) -> Result<ImportedJobRefs, StoreError> {
+    let by = format!("job `{}`", job.name);
+    let params = (!job.parameters.is_empty()).then(|| serde_json::to_string(&job.parameters));
+    let kind = kinds.group_number(job)?;
+    let inherited = kind.and_then(|kind| kinds.list[kind as usize].row).map_or(&[][..], |row| &row.env);
+    Ok(ImportedJobRefs {
+        job_group: kind,
+        requirements: numbers.requirements.resolve_optional(job.resource_requirements_id, &by)?,
+        lists: [
+            numbers.files.resolve_all(&job.input_file_ids, &by)?,
+            numbers.files.resolve_all(&job.output_file_ids, &by)?,
+            numbers.user_data.resolve_all(&job.input_user_data_ids, &by)?,
+            numbers.user_data.resolve_all(&job.output_user_data_ids, &by)?,
+        ],
+        params: params.transpose().map_err(|e| bad_export_error(format!("{by}: {e}")))?,
+        env: job.env.iter().filter(|pair| !inherited.contains(pair)).cloned().collect(),
+    })
+}
+
+impl JobSource for ImportSource<'_> {
+    fn set_first_ids(&mut self, _first: FirstIds) {}
+
+    fn next_file(&mut self) -> Option<NewFile<'_>> {
+        let row = self.export.files.get(self.next_file)?;
+        self.next_file += 1;
+        let mtime_ns = row.mtime_ns.or_else(|| row.st_mtime.map(|seconds| (seconds * 1e9) as i64));
+        Some(NewFile { name: &row.name, path: &row.path, identifier: row.identifier.as_deref(), mtime_ns })
+    }
+
+    fn next_user_data(&mut self) -> Option<NewUserData<'_>> {
+        let row = self.export.user_data.get(self.next_user_data)?;
+        self.next_user_data += 1;
+        Some(NewUserData { name: &row.name, data: row.data.as_ref(), is_ephemeral: row.is_ephemeral })
+    }
+
+    fn next_job(&mut self) -> Option<NewJob<'_>> {
+        let job = self.export.jobs.get(self.next_job)?;
+        let refers = &self.job_refs[self.next_job];
+        self.next_job += 1;
+        let kind = refers.job_group.and_then(|kind| self.job_groups.list[kind as usize].row);
+        let inherited = kind.and_then(|row| row.invocation_script.as_deref());
+        let [input_files, output_files, input_user_data, output_user_data] = &refers.lists;
+        Some(NewJob {
+            name: &job.name,
+            command: &job.command,
+            env: &refers.env,
+            invocation_script: job.invocation_script.as_deref().filter(|own| Some(*own) != inherited),
+            params: refers.params.as_deref(),
+            job_group: refers.job_group,
+            requirements: refers.requirements,
+            unit: job.unit,
+            priority: job.priority,
+            cancel_on_blocking_job_failure: job.cancel_on_blocking_job_failure.unwrap_or(true),
+            status: self.initial_status(job),
+            reused_from: None,
+            reused_work: None,
+            input_files,
+            output_files,
+            input_user_data,
+            output_user_data,
+        })
+    }
+}

@@ -1,0 +1,71 @@
+//! What somebody wants of whoever runs a workflow at the moment, who alone may change where its jobs stand.
+
+use super::workflow_updates::AuditContext;
+use super::{apply_changes, column_decoding, failure_commands};
+use crate::StoreError;
+use crate::db::{SqlConnection, values};
+use crate::error::SqlError;
+use crate::model::PendingCommandResult;
+use crate::sql::common as sql;
+use windlass_types::WorkflowId;
+use windlass_types::failure_commands::TriageCommand;
+
+pub(crate) fn add_pending_command(
+    db: &impl SqlConnection,
+    workflow: WorkflowId,
+    wanted: &TriageCommand,
+    by: AuditContext<'_>,
+) -> Result<i64, SqlError> {
+    apply_changes::current_run(db, workflow)?;
+    let wanted = column_decoding::render_json(wanted)?;
+    db.query_one(sql::ADD_PENDING_COMMAND, values![workflow.0, by.now.0, by.actor, wanted], |row| row.get(0))
+}
+
+pub(crate) fn open_pending_commands(
+    db: &impl SqlConnection,
+    workflow: WorkflowId,
+) -> Result<Vec<i64>, SqlError> {
+    db.query_all(sql::OPEN_PENDING_COMMANDS, [workflow.0], |row| row.get(0))
+}
+
+/// Does what is wanted, in the name of who wants it, and answers. What cannot be done is an answer too.
+pub(crate) fn apply_pending_command(
+    db: &impl SqlConnection,
+    workflow: WorkflowId,
+    wish: i64,
+    by: AuditContext<'_>,
+) -> Result<(), SqlError> {
+    let found = db.query_optional(sql::OPEN_PENDING_COMMAND, [wish, workflow.0], |row| {
+        Ok((row.get::<String>(0)?, column_decoding::read_required_json::<TriageCommand>(row, 1)?))
+    })?;
+    // Withdrawn or answered meanwhile.
+    let Some((actor, wanted)) = found else { return Ok(()) };
+    let answer: PendingCommandResult = match failure_commands::apply_triage_command(
+        db,
+        workflow,
+        &wanted,
+        AuditContext { actor: &actor, ..by },
+    ) {
+        Ok(outcomes) => Ok(outcomes),
+        Err(SqlError::Store(error)) => Err(error.to_string()),
+        Err(fault) => return Err(fault),
+    };
+    let answer = column_decoding::render_json(&answer)?;
+    db.execute(sql::SET_PENDING_COMMAND_RESULT, values![by.now.0, answer, wish])?;
+    Ok(())
+}
+
+/// What came of it, if anybody has answered.
+pub(crate) fn pending_command_result(
+    db: &impl SqlConnection,
+    wish: i64,
+) -> Result<Option<PendingCommandResult>, SqlError> {
+    let found =
+        db.query_optional(sql::PENDING_COMMAND_RESULT, [wish], |row| column_decoding::read_json(row, 0))?;
+    found.ok_or_else(|| StoreError::OutOfRange { what: format!("wish {wish}") }.into())
+}
+
+/// Nobody is to answer it any more. `false`: somebody has.
+pub(crate) fn withdraw_pending_command(db: &impl SqlConnection, wish: i64) -> Result<bool, SqlError> {
+    Ok(db.execute(sql::WITHDRAW_PENDING_COMMAND, [wish])? > 0)
+}

@@ -1,0 +1,353 @@
+//! What is to happen when jobs fail: handlers, their rules, and how many retries a workflow may spend.
+//!
+//! Kept as JSON in the books and sent so to Torc's clients, which know four fields of a rule: `exit_codes`,
+//! `match_all_exit_codes`, `recovery_script` and `max_retries`. The others are ours and stand there only if somebody
+//! wrote them. Obeyed by `windlass_core::handlers`.
+
+use super::is_false;
+use crate::amount::written;
+use crate::worker_messages::AttemptEndCause;
+use crate::{Bytes, FailureClass, Ratio, ResourceGrowth, Signal};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// What to do when jobs that name it fail.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailureHandler {
+    pub name: String,
+    pub rules: Vec<FailureRule>,
+}
+
+/// One rule. It is for a failure if each kind of condition that it names holds; of each, one entry is enough.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FailureRule {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub exit_codes: Vec<i32>,
+    #[serde(skip_serializing_if = "is_false")]
+    pub match_all_exit_codes: bool,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub signals: Vec<Signal>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub on: Vec<FailureCause>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<FailureClass>,
+    /// Words or `re:…`; [`StderrPattern`] tells them apart.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stderr: Vec<String>,
+
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recovery_script: Option<String>,
+    #[serde(with = "written::duration", skip_serializing_if = "Option::is_none")]
+    pub recovery_timeout: Option<Duration>,
+    /// A cap on attempts: 3 means at most three executions.
+    pub max_retries: i32,
+
+    #[serde(with = "written::duration", skip_serializing_if = "Option::is_none")]
+    pub delay: Option<Duration>,
+    /// The delay times this for each further attempt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backoff: Option<Ratio>,
+    #[serde(with = "written::duration", skip_serializing_if = "Option::is_none")]
+    pub max_delay: Option<Duration>,
+    /// The share of the delay by which it may be shorter or longer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jitter: Option<Ratio>,
+
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<ResourceGrowth<Bytes>>,
+    #[serde(with = "written::size", skip_serializing_if = "Option::is_none")]
+    pub max_memory: Option<Bytes>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runtime: Option<ResourceGrowth<Duration>>,
+    #[serde(with = "written::duration", skip_serializing_if = "Option::is_none")]
+    pub max_runtime: Option<Duration>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<ResourceGrowth<u32>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_cpus: Option<u32>,
+}
+
+impl FailureRule {
+    /// The names of its fields.
+    pub const FIELDS: [&str; 19] = [
+        "exit_codes",
+        "match_all_exit_codes",
+        "signals",
+        "on",
+        "classes",
+        "stderr",
+        "recovery_script",
+        "recovery_timeout",
+        "max_retries",
+        "delay",
+        "backoff",
+        "max_delay",
+        "jitter",
+        "memory",
+        "max_memory",
+        "runtime",
+        "max_runtime",
+        "cpus",
+        "max_cpus",
+    ];
+}
+
+impl Default for FailureRule {
+    fn default() -> Self {
+        Self {
+            exit_codes: Vec::new(),
+            match_all_exit_codes: false,
+            signals: Vec::new(),
+            on: Vec::new(),
+            classes: Vec::new(),
+            stderr: Vec::new(),
+            recovery_script: None,
+            recovery_timeout: None,
+            max_retries: 3,
+            delay: None,
+            backoff: None,
+            max_delay: None,
+            jitter: None,
+            memory: None,
+            max_memory: None,
+            runtime: None,
+            max_runtime: None,
+            cpus: None,
+            max_cpus: None,
+        }
+    }
+}
+
+impl FailureRule {
+    /// A recovery script that takes longer is ended.
+    pub const RECOVERY_TIMEOUT: Duration = Duration::from_mins(10);
+    /// No delay becomes longer by itself.
+    pub const MAX_DELAY: Duration = Duration::from_hours(24);
+
+    /// Says something about failures besides their exit code.
+    pub fn has_conditions_beyond_codes(&self) -> bool {
+        !(self.signals.is_empty() && self.on.is_empty() && self.classes.is_empty() && self.stderr.is_empty())
+    }
+
+    /// Says nothing of what it is for, so it is for nothing.
+    pub fn has_no_conditions(&self) -> bool {
+        self.exit_codes.is_empty() && !self.match_all_exit_codes && !self.has_conditions_beyond_codes()
+    }
+
+    pub fn recovery_timeout(&self) -> Duration {
+        self.recovery_timeout.unwrap_or(Self::RECOVERY_TIMEOUT)
+    }
+
+    /// What no delay of this rule exceeds.
+    pub fn max_delay(&self) -> Duration {
+        self.max_delay.unwrap_or_else(|| Self::MAX_DELAY.max(self.delay.unwrap_or_default()))
+    }
+}
+
+/// How a failed attempt ended, where that is known for certain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureCause {
+    OutOfMemory,
+    Timeout,
+    MissingOutput,
+    CannotStart,
+}
+
+impl FailureCause {
+    pub const ALL: [Self; 4] = [Self::OutOfMemory, Self::Timeout, Self::MissingOutput, Self::CannotStart];
+
+    pub const fn from_end_cause(cause: &AttemptEndCause) -> Option<Self> {
+        match cause {
+            AttemptEndCause::OutOfMemory => Some(Self::OutOfMemory),
+            AttemptEndCause::Timeout => Some(Self::Timeout),
+            AttemptEndCause::MissingOutputs(_) => Some(Self::MissingOutput),
+            AttemptEndCause::CannotStart(_) => Some(Self::CannotStart),
+            AttemptEndCause::Itself | AttemptEndCause::Stopped(_) => None,
+        }
+    }
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::OutOfMemory => "out_of_memory",
+            Self::Timeout => "timeout",
+            Self::MissingOutput => "missing_output",
+            Self::CannotStart => "cannot_start",
+        }
+    }
+}
+
+/// What a rule looks for in the last words of an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StderrPattern<'a> {
+    /// Anywhere, in upper or lower case.
+    Words(&'a str),
+    /// `re:…`; `^` and `$` are the ends of a line.
+    Regex(&'a str),
+}
+
+impl<'a> StderrPattern<'a> {
+    pub fn parse(text: &'a str) -> Self {
+        match text.strip_prefix("re:") {
+            Some(regex) => Self::Regex(regex),
+            None => Self::Words(text),
+        }
+    }
+}
+
+/// How many retries failure handlers may grant in one run of a workflow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RetryBudget {
+    Count(u32),
+    /// `20%` of the jobs.
+    Share(Ratio),
+}
+
+impl RetryBudget {
+    /// Without a word about it only a storm is stopped: so many retries for each job …
+    pub const DEFAULT_RETRIES_PER_JOB: u64 = 2;
+    /// … and at least so many.
+    pub const DEFAULT_MIN_RETRIES: u64 = 1000;
+
+    /// How many retries that is in a workflow of so many jobs.
+    pub fn max_retries(budget: Option<Self>, jobs: u64) -> u64 {
+        match budget {
+            None => jobs.saturating_mul(Self::DEFAULT_RETRIES_PER_JOB).max(Self::DEFAULT_MIN_RETRIES),
+            Some(Self::Count(count)) => u64::from(count),
+            Some(Self::Share(share)) => share.scale(jobs),
+        }
+    }
+}
+
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+#[error(
+    "`{0}` is no retry budget; write a number of retries, for example 100, or a share of the jobs: \"20%\""
+)]
+pub struct ParseBudgetError(pub String);
+
+impl FromStr for RetryBudget {
+    type Err = ParseBudgetError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let bad = || ParseBudgetError(text.to_owned());
+        let trimmed = text.trim();
+        if trimmed.ends_with('%') {
+            return Ratio::from_percent(trimmed).map(Self::Share).map_err(|_| bad());
+        }
+        trimmed.parse().map(Self::Count).map_err(|_| bad())
+    }
+}
+
+impl fmt::Display for RetryBudget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Count(count) => write!(f, "{count}"),
+            Self::Share(share) => f.write_str(&share.to_percent()),
+        }
+    }
+}
+
+/// A number or a text with a percent sign, as it is written in a spec.
+impl Serialize for RetryBudget {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Count(count) => serializer.serialize_u32(*count),
+            Self::Share(_) => serializer.collect_str(self),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for RetryBudget {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum WrittenBudget {
+            Count(u32),
+            Text(String),
+        }
+        match WrittenBudget::deserialize(deserializer)? {
+            WrittenBudget::Count(count) => Ok(Self::Count(count)),
+            WrittenBudget::Text(text) => text.parse().map_err(serde::de::Error::custom),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn rule(json: serde_json::Value) -> FailureRule {
+        serde_json::from_value(json).unwrap()
+    }
+
+    #[test]
+    fn a_rule_of_the_contract_reads_as_before_and_gains_nothing() {
+        let old = json!({"exit_codes": [10, 11], "match_all_exit_codes": true, "recovery_script": "x", "max_retries": 2});
+        assert_eq!(serde_json::to_value(rule(old.clone())).unwrap(), old);
+        assert_eq!(rule(json!({})).max_retries, 3);
+        assert_eq!(
+            serde_json::to_value(rule(json!({"exit_codes": [1]}))).unwrap(),
+            json!({"exit_codes": [1], "max_retries": 3})
+        );
+        assert_eq!(rule(json!({"recovery_script": null, "delay": null})), FailureRule::default());
+    }
+
+    #[test]
+    fn a_rule_with_everything_comes_back() {
+        let full = json!({
+            "exit_codes": [75], "match_all_exit_codes": true, "signals": ["SIGKILL", "SIGSEGV"],
+            "on": ["out_of_memory", "timeout", "missing_output", "cannot_start"], "classes": ["transient"],
+            "stderr": ["Connection refused", "re:^NCCL"], "recovery_script": "fix", "recovery_timeout": "PT1M",
+            "max_retries": 5, "delay": "PT10S", "backoff": 2.0, "max_delay": "PT10M", "jitter": 0.2,
+            "memory": "x1.5", "max_memory": "8g", "runtime": "+30%", "max_runtime": "PT2H", "cpus": "+1", "max_cpus": 8,
+        });
+        let read = rule(full.clone());
+        assert_eq!(serde_json::to_value(&read).unwrap(), full);
+        assert_eq!((read.delay, read.max_memory), (Some(Duration::from_secs(10)), Some(Bytes(8 << 30))));
+        let in_numbers = rule(json!({"delay": 10, "max_memory": 1024, "signals": [9]}));
+        assert_eq!(in_numbers.delay, Some(Duration::from_secs(10)));
+        assert_eq!(
+            (in_numbers.max_memory, in_numbers.signals),
+            (Some(Bytes(1024)), vec![Signal::new(9).unwrap()])
+        );
+        for bad in [
+            json!({"memory": "x0.5"}),
+            json!({"delay": "soon"}),
+            json!({"classes": ["odd"]}),
+            json!({"signals": [99]}),
+        ] {
+            assert!(serde_json::from_value::<FailureRule>(bad.clone()).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn budgets() {
+        for (json, limit) in
+            [(json!(100), 100), (json!("100"), 100), (json!("20%"), 2), (json!("0.1%"), 1), (json!("0%"), 0)]
+        {
+            let budget: RetryBudget = serde_json::from_value(json.clone()).unwrap();
+            assert_eq!(RetryBudget::max_retries(Some(budget), 7), limit, "{json}");
+        }
+        assert_eq!(serde_json::to_value(RetryBudget::Count(3)).unwrap(), json!(3));
+        let share: RetryBudget = "12.5 %".parse().unwrap();
+        assert_eq!(serde_json::to_value(share).unwrap(), json!("12.5%"));
+        assert_eq!(
+            (RetryBudget::max_retries(None, 7), RetryBudget::max_retries(None, 10_000)),
+            (1000, 20_000)
+        );
+        for bad in ["", "%", "many", "-1", "1.5", "x%"] {
+            assert!(bad.parse::<RetryBudget>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn words_and_names_of_causes_agree() {
+        for cause in FailureCause::ALL {
+            assert_eq!(serde_json::to_value(cause).unwrap(), json!(cause.as_str()));
+        }
+    }
+}

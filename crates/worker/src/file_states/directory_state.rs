@@ -1,0 +1,225 @@
+//! A directory as an input or output: all that is in it, at any depth.
+//!
+//! By time it is the newest modification and the size of everything; by contents a digest of names and contents. Links
+//! are followed, each directory once, so that a circle ends.
+
+use super::{FileFingerprint, FileInspector};
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::fs::{self, Metadata};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use windlass_types::ContentDigest;
+use windlass_types::worker_messages::FileSnapshot;
+
+/// More than this in a directory is not looked at for every attempt.
+const MAX_ENTRIES: usize = 200_000;
+
+/// The state of a directory. One that holds too much is different each time, because nobody can tell that it is not.
+pub(super) fn inspect_directory(
+    files: &FileInspector,
+    path: &Path,
+    metadata: &Metadata,
+    with_contents: bool,
+) -> FileSnapshot {
+    inspect_directory_up_to(files, path, metadata, with_contents, MAX_ENTRIES)
+}
+
+fn inspect_directory_up_to(
+    files: &FileInspector,
+    path: &Path,
+    metadata: &Metadata,
+    with_contents: bool,
+    most: usize,
+) -> FileSnapshot {
+    let mut walk = DirectoryWalk {
+        files,
+        with_contents,
+        entries_left: most,
+        visited: HashSet::default(),
+        newest_ns: 0,
+        size: 0,
+        digest: ContentDigest::default(),
+    };
+    if walk.visit_directory(path, metadata).is_none() {
+        return FileSnapshot {
+            mtime_ns: files.clock.now().0.saturating_mul(1000),
+            size: walk.size,
+            hash: None,
+        };
+    }
+    let hash = with_contents.then(|| walk.digest.finish());
+    FileSnapshot { mtime_ns: walk.newest_ns, size: walk.size, hash }
+}
+
+struct DirectoryWalk<'f> {
+    files: &'f FileInspector,
+    with_contents: bool,
+    /// Entries that may still come.
+    entries_left: usize,
+    /// Device and inode of directories.
+    visited: HashSet<(u64, u64)>,
+    newest_ns: i64,
+    size: u64,
+    digest: ContentDigest,
+}
+
+impl DirectoryWalk<'_> {
+    /// `None` if there is too much in it.
+    fn visit_directory(&mut self, path: &Path, metadata: &Metadata) -> Option<()> {
+        self.newest_ns = self.newest_ns.max(FileFingerprint::from_metadata(metadata).mtime_ns);
+        if !self.visited.insert((metadata.dev(), metadata.ino())) {
+            return Some(());
+        }
+        // One that may not be read is known by its time.
+        let Ok(entries) = fs::read_dir(path) else { return Some(()) };
+        let mut names: Vec<OsString> = Vec::new();
+        for entry in entries.flatten() {
+            self.entries_left = self.entries_left.checked_sub(1)?;
+            names.push(entry.file_name());
+        }
+        names.sort_unstable();
+        for name in names {
+            self.add_to_digest(name.as_bytes());
+            self.visit_entry(&path.join(name))?;
+        }
+        // So that what follows a directory is not taken for a part of it.
+        self.add_to_digest(b"");
+        Some(())
+    }
+
+    fn visit_entry(&mut self, path: &Path) -> Option<()> {
+        let Ok(metadata) = fs::metadata(path).or_else(|_| fs::symlink_metadata(path)) else {
+            // Gone meanwhile.
+            return Some(());
+        };
+        if metadata.is_dir() {
+            return self.visit_directory(path, &metadata);
+        }
+        let stamp = FileFingerprint::from_metadata(&metadata);
+        self.newest_ns = self.newest_ns.max(stamp.mtime_ns);
+        self.size = self.size.saturating_add(stamp.size);
+        if self.with_contents {
+            let contents = self.files.digest_if_wanted(path.to_owned(), &metadata, true);
+            let contents = contents.unwrap_or_else(|| format!("{} {}", stamp.mtime_ns, stamp.size));
+            self.add_to_digest(contents.as_bytes());
+        }
+        Some(())
+    }
+
+    /// With its length, so that one text does not run into the next.
+    fn add_to_digest(&mut self, text: &[u8]) {
+        if self.with_contents {
+            self.digest.add(&text.len().to_le_bytes());
+            self.digest.add(text);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::os::unix::fs::symlink;
+    use std::time::{Duration, SystemTime};
+    use windlass_types::SystemClock;
+
+    struct Bench {
+        directory: tempfile::TempDir,
+        files: FileInspector,
+    }
+
+    impl Bench {
+        /// `d/f`, `d/sub/g` and a circle, all of an age.
+        fn new() -> Self {
+            let directory = tempfile::tempdir().unwrap();
+            let files = FileInspector::new(directory.path().to_owned(), SystemClock);
+            let bench = Self { directory, files };
+            fs::create_dir_all(bench.path("d/sub")).unwrap();
+            symlink("..", bench.path("d/sub/up")).unwrap();
+            bench.write("d/f", "12345", 0);
+            bench.write("d/sub/g", "678", 0);
+            bench.settle();
+            bench
+        }
+
+        fn path(&self, name: &str) -> std::path::PathBuf {
+            self.directory.path().join(name)
+        }
+
+        fn write(&self, name: &str, text: &str, seconds: u64) {
+            fs::write(self.path(name), text).unwrap();
+            self.age(name, seconds);
+        }
+
+        fn age(&self, name: &str, seconds: u64) {
+            let then = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 + seconds);
+            File::open(self.path(name)).unwrap().set_modified(then).unwrap();
+        }
+
+        /// As if nothing had happened to the directories.
+        fn settle(&self) {
+            self.age("d/sub", 0);
+            self.age("d", 0);
+        }
+
+        fn see(&self, with_contents: bool) -> FileSnapshot {
+            self.files.inspect_files(&["d".into()], with_contents).remove(0).unwrap()
+        }
+    }
+
+    #[test]
+    fn a_change_anywhere_inside_is_a_change() {
+        let bench = Bench::new();
+        let (by_time, by_contents) = (bench.see(false), bench.see(true));
+        assert_eq!(by_time, FileSnapshot { mtime_ns: 1_000_000_000_000_000, size: 8, hash: None });
+        assert_eq!((bench.see(false), bench.see(true)), (by_time.clone(), by_contents.clone()));
+        bench.write("d/sub/g", "679", 9);
+        assert_eq!(bench.see(false).mtime_ns, 1_000_009_000_000_000);
+        assert_ne!(bench.see(true).hash, by_contents.hash);
+        bench.write("d/sub/g", "678", 10);
+        assert_eq!(bench.see(true).hash, by_contents.hash, "only touched");
+        // What is inside the same names may not trade places unseen.
+        bench.write("d/f", "678", 0);
+        bench.write("d/sub/g", "12345", 0);
+        assert_eq!(bench.see(false), by_time, "times and sizes cannot tell");
+        assert_ne!(bench.see(true).hash, by_contents.hash);
+    }
+
+    #[test]
+    fn names_count_and_so_does_where_they_are() {
+        let bench = Bench::new();
+        let before = bench.see(true).hash;
+        fs::rename(bench.path("d/f"), bench.path("d/e")).unwrap();
+        let renamed = bench.see(true).hash;
+        fs::rename(bench.path("d/e"), bench.path("d/sub/f")).unwrap();
+        let moved = bench.see(true).hash;
+        assert!(before != renamed && renamed != moved && moved != before);
+        fs::remove_file(bench.path("d/sub/f")).unwrap();
+        assert!(bench.see(false).mtime_ns > 1_000_000_000_000_000, "what is gone leaves a trace");
+    }
+
+    #[test]
+    fn what_a_link_leads_to_counts() {
+        let bench = Bench::new();
+        bench.write("outside", "1", 0);
+        symlink(bench.path("outside"), bench.path("d/link")).unwrap();
+        symlink("nowhere", bench.path("d/broken")).unwrap();
+        bench.settle();
+        let before = bench.see(true).hash;
+        bench.write("outside", "2", 1);
+        assert_ne!(bench.see(true).hash, before);
+    }
+
+    #[test]
+    fn too_much_to_look_at_is_never_the_same() {
+        let bench = Bench::new();
+        let metadata = fs::metadata(bench.path("d")).unwrap();
+        let see = |most| inspect_directory_up_to(&bench.files, &bench.path("d"), &metadata, true, most);
+        assert_eq!(see(4), bench.see(true));
+        let cut = see(3);
+        assert_eq!(cut.hash, None);
+        assert!(cut.mtime_ns > 1_600_000_000_000_000_000, "the time of looking");
+    }
+}

@@ -1,0 +1,591 @@
+//! One job in a slot, from its logs to its report.
+
+use crate::environment::GrantedEnvironment;
+use crate::job_queue::GrantedJob;
+use crate::job_slot::{
+    FIRST_SAMPLE_AFTER, JobSlot, MAX_CHECK_INTERVAL, MEMORY_LIMIT_SAMPLE_INTERVAL, PendingStop, RemoteLaunch,
+    RunningAttempt, SlotState, StopCause,
+};
+use crate::lease::unfreeze_group;
+use crate::logs::{AttemptLogs, SpareLogs};
+use crate::step_measurement::StepUsageFiles;
+use crate::worker_process::Worker;
+use crate::workflow_context::WorkflowContext;
+use crate::{environment, launched_jobs, lock_ignoring_poison, step_measurement};
+use std::borrow::Cow;
+use std::io::Write as _;
+use std::mem;
+use std::os::fd::AsFd as _;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+use windlass_process::child_wait::{self, ReapedChild};
+use windlass_process::ledger::OpenRecord;
+use windlass_process::spawn::{self, EnvironmentAdditions, SpawnParameters};
+use windlass_process::usage_sample::{self, EndUsage, UsageSeries};
+use windlass_process::{Pid, cgroup, process_identity};
+use windlass_types::worker_messages::{
+    Assignment, AttemptEndCause, AttemptEndReport, AttemptFiles, AttemptLimits, AttemptReport, AttemptUsage,
+    FileSnapshot, ProcessExit, RecoveryScript, RecoveryScriptResult, ReturnReason, return_code,
+};
+use windlass_types::{Bytes, Timestamp};
+
+/// What a slot's thread keeps from job to job.
+#[derive(Debug)]
+pub(crate) struct SlotContext {
+    variables: EnvironmentAdditions,
+    spare_logs: SpareLogs,
+    /// The thread is in its slot's cgroup, so all its jobs are.
+    in_cgroup: bool,
+    /// Kills for lack of memory in that group that were accounted for.
+    oom_kills: u64,
+}
+
+impl SlotContext {
+    /// Called on the slot's own thread.
+    pub(crate) fn new(slot: &JobSlot) -> Self {
+        let in_cgroup = slot.cgroup.as_ref().is_some_and(|group| matches!(group.enter_thread(), Ok(true)));
+        Self {
+            variables: EnvironmentAdditions::default(),
+            spare_logs: SpareLogs::default(),
+            in_cgroup,
+            oom_kills: 0,
+        }
+    }
+
+    /// The slot closes.
+    pub(crate) fn close(&mut self) {
+        self.spare_logs.discard();
+    }
+
+    /// Whether the kernel ended something in the slot's cgroup for lack of memory since this was last asked.
+    fn take_oom_kill(&mut self, slot: &JobSlot) -> bool {
+        let Some(group) = &slot.cgroup else { return false };
+        let kills = group.oom_kills();
+        mem::replace(&mut self.oom_kills, kills) < kills
+    }
+}
+
+/// Why a job has no process.
+enum StartFailure {
+    Withdrawn,
+    /// Not the job's fault.
+    MachineProblem(String),
+    JobProblem(String),
+}
+
+/// A job that runs, as its own slot sees it.
+struct StartedJob {
+    pid: Pid,
+    record: OpenRecord,
+    logs: AttemptLogs,
+    /// Its input files as they were.
+    inputs: Vec<Option<FileSnapshot>>,
+    /// The kernel itself keeps its memory limit.
+    has_cgroup_limit: bool,
+    /// Where it leaves what it used, if it runs elsewhere and is measured there.
+    step_usage: Option<StepUsageFiles>,
+}
+
+/// What runs in a slot: a job, or what comes before it.
+#[derive(Clone, Copy)]
+struct SlotTask<'a> {
+    assignment: &'a Assignment,
+    context: &'a WorkflowContext,
+    devices: &'a [u32],
+    /// It is the recovery of that failure, and not the job.
+    recovery: Option<&'a RecoveryScript>,
+}
+
+/// What is known of a job before it has a process.
+struct StartRecord {
+    started: Instant,
+    started_at: Timestamp,
+    born_after: u64,
+    has_cgroup_limit: bool,
+    in_cgroup: bool,
+    peak_is_its_own: bool,
+    oom_kills: u64,
+}
+
+impl Worker {
+    /// Runs one job to its end, and before it what an earlier failure calls for.
+    pub(crate) fn run_job(
+        self: &Arc<Self>,
+        slot: &JobSlot,
+        hand: &mut SlotContext,
+        work: &GrantedJob,
+    ) -> AttemptReport {
+        let GrantedJob { assignment, context: site, grant } = work;
+        let key = assignment.key;
+        let job = SlotTask { assignment, context: site, devices: &grant.devices, recovery: None };
+        let outcome = self.run_recovery(slot, hand, job).and_then(|recovered| {
+            let ended = match self.start_job(slot, hand, job) {
+                Ok(started) => self.wait_for_end(slot, hand, job, started),
+                Err(StartFailure::JobProblem(text)) => never_started_end(assignment, self.clock.now(), text),
+                Err(other) => return Err(other),
+            };
+            Ok(AttemptEndReport { recovered, ..ended })
+        });
+        match outcome {
+            Ok(ended) => AttemptReport::Ended(ended),
+            Err(StartFailure::Withdrawn) => AttemptReport::Returned { key, why: ReturnReason::Recalled },
+            Err(StartFailure::MachineProblem(text) | StartFailure::JobProblem(text)) => {
+                AttemptReport::Returned { key, why: ReturnReason::WorkerTrouble(text) }
+            }
+        }
+    }
+
+    /// Runs the recovery that a job brings along, if it does. Whatever becomes of it, the job follows, unless somebody
+    /// wants it to stop or the machine is in trouble.
+    fn run_recovery(
+        &self,
+        slot: &JobSlot,
+        hand: &mut SlotContext,
+        job: SlotTask<'_>,
+    ) -> Result<Option<Box<RecoveryScriptResult>>, StartFailure> {
+        let Some(recovery) = job.assignment.recovery.as_deref() else { return Ok(None) };
+        let assignment = Assignment {
+            limits: AttemptLimits { runtime: Some(recovery.limit), ..job.assignment.limits },
+            env: job.assignment.env.clone(),
+            params: job.assignment.params.clone(),
+            asked_for_resources: job.assignment.asked_for_resources,
+            launcher: job.assignment.launcher.clone(),
+            ..Assignment::from_command(
+                job.assignment.key,
+                job.assignment.name.clone(),
+                RecoveryScript::COMMAND.to_owned(),
+                job.assignment.resources,
+            )
+        };
+        let task = SlotTask { assignment: &assignment, recovery: Some(recovery), ..job };
+        let recovered = match self.start_job(slot, hand, task) {
+            Ok(started) => {
+                let ended = self.wait_for_end(slot, hand, task, started);
+                match ended.cause {
+                    AttemptEndCause::Stopped(_) => return Err(StartFailure::Withdrawn),
+                    AttemptEndCause::Timeout => RecoveryScriptResult::TimedOut { limit: recovery.limit },
+                    _ => RecoveryScriptResult::Ended { exit: ended.exit, wall: ended.wall },
+                }
+            }
+            Err(StartFailure::JobProblem(text)) => RecoveryScriptResult::CannotStart(text),
+            Err(other) => return Err(other),
+        };
+        reset_slot_to_starting(slot, job.assignment);
+        Ok(Some(Box::new(recovered)))
+    }
+
+    fn start_job(
+        &self,
+        slot: &JobSlot,
+        hand: &mut SlotContext,
+        task: SlotTask<'_>,
+    ) -> Result<StartedJob, StartFailure> {
+        let SlotTask { assignment, context: site, .. } = task;
+        if matches!(&*lock_ignoring_poison(&slot.state), SlotState::Starting { stop: Some(_), .. }) {
+            return Err(StartFailure::Withdrawn);
+        }
+        let trouble = |error: &dyn std::error::Error| StartFailure::MachineProblem(error.to_string());
+        let logs = match task.recovery {
+            None => site.logs.open_logs(&assignment.key, assignment.stdio.mode, &mut hand.spare_logs),
+            Some(recovery) => site.logs.open_recovery(&assignment.key, recovery),
+        };
+        let mut logs = logs.map_err(|error| trouble(&error))?;
+        if has_launcher(assignment) {
+            logs.capture_launcher_stderr().map_err(|error| trouble(&error))?;
+        }
+        let given = GrantedEnvironment {
+            devices: &self.device_ids(task.devices),
+            has_gpus: !self.devices.is_empty(),
+            recovery: task.recovery,
+            deadline: assignment.limits.runtime.map(|runtime| self.clock.now().after(runtime)),
+            is_thread_count_unset: self.is_thread_count_unset,
+        };
+        environment::add_job_variables(&mut hand.variables, assignment, &given);
+        let inputs = site.files.inspect_files(&assignment.input_files, assignment.hash_files);
+        let record = self.ledger.open_record(assignment.key).map_err(|error| trouble(&error))?;
+        let group = slot.cgroup.as_ref().filter(|group| hand.in_cgroup || group.entry_file().is_some());
+        let group = group.filter(|_| !has_launcher(assignment));
+        let bound = set_cgroup_limit(group, assignment.limits.memory);
+
+        let peak_is_its_own = group.is_some_and(cgroup::SlotCgroup::reset_peak);
+        let birth = StartRecord {
+            peak_is_its_own,
+            started: Instant::now(),
+            started_at: self.clock.now(),
+            born_after: process_identity::boot_ticks(),
+            has_cgroup_limit: bound,
+            in_cgroup: bound || hand.in_cgroup,
+            oom_kills: hand.oom_kills,
+        };
+        let (launcher, notes) = self.launcher_words(task);
+        match spawn_process(task, &launcher, hand, &logs, if bound { group } else { None }) {
+            Ok(pid) => {
+                // Without the pid in the ledger the job is still found by its name in the environment.
+                self.ledger.record_started(&record, pid).ok();
+                self.register_running(slot, task, pid, &birth);
+                Ok(StartedJob { pid, record, logs, inputs, has_cgroup_limit: bound, step_usage: notes })
+            }
+            Err(error) => {
+                self.ledger.discard_record(record);
+                clear_cgroup_limit(group, bound);
+                Err(classify_spawn_error(&error, &logs))
+            }
+        }
+    }
+
+    /// Makes the job known to the supervisor, and ends or freezes it if that was asked for while it started.
+    fn register_running(&self, slot: &JobSlot, task: SlotTask<'_>, pid: Pid, birth: &StartRecord) {
+        let SlotTask { assignment, context: site, .. } = task;
+        let StartRecord {
+            started,
+            started_at,
+            born_after,
+            has_cgroup_limit: bound,
+            in_cgroup,
+            peak_is_its_own,
+            oom_kills,
+        } = *birth;
+        // What launched it uses next to nothing.
+        let limits = if has_launcher(assignment) {
+            AttemptLimits { memory: None, ..assignment.limits }
+        } else {
+            assignment.limits
+        };
+        let watched = limits.memory.is_some() && !bound;
+        let (sample_every, first) = match (watched, site.measure_jobs) {
+            _ if has_launcher(assignment) => (site.sample_interval, None),
+            (true, _) => (MEMORY_LIMIT_SAMPLE_INTERVAL, Some(MEMORY_LIMIT_SAMPLE_INTERVAL)),
+            (false, true) => (site.sample_interval, Some(FIRST_SAMPLE_AFTER)),
+            // Bound by the kernel: a sample tells whether it lost a process.
+            (false, false) => (site.sample_interval, limits.memory.map(|_| FIRST_SAMPLE_AFTER)),
+        };
+        let mut running = RunningAttempt {
+            key: assignment.key,
+            pid,
+            started,
+            started_at,
+            born_after,
+            limits,
+            termination: assignment.termination,
+            frozen_since: None,
+            frozen_time: Duration::ZERO,
+            was_warned: false,
+            remote_launch: has_launcher(assignment).then(RemoteLaunch::default),
+            in_cgroup,
+            peak_is_its_own,
+            oom_kills,
+            is_start_reported: false,
+            sample_interval: sample_every,
+            next_sample: first.map(|first| started + first),
+            series: UsageSeries::new(started),
+            stop: None,
+        };
+        lock_ignoring_poison(&slot.orphan_usage).start_job(pid);
+        let mut state = lock_ignoring_poison(&slot.state);
+        if let SlotState::Starting { stop: Some(stop), .. } = &*state {
+            let grace = stop.kill_at.saturating_duration_since(Instant::now());
+            self.stop_running(slot, &mut running, stop.cause, grace);
+        }
+        if self.lease.is_over() {
+            self.freeze_running(slot, &mut running);
+        }
+        let due = running
+            .next_action()
+            .map_or(started + MAX_CHECK_INTERVAL, |(at, _)| at.min(started + MAX_CHECK_INTERVAL));
+        *state = SlotState::Running(Box::new(running));
+        drop(state);
+        self.alarm.wake_at(due);
+    }
+
+    /// Waits for the end of a job, clears up after it, and says how it went.
+    fn wait_for_end(
+        &self,
+        slot: &JobSlot,
+        hand: &mut SlotContext,
+        task: SlotTask<'_>,
+        started: StartedJob,
+    ) -> AttemptEndReport {
+        let assignment = task.assignment;
+        // Only fails if somebody else took our child, of which there is nobody.
+        child_wait::wait_until_over(started.pid).ok();
+        let (over, ended_at) = (Instant::now(), self.clock.now());
+        let running = self.unregister_running(slot, over);
+        let left_nothing = self.adopted.is_empty();
+        if !left_nothing {
+            self.end_leftovers(slot, &assignment.key, started.pid);
+        }
+        let reaped = child_wait::reap_child(started.pid).unwrap_or(ReapedChild {
+            exit: ProcessExit::Signal(9),
+            cpu_time: Duration::ZERO,
+            max_rss: Bytes(0),
+        });
+        self.ledger.close_record(started.record);
+        clear_cgroup_limit(slot.cgroup.as_ref(), started.has_cgroup_limit);
+        let ran_out = hand.take_oom_kill(slot);
+
+        let wall = running.run_time_until(over);
+        // Orphans that another thread is reaping are counted first.
+        drop(lock_ignoring_poison(&self.reaping_lock));
+        let orphans = lock_ignoring_poison(&slot.orphan_usage).take_totals();
+        let cpu_time = reaped.cpu_time.saturating_add(orphans.cpu_time);
+        let peak_rss = self.peak_memory(slot, &running, reaped.max_rss).max(nonzero(orphans.max_rss));
+        let end = EndUsage { wall, cpu_time, peak_rss };
+        let cause = classify_end(&running, ran_out, reaped.exit);
+        let seen = started.step_usage.as_ref().and_then(StepUsageFiles::take_usage).unwrap_or_default();
+        let cause = if has_launcher(assignment)
+            && cause == AttemptEndCause::Itself
+            && reaped.exit != ProcessExit::Code(0)
+        {
+            let words = started.logs.error_tail(&environment::build_redactor(assignment));
+            launched_jobs::classify_launcher_end(words.as_deref(), seen.ran_out)
+        } else {
+            cause
+        };
+        let (cause, files) = inspect_outputs(task, cause, reaped.exit, started.inputs);
+        let succeeded = cause == AttemptEndCause::Itself && reaped.exit == ProcessExit::Code(0);
+        let failed = !succeeded && !matches!(cause, AttemptEndCause::Stopped(_));
+        let mut last_words = None;
+        if task.recovery.is_some() {
+            // One log more, of a slot that has no use for it when it is empty.
+            let delete = left_nothing && started.logs.are_empty();
+            started.logs.finish(None, delete);
+        } else {
+            let words = || started.logs.error_tail(&environment::build_redactor(assignment));
+            last_words = failed.then(words).flatten();
+            let delete = succeeded && assignment.stdio.delete_on_success;
+            started.logs.finish(left_nothing.then_some(&mut hand.spare_logs), delete);
+        }
+        AttemptEndReport {
+            key: assignment.key,
+            started_at: running.started_at,
+            ended_at,
+            wall,
+            exit: reaped.exit,
+            cause,
+            usage: if has_launcher(assignment) { seen.usage } else { running.series.summarize_usage(&end) },
+            files,
+            last_words,
+            recovered: None,
+        }
+    }
+
+    /// From here on nobody signals the job but its own slot.
+    fn unregister_running(&self, slot: &JobSlot, now: Instant) -> Box<RunningAttempt> {
+        let mut state = lock_ignoring_poison(&slot.state);
+        match mem::replace(&mut *state, SlotState::Idle) {
+            SlotState::Running(running) => {
+                let frozen = running.frozen_since.is_some();
+                let grace = if frozen { Duration::ZERO } else { self.options.leftover_grace };
+                let kill_at = running.stop.map_or(now + grace, |stop| stop.kill_at);
+                *state = SlotState::Ending { key: running.key, kill_at, stop: None };
+                if frozen {
+                    unfreeze_group(slot);
+                }
+                running
+            }
+            other => unreachable!("only its own slot ends a running job: {other:?}"),
+        }
+    }
+
+    /// The peak of the first process and those it waited for. What is too small to be told from our own is taken from the
+    /// cgroup, whose number also has copies of files: but then it is not larger than what the process can have had.
+    fn peak_memory(&self, slot: &JobSlot, running: &RunningAttempt, max_rss: Bytes) -> Option<Bytes> {
+        let of_group = || {
+            let group = slot.cgroup.as_ref().filter(|_| running.in_cgroup && running.peak_is_its_own)?;
+            nonzero(group.peak_memory()?.min(max_rss))
+        };
+        self.trusted_peak(max_rss).or_else(of_group)
+    }
+
+    /// Our own peak only grows, so it has to be looked up again only for what is above the last value.
+    fn trusted_peak(&self, max_rss: Bytes) -> Option<Bytes> {
+        let known = Bytes(self.own_peak_memory.load(Ordering::Relaxed));
+        usage_sample::peak_if_trusted(max_rss, known)?;
+        let own = usage_sample::own_peak_rss()?;
+        self.own_peak_memory.store(own.0, Ordering::Relaxed);
+        usage_sample::peak_if_trusted(max_rss, own)
+    }
+
+    /// What has it run elsewhere, and where its tasks leave what they used there. What comes before a job is not measured.
+    fn launcher_words<'a>(&self, task: SlotTask<'a>) -> (Cow<'a, [String]>, Option<StepUsageFiles>) {
+        let SlotTask { assignment, context: site, recovery, .. } = task;
+        let plain = (Cow::Borrowed(&*assignment.launcher), None);
+        let Some(program) = self.options.program.as_ref().filter(|_| recovery.is_none()) else {
+            return plain;
+        };
+        if !has_launcher(assignment) {
+            return plain;
+        }
+        let (logs, tasks) = (site.logs.directory(), assignment.resources.nodes.max(1));
+        step_measurement::remove_stale_files(logs, &assignment.key, tasks);
+        // No two launches have the same, whichever machine they are on.
+        let mark = format!("{}-{}", self.clock.now().0, std::process::id());
+        let notes = StepUsageFiles::new(logs, &assignment.key, mark, tasks);
+        match notes.measuring_command(program, site.measure_jobs.then_some(site.sample_interval)) {
+            Some(words) => ([&*assignment.launcher, &words].concat().into(), Some(notes)),
+            None => plain,
+        }
+    }
+
+    fn device_ids(&self, granted: &[u32]) -> Vec<&str> {
+        granted.iter().map(|index| self.devices[*index as usize].as_str()).collect()
+    }
+}
+
+fn nonzero(amount: Bytes) -> Option<Bytes> {
+    (amount > Bytes(0)).then_some(amount)
+}
+
+/// It is not run here, but handed to something that has it run elsewhere.
+const fn has_launcher(assignment: &Assignment) -> bool {
+    !assignment.launcher.is_empty()
+}
+
+/// The job follows its recovery in the same slot; a stop that came in between is still to be obeyed.
+fn reset_slot_to_starting(slot: &JobSlot, assignment: &Assignment) {
+    let mut state = lock_ignoring_poison(&slot.state);
+    let stop = match &*state {
+        SlotState::Ending { stop, .. } | SlotState::Starting { stop, .. } => *stop,
+        SlotState::Idle | SlotState::Running(_) => None,
+    };
+    *state = SlotState::Starting { key: assignment.key, stop };
+}
+
+fn spawn_process(
+    task: SlotTask<'_>,
+    launcher: &[String],
+    hand: &SlotContext,
+    logs: &AttemptLogs,
+    group: Option<&cgroup::SlotCgroup>,
+) -> Result<Pid, spawn::SpawnError> {
+    let enter = group.and_then(cgroup::SlotCgroup::entry_file);
+    let spawner = &task.context.spawner;
+    spawner.spawn(&SpawnParameters {
+        command: &task.assignment.command,
+        launcher,
+        environment: &task.context.environment,
+        additions: &hand.variables,
+        stdout: logs.output_log().map_or(spawner.dev_null(), |file| file.as_fd()),
+        stderr: logs.error_log().map_or(spawner.dev_null(), |file| file.as_fd()),
+        enter: enter.as_deref(),
+    })
+}
+
+/// The outputs of an attempt that ended well are looked at once, for what is missing and for what they are.
+fn inspect_outputs(
+    task: SlotTask<'_>,
+    cause: AttemptEndCause,
+    exit: ProcessExit,
+    inputs: Vec<Option<FileSnapshot>>,
+) -> (AttemptEndCause, Option<Box<AttemptFiles>>) {
+    let SlotTask { assignment, context: site, .. } = task;
+    let outputs = &assignment.output_files;
+    if inputs.is_empty() && outputs.is_empty() {
+        return (cause, None);
+    }
+    if cause != AttemptEndCause::Itself || exit != ProcessExit::Code(0) {
+        return (cause, Some(Box::new(AttemptFiles { inputs, outputs: Vec::new() })));
+    }
+    let seen = site.files.inspect_files(outputs, assignment.hash_files);
+    let missing = outputs.iter().zip(&seen).filter(|(_, state)| state.is_none());
+    let missing: Vec<String> = missing.map(|(path, _)| path.clone()).collect();
+    let cause = if missing.is_empty() { cause } else { AttemptEndCause::MissingOutputs(missing) };
+    (cause, Some(Box::new(AttemptFiles { inputs, outputs: seen })))
+}
+
+/// Who ended it. `ran_out`: the kernel ended some process of it for lack of memory.
+fn classify_end(running: &RunningAttempt, ran_out: bool, exit: ProcessExit) -> AttemptEndCause {
+    let (limited, succeeded) = (running.limits.memory.is_some(), exit == ProcessExit::Code(0));
+    match running.stop {
+        Some(PendingStop { cause: StopCause::Timeout, .. }) if ran_out && limited => {
+            AttemptEndCause::OutOfMemory
+        }
+        Some(stop) => stop.cause.into(),
+        // A job without a limit that got over the loss of a process has not failed for it.
+        None if ran_out && (limited || !succeeded) => AttemptEndCause::OutOfMemory,
+        // Told that its time would soon be over, and still done in time: that is what telling it early is for.
+        None if running.was_warned && !succeeded => AttemptEndCause::Timeout,
+        None => AttemptEndCause::Itself,
+    }
+}
+
+fn never_started_end(assignment: &Assignment, now: Timestamp, why: String) -> AttemptEndReport {
+    AttemptEndReport {
+        key: assignment.key,
+        started_at: now,
+        ended_at: now,
+        wall: Duration::ZERO,
+        exit: ProcessExit::Code(return_code::CANNOT_START),
+        cause: AttemptEndCause::CannotStart(why),
+        usage: AttemptUsage::default(),
+        files: None,
+        last_words: None,
+        recovered: None,
+    }
+}
+
+fn classify_spawn_error(error: &spawn::SpawnError, logs: &AttemptLogs) -> StartFailure {
+    let text = error.to_string();
+    if error.is_transient() {
+        return StartFailure::MachineProblem(text);
+    }
+    if let Some(mut log) = logs.error_log() {
+        // The reason travels in the report as well.
+        writeln!(log, "windlass: {text}").ok();
+    }
+    StartFailure::JobProblem(text)
+}
+
+/// Whether the kernel keeps the limit; if it will not, the sampler does.
+fn set_cgroup_limit(group: Option<&cgroup::SlotCgroup>, limit: Option<Bytes>) -> bool {
+    match (group, limit) {
+        (Some(group), Some(limit)) => group.set_memory_limit(limit).is_ok(),
+        _ => false,
+    }
+}
+
+fn clear_cgroup_limit(group: Option<&cgroup::SlotCgroup>, bound: bool) {
+    if let (Some(group), true) = (group, bound) {
+        // A limit that cannot be lifted now is replaced by that of the next job that has one.
+        group.clear_memory_limit().ok();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job_slot::tests::running;
+    use windlass_types::worker_messages::StopReason;
+
+    #[test]
+    fn who_ended_it() {
+        let stop = |cause| Some(PendingStop { cause, kill_at: Instant::now() });
+        let (ok, killed) = (ProcessExit::Code(0), ProcessExit::Signal(9));
+        let canceled = AttemptEndCause::Stopped(StopReason::Canceled);
+        for (stop, ran_out, limited, exit, cause) in [
+            (None, false, false, ok, AttemptEndCause::Itself),
+            (None, false, true, killed, AttemptEndCause::Itself),
+            (None, true, true, killed, AttemptEndCause::OutOfMemory),
+            (None, true, true, ok, AttemptEndCause::OutOfMemory),
+            (None, true, false, killed, AttemptEndCause::OutOfMemory),
+            (None, true, false, ok, AttemptEndCause::Itself),
+            (stop(StopCause::Timeout), false, true, ok, AttemptEndCause::Timeout),
+            (stop(StopCause::Timeout), true, true, killed, AttemptEndCause::OutOfMemory),
+            (stop(StopCause::OutOfMemory), false, true, killed, AttemptEndCause::OutOfMemory),
+            (stop(StopCause::Engine(StopReason::Canceled)), true, true, killed, canceled),
+        ] {
+            let mut job = RunningAttempt { stop, ..running(Instant::now(), None) };
+            job.limits.memory = limited.then_some(Bytes(1));
+            assert_eq!(classify_end(&job, ran_out, exit), cause, "{stop:?} {ran_out} {limited} {exit:?}");
+        }
+    }
+
+    #[test]
+    fn a_job_that_was_warned_is_done_if_it_says_so() {
+        let warned = RunningAttempt { was_warned: true, ..running(Instant::now(), None) };
+        assert_eq!(classify_end(&warned, false, ProcessExit::Code(0)), AttemptEndCause::Itself);
+        assert_eq!(classify_end(&warned, false, ProcessExit::Code(1)), AttemptEndCause::Timeout);
+        assert_eq!(classify_end(&warned, false, ProcessExit::Signal(15)), AttemptEndCause::Timeout);
+    }
+}

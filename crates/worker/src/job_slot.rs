@@ -1,0 +1,357 @@
+//! One slot and what it is doing, with the pure decision of what is due next for a running job.
+
+use crate::orphan_usage::OrphanUsage;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+use windlass_process::usage_sample::UsageSeries;
+use windlass_process::{Pid, Signal, cgroup};
+use windlass_types::Timestamp;
+use windlass_types::worker_messages::{
+    AttemptEndCause, AttemptKey, AttemptLimits, StopReason, TerminationSettings,
+};
+
+/// Jobs that are over before this never cost a sample or a `Started`.
+pub(crate) const FIRST_SAMPLE_AFTER: Duration = Duration::from_millis(150);
+/// With only samples to keep a memory limit, they come early and often.
+pub(crate) const MEMORY_LIMIT_SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
+/// As long as a job runs somebody looks so often, even if nothing else is due: it may leave us children.
+pub(crate) const MAX_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// How often SIGKILL is repeated, for what was born between the look and the signal.
+const KILL_RETRY_INTERVAL: Duration = Duration::from_millis(100);
+
+/// A thread's place to run one job at a time.
+#[derive(Debug)]
+pub(crate) struct JobSlot {
+    pub(crate) state: Mutex<SlotState>,
+    /// Its own, if cgroups may be used. All jobs of the slot are born in it, or (v2) those with a memory limit.
+    pub(crate) cgroup: Option<cgroup::SlotCgroup>,
+    /// Of the job that runs here.
+    pub(crate) orphan_usage: Mutex<OrphanUsage>,
+}
+
+impl JobSlot {
+    pub(crate) fn new(state: SlotState, cgroup: Option<cgroup::SlotCgroup>) -> Self {
+        Self { state: state.into(), cgroup, orphan_usage: Mutex::default() }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) enum SlotState {
+    Idle,
+    /// Taken from the queue; no process yet that we know of.
+    Starting {
+        key: AttemptKey,
+        stop: Option<PendingStop>,
+    },
+    Running(Box<RunningAttempt>),
+    /// Its first process is over (and still a zombie, so that nobody gets its pid); what it left is being ended.
+    Ending {
+        key: AttemptKey,
+        kill_at: Instant,
+        /// Asked for meanwhile: whatever would follow in this slot for the same attempt does not.
+        stop: Option<PendingStop>,
+    },
+}
+
+#[derive(Debug)]
+pub(crate) struct RunningAttempt {
+    pub(crate) key: AttemptKey,
+    pub(crate) pid: Pid,
+    pub(crate) started: Instant,
+    pub(crate) started_at: Timestamp,
+    /// No process of this job is older (boot ticks).
+    pub(crate) born_after: u64,
+    pub(crate) limits: AttemptLimits,
+    pub(crate) termination: Option<TerminationSettings>,
+    /// It stands still since then: the lease is over.
+    pub(crate) frozen_since: Option<Instant>,
+    /// How long it stood still before.
+    pub(crate) frozen_time: Duration,
+    /// It was told that its time will soon be over.
+    pub(crate) was_warned: bool,
+    /// It runs elsewhere; what runs here is what launched it there.
+    pub(crate) remote_launch: Option<RemoteLaunch>,
+    /// Its slot's cgroup holds it and nothing else.
+    pub(crate) in_cgroup: bool,
+    /// The peak that the cgroup knows began with it.
+    pub(crate) peak_is_its_own: bool,
+    /// Kills for lack of memory in that cgroup before it started.
+    pub(crate) oom_kills: u64,
+    pub(crate) is_start_reported: bool,
+    pub(crate) sample_interval: Duration,
+    /// `None`: nobody wants to know.
+    pub(crate) next_sample: Option<Instant>,
+    pub(crate) series: UsageSeries,
+    pub(crate) stop: Option<PendingStop>,
+}
+
+/// A job that something here has launched elsewhere. Killed, that would leave the job behind; asked to end, it kills the job
+/// first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RemoteLaunch {
+    pub(crate) is_canceled: bool,
+}
+
+/// A job that was told to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PendingStop {
+    pub(crate) cause: StopCause,
+    /// When SIGKILL is due (again).
+    pub(crate) kill_at: Instant,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StopCause {
+    Timeout,
+    OutOfMemory,
+    Engine(StopReason),
+}
+
+impl From<StopCause> for AttemptEndCause {
+    fn from(cause: StopCause) -> Self {
+        match cause {
+            StopCause::Timeout => Self::Timeout,
+            StopCause::OutOfMemory => Self::OutOfMemory,
+            StopCause::Engine(why) => Self::Stopped(why),
+        }
+    }
+}
+
+/// What the supervisor does for a running job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SupervisorAction {
+    /// Report that it has started.
+    ReportStart,
+    Sample,
+    /// Its runtime will soon be over, and it is to be told.
+    Warn,
+    /// Its runtime is over.
+    TimeOut,
+    Kill,
+}
+
+impl SlotState {
+    /// Whose attempt it is about.
+    pub(crate) fn key(&self) -> Option<&AttemptKey> {
+        match self {
+            Self::Idle => None,
+            Self::Starting { key, .. } | Self::Ending { key, .. } => Some(key),
+            Self::Running(running) => Some(&running.key),
+        }
+    }
+}
+
+impl RunningAttempt {
+    /// The next thing to do and when.
+    pub(crate) fn next_action(&self) -> Option<(Instant, SupervisorAction)> {
+        if let Some(stop) = &self.stop {
+            return Some((stop.kill_at, SupervisorAction::Kill));
+        }
+        if self.frozen_since.is_some() {
+            return None;
+        }
+        let timeout = self.limits.runtime.and_then(|runtime| self.effective_start().checked_add(runtime));
+        let tell = (!self.is_start_reported).then(|| self.started + FIRST_SAMPLE_AFTER);
+        [
+            (self.warning_time(), SupervisorAction::Warn),
+            (timeout, SupervisorAction::TimeOut),
+            (tell, SupervisorAction::ReportStart),
+            (self.next_sample, SupervisorAction::Sample),
+        ]
+        .into_iter()
+        .filter_map(|(at, act)| Some((at?, act)))
+        .min_by_key(|(at, _)| *at)
+    }
+
+    /// When it is to be told that its time will soon be over. It has at least half of its time in peace.
+    fn warning_time(&self) -> Option<Instant> {
+        let runtime = self.limits.runtime?;
+        let lead = self.termination?.lead?.min(runtime / 2);
+        if self.was_warned { None } else { self.effective_start().checked_add(runtime.saturating_sub(lead)) }
+    }
+
+    /// When it would have started, had it never stood still.
+    fn effective_start(&self) -> Instant {
+        self.started + self.frozen_time
+    }
+
+    /// How long it has run, without the time that it stood still.
+    pub(crate) fn run_time_until(&self, end: Instant) -> Duration {
+        self.frozen_since
+            .map_or(end, |since| since.min(end))
+            .saturating_duration_since(self.effective_start())
+    }
+
+    /// Its time goes on; says whether it stood still.
+    pub(crate) fn thaw(&mut self, now: Instant) -> bool {
+        let Some(since) = self.frozen_since.take() else { return false };
+        self.frozen_time += now.saturating_duration_since(since);
+        true
+    }
+
+    /// The signal that asks it to end.
+    pub(crate) fn termination_signal(&self) -> Signal {
+        self.termination.and_then(|how| Signal::from_named_raw(how.signal)).unwrap_or(Signal::TERM)
+    }
+
+    /// Between asking and killing when its time is over. One that was told before has had it.
+    pub(crate) fn grace_after_timeout(&self, usual: Duration) -> Duration {
+        if self.was_warned { Duration::ZERO } else { usual }
+    }
+
+    /// Its memory limit is kept by samples alone, as it turned out.
+    pub(crate) fn sample_for_memory_limit(&mut self, now: Instant) {
+        self.sample_interval = self.sample_interval.min(MEMORY_LIMIT_SAMPLE_INTERVAL);
+        let soon = now + self.sample_interval;
+        self.next_sample = Some(self.next_sample.map_or(soon, |next| next.min(soon)));
+    }
+
+    pub(crate) fn schedule_kill_retry(&mut self, now: Instant) {
+        if let Some(stop) = &mut self.stop {
+            stop.kill_at = now + KILL_RETRY_INTERVAL;
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::WorkerOptions;
+    use crate::worker_process::Worker;
+    use std::os::unix::net::UnixStream;
+    use std::path::Path;
+    use windlass_process::spawn::{EnvironmentAdditions, SpawnParameters};
+    use windlass_types::{Attempt, Bytes, Capacity, JobId, RunId, WorkflowId};
+
+    const MS: Duration = Duration::from_millis(1);
+
+    /// One that nobody has hired, and whose threads do not run.
+    pub(crate) fn worker(path: &Path) -> Worker {
+        let capacity = Capacity { cpus: 1, memory: Bytes(1), gpus: 0, nodes: 1, max_jobs: None };
+        let mut options = WorkerOptions::new(capacity, path.into(), path.into(), path.join("l"), "t".into());
+        options.cgroups = false;
+        Worker::new(options, UnixStream::pair().unwrap().0).unwrap()
+    }
+
+    /// A process of a job, as the worker starts it.
+    pub(crate) fn spawn(worker: &Worker, command: &str) -> Pid {
+        let site = worker.contexts.lock().unwrap().find_context(WorkflowId(1)).unwrap();
+        let launch = SpawnParameters {
+            command,
+            launcher: &[],
+            environment: &site.environment,
+            additions: &EnvironmentAdditions::default(),
+            stdout: site.spawner.dev_null(),
+            stderr: site.spawner.dev_null(),
+            enter: None,
+        };
+        site.spawner.spawn(&launch).unwrap()
+    }
+
+    pub(crate) fn running(started: Instant, runtime: Option<Duration>) -> RunningAttempt {
+        RunningAttempt {
+            key: AttemptKey {
+                workflow: WorkflowId(1),
+                job: JobId(1),
+                run: RunId(1),
+                attempt: Attempt::FIRST,
+            },
+            pid: Pid::INIT,
+            started,
+            started_at: Timestamp(0),
+            born_after: 0,
+            limits: AttemptLimits { memory: None, runtime },
+            termination: None,
+            frozen_since: None,
+            frozen_time: Duration::ZERO,
+            was_warned: false,
+            remote_launch: None,
+            in_cgroup: false,
+            peak_is_its_own: false,
+            oom_kills: 0,
+            is_start_reported: false,
+            sample_interval: Duration::from_secs(1),
+            next_sample: Some(started + FIRST_SAMPLE_AFTER),
+            series: UsageSeries::new(started),
+            stop: None,
+        }
+    }
+
+    #[test]
+    fn things_fall_due_in_the_order_of_their_times() {
+        let start = Instant::now();
+        let mut job = running(start, Some(200 * MS));
+        assert_eq!(job.next_action(), Some((start + FIRST_SAMPLE_AFTER, SupervisorAction::ReportStart)));
+        job.is_start_reported = true;
+        assert_eq!(job.next_action(), Some((start + FIRST_SAMPLE_AFTER, SupervisorAction::Sample)));
+        job.next_sample = Some(start + 1150 * MS);
+        assert_eq!(job.next_action(), Some((start + 200 * MS, SupervisorAction::TimeOut)));
+        job.stop = Some(PendingStop { cause: StopCause::Timeout, kill_at: start + 10_200 * MS });
+        assert_eq!(job.next_action(), Some((start + 10_200 * MS, SupervisorAction::Kill)));
+        job.schedule_kill_retry(start + 10_200 * MS);
+        assert_eq!(job.next_action(), Some((start + 10_300 * MS, SupervisorAction::Kill)));
+    }
+
+    #[test]
+    fn time_stands_still_while_a_job_does() {
+        let start = Instant::now();
+        let mut job = running(start, Some(200 * MS));
+        (job.is_start_reported, job.next_sample) = (true, None);
+        job.frozen_since = Some(start + 50 * MS);
+        assert_eq!((job.next_action(), job.run_time_until(start + 900 * MS)), (None, 50 * MS));
+        assert!(job.thaw(start + 1050 * MS) && !job.thaw(start + 1060 * MS));
+        assert_eq!(job.next_action(), Some((start + 1200 * MS, SupervisorAction::TimeOut)));
+        assert_eq!(job.run_time_until(start + 1100 * MS), 100 * MS);
+        job.frozen_since = Some(start + 1100 * MS);
+        job.stop = Some(PendingStop { cause: StopCause::Timeout, kill_at: start });
+        assert_eq!(
+            job.next_action(),
+            Some((start, SupervisorAction::Kill)),
+            "one that was told to end is killed all the same"
+        );
+    }
+
+    #[test]
+    fn a_short_runtime_is_over_before_the_first_look() {
+        let start = Instant::now();
+        assert_eq!(
+            running(start, Some(50 * MS)).next_action(),
+            Some((start + 50 * MS, SupervisorAction::TimeOut))
+        );
+    }
+
+    #[test]
+    fn a_runtime_beyond_all_clocks_is_no_limit() {
+        let start = Instant::now();
+        let mut job = running(start, Some(Duration::MAX));
+        job.is_start_reported = true;
+        assert_eq!(job.next_action(), Some((start + FIRST_SAMPLE_AFTER, SupervisorAction::Sample)));
+    }
+
+    #[test]
+    fn a_job_that_nobody_measures_or_limits_is_left_alone_once_it_was_told_of() {
+        let mut job = running(Instant::now(), None);
+        (job.is_start_reported, job.next_sample) = (true, None);
+        assert_eq!(job.next_action(), None);
+    }
+
+    #[test]
+    fn a_job_is_warned_before_its_time_is_over_but_not_before_half_of_it_is() {
+        let start = Instant::now();
+        let grace = 10_000 * MS;
+        for (lead, at) in [(30 * MS, 70 * MS), (90 * MS, 50 * MS)] {
+            let mut job = running(start, Some(100 * MS));
+            job.termination = Some(TerminationSettings { signal: 10, lead: Some(lead) });
+            assert_eq!(job.next_action(), Some((start + at, SupervisorAction::Warn)));
+            assert_eq!(job.termination_signal(), Signal::USR1);
+            job.was_warned = true;
+            assert_eq!(job.next_action(), Some((start + 100 * MS, SupervisorAction::TimeOut)));
+            assert_eq!(job.grace_after_timeout(grace), Duration::ZERO);
+        }
+        let unwarned = running(start, Some(100 * MS));
+        assert_eq!(
+            (unwarned.termination_signal(), unwarned.grace_after_timeout(grace)),
+            (Signal::TERM, grace)
+        );
+    }
+}
