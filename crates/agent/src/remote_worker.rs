@@ -303,7 +303,7 @@ impl RemoteWorker {
     ) -> Result<(), RemoteWorkerError> {
         match event {
             RemoteWorkerEvent::WorkerMessage(number, message) if self.is_current(number) => {
-                self.on_worker_message(message, observer)
+                self.on_worker_message(message, observer);
             }
             RemoteWorkerEvent::WorkerGone(number) if self.is_current(number) => {
                 // Where all processes are ended at once it is nobody's fault.
@@ -885,7 +885,7 @@ impl RemoteWorker {
             match entry {
                 JournalEntry::Report(report) => _ = self.journaled_attempts.insert(report_key(report)),
                 JournalEntry::Action(report) => {
-                    _ = self.journaled_actions.insert((report.action, report.attempt))
+                    _ = self.journaled_actions.insert((report.action, report.attempt));
                 }
             }
         }

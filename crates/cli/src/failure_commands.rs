@@ -121,7 +121,7 @@ pub(crate) fn submit_failure_commands(
 ) -> Result<Vec<FailureCommandOutcome>, CliError> {
     // Who cannot be told looks once in a while.
     Ok(failure_commands::submit_failure_commands(store, workflow, wanted, &|holder| {
-        drop(cancel::signal_holder(holder))
+        drop(cancel::signal_holder(holder));
     })?)
 }
 

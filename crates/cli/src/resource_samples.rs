@@ -30,7 +30,7 @@ impl RunSamples {
             match subject {
                 SeriesSubject::Node => self.node.extend(points),
                 SeriesSubject::Job(job, attempt) => {
-                    self.jobs.entry((job, attempt)).or_default().extend(points)
+                    self.jobs.entry((job, attempt)).or_default().extend(points);
                 }
             }
         }

@@ -323,7 +323,7 @@ impl WorkflowState {
             JobStatus::Ready if free => self.enqueue(job),
             JobStatus::Uninitialized | JobStatus::Blocked if free => self.release_job(job, changes),
             JobStatus::Uninitialized | JobStatus::Ready => {
-                self.record_transition(job, JobStateEvent::Block, changes)
+                self.record_transition(job, JobStateEvent::Block, changes);
             }
             _ => {}
         }

@@ -201,7 +201,7 @@ impl World {
             match status {
                 WorkUnitStatus::Completed => assert!(all(|s| s == S::Completed), "{jobs:?}"),
                 WorkUnitStatus::Failed => {
-                    assert!(all(S::is_settled) && jobs.contains(&S::Failed), "{jobs:?}")
+                    assert!(all(S::is_settled) && jobs.contains(&S::Failed), "{jobs:?}");
                 }
                 WorkUnitStatus::Waiting => assert!(all(|s| matches!(s, S::Ready | S::Blocked)), "{jobs:?}"),
                 WorkUnitStatus::Active => assert!(!all(S::is_settled), "{jobs:?}"),

@@ -219,7 +219,7 @@ fn add_entry_names(
         match (&template, bindings) {
             (None, _) => names.text.push_str(text),
             (Some(template), bindings) => {
-                template_compiler::render_template(template, bindings, index, &mut names.text)
+                template_compiler::render_template(template, bindings, index, &mut names.text);
             }
         }
         if !names.finish_name() {

@@ -260,7 +260,7 @@ impl KdlMapper<'_> {
         for argument in node.arguments {
             match argument {
                 KdlArgument::Property(key, key_span, value) => {
-                    entries.push(TreeEntry { key, key_span, value })
+                    entries.push(TreeEntry { key, key_span, value });
                 }
                 KdlArgument::Value(value) => self.sink.push(
                     SpecDiagnostic::new("stray-value", "a value that belongs to no key")

@@ -51,7 +51,7 @@ impl<'s> YamlReader<'s> {
             let node = self.nodes.next_node(sink)?;
             match (node.kind, self.stage) {
                 (YamlNodeKind::DocumentStart, YamlStage::BeforeDocument) => {
-                    self.stage = YamlStage::InDocument
+                    self.stage = YamlStage::InDocument;
                 }
                 (YamlNodeKind::DocumentStart, _) => {
                     sink.push(

@@ -185,7 +185,7 @@ fn read_messages(worker: &Arc<Worker>, link: &mut BufReader<UnixStream>) -> Work
             }
             Ok(ToWorker::Workflow(site)) => lock_ignoring_poison(&worker.contexts).add_workflow(*site),
             Ok(ToWorker::Forget(workflow)) => {
-                lock_ignoring_poison(&worker.contexts).forget_workflow(workflow)
+                lock_ignoring_poison(&worker.contexts).forget_workflow(workflow);
             }
             Ok(ToWorker::Lease(until)) => worker.renew_lease(until),
             Ok(ToWorker::Stop { why, grace }) => worker.stop_all(why, grace),

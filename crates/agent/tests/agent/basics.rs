@@ -147,7 +147,7 @@ fn when_its_own_time_is_over_what_runs_is_stopped() {
     let bench = Bench::new(LONG);
     let end = Instant::now() + Duration::from_secs(3);
     let agent = bench.hire_with(|options| {
-        options.deadline = Some(WorkerDeadline { end, stop_before_end: Duration::from_secs(1) })
+        options.deadline = Some(WorkerDeadline { end, stop_before_end: Duration::from_secs(1) });
     });
     bench.server.give([gated(1)]);
     bench.noted("leader1");

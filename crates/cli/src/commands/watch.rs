@@ -227,7 +227,7 @@ impl WorkflowWatch<'_> {
                 }
             },
             WorkflowPhase::Failed if !self.args.recover => {
-                ui.print_note("--recover brings it back and goes on")
+                ui.print_note("--recover brings it back and goes on");
             }
             WorkflowPhase::Interrupted if self.lacks_nodes() => {
                 ui.print_note(&format!(

@@ -126,7 +126,7 @@ impl CliConfig {
                 Some(_) if text.is_empty() => {}
                 Some((_, key)) => match key.check(&text) {
                     Ok(()) => {
-                        self.set_value(key, SettingValue { text, origin: SettingOrigin::Environment(name) })
+                        self.set_value(key, SettingValue { text, origin: SettingOrigin::Environment(name) });
                     }
                     Err(why) => {
                         let said = format!("cannot be `{text}`: {why}");

@@ -239,7 +239,7 @@ fn next_steps(ctx: &CliContext, done: &AllocationRescheduleResult) -> Result<Vec
     match done.marked_executed.len() as u64 {
         0 => {}
         n if done.dry_run => {
-            lines.push(format!("{} would not fire any more", text::render_count(n, "action")))
+            lines.push(format!("{} would not fire any more", text::render_count(n, "action")));
         }
         n => lines.push(format!("{} noted as carried out", text::render_count(n, "action"))),
     }

@@ -206,10 +206,10 @@ pub(crate) fn next_commands(overview: &WorkflowOverview) -> Vec<String> {
     }
     match overview.workflow.state {
         WorkflowPhase::Interrupted if !overview.strays.is_empty() => {
-            commands.push("windlass serve".to_owned())
+            commands.push("windlass serve".to_owned());
         }
         WorkflowPhase::Created | WorkflowPhase::Interrupted => {
-            commands.push(format!("windlass resume{which}"))
+            commands.push(format!("windlass resume{which}"));
         }
         WorkflowPhase::NeedsDecision => {
             commands.push(format!("windlass triage{which}"));

@@ -38,7 +38,7 @@ impl ExplanationBuilder<'_> {
         let open: Vec<&Allocation> = nodes.open_allocations().collect();
         match (open.as_slice(), nodes.allocations.last()) {
             ([only], _) => {
-                self.set_headline(format!("ready; it waits: {}", allocation_ends::describe_end(only)))
+                self.set_headline(format!("ready; it waits: {}", allocation_ends::describe_end(only)));
             }
             ([_, ..], _) => {
                 self.set_headline(format!("ready; it waits for one of {} allocations", open.len()));

@@ -182,7 +182,7 @@ impl fmt::Display for UnfitDemand {
         }
         match &self.requirements {
             Some(requirements) => {
-                write!(f, " fits no partition: `{requirements}` asks for {}", self.resources_text)?
+                write!(f, " fits no partition: `{requirements}` asks for {}", self.resources_text)?;
             }
             None => write!(f, " fits no partition: it counts as {}", self.resources_text)?,
         }

@@ -88,7 +88,7 @@ impl RequestReconciler {
                 }
                 Some(Err(error)) => self.on_commit_refused(&one.name, &error, report),
                 None => {
-                    report.add_error(Some(&one.name), &"the database did not say what became of a commit")
+                    report.add_error(Some(&one.name), &"the database did not say what became of a commit");
                 }
             }
         }

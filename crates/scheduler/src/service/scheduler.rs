@@ -222,7 +222,7 @@ impl Scheduler {
                 self.on_committed(workflow, birth, result);
             }
             SchedulerEvent::ExclusiveWorkDone { workflow, reply: answer, loaded: found } => {
-                self.on_exclusive_work_done(workflow, answer, found)
+                self.on_exclusive_work_done(workflow, answer, found);
             }
             SchedulerEvent::CheckTime(sender) => self.idle_waiters.push(sender),
             SchedulerEvent::Stop(sender) => {
@@ -332,24 +332,24 @@ impl Scheduler {
     fn perform_call(&mut self, call: SchedulerCall, workflow: Option<WorkflowId>) {
         match (call, workflow) {
             (SchedulerCall::RegisterWorker { registration: who, owner: sponsor, reply }, _) => {
-                self.on_register_worker(&who, sponsor, reply)
+                self.on_register_worker(&who, sponsor, reply);
             }
             (SchedulerCall::Exchange { exchange, reply, .. }, _) => self.on_exchange(exchange, reply),
             (SchedulerCall::HangUp { worker, number, secret }, _) => self.on_hang_up(worker, number, &secret),
             (SchedulerCall::AccessChanged, _) => self.on_access_changed(),
             (SchedulerCall::AllocationEnds { allocation, ends_at }, _) => {
-                self.on_allocation_end_time(allocation, ends_at)
+                self.on_allocation_end_time(allocation, ends_at);
             }
             (SchedulerCall::AllocationEnded { allocation }, _) => self.on_allocation_ended(allocation),
             (SchedulerCall::WorkerFenced { worker }, _) => self.on_worker_fenced(worker),
             (SchedulerCall::CloseSites(closed), _) => self.on_close_sites(closed),
             (SchedulerCall::CloseSitesFor { workflow, closed }, _) => {
-                self.on_close_sites_for(workflow, closed)
+                self.on_close_sites_for(workflow, closed);
             }
             (SchedulerCall::SetPaused { workflow, is_paused }, _) => self.on_set_paused(workflow, is_paused),
             (SchedulerCall::ListWorkers { reply }, _) => reply(Ok(self.list_workers())),
             (SchedulerCall::QuarantineNode { node, by, reply }, _) => {
-                self.on_quarantine_node(node, &by, reply)
+                self.on_quarantine_node(node, &by, reply);
             }
             (SchedulerCall::ReleaseNode { host, by, reply }, _) => self.on_release_node(&host, &by, reply),
             (SchedulerCall::DrainWorker { worker, reply }, _) => self.on_drain(worker, reply),
@@ -359,7 +359,7 @@ impl Scheduler {
                 self.on_initialize(workflow, only_uninitialized, clear_ephemeral, &by, reply);
             }
             (SchedulerCall::CancelWorkflow { workflow, by, reply }, _) => {
-                self.on_cancel(workflow, &by, reply)
+                self.on_cancel(workflow, &by, reply);
             }
             (SchedulerCall::ResetStatus { workflow, force, by, reply }, _) => {
                 self.on_reset_status(workflow, force, &by, reply);
@@ -369,7 +369,7 @@ impl Scheduler {
             }
             (call @ SchedulerCall::Exclusive { .. }, Some(workflow)) => self.on_exclusive(workflow, call),
             (SchedulerCall::ClaimJobs { workflow, request, reply }, _) => {
-                self.on_claim(workflow, &request, reply)
+                self.on_claim(workflow, &request, reply);
             }
             (SchedulerCall::StartJob { job, run, node, reply }, Some(workflow)) => {
                 self.on_start_job(workflow, job, run, node, reply);
@@ -388,7 +388,7 @@ impl Scheduler {
                 reply(Ok(self.find_workflow(workflow).map(|desk| desk.snapshot())));
             }
             (SchedulerCall::PendingActions { workflow, reply }, _) => {
-                self.on_pending_actions(workflow, reply)
+                self.on_pending_actions(workflow, reply);
             }
             (SchedulerCall::ClaimAction { workflow, action, node, reply }, _) => {
                 self.on_claim_action(workflow, action, node, reply);

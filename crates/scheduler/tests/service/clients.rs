@@ -188,7 +188,7 @@ fn nothing_is_pulled_from_under_a_worker() {
                 ExclusiveRequirement::NoHeldJobs,
                 Box::new(|_| Ok(())),
                 reply,
-            )
+            );
         })
         .unwrap_err(),
         complete(&world, workflow, key.job, S::Completed).unwrap_err(),
@@ -242,7 +242,7 @@ fn somebody_may_have_a_workflow_to_himself() {
         store.workflow(workflow).map(|row| row.map(|row| row.name))
     });
     let done = crate::world::later(|reply| {
-        world.service.run_exclusive(workflow, ExclusiveRequirement::NoneRequired, work, reply)
+        world.service.run_exclusive(workflow, ExclusiveRequirement::NoneRequired, work, reply);
     });
     at_work.recv().unwrap();
     let key = worker.held[0].key;

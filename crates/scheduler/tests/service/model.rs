@@ -238,7 +238,7 @@ impl Model {
             store.add_user_data(workflow, &new, Timestamp(1)).map(|_| ())
         });
         let outcome = self.ask_for(busy, |service, reply| {
-            service.run_exclusive(workflow, ExclusiveRequirement::NoneRequired, work, reply)
+            service.run_exclusive(workflow, ExclusiveRequirement::NoneRequired, work, reply);
         });
         if let Err(refused) = outcome {
             assert_eq!(code(&refused), "unavailable");

@@ -277,7 +277,7 @@ pub(super) async fn perform_commands_within_limits(
     };
     let work = move |store: &dyn Store| Ok(carry_out(store));
     call_service(|reply| {
-        state.service.run_exclusive(id, ExclusiveRequirement::NoneRequired, Box::new(work), reply)
+        state.service.run_exclusive(id, ExclusiveRequirement::NoneRequired, Box::new(work), reply);
     })
     .await
 }

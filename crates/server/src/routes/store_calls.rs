@@ -297,7 +297,7 @@ async fn perform_exclusive(
     let (by, now) = (by.to_owned(), state.now());
     let work = move |store: &dyn Store| Ok(request.execute(&*store.acting_as(&by), now, Viewer::ALL));
     call_service(|reply| {
-        state.service.run_exclusive(id, ExclusiveRequirement::NoneRequired, Box::new(work), reply)
+        state.service.run_exclusive(id, ExclusiveRequirement::NoneRequired, Box::new(work), reply);
     })
     .await
 }

@@ -210,7 +210,7 @@ fn every_route_with_every_role_and_everybodys_workflows() {
                     AccessDecision::Allow => assert!(![401, 403, 500].contains(&got), "{what}"),
                     AccessDecision::Hide => assert_eq!(got, 404, "{what}"),
                     AccessDecision::ForbidRole | AccessDecision::ForbidScope => {
-                        assert_eq!(got, 403, "{what}")
+                        assert_eq!(got, 403, "{what}");
                     }
                 }
                 checked += 1;

@@ -321,7 +321,7 @@ fn count_nodes(workflow: &SimulatedWorkflow) -> NodeCounts {
     for node in workflow.units.iter().flat_map(|unit| &unit.nodes) {
         match node.state {
             SimulatedNodeState::Idle | SimulatedNodeState::Queued | SimulatedNodeState::CoolingOff => {
-                counts.idle += 1
+                counts.idle += 1;
             }
             SimulatedNodeState::Running(_) => counts.running += 1,
             SimulatedNodeState::Done => counts.done += 1,

@@ -41,7 +41,7 @@ impl<'s> SpecBuilder<'s, EventRecording<'s>> {
                         self.decode_section(&event, "resource_monitor", &RESOURCE_MONITOR)?;
                 }
                 DeferredSection::Triage => {
-                    self.spec.settings.triage = self.decode_section(&event, "triage", &TRIAGE)?
+                    self.spec.settings.triage = self.decode_section(&event, "triage", &TRIAGE)?;
                 }
                 DeferredSection::DynamicJobs => {
                     self.spec.settings.dynamic_jobs =
@@ -224,14 +224,14 @@ impl<'s, E: EventStream<'s>> SpecBuilder<'s, E> {
             let action = &mut spec.action;
             match is {
                 ActionField::Trigger => {
-                    trigger = self.decoder.read_choice(value, subject, field.field_type.choices())?
+                    trigger = self.decoder.read_choice(value, subject, field.field_type.choices())?;
                 }
                 ActionField::Type => {
-                    kind = self.decoder.read_choice(value, subject, field.field_type.choices())?
+                    kind = self.decoder.read_choice(value, subject, field.field_type.choices())?;
                 }
                 ActionField::Jobs => spec.jobs = self.read_name_list(&value, field.name)?,
                 ActionField::JobNameRegexes => {
-                    spec.job_name_regexes = self.read_name_list(&value, field.name)?
+                    spec.job_name_regexes = self.read_name_list(&value, field.name)?;
                 }
                 ActionField::Commands => spec.commands = self.read_name_list(&value, field.name)?,
                 ActionField::Scheduler => spec.scheduler = self.read_text(value, subject)?,

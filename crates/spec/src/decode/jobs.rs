@@ -144,26 +144,26 @@ impl<'s, E: EventStream<'s>> SpecBuilder<'s, E> {
             RareJobField::Scheduler => more.scheduler = self.read_text(value, subject)?,
             RareJobField::Stdio => more.stdio = self.decoder.decode_stdio(&value, subject)?,
             RareJobField::Sweep(part) => {
-                self.decode_sweep_field(&mut more.sweep, part, field, subject, value)?
+                self.decode_sweep_field(&mut more.sweep, part, field, subject, value)?;
             }
             RareJobField::Labels => more.labels = self.read_name_list(&value, field.name)?,
             RareJobField::Sites => more.sites = self.read_name_list(&value, field.name)?,
             RareJobField::Limit => more.limit = self.read_text(value, subject)?,
             RareJobField::DependsOnRegexes => {
-                more.depends_on_regexes = self.read_name_list(&value, field.name)?
+                more.depends_on_regexes = self.read_name_list(&value, field.name)?;
             }
             RareJobField::InputFileRegexes => {
-                more.input_file_regexes = self.read_name_list(&value, field.name)?
+                more.input_file_regexes = self.read_name_list(&value, field.name)?;
             }
             RareJobField::OutputFileRegexes => {
-                more.output_file_regexes = self.read_name_list(&value, field.name)?
+                more.output_file_regexes = self.read_name_list(&value, field.name)?;
             }
             RareJobField::InputUserData => more.input_user_data = self.read_name_list(&value, field.name)?,
             RareJobField::InputUserDataRegexes => {
                 more.input_user_data_regexes = self.read_name_list(&value, field.name)?;
             }
             RareJobField::OutputUserData => {
-                more.output_user_data = self.read_name_list(&value, field.name)?
+                more.output_user_data = self.read_name_list(&value, field.name)?;
             }
             RareJobField::OutputUserDataRegexes => {
                 more.output_user_data_regexes = self.read_name_list(&value, field.name)?;
@@ -200,7 +200,7 @@ impl<'s, E: EventStream<'s>> SpecBuilder<'s, E> {
                         self.decoder.read_number(value, subject, field.field_type.number_range())?;
                 }
                 FileField::Sweep(part) => {
-                    self.decode_sweep_field(&mut file.sweep, part, field, subject, value)?
+                    self.decode_sweep_field(&mut file.sweep, part, field, subject, value)?;
                 }
             }
         }
@@ -233,7 +233,7 @@ impl<'s, E: EventStream<'s>> SpecBuilder<'s, E> {
                     entry.is_ephemeral = self.decoder.read_boolean(value, subject)?.unwrap_or_default();
                 }
                 UserDataField::Sweep(part) => {
-                    self.decode_sweep_field(&mut entry.sweep, part, field, subject, value)?
+                    self.decode_sweep_field(&mut entry.sweep, part, field, subject, value)?;
                 }
             }
         }

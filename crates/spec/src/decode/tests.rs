@@ -304,7 +304,7 @@ fn tables_and_types_know_the_same_words() {
 #[test]
 fn tables_and_types_have_the_same_fields() {
     let same = |map: &FieldTable, back: serde_json::Result<Value>| {
-        assert_eq!(back.unwrap(), sample(map), "{}", map.noun)
+        assert_eq!(back.unwrap(), sample(map), "{}", map.noun);
     };
     let handler: FailureHandler = serde_json::from_value(sample(&FAILURE_HANDLER)).unwrap();
     same(&FAILURE_HANDLER, serde_json::to_value(handler));

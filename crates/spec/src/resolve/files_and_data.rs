@@ -47,7 +47,7 @@ impl NameResolver<'_, '_> {
         let detail = self.resolved.files[member.entry as usize].as_ref();
         match detail.and_then(|detail| detail.path.as_ref()) {
             Some(template) => {
-                render_template(template, self.expanded.files.bindings(member.entry), member.index, out)
+                render_template(template, self.expanded.files.bindings(member.entry), member.index, out);
             }
             None => out.push_str(self.spec.texts.get(self.spec.files[member.entry as usize].path.text)),
         }

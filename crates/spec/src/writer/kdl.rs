@@ -59,7 +59,7 @@ impl KdlWriter {
                 self.write_block(key, |writer| writer.write_fields(map, entries.iter()));
             }
             (FieldForm::Texts | FieldForm::Numbers, TreeValue::List(items)) => {
-                self.write_texts(field, key, items)
+                self.write_texts(field, key, items);
             }
             _ => self.write_any(key, value),
         }
@@ -133,7 +133,7 @@ impl KdlWriter {
             Some(line) => self.write_line(&line),
             None => {
                 self.write_block(node, |writer| {
-                    items.iter().for_each(|item| writer.write_any(ITEM_NODE, item))
+                    items.iter().for_each(|item| writer.write_any(ITEM_NODE, item));
                 });
             }
         }

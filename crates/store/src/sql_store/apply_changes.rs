@@ -205,7 +205,7 @@ fn send_change(
             pipe.send(number, sql::IGNORE_FAILURE, &values![job.0, workflow, batch.run.0, attempt.0])?;
         }
         WorkflowChange::Unit(ref change) => {
-            work_units::send_unit_change(pipe, number, (batch.workflow, batch.run), change, now)?
+            work_units::send_unit_change(pipe, number, (batch.workflow, batch.run), change, now)?;
         }
         WorkflowChange::CountSiteAttempts { ref site, ref handler, attempts } => {
             work_units::send_site_count(pipe, number, batch.workflow, (site, handler), attempts)?;

@@ -355,7 +355,7 @@ impl<D: SqlConnection> FailureCommandExecutor<'_, D> {
         pipe.send(number, sql::REVISE_JOB, &values)?;
         match after.asked.map(|asked| (asked.by, asked.resources)) {
             Some((ResourceSource::Itself, resources)) => {
-                set_job_resources(pipe, number, workflow, *job, &resources)?
+                set_job_resources(pipe, number, workflow, *job, &resources)?;
             }
             Some((ResourceSource::Row(row), _)) => {
                 pipe.send(number, sql::SET_JOB_REQUIREMENTS, &values![Some(row.0), job.0])?;

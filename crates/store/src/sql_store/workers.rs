@@ -185,7 +185,7 @@ fn update_worker(
     match (old.ended_at, ended_at) {
         (None, Some(_)) => record_worker_event(db, id, &worker, "compute_node_stopped", "is gone", by)?,
         (Some(_), None) => {
-            record_worker_event(db, id, &worker, "compute_node_started", "is there again", by)?
+            record_worker_event(db, id, &worker, "compute_node_started", "is there again", by)?;
         }
         _ => {}
     }

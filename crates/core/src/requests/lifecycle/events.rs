@@ -20,15 +20,15 @@ impl DecisionBuilder<'_> {
             match news {
                 LifecycleEvent::Imported(process) => self.on_imported(process),
                 LifecycleEvent::ImportFailed(trouble) => {
-                    self.on_effect_failed(RequestStatus::Submitted, trouble)
+                    self.on_effect_failed(RequestStatus::Submitted, trouble);
                 }
                 LifecycleEvent::Planned(planned) => self.on_planned(planned),
                 LifecycleEvent::NothingToPlan => self.on_nothing_to_plan(),
                 LifecycleEvent::PlanFailed(trouble) => {
-                    self.on_effect_failed(RequestStatus::Planning, trouble)
+                    self.on_effect_failed(RequestStatus::Planning, trouble);
                 }
                 LifecycleEvent::Submitted { run, backend, priority } => {
-                    self.on_submitted(run, backend, *priority)
+                    self.on_submitted(run, backend, *priority);
                 }
                 LifecycleEvent::Prioritized { run, priority } => self.on_prioritized(run, *priority),
                 LifecycleEvent::SubmitFailed { run, failure: trouble } if self.is_run_ready(run) => {
@@ -40,7 +40,7 @@ impl DecisionBuilder<'_> {
                 LifecycleEvent::StopFailed { run, failure: trouble } => self.on_stop_failed(run, trouble),
                 LifecycleEvent::Settled { round, run, files } => self.on_settled(*round, run, *files),
                 LifecycleEvent::SettleFailed { round, failure: trouble } => {
-                    self.on_settle_failed(*round, trouble)
+                    self.on_settle_failed(*round, trouble);
                 }
                 LifecycleEvent::ManifestWritten { path } => self.manifest = Some(path.clone()),
                 LifecycleEvent::ManifestFailed { reason } => self.on_manifest_failed(reason),

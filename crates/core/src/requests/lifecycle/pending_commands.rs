@@ -181,10 +181,10 @@ impl DecisionBuilder<'_> {
                     ));
                 }
                 (RequestStatus::Aborted, false) => {
-                    self.set_block_status(&block, ProcessingBlockStatus::Invalidated)
+                    self.set_block_status(&block, ProcessingBlockStatus::Invalidated);
                 }
                 _ if block.status != ProcessingBlockStatus::Failed => {
-                    self.set_block_status(&block, ProcessingBlockStatus::Failed)
+                    self.set_block_status(&block, ProcessingBlockStatus::Failed);
                 }
                 _ => {}
             }

@@ -181,7 +181,7 @@ impl DecisionBuilder<'_> {
         let reason = format!("what round {round} has done could not be credited: {}", trouble.reason);
         match self.view.row.status {
             RequestStatus::Active | RequestStatus::Stopping | RequestStatus::Partial => {
-                self.hold_with_reason(reason)
+                self.hold_with_reason(reason);
             }
             RequestStatus::Held if self.is_release_wanted() => {
                 self.push_change(RequestChange::SetCommand(None));

@@ -234,7 +234,7 @@ impl DecisionBuilder<'_> {
                 }
             }
             Some(RequestRunStatus::Stopped) => {
-                self.prepare_next_run(RequestRunCause::Stop, Some("stopped".to_owned()))
+                self.prepare_next_run(RequestRunCause::Stop, Some("stopped".to_owned()));
             }
             Some(RequestRunStatus::Completed) => self.set_status(RequestStatus::Active, None),
             _ => self.hold_with_reason("it was to be stopped, and has no run that could go on".to_owned()),

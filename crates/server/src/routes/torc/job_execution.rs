@@ -348,7 +348,7 @@ fn retry_job(
     let most = u32::try_from(query.max_retries)
         .map_err(|_| ApiError::invalid("max_retries: it must not be negative"))?;
     call.call_service(|service, reply| {
-        service.retry_job(JobId(id), RunId(run), most, call.caller_name(), reply)
+        service.retry_job(JobId(id), RunId(run), most, call.caller_name(), reply);
     })
     .map_err(as_unprocessable)?;
     jobs::load_job_model(call, &row, JobId(id))
@@ -360,7 +360,7 @@ fn change_job_status(
 ) -> ApiResult<JobModel> {
     let row = call.authorize_part(AuthOperation::ChangeWorkflow, WorkflowPartId::Job(JobId(id)))?;
     call.call_service(|service, reply| {
-        service.change_job_status(JobId(id), status, RunId(run), call.caller_name(), reply)
+        service.change_job_status(JobId(id), status, RunId(run), call.caller_name(), reply);
     })
     .map_err(as_unprocessable)?;
     jobs::load_job_model(call, &row, JobId(id))

@@ -383,7 +383,7 @@ fn process_changed_inputs(
     let reinitialized_jobs = call.store().job_names(&changed)?;
     if !query.dry_run.unwrap_or(false) && !changed.is_empty() {
         call.call_service(|service, reply| {
-            service.reset_jobs(row.id, JobsToReset::Jobs(changed), call.caller_name(), reply)
+            service.reset_jobs(row.id, JobsToReset::Jobs(changed), call.caller_name(), reply);
         })?;
     }
     Ok(ProcessChangedJobInputsResponse { reinitialized_jobs })

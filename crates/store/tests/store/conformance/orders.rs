@@ -425,7 +425,7 @@ pub(crate) fn what_followed_a_decision_is_what_the_job_did(store: &dyn Store) {
     let next = || store.decisions(id, &DecisionFilter::default()).unwrap()[0].next_status;
     let worker = worker(store, id);
     let again = |attempt, ended: WorkflowChange| {
-        commit(store, id, vec![claim(jobs[0], attempt, worker), ended]).unwrap()
+        commit(store, id, vec![claim(jobs[0], attempt, worker), ended]).unwrap();
     };
     let requeued = |attempt: u32, failed: JobStatus| {
         let mut ended = end(key(id, jobs[0], attempt), worker, failed);

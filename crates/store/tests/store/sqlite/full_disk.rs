@@ -128,6 +128,28 @@ fn a_full_disk_is_waited_out() {
     drop(disk);
 }
 
+/// One commit follows another at once, as when jobs are short, so that nothing but the commits can keep the journal small.
+#[test]
+fn four_hundred_jobs_complete_on_a_disk_of_6_mb() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk = SmallDisk::mount(directory.path(), "6m");
+    let store = SqliteStore::create(directory.path().join("windlass.db")).unwrap().store;
+    let (workflow, jobs) = create(&store, 400);
+    let worker = worker(&store, workflow);
+    for job in jobs {
+        let key = key(workflow, job, 1);
+        for change in [claim(job, 1, worker), end(key, worker, JobStatus::Completed)] {
+            let batch = ChangeBatch { workflow, run: RUN, changes: [change].into() };
+            commit_batch(&store, batch).unwrap();
+        }
+    }
+    assert_eq!(counts(&store, workflow).get(JobStatus::Completed), 400);
+    let results = store.results(workflow, &ResultFilter::default()).unwrap();
+    assert_eq!(results.len(), 400, "each ran once");
+    drop(store);
+    drop(disk);
+}
+
 #[test]
 fn a_file_system_that_is_read_only_is_named() {
     let directory = tempfile::tempdir().unwrap();
