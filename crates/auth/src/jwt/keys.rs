@@ -2,8 +2,8 @@
 
 use super::{JwtError, KeyFetchPolicy};
 use crate::config::JwtConfig;
-use jsonwebtoken::DecodingKey;
-use jsonwebtoken::jwk::{JwkSet, PublicKeyUse};
+use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, JwkSet, KeyOperations, PublicKeyUse};
+use jsonwebtoken::{Algorithm, DecodingKey};
 use serde_json::Value;
 use std::fmt;
 use std::path::PathBuf;
@@ -91,9 +91,17 @@ pub(super) struct IssuerKeys {
     fetch_lock: Mutex<()>,
 }
 
+/// A public key, and what may be verified with it.
+struct IssuerKey {
+    name: Option<String>,
+    /// Those of its kind, or the only one that the issuer says it is for.
+    algorithms: Vec<Algorithm>,
+    key: DecodingKey,
+}
+
 #[derive(Default)]
 struct CachedKeys {
-    keys: Vec<(Option<String>, DecodingKey)>,
+    keys: Vec<IssuerKey>,
     fetched_at: Option<Instant>,
     tried_at: Option<Instant>,
 }
@@ -109,10 +117,11 @@ impl IssuerKeys {
         Self { source, fetch, cached: Mutex::default(), fetch_lock: Mutex::default() }
     }
 
-    /// The key of this name. `None`: it would have to be asked for.
+    /// The key of this name, if it is for this algorithm. `None`: it would have to be asked for.
     pub(super) fn find(
         &self,
         kid: Option<&str>,
+        algorithm: Algorithm,
         clock: Instant,
         effort: KeyFetchPolicy,
     ) -> Option<Result<DecodingKey, JwtError>> {
@@ -127,14 +136,19 @@ impl IssuerKeys {
         if !is_good {
             return Some(Err(JwtError::KeysUnavailable));
         }
-        Some(known.find(kid).cloned().ok_or(JwtError::Signature))
+        let mut named = known.find_named(kid).peekable();
+        if named.peek().is_none() {
+            return Some(Err(JwtError::Signature));
+        }
+        let found = named.find(|key| key.algorithms.contains(&algorithm));
+        Some(found.map(|key| key.key.clone()).ok_or(JwtError::KeyAlgorithm(format!("{algorithm:?}"))))
     }
 
     fn should_fetch(&self, kid: Option<&str>, clock: Instant) -> bool {
         let known = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
         let is_fresh = known.fetched_at.is_some_and(|since| clock.duration_since(since) < KEY_LIFETIME);
         let may_ask = known.tried_at.is_none_or(|tried| clock.duration_since(tried) >= MIN_FETCH_INTERVAL);
-        may_ask && !(is_fresh && known.find(kid).is_some())
+        may_ask && !(is_fresh && known.find_named(kid).next().is_some())
     }
 
     fn fetch_keys(&self, kid: Option<&str>, clock: Instant) {
@@ -156,32 +170,49 @@ impl IssuerKeys {
 }
 
 impl CachedKeys {
-    fn find(&self, kid: Option<&str>) -> Option<&DecodingKey> {
-        match (kid, self.keys.as_slice()) {
-            (Some(kid), keys) => {
-                keys.iter().find(|(name, _)| name.as_deref() == Some(kid)).map(|(_, key)| key)
-            }
-            // A token that names no key is fine where there is only one.
-            (None, [(_, key)]) => Some(key),
-            (None, _) => None,
-        }
+    /// Keys of different kinds may have the same name.
+    fn find_named<'a>(&'a self, kid: Option<&'a str>) -> impl Iterator<Item = &'a IssuerKey> {
+        // A token that names no key is fine where there is only one.
+        let is_only_key = self.keys.len() == 1;
+        self.keys.iter().filter(move |key| match kid {
+            Some(kid) => key.name.as_deref() == Some(kid),
+            None => is_only_key,
+        })
     }
 }
 
 /// The keys of a JWKS that can check signatures. Others, and kinds that we do not know, are left out.
-fn parse_jwks(text: &str) -> Result<Vec<(Option<String>, DecodingKey)>, String> {
+fn parse_jwks(text: &str) -> Result<Vec<IssuerKey>, String> {
     let mut document: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let all = document["keys"].as_array_mut().ok_or("there are no `keys`")?;
     let known = all.drain(..).filter_map(|key| {
         let set: JwkSet = serde_json::from_value(serde_json::json!({ "keys": [key] })).ok()?;
         let jwk = set.keys.into_iter().next()?;
-        let for_signatures =
-            jwk.common.public_key_use.as_ref().is_none_or(|used| *used == PublicKeyUse::Signature);
-        let is_public = !matches!(jwk.algorithm, jsonwebtoken::jwk::AlgorithmParameters::OctetKey(_));
+        let algorithms = verifiable_algorithms(&jwk);
         let key = DecodingKey::from_jwk(&jwk).ok()?;
-        (for_signatures && is_public).then_some((jwk.common.key_id, key))
+        (!algorithms.is_empty()).then_some(IssuerKey { name: jwk.common.key_id, algorithms, key })
     });
     Ok(known.collect())
+}
+
+/// The algorithms whose signatures may be verified with a key: those of its type (`kty`, `crv`), and of these the one that
+/// `alg` names. None if the key is for something else (`use`, `key_ops`) or no public key.
+fn verifiable_algorithms(jwk: &Jwk) -> Vec<Algorithm> {
+    use Algorithm::{ES256, ES384, EdDSA, PS256, PS384, PS512, RS256, RS384, RS512};
+    let common = &jwk.common;
+    let is_for_signatures =
+        common.public_key_use.as_ref().is_none_or(|used| *used == PublicKeyUse::Signature)
+            && common.key_operations.as_ref().is_none_or(|all| all.contains(&KeyOperations::Verify));
+    let of_type: &[Algorithm] = match &jwk.algorithm {
+        AlgorithmParameters::RSA(_) => &[RS256, RS384, RS512, PS256, PS384, PS512],
+        AlgorithmParameters::EllipticCurve(key) if key.curve == EllipticCurve::P256 => &[ES256],
+        AlgorithmParameters::EllipticCurve(key) if key.curve == EllipticCurve::P384 => &[ES384],
+        AlgorithmParameters::OctetKeyPair(key) if key.curve == EllipticCurve::Ed25519 => &[EdDSA],
+        _ => &[],
+    };
+    let is_named =
+        |algorithm: &Algorithm| common.key_algorithm.is_none_or(|named| named == (*algorithm).into());
+    of_type.iter().copied().filter(|algorithm| is_for_signatures && is_named(algorithm)).collect()
 }
 
 #[cfg(test)]
@@ -214,7 +245,7 @@ mod tests {
     }
 
     fn found(keys: &IssuerKeys, kid: &str, clock: Instant) -> Result<(), JwtError> {
-        keys.find(Some(kid), clock, KeyFetchPolicy::IfNeeded).unwrap().map(drop)
+        keys.find(Some(kid), Algorithm::EdDSA, clock, KeyFetchPolicy::IfNeeded).unwrap().map(drop)
     }
 
     #[test]
@@ -223,11 +254,11 @@ mod tests {
         let (keys, answers) = keys(&[Ok(FIRST), Ok(&second)]);
         let start = Instant::now();
         assert!(
-            keys.find(Some("one"), start, KeyFetchPolicy::Never).is_none(),
+            keys.find(Some("one"), Algorithm::EdDSA, start, KeyFetchPolicy::Never).is_none(),
             "it has to be asked for first"
         );
         assert_eq!(found(&keys, "one", start), Ok(()));
-        assert!(keys.find(Some("one"), start, KeyFetchPolicy::Never).is_some());
+        assert!(keys.find(Some("one"), Algorithm::EdDSA, start, KeyFetchPolicy::Never).is_some());
         for _ in 0..10 {
             assert_eq!(found(&keys, "two", start), Err(JwtError::Signature));
         }
@@ -249,10 +280,42 @@ mod tests {
 
     #[test]
     fn shared_secrets_and_unknown_kinds_are_left_out() {
-        let names: Vec<_> = parse_jwks(FIRST).unwrap().into_iter().map(|(kid, _)| kid.unwrap()).collect();
+        let names: Vec<_> = parse_jwks(FIRST).unwrap().into_iter().map(|key| key.name.unwrap()).collect();
         assert_eq!(names, ["one"]);
         assert!(parse_jwks("{}").is_err());
         assert!(parse_jwks("<html>").is_err());
+    }
+
+    #[test]
+    fn a_key_verifies_only_what_its_issuer_says_it_is_for() {
+        let algorithms = |fields: Value| {
+            let mut key = serde_json::json!({"kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"});
+            key.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+            let found = parse_jwks(&serde_json::json!({ "keys": [key] }).to_string()).unwrap();
+            found.into_iter().next().map(|key| key.algorithms)
+        };
+        let of_ed25519 = Some(vec![Algorithm::EdDSA]);
+        for fits in [
+            serde_json::json!({}),
+            serde_json::json!({"alg": "EdDSA"}),
+            serde_json::json!({"use": "sig", "key_ops": ["verify"]}),
+        ] {
+            assert_eq!(algorithms(fits.clone()), of_ed25519, "{fits}");
+        }
+        for other in [
+            serde_json::json!({"alg": "RS256"}),
+            serde_json::json!({"alg": "RSA-OAEP"}),
+            serde_json::json!({"alg": "of tomorrow"}),
+            serde_json::json!({"use": "enc"}),
+            serde_json::json!({"key_ops": ["encrypt"]}),
+            serde_json::json!({"kty": "EC"}),
+            serde_json::json!({"kty": "RSA"}),
+            serde_json::json!({"crv": "P-256"}),
+        ] {
+            assert_eq!(algorithms(other.clone()), None, "{other}");
+        }
+        let rsa = r#"{"keys":[{"kty":"RSA","n":"AQAB","e":"AQAB","alg":"PS256"}]}"#;
+        assert_eq!(parse_jwks(rsa).unwrap()[0].algorithms, [Algorithm::PS256], "and not RS256");
     }
 
     #[test]

@@ -24,6 +24,10 @@ pub(crate) enum JwtError {
     Issuer,
     #[error("it is signed with {0}, which is not allowed here")]
     Algorithm(String),
+    #[error("the key that it names is not for {0}")]
+    KeyAlgorithm(String),
+    #[error("its header demands extensions that this server does not know (crit)")]
+    CriticalExtension,
     #[error("its signature is not that of a key of its issuer")]
     Signature,
     #[error("it is not meant for this server (audience)")]
@@ -101,7 +105,7 @@ pub(crate) fn verify_token<'a>(
         Ok(found) => found,
         Err(error) => return Some(Err(error)),
     };
-    let key = match issuer.keys.find(header.kid.as_deref(), clock, effort)? {
+    let key = match issuer.keys.find(header.kid.as_deref(), header.alg, clock, effort)? {
         Ok(key) => key,
         Err(error) => return Some(Err(error)),
     };
@@ -116,6 +120,10 @@ fn claimed_issuer<'a>(
 ) -> Result<(&'a JwtIssuer, jsonwebtoken::Header), JwtError> {
     // `none` and other algorithms that the library does not know fail here.
     let header = jsonwebtoken::decode_header(token).map_err(|_| JwtError::Malformed)?;
+    if header.crit.is_some() {
+        // RFC 7515: what is critical must be understood, and the library ignores it.
+        return Err(JwtError::CriticalExtension);
+    }
     let claims: serde_json::Value =
         jsonwebtoken::dangerous::insecure_decode_claims(token).map_err(|_| JwtError::Malformed)?;
     let said = claims.get("iss").and_then(serde_json::Value::as_str);

@@ -31,6 +31,12 @@ const TWO: Key = Key {
     public: "LwTIqUQ5g3JFsfVZOx_YpttaKM27YVS20ocxlxLFqRI",
 };
 
+impl Key {
+    fn document(&self) -> Value {
+        json!({"kty": "OKP", "crv": "Ed25519", "kid": self.kid, "x": self.public, "use": "sig"})
+    }
+}
+
 /// An issuer as the network shows it.
 #[derive(Default)]
 struct Issuer {
@@ -40,10 +46,10 @@ struct Issuer {
 
 impl Issuer {
     fn publishes(&self, keys: &[&Key]) {
-        let keys: Vec<Value> = keys
-            .iter()
-            .map(|key| json!({"kty": "OKP", "crv": "Ed25519", "kid": key.kid, "x": key.public, "use": "sig"}))
-            .collect();
+        self.publishes_documents(keys.iter().map(|key| key.document()).collect());
+    }
+
+    fn publishes_documents(&self, keys: Vec<Value>) {
         let about = json!({"issuer": "https://issuer.example", "jwks_uri": "https://issuer.example/keys"});
         *self.documents.lock().unwrap() = vec![
             ("https://issuer.example/.well-known/openid-configuration".to_owned(), about.to_string()),
@@ -169,6 +175,41 @@ fn signatures_that_are_none() {
     assert!(is_refused(&world.admit(&forged)), "claims that were not signed");
     for garbled in [&good[1..], &good[..good.len() - 4], &format!("{good}AAAA")] {
         assert!(world.admit(garbled).is_err());
+    }
+}
+
+#[test]
+fn a_token_with_critical_extensions_is_rejected() {
+    let world = World::new(&[&ONE]);
+    let signer = EncodingKey::from_ed_pem(ONE.private.as_bytes()).unwrap();
+    let admit = |crit: Option<Vec<String>>| {
+        let header = Header { kid: Some("one".to_owned()), crit, ..Header::new(Algorithm::EdDSA) };
+        world.admit(&jsonwebtoken::encode(&header, &claims(), &signer).unwrap())
+    };
+    assert!(admit(None).is_ok());
+    for crit in [vec!["b64".to_owned()], vec!["exp".to_owned()], Vec::new()] {
+        assert!(is_refused(&admit(Some(crit))));
+    }
+}
+
+#[test]
+fn a_key_for_another_algorithm_or_use_verifies_nothing() {
+    let world = World::new(&[&ONE]);
+    let token = sign(&claims(), &ONE);
+    let mut passed = Duration::ZERO;
+    for (field, value, is_good) in [
+        ("alg", "EdDSA", true),
+        ("alg", "ES256", false),
+        ("alg", "RS256", false),
+        ("use", "enc", false),
+        ("use", "sig", true),
+    ] {
+        let mut key = ONE.document();
+        key[field] = json!(value);
+        world.issuer.publishes_documents(vec![key]);
+        // Withdrawn keys are looked up again after an hour.
+        passed += Duration::from_hours(2);
+        assert_eq!(world.admit_after(&token, passed).is_ok(), is_good, "{field} {value}");
     }
 }
 
