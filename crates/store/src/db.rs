@@ -1,7 +1,9 @@
-//! The little that the books ask of a database: run a statement, read rows, send many statements at once, insert many
-//! rows. SQLite and PostgreSQL implement it; everything in `books` is written once, over it.
+//! The database interface of the store: execute a statement, read rows, pipeline statements, load many rows.
+//! Implemented for
+//! SQLite and PostgreSQL; everything in `sql_store` is written once, on top of it.
 //!
-//! Values are numbers and texts: a flag is 0 or 1, a time a number, JSON is text. Statements number their values `$1..$n`.
+//! Values are numbers and texts: a flag is 0 or 1, a time a number, JSON is text. Statements number their
+//! parameters `$1..$n`.
 
 use crate::error::SqlError;
 use crate::sql::common::RowScan;
@@ -10,19 +12,19 @@ use windlass_types::WorkflowId;
 
 /// A connection in a transaction.
 ///
-/// Statements are prepared once per connection and kept, except by the methods that say `once`.
+/// Statements are prepared once per connection and cached, except by the methods with `once` in their name.
 pub(crate) trait SqlConnection {
-    /// Takes rows for one table; see [`Db::load_into`].
+    /// Loads rows into one table; see [`Self::load_into`].
     type Loader<'d>: BulkLoader
     where
         Self: 'd;
 
-    /// How many jobs [`Db::insert_jobs`] likes to get at once.
+    /// Preferred batch size of [`SqlConnection::insert_jobs`].
     const JOBS_PER_INSERT: usize;
-    /// How it best goes through the jobs of a workflow in the order of their ids, so that a page costs no more than a page.
+    /// The best way to page through the jobs of a workflow by id, so that the cost depends on the page only.
     const ORDERED_SCAN: RowScan;
 
-    /// How many rows it touched.
+    /// Returns the number of affected rows.
     fn execute_values(&self, sql: &str, values: &[SqlValue<'_>]) -> Result<usize, SqlError>;
 
     fn query_each_value(
@@ -32,7 +34,7 @@ pub(crate) trait SqlConnection {
         each: impl FnMut(&SqlRow<'_>) -> Result<(), SqlError>,
     ) -> Result<(), SqlError>;
 
-    /// For a text that was put together and will hardly come again.
+    /// For generated statements that are unlikely to be used again.
     fn for_each_unprepared(
         &self,
         sql: &str,
@@ -40,8 +42,9 @@ pub(crate) trait SqlConnection {
         each: impl FnMut(&SqlRow<'_>) -> Result<(), SqlError>,
     ) -> Result<(), SqlError>;
 
-    /// The same question about each of these, whose number is its `$1`; `each` is told the place of the one that a row is
-    /// about. In their order.
+    /// Executes the same query for each of these values of `$1`; `each` gets the index of the value that a row
+    /// belongs to. In
+    /// the order of the values.
     fn for_each_key(
         &self,
         sql: &'static str,
@@ -49,7 +52,7 @@ pub(crate) trait SqlConnection {
         each: impl FnMut(usize, &SqlRow<'_>) -> Result<(), SqlError>,
     ) -> Result<(), SqlError>;
 
-    /// The same where `$1` is a text.
+    /// The same for text values of `$1`.
     fn for_each_text_key(
         &self,
         sql: &'static str,
@@ -57,17 +60,18 @@ pub(crate) trait SqlConnection {
         each: impl FnMut(usize, &SqlRow<'_>) -> Result<(), SqlError>,
     ) -> Result<(), SqlError>;
 
-    /// Sends all that `fill` gives without waiting for the answers in between, where that saves time. Each statement must
-    /// touch a row: the first that does not, or that fails, undoes all of them and is told ([`Fault::Untouched`]).
+    /// Executes all statements that `fill` adds, pipelined where that saves time. Each statement must affect a
+    /// row: the first
+    /// that does not, or that fails, rolls back all of them and is reported ([`SqlError::NoRowAffected`]).
     fn pipeline(
         &self,
         fill: impl FnOnce(&mut dyn StatementPipeline) -> Result<(), SqlError>,
     ) -> Result<(), SqlError>;
 
-    /// For many rows of one table, which must not be read before [`Loader::finish`].
+    /// Loads many rows into one table, which must not be read before [`BulkLoader::finish`].
     fn open_loader(&self, table: &'static BulkTable) -> Result<Self::Loader<'_>, SqlError>;
 
-    /// Inserts jobs with ids one after the other. Says by name which one has a name that is taken.
+    /// Inserts jobs with consecutive ids. Reports the name of a job whose name is taken.
     fn insert_jobs(&self, jobs: &JobChunk<'_>) -> Result<(), SqlError>;
 
     fn execute<V: ToSqlValue, const N: usize>(&self, sql: &str, values: [V; N]) -> Result<usize, SqlError> {
@@ -97,7 +101,7 @@ pub(crate) trait SqlConnection {
         Ok(rows)
     }
 
-    /// The first row, if there is one.
+    /// Returns the first row, if there is one.
     fn query_optional<T, V: ToSqlValue, const N: usize>(
         &self,
         sql: &str,
@@ -114,7 +118,7 @@ pub(crate) trait SqlConnection {
         Ok(found)
     }
 
-    /// The first row of a statement that always has one.
+    /// Returns the first row of a query that always has one.
     fn query_one<T, V: ToSqlValue, const N: usize>(
         &self,
         sql: &str,
@@ -122,7 +126,7 @@ pub(crate) trait SqlConnection {
         read: impl FnMut(&SqlRow<'_>) -> Result<T, SqlError>,
     ) -> Result<T, SqlError> {
         self.query_optional(sql, values, read)?
-            .ok_or_else(|| SqlError::damage("a row that is always there is missing"))
+            .ok_or_else(|| SqlError::damage("a required row is missing"))
     }
 
     fn exists<V: ToSqlValue, const N: usize>(&self, sql: &str, values: [V; N]) -> Result<bool, SqlError> {
@@ -130,13 +134,14 @@ pub(crate) trait SqlConnection {
     }
 }
 
-/// Statements on their way.
+/// Statements in a pipeline.
 pub(crate) trait StatementPipeline {
-    /// `number` is how the caller calls it, should it touch nothing.
+    /// `number` identifies the statement to the caller if it affects no row.
     fn send(&mut self, number: usize, sql: &'static str, values: &[SqlValue<'_>]) -> Result<(), SqlError>;
 
-    /// One of many that each do something to one row of their own and look at no other. What is done to the same `row` is
-    /// done in the order in which it comes; `None` is a row that nobody else has to do with.
+    /// Adds a statement that writes one row of its own and reads no other. Statements for the same `row` are
+    /// executed in the
+    /// order in which they are added; `None` is a row that no other statement uses.
     fn send_row(
         &mut self,
         number: usize,
@@ -145,20 +150,20 @@ pub(crate) trait StatementPipeline {
         values: &[SqlValue<'_>],
     ) -> Result<(), SqlError>;
 
-    /// Something has to be found. It is only looked for.
+    /// Adds a query that has to return a row. It has no other effect.
     fn require(&mut self, number: usize, sql: &'static str, values: &[SqlValue<'_>]) -> Result<(), SqlError>;
 
-    /// Whether rows that come one by one are put together here.
+    /// Whether single rows are combined into larger statements here.
     fn batches_rows(&self) -> bool;
 }
 
-/// Rows on their way into a table. What is wrong with one may be told at a later one, or at the end.
+/// Loads rows into a table. An error of a row may be reported at a later row, or at the end.
 pub(crate) trait BulkLoader {
     fn push(&mut self, values: &[SqlValue<'_>]) -> Result<(), SqlError>;
     fn finish(self) -> Result<(), SqlError>;
 }
 
-/// Where rows go, and which of its columns they have.
+/// The table and columns that are loaded.
 #[derive(Debug)]
 pub(crate) struct BulkTable {
     pub(crate) name: &'static str,
@@ -166,26 +171,26 @@ pub(crate) struct BulkTable {
 }
 
 impl BulkTable {
-    /// The statement that inserts one row.
+    /// Returns the statement that inserts one row.
     pub(crate) fn render_insert(&self) -> String {
         let places: Vec<String> = (1..=self.columns.len()).map(|n| format!("${n}")).collect();
         format!("INSERT INTO {} ({}) VALUES ({})", self.name, self.columns.join(", "), places.join(", "))
     }
 }
 
-/// Jobs that go into the table together.
+/// Jobs to insert together.
 pub(crate) struct JobChunk<'t> {
     pub(crate) workflow: WorkflowId,
-    /// The id of the first of them.
+    /// Id of the first job.
     pub(crate) first_id: i64,
-    /// Nobody came before them in this round.
+    /// Whether this is the first chunk of this load.
     pub(crate) is_first: bool,
     pub(crate) jobs: &'t [JobValues],
-    /// What their texts are stretches of.
+    /// The buffer that all texts are ranges of.
     pub(crate) texts: &'t str,
 }
 
-/// A job on its way into the table.
+/// A job to insert.
 pub(crate) struct JobValues {
     pub(crate) status: u8,
     pub(crate) priority: i32,
@@ -208,9 +213,10 @@ impl JobValues {
     pub(crate) const PLAIN_COLUMNS: [&'static str; 6] =
         ["status", "priority", "cancel_on_blocking_job_failure", "requirements_id", "name", "command"];
     pub(crate) const EXTRA_COLUMNS: [&'static str; 7] =
-        ["kind_id", "has_files", "reused_from", "invocation_script", "env", "params", "reused_work"];
+        ["job_group_id", "has_files", "reused_from", "invocation_script", "env", "params", "reused_work"];
 
-    /// Has nothing that most jobs of a large workflow lack. Saying so a million times would take time.
+    /// Whether the job has only the columns that most jobs of a large workflow have; a shorter statement saves
+    /// time.
     pub(crate) fn is_plain(&self) -> bool {
         let Self { kind, has_files, reused_from, invocation_script, env, params, reused_work, .. } = self;
         kind.is_none()
@@ -248,7 +254,7 @@ impl JobValues {
     }
 }
 
-/// What goes into a statement and what comes out of a column.
+/// A parameter of a statement or a value of a column.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum SqlValue<'v> {
     Null,
@@ -257,12 +263,12 @@ pub(crate) enum SqlValue<'v> {
     Text(&'v str),
 }
 
-/// PostgreSQL stores no NUL in a text, and a program may print one anywhere. In both databases its picture takes its place.
+/// PostgreSQL cannot store NUL in a text, but program output may contain it. In both databases `␀` replaces it.
 pub(crate) fn replace_nul(text: &str) -> Cow<'_, str> {
     if text.as_bytes().contains(&0) { text.replace('\0', "␀").into() } else { text.into() }
 }
 
-/// An array of [`SqlValue`]s of what stands in the list. Texts are borrowed, numbers are not.
+/// Makes an array of [`SqlValue`]s from a list. Texts are borrowed, numbers are copied.
 macro_rules! values {
     () => { [] as [$crate::db::SqlValue<'static>; 0] };
     ($($value:expr),+ $(,)?) => {{
@@ -272,7 +278,7 @@ macro_rules! values {
 }
 pub(crate) use values;
 
-/// For [`values!`]: what is copied is taken, and of what is not a reference is.
+/// For [`values!`]: converts copyable values by value and others by reference.
 pub(crate) trait IntoSqlValue<'v> {
     fn into_value(self) -> SqlValue<'v>;
 }
@@ -366,9 +372,9 @@ impl<T: ToSqlValue> ToSqlValue for Option<T> {
     }
 }
 
-/// A type that a column can be read as.
+/// A type that a column can be decoded to.
 pub(crate) trait FromSqlValue: Sized {
-    /// `None` if the value is not one of this type.
+    /// `None` if the value has another type.
     fn from_value(value: SqlValue<'_>) -> Option<Self>;
 }
 
@@ -406,7 +412,7 @@ impl<T: FromSqlValue> FromSqlValue for Option<T> {
     }
 }
 
-/// One row of an answer.
+/// One row of a result.
 pub(crate) enum SqlRow<'r> {
     Sqlite(&'r rusqlite::Row<'r>),
     Postgres(&'r tokio_postgres::Row),
@@ -441,7 +447,7 @@ impl SqlRow<'_> {
         }
     }
 
-    /// A value that no version of windlass writes.
+    /// An error for a value that no version of Windlass writes.
     pub(crate) fn conversion_error(&self, index: usize, what: impl std::fmt::Display) -> SqlError {
         let column = match self {
             Self::Sqlite(row) => row.as_ref().column_name(index).unwrap_or("?").to_owned(),

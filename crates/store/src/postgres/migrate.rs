@@ -1,4 +1,4 @@
-//! Brings a PostgreSQL database to the format this windlass knows. As for SQLite: numbered steps, forward only.
+//! Upgrades a PostgreSQL database. As for SQLite: numbered migrations, forward only.
 
 use super::connection::PgConnection;
 use super::lock::MIGRATE_LOCK_KEY;
@@ -74,11 +74,16 @@ pub(crate) const MIGRATIONS: &[SchemaMigration] = &[
         name: "nodes_of_users",
         sql: include_str!("../../migrations/postgres/0013_nodes_of_users.sql"),
     },
+    SchemaMigration {
+        version: 14,
+        name: "plain_names",
+        sql: include_str!("../../migrations/postgres/0014_plain_names.sql"),
+    },
 ];
 
 const HISTORY_TABLE: &str = "schema_migration";
 
-/// Applies what is missing. Two processes may do so at once: the second finds nothing left to do.
+/// Applies pending migrations. Two processes may do so concurrently: the second has nothing left to do.
 pub(super) fn migrate(link: &PgConnection) -> Result<(), SqlError> {
     link.connect()?;
     if is_current(link)? {
@@ -113,7 +118,8 @@ fn apply_missing(link: &PgConnection) -> Result<(), SqlError> {
     Ok(())
 }
 
-/// Whether every step was applied, and those of this windlass. Refuses a database of a newer one, and one that is not ours.
+/// Whether all migrations are applied and match this version. Rejects a database of a newer version or of
+/// another application.
 pub(super) fn is_current(link: &PgConnection) -> Result<bool, SqlError> {
     let url = &link.store_state.target.url;
     let tables: Vec<String> = link.query_all(sql::TABLES, values![], |row| row.get(0))?;

@@ -54,23 +54,23 @@ pub(crate) const INVARIANT_CHECKS: &[(&str, &str)] = &[
     ),
     (
         "jobs of a kind that is not there (job)",
-        "SELECT COUNT(*), MIN(j.id) FROM job j WHERE j.kind_id IS NOT NULL
-            AND NOT EXISTS (SELECT 1 FROM job_kind k WHERE k.id = j.kind_id AND k.workflow_id = j.workflow_id)",
+        "SELECT COUNT(*), MIN(j.id) FROM job j WHERE j.job_group_id IS NOT NULL
+            AND NOT EXISTS (SELECT 1 FROM job_group k WHERE k.id = j.job_group_id AND k.workflow_id = j.workflow_id)",
     ),
     (
         "dependencies of or on jobs that are not in the workflow (job)",
         "SELECT COUNT(*), MIN(e.job_id) FROM job_edge e
-         WHERE NOT EXISTS (SELECT 1 FROM job j WHERE j.id = e.waits_for AND j.workflow_id = e.workflow_id)
+         WHERE NOT EXISTS (SELECT 1 FROM job j WHERE j.id = e.depends_on AND j.workflow_id = e.workflow_id)
             OR NOT EXISTS (SELECT 1 FROM job j WHERE j.id = e.job_id AND j.workflow_id = e.workflow_id)",
     ),
     (
         "members of gates that are not in the workflow (job)",
-        "SELECT COUNT(*), MIN(m.job_id) FROM gate_member m
+        "SELECT COUNT(*), MIN(m.job_id) FROM dependency_group_member m
          WHERE NOT EXISTS (SELECT 1 FROM job j WHERE j.id = m.job_id AND j.workflow_id = m.workflow_id)",
     ),
     (
         "jobs at a gate that are not in the workflow (job)",
-        "SELECT COUNT(*), MIN(g.job_id) FROM job_gate g
+        "SELECT COUNT(*), MIN(g.job_id) FROM job_dependency_group g
          WHERE NOT EXISTS (SELECT 1 FROM job j WHERE j.id = g.job_id AND j.workflow_id = g.workflow_id)",
     ),
     (

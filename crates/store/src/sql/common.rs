@@ -10,11 +10,14 @@ super::statements! {
             spec_digest, env, stdio_mode, stdio_delete_on_success, settings, file_count)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, 0)
         RETURNING id";
-    INSERT_HANDLER = "INSERT INTO failure_handler (workflow_id, name, rules) VALUES ($1, $2, $3) RETURNING id";
-    INSERT_SCHEDULER = "INSERT INTO slurm_scheduler (workflow_id, name, settings) VALUES ($1, $2, $3) RETURNING id";
+    INSERT_HANDLER = "
+        INSERT INTO failure_handler (workflow_id, name, rules) VALUES ($1, $2, $3) RETURNING id";
+    INSERT_SCHEDULER = "
+        INSERT INTO slurm_scheduler (workflow_id, name, settings) VALUES ($1, $2, $3) RETURNING id";
     INSERT_JOB_GROUP = "
-        INSERT INTO job_kind (workflow_id, name, env, invocation_script, stdio_mode, stdio_delete_on_success,
-            supports_termination, failure_handler_id, scheduler_id, labels, parameters, sites, limit_name, elects)
+        INSERT INTO job_group (workflow_id, name, env, invocation_script, stdio_mode, stdio_delete_on_success,
+            supports_termination, failure_handler_id, scheduler_id, labels, parameters, sites, limit_name,
+                elects_site)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
         RETURNING id";
     INSERT_ACTION = "INSERT INTO action (workflow_id, settings) VALUES ($1, $2) RETURNING id";
@@ -30,14 +33,15 @@ super::statements! {
         RETURNING id";
     /// Where the block of ids begins.
     INSERT_FIRST_JOB = "
-        INSERT INTO job (workflow_id, status, priority, cancel_on_blocking_job_failure, requirements_id, name, command,
-            kind_id, has_files, reused_from, invocation_script, env, params, reused_work, id)
+        INSERT INTO job (workflow_id, status, priority, cancel_on_blocking_job_failure, requirements_id,
+            name, command,
+            job_group_id, has_files, reused_from, invocation_script, env, params, reused_work, id)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)";
     INSERT_JOB_BLOCK = "INSERT INTO job_block (workflow_id, first_job_id, job_count) VALUES ($1, $2, $3)";
     JOB_NAMED = "SELECT id FROM job WHERE workflow_id = $1 AND name = $2";
     ADD_EDGE = "
-        INSERT INTO job_edge (workflow_id, job_id, waits_for) VALUES ($1, $2, $3)
-        ON CONFLICT (workflow_id, job_id, waits_for) DO NOTHING";
+        INSERT INTO job_edge (workflow_id, job_id, depends_on) VALUES ($1, $2, $3)
+        ON CONFLICT (workflow_id, job_id, depends_on) DO NOTHING";
     INSERT_COUNT = "INSERT INTO status_count (workflow_id, status, n) VALUES ($1, $2, $3)";
 
     // ---- changes, one job each; a row that is not as expected is not touched ----
@@ -69,21 +73,24 @@ super::statements! {
         UPDATE job SET status = 0, attempt_id = $1, reused_from = NULL, reused_work = NULL, done_with = NULL
         WHERE id = $2 AND workflow_id = $3 AND status = $4";
     INSERT_RESULT = "
-        INSERT INTO result (job_id, run_id, attempt_id, worker_id, status, return_code, exit_code, signal, out_of_memory,
+        INSERT INTO result (job_id, run_id, attempt_id, worker_id, status, return_code, exit_code, signal,
+            out_of_memory,
             started_at, ended_at, wall_us, cpu_time_us, peak_memory_bytes, avg_memory_bytes, peak_cpu_percent,
             avg_cpu_percent, reason, files, recovered)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)";
     INSERT_FAILURE = "
-        INSERT INTO failure (job_id, run_id, attempt_id, workflow_id, class, rule, signature, message, line, last_words,
-            next, why, seq)
+        INSERT INTO failure (job_id, run_id, attempt_id, workflow_id, class, rule, signature, message,
+            line, log_excerpt,
+            retry_decision, decision_reason, seq)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12,
             (SELECT COALESCE(MAX(f.seq), 0) + 1 FROM failure f WHERE f.workflow_id = $4 AND f.seq IS NOT NULL))";
     /// All that the next attempt of a job inherits.
     SAVE_NEXT_ATTEMPT = "
-        INSERT INTO carried (job_id, workflow_id, run_id, not_before, recovery, excused, delay_us)
+        INSERT INTO next_attempt (job_id, workflow_id, run_id, not_before, recovery, uncounted_retries, delay_us)
         VALUES ($1, $2, $3, $4, $5, $6, $7)
         ON CONFLICT (job_id) DO UPDATE SET run_id = excluded.run_id, not_before = excluded.not_before,
-            delay_us = excluded.delay_us, recovery = excluded.recovery, excused = excluded.excused";
+            delay_us = excluded.delay_us, recovery = excluded.recovery, uncounted_retries =
+                excluded.uncounted_retries";
     /// A set of the same name has the same values: they are in the name.
     ADD_REQUIREMENTS_IF_MISSING = "
         INSERT INTO resource_requirements (workflow_id, name, cpus, memory_bytes, gpus, nodes, runtime_us)
@@ -92,34 +99,35 @@ super::statements! {
     SET_JOB_REQUIREMENTS_BY_NAME = "
         UPDATE job SET requirements_id = (SELECT id FROM resource_requirements WHERE workflow_id = $1 AND name = $2)
         WHERE id = $3";
-    GROUP_OF_JOB = "SELECT kind_id FROM job WHERE id = $1";
-    SET_JOB_GROUP = "UPDATE job SET kind_id = $1 WHERE id = $2";
+    GROUP_OF_JOB = "SELECT job_group_id FROM job WHERE id = $1";
+    SET_JOB_GROUP = "UPDATE job SET job_group_id = $1 WHERE id = $2";
     SET_JOB_REQUIREMENTS = "UPDATE job SET requirements_id = $1 WHERE id = $2";
     IGNORE_FAILURE = "
-        INSERT INTO ignored (job_id, workflow_id, run_id, attempt_id) VALUES ($1, $2, $3, $4)
+        INSERT INTO ignored_failure (job_id, workflow_id, run_id, attempt_id) VALUES ($1, $2, $3, $4)
         ON CONFLICT (job_id) DO UPDATE SET run_id = excluded.run_id, attempt_id = excluded.attempt_id";
     INSERT_DECISION = "
-        INSERT INTO decision (workflow_id, job_id, run_id, attempt_id, made_at, made_by, is_agent, verdict, confidence,
+        INSERT INTO decision (workflow_id, job_id, run_id, attempt_id, made_at, made_by, is_agent, command,
+            confidence,
             reason, evidence, changes, state)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)";
     SETTLE_DECISION = "
-        UPDATE decision SET state = $1, settled_by = $2, settled_at = $3
-        WHERE id = $4 AND workflow_id = $5 AND state = 'proposed' AND overtaken_at IS NULL";
+        UPDATE decision SET state = $1, reviewed_by = $2, reviewed_at = $3
+        WHERE id = $4 AND workflow_id = $5 AND state = 'proposed' AND superseded_at IS NULL";
     /// Proposals about failures that do not wait any more. $3: `pending_failed`.
     CLOSE_OVERTAKEN_PROPOSALS = "
-        UPDATE decision SET overtaken_at = $1
-        WHERE workflow_id = $2 AND state = 'proposed' AND overtaken_at IS NULL AND NOT EXISTS (
+        UPDATE decision SET superseded_at = $1
+        WHERE workflow_id = $2 AND state = 'proposed' AND superseded_at IS NULL AND NOT EXISTS (
             SELECT 1 FROM job j JOIN workflow w ON w.id = j.workflow_id
             WHERE j.id = decision.job_id AND j.status = $3 AND j.attempt_id = decision.attempt_id
                 AND w.run_id = decision.run_id)";
     FIND_SAME_PROPOSAL = "
         SELECT confidence FROM decision
-        WHERE job_id = $1 AND run_id = $2 AND attempt_id = $3 AND made_by = $4 AND verdict = $5 AND changes = $6
-            AND state = 'proposed' AND overtaken_at IS NULL";
+        WHERE job_id = $1 AND run_id = $2 AND attempt_id = $3 AND made_by = $4 AND command = $5 AND changes = $6
+            AND state = 'proposed' AND superseded_at IS NULL";
     /// Proposals of somebody who proposes something else by now.
     CLOSE_EARLIER_PROPOSALS = "
-        UPDATE decision SET overtaken_at = $1
-        WHERE job_id = $2 AND made_by = $3 AND state = 'proposed' AND overtaken_at IS NULL";
+        UPDATE decision SET superseded_at = $1
+        WHERE job_id = $2 AND made_by = $3 AND state = 'proposed' AND superseded_at IS NULL";
     REVISE_JOB = "
         UPDATE job SET command = COALESCE($1, command), priority = COALESCE($2, priority)
         WHERE id = $3 AND workflow_id = $4 AND status = $5 AND worker_id IS NULL";
@@ -178,7 +186,8 @@ super::statements! {
     RESET_ATTEMPTS = "
         UPDATE job SET attempt_id = 1, orphaned_attempts = 0
         WHERE id >= $1 AND id < $2 AND status < 3 AND attempt_id > 1";
-    REQUEST_CANCEL = "UPDATE workflow SET cancel_requested_at = COALESCE(cancel_requested_at, $1) WHERE id = $2";
+    REQUEST_CANCEL = "
+        UPDATE workflow SET cancel_requested_at = COALESCE(cancel_requested_at, $1) WHERE id = $2";
     CANCEL_REQUESTED = "SELECT cancel_requested_at IS NOT NULL FROM workflow WHERE id = $1";
     END_CANCEL_REQUEST = "UPDATE workflow SET is_canceled = $1, cancel_requested_at = NULL WHERE id = $2";
 
@@ -207,28 +216,35 @@ super::statements! {
         SELECT id, cpus, memory_bytes, gpus, nodes, runtime_us
         FROM resource_requirements WHERE workflow_id = $1 ORDER BY id";
     LOAD_JOBS = "
-        SELECT status, attempt_id, priority, cancel_on_blocking_job_failure, requirements_id, kind_id
+        SELECT status, attempt_id, priority, cancel_on_blocking_job_failure, requirements_id, job_group_id
         FROM job WHERE id >= $1 AND id < $2 ORDER BY id";
     LOAD_JOB_LOCATIONS = "
-        SELECT id, labels, scheduler_id, sites, limit_name, elects FROM job_kind WHERE workflow_id = $1 ORDER BY id";
+        SELECT id, labels, scheduler_id, sites, limit_name, elects_site FROM job_group WHERE workflow_id =
+            $1 ORDER BY id";
     LOAD_GROUPS_WITH_HANDLER = "
-        SELECT id, failure_handler_id FROM job_kind
+        SELECT id, failure_handler_id FROM job_group
         WHERE workflow_id = $1 AND failure_handler_id IS NOT NULL ORDER BY id";
     LOAD_NEXT_ATTEMPTS = "
-        SELECT c.job_id, j.status, c.not_before, c.recovery, c.excused, c.delay_us
-        FROM carried c JOIN job j ON j.id = c.job_id
+        SELECT c.job_id, j.status, c.not_before, c.recovery, c.uncounted_retries, c.delay_us
+        FROM next_attempt c JOIN job j ON j.id = c.job_id
         WHERE c.workflow_id = $1 AND c.run_id = $2 ORDER BY c.job_id";
-    COUNT_RETRIES = "SELECT COUNT(*) FROM failure WHERE workflow_id = $1 AND run_id = $2 AND next = 'retry'";
-    LOAD_EDGES = "SELECT job_id, waits_for FROM job_edge WHERE workflow_id = $1 ORDER BY job_id, waits_for";
-    LOAD_DEPENDENCY_GROUP_MEMBERS = "SELECT gate, job_id FROM gate_member WHERE workflow_id = $1 ORDER BY gate, job_id";
-    LOAD_JOB_DEPENDENCY_GROUPS = "SELECT job_id, gate FROM job_gate WHERE workflow_id = $1 ORDER BY job_id, gate";
+    COUNT_RETRIES = "
+        SELECT COUNT(*) FROM failure WHERE workflow_id = $1 AND run_id = $2 AND retry_decision = 'retry'";
+    LOAD_EDGES = "SELECT job_id, depends_on FROM job_edge WHERE workflow_id = $1 ORDER BY job_id, depends_on";
+    LOAD_DEPENDENCY_GROUP_MEMBERS = "
+        SELECT group_number, job_id FROM dependency_group_member WHERE workflow_id = $1 ORDER BY
+            group_number, job_id";
+    LOAD_JOB_DEPENDENCY_GROUPS = "
+        SELECT job_id, group_number FROM job_dependency_group WHERE workflow_id = $1 ORDER BY job_id,
+            group_number";
     JOB_COMMAND = "
-        SELECT name, command, env, kind_id, has_files, invocation_script, params, workflow_id FROM job WHERE id = $1";
+        SELECT name, command, env, job_group_id, has_files, invocation_script, params, workflow_id FROM job
+            WHERE id = $1";
     PATHS_OF_JOB = "
         SELECT r.is_output, f.id, f.path FROM job_file r JOIN file f ON f.id = r.file_id
         WHERE r.job_id = $1 ORDER BY r.is_output, r.file_id";
     JOB_GROUP = "
-        SELECT env, invocation_script, stdio_mode, stdio_delete_on_success FROM job_kind WHERE id = $1";
+        SELECT env, invocation_script, stdio_mode, stdio_delete_on_success FROM job_group WHERE id = $1";
     JOB_NAME = "SELECT name FROM job WHERE id = $1";
     /// The conditions of the partial index stand here word for word: only then may it be used.
     HELD_JOBS = "
@@ -248,14 +264,16 @@ super::statements! {
         FROM resource_requirements WHERE workflow_id = $1 ORDER BY id";
     JOB_GROUPS = "
         SELECT k.env, k.invocation_script, k.stdio_mode, k.stdio_delete_on_success, k.id, k.name,
-            k.supports_termination, h.name, s.name, k.labels, k.parameters, k.sites, k.limit_name, k.elects
-        FROM job_kind k
+            k.supports_termination, h.name, s.name, k.labels, k.parameters, k.sites, k.limit_name, k.elects_site
+        FROM job_group k
         LEFT JOIN failure_handler h ON h.id = k.failure_handler_id
         LEFT JOIN slurm_scheduler s ON s.id = k.scheduler_id
         WHERE k.workflow_id = $1 ORDER BY k.id";
     HANDLERS = "SELECT id, name, rules FROM failure_handler WHERE workflow_id = $1 ORDER BY id";
     SCHEDULERS = "SELECT id, settings FROM slurm_scheduler WHERE workflow_id = $1 ORDER BY id";
-    ACTIONS = "SELECT id, settings, trigger_count, armed_after, is_recovery FROM action WHERE workflow_id = $1 ORDER BY id";
+    ACTIONS = "
+        SELECT id, settings, trigger_count, armed_after, is_recovery FROM action WHERE workflow_id = $1
+            ORDER BY id";
     ACTION_JOBS = "SELECT job_id FROM action_job WHERE action_id = $1 ORDER BY job_id";
     JOB_FILES = "
         SELECT r.job_id, r.is_output, r.file_id
@@ -291,14 +309,17 @@ super::statements! {
     // ---- jobs that jobs add ----
 
     INSERT_SPAWNED_BLOCK = "
-        INSERT INTO job_block (workflow_id, first_job_id, job_count, spawned_by, lineage, iteration, digest, asked_run,
-            asked_attempt)
+        INSERT INTO job_block (workflow_id, first_job_id, job_count, spawned_by, lineage, iteration,
+            digest, requested_in_run,
+            requested_in_attempt)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
     BLOCK_OF_JOB = "
-        SELECT first_job_id, job_count, spawned_by, lineage, iteration, digest, asked_run, asked_attempt FROM job_block
+        SELECT first_job_id, job_count, spawned_by, lineage, iteration, digest, requested_in_run,
+            requested_in_attempt FROM job_block
         WHERE workflow_id = $1 AND first_job_id <= $2 ORDER BY first_job_id DESC LIMIT 1";
     BLOCKS_ADDED_BY = "
-        SELECT first_job_id, job_count, spawned_by, lineage, iteration, digest, asked_run, asked_attempt FROM job_block
+        SELECT first_job_id, job_count, spawned_by, lineage, iteration, digest, requested_in_run,
+            requested_in_attempt FROM job_block
         WHERE workflow_id = $1 AND spawned_by >= $2 AND spawned_by < $3 ORDER BY first_job_id";
     SPAWNING_JOBS = "
         SELECT DISTINCT spawned_by FROM job_block
@@ -308,7 +329,8 @@ super::statements! {
     BLOCKS_OF_ITERATION = "
         SELECT COUNT(*) FROM job_block WHERE workflow_id = $1 AND lineage = $2 AND iteration = $3";
     MARK_BLOCK_REQUESTED = "
-        UPDATE job_block SET asked_run = $1, asked_attempt = $2 WHERE workflow_id = $3 AND first_job_id = $4";
+        UPDATE job_block SET requested_in_run = $1, requested_in_attempt = $2 WHERE workflow_id = $3 AND
+            first_job_id = $4";
     REPLACE_BLOCK = "UPDATE job_block SET is_replaced = 1 WHERE workflow_id = $1 AND first_job_id = $2";
     COUNT_DISABLED_JOBS = "SELECT COUNT(*) FROM job WHERE id >= $1 AND id < $2 AND status = 9";
     RENAME_JOB = "UPDATE job SET name = $1 WHERE id = $2";
@@ -318,13 +340,13 @@ super::statements! {
     REQUIREMENTS_NAMED = "SELECT id FROM resource_requirements WHERE workflow_id = $1 AND name = $2";
     BLOCKS_AFTER = "SELECT COUNT(*) FROM job_block WHERE workflow_id = $1 AND first_job_id > $2";
     EDGES_AFTER = "
-        SELECT job_id, waits_for FROM job_edge WHERE workflow_id = $1 AND job_id > $2 ORDER BY job_id, waits_for";
+        SELECT job_id, depends_on FROM job_edge WHERE workflow_id = $1 AND job_id > $2 ORDER BY job_id, depends_on";
 
     // ---- files of workflows ----
 
     EXPORT_JOBS = "
         SELECT j.id, j.name, j.command, j.status, j.attempt_id, j.priority, j.cancel_on_blocking_job_failure,
-            j.requirements_id, j.kind_id, j.origin, j.invocation_script, j.env, j.params
+            j.requirements_id, j.job_group_id, j.origin, j.invocation_script, j.env, j.params
         FROM job_block b CROSS JOIN job j
         WHERE b.workflow_id = $1 AND j.id >= b.first_job_id AND j.id < b.first_job_id + b.job_count
         ORDER BY b.first_job_id, j.id";
@@ -357,10 +379,11 @@ super::statements! {
         WHERE id = $6";
     USE_REQUIREMENTS = "UPDATE job SET requirements_id = $1 WHERE id = $2 AND workflow_id = $3";
     USE_REQUIREMENTS_IN_GROUP = "
-        UPDATE job SET requirements_id = $1 WHERE id >= $2 AND id < $3 AND kind_id = $4";
+        UPDATE job SET requirements_id = $1 WHERE id >= $2 AND id < $3 AND job_group_id = $4";
     CHANGE_PRIORITY = "UPDATE job SET priority = $1 WHERE id >= $2 AND id < $3 AND priority = $4";
     SET_USER_DATA = "UPDATE user_data SET data = $1, changed_at = $2 WHERE id = $3";
-    DELETE_USER_DATA_RELATIONS = "DELETE FROM job_user_data WHERE job_id >= $1 AND job_id < $2 AND user_data_id = $3";
+    DELETE_USER_DATA_RELATIONS = "
+        DELETE FROM job_user_data WHERE job_id >= $1 AND job_id < $2 AND user_data_id = $3";
     DELETE_USER_DATA = "DELETE FROM user_data WHERE id = $1";
 
     // ---- what users change by hand ----
@@ -375,17 +398,17 @@ super::statements! {
         SELECT id, cpus, memory_bytes, gpus, nodes, runtime_us, name, workflow_id
         FROM resource_requirements WHERE id = $1";
     EDITED_JOB = "
-        SELECT status, name, command, priority, requirements_id, kind_id, done_with, invocation_script,
+        SELECT status, name, command, priority, requirements_id, job_group_id, done_with, invocation_script,
             cancel_on_blocking_job_failure
         FROM job WHERE id = $1 AND workflow_id = $2";
     EDIT_JOB = "
-        UPDATE job SET name = $1, command = $2, priority = $3, requirements_id = $4, kind_id = $5, done_with = $6
+        UPDATE job SET name = $1, command = $2, priority = $3, requirements_id = $4, job_group_id = $5, done_with = $6
         WHERE id = $7";
     SHARED_BY_GROUP = "
-        SELECT labels, supports_termination, failure_handler_id, scheduler_id FROM job_kind WHERE id = $1";
+        SELECT labels, supports_termination, failure_handler_id, scheduler_id FROM job_group WHERE id = $1";
     /// A kind that is like another but for what jobs are told one by one.
     FIND_SIMILAR_GROUP = "
-        SELECT n.id FROM job_kind o JOIN job_kind n ON n.workflow_id = o.workflow_id
+        SELECT n.id FROM job_group o JOIN job_group n ON n.workflow_id = o.workflow_id
         WHERE o.id = $1 AND n.labels = $2
             AND n.supports_termination IS NOT DISTINCT FROM $3
             AND n.failure_handler_id IS NOT DISTINCT FROM $4
@@ -396,25 +419,27 @@ super::statements! {
             AND n.stdio_mode IS NOT DISTINCT FROM o.stdio_mode
             AND n.stdio_delete_on_success IS NOT DISTINCT FROM o.stdio_delete_on_success
             AND n.sites IS NOT DISTINCT FROM o.sites
-            AND n.limit_name IS NOT DISTINCT FROM o.limit_name AND n.elects = o.elects
+            AND n.limit_name IS NOT DISTINCT FROM o.limit_name AND n.elects_site = o.elects_site
         ORDER BY n.id LIMIT 1";
     COPY_JOB_GROUP = "
-        INSERT INTO job_kind (workflow_id, name, env, invocation_script, stdio_mode, stdio_delete_on_success,
-            labels, supports_termination, failure_handler_id, scheduler_id, parameters, sites, limit_name, elects)
-        SELECT workflow_id, name, env, invocation_script, stdio_mode, stdio_delete_on_success, $1, $2, $3, $4, parameters,
-            sites, limit_name, elects
-        FROM job_kind WHERE id = $5
+        INSERT INTO job_group (workflow_id, name, env, invocation_script, stdio_mode, stdio_delete_on_success,
+            labels, supports_termination, failure_handler_id, scheduler_id, parameters, sites, limit_name,
+                elects_site)
+        SELECT workflow_id, name, env, invocation_script, stdio_mode, stdio_delete_on_success, $1, $2, $3,
+            $4, parameters,
+            sites, limit_name, elects_site
+        FROM job_group WHERE id = $5
         RETURNING id";
     /// The kind of jobs that were added one by one and share this. It has no name.
     FIND_UNNAMED_GROUP = "
-        SELECT id FROM job_kind
+        SELECT id FROM job_group
         WHERE workflow_id = $1 AND name = '' AND labels = $2
             AND supports_termination IS NOT DISTINCT FROM $3
             AND failure_handler_id IS NOT DISTINCT FROM $4
             AND scheduler_id IS NOT DISTINCT FROM $5
             AND stdio_mode IS NOT DISTINCT FROM $6
             AND stdio_delete_on_success IS NOT DISTINCT FROM $7
-            AND sites IS NULL AND limit_name IS NULL AND elects = 0
+            AND sites IS NULL AND limit_name IS NULL AND elects_site = 0
         ORDER BY id LIMIT 1";
     /// One that asks for the same; the block says where to look.
     USER_OF_REQUIREMENTS = "
@@ -438,9 +463,9 @@ super::statements! {
         FROM result r JOIN job j ON j.id = r.job_id WHERE r.id = $1";
     DELETE_RESULT = "DELETE FROM result WHERE id = $1";
     EDGES_OF_JOB = "
-        SELECT waits_for FROM job_edge WHERE workflow_id = $1 AND job_id = $2
-        UNION SELECT m.job_id FROM job_gate g
-            JOIN gate_member m ON m.workflow_id = g.workflow_id AND m.gate = g.gate
+        SELECT depends_on FROM job_edge WHERE workflow_id = $1 AND job_id = $2
+        UNION SELECT m.job_id FROM job_dependency_group g
+            JOIN dependency_group_member m ON m.workflow_id = g.workflow_id AND m.group_number = g.group_number
             WHERE g.workflow_id = $1 AND g.job_id = $2
         ORDER BY 1";
     WORKFLOW_OF_JOB = "SELECT workflow_id FROM job WHERE id = $1";
@@ -449,13 +474,16 @@ super::statements! {
     ALL_ACTION_JOBS = "
         SELECT a.id, r.job_id FROM action a JOIN action_job r ON r.action_id = a.id WHERE a.workflow_id = $1";
     DELETE_EDGES_OF = "DELETE FROM job_edge WHERE workflow_id = $1 AND job_id >= $2 AND job_id < $3";
-    DELETE_DEPENDENCY_GROUPS_OF = "DELETE FROM job_gate WHERE workflow_id = $1 AND job_id >= $2 AND job_id < $3";
-    DELETE_DEPENDENCY_GROUP_MEMBER = "DELETE FROM gate_member WHERE workflow_id = $1 AND gate = $2 AND job_id = $3";
+    DELETE_DEPENDENCY_GROUPS_OF = "
+        DELETE FROM job_dependency_group WHERE workflow_id = $1 AND job_id >= $2 AND job_id < $3";
+    DELETE_DEPENDENCY_GROUP_MEMBER = "
+        DELETE FROM dependency_group_member WHERE workflow_id = $1 AND group_number = $2 AND job_id = $3";
     /// A further piece of a block that was cut.
     SPLIT_BLOCK = "
-        INSERT INTO job_block (workflow_id, first_job_id, job_count, spawned_by, lineage, iteration, asked_run,
-            asked_attempt, is_replaced)
-        SELECT workflow_id, $1, $2, spawned_by, lineage, iteration, asked_run, asked_attempt, is_replaced FROM job_block
+        INSERT INTO job_block (workflow_id, first_job_id, job_count, spawned_by, lineage, iteration, requested_in_run,
+            requested_in_attempt, is_replaced)
+        SELECT workflow_id, $1, $2, spawned_by, lineage, iteration, requested_in_run, requested_in_attempt,
+            is_replaced FROM job_block
         WHERE workflow_id = $3 AND first_job_id = $4";
     DELETE_BLOCK = "DELETE FROM job_block WHERE workflow_id = $1 AND first_job_id = $2";
 
@@ -464,14 +492,16 @@ super::statements! {
     /// Conditions, order, limit and offset are appended.
     SELECT_FAILURES = "
         SELECT f.job_id, j.name, j.status, f.run_id, f.attempt_id, f.class, f.rule, f.signature, f.message, f.line,
-            f.last_words, f.next, f.why, r.return_code, r.signal, r.out_of_memory, r.ended_at, r.worker_id, w.host
+            f.log_excerpt, f.retry_decision, f.decision_reason, r.return_code, r.signal, r.out_of_memory,
+                r.ended_at, r.worker_id, w.host
         FROM failure f JOIN job j ON j.id = f.job_id
         JOIN result r ON r.job_id = f.job_id AND r.run_id = f.run_id AND r.attempt_id = f.attempt_id
         JOIN worker w ON w.id = r.worker_id
         WHERE ";
     /// In the order in which they were noted.
     FAILURES_AFTER = "
-        SELECT f.seq, j.name, f.run_id, f.attempt_id, f.class, f.signature, f.message, f.last_words, f.next,
+        SELECT f.seq, j.name, f.run_id, f.attempt_id, f.class, f.signature, f.message, f.log_excerpt,
+            f.retry_decision,
             r.return_code, r.peak_memory_bytes, r.ended_at, w.site
         FROM failure f JOIN job j ON j.id = f.job_id
         JOIN result r ON r.job_id = f.job_id AND r.run_id = f.run_id AND r.attempt_id = f.attempt_id
@@ -482,7 +512,7 @@ super::statements! {
         SELECT f.signature, MIN(f.class), MIN(f.message), MIN(f.line), COUNT(*), COUNT(DISTINCT f.job_id),
             SUM(CASE WHEN f.attempt_id = j.attempt_id AND j.status IN (6, 8) THEN 1 ELSE 0 END),
             SUM(CASE WHEN f.attempt_id = j.attempt_id AND j.status = 10 THEN 1 ELSE 0 END),
-            SUM(CASE WHEN f.next = 'retry' THEN 1 ELSE 0 END), MIN(f.job_id)
+            SUM(CASE WHEN f.retry_decision = 'retry' THEN 1 ELSE 0 END), MIN(f.job_id)
         FROM failure f JOIN job j ON j.id = f.job_id
         WHERE f.workflow_id = $1 AND f.run_id = $2
         GROUP BY f.signature
@@ -492,48 +522,55 @@ super::statements! {
 
     /// Failures that are to count for nothing, while their jobs stand where they left them.
     LOAD_IGNORED = "
-        SELECT i.job_id FROM ignored i JOIN job j ON j.id = i.job_id
+        SELECT i.job_id FROM ignored_failure i JOIN job j ON j.id = i.job_id
         WHERE i.workflow_id = $1 AND i.run_id = $2 AND i.attempt_id = j.attempt_id AND j.status IN (6, 8)
         ORDER BY i.job_id";
     /// What became of the next attempt says whether it was right to try again. Conditions and order are appended.
     SELECT_DECISIONS = "
-        SELECT d.id, d.job_id, j.name, d.run_id, d.attempt_id, d.made_at, d.made_by, d.is_agent, d.verdict, d.confidence,
+        SELECT d.id, d.job_id, j.name, d.run_id, d.attempt_id, d.made_at, d.made_by, d.is_agent, d.command,
+            d.confidence,
             d.reason, d.evidence, d.changes,
-            CASE WHEN d.overtaken_at IS NULL THEN d.state ELSE 'overtaken' END,
-            d.settled_at, d.settled_by, n.status, f.class, f.signature, f.message
+            CASE WHEN d.superseded_at IS NULL THEN d.state ELSE 'overtaken' END,
+            d.reviewed_at, d.reviewed_by, n.status, f.class, f.signature, f.message
         FROM decision d JOIN job j ON j.id = d.job_id
         LEFT JOIN result n ON n.job_id = d.job_id AND n.run_id = d.run_id AND n.attempt_id = (
             SELECT MIN(e.attempt_id) FROM result e
             LEFT JOIN failure x ON x.job_id = e.job_id AND x.run_id = e.run_id AND x.attempt_id = e.attempt_id
             WHERE e.job_id = d.job_id AND e.run_id = d.run_id AND e.attempt_id > d.attempt_id
-                AND COALESCE(x.next, CASE WHEN e.reason LIKE 'interrupted%' THEN 'excused' ELSE '' END) <> 'excused')
+                AND COALESCE(x.retry_decision, CASE WHEN e.reason LIKE 'interrupted%' THEN 'excused' ELSE
+                    '' END) <> 'excused')
         LEFT JOIN failure f ON f.job_id = d.job_id AND f.run_id = d.run_id AND f.attempt_id = d.attempt_id
         WHERE ";
     SELECT_REVISIONS = "
-        SELECT r.id, r.batch, r.job_id, j.name, j.status, r.made_at, r.made_by, r.reason, r.before, r.after, r.undone_at,
-            r.undone_by, CASE WHEN r.attempts < (SELECT COUNT(*) FROM result e WHERE e.job_id = r.job_id) THEN 1 ELSE 0 END
+        SELECT r.id, r.batch, r.job_id, j.name, j.status, r.made_at, r.made_by, r.reason, r.before,
+            r.after, r.undone_at,
+            r.undone_by, CASE WHEN r.attempts < (SELECT COUNT(*) FROM result e WHERE e.job_id = r.job_id)
+                THEN 1 ELSE 0 END
         FROM revision r JOIN job j ON j.id = r.job_id
         WHERE ";
     LAST_BATCH = "SELECT COALESCE(MAX(batch), 0) FROM revision WHERE workflow_id = $1";
     UNDO_REVISION = "UPDATE revision SET undone_at = $1, undone_by = $2 WHERE id = $3 AND undone_at IS NULL";
     ADD_PENDING_COMMAND = "
-        INSERT INTO wish (workflow_id, made_at, made_by, wanted) VALUES ($1, $2, $3, $4) RETURNING id";
+        INSERT INTO pending_command (workflow_id, made_at, made_by, command) VALUES ($1, $2, $3, $4) RETURNING id";
     OPEN_PENDING_COMMANDS = "
-        SELECT id FROM wish WHERE workflow_id = $1 AND answered_at IS NULL ORDER BY id";
-    OPEN_PENDING_COMMAND = "SELECT made_by, wanted FROM wish WHERE id = $1 AND workflow_id = $2 AND answered_at IS NULL";
-    SET_PENDING_COMMAND_RESULT = "UPDATE wish SET answered_at = $1, answer = $2 WHERE id = $3 AND answered_at IS NULL";
-    WITHDRAW_PENDING_COMMAND = "DELETE FROM wish WHERE id = $1 AND answered_at IS NULL";
-    PENDING_COMMAND_RESULT = "SELECT answer FROM wish WHERE id = $1";
+        SELECT id FROM pending_command WHERE workflow_id = $1 AND answered_at IS NULL ORDER BY id";
+    OPEN_PENDING_COMMAND = "
+        SELECT made_by, command FROM pending_command WHERE id = $1 AND workflow_id = $2 AND answered_at IS
+            NULL";
+    SET_PENDING_COMMAND_RESULT = "
+        UPDATE pending_command SET answered_at = $1, answer = $2 WHERE id = $3 AND answered_at IS NULL";
+    WITHDRAW_PENDING_COMMAND = "DELETE FROM pending_command WHERE id = $1 AND answered_at IS NULL";
+    PENDING_COMMAND_RESULT = "SELECT answer FROM pending_command WHERE id = $1";
     JOB_FOR_COMMAND = "
         SELECT j.status, j.attempt_id, j.requirements_id, j.command, j.priority, k.scheduler_id
-        FROM job j LEFT JOIN job_kind k ON k.id = j.kind_id
+        FROM job j LEFT JOIN job_group k ON k.id = j.job_group_id
         WHERE j.id = $1 AND j.workflow_id = $2";
     FAILURE_LOG_EXCERPT = "
-        SELECT COALESCE(line, ''), COALESCE(last_words, '') FROM failure
+        SELECT COALESCE(line, ''), COALESCE(log_excerpt, '') FROM failure
         WHERE job_id = $1 AND run_id = $2 AND attempt_id = $3";
     AGENT_RETRIES = "
         SELECT COUNT(*) FROM decision
-        WHERE job_id = $1 AND run_id = $2 AND is_agent = 1 AND verdict = 'retry' AND state = 'done'";
+        WHERE job_id = $1 AND run_id = $2 AND is_agent = 1 AND command = 'retry' AND state = 'done'";
     /// The newest attempt of each job that left a result in a run.
     ATTEMPTS_DONE = "
         SELECT r.job_id, MAX(r.attempt_id) FROM job_block b CROSS JOIN result r
@@ -593,11 +630,12 @@ pub(crate) fn select_jobs(from: RowScan, detail: JobColumns) -> String {
     format!(
         "
         SELECT j.id, j.workflow_id, j.name, j.command, j.status, j.attempt_id, j.priority,
-            j.cancel_on_blocking_job_failure, q.name, j.pid, j.started_at, r.return_code, r.reason, NULLIF(k.name, ''),
+            j.cancel_on_blocking_job_failure, q.name, j.pid, j.started_at, r.return_code, r.reason,
+                NULLIF(k.name, ''),
             j.params, j.origin, j.reused_from{more}
         FROM {from}
         LEFT JOIN resource_requirements q ON q.id = j.requirements_id
-        LEFT JOIN job_kind k ON k.id = j.kind_id
+        LEFT JOIN job_group k ON k.id = j.job_group_id
         LEFT JOIN result r ON r.job_id = j.id AND r.run_id = $1
             AND r.attempt_id = (SELECT MAX(attempt_id) FROM result WHERE job_id = j.id AND run_id = $1)
         WHERE "
@@ -611,7 +649,8 @@ pub(crate) fn select_results(from: RowScan) -> String {
         "
         SELECT r.id, j.workflow_id, r.job_id, r.run_id, r.attempt_id, j.name, r.status, r.return_code, r.signal,
             r.out_of_memory, r.reason, r.worker_id, r.started_at, r.ended_at, r.wall_us, r.cpu_time_us,
-            r.peak_memory_bytes, r.avg_memory_bytes, r.peak_cpu_percent, r.avg_cpu_percent, r.files, r.recovered, f.class,
+            r.peak_memory_bytes, r.avg_memory_bytes, r.peak_cpu_percent, r.avg_cpu_percent, r.files,
+                r.recovered, f.class,
             f.signature
         FROM {from} JOIN job j ON j.id = r.job_id
         LEFT JOIN failure f ON r.status <> 5 AND f.job_id = r.job_id AND f.run_id = r.run_id
@@ -664,8 +703,8 @@ impl RowScan {
 pub(crate) const DELETE_JOBS: &[&str] = &[
     "DELETE FROM result WHERE job_id >= $1 AND job_id < $2",
     "DELETE FROM failure WHERE job_id >= $1 AND job_id < $2",
-    "DELETE FROM carried WHERE job_id >= $1 AND job_id < $2",
-    "DELETE FROM ignored WHERE job_id >= $1 AND job_id < $2",
+    "DELETE FROM next_attempt WHERE job_id >= $1 AND job_id < $2",
+    "DELETE FROM ignored_failure WHERE job_id >= $1 AND job_id < $2",
     "DELETE FROM decision WHERE job_id >= $1 AND job_id < $2",
     "DELETE FROM revision WHERE job_id >= $1 AND job_id < $2",
     "DELETE FROM job_file WHERE job_id >= $1 AND job_id < $2",
@@ -676,14 +715,14 @@ pub(crate) const DELETE_JOBS: &[&str] = &[
 /// What else belongs to a workflow, and it itself.
 pub(crate) const DELETE_OF_WORKFLOW: &[&str] = &[
     "DELETE FROM job_edge WHERE workflow_id = $1",
-    "DELETE FROM gate_member WHERE workflow_id = $1",
-    "DELETE FROM job_gate WHERE workflow_id = $1",
+    "DELETE FROM dependency_group_member WHERE workflow_id = $1",
+    "DELETE FROM job_dependency_group WHERE workflow_id = $1",
     "DELETE FROM action_job WHERE action_id IN (SELECT id FROM action WHERE workflow_id = $1)",
     "DELETE FROM action_run WHERE action_id IN (SELECT id FROM action WHERE workflow_id = $1)",
     "DELETE FROM action WHERE workflow_id = $1",
     "DELETE FROM file WHERE workflow_id = $1",
     "DELETE FROM user_data WHERE workflow_id = $1",
-    "DELETE FROM job_kind WHERE workflow_id = $1",
+    "DELETE FROM job_group WHERE workflow_id = $1",
     "DELETE FROM resource_requirements WHERE workflow_id = $1",
     "DELETE FROM failure_handler WHERE workflow_id = $1",
     "DELETE FROM slurm_scheduler WHERE workflow_id = $1",
@@ -692,7 +731,7 @@ pub(crate) const DELETE_OF_WORKFLOW: &[&str] = &[
     "DELETE FROM workflow_group WHERE workflow_id = $1",
     "DELETE FROM record WHERE workflow_id = $1",
     "DELETE FROM allocation WHERE workflow_id = $1",
-    "DELETE FROM wish WHERE workflow_id = $1",
+    "DELETE FROM pending_command WHERE workflow_id = $1",
     "DELETE FROM status_count WHERE workflow_id = $1",
     "DELETE FROM run WHERE workflow_id = $1",
     "DELETE FROM job_block WHERE workflow_id = $1",

@@ -42,11 +42,15 @@ super::statements! {
     INSERT_BLOCK = "INSERT INTO dataset_block (dataset_id, name, created_at) VALUES ($1, $2, $3)";
     CLOSE_BLOCK = "UPDATE dataset_block SET closed_at = COALESCE(closed_at, $1) WHERE name = $2";
     SELECT_BLOCKS = "
-        SELECT b.name, d.name, b.created_at, b.closed_at, (SELECT COUNT(*) FROM dataset_file f WHERE f.block_id = b.id)
+        SELECT b.name, d.name, b.created_at, b.closed_at, (SELECT COUNT(*) FROM dataset_file f WHERE
+            f.block_id = b.id)
         FROM dataset_block b JOIN dataset d ON d.id = b.dataset_id WHERE ";
 
     LAST_FILE = "SELECT COALESCE(MAX(id), 0) FROM dataset_file";
     FILE_NAMED = "SELECT id, dataset_id, block_id FROM dataset_file WHERE lfn = $1";
+    CONTENT_OF_FILE = "
+        SELECT id, lfn, size, events, checksums, parents, lumis, is_valid, lumi_count FROM dataset_file
+        WHERE lfn = $1";
     NAME_OF_DATASET = "SELECT name FROM dataset WHERE id = $1";
     UPDATE_FILE = "
         UPDATE dataset_file SET size = $1, events = $2, is_valid = $3, lumi_count = $4, checksums = $5, parents = $6,
@@ -61,7 +65,8 @@ super::statements! {
     FILES_OF_DATASET = "
         SELECT id, lfn, size, events, checksums, parents, lumis, is_valid, lumi_count FROM dataset_file
         WHERE dataset_id = $1 ORDER BY id";
-    REPLICAS_OF_DATASET = "SELECT file_id, site, path FROM replica WHERE dataset_id = $1 ORDER BY file_id, site";
+    REPLICAS_OF_DATASET = "
+        SELECT file_id, site, path FROM replica WHERE dataset_id = $1 ORDER BY file_id, site";
     /// The valid ones, or with 0 all of them.
     COUNT_OF_FILES = "SELECT COUNT(*) FROM dataset_file WHERE dataset_id = $1 AND is_valid >= $2";
     PAGE_OF_FILES = "

@@ -6,7 +6,8 @@ super::statements! {
     WAIT_TO_WRITE = "SELECT pg_advisory_xact_lock($1)";
     COUNT_COMMIT = "UPDATE counter SET next_value = next_value + 1 WHERE name = 'commits'";
     /// The transaction's number, by which it can be asked for later; which server may write; and who is at work on it.
-    TRANSACTION_INFO = "SELECT pg_current_xact_id()::text, (SELECT epoch FROM server_epoch), pg_backend_pid()::bigint";
+    TRANSACTION_INFO = "
+        SELECT pg_current_xact_id()::text, (SELECT epoch FROM server_epoch), pg_backend_pid()::bigint";
     COMMITS = "SELECT next_value FROM counter WHERE name = 'commits'";
     TRANSACTION_STATUS = "SELECT pg_xact_status($1::text::xid8)";
 
@@ -29,7 +30,8 @@ super::statements! {
     /// Who is the server, and for how many microseconds nothing was heard of it while it could have been; `NULL` if it said
     /// goodbye.
     SERVER_STATE = "
-        SELECT epoch, holder, CASE WHEN heartbeat_at > 0 THEN (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+        SELECT epoch, holder, CASE WHEN heartbeat_at > 0 THEN (extract(epoch FROM clock_timestamp()) *
+            1000000)::bigint
             - greatest(heartbeat_at, (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint) END
         FROM server_epoch";
     NEXT_EPOCH = "
@@ -42,7 +44,8 @@ super::statements! {
     CLEAR_HEARTBEAT = "UPDATE server_epoch SET heartbeat_at = 0 WHERE epoch = $1";
     /// One that did not say goodbye.
     SERVER_WITH_HEARTBEAT = "SELECT 1 FROM server_epoch WHERE epoch = $1 AND heartbeat_at > 0";
-    SUPERSEDE_SERVER = "UPDATE server_epoch SET epoch = epoch + 1, heartbeat_at = 0 WHERE epoch = $1 AND heartbeat_at > 0";
+    SUPERSEDE_SERVER = "
+        UPDATE server_epoch SET epoch = epoch + 1, heartbeat_at = 0 WHERE epoch = $1 AND heartbeat_at > 0";
     /// All connections of a process, by the name it gave them.
     END_SESSIONS = "
         SELECT pg_terminate_backend(pid)::int FROM pg_stat_activity

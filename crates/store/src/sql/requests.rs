@@ -4,12 +4,14 @@ super::statements! {
     // ---- requests ----
 
     INSERT_REQUEST = "
-        INSERT INTO request (name, status, priority, is_urgent, campaign, requestor, production_steps, previous_version,
+        INSERT INTO request (name, status, priority, is_urgent, campaign, requestor, production_steps,
+            previous_version,
             superseded_by, created_at, updated_at, since, document, payload_config)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10, $10, $11, $12)";
     /// The same for a new version of another one: touches nothing if there is one of that name.
     INSERT_VERSION = "
-        INSERT INTO request (name, status, priority, is_urgent, campaign, requestor, production_steps, previous_version,
+        INSERT INTO request (name, status, priority, is_urgent, campaign, requestor, production_steps,
+            previous_version,
             superseded_by, created_at, updated_at, since, document, payload_config)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10, $10, $11, $12)
         ON CONFLICT (name) DO NOTHING";
@@ -28,14 +30,16 @@ super::statements! {
         ORDER BY r.created_at, r.name LIMIT 1";
     /// Conditions, order, limit and offset are appended.
     SELECT_REQUESTS = "
-        SELECT r.name, r.status, r.version, r.priority, r.is_urgent, r.production_steps, r.superseded_by, r.created_at,
-            r.updated_at, r.since, r.reason, r.wanted, r.alerted_at, r.document, r.payload_config,
+        SELECT r.name, r.status, r.version, r.priority, r.is_urgent, r.production_steps, r.superseded_by,
+            r.created_at,
+            r.updated_at, r.since, r.reason, r.requested_change, r.alerted_at, r.document, r.payload_config,
             r.overrides
         FROM request r WHERE ";
     SELECT_COUNT_OF_REQUESTS = "SELECT COUNT(*) FROM request r WHERE ";
     /// Word for word the condition of the index.
     OPEN_REQUESTS = "
-        SELECT r.name, r.version FROM request r WHERE r.status NOT IN ('completed', 'failed', 'aborted') ORDER BY r.name";
+        SELECT r.name, r.version FROM request r WHERE r.status NOT IN ('completed', 'failed', 'aborted')
+            ORDER BY r.name";
     /// That are over, with something left to do about their outputs.
     REQUESTS_WITH_PENDING_STEPS = "
         SELECT DISTINCT r.name
@@ -47,31 +51,36 @@ super::statements! {
         SELECT n, from_status, to_status, at, made_by, reason FROM request_transition WHERE request = $1 ORDER BY n";
     ADD_TRANSITION = "
         INSERT INTO request_transition (request, n, from_status, to_status, at, made_by, reason)
-        VALUES ($1, (SELECT COALESCE(MAX(t.n), 0) + 1 FROM request_transition t WHERE t.request = $1), $2, $3, $4, $5, $6)";
+        VALUES ($1, (SELECT COALESCE(MAX(t.n), 0) + 1 FROM request_transition t WHERE t.request = $1), $2,
+            $3, $4, $5, $6)";
     STATUS_AND_VERSION = "SELECT status, version FROM request WHERE name = $1";
     LATER_VERSION = "SELECT name FROM request WHERE previous_version = $1 ORDER BY name LIMIT 1";
 
     // ---- changes ----
 
-    NEXT_VERSION = "UPDATE request SET version = version + 1, updated_at = $1 WHERE name = $2 AND version = $3";
+    NEXT_VERSION = "
+        UPDATE request SET version = version + 1, updated_at = $1 WHERE name = $2 AND version = $3";
     SET_STATUS = "
         UPDATE request SET status = $1, since = $2, reason = $3, alerted_at = NULL WHERE name = $4 AND status = $5";
     SET_PRIORITY = "UPDATE request SET priority = $1 WHERE name = $2";
     SET_URGENT = "UPDATE request SET is_urgent = $1 WHERE name = $2";
     SET_PRODUCTION_STEPS = "UPDATE request SET production_steps = $1 WHERE name = $2";
     SET_SUPERSEDED_BY = "UPDATE request SET superseded_by = $1 WHERE name = $2";
-    SET_WANTED = "UPDATE request SET wanted = $1 WHERE name = $2";
+    SET_WANTED = "UPDATE request SET requested_change = $1 WHERE name = $2";
     SET_OVERRIDES = "UPDATE request SET overrides = $1 WHERE name = $2";
     SET_REASON = "UPDATE request SET reason = $1 WHERE name = $2";
     SET_ALERTED = "UPDATE request SET alerted_at = $1 WHERE name = $2";
     PUT_PROCESS = "
         INSERT INTO request_process (uuid, request, document) VALUES ($1, $2, $3)
-        ON CONFLICT (uuid) DO UPDATE SET document = excluded.document WHERE request_process.request = excluded.request";
+        ON CONFLICT (uuid) DO UPDATE SET document = excluded.document WHERE request_process.request =
+            excluded.request";
     ADD_RUN = "
-        INSERT INTO request_run (uuid, process, n, round, parent, status, backend, workflow_id, run_id, schedd, cluster,
+        INSERT INTO request_run (uuid, process, n, round, parent, status, backend, workflow_id, run_id,
+            schedd, cluster,
             submit_dir, stop_requested_at, stop_reason, totals, counts, units_completed, units_failed, units_read,
             created_at, submitted_at, completed_at, cause, rescues, paused_at, silent_since, priority)
-        VALUES ($1, $2, (SELECT COALESCE(MAX(x.n), 0) + 1 FROM request_run x WHERE x.process = $2), $3, $4, $5, $6, $7, $8,
+        VALUES ($1, $2, (SELECT COALESCE(MAX(x.n), 0) + 1 FROM request_run x WHERE x.process = $2), $3, $4,
+            $5, $6, $7, $8,
             $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26)";
     SET_RUN_STATUS = "
         UPDATE request_run SET status = $1, submitted_at = COALESCE(submitted_at, $2),
@@ -93,8 +102,8 @@ super::statements! {
     SET_RUN_PRIORITY = "UPDATE request_run SET priority = $1 WHERE uuid = $2";
     SET_RUN_PAUSE = "UPDATE request_run SET paused_at = $1 WHERE uuid = $2";
     PUT_TALLY = "
-        INSERT INTO request_failure (run, tally) VALUES ($1, $2)
-        ON CONFLICT (run) DO UPDATE SET tally = excluded.tally";
+        INSERT INTO request_failure (run, counts) VALUES ($1, $2)
+        ON CONFLICT (run) DO UPDATE SET counts = excluded.counts";
     ADD_RUN_EVENT = "
         INSERT INTO request_run_event (run, event_type, from_status, to_status, counts, detail, at)
         VALUES ($1, $2, $3, $4, $5, $6, $7)";
@@ -104,7 +113,8 @@ super::statements! {
             is_closed, tape_rule, status, created_at, updated_at, units_expected)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
         ON CONFLICT (process, dataset, n) DO UPDATE SET n = excluded.n";
-    SET_BLOCK_STATUS = "UPDATE request_block SET status = $1, updated_at = $2 WHERE uuid = $3 AND status = $4";
+    SET_BLOCK_STATUS = "
+        UPDATE request_block SET status = $1, updated_at = $2 WHERE uuid = $3 AND status = $4";
     SET_BLOCK_NAME = "UPDATE request_block SET name = $1, updated_at = $2 WHERE uuid = $3";
     SET_BLOCK_CLOSED = "UPDATE request_block SET is_closed = 1, updated_at = $1 WHERE uuid = $2";
     SET_BLOCK_UNITS = "UPDATE request_block SET units_completed = $1, updated_at = $2 WHERE uuid = $3";
@@ -112,12 +122,14 @@ super::statements! {
     SET_BLOCK_TAPE_RULE = "UPDATE request_block SET tape_rule = $1, updated_at = $2 WHERE uuid = $3";
     /// As for blocks.
     ADD_STEP = "
-        INSERT INTO output_step (block, unit, kind, process, state, attempts, due_at, first_failed_at, last_error, result,
+        INSERT INTO output_step (block, unit, kind, process, state, attempts, due_at, first_failed_at,
+            last_error, result,
             detail)
         VALUES ($1, $2, $3, (SELECT b.process FROM request_block b WHERE b.uuid = $1), $4, $5, $6, $7, $8, $9, $10)
         ON CONFLICT (block, unit, kind) DO UPDATE SET kind = excluded.kind";
     SET_STEP = "
-        UPDATE output_step SET state = $1, attempts = $2, due_at = $3, first_failed_at = $4, last_error = $5, result = $6
+        UPDATE output_step SET state = $1, attempts = $2, due_at = $3, first_failed_at = $4, last_error =
+            $5, result = $6
         WHERE block = $7 AND unit = $8 AND kind = $9";
     STATUS_OF_RUN = "SELECT status FROM request_run WHERE uuid = $1";
     STATUS_OF_BLOCK = "SELECT status FROM request_block WHERE uuid = $1";
@@ -127,9 +139,11 @@ super::statements! {
     PROCESS_OF = "SELECT document FROM request_process WHERE request = $1";
     PROCESS = "SELECT document FROM request_process WHERE uuid = $1";
     SELECT_RUNS = "
-        SELECT u.uuid, u.process, u.round, u.parent, u.status, u.backend, u.workflow_id, u.run_id, u.schedd, u.cluster,
+        SELECT u.uuid, u.process, u.round, u.parent, u.status, u.backend, u.workflow_id, u.run_id,
+            u.schedd, u.cluster,
             u.submit_dir, u.stop_requested_at, u.stop_reason, u.totals, u.counts, u.units_completed, u.units_failed,
-            u.units_read, u.created_at, u.submitted_at, u.completed_at, u.cause, u.rescues, u.paused_at, u.silent_since,
+            u.units_read, u.created_at, u.submitted_at, u.completed_at, u.cause, u.rescues, u.paused_at,
+                u.silent_since,
             u.priority
         FROM request_run u WHERE ";
     REQUEST_OF_WORKFLOW = "
@@ -139,14 +153,17 @@ super::statements! {
         SELECT run, event_type, from_status, to_status, counts, detail, at FROM request_run_event
         WHERE run = $1 ORDER BY id";
     BLOCKS = "
-        SELECT uuid, process, round, dataset, n, first_unit, last_unit, units_completed, name, is_closed, tape_rule, status,
+        SELECT uuid, process, round, dataset, n, first_unit, last_unit, units_completed, name, is_closed,
+            tape_rule, status,
             created_at, updated_at, units_expected
         FROM request_block WHERE process = $1 ORDER BY dataset, n";
     SELECT_STEPS = "
-        SELECT s.block, s.unit, s.kind, s.state, s.attempts, s.due_at, s.first_failed_at, s.last_error, s.result, s.detail
+        SELECT s.block, s.unit, s.kind, s.state, s.attempts, s.due_at, s.first_failed_at, s.last_error,
+            s.result, s.detail
         FROM output_step s WHERE ";
 
-    FILE_ROWS = "SELECT lfn, state, round, remainder, reason FROM request_file WHERE process = $1 ORDER BY lfn";
+    FILE_ROWS = "
+        SELECT lfn, state, round, remainder, reason FROM request_file WHERE process = $1 ORDER BY lfn";
     SELECT_FILE_ROWS = "SELECT f.lfn, f.state, f.round, f.remainder, f.reason FROM request_file f WHERE ";
     FILES_BY_STATE = "SELECT state, COUNT(*) FROM request_file WHERE process = $1 GROUP BY state";
     PUT_FILE_ROW = "
@@ -158,25 +175,29 @@ super::statements! {
         WHERE b.process = $1 AND b.round = $2 AND s.block = b.uuid AND s.kind = 'register' AND s.state <> 'dropped'
         ORDER BY s.unit";
     FAILURE_TALLIES_OF_PROCESS = "
-        SELECT u.uuid, f.tally FROM request_run u CROSS JOIN request_failure f
+        SELECT u.uuid, f.counts FROM request_run u CROSS JOIN request_failure f
         WHERE u.process = $1 AND f.run = u.uuid ORDER BY u.n";
 
     // ---- what decisions are made of: the names of requests, and the end of the order, are appended ----
 
     VIEWED_REQUESTS = "
-        SELECT r.name, r.status, r.version, r.priority, r.is_urgent, r.production_steps, r.superseded_by, r.created_at,
-            r.updated_at, r.since, r.reason, r.wanted, r.alerted_at, r.document, NULL,
+        SELECT r.name, r.status, r.version, r.priority, r.is_urgent, r.production_steps, r.superseded_by,
+            r.created_at,
+            r.updated_at, r.since, r.reason, r.requested_change, r.alerted_at, r.document, NULL,
             r.overrides
         FROM request r WHERE r.name ";
     VIEWED_PROCESSES = "SELECT p.document, p.request FROM request_process p WHERE p.request ";
     /// The newest of each, with what is known of its failures.
     VIEWED_RUNS = "
-        SELECT u.uuid, u.process, u.round, u.parent, u.status, u.backend, u.workflow_id, u.run_id, u.schedd, u.cluster,
+        SELECT u.uuid, u.process, u.round, u.parent, u.status, u.backend, u.workflow_id, u.run_id,
+            u.schedd, u.cluster,
             u.submit_dir, u.stop_requested_at, u.stop_reason, u.totals, u.counts, u.units_completed, u.units_failed,
-            u.units_read, u.created_at, u.submitted_at, u.completed_at, u.cause, u.rescues, u.paused_at, u.silent_since,
-            u.priority, f.tally, p.request
+            u.units_read, u.created_at, u.submitted_at, u.completed_at, u.cause, u.rescues, u.paused_at,
+                u.silent_since,
+            u.priority, f.counts, p.request
         FROM request_process p CROSS JOIN request_run u LEFT JOIN request_failure f ON f.run = u.uuid
-        WHERE u.process = p.uuid AND u.n = (SELECT MAX(x.n) FROM request_run x WHERE x.process = p.uuid) AND p.request ";
+        WHERE u.process = p.uuid AND u.n = (SELECT MAX(x.n) FROM request_run x WHERE x.process = p.uuid)
+            AND p.request ";
     VIEWED_BLOCKS = "
         SELECT b.uuid, b.process, b.round, b.dataset, b.n, b.first_unit, b.last_unit, b.units_completed, b.name,
             b.is_closed, b.tape_rule, b.status, b.created_at, b.updated_at, b.units_expected,
@@ -184,7 +205,8 @@ super::statements! {
         FROM request_process p CROSS JOIN request_block b WHERE b.process = p.uuid AND p.request ";
     /// Those that are not done and not dropped; word for word the condition of the index.
     VIEWED_STEPS = "
-        SELECT s.block, s.unit, s.kind, s.state, s.attempts, s.due_at, s.first_failed_at, s.last_error, s.result, s.detail,
+        SELECT s.block, s.unit, s.kind, s.state, s.attempts, s.due_at, s.first_failed_at, s.last_error,
+            s.result, s.detail,
             p.request
         FROM request_process p CROSS JOIN output_step s
         WHERE s.process = p.uuid AND s.state IN ('pending', 'failed') AND p.request ";
@@ -196,7 +218,7 @@ super::statements! {
     SELECT_BLOCKS_BY_STATUS = "SELECT status, COUNT(*) FROM request_block GROUP BY status";
     SELECT_OPEN_STEPS_BY_STATE = "
         SELECT state, COUNT(*) FROM output_step WHERE state IN ('pending', 'failed') GROUP BY state";
-    SELECT_COUNT_OF_UNNOTIFIED = "SELECT COUNT(*) FROM alert WHERE told_at IS NULL";
+    SELECT_COUNT_OF_UNNOTIFIED = "SELECT COUNT(*) FROM alert WHERE notified_at IS NULL";
 
     // ---- sites ----
 
@@ -211,12 +233,14 @@ super::statements! {
         WHERE j.status >= 3 AND j.status <= 4 AND j.status <> 5 AND j.status <> 9 AND w.site IS NOT NULL
         GROUP BY w.site, j.status";
     PUT_SITE = "
-        INSERT INTO site (name, status, drain_until, total_slots, running_slots, pending_slots, thresholds, schedd_name,
+        INSERT INTO site (name, status, drain_until, total_slots, running_slots, pending_slots, thresholds,
+            schedd_name,
             collector_host, storage_element, storage_path, updated_at)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
         ON CONFLICT (name) DO UPDATE SET status = excluded.status, drain_until = excluded.drain_until,
             total_slots = excluded.total_slots, running_slots = excluded.running_slots,
-            pending_slots = excluded.pending_slots, thresholds = excluded.thresholds, schedd_name = excluded.schedd_name,
+            pending_slots = excluded.pending_slots, thresholds = excluded.thresholds, schedd_name =
+                excluded.schedd_name,
             collector_host = excluded.collector_host, storage_element = excluded.storage_element,
             storage_path = excluded.storage_path, updated_at = excluded.updated_at";
     /// Of a site that is new, or of one that is there, of which nothing else changes.
@@ -231,7 +255,7 @@ super::statements! {
         VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING id";
     SELECT_BANS = "
         SELECT b.id, b.site, b.request, b.reason, b.failure_data, b.made_by, b.created_at, b.expires_at, b.removed_at,
-            b.removed_by, b.expiry_told_at
+            b.removed_by, b.expiry_notified_at
         FROM site_ban b WHERE ";
     /// The same as one of many changes: touches nothing if the site is not known.
     ADD_BAN_IN_COMMIT = "
@@ -239,10 +263,12 @@ super::statements! {
         SELECT s.name, CAST($1 AS TEXT), CAST($2 AS TEXT), CAST($3 AS TEXT), CAST($4 AS TEXT), CAST($5 AS BIGINT),
             CAST($6 AS BIGINT)
         FROM site s WHERE s.name = $7";
-    MARK_EXPIRY_NOTIFIED = "UPDATE site_ban SET expiry_told_at = COALESCE(expiry_told_at, $1) WHERE id = $2";
+    MARK_EXPIRY_NOTIFIED = "
+        UPDATE site_ban SET expiry_notified_at = COALESCE(expiry_notified_at, $1) WHERE id = $2";
     /// The first who does it is remembered.
     REMOVE_BAN = "
-        UPDATE site_ban SET removed_at = COALESCE(removed_at, $1), removed_by = COALESCE(removed_by, $2) WHERE id = $3";
+        UPDATE site_ban SET removed_at = COALESCE(removed_at, $1), removed_by = COALESCE(removed_by, $2)
+            WHERE id = $3";
 
     // ---- settings and alerts ----
 
@@ -253,11 +279,14 @@ super::statements! {
         ON CONFLICT (name) DO UPDATE SET value = excluded.value, changed_at = excluded.changed_at,
             changed_by = excluded.changed_by";
     DELETE_SETTING = "DELETE FROM setting WHERE name = $1";
-    ADD_ALERT = "INSERT INTO alert (kind, request, message, detail, at) VALUES ($1, $2, $3, $4, $5) RETURNING id";
+    ADD_ALERT = "
+        INSERT INTO alert (kind, request, message, detail, at) VALUES ($1, $2, $3, $4, $5) RETURNING id";
     /// The same as one of many changes.
-    ADD_ALERT_IN_COMMIT = "INSERT INTO alert (kind, request, message, detail, at) VALUES ($1, $2, $3, $4, $5)";
-    SELECT_ALERTS = "SELECT a.id, a.kind, a.request, a.message, a.detail, a.at, a.told_at FROM alert a WHERE ";
-    MARK_ALERT_NOTIFIED = "UPDATE alert SET told_at = COALESCE(told_at, $1) WHERE id = $2";
+    ADD_ALERT_IN_COMMIT = "
+        INSERT INTO alert (kind, request, message, detail, at) VALUES ($1, $2, $3, $4, $5)";
+    SELECT_ALERTS = "
+        SELECT a.id, a.kind, a.request, a.message, a.detail, a.at, a.notified_at FROM alert a WHERE ";
+    MARK_ALERT_NOTIFIED = "UPDATE alert SET notified_at = COALESCE(notified_at, $1) WHERE id = $2";
 }
 
 /// What goes with a request, in an order that leaves no reference behind.

@@ -4,14 +4,18 @@ super::statements! {
     // ---- workers ----
 
     INSERT_WORKER = "
-        INSERT INTO worker (kind, workflow_id, run_id, user_name, version, labels, host, boot_id, pid, pid_start_ticks,
-            token, secret_hash, ledger_path, cpus, memory_bytes, gpus, nodes, max_jobs, allocation_id, extra, started_at,
+        INSERT INTO worker (kind, workflow_id, run_id, user_name, version, labels, host, boot_id, pid,
+            pid_start_ticks,
+            token, secret_hash, ledger_path, cpus, memory_bytes, gpus, nodes, max_jobs, allocation_id,
+                extra, started_at,
             site)
         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)
         RETURNING id";
     UPDATE_WORKER = "
-        UPDATE worker SET host = $1, boot_id = $2, pid = $3, pid_start_ticks = $4, version = $5, labels = $6, cpus = $7,
-            memory_bytes = $8, gpus = $9, nodes = $10, max_jobs = $11, secret_hash = $12, allocation_id = $13, extra = $14,
+        UPDATE worker SET host = $1, boot_id = $2, pid = $3, pid_start_ticks = $4, version = $5, labels =
+            $6, cpus = $7,
+            memory_bytes = $8, gpus = $9, nodes = $10, max_jobs = $11, secret_hash = $12, allocation_id =
+                $13, extra = $14,
             is_draining = $15, started_at = $16, ended_at = $17, site = $18
         WHERE id = $19";
     RETIRE_WORKER = "UPDATE worker SET ended_at = $1 WHERE id = $2 AND ended_at IS NULL";
@@ -19,13 +23,15 @@ super::statements! {
     /// Conditions, order, limit and offset are appended.
     SELECT_WORKERS = "
         SELECT w.id, w.kind, w.workflow_id, w.run_id, w.user_name, w.version, w.labels, w.host, w.boot_id, w.pid,
-            w.pid_start_ticks, w.token, w.secret_hash, w.ledger_path, w.cpus, w.memory_bytes, w.gpus, w.nodes, w.max_jobs,
+            w.pid_start_ticks, w.token, w.secret_hash, w.ledger_path, w.cpus, w.memory_bytes, w.gpus,
+                w.nodes, w.max_jobs,
             w.allocation_id, w.extra, w.started_at, w.ended_at, w.is_draining, w.site
         FROM worker w WHERE ";
     SELECT_COUNT_OF_WORKERS = "SELECT COUNT(*) FROM worker w WHERE ";
     ACTIVE_WORKERS_OF = "
         SELECT w.id, w.kind, w.workflow_id, w.run_id, w.user_name, w.version, w.labels, w.host, w.boot_id, w.pid,
-            w.pid_start_ticks, w.token, w.secret_hash, w.ledger_path, w.cpus, w.memory_bytes, w.gpus, w.nodes, w.max_jobs,
+            w.pid_start_ticks, w.token, w.secret_hash, w.ledger_path, w.cpus, w.memory_bytes, w.gpus,
+                w.nodes, w.max_jobs,
             w.allocation_id, w.extra, w.started_at, w.ended_at, w.is_draining, w.site
         FROM worker w WHERE w.workflow_id = $1 AND w.ended_at IS NULL ORDER BY w.id";
     /// One that a worker holds, of whatever workflow. Word for word the condition of the index, so that only the few that
@@ -41,18 +47,22 @@ super::statements! {
 
     // ---- nodes that are set aside ----
 
-    QUARANTINED_NODES = "SELECT host, since, until, set_by, reason, evidence, user_name FROM node_aside ORDER BY host, user_name";
+    QUARANTINED_NODES = "
+        SELECT host, since, until, set_by, reason, evidence, user_name FROM quarantined_node ORDER BY host,
+            user_name";
     QUARANTINE_NODE = "
-        INSERT INTO node_aside (host, since, until, set_by, reason, evidence, user_name)
+        INSERT INTO quarantined_node (host, since, until, set_by, reason, evidence, user_name)
         VALUES ($1, $2, $3, $4, $5, $6, $7)
-        ON CONFLICT (host, user_name) DO UPDATE SET since = excluded.since, until = excluded.until, set_by = excluded.set_by,
+        ON CONFLICT (host, user_name) DO UPDATE SET since = excluded.since, until = excluded.until, set_by
+            = excluded.set_by,
             reason = excluded.reason, evidence = excluded.evidence";
     RELEASE_QUARANTINED_NODE = "
-        DELETE FROM node_aside WHERE host = $1 AND (CAST($2 AS TEXT) IS NULL OR user_name = $2)";
+        DELETE FROM quarantined_node WHERE host = $1 AND (CAST($2 AS TEXT) IS NULL OR user_name = $2)";
 
     // ---- who may do what ----
 
-    INSERT_GROUP = "INSERT INTO access_group (name, description, created_at) VALUES ($1, $2, $3) RETURNING id";
+    INSERT_GROUP = "
+        INSERT INTO access_group (name, description, created_at) VALUES ($1, $2, $3) RETURNING id";
     SELECT_GROUPS = "SELECT g.id, g.name, g.description, g.created_at FROM access_group g WHERE ";
     DELETE_GROUP = "DELETE FROM access_group WHERE id = $1";
     DELETE_MEMBERS = "DELETE FROM group_member WHERE group_id = $1";
@@ -84,7 +94,8 @@ super::statements! {
     SELECT_TOKENS = "
         SELECT t.id, t.name, t.user_name, t.role, t.scopes, t.created_at, t.expires_at, t.last_used_at, t.revoked_at
         FROM api_token t WHERE ";
-    REVOKE_TOKEN = "UPDATE api_token SET revoked_at = COALESCE(revoked_at, $1) WHERE id = $2 RETURNING name, user_name";
+    REVOKE_TOKEN = "
+        UPDATE api_token SET revoked_at = COALESCE(revoked_at, $1) WHERE id = $2 RETURNING name, user_name";
     RECORD_TOKEN_USE = "UPDATE api_token SET last_used_at = $1 WHERE id = $2";
 
     // ---- which workflow something belongs to ----
@@ -116,32 +127,32 @@ super::statements! {
     SELECT_COUNT_OF_EVENTS = "SELECT COUNT(*) FROM event e WHERE ";
     /// Edges and gates; who waits for another in both ways stands once.
     DEPENDENCIES = "
-        SELECT d.job_id, j.name, d.waits_for, o.name
+        SELECT d.job_id, j.name, d.depends_on, o.name
         FROM (
-            SELECT e.job_id AS job_id, e.waits_for AS waits_for FROM job_edge e WHERE e.workflow_id = $1
+            SELECT e.job_id AS job_id, e.depends_on AS depends_on FROM job_edge e WHERE e.workflow_id = $1
             UNION
-            SELECT g.job_id, m.job_id FROM job_gate g
-                JOIN gate_member m ON m.workflow_id = g.workflow_id AND m.gate = g.gate
+            SELECT g.job_id, m.job_id FROM job_dependency_group g
+                JOIN dependency_group_member m ON m.workflow_id = g.workflow_id AND m.group_number = g.group_number
                 WHERE g.workflow_id = $1
             ORDER BY 1, 2 LIMIT $2 OFFSET $3
         ) d CROSS JOIN job j CROSS JOIN job o
-        WHERE j.id = d.job_id AND o.id = d.waits_for
-        ORDER BY d.job_id, d.waits_for";
+        WHERE j.id = d.job_id AND o.id = d.depends_on
+        ORDER BY d.job_id, d.depends_on";
     COUNT_DEPENDENCIES = "
         SELECT COUNT(*) FROM (
-            SELECT e.job_id, e.waits_for FROM job_edge e WHERE e.workflow_id = $1
+            SELECT e.job_id, e.depends_on FROM job_edge e WHERE e.workflow_id = $1
             UNION
-            SELECT g.job_id, m.job_id FROM job_gate g
-                JOIN gate_member m ON m.workflow_id = g.workflow_id AND m.gate = g.gate
+            SELECT g.job_id, m.job_id FROM job_dependency_group g
+                JOIN dependency_group_member m ON m.workflow_id = g.workflow_id AND m.group_number = g.group_number
                 WHERE g.workflow_id = $1
         ) d";
     READY_REQUIREMENTS = "
-        SELECT j.requirements_id, j.kind_id, COUNT(*)
+        SELECT j.requirements_id, j.job_group_id, COUNT(*)
         FROM job_block b CROSS JOIN job j
         WHERE b.workflow_id = $1 AND j.id >= b.first_job_id AND j.id < b.first_job_id + b.job_count AND j.status = 2
-        GROUP BY j.requirements_id, j.kind_id
-        ORDER BY j.requirements_id NULLS FIRST, j.kind_id NULLS FIRST";
-    SCHEDULERS_OF_GROUPS = "SELECT id, scheduler_id FROM job_kind WHERE workflow_id = $1";
+        GROUP BY j.requirements_id, j.job_group_id
+        ORDER BY j.requirements_id NULLS FIRST, j.job_group_id NULLS FIRST";
+    SCHEDULERS_OF_GROUPS = "SELECT id, scheduler_id FROM job_group WHERE workflow_id = $1";
     WORK_DONE = "
         SELECT CASE WHEN SUM(CAST(r.wall_us AS DOUBLE PRECISION)) >= 9e18 THEN 9000000000000000000
             ELSE CAST(SUM(CAST(r.wall_us AS DOUBLE PRECISION)) AS BIGINT) END, MIN(r.started_at), MAX(r.ended_at)
@@ -165,22 +176,23 @@ super::statements! {
     NAME_OF_HANDLER = "SELECT name FROM failure_handler WHERE id = $1";
     DELETE_HANDLER = "DELETE FROM failure_handler WHERE id = $1";
     USER_OF_HANDLER = "
-        SELECT j.id, j.name FROM job_block b CROSS JOIN job j JOIN job_kind k ON k.id = j.kind_id
+        SELECT j.id, j.name FROM job_block b CROSS JOIN job j JOIN job_group k ON k.id = j.job_group_id
         WHERE b.workflow_id = $1 AND j.id >= b.first_job_id AND j.id < b.first_job_id + b.job_count
             AND k.failure_handler_id = $2
         LIMIT 1";
     CLEAR_HANDLER = "
-        UPDATE job_kind SET failure_handler_id = NULL WHERE workflow_id = $1 AND failure_handler_id = $2";
+        UPDATE job_group SET failure_handler_id = NULL WHERE workflow_id = $1 AND failure_handler_id = $2";
     UPDATE_SCHEDULER = "UPDATE slurm_scheduler SET name = $1, settings = $2 WHERE id = $3";
     NAME_OF_SCHEDULER = "SELECT name FROM slurm_scheduler WHERE id = $1";
     DELETE_SCHEDULER = "DELETE FROM slurm_scheduler WHERE id = $1";
     USER_OF_SCHEDULER = "
-        SELECT j.id, j.name FROM job_block b CROSS JOIN job j JOIN job_kind k ON k.id = j.kind_id
+        SELECT j.id, j.name FROM job_block b CROSS JOIN job j JOIN job_group k ON k.id = j.job_group_id
         WHERE b.workflow_id = $1 AND j.id >= b.first_job_id AND j.id < b.first_job_id + b.job_count
             AND k.scheduler_id = $2
         LIMIT 1";
-    CLEAR_SCHEDULER = "UPDATE job_kind SET scheduler_id = NULL WHERE workflow_id = $1 AND scheduler_id = $2";
-    ADD_USER_DATA_RELATION = "INSERT INTO job_user_data (job_id, is_output, user_data_id) VALUES ($1, $2, $3)";
+    CLEAR_SCHEDULER = "UPDATE job_group SET scheduler_id = NULL WHERE workflow_id = $1 AND scheduler_id = $2";
+    ADD_USER_DATA_RELATION = "
+        INSERT INTO job_user_data (job_id, is_output, user_data_id) VALUES ($1, $2, $3)";
     ADD_ACTION_JOB = "INSERT INTO action_job (action_id, job_id) VALUES ($1, $2)";
     MARK_RECOVERY = "UPDATE action SET is_recovery = 1 WHERE id = $1";
     UPDATE_ACTION = "UPDATE action SET settings = $1, is_recovery = $2 WHERE id = $3";
@@ -205,12 +217,14 @@ super::statements! {
         SELECT action_id, attempt, run_id, worker_id, cause, started_at, ended_at, return_code, message
         FROM action_run WHERE action_id = $1 ORDER BY attempt";
     ACTION_RUNS = "
-        SELECT r.action_id, r.attempt, r.run_id, r.worker_id, r.cause, r.started_at, r.ended_at, r.return_code, r.message
+        SELECT r.action_id, r.attempt, r.run_id, r.worker_id, r.cause, r.started_at, r.ended_at,
+            r.return_code, r.message
         FROM action a CROSS JOIN action_run r
         WHERE a.workflow_id = $1 AND r.action_id = a.id ORDER BY a.id, r.attempt";
 
     INSERT_CLIENT_RESULT = "
-        INSERT INTO result (job_id, run_id, attempt_id, worker_id, status, return_code, out_of_memory, ended_at, wall_us,
+        INSERT INTO result (job_id, run_id, attempt_id, worker_id, status, return_code, out_of_memory,
+            ended_at, wall_us,
             cpu_time_us, peak_memory_bytes, avg_memory_bytes, peak_cpu_percent, avg_cpu_percent)
         VALUES ($1, $2, $3, $4, $5, $6, 0, $7, $8, 0, $9, $10, $11, $12)
         RETURNING id";
@@ -242,7 +256,8 @@ pub(crate) fn insert_job_events(rows: usize) -> String {
     };
     let rows: Vec<String> = (0..rows).map(row).collect();
     format!(
-        "INSERT INTO event (workflow_id, at, actor, message, severity, category, job_id, run_id, attempt_id, worker_id,
+        "INSERT INTO event (workflow_id, at, actor, message, severity, category, job_id, run_id,
+            attempt_id, worker_id,
             return_code)
         VALUES {}",
         rows.join(", ")

@@ -3,11 +3,11 @@
 use crate::db::BulkTable;
 
 pub(crate) const JOB_EDGE: BulkTable =
-    BulkTable { name: "job_edge", columns: &["workflow_id", "job_id", "waits_for"] };
+    BulkTable { name: "job_edge", columns: &["workflow_id", "job_id", "depends_on"] };
 pub(crate) const DEPENDENCY_GROUP_MEMBER: BulkTable =
-    BulkTable { name: "gate_member", columns: &["workflow_id", "gate", "job_id"] };
+    BulkTable { name: "dependency_group_member", columns: &["workflow_id", "group_number", "job_id"] };
 pub(crate) const JOB_DEPENDENCY_GROUP: BulkTable =
-    BulkTable { name: "job_gate", columns: &["workflow_id", "job_id", "gate"] };
+    BulkTable { name: "job_dependency_group", columns: &["workflow_id", "job_id", "group_number"] };
 pub(crate) const JOB_FILE: BulkTable =
     BulkTable { name: "job_file", columns: &["job_id", "is_output", "file_id"] };
 pub(crate) const JOB_USER_DATA: BulkTable =

@@ -94,8 +94,8 @@ pub(crate) fn label_condition(
     let taken = kinds.iter().filter(|kind| takes(&kind.labels)).map(|kind| kind.id.0);
     // No kind has the number 0, but PostgreSQL takes no empty list.
     let taken = render_id_list(std::iter::once(0).chain(taken));
-    let nameless = if takes(&[]) { "j.kind_id IS NULL OR " } else { "" };
-    Ok(Some(format!(" AND ({nameless}j.kind_id IN ({taken}))")))
+    let nameless = if takes(&[]) { "j.job_group_id IS NULL OR " } else { "" };
+    Ok(Some(format!(" AND ({nameless}j.job_group_id IN ({taken}))")))
 }
 
 pub(crate) fn list_results<D: SqlConnection>(
@@ -201,7 +201,7 @@ fn push_job_conditions(
         RowScan::Anywhere => query.push("j.workflow_id = ?", vec![Box::new(workflow.0)]),
     }
     if let Some(kind) = filter.kind {
-        query.push(" AND j.kind_id = ?", vec![Box::new(kind.0)]);
+        query.push(" AND j.job_group_id = ?", vec![Box::new(kind.0)]);
     }
     if let Some(name) = &filter.name {
         query.push(" AND j.name = ?", vec![Box::new(name.clone())]);
@@ -255,9 +255,9 @@ fn push_more_conditions(query: &mut SqlQuery, filter: &JobFilter) {
     }
     if let Some(upstream) = filter.upstream {
         let waits = " AND (EXISTS (SELECT 1 FROM job_edge e \
-            WHERE e.workflow_id = j.workflow_id AND e.job_id = j.id AND e.waits_for = ?) \
-            OR EXISTS (SELECT 1 FROM job_gate g \
-                JOIN gate_member m ON m.workflow_id = g.workflow_id AND m.gate = g.gate \
+            WHERE e.workflow_id = j.workflow_id AND e.job_id = j.id AND e.depends_on = ?) \
+            OR EXISTS (SELECT 1 FROM job_dependency_group g \
+                JOIN dependency_group_member m ON m.workflow_id = g.workflow_id AND m.group_number = g.group_number \
                 WHERE g.workflow_id = j.workflow_id AND g.job_id = j.id AND m.job_id = ?))";
         query.push(waits, vec![Box::new(upstream.0), Box::new(upstream.0)]);
     }

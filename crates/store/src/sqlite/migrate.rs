@@ -78,6 +78,11 @@ pub(crate) const MIGRATIONS: &[SchemaMigration] = &[
         name: "nodes_of_users",
         sql: include_str!("../../migrations/sqlite/0014_nodes_of_users.sql"),
     },
+    SchemaMigration {
+        version: 15,
+        name: "plain_names",
+        sql: include_str!("../../migrations/sqlite/0015_plain_names.sql"),
+    },
 ];
 
 /// Applies what is missing. Two processes may do so at once: the second finds nothing left to do.

@@ -97,7 +97,7 @@ fn nothing_reads_a_whole_table_of_jobs_or_results() {
         "SCAN r USING INDEX run_open",
         "SCAN d",
         "SCAN (subquery-",
-        "SCAN node_aside",
+        "SCAN quarantined_node",
     ];
     let alone = common::ALL.iter().chain(server::ALL).filter(|(name, _)| !all_of_them(name)).copied();
     let deleting = common::DELETE_JOBS.iter().chain(common::DELETE_OF_WORKFLOW).map(|sql| (*sql, *sql));

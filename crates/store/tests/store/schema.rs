@@ -91,12 +91,36 @@ fn assert_taken_over(store: &dyn Store, workflow: WorkflowId) {
     assert!(store.record_client_allocation(None, &stated, NOW).unwrap().0 > 5);
 }
 
+/// The renames of a migration in reverse order, for a database as it was before.
+fn revert_plain_names(migration: &str) -> String {
+    let renames = migration.lines().filter(|line| line.starts_with("ALTER ")).map(|line| {
+        let words: Vec<&str> = line.trim_end_matches(';').split(' ').collect();
+        match words[..] {
+            ["ALTER", "TABLE", table, "RENAME", "COLUMN", old, "TO", new] => {
+                format!("ALTER TABLE {table} RENAME COLUMN {new} TO {old};")
+            }
+            ["ALTER", kind, old, "RENAME", "TO", new] => format!("ALTER {kind} {new} RENAME TO {old};"),
+            _ => panic!("not a rename: {line}"),
+        }
+    });
+    renames.collect::<Vec<_>>().into_iter().rev().collect()
+}
+
+const SQLITE_INDEXES_BEFORE_PLAIN_NAMES: &str = "
+    DROP INDEX job_group_by_workflow; CREATE INDEX job_kind_of ON job_kind (workflow_id);
+    DROP INDEX next_attempt_by_run; CREATE INDEX carried_in ON carried (workflow_id, run_id);
+    DROP INDEX ignored_failure_by_run; CREATE INDEX ignored_in ON ignored (workflow_id, run_id);
+    DROP INDEX pending_command_by_workflow; CREATE INDEX wish_in ON wish (workflow_id, answered_at);
+    DROP INDEX alert_not_notified; CREATE INDEX alert_untold ON alert (id) WHERE told_at IS NULL;";
+
 #[test]
 fn sqlite_takes_over_what_clients_spoke_of() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("windlass.db");
     let workflow = create(&SqliteStore::create(&path).unwrap().store, 1).0;
     let conn = Connection::open(&path).unwrap();
+    conn.execute_batch(&revert_plain_names(include_str!("../../migrations/sqlite/0015_plain_names.sql"))).unwrap();
+    conn.execute_batch(SQLITE_INDEXES_BEFORE_PLAIN_NAMES).unwrap();
     conn.execute_batch(&format!(
         "DROP TABLE allocation; DROP TABLE slurm_calls; {};
          ALTER TABLE revision DROP COLUMN attempts; ALTER TABLE decision DROP COLUMN overtaken_at;
@@ -115,6 +139,7 @@ fn sqlite_takes_over_what_clients_spoke_of() {
 fn postgres_takes_over_what_clients_spoke_of() {
     let database = database();
     let workflow = create(&PgStore::open(&database.url(), OpenMode::ReadWrite).unwrap(), 1).0;
+    database.sql(&revert_plain_names(include_str!("../../migrations/postgres/0014_plain_names.sql")));
     database.sql(
         "ALTER TABLE revision DROP COLUMN attempts; ALTER TABLE decision DROP COLUMN overtaken_at;
          ALTER TABLE carried DROP COLUMN delay_us",

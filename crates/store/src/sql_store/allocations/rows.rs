@@ -56,8 +56,8 @@ pub(crate) fn list_allocations(
     }
     // Word for word as the index of open ones has it.
     match filter.is_open {
-        Some(true) => query.push(" AND a.is_over = 0", vec![]),
-        Some(false) => query.push(" AND a.is_over = 1", vec![]),
+        Some(true) => query.push(" AND a.is_ended = 0", vec![]),
+        Some(false) => query.push(" AND a.is_ended = 1", vec![]),
         None => {}
     }
     if let Some(is_ours) = filter.is_ours {

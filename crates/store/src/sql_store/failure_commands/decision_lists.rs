@@ -28,9 +28,9 @@ pub(crate) fn list_decisions(
     }
     match filter.state {
         None => {}
-        Some(DecisionState::Overtaken) => query.push(" AND d.overtaken_at IS NOT NULL", vec![]),
+        Some(DecisionState::Overtaken) => query.push(" AND d.superseded_at IS NOT NULL", vec![]),
         Some(state) => {
-            query.push(" AND d.overtaken_at IS NULL AND d.state = ?", vec![Box::new(state.as_str())]);
+            query.push(" AND d.superseded_at IS NULL AND d.state = ?", vec![Box::new(state.as_str())]);
         }
     }
     query.push(" ORDER BY d.id", vec![]);

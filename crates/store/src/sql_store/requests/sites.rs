@@ -143,7 +143,7 @@ pub(super) fn list_bans(db: &impl SqlConnection, filter: &SiteBanFilter) -> Resu
         query.push(" AND b.removed_at IS NULL AND b.expires_at > ?", vec![Box::new(now.0)]);
     }
     if let Some(now) = expired_untold {
-        let over = " AND b.removed_at IS NULL AND b.expiry_told_at IS NULL AND b.expires_at <= ?";
+        let over = " AND b.removed_at IS NULL AND b.expiry_notified_at IS NULL AND b.expires_at <= ?";
         query.push(over, vec![Box::new(now.0)]);
     }
     query.push(" ORDER BY b.id", vec![]);
@@ -224,7 +224,7 @@ pub(super) fn list_alerts(db: &impl SqlConnection, filter: &AlertFilter) -> Resu
     super::request_lists::push_equal(&mut query, "a.request", filter.request.clone());
     super::request_lists::push_equal(&mut query, "a.kind", filter.kind.clone());
     if filter.only_unnotified {
-        query.push(" AND a.told_at IS NULL", vec![]);
+        query.push(" AND a.notified_at IS NULL", vec![]);
     }
     query.push(" ORDER BY a.id DESC", vec![]);
     query.push_page(0, filter.limit);

@@ -31,7 +31,7 @@ fn rows(db: &Path) -> Vec<(String, i64)> {
         "group_member",
         "api_token",
         "server_epoch",
-        "node_aside",
+        "quarantined_node",
         "slurm_calls",
     ];
     // Those of requests and datasets know nothing of workflows.
@@ -76,16 +76,16 @@ fn execute_action(db: &Path, action: i64, worker: i64) {
 fn fail(db: &Path, workflow: i64, job: i64) {
     let conn = rusqlite::Connection::open(db).unwrap();
     let rows = format!(
-        "INSERT INTO failure (job_id, run_id, attempt_id, workflow_id, class, signature, message, next)
+        "INSERT INTO failure (job_id, run_id, attempt_id, workflow_id, class, signature, message, retry_decision)
             VALUES ({job}, 1, 1, {workflow}, 'data', 'a', '', 'final');
-         INSERT INTO carried (job_id, workflow_id, run_id, excused) VALUES ({job}, {workflow}, 1, 1);
-         INSERT INTO ignored (job_id, workflow_id, run_id, attempt_id) VALUES ({job}, {workflow}, 1, 1);
-         INSERT INTO decision (workflow_id, job_id, run_id, attempt_id, made_at, made_by, is_agent, verdict, reason, state)
+         INSERT INTO next_attempt (job_id, workflow_id, run_id, uncounted_retries) VALUES ({job}, {workflow}, 1, 1);
+         INSERT INTO ignored_failure (job_id, workflow_id, run_id, attempt_id) VALUES ({job}, {workflow}, 1, 1);
+         INSERT INTO decision (workflow_id, job_id, run_id, attempt_id, made_at, made_by, is_agent, command, reason, state)
             VALUES ({workflow}, {job}, 1, 1, 0, 'ada', 0, 'ignore', '', 'done');
          INSERT INTO revision (batch, workflow_id, job_id, made_at, made_by, reason, before, after)
             VALUES (1, {workflow}, {job}, 0, 'ada', '', '{{}}', '{{}}');
          INSERT INTO site_count (workflow_id, site, handler, n) VALUES ({workflow}, 'west', '', 1);
-         INSERT INTO wish (workflow_id, made_at, made_by, wanted) VALUES ({workflow}, 0, 'ada', '[]');"
+         INSERT INTO pending_command (workflow_id, made_at, made_by, command) VALUES ({workflow}, 0, 'ada', '[]');"
     );
     conn.execute_batch(&rows).unwrap();
 }
