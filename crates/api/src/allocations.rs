@@ -1,49 +1,50 @@
-//! Allocations of Slurm that host workers. Served at `/api/v1` only.
+//! Slurm allocations that host workers. Served at `/api/v1` only.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-/// An allocation, and how far it is.
+/// A Slurm allocation and its state.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct AllocationResponse {
     pub id: i64,
     pub workflow_id: i64,
-    /// Windlass looks after it. Otherwise a client of Torc's interface does, and says how it stands.
+    /// Whether Windlass manages the allocation. Otherwise a client of the Torc interface manages it and reports
+    /// its state.
     pub is_ours: bool,
-    /// The name of the scheduler that it was made from.
+    /// Name of the Slurm scheduler that the allocation was created from.
     pub scheduler: String,
-    /// The row of that scheduler, if it is still there.
+    /// Id of that scheduler, if it still exists.
     pub scheduler_id: Option<i64>,
     /// `intended`, `submitting`, `pending`, `running`, `completing`, `ended`, `refused` or `withdrawn`.
     pub state: String,
-    /// Why it waits, was refused or withdrawn, or what was odd about its end.
+    /// Why the allocation waits, was refused or withdrawn, or ended abnormally.
     pub reason: Option<String>,
-    /// The number of Slurm's job.
+    /// The Slurm job id.
     pub slurm_job_id: Option<u64>,
-    /// What it is found by in Slurm.
+    /// Tag by which the allocation is found in Slurm.
     pub tag: String,
-    /// What Slurm is asked for.
+    /// The resources and options requested from Slurm.
     pub request: Value,
-    /// Its nodes, as Slurm writes them.
+    /// Nodes of the allocation, as Slurm writes them.
     pub nodes: Option<String>,
-    /// Who asked for it.
+    /// User or component that requested the allocation.
     pub asked_by: String,
-    /// The action that asked for it.
+    /// Id of the action that requested the allocation.
     pub action_id: Option<i64>,
-    /// Why nobody wants it any more.
+    /// Why the allocation is no longer needed.
     pub unwanted: Option<String>,
     pub created_at: String,
     pub submitted_at: Option<String>,
     pub started_at: Option<String>,
-    /// When Slurm will end it.
+    /// When its time limit expires.
     pub ends_at: Option<String>,
     pub ended_at: Option<String>,
-    /// How Slurm says it ended: `COMPLETED`, `TIMEOUT`, `NODE_FAIL` …
+    /// Final state in Slurm: `COMPLETED`, `TIMEOUT`, `NODE_FAIL` …
     pub end: Option<String>,
-    /// `code:signal`, as Slurm writes it.
+    /// Exit code as `code:signal`, as Slurm writes it.
     pub exit_code: Option<String>,
-    /// When Slurm last spoke of it.
+    /// When Slurm last reported the allocation.
     pub seen_at: Option<String>,
 }
 
@@ -52,21 +53,21 @@ pub struct AllocationList {
     pub items: Vec<AllocationResponse>,
 }
 
-/// Allocations to be asked for.
+/// Allocations to request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateAllocations {
-    /// The name of a scheduler of the workflow.
+    /// Name of a Slurm scheduler of the workflow.
     #[schema(min_length = 1, max_length = 1000)]
     pub scheduler: String,
-    /// So many.
+    /// Number of allocations.
     #[serde(default = "one")]
     #[schema(minimum = 1, maximum = 1000, default = 1)]
     pub count: u32,
-    /// A worker on each node, instead of one for all of them.
+    /// Start one worker per node instead of one for all nodes.
     #[serde(default)]
     pub start_one_worker_per_node: bool,
-    /// A worker has no more jobs at once than this.
+    /// Maximum number of jobs that a worker runs at once.
     #[serde(default)]
     #[schema(minimum = 1)]
     pub max_parallel_jobs: Option<u32>,
@@ -76,13 +77,13 @@ const fn one() -> u32 {
     1
 }
 
-/// What came of asking Slurm how allocations stand.
+/// Result of asking Slurm for the state of allocations.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AllocationRefreshResult {
-    /// This server looks after allocations.
+    /// Whether this server manages allocations.
     pub is_looked_after: bool,
-    /// Slurm answered, or there was nothing to ask. What it said is noted.
+    /// Whether Slurm answered, or there was nothing to ask. The states it reported are stored.
     pub answered: bool,
-    /// Why it did not. Then nothing is known, and nothing was changed.
+    /// Why Slurm did not answer. In that case nothing was changed.
     pub trouble: Option<String>,
 }

@@ -1,7 +1,9 @@
-//! The token of a job that runs: what it says, and how it is signed.
+//! The token of a running job: its claims and its signature.
 //!
-//! A worker makes it for each attempt that it starts, from the secret that the server gave to the worker. The server keeps the
-//! hash of that secret, so it can check a token without having stored one per job. The token is accepted as long as this worker
+//! A worker creates one for each attempt that it starts, from the secret that the server gave to the worker.
+//! The server keeps
+//! the hash of that secret, so it can verify tokens without storing one per job. The token is accepted as long
+//! as this worker
 //! holds this attempt.
 
 use sha2::{Digest as _, Sha256};
@@ -9,17 +11,17 @@ use std::fmt::Write as _;
 use windlass_types::worker_messages::AttemptKey;
 use windlass_types::{Attempt, JobId, RunId, WorkerId, WorkflowId};
 
-/// What every such token starts with.
+/// Prefix of every job token.
 pub const JOB_TOKEN_PREFIX: &str = "wlj_";
 
-/// What a token says.
+/// The claims of a job token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JobTokenClaims {
     pub worker: WorkerId,
     pub work: JobTokenSubject,
 }
 
-/// What the worker runs.
+/// The job or action that the worker runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobTokenSubject {
     Job(AttemptKey),
@@ -32,7 +34,7 @@ pub enum JobTokenSubject {
 }
 
 impl JobTokenClaims {
-    /// The token, signed with SHA-256 of the worker's secret, as text ([`secret_hash`]).
+    /// Returns the signed token. The key is the SHA-256 hash of the worker's secret, as text ([`secret_hash`]).
     pub fn sign(&self, secret_hash: &str) -> String {
         let said = self.signed_text();
         let mut token = format!("{JOB_TOKEN_PREFIX}{said}_");
@@ -43,7 +45,7 @@ impl JobTokenClaims {
         token
     }
 
-    /// What a token says. Whether it is signed is another question.
+    /// Parses the claims of a token without verifying its signature.
     pub fn parse(token: &str) -> Option<Self> {
         let (said, _) = token.strip_prefix(JOB_TOKEN_PREFIX)?.rsplit_once('_')?;
         let mut parts = said.split('_');
@@ -78,7 +80,7 @@ impl JobTokenClaims {
     }
 }
 
-/// SHA-256 of a worker's secret, as the server keeps it.
+/// Returns the SHA-256 hash of a worker's secret, as the server stores it.
 pub fn secret_hash(secret: &str) -> String {
     Sha256::digest(secret.as_bytes()).iter().fold(String::new(), |mut text, byte| {
         write!(text, "{byte:02x}").unwrap_or_default();
@@ -90,7 +92,7 @@ fn parse_number<T: std::str::FromStr>(text: Option<&str>) -> Option<T> {
     text?.parse().ok()
 }
 
-/// HMAC-SHA-256 (RFC 2104). Keys here are 64 bytes at most: hashes as text.
+/// Computes HMAC-SHA-256 (RFC 2104). Keys here are hashes as text, at most 64 bytes.
 fn hmac(key: &[u8], message: &[u8]) -> [u8; 32] {
     let mut block = [0_u8; 64];
     if key.len() <= block.len() {

@@ -1,9 +1,11 @@
-//! The words of the REST interface: what goes over the wire, and nothing else.
+//! Types of the REST interface: the requests and responses, and nothing else.
 //!
-//! [`allocations`] are those of Slurm that host workers, and [`slurm`] is how the server gets on with it; [`failures`] is about
-//! what failed and what is decided about it; [`requests`] is about what is wished for on a larger scale, sites and datasets;
-//! [`tokens`] is about who one is, [`job_token`] what a job shows of itself; [`torc`] is the job-level contract, served at
-//! `/torc-service/v1` and at `/api/v1`.
+//! [`allocations`] and [`slurm`] are about Slurm allocations that host workers; [`failures`] about failures and
+//! decisions;
+//! [`requests`] about production requests, sites and datasets; [`tokens`] about callers and access tokens,
+//! [`job_token`] about
+//! the tokens of running jobs; [`torc`] is the job-level contract, served at `/torc-service/v1` and at
+//! `/api/v1`.
 
 pub mod allocations;
 pub mod failures;

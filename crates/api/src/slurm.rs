@@ -1,51 +1,52 @@
-//! How the server gets on with Slurm. Served at `/api/v1` only.
+//! State of the server's connection to Slurm. Served at `/api/v1` only.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
-/// Whether the server asks Slurm for allocations, and how that goes.
+/// Whether the server manages Slurm allocations, and its state.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SlurmStatus {
-    /// Nothing if it does not: it was started without `--slurm`.
-    pub steward: Option<ReconcilerStatusResponse>,
+    /// Absent if the server was started without `--slurm`.
+    #[serde(alias = "steward")]
+    pub reconciler: Option<ReconcilerStatusResponse>,
 }
 
-/// Who looks after allocations.
+/// State of the allocation reconciler.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ReconcilerStatusResponse {
-    /// Open allocations by state.
+    /// Number of open allocations by state.
     pub open: BTreeMap<String, u64>,
-    /// When the controller last said which jobs it has.
+    /// When the controller last listed its jobs.
     pub last_answer_at: Option<String>,
-    /// What went wrong last, until something goes well.
+    /// The latest error; cleared by the next success.
     pub trouble: Option<String>,
-    /// So many of Slurm's commands may be called now.
+    /// Number of Slurm commands that may be called now.
     pub calls_left: u32,
-    /// The controller does not answer, and is left alone until then.
+    /// The controller does not answer; no calls are made until then.
     pub paused_until: Option<String>,
-    /// So many questions in a row it has not answered.
+    /// Number of consecutive calls without an answer.
     pub unanswered: u32,
 }
 
-/// What Slurm's accounting measured of allocations of a workflow, and of their steps.
+/// Slurm accounting data of the allocations of a workflow and their steps.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct SlurmAccountingList {
     pub items: Vec<SlurmAccountingEntry>,
 }
 
-/// One row: an allocation as a whole, or a step of it.
+/// One row: a whole allocation or one of its steps.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct SlurmAccountingEntry {
-    /// Ours.
+    /// Allocation id in Windlass.
     pub allocation_id: Option<i64>,
     pub slurm_job_id: u64,
-    /// `batch`, `extern`, or a number; nothing for the allocation as a whole.
+    /// `batch`, `extern`, or a step number; absent for the whole allocation.
     pub step: Option<String>,
     /// The job that the step was an attempt of.
     pub job_id: Option<i64>,
     pub job_name: Option<String>,
-    /// As Slurm writes it, with who canceled it.
+    /// State as Slurm writes it, with who canceled it.
     pub state: String,
     pub exit_code: Option<String>,
     pub started_at: Option<String>,
@@ -54,13 +55,13 @@ pub struct SlurmAccountingEntry {
     pub cpus: Option<u32>,
     pub total_cpu_seconds: Option<f64>,
     pub ave_cpu_seconds: Option<f64>,
-    /// Sizes are of steps only, and only of those that lasted long enough to be measured.
+    /// Memory and disk sizes are reported only for steps that lasted long enough to be sampled.
     pub max_rss_bytes: Option<u64>,
     pub ave_rss_bytes: Option<u64>,
     pub max_vm_size_bytes: Option<u64>,
     pub max_disk_read_bytes: Option<u64>,
     pub max_disk_write_bytes: Option<u64>,
     pub node_list: Option<String>,
-    /// What Slurm calls it.
+    /// Name in Slurm.
     pub name: String,
 }

@@ -1,47 +1,48 @@
-//! Who one is, and tokens for programs. Served at `/api/v1` only.
+//! The caller's identity, and access tokens. Served at `/api/v1` only.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Who calls, as the server sees him.
+/// The authenticated caller as the server sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CallerInfo {
     pub user: String,
     /// `viewer`, `user`, `operator` or `admin`.
     pub role: String,
-    /// What the credential is good for: `read`, `write`, `worker`, `agent`, `admin`.
+    /// Scopes of the credential: `read`, `write`, `worker`, `agent`, `admin`.
     pub scopes: Vec<String>,
-    /// That whoever vouches for him says he belongs to.
+    /// Groups of the caller, as asserted by its identity provider.
     #[serde(default)]
     pub groups: Vec<String>,
-    /// What he showed: `owner`, `token`, `password`, `jwt`, `certificate`; `open` where nothing is asked for.
+    /// Authentication method: `owner`, `token`, `password`, `jwt`, `certificate`; `open` if authentication is
+    /// disabled.
     pub how: String,
-    /// When it is no longer good.
+    /// When the credential expires.
     #[serde(default)]
     pub expires_at: Option<String>,
 }
 
-/// A token that is asked for.
+/// A token to create.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateToken {
-    /// For people, to tell tokens apart.
+    /// Name to tell tokens apart.
     pub name: String,
-    /// For whom; without it, for whoever asks. Only admins make tokens for others.
+    /// User of the token. Default: the caller. Only admins create tokens for other users.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// At most that of whoever asks; without it, his own.
+    /// Role of the token, at most that of the caller. Default: the caller's role.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
-    /// `read`, `write`, `worker`, `admin`; at least one.
+    /// One or more of `read`, `write`, `worker`, `admin`.
     pub scopes: Vec<String>,
-    /// How many seconds it is good; without it, as long as the credential that it is asked for with.
+    /// Lifetime in seconds. Default: that of the credential that the request is made with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1)]
     pub expires_in: Option<u32>,
 }
 
-/// A token as it is listed: without the secret, of which only a hash is kept.
+/// A token as listed: without the secret, of which only a hash is stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TokenInfo {
     pub id: i64,
@@ -52,14 +53,14 @@ pub struct TokenInfo {
     pub created_at: String,
     #[serde(default)]
     pub expires_at: Option<String>,
-    /// To the minute.
+    /// Accurate to the minute.
     #[serde(default)]
     pub last_used_at: Option<String>,
     #[serde(default)]
     pub revoked_at: Option<String>,
 }
 
-/// A token that was just made. This is the only time that its secret is told.
+/// A token that was just created. Its secret is returned only here.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CreatedToken {
     pub token: String,

@@ -1,4 +1,4 @@
-//! Whose turn it is.
+//! Admission: which request starts next.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ pub struct AdmissionQueue {
     pub max_active_dags: u64,
     pub queued_workflows: u64,
     pub next_in_queue: Option<NextInQueue>,
-    /// In the order in which they start; at most as many as were asked for.
+    /// Queued requests in the order in which they start, up to the requested number.
     pub queue: Vec<NextInQueue>,
 }
 
@@ -25,28 +25,28 @@ pub struct NextInQueue {
     pub requestor: String,
 }
 
-/// What is set about admission. In a change, what is not said stays as it is.
+/// Admission settings. In a change, absent fields keep their value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AdmissionConfig {
-    /// So many runs may be under way at once. 0: nothing more starts.
+    /// Maximum number of active runs. 0: no run starts.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(maximum = 1_000_000)]
     pub max_active_dags: Option<u64>,
 }
 
-/// Requests and sites of a server in numbers.
+/// Counts of requests and sites on a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SystemStatus {
-    /// Of the server.
+    /// Version of the server.
     pub version: String,
     pub active_dags: u64,
     pub max_active_dags: u64,
     pub queued_workflows: u64,
-    /// By status; a status that no request has is left out.
+    /// Number of requests by status; statuses without requests are omitted.
     pub requests: BTreeMap<String, u64>,
-    /// Blocks of outputs, by status.
+    /// Number of output blocks by status.
     pub blocks: BTreeMap<String, u64>,
-    /// Sites, by status.
+    /// Number of sites by status.
     pub sites: BTreeMap<String, u64>,
 }

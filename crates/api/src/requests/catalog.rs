@@ -1,4 +1,4 @@
-//! The catalog that a server keeps itself.
+//! The built-in catalog of the server.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -24,7 +24,7 @@ pub struct DatasetBlockList {
     pub items: Vec<CatalogBlock>,
 }
 
-/// Files of a dataset, to be known from now on.
+/// Files to add to a dataset of the catalog.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ImportFiles {
@@ -36,8 +36,11 @@ pub struct ImportFiles {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ImportResponse {
-    /// Of these files, so many were not known before.
+    /// How many of the files are new to the catalog.
     pub added: u64,
+    /// How many of the files were in the catalog with other properties (size, events, checksums, …), or were invalid.
+    #[serde(default)]
+    pub changed: u64,
     #[schema(value_type = Object)]
     pub dataset: DatasetSummary,
 }

@@ -1,4 +1,4 @@
-//! Requests themselves: submitted, listed, changed, stopped.
+//! Requests: submit, list, change and stop.
 
 use super::RequestRecoveryState;
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 use windlass_types::Timestamp;
 use windlass_types::requests::{CleanupPolicy, ProductionStep, Request, RequestStatus};
 
-/// A request that was taken.
+/// An accepted request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct SubmitResponse {
     pub request_name: String,
@@ -43,10 +43,10 @@ pub struct RequestSummary {
     pub created_at: Timestamp,
     #[schema(value_type = String)]
     pub updated_at: Timestamp,
-    /// Since when it is in its status.
+    /// When the request entered its status.
     #[schema(value_type = String)]
     pub since: Timestamp,
-    /// Why it is held, failed or aborted.
+    /// Why the request is held, failed or aborted.
     pub reason: Option<String>,
     pub version: i64,
 }
@@ -54,7 +54,7 @@ pub struct RequestSummary {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RequestList {
     pub items: Vec<RequestSummary>,
-    /// How many there are in all that fit.
+    /// Total number of matching requests.
     pub total: u64,
     pub offset: u64,
 }
@@ -63,17 +63,17 @@ pub struct RequestList {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(try_from = "Value")]
 pub struct FullRequest {
-    /// As it was wished for; priority and production steps as they are now.
+    /// As submitted, with the current priority and production steps.
     #[serde(flatten)]
     #[schema(value_type = Object)]
     pub request: Request,
     #[schema(value_type = String)]
     pub status: RequestStatus,
-    /// Why it is held, failed or aborted.
+    /// Why the request is held, failed or aborted.
     pub reason: Option<String>,
-    /// What somebody asked for and is not done yet.
+    /// A pending command on this request.
     pub wanted: Option<PendingCommandResponse>,
-    /// The oldest first.
+    /// Oldest first.
     pub status_transitions: Vec<StatusTransitionResponse>,
     pub workflow: RequestWorkflowRef,
     #[schema(value_type = String)]
@@ -82,13 +82,13 @@ pub struct FullRequest {
     pub updated_at: Timestamp,
     #[schema(value_type = String)]
     pub since: Timestamp,
-    /// Rises with every change; also in the header `ETag`.
+    /// Version of the request, incremented by every change; also in the header `ETag`.
     pub version: i64,
-    /// What was done about failures, and what people have changed.
+    /// Recovery from failures, and changes by operators.
     pub recovery: RequestRecoveryState,
 }
 
-/// In two steps: what is flattened has lost that keys of a lumi mask are numbers.
+/// Two steps, because `serde(flatten)` loses that the keys of a lumi mask are numbers.
 impl TryFrom<Value> for FullRequest {
     type Error = serde_json::Error;
 
@@ -134,10 +134,10 @@ pub struct PendingCommandResponse {
     pub at: Timestamp,
 }
 
-/// A line of the audit trail.
+/// An entry of the audit trail.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct StatusTransitionResponse {
-    /// `null`: it came to be.
+    /// `null`: the request was created.
     #[schema(value_type = Option<String>)]
     pub from: Option<RequestStatus>,
     #[schema(value_type = String)]
@@ -148,7 +148,7 @@ pub struct StatusTransitionResponse {
     pub reason: Option<String>,
 }
 
-/// What is to be otherwise. What is not said stays as it is.
+/// Changes to a request. Absent fields keep their value.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PatchRequest {
@@ -156,19 +156,19 @@ pub struct PatchRequest {
     pub priority: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub urgent: Option<bool>,
-    /// `submitted` for one that is new, `queued` to release one that is held, `stopping`, `aborted`.
+    /// `submitted` starts a new request, `queued` releases a held one, `stopping` and `aborted` end it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub status: Option<RequestStatus>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<Object>>)]
     pub production_steps: Option<Vec<ProductionStep>>,
-    /// Why; goes into the audit trail.
+    /// Reason, stored in the audit trail.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 1000)]
     pub reason: Option<String>,
-    /// The version that this was decided from; the header `If-Match` says the same. Without either it holds for whatever
-    /// the request is now.
+    /// The version that the change is based on, as in the header `If-Match`. Without either, the change applies
+    /// to any version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<i64>,
 }
@@ -180,7 +180,7 @@ pub struct StopRequest {
     pub reason: String,
 }
 
-/// A clean stop that has begun.
+/// A clean stop that was started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct StopResponse {
     pub request_name: String,
@@ -192,11 +192,11 @@ pub struct StopResponse {
     pub message: String,
 }
 
-/// A request that is being ended.
+/// A request that is being aborted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AbortResponse {
     pub request_name: String,
-    /// `aborted`, or what it was as long as something of it runs.
+    /// `aborted`, or the previous status while parts of the request still run.
     #[schema(value_type = String)]
     pub status: RequestStatus,
     #[schema(value_type = String)]
@@ -204,7 +204,7 @@ pub struct AbortResponse {
     pub message: String,
 }
 
-/// A version of a request among the others.
+/// A version of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RequestVersion {
     pub request_name: String,
@@ -222,9 +222,9 @@ pub struct RequestVersion {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RequestVersionList {
-    /// The newest one that leads back to the one that was asked for.
+    /// The newest successor of the requested version.
     pub current: RequestVersion,
-    /// Those before it, the oldest first.
+    /// Earlier versions, oldest first.
     pub versions: Vec<RequestVersion>,
 }
 

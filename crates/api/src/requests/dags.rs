@@ -1,4 +1,4 @@
-//! Runs of requests: the specification calls them DAGs.
+//! Runs of requests, called DAGs in the specification.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -11,23 +11,24 @@ use windlass_types::requests::RequestRunStatus;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RequestDag {
     pub id: String,
-    /// Whose run it is; not where that is plain.
+    /// Request of the run; omitted where it is clear from the context.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_name: Option<String>,
     pub workflow_id: String,
     pub round: u32,
-    /// The run that this one goes on with.
+    /// The run that this run continues.
     pub parent_dag_id: Option<String>,
-    /// Why there is this run: `first` of its round; going on after a `stop`, or after a `failure` by itself; or because a
-    /// `person` said so.
+    /// Why the run was created: `first` run of its round, continuation after a `stop`, automatic rescue after a
+    /// `failure`, or
+    /// rescue by a `person`.
     #[serde(default)]
     pub cause: String,
-    /// How many runs of its round, with this one, go on after failures by themselves.
+    /// Number of automatic rescues of the round, including this run.
     #[serde(default)]
     pub rescues: u32,
     /// `engine` or `htcondor`.
     pub backend: String,
-    /// Of the engine.
+    /// Id of the engine's workflow, for runs of the engine.
     pub engine_workflow_id: Option<i64>,
     pub engine_run_id: Option<i64>,
     pub schedd_name: Option<String>,
@@ -55,10 +56,10 @@ pub struct RequestDag {
     pub submitted_at: Option<Timestamp>,
     #[schema(value_type = Option<String>)]
     pub completed_at: Option<Timestamp>,
-    /// What of it waits for a person at this moment, and why; only where one is asked for.
+    /// Parts of the run that wait for an operator, and why. Only if one run is requested.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub held: Vec<String>,
-    /// What happened to it, the oldest first; only where one is asked for.
+    /// History of the run, oldest first. Only if one run is requested.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<RequestDagEvent>,
 }
@@ -85,7 +86,7 @@ pub struct RequestDagList {
     pub offset: u64,
 }
 
-/// A node of a run as it is at this moment: a job of the engine, or a node of DAGMan.
+/// A node of a run in its current state: a job of the engine or a node of DAGMan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RequestDagNode {
     pub name: String,
@@ -97,11 +98,11 @@ pub struct RequestDagNode {
     pub attempt: i64,
     pub return_code: Option<i32>,
     pub reason: Option<String>,
-    /// Of the engine: `windlass jobs get`, `windlass logs show` take it.
+    /// Job id in the engine, as accepted by `windlass jobs get` and `windlass logs show`.
     pub job_id: Option<i64>,
-    /// In the queue of HTCondor.
+    /// Cluster id in the HTCondor queue.
     pub cluster_id: Option<u64>,
-    /// Where it runs, or ran last, as far as HTCondor has told.
+    /// Site where the node runs or last ran, as far as HTCondor reports it.
     pub site: Option<String>,
 }
 
@@ -110,7 +111,7 @@ pub struct RequestDagNode {
 pub struct DagWorkUnit {
     pub work_unit: String,
     pub status: String,
-    /// Where it runs; `null` until it is elected.
+    /// Site where the work unit runs; `null` until its landing job has started.
     pub site: Option<String>,
 }
 
@@ -120,41 +121,41 @@ pub struct RequestDagNodeList {
     pub offset: u64,
 }
 
-/// Where the logs of a run are, on the machines that ran it.
+/// Locations of the logs of a run, on the machines that ran it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DagLogs {
     pub dag_id: String,
-    /// Manifests and reports of its work units.
+    /// Directory with the manifests and reports of the work units.
     pub submit_dir: String,
-    /// What its jobs printed.
+    /// Directory with the output of the jobs.
     pub log_dir: Option<String>,
     pub engine_workflow_id: Option<i64>,
-    /// Of HTCondor: those of the node that was asked for, or of DAGMan.
+    /// HTCondor log files of the requested node, or of DAGMan.
     #[serde(default)]
     pub files: Vec<String>,
     pub message: String,
 }
 
-/// What happened to a run.
+/// History of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct DagHistory {
     pub items: Vec<RequestDagEvent>,
 }
 
-/// Why somebody holds, releases, removes or rescues a run.
+/// Reason for holding, releasing, removing or rescuing a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DagReason {
     #[serde(default)]
     pub reason: String,
 }
 
-/// What was begun about a run.
+/// An action that was started on a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct DagAction {
     pub request_name: String,
     /// `hold`, `release`, `remove` or `rescue`.
     pub action: String,
     pub message: String,
-    /// As it was before.
+    /// The run before the action.
     pub dag: RequestDag,
 }

@@ -1,4 +1,4 @@
-//! What went wrong in a request: failed attempts summed up by what they have in common, and what might be done about them.
+//! Errors of a request: failed attempts grouped by cause, and suggested actions.
 
 use super::ReleaseRequest;
 use serde::{Deserialize, Serialize};
@@ -7,33 +7,33 @@ use utoipa::ToSchema;
 use windlass_types::requests::RequestStatus;
 use windlass_types::{FailureClass, Timestamp};
 
-/// The failed attempts of a request. The most frequent come first.
+/// Failed attempts of a request, most frequent first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RequestErrors {
     pub request_name: String,
     #[schema(value_type = String)]
     pub status: RequestStatus,
-    /// Why it is held, failed or aborted.
+    /// Why the request is held, failed or aborted.
     pub reason: Option<String>,
-    /// The present round, counted from 0; `null`: nothing is planned yet.
+    /// Current round, counted from 0; `null` if nothing is planned yet.
     pub round: Option<u32>,
-    /// Over all rounds; otherwise over the present one and its rescues.
+    /// Whether all rounds are counted; otherwise the current round and its rescues.
     pub all: bool,
-    /// Runs that failed attempts are known of, the oldest first.
+    /// Runs with known failed attempts, oldest first.
     pub dags: Vec<String>,
-    /// Attempts that ended, well or not.
+    /// Attempts that ended, successfully or not.
     pub attempts_ended: u64,
     pub attempts_failed: u64,
     pub by_category: Vec<ErrorsOfCategory>,
     pub by_site: Vec<ErrorsOfSite>,
     pub by_exit_code: Vec<ErrorsOfCode>,
     pub bad_files: Vec<ErrorsOfFile>,
-    /// Named, but not listed.
+    /// Number of bad files that are not listed.
     pub more_bad_files: u64,
     pub kinds: Vec<ErrorsOfKind>,
     /// Failed attempts of kinds that are not listed.
     pub of_other_kinds: u64,
-    /// What might be done, and for whom that is enough: all of it as the body of a release.
+    /// All suggested changes together, as the body of a release.
     pub suggestions: Vec<RecoverySuggestion>,
     pub suggested_release: ReleaseRequest,
 }
@@ -43,19 +43,19 @@ pub struct ErrorsOfCategory {
     #[schema(value_type = String)]
     pub category: FailureClass,
     pub attempts: u64,
-    /// Those of them that no other attempt followed.
+    /// Failed attempts that were not followed by another attempt.
     pub for_good: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ErrorsOfSite {
     pub site_name: String,
-    /// Attempts that ended there, well or not.
+    /// Attempts that ended at the site, successfully or not.
     pub ended: u64,
     pub failed: u64,
-    /// Those of them that the site may be the cause of.
+    /// Failed attempts that the site may have caused.
     pub blamed: u64,
-    /// It gets nothing of this request now.
+    /// Whether the site is banned for this request.
     pub is_banned: bool,
 }
 
@@ -68,33 +68,33 @@ pub struct ErrorsOfCode {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ErrorsOfFile {
     pub lfn: String,
-    /// Attempts that failed because of it.
+    /// Attempts that failed because of the file.
     pub attempts: u64,
     pub sites: Vec<String>,
-    /// Those that failed for good because of it.
+    /// Work units that failed permanently because of the file.
     pub work_units: Vec<u32>,
 }
 
-/// Failures alike: of one category, with one code, that said the same but for numbers and paths.
+/// Similar failures: same category and exit code, and the same message except for numbers and paths.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ErrorsOfKind {
     #[schema(value_type = String)]
     pub category: FailureClass,
     pub exit_code: i32,
-    /// The same for all that failed alike.
+    /// Signature shared by these failures.
     pub signature: String,
-    /// That of the first one.
+    /// Message of the first failure.
     pub message: String,
     pub attempts: u64,
-    /// Those of them that no other attempt followed.
+    /// Failed attempts that were not followed by another attempt.
     pub for_good: u64,
-    /// How many at which site.
+    /// Number of failed attempts by site.
     pub sites: BTreeMap<String, u64>,
-    /// The first of them.
+    /// Some of the affected work units.
     pub work_units: Vec<u32>,
-    /// Where one is to be looked at: `mg_000003/proc_000001`.
+    /// One failed job as an example: `mg_000003/proc_000001`.
     pub example: String,
-    /// What it said last.
+    /// End of its output.
     pub log_tail: String,
     #[schema(value_type = String)]
     pub first_at: Timestamp,
@@ -103,12 +103,12 @@ pub struct ErrorsOfKind {
     pub suggestion: String,
 }
 
-/// Something that might be done.
+/// A suggested action.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RecoverySuggestion {
     pub text: String,
-    /// So many failed attempts speak for it.
+    /// Number of failed attempts that support the suggestion.
     pub attempts: u64,
-    /// As the body of a release; `null`: that does not help by itself.
+    /// The action as the body of a release; `null` if a release alone does not help.
     pub release: Option<ReleaseRequest>,
 }

@@ -1,6 +1,6 @@
-//! Requests: what is asked of a server about them, and what it says. Served at `/api/v1` only.
+//! Requests, their runs, sites and catalog. Served at `/api/v1` only.
 //!
-//! Shapes that the specification shows in its examples are as they are there; other fields are additions.
+//! Shapes that the specification shows in its examples are kept as they are there; other fields are additions.
 
 mod admission;
 mod catalog;

@@ -1,4 +1,4 @@
-//! Recovery: what an operator says about a request that failed, or that is to end, and how it stands.
+//! Recovery: releasing, failing, restarting and invalidating requests, and the recovery state.
 
 use super::BanResponse;
 use serde::{Deserialize, Serialize};
@@ -7,97 +7,100 @@ use utoipa::ToSchema;
 use windlass_types::Timestamp;
 use windlass_types::requests::{CleanupPolicy, RequestOverrides, RequestStatus};
 
-/// Lets a request go on that is held, perhaps otherwise than before. All of it holds, or none. What is not said stays as it
-/// is; numbers are wide enough that whatever is wrong with them can be told together with the rest.
+/// Releases a held request, optionally with changes. All changes are applied or none. Absent fields keep their
+/// value;
+/// numeric types are wide enough that out-of-range values are reported together with all other errors.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ReleaseRequest {
-    /// Why; goes into the audit trail.
+    /// Reason, stored in the audit trail.
     #[serde(skip_serializing_if = "String::is_empty")]
     #[schema(max_length = 1000)]
     pub reason: String,
-    /// After failures: try what failed once more within the same round, instead of leaving it to the next one.
+    /// After failures: run the failed work units again within the same round instead of leaving them to the
+    /// next round.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub rescue: bool,
-    /// Sites that get nothing more of it for a while.
+    /// Sites to ban for this request for a limited time.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(max_items = 1000)]
     pub site_bans: Vec<String>,
-    /// For how long; as long as sites are banned by themselves without it, which is seven days unless the server is told
-    /// otherwise.
+    /// Duration of the bans in seconds. Default: the server's setting for automatic bans, seven days unless
+    /// configured.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 31_622_400)]
     pub ban_seconds: Option<i64>,
-    /// Of a whole job, all its cores together.
+    /// Memory of a whole job (all cores together), in MB.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1)]
     pub memory_mb: Option<i64>,
-    /// Seconds that an event takes, for the rounds that are planned from now on.
+    /// Seconds per event, for rounds planned from now on.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 1_000_000)]
     pub time_per_event_sec: Option<f64>,
-    /// How often a processing job is tried again.
+    /// Number of retries of a processing job.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 100)]
     pub retry_count: Option<i64>,
-    /// From this share of failed work units on it is held.
+    /// Share of failed work units (0 to 1) from which the request is held.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 1)]
     pub error_hold_threshold: Option<f64>,
-    /// So often a round is rescued after failures.
+    /// Maximum number of automatic rescues of a round after failures.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 100)]
     pub max_rescue_attempts: Option<i64>,
-    /// Input files that are not to be read any more.
+    /// Input files to exclude from now on.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(max_items = 10_000)]
     pub excluded_files: Vec<String>,
 }
 
-/// A request that goes on, or will as soon as the reconciler has seen to it.
+/// A released request; it continues as soon as the reconciler has processed the release.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ReleaseResponse {
     pub request_name: String,
-    /// As it was when it was released.
+    /// Status when the request was released.
     #[schema(value_type = String)]
     pub status: RequestStatus,
-    /// All that hold now, with what was said before.
+    /// All overrides in effect, including earlier ones.
     #[schema(value_type = Object)]
     pub overrides: RequestOverrides,
     pub message: String,
 }
 
-/// Gives a request up for good.
+/// Fails a request permanently.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FailRequest {
     #[schema(max_length = 1000)]
     pub reason: String,
-    /// The backend of its run is lost for good: if it does not answer, its run is not waited for.
+    /// The backend of the run is permanently lost: if it does not answer, do not wait for the run to end.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub lost: bool,
 }
 
-/// Gives a request up, and begins it anew under another name.
+/// Fails a request and submits its next version under a new name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RestartRequest {
     #[schema(max_length = 1000)]
     pub reason: String,
-    /// What becomes of the old outputs when the new request is completed: `keep_until_replaced` or `immediate_cleanup`.
-    /// Without it: as the old request has it.
+    /// What happens to the old outputs when the new request is completed: `keep_until_replaced` or
+    /// `immediate_cleanup`.
+    /// Default: the policy of the old request.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub cleanup_policy: Option<CleanupPolicy>,
-    /// The backend of its run is lost for good: if it does not answer, its run is not waited for.
+    /// The backend of the run is permanently lost: if it does not answer, do not wait for the run to end.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub lost: bool,
 }
 
-/// The request that takes the place of another.
+/// The request that replaces another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RestartResponse {
-    /// Of the new one.
+    /// Name of the new request.
     pub request_name: String,
     pub previous_version_request: String,
     pub processing_version: u32,
@@ -105,15 +108,15 @@ pub struct RestartResponse {
     pub cleanup_policy: CleanupPolicy,
     #[schema(value_type = String)]
     pub status: RequestStatus,
-    /// Of the old one; it becomes `failed` when nothing of it runs any more.
+    /// Status of the old request; it becomes `failed` when none of its runs is active.
     #[schema(value_type = String)]
     pub previous_status: RequestStatus,
-    /// It was made by this call; otherwise it was there already.
+    /// Whether this call created the new request; otherwise it already existed.
     pub is_new: bool,
     pub message: String,
 }
 
-/// Takes the outputs of a request back that is over.
+/// Invalidates the outputs of a request that has ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct InvalidateRequest {
@@ -124,49 +127,49 @@ pub struct InvalidateRequest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct InvalidateResponse {
     pub request_name: String,
-    /// Blocks that are being taken back.
+    /// Number of blocks being invalidated.
     pub blocks: u64,
-    /// Those of all its blocks that were before.
+    /// Number of blocks that were already being invalidated, or were invalidated.
     pub blocks_invalidated_before: u64,
     pub message: String,
 }
 
-/// What was done about failures of a request, and what people have changed about it.
+/// Recovery state of a request: automatic recovery from failures, and changes by operators.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct RequestRecoveryState {
-    /// The present round, counted from 0; `null`: nothing is planned yet.
+    /// Current round, counted from 0; `null` if nothing is planned yet.
     pub round: Option<u32>,
-    /// How often it was rescued after failures by itself.
+    /// Number of automatic rescues used.
     pub rescues_used: u32,
     pub work_units: u32,
     pub work_units_completed: u32,
     pub work_units_failed: u32,
-    /// Since then nothing new of its run begins: attempts failed alike.
+    /// Since when the run is paused (it starts no new work), because its attempts fail alike.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub paused_since: Option<Timestamp>,
-    /// Since then the backend of its run does not answer.
+    /// Since when the backend of the run does not answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub backend_silent_since: Option<Timestamp>,
     #[schema(value_type = Object)]
     pub overrides: RequestOverrides,
-    /// Those that hold now for this request alone.
+    /// Active bans for this request only.
     pub site_bans: Vec<BanResponse>,
-    /// Input files that are not read any more.
+    /// Number of excluded input files.
     pub excluded_files: u64,
-    /// Steps of recording its outputs, or of taking them back, that failed for too long: a release tries them again.
+    /// Steps of registering or invalidating outputs that failed for too long. A release retries them.
     pub outputs_given_up: u64,
-    /// `active`, `superseded` or `invalidated`; `null`: it has no outputs.
+    /// `active`, `superseded` or `invalidated`; `null` without outputs.
     pub output_state: Option<String>,
 }
 
-/// Something that people were told, or are about to be.
+/// An alert for operators.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct AlertResponse {
     pub id: i64,
-    /// One word, stable: for programs.
+    /// Stable identifier of the type of alert, for programs.
     pub kind: String,
     pub request_name: Option<String>,
     pub message: String,
@@ -174,13 +177,13 @@ pub struct AlertResponse {
     pub detail: Value,
     #[schema(value_type = String)]
     pub at: Timestamp,
-    /// When it was handed to whoever tells people.
+    /// When the alert was handed to the notification channel.
     #[schema(value_type = Option<String>)]
     pub told_at: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct AlertList {
-    /// The oldest first.
+    /// Oldest first.
     pub items: Vec<AlertResponse>,
 }

@@ -1,4 +1,4 @@
-//! Sites: where work may run, and where it may not for a while.
+//! Sites, drains and bans.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -12,12 +12,12 @@ pub struct SiteResponse {
     pub name: String,
     #[schema(value_type = String)]
     pub status: SiteStatus,
-    /// Until then it gets nothing new.
+    /// End of the drain; the site gets no new work until then.
     #[schema(value_type = Option<String>)]
     pub drain_until: Option<Timestamp>,
-    /// `null`: nobody knows.
+    /// Number of slots of the site; `null` if unknown.
     pub total_slots: Option<u64>,
-    /// Jobs that run on workers of this server there. Jobs of HTCondor are not counted.
+    /// Jobs that run on workers of this server at the site. Jobs of HTCondor are not counted.
     pub running_slots: u64,
     /// Jobs that wait at those workers.
     pub pending_slots: u64,
@@ -25,11 +25,11 @@ pub struct SiteResponse {
     pub schedd_name: Option<String>,
     pub collector_host: Option<String>,
     pub storage_element: Option<String>,
-    /// Where files are kept: a path of LFNs begins here.
+    /// Prefix of the path of an LFN in the site's storage.
     pub storage_path: Option<String>,
     #[schema(value_type = String)]
     pub updated_at: Timestamp,
-    /// Those that hold now.
+    /// Active bans.
     pub bans: Vec<BanResponse>,
 }
 
@@ -38,12 +38,12 @@ pub struct SiteList {
     pub items: Vec<SiteResponse>,
 }
 
-/// That a site gets no work.
+/// A ban: the site gets no work for a time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct BanResponse {
     pub id: i64,
     pub site_name: String,
-    /// Of this request; `null`: of any.
+    /// Request that the ban applies to; `null`: all requests.
     pub request_name: Option<String>,
     pub reason: String,
     #[schema(value_type = Object)]
@@ -53,7 +53,7 @@ pub struct BanResponse {
     pub created_at: Timestamp,
     #[schema(value_type = String)]
     pub expires_at: Timestamp,
-    /// Somebody lifted it then.
+    /// When the ban was lifted by hand.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub removed_at: Option<Timestamp>,
@@ -63,11 +63,11 @@ pub struct BanResponse {
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct BanList {
-    /// The oldest first.
+    /// Oldest first.
     pub items: Vec<BanResponse>,
 }
 
-/// What is to be otherwise about a site. What is not said stays as it is.
+/// Changes to a site. Absent fields keep their value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PatchSite {
@@ -76,7 +76,7 @@ pub struct PatchSite {
     pub status: Option<SiteStatus>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total_slots: Option<u64>,
-    /// Limits per role, which are not enforced yet: any entry is rejected with 422.
+    /// Limits per role. Not enforced yet: any entry is rejected with 422.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thresholds: Option<BTreeMap<String, u64>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -85,7 +85,7 @@ pub struct PatchSite {
     pub collector_host: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storage_element: Option<String>,
-    /// Absolute.
+    /// Absolute path.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storage_path: Option<String>,
 }
@@ -93,7 +93,7 @@ pub struct PatchSite {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DrainSite {
-    /// Enabled again then, by itself; without it by hand.
+    /// When the site is enabled again automatically; without it, it stays drained until it is enabled.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub until: Option<Timestamp>,
@@ -102,13 +102,13 @@ pub struct DrainSite {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BanSite {
-    /// Of this request; without it of any.
+    /// Request that the ban applies to. Default: all requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_name: Option<String>,
     #[serde(default)]
     #[schema(max_length = 1000)]
     pub reason: String,
-    /// For so long.
+    /// Duration of the ban in seconds.
     #[schema(minimum = 1, maximum = 31_622_400)]
     pub seconds: u64,
 }
@@ -116,6 +116,6 @@ pub struct BanSite {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct UnbanResponse {
     pub site_name: String,
-    /// How many bans were lifted.
+    /// Number of bans that were lifted.
     pub removed: u64,
 }

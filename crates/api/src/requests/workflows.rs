@@ -1,4 +1,4 @@
-//! How requests are carried out: their workflows, by UUID. Those of the engine have numbers and are told of elsewhere.
+//! Workflows of requests, by UUID. Workflows of the engine have integer ids and other routes.
 
 use super::dags::RequestDag;
 use serde::{Deserialize, Serialize};
@@ -18,17 +18,17 @@ pub struct RequestWorkflowDetails {
     pub splitting_algo: String,
     #[schema(value_type = Object)]
     pub splitting_params: Value,
-    /// Counted from 0.
+    /// Current round, counted from 0.
     pub round: u32,
     pub category_throttles: BTreeMap<String, u64>,
     #[schema(value_type = Option<Object>)]
     pub step_metrics: Option<Value>,
-    /// Of the latest run.
+    /// Id of the latest run.
     pub dag_id: Option<String>,
     pub events_produced: u64,
-    /// All of them, the oldest first.
+    /// All runs, oldest first.
     pub dags: Vec<RequestDag>,
-    /// By dataset and index, with the rules that protect them.
+    /// Output blocks by dataset and index, with the rules that protect them.
     #[serde(default)]
     pub blocks: Vec<BlockSummary>,
     #[schema(value_type = String)]
@@ -43,14 +43,14 @@ pub struct RequestWorkflowSummary {
     /// A UUID.
     pub id: String,
     pub request_name: String,
-    /// Of the workflow; that of the request is finer.
+    /// Status of the workflow; that of the request is finer.
     pub status: String,
     #[schema(value_type = String)]
     pub request_status: RequestStatus,
     pub priority: i64,
     /// Counted from 0.
     pub round: u32,
-    /// Of the latest run.
+    /// Current round, counted from 0.
     pub dag_id: Option<String>,
     /// The workflow of the engine that the latest run is, if it is one: `GET /workflows/{id}` shows it.
     pub engine_workflow_id: Option<i64>,
@@ -63,58 +63,59 @@ pub struct RequestWorkflowSummary {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RequestWorkflowList {
     pub items: Vec<RequestWorkflowSummary>,
-    /// The offset, in requests, of this page. Requests without a workflow are left out of it.
+    /// Offset of this page, counted in requests. Requests without a workflow are skipped.
     pub offset: u64,
-    /// Matching requests in all.
+    /// Total number of matching requests.
     pub total: u64,
 }
 
-/// What the rounds of a request thought their jobs would use, and what they used.
+/// Expected and measured resource usage of the jobs of a request, by round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RequestMetrics {
     pub request_name: String,
-    /// The latest one, counted from 0.
+    /// The latest round, counted from 0.
     pub round: u32,
     pub jobs_sampled: u64,
-    /// What is known of each step: `cpu_efficiency`, `rss_mb`, `wall_sec_per_event`, `threads`.
+    /// Measured values of each step: `cpu_efficiency`, `rss_mb`, `wall_sec_per_event`, `threads`.
     #[schema(value_type = Object)]
     pub steps: Value,
     /// By round: `asked` (`from` hints or what was `measured`, `cores`, `memory_mb`, `expected_memory_mb`,
-    /// `time_per_event_sec`, `events_per_job`, `units`, `jobs`, `events`), and `measured` once there is something.
+    /// `time_per_event_sec`, `events_per_job`, `units`, `jobs`, `events`), and `measured` once there are
+    /// measurements.
     #[schema(value_type = Vec<Object>)]
     pub rounds: Vec<Value>,
 }
 
-/// How far a workflow is.
+/// Progress of a workflow.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RequestWorkflowStatus {
     pub workflow_id: Option<String>,
     pub request_name: String,
-    /// Of the workflow; that of the request is finer.
+    /// Status of the workflow; that of the request is finer.
     pub status: String,
     #[schema(value_type = String)]
     pub request_status: RequestStatus,
-    /// Why it is held, failed or aborted.
+    /// Why the request is held, failed or aborted.
     pub reason: Option<String>,
     pub priority: i64,
     #[schema(value_type = Option<Object>)]
     pub step_metrics: Option<Value>,
     pub dag: Option<DagSummary>,
     pub blocks: Vec<BlockSummary>,
-    /// By nodes, of the latest run.
+    /// Share of completed nodes of the latest run, in percent.
     pub progress_percent: f64,
-    /// At the pace so far; `null` while that says nothing.
+    /// Estimated from the pace so far; `null` while there is too little data.
     #[schema(value_type = Option<String>)]
     pub estimated_completion: Option<Timestamp>,
     pub round: u32,
-    /// What is still to be done about outputs in the catalog, and what was given up.
+    /// Pending steps for outputs in the catalog, and (`output_steps_failed`) steps that were given up.
     pub output_steps_pending: u64,
     pub output_steps_failed: u64,
-    /// Of the request; rises with every change.
+    /// Version of the request, incremented by every change.
     pub version: i64,
 }
 
-/// The latest run, counted.
+/// The latest run in numbers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct DagSummary {
     pub id: String,
@@ -130,7 +131,7 @@ pub struct DagSummary {
     pub total_work_units: u32,
     pub work_units_completed: u32,
     pub work_units_failed: u32,
-    /// Of the engine.
+    /// Id of the engine's workflow, for runs of the engine.
     pub engine_workflow_id: Option<i64>,
 }
 
@@ -141,18 +142,18 @@ pub struct BlockSummary {
     pub block_index: u32,
     #[schema(value_type = String)]
     pub status: ProcessingBlockStatus,
-    /// `12/25`: registered of all.
+    /// Registered work units of all: `12/25`.
     pub work_units: String,
-    /// What the catalog calls it.
+    /// Name of the block in the catalog.
     pub block_name: Option<String>,
     pub tape_rule_id: Option<String>,
-    /// By work unit: the rule that protects its files at their site. Only where one workflow is asked for.
+    /// By work unit: the rule that protects its files at their site. Only if one workflow is requested.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub source_rule_ids: BTreeMap<String, String>,
-    /// Failed attempts to record what is still open about it in the catalog.
+    /// Failed attempts of the block's next catalog operation.
     #[serde(default)]
     pub attempts: u32,
-    /// What the catalog said to the latest of them.
+    /// Error of the latest failed attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
 }

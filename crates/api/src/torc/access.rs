@@ -1,9 +1,9 @@
-//! Who may see and change what.
+//! Access groups and access checks.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// People who share workflows.
+/// A group of users who share workflows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct AccessGroupModel {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -15,7 +15,7 @@ pub struct AccessGroupModel {
     pub created_at: Option<String>,
 }
 
-/// Somebody belongs to a group.
+/// Membership of a user in a group.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct UserGroupMembershipModel {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -28,7 +28,7 @@ pub struct UserGroupMembershipModel {
     pub created_at: Option<String>,
 }
 
-/// A workflow is shared with a group.
+/// A workflow shared with a group.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct WorkflowAccessGroupModel {
     pub workflow_id: i64,
@@ -37,7 +37,7 @@ pub struct WorkflowAccessGroupModel {
     pub created_at: Option<String>,
 }
 
-/// Whether somebody may see a workflow.
+/// Whether a user may access a workflow.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct AccessCheckResponse {
     pub workflow_id: i64,

@@ -1,16 +1,16 @@
-//! Actions: what is done when something happened.
+//! Actions: commands triggered by workflow events.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-/// Something to be done when its trigger fires.
+/// An action that is executed when its trigger fires.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct WorkflowActionModel {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<i64>,
     pub workflow_id: i64,
-    /// What to do; its shape depends on the type.
+    /// Configuration of the action; its shape depends on the type.
     pub action_config: Value,
     /// `run_commands` or `schedule_nodes`.
     pub action_type: String,
@@ -39,14 +39,14 @@ const fn one() -> i64 {
     1
 }
 
-/// A runner wants to carry out an action.
+/// A runner claims an action.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ClaimActionRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compute_node_id: Option<i64>,
 }
 
-/// Whether the runner got it.
+/// Whether the runner got the action.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ClaimActionResponse {
     pub action_id: i64,

@@ -14,18 +14,18 @@ pub struct FileModel {
     pub name: String,
     /// Relative to the submission directory, or absolute.
     pub path: String,
-    /// As last seen: seconds since 1970.
+    /// Modification time when last seen: seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub st_mtime: Option<f64>,
 }
 
-/// Files of one workflow, to be created together.
+/// Files of one workflow to create together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct FilesModel {
     pub files: Vec<FileModel>,
 }
 
-/// The files that were created, in the order asked for.
+/// The created files, in the order of the request.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct CreateFilesResponse {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -39,7 +39,7 @@ pub struct UserDataModel {
     pub id: Option<i64>,
     pub workflow_id: i64,
     pub name: String,
-    /// Any JSON; nothing until a job has written it.
+    /// Any JSON value; absent until a job has written it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<Value>,
     /// Cleared when the workflow is initialized again.
@@ -47,32 +47,32 @@ pub struct UserDataModel {
     pub is_ephemeral: Option<bool>,
 }
 
-/// User data of one workflow, to be created together.
+/// User data of one workflow to create together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct UserDataListModel {
     pub user_data: Vec<UserDataModel>,
 }
 
-/// The user data that were created, in the order asked for.
+/// The created user data, in the order of the request.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct CreateUserDataListResponse {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user_data: Option<Vec<UserDataModel>>,
 }
 
-/// Ids of user data that jobs read, nobody writes, and that hold nothing.
+/// Ids of user data that jobs read, no job writes, and that have no value.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ListMissingUserDataResponse {
     pub user_data: Vec<i64>,
 }
 
-/// Ids of files that must be there before the workflow starts.
+/// Ids of files that must exist before the workflow starts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ListRequiredExistingFilesResponse {
     pub files: Vec<i64>,
 }
 
-/// A thing described in the research object of a workflow.
+/// An entity in the RO-Crate of a workflow.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RoCrateEntityModel {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -87,7 +87,7 @@ pub struct RoCrateEntityModel {
     pub file_id: Option<i64>,
 }
 
-/// How many descriptions were deleted.
+/// Number of deleted entities.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct DeleteRoCrateEntitiesResponse {
     pub deleted_count: i64,

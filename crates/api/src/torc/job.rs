@@ -1,4 +1,4 @@
-//! Jobs: what they are, who claims them, how they end, and jobs that jobs add.
+//! Jobs: their properties, claims, completions, and jobs that running jobs add.
 
 use super::{JobStatusName, ResultModel};
 use serde::{Deserialize, Serialize};
@@ -18,10 +18,10 @@ pub struct JobModel {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt_id: Option<i64>,
     pub command: String,
-    /// Whether it is canceled when a job that it waits for fails; where nothing is said, it is.
+    /// Whether the job is canceled when a job that it depends on fails. Default: true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancel_on_blocking_job_failure: Option<bool>,
-    /// Where it runs.
+    /// Id of the worker that runs the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compute_node_id: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -38,14 +38,14 @@ pub struct JobModel {
     pub invocation_script: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub labels: Option<Vec<String>>,
-    /// How it came into being after the others: `retry` or `spawn`.
+    /// How the job was created after the workflow started: `retry` or `spawn`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_file_ids: Option<Vec<i64>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_user_data_ids: Option<Vec<i64>>,
-    /// Higher ones start first.
+    /// Jobs with a higher priority start first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -54,7 +54,7 @@ pub struct JobModel {
     pub schedule_compute_nodes: Option<ComputeNodeSchedule>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduler_id: Option<i64>,
-    /// When the attempt that runs was started.
+    /// When the current attempt started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_time: Option<String>,
     #[schema(value_type = Option<JobStatusName>)]
@@ -64,7 +64,7 @@ pub struct JobModel {
     pub supports_termination: Option<bool>,
 }
 
-/// Allocations to be made when the job starts. Kept, and not acted on.
+/// Allocations to create when the job starts. Stored, not acted on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ComputeNodeSchedule {
     pub num_jobs: i64,
@@ -75,20 +75,20 @@ pub struct ComputeNodeSchedule {
     pub start_one_worker_per_node: Option<bool>,
 }
 
-/// Jobs of one workflow, to be created together.
+/// Jobs of one workflow to create together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct JobsModel {
     pub jobs: Vec<JobModel>,
 }
 
-/// The jobs that were created, in the order asked for.
+/// The created jobs, in the order of the request.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct CreateJobsResponse {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jobs: Option<Vec<JobModel>>,
 }
 
-/// What a runner has to give to the jobs that it asks for.
+/// Free resources that a runner offers when it claims jobs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ComputeNodesResources {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -101,7 +101,7 @@ pub struct ComputeNodesResources {
     pub labels: Option<Vec<String>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduler_config_id: Option<i64>,
-    /// How much time it has left, as an ISO 8601 duration.
+    /// Remaining time as an ISO 8601 duration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_limit: Option<String>,
 }
@@ -111,7 +111,7 @@ pub struct ComputeNodesResources {
 pub struct ClaimJobsBasedOnResources {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jobs: Option<Vec<JobModel>>,
-    /// Why there are none.
+    /// Why no jobs were returned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -129,7 +129,7 @@ pub struct BatchCompleteJobsRequest {
     pub completions: Vec<JobCompletionEntry>,
 }
 
-/// How one job ended.
+/// The result of one job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct JobCompletionEntry {
     pub job_id: i64,
@@ -139,7 +139,7 @@ pub struct JobCompletionEntry {
     pub status: JobStatus,
 }
 
-/// Which completions were taken up, and which not.
+/// Accepted and refused completions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct BatchCompleteJobsResponse {
     pub completed: Vec<i64>,
@@ -158,15 +158,15 @@ pub struct JobCompletionError {
 #[serde(deny_unknown_fields)]
 pub struct SpawnJobsRequest {
     pub jobs: Vec<SpawnJobModel>,
-    /// Who counts the iterations; where nothing is said, what the caller belongs to.
+    /// Lineage whose iterations are counted. Default: the lineage of the calling job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lineage: Option<String>,
-    /// Kept as user data, a piece for each iteration.
+    /// Stored as user data, one entry per iteration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<Value>,
 }
 
-/// A job to be added. It waits for the job that adds it.
+/// A job to add. It depends on the job that adds it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SpawnJobModel {
@@ -181,12 +181,12 @@ pub struct SpawnJobModel {
     pub labels: Option<Vec<String>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<i64>,
-    /// Name of requirements of the workflow.
+    /// Name of resource requirements of the workflow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource_requirements: Option<String>,
 }
 
-/// What adding jobs did.
+/// Result of adding jobs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct SpawnJobsResponse {
     pub iteration: i64,
@@ -200,22 +200,22 @@ pub struct ListJobIdsResponse {
     pub job_ids: Vec<i64>,
 }
 
-/// A job that runs, and where.
+/// A running job and its worker.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RunningJobModel {
     pub job_id: i64,
     pub job_name: String,
     pub compute_node_name: String,
-    /// What started the worker: `local`, `slurm` …
+    /// How the worker was started: `local`, `slurm` …
     pub scheduler_type: String,
-    /// The allocation of the worker.
+    /// The Slurm allocation of the worker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduler_job_id: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_time: Option<String>,
 }
 
-/// One job waits for another.
+/// A dependency: one job waits for another.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct JobDependencyModel {
     pub workflow_id: i64,

@@ -1,7 +1,8 @@
-//! The job-level contract that clients written for Torc 1.0 speak: its models, field by field.
+//! Models of the job-level contract that clients written for Torc 1.0 use, field by field.
 //!
-//! Names and shapes are those of the contract and change only with it. A field that is not there and one that is `null`
-//! mean the same; we leave out what there is nothing to say about.
+//! Names and shapes are those of the contract and change only with it. A missing field and `null` mean the
+//! same;
+//! empty fields are omitted.
 
 mod access;
 mod action;
@@ -28,10 +29,10 @@ pub use workflow::*;
 
 use utoipa::ToSchema;
 
-/// Of the contract, as clients compare it with the one that they were made for.
+/// Version of the contract, compared by clients with the version they were built for.
 pub const API_VERSION: &str = "0.23.0";
 
-/// The names of [`windlass_types::JobStatus`], for descriptions of the interface.
+/// The names of [`windlass_types::JobStatus`], for the OpenAPI description.
 #[derive(Debug, ToSchema)]
 #[schema(as = JobStatus, rename_all = "snake_case")]
 pub enum JobStatusName {

@@ -1,4 +1,4 @@
-//! Compute nodes: the workers, as the contract calls them.
+//! Compute nodes: the contract's name for workers.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -24,12 +24,13 @@ pub struct ComputeNodeModel {
     pub avg_memory_bytes: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_seconds: Option<f64>,
-    /// When its allocation is over.
+    /// When its allocation ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_time: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub is_active: Option<bool>,
-    /// It takes jobs with labels only if it has all of them, and jobs without labels only if it has none.
+    /// Labels of the worker: it runs jobs with labels only if it has all of them; a worker with labels runs no
+    /// jobs without labels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub labels: Option<Vec<String>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -46,7 +47,7 @@ pub struct ComputeNodeModel {
     pub time_limit: Option<String>,
 }
 
-/// A host on which workers of a workflow are to be started.
+/// A host on which workers of a workflow can be started.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RemoteWorkerModel {
     pub workflow_id: i64,

@@ -1,4 +1,4 @@
-//! Lists come in pages.
+//! Pages of lists.
 
 use super::{
     AccessGroupModel, AdminAuditLogEntry, ComputeNodeModel, EventModel, FailureHandlerModel, FileModel,
@@ -12,20 +12,20 @@ use std::borrow::Cow;
 use utoipa::openapi::{ArrayBuilder, ObjectBuilder, Ref, RefOr, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 
-/// No page is longer, whatever is asked for.
+/// Maximum page length.
 pub const MAX_PAGE: i64 = 100_000;
 
-/// Part of a list, and where it stands in the whole.
+/// A page of a list, with its position in the list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ListPage<T> {
     pub items: Vec<T>,
-    /// How many come before the first of these.
+    /// Number of items before this page.
     pub offset: i64,
-    /// The longest page that there is.
+    /// Maximum page length.
     pub max_limit: i64,
-    /// How many these are.
+    /// Number of items in this page.
     pub count: i64,
-    /// How many there are in all pages.
+    /// Number of items in all pages.
     pub total_count: i64,
     pub has_more: bool,
 }
@@ -37,7 +37,7 @@ impl<T> ListPage<T> {
         Self { items, offset, max_limit: MAX_PAGE, count, total_count, has_more }
     }
 
-    /// The page of a list that is at hand as a whole.
+    /// Returns one page of a list that is in memory as a whole.
     pub fn from_full_list(all: Vec<T>, offset: i64, limit: i64) -> Self {
         let total = all.len() as i64;
         let skip = usize::try_from(offset).unwrap_or(0);
@@ -46,12 +46,12 @@ impl<T> ListPage<T> {
     }
 }
 
-/// Part of a list that has to do with access groups, where the contract has it otherwise.
+/// A page of a list of access groups or memberships, which has other fields in the contract.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GroupPage<T> {
     pub items: Vec<T>,
     pub offset: i64,
-    /// The length of page that was asked for.
+    /// The requested page length.
     pub limit: i64,
     pub total_count: i64,
     pub has_more: bool,
@@ -64,7 +64,7 @@ impl<T> GroupPage<T> {
     }
 }
 
-/// What lists are made of. The contract has a name for the pages of each.
+/// An item type of lists. The contract names the page type of each.
 pub trait PageItem: ToSchema {
     const LIST_NAME: &'static str;
 }

@@ -1,4 +1,4 @@
-//! What lists and verbs can be asked for, behind the `?` of a path.
+//! Query parameters of lists and operations.
 
 use serde::{Deserialize, Serialize};
 use utoipa::IntoParams;
@@ -18,7 +18,7 @@ macro_rules! queries {
     )*};
 }
 
-/// The same for lists, which have a place to begin, a length and an order besides.
+/// Declares the parameters of a list: those given, and offset, length and order.
 macro_rules! lists {
     ($($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $type:ty,)* })*) => {
         $(
@@ -27,13 +27,13 @@ macro_rules! lists {
             #[into_params(parameter_in = Query)]
             pub struct $name {
                 $($(#[$field_doc])* pub $field: $type,)*
-                /// How many to leave out.
+                /// Number of items to skip.
                 #[param(minimum = 0)]
                 pub offset: Option<i64>,
-                /// At most so many; 100,000 where nothing is said, and never more.
+                /// Maximum number of items. Default and maximum: 100,000.
                 #[param(minimum = 0)]
                 pub limit: Option<i64>,
-                /// A field of what is listed; by id where nothing is said.
+                /// Field to sort by. Default: id.
                 pub sort_by: Option<String>,
                 pub reverse_sort: Option<bool>,
             }
@@ -47,7 +47,7 @@ macro_rules! lists {
     };
 }
 
-/// Which page of a list, in which order.
+/// Offset, length and order of a page.
 #[derive(Clone, Copy, Debug)]
 pub struct ListView<'a> {
     pub offset: i64,
@@ -66,7 +66,7 @@ impl<'a> ListView<'a> {
         Self {
             offset: offset.unwrap_or(0).max(0),
             limit: limit.unwrap_or(MAX_PAGE).clamp(0, MAX_PAGE),
-            // Torc's command line sends an empty one where none is asked for.
+            // Torc's command line sends an empty value for the default order.
             sort_by: sort_by.filter(|field| !field.is_empty()),
             reverse: reverse.unwrap_or(false),
         }
@@ -78,30 +78,30 @@ lists! {
         name: Option<String>,
         user: Option<String>,
         description: Option<String>,
-        /// Where nothing is said, those that are not archived.
+        /// Default: only workflows that are not archived.
         is_archived: Option<bool>,
-        /// Only those shared with this group.
+        /// Only workflows shared with this group.
         access_group: Option<String>,
     }
     ListJobs {
         workflow_id: i64,
         #[param(value_type = Option<JobStatusName>)]
         status: Option<JobStatus>,
-        /// Only those that read this file.
+        /// Only jobs that read this file.
         needs_file_id: Option<i64>,
-        /// Only those that wait for this job.
+        /// Only jobs that depend on this job.
         upstream_job_id: Option<i64>,
-        /// Also what each waits for, reads and writes.
+        /// Include dependencies, input and output of each job.
         include_relationships: Option<bool>,
-        /// Only those that this worker holds.
+        /// Only jobs held by this worker.
         active_compute_node_id: Option<i64>,
-        /// Only those that came later, as a retry or from another job; or only the others.
+        /// true: only jobs added later, as a retry or by another job. false: only the others.
         origin_is_set: Option<bool>,
-        /// Part of the name.
+        /// Substring of the name.
         name: Option<String>,
-        /// Part of the command.
+        /// Substring of the command.
         command: Option<String>,
-        /// Words between commas: only those that have all of these labels.
+        /// Comma-separated labels: only jobs that have all of them.
         labels: Option<String>,
     }
     ListFiles {
@@ -109,7 +109,7 @@ lists! {
         produced_by_job_id: Option<i64>,
         name: Option<String>,
         path: Option<String>,
-        /// Only those that a job writes, or only the others.
+        /// true: only files that a job writes. false: only the others.
         is_output: Option<bool>,
     }
     ListUserData {
@@ -127,7 +127,7 @@ lists! {
         num_cpus: Option<i64>,
         num_gpus: Option<i64>,
         num_nodes: Option<i64>,
-        /// In seconds.
+        /// Runtime in seconds.
         runtime: Option<i64>,
     }
     ListResults {
@@ -138,7 +138,7 @@ lists! {
         #[param(value_type = Option<JobStatusName>)]
         status: Option<JobStatus>,
         compute_node_id: Option<i64>,
-        /// Where nothing is said, of each job its latest.
+        /// Include results of all runs. Default: only the latest result of each job.
         all_runs: Option<bool>,
     }
     ListComputeNodes {
@@ -171,7 +171,7 @@ lists! {
         file_id: Option<i64>,
         entity_id: Option<String>,
     }
-    /// Of what belongs to the workflow in the path.
+    /// Sort order and page of a list within the workflow of the path.
     ListInWorkflow {
     }
 }
@@ -197,42 +197,43 @@ queries! {
         limit: Option<i64>,
     }
     CreateUserDataQuery {
-        /// The job that reads it.
+        /// Id of the job that reads the user data.
         consumer_job_id: Option<i64>,
-        /// The job that writes it.
+        /// Id of the job that writes the user data.
         producer_job_id: Option<i64>,
     }
     ClaimNextQuery {
-        /// At most so many; one where nothing is said.
+        /// Maximum number of jobs. Default: 1.
         limit: Option<i64>,
-        /// Words between commas.
+        /// Comma-separated labels.
         labels: Option<String>,
     }
     ClaimFittingQuery {
-        /// Only jobs of the scheduler that the runner names, and of none.
+        /// Claim only jobs of the runner's scheduler; do not fall back to jobs of other schedulers if there are
+        /// none.
         strict_scheduler_match: Option<bool>,
     }
     InitializeQuery {
-        /// Leave alone what was looked at before.
+        /// Initialize only jobs in status uninitialized.
         only_uninitialized: Option<bool>,
         clear_ephemeral_user_data: Option<bool>,
-        /// Answer at once with a task, and do it then.
+        /// Return a task at once and initialize in the background.
         r#async: Option<bool>,
     }
     ResetStatusQuery {
-        /// Also while jobs are held or allocations wait.
+        /// Reset also while workers hold jobs or allocations are pending.
         force: Option<bool>,
     }
     ResetJobsQuery {
-        /// Only jobs that did not succeed.
+        /// Reset only jobs that did not complete successfully.
         failed_only: Option<bool>,
     }
     DryRunQuery {
-        /// Only say what would happen.
+        /// Change nothing; report what would be done.
         dry_run: Option<bool>,
     }
     RetryQuery {
-        /// A cap on attempts.
+        /// Maximum number of attempts.
         max_retries: i32,
     }
     ReadyJobsQuery {
@@ -252,7 +253,7 @@ impl ListSlurmStats {
     }
 }
 
-/// Which pending actions; the parameter may stand more than once.
+/// Trigger types of pending actions to return; may be repeated.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct PendingActionsQuery {

@@ -1,9 +1,9 @@
-//! What jobs ask for, who handles failures, and where allocations come from.
+//! Resource requirements, failure handlers, and schedulers.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// What a job asks for.
+/// Resource requirements of jobs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ResourceRequirementsModel {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -36,14 +36,14 @@ const fn one() -> i64 {
     1
 }
 
-/// What to do when jobs that name it fail.
+/// What to do when jobs with this handler fail.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct FailureHandlerModel {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<i64>,
     pub workflow_id: i64,
     pub name: String,
-    /// The text of a JSON list of rules.
+    /// JSON text: a list of rules.
     pub rules: String,
 }
 
@@ -61,7 +61,7 @@ pub struct LocalSchedulerModel {
     pub num_cpus: Option<i64>,
 }
 
-/// Where Slurm allocations come from.
+/// Settings for Slurm allocations.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct SlurmSchedulerModel {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -90,14 +90,14 @@ pub struct SlurmSchedulerModel {
     pub tmp: Option<String>,
 }
 
-/// An allocation that was asked for.
+/// A requested allocation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ScheduledComputeNodesModel {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<i64>,
     pub workflow_id: i64,
     pub scheduler_config_id: i64,
-    /// The number that the batch system gave it.
+    /// Job id in the batch system.
     pub scheduler_id: i64,
     pub scheduler_type: String,
     /// `pending`, `active`, `complete` or `canceled`.

@@ -1,11 +1,11 @@
-//! What attempts of jobs came to.
+//! Results of job attempts.
 
 use super::JobStatusName;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use windlass_types::JobStatus;
 
-/// How one attempt of a job ended.
+/// The result of one attempt of a job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ResultModel {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -34,7 +34,7 @@ pub struct ResultModel {
     pub peak_memory_bytes: Option<i64>,
 }
 
-/// What Slurm measured of an attempt.
+/// Slurm accounting data of an attempt.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct SlurmStatsModel {
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,27 +1,27 @@
-//! The server itself, events, and answers that carry little.
+//! The server itself, events, and short responses.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use utoipa::ToSchema;
 
-/// It is there.
+/// The server is running.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PingResponse {
     pub status: String,
 }
 
-/// What answers here.
+/// Version of the server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct VersionResponse {
-    /// Of the contract.
+    /// Version of the contract.
     pub api_version: String,
     pub version: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub git_hash: Option<String>,
 }
 
-/// Something that was noted.
+/// A recorded event.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct EventModel {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -32,26 +32,26 @@ pub struct EventModel {
     pub timestamp: i64,
 }
 
-/// What was done, in words.
+/// Description of what was done.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct MessageResponse {
     pub message: String,
 }
 
-/// How many were deleted.
+/// Number of deleted items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DeleteCountResponse {
     pub count: i64,
 }
 
-/// How many users the password file has.
+/// Number of users in the password file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ReloadAuthResponse {
     pub message: String,
     pub user_count: i64,
 }
 
-/// A statement for the database. Refused here: see the operation.
+/// An SQL statement. Always rejected by this server; see the operation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct AdminSqlRequest {
     pub sql: String,
@@ -65,7 +65,7 @@ pub struct AdminSqlRequest {
     pub write: Option<bool>,
 }
 
-/// What a statement gave.
+/// The result of an SQL statement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct AdminSqlResponse {
     pub columns: Vec<String>,
@@ -75,7 +75,7 @@ pub struct AdminSqlResponse {
     pub rows_affected: Option<i64>,
 }
 
-/// A statement that an administrator ran.
+/// An SQL statement run by an administrator.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct AdminAuditLogEntry {
     pub id: i64,
@@ -92,7 +92,7 @@ pub struct AdminAuditLogEntry {
     pub rows_affected: Option<i64>,
 }
 
-/// What went wrong.
+/// An error response.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ErrorResponse {
     /// `{"error": KIND, "message": TEXT}`.

@@ -1,4 +1,4 @@
-//! Workflows: what they are, how they stand, and what is asked of a whole one.
+//! Workflows: their settings, status, and operations on whole workflows.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -11,14 +11,14 @@ pub struct WorkflowModel {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<i64>,
     pub name: String,
-    /// Whose it is. What a client says here does not matter: the owner is who asked for it.
+    /// Owner of the workflow. Ignored in requests: the owner is the authenticated caller.
     pub user: String,
     /// The current run, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Names of groups whose members may see and change it.
+    /// Names of groups whose members may see and change the workflow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub access_groups: Option<Vec<String>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -51,7 +51,7 @@ pub struct WorkflowModel {
     pub resource_monitor_config: Option<ResourceMonitorConfig>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slurm_defaults: Option<BTreeMap<String, Value>>,
-    /// Where its jobs run; paths of files are relative to it.
+    /// Directory in which the jobs run; file paths are relative to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub submission_directory: Option<String>,
     /// When it was created.
@@ -61,7 +61,7 @@ pub struct WorkflowModel {
     pub use_pending_failed: Option<bool>,
 }
 
-/// How often jobs may add jobs.
+/// Maximum number of times that jobs may add jobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DynamicJobsConfig {
@@ -69,13 +69,13 @@ pub struct DynamicJobsConfig {
     pub max_iterations: Option<i64>,
 }
 
-/// How jobs are executed and ended.
+/// How jobs are executed and stopped.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExecutionConfig {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enable_cpu_bind: Option<bool>,
-    /// By name of the job.
+    /// Overrides by job name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job_stdio_overrides: Option<BTreeMap<String, StdioConfig>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -112,7 +112,7 @@ pub struct StdioConfig {
     pub mode: Option<StdioMode>,
 }
 
-/// What is measured of jobs and machines.
+/// Resource monitoring of jobs and machines.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct ResourceMonitorConfig {
@@ -141,7 +141,7 @@ impl Default for ResourceMonitorConfig {
     }
 }
 
-/// What is measured of jobs.
+/// Resource monitoring of jobs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct JobMonitorConfig {
@@ -149,7 +149,7 @@ pub struct JobMonitorConfig {
     pub granularity: MonitorGranularity,
 }
 
-/// What is measured of the machine of a worker.
+/// Resource monitoring of a worker's machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct ComputeNodeMonitorConfig {
@@ -165,7 +165,7 @@ impl Default for ComputeNodeMonitorConfig {
     }
 }
 
-/// What is kept of samples: their sum, or each of them.
+/// Which samples are kept: a summary or all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MonitorGranularity {
@@ -174,7 +174,7 @@ pub enum MonitorGranularity {
     TimeSeries,
 }
 
-/// What starts the processes of jobs.
+/// How job processes are started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ExecutionMode {
@@ -196,7 +196,7 @@ pub enum StdioMode {
     None,
 }
 
-/// How a workflow stands, in one answer.
+/// Summary of a workflow's status.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct WorkflowStatusResponse {
     pub workflow_id: i64,
@@ -208,7 +208,7 @@ pub struct WorkflowStatusResponse {
     pub is_complete: bool,
     pub jobs_by_status: JobStatusCounts,
     pub pending_scheduled_nodes: i64,
-    /// Ready jobs that ask for more time than any active worker has left.
+    /// Ready jobs that need more time than any active worker has left.
     pub runtime_blocked_ready_jobs: i64,
     pub total_exec_time_minutes: f64,
     pub total_jobs: i64,
@@ -216,15 +216,15 @@ pub struct WorkflowStatusResponse {
     pub longest_ready_runtime_seconds: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_allocation_remaining_seconds: Option<i64>,
-    /// Ready jobs by a label that no active worker has.
+    /// Number of ready jobs by a label that no active worker has.
     #[serde(default)]
     pub unserved_ready_labels: BTreeMap<String, i64>,
-    /// From the first start of the current run to its end, or to now.
+    /// Seconds from the first start of the current run to its end, or until now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub walltime_seconds: Option<f64>,
 }
 
-/// How many jobs stand in each state.
+/// Number of jobs in each status.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct JobStatusCounts {
     pub blocked: i64,
@@ -240,26 +240,26 @@ pub struct JobStatusCounts {
     pub uninitialized: i64,
 }
 
-/// Whether nothing more will happen by itself.
+/// Whether the workflow has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct IsCompleteResponse {
     pub is_canceled: bool,
     pub is_complete: bool,
 }
 
-/// Whether no job was looked at yet.
+/// Whether all jobs are uninitialized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct IsUninitializedResponse {
     pub is_uninitialized: bool,
 }
 
-/// Puts a workflow out of sight, or back.
+/// Archives or restores a workflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ArchiveWorkflowRequest {
     pub is_archived: bool,
 }
 
-/// What a reset of jobs did.
+/// Result of resetting jobs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ResetJobStatusResponse {
     pub workflow_id: i64,
@@ -269,13 +269,13 @@ pub struct ResetJobStatusResponse {
     pub reset_type: Option<String>,
 }
 
-/// The names of jobs whose inputs changed, and which therefore run again.
+/// Names of jobs that will run again because their inputs changed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ProcessChangedJobInputsResponse {
     pub reinitialized_jobs: Vec<String>,
 }
 
-/// What the ready jobs ask for, summed up.
+/// Total resource requirements of the ready jobs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct GetReadyJobRequirementsResponse {
     pub max_num_nodes: i64,
@@ -286,13 +286,13 @@ pub struct GetReadyJobRequirementsResponse {
     pub num_jobs: i64,
 }
 
-/// Something that the server does in the background.
+/// A background task of the server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct TaskModel {
     pub id: i64,
     pub workflow_id: i64,
     pub created_at_ms: i64,
-    /// What it does: `initialize_jobs`.
+    /// Operation of the task: `initialize_jobs`.
     pub operation: String,
     pub status: TaskStatus,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -303,14 +303,14 @@ pub struct TaskModel {
     pub started_at_ms: Option<i64>,
 }
 
-/// What the server is doing for a workflow, if anything.
+/// The active task of a workflow, if any.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ActiveTaskResponse {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<TaskModel>,
 }
 
-/// How far a task is.
+/// Status of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskStatus {
