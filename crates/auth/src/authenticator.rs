@@ -1,4 +1,4 @@
-//! The gate: from what a request shows to who it is.
+//! Authentication: from the credentials of a request to its principal.
 
 use crate::certificates::PeerCertificate;
 use crate::config::{AuthConfig, AuthConfigError, DefaultRole};
@@ -21,53 +21,54 @@ use windlass_api::job_token::{JobTokenClaims, JobTokenSubject};
 use windlass_core::redact::SecretNames;
 use windlass_types::Timestamp;
 
-/// Passwords that are checked at a time. Each keeps a core busy for a while; more callers are told to come again.
+/// Maximum number of concurrent password checks. Each keeps a core busy for a while; further requests have to
+/// retry.
 const MAX_CONCURRENT_CHECKS: usize = 16;
-/// Who comes with a token in place of a password may leave his name out.
+/// User name that stands for the owner of a token that is sent as a password.
 const TOKEN_USER_NAME: &str = "__token__";
 
-/// What a request shows, and when it came.
+/// The credentials of a request, and when it came.
 #[derive(Clone, Copy, Debug)]
 pub struct PresentedCredentials<'a> {
-    /// The `Authorization` header; `Some("")` if it was there and is no text.
+    /// The `Authorization` header; `Some("")` if it was present but is not text.
     pub authorization: Option<&'a str>,
-    /// One that was checked against the CAs that are believed.
+    /// Client certificate, verified against the trusted CAs.
     pub certificate: Option<&'a PeerCertificate>,
     pub address: IpAddr,
     pub now: Timestamp,
     pub clock: Instant,
 }
 
-/// Why somebody is not let in.
+/// Why authentication failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AuthenticationError {
-    #[error("this server answers nobody whom it does not know")]
+    #[error("this server requires authentication")]
     Missing,
     #[error("the Authorization header is neither `Bearer TOKEN` nor `Basic …`")]
     Scheme,
-    /// Whether the name or the password is wrong is not told.
-    #[error("the user name or the password is wrong")]
+    /// Does not reveal whether the name or the password is wrong.
+    #[error("wrong user name or password")]
     Password,
-    #[error("the token is not known here; it may have been revoked")]
+    #[error("unknown token; it may have been revoked")]
     Token,
     #[error("the token has expired")]
     Expired,
-    #[error("the token is not accepted: {0}")]
+    #[error("the token was rejected: {0}")]
     Jwt(String),
-    #[error("the certificate belongs to nobody who is known here")]
+    #[error("the certificate does not belong to a user of this server")]
     Certificate,
     #[error("the certificate cannot be read in full: {0}")]
     UnreadableCertificate(String),
     #[error("{0} has no role on this server")]
     NoRole(String),
-    #[error("too many wrong passwords, or too many to be checked at once")]
+    #[error("too many wrong passwords, or too many concurrent password checks")]
     Throttled(Duration),
-    #[error("whether the token is good cannot be found out at the moment")]
+    #[error("the token cannot be verified at the moment")]
     Unavailable,
 }
 
 impl AuthenticationError {
-    /// The HTTP status that says this.
+    /// Returns the HTTP status.
     pub const fn status(&self) -> u16 {
         match self {
             Self::NoRole(_) => 403,
@@ -77,7 +78,7 @@ impl AuthenticationError {
         }
     }
 
-    /// For programs.
+    /// Returns the error code for programs.
     pub const fn code(&self) -> &'static str {
         match self {
             Self::Missing | Self::Scheme => "unauthenticated",
@@ -93,19 +94,19 @@ impl AuthenticationError {
         }
     }
 
-    /// What to do about it.
+    /// Returns what to do about it.
     pub const fn hint(&self) -> &'static str {
         match self {
             Self::Missing | Self::Scheme => {
-                "send `Authorization: Bearer TOKEN`; `windlass login URL` keeps a token; that of the server's owner is in the file which `windlass serve` names when it starts"
+                "send `Authorization: Bearer TOKEN`; `windlass login URL` stores a token; the owner's token is in the file that `windlass serve` names at its start"
             }
             Self::Password => "`windlass password verify` checks a password against the file",
             Self::Token | Self::Expired | Self::Jwt(_) => "get a new token: `windlass token create`",
-            Self::Certificate => "an administrator can add it to [certificates] of the server's auth file",
+            Self::Certificate => "an administrator can add it to [certificates] in the server's auth file",
             Self::UnreadableCertificate(_) => {
-                "have one issued whose subject has one value of a usual text type (UTF8String, PrintableString) in each part"
+                "use a certificate whose subject has exactly one value of a common text type (UTF8String, PrintableString) in each part"
             }
-            Self::NoRole(_) => "an administrator can give one in [roles] of the server's auth file",
+            Self::NoRole(_) => "an administrator can assign one in [roles] of the server's auth file",
             Self::Throttled(_) | Self::Unavailable => "try again later",
         }
     }
@@ -119,22 +120,22 @@ impl AuthenticationError {
     }
 }
 
-/// How a gate is set up.
+/// Options of an authenticator.
 #[derive(Clone, Default)]
 pub struct AuthenticatorOptions {
-    /// Who runs the server.
+    /// User who runs the server.
     pub owner: String,
-    /// The token that the server made for him.
+    /// Token that the server created for the owner.
     pub owner_token: Option<TokenSecret>,
-    /// Everybody is the owner.
+    /// Authentication is disabled: every caller is the owner.
     pub no_auth: bool,
     /// The auth file.
     pub config: Option<PathBuf>,
-    /// Instead of the one that the auth file names.
+    /// Password file that replaces the one named in the auth file.
     pub password_file: Option<PathBuf>,
-    /// How many authorities clients may show certificates of. Asked at each (re)load.
+    /// Returns the number of accepted client CAs. Called at each (re)load.
     pub client_authorities: Option<Arc<dyn Fn() -> usize + Send + Sync>>,
-    /// For the keys of issuers.
+    /// Fetches the keys of issuers.
     pub fetch: Option<Arc<dyn DocumentFetcher>>,
     pub tokens: Option<Arc<dyn TokenStore>>,
 }
@@ -150,15 +151,15 @@ impl fmt::Debug for AuthenticatorOptions {
     }
 }
 
-/// What a reload found.
+/// Result of a reload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AuthReloadSummary {
-    /// In the password file.
+    /// Number of users in the password file.
     pub users: usize,
     pub issuers: usize,
 }
 
-/// The gate. Shared by all requests.
+/// The authenticator. Shared by all requests.
 #[derive(Debug)]
 pub struct Authenticator {
     options: AuthenticatorOptions,
@@ -171,7 +172,7 @@ pub struct Authenticator {
 }
 
 impl Authenticator {
-    /// Reads all the files that the options name.
+    /// Reads all files that the options name.
     pub fn open(options: AuthenticatorOptions) -> Result<Self, AuthConfigError> {
         let settings = load_settings(&options)?;
         let verified = PasswordCache::new().map_err(|error| AuthConfigError::Meaning(error.to_string()))?;
@@ -186,8 +187,9 @@ impl Authenticator {
         })
     }
 
-    /// Who this is, if that takes neither a slow hash nor the network: `None` if it does. Then [`Gate::admit`] is called
-    /// where it may block.
+    /// Authenticates a request if that requires neither a slow hash nor the network; otherwise returns `None`,
+    /// and
+    /// [`Authenticator::authenticate`] has to be called where it may block.
     pub fn try_authenticate(
         &self,
         shown: &PresentedCredentials<'_>,
@@ -195,13 +197,13 @@ impl Authenticator {
         self.authenticate_with(shown, KeyFetchPolicy::Never)
     }
 
-    /// Who this is. May take a while.
+    /// Authenticates a request. May block.
     pub fn authenticate(&self, shown: &PresentedCredentials<'_>) -> Result<Principal, AuthenticationError> {
         self.authenticate_with(shown, KeyFetchPolicy::IfNeeded)
             .unwrap_or(Err(AuthenticationError::Unavailable))
     }
 
-    /// Reads the files again. If one cannot be used, all stays as it was.
+    /// Reloads the files. If one is invalid, the current settings stay in use.
     pub fn reload(&self) -> Result<AuthReloadSummary, AuthConfigError> {
         let settings = load_settings(&self.options)?;
         let reloaded =
@@ -211,12 +213,13 @@ impl Authenticator {
         Ok(reloaded)
     }
 
-    /// To be told when the books have noted it. From the next request on it is not known.
+    /// Removes a token from the cache after it was revoked in the database. The next request with it is
+    /// rejected.
     pub fn revoke_token(&self, id: i64) {
         self.tokens.write().unwrap_or_else(PoisonError::into_inner).revoke(id);
     }
 
-    /// Tokens that were used since this was last asked, and when: to be noted in the books now and then.
+    /// Returns tokens used since the last call, and when, for writing to the database.
     pub fn take_used_tokens(&self) -> Vec<(i64, Timestamp)> {
         self.tokens.read().unwrap_or_else(PoisonError::into_inner).take_used()
     }
@@ -301,7 +304,8 @@ impl Authenticator {
         }))
     }
 
-    /// From inside a job: it acts for the owner of its workflow, there alone, and as long as its worker runs it.
+    /// Authenticates a running job: with the permissions of the workflow's owner, for this workflow only, and
+    /// while its worker runs it.
     fn authenticate_job(
         &self,
         token: &str,
@@ -369,7 +373,7 @@ impl Authenticator {
         shown: &PresentedCredentials<'_>,
         effort: KeyFetchPolicy,
     ) -> Option<Result<Principal, AuthenticationError>> {
-        // Clients that know nothing but passwords can use a token all the same.
+        // Clients that support only passwords can send a token as the password.
         if password.starts_with(TokenSecret::PREFIX) {
             let principal = self.authenticate_token(password, shown.now, effort)?;
             return Some(principal.and_then(|principal| match user {
@@ -406,7 +410,7 @@ impl Authenticator {
         }
         lock(&self.throttle).record_success(user, shown.address);
         let mut verified = lock(&self.password_cache);
-        // What was checked against a file that has been replaced since is not remembered.
+        // A result from a password file that was replaced meanwhile is not cached.
         if Arc::ptr_eq(&settings, &self.settings()) {
             verified.insert(user, password, shown.clock);
         }
@@ -428,7 +432,7 @@ impl Authenticator {
         if let Err(part) = &certificate.subject {
             return Err(AuthenticationError::UnreadableCertificate(part.clone()));
         }
-        // A connection may last longer than the certificate that it was made with.
+        // A connection may outlive the certificate that it was made with.
         if certificate.expires <= now {
             return Err(AuthenticationError::Expired);
         }
@@ -438,12 +442,12 @@ impl Authenticator {
             .resolve_role(user, &[], None)
             .ok_or_else(|| AuthenticationError::NoRole(user.to_string()))?;
         let principal = Principal::with_all_scopes(user, role, AuthMethod::Certificate);
-        // Tokens that are made with it end with it.
+        // Tokens created with it expire with it.
         Ok(Principal { expires: Some(certificate.expires), ..principal })
     }
 }
 
-/// Counts a password that is being checked, for as long as it is.
+/// Counts a concurrent password check until dropped.
 struct PasswordCheckSlot<'a>(&'a AtomicUsize);
 
 impl<'a> PasswordCheckSlot<'a> {
@@ -464,7 +468,7 @@ enum AuthorizationHeader<'a> {
     Basic { user: String, password: String },
 }
 
-/// What stands in an `Authorization` header.
+/// The parsed `Authorization` header.
 fn parse_authorization(header: &str) -> Option<AuthorizationHeader<'_>> {
     let (scheme, rest) = header.trim().split_once(' ')?;
     let rest = rest.trim();
@@ -511,7 +515,7 @@ mod tests {
 
     const NOW: Timestamp = Timestamp(1_800_000_000_000_000);
 
-    /// A book in memory; `None`: it cannot be read.
+    /// A token store in memory; `None`: it is unavailable.
     #[derive(Default)]
     struct Book(Mutex<Option<HashMap<String, TokenRecord>>>);
 
@@ -522,7 +526,7 @@ mod tests {
             Ok(book.get(&hash.to_string()).cloned())
         }
 
-        /// A worker with the secret `hush` runs job 2 of workflow 1, which is Ana's, and no other.
+        /// A worker with the secret `hush` runs job 2 of workflow 1 (owner: Ana), and nothing else.
         fn find_job_holder(&self, claim: &JobTokenClaims) -> Result<Option<JobHolder>, TokenStoreError> {
             let holder =
                 JobHolder { secret_hash: SecretHash::from_secret("hush").to_string(), user: "ana".into() };
@@ -615,9 +619,9 @@ mod tests {
         assert_eq!(
             admit("bearer wl_a").unwrap().role,
             UserRole::Operator,
-            "the file says less than the token"
+            "the file grants less than the token"
         );
-        assert_eq!(admit("Bearer wl_c").unwrap().role, UserRole::Viewer, "the file says nothing");
+        assert_eq!(admit("Bearer wl_c").unwrap().role, UserRole::Viewer, "the file has no role for the user");
         assert_eq!(&*admit(&basic("__token__", "wl_c")).unwrap().user, "carla");
         assert_eq!(&*admit(&basic("carla", "wl_c")).unwrap().user, "carla");
         assert_eq!(
@@ -660,11 +664,11 @@ mod tests {
         );
         assert_eq!((job.binding, job.sees_all()), (Some(CredentialBinding::Job(RUNS)), false));
         assert!(job.covers_workflow(WorkflowId(1)) && !job.covers_workflow(WorkflowId(2)));
-        assert_eq!(admit(claim(3).sign(&hash)), Err(AuthenticationError::Token), "an attempt that is over");
+        assert_eq!(admit(claim(3).sign(&hash)), Err(AuthenticationError::Token), "an ended attempt");
         assert_eq!(
             admit(claim(4).sign(&SecretHash::from_secret("x").to_string())),
             Err(AuthenticationError::Token),
-            "a forged one"
+            "a forged token"
         );
         let request =
             crate::TokenGrantRequest { user: None, role: None, scopes: TokenScopes::JOB, lifetime: None };
@@ -683,7 +687,7 @@ mod tests {
         let (dir, gate) = gate(&people("secret"), &book(&[]));
         let right = basic("ana", "secret");
         let right = shows(Some(&right));
-        assert_eq!(gate.try_authenticate(&right), None, "that takes a slow hash");
+        assert_eq!(gate.try_authenticate(&right), None, "requires a slow hash");
         assert_eq!(gate.authenticate(&right).unwrap().role, UserRole::Operator);
         assert!(gate.try_authenticate(&right).unwrap().is_ok(), "remembered");
         assert_eq!(gate.authenticate(&shows(Some(&basic("bob", "secret")))).unwrap().role, UserRole::User);
@@ -696,7 +700,10 @@ mod tests {
 
         std::fs::write(dir.path().join("people"), "broken").unwrap();
         assert!(gate.reload().is_err());
-        assert!(gate.authenticate(&shows(Some(&basic("ana", "changed")))).is_ok(), "all stays as it was");
+        assert!(
+            gate.authenticate(&shows(Some(&basic("ana", "changed")))).is_ok(),
+            "the settings did not change"
+        );
     }
 
     #[test]
@@ -732,7 +739,7 @@ mod tests {
         let request =
             crate::TokenGrantRequest { user: None, role: None, scopes: TokenScopes::READ, lifetime: None };
         let (.., expires) = crate::grant_token(&by_certificate, &request, NOW).unwrap();
-        assert_eq!(expires, Some(ana.expires), "a token that it makes ends with it");
+        assert_eq!(expires, Some(ana.expires), "a token created with it expires with it");
         let longer = crate::TokenGrantRequest { lifetime: Some(Duration::from_hours(2)), ..request };
         assert_eq!(crate::grant_token(&by_certificate, &longer, NOW), Err(crate::TokenGrantError::Outlasts));
         let unreadable = PeerCertificate { subject: Err("OU".into()), ..ana.clone() };

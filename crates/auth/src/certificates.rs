@@ -1,4 +1,4 @@
-//! From a client certificate to a user. The server has checked the certificate; here it is only looked up.
+//! Maps client certificates to users. The server has verified the certificate; here it is only looked up.
 
 use crate::config::{AuthConfigError, CertificateUser};
 use base64::Engine as _;
@@ -9,19 +9,20 @@ use std::path::Path;
 use std::sync::Arc;
 use windlass_types::Timestamp;
 
-/// What a client certificate says about its bearer.
+/// The identity in a client certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerCertificate {
-    /// Attributes of the subject in the order of the certificate: `("O", "Example")`, `("CN", "ana")`. An error says which part of
-    /// the certificate cannot be read: then it belongs to no user.
+    /// Attributes of the subject in the order of the certificate: `("O", "Example")`, `("CN", "ana")`. An error
+    /// names the part of
+    /// the certificate that cannot be read; such a certificate belongs to no user.
     pub subject: Result<Vec<(String, String)>, String>,
     pub alternatives: Vec<SubjectAlternative>,
-    /// SHA-256 of each trusted authority that its chain ends at.
+    /// SHA-256 of each trusted CA certificate that its chain ends at.
     pub authorities: Vec<AuthorityId>,
     pub expires: Timestamp,
 }
 
-/// SHA-256 of the certificate of an authority.
+/// SHA-256 of the certificate of a CA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AuthorityId([u8; 32]);
 
@@ -51,11 +52,11 @@ impl SubjectAlternative {
 /// Attributes in their order.
 type SubjectAttributes = Vec<(String, String)>;
 
-/// Whose a certificate is, and who must have issued it.
+/// The user of a certificate, and the CA that must have issued it.
 #[derive(Clone, Debug)]
 struct CertificateOwner {
     user: Arc<str>,
-    /// `None`: any authority that is trusted; only allowed where there is one.
+    /// `None`: any trusted CA; permitted only if there is exactly one.
     authority: Option<AuthorityId>,
 }
 
@@ -65,7 +66,7 @@ impl CertificateOwner {
     }
 }
 
-/// Which certificates are whose.
+/// The users of certificates.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CertificateMap {
     subjects: Vec<(SubjectAttributes, CertificateOwner)>,
@@ -73,8 +74,9 @@ pub(crate) struct CertificateMap {
 }
 
 impl CertificateMap {
-    /// From what an administrator wrote: `CN=ana,O=Example`, `/O=Example/CN=ana`, `email:…`, `dns:…` or `uri:…`.
-    /// `trusted`: how many authorities clients may show certificates of.
+    /// Parses the entries of the auth file: `CN=ana,O=Example`, `/O=Example/CN=ana`, `email:…`, `dns:…` or
+    /// `uri:…`.
+    /// `trusted`: the number of accepted client CAs.
     pub(crate) fn parse(
         entries: &BTreeMap<String, CertificateUser>,
         trusted: usize,
@@ -84,8 +86,8 @@ impl CertificateMap {
             let authority = entry.ca().map(read_authority).transpose()?;
             if authority.is_none() && trusted > 1 {
                 return Err(AuthConfigError::Meaning(format!(
-                    "--client-ca holds {trusted} authorities, and the certificate `{key}` names none: each of them could \
-                     issue it; write `\"{key}\" = {{ user = \"{}\", ca = \"FILE\" }}`",
+                    "--client-ca has {trusted} CAs, and the entry `{key}` does not name one: each of them could \
+                     issue the certificate; write `\"{key}\" = {{ user = \"{}\", ca = \"FILE\" }}`",
                     entry.user()
                 )));
             }
@@ -101,9 +103,9 @@ impl CertificateMap {
         Ok(map)
     }
 
-    /// Whose this certificate is. The whole subject counts, in its order.
+    /// Returns the user of this certificate. The whole subject counts, in its order.
     pub(crate) fn find_user(&self, certificate: &PeerCertificate) -> Option<&Arc<str>> {
-        // One that cannot be read in full may say anything in the part that cannot be read.
+        // The unreadable part could contain anything.
         let subject: SubjectAttributes =
             certificate.subject.as_ref().ok()?.iter().map(normalize_attribute).collect();
         let issued = |owner: &CertificateOwner| owner.accepts_issuer(certificate);
@@ -122,7 +124,7 @@ fn normalize_attribute((name, value): &(String, String)) -> (String, String) {
     (name.to_uppercase(), value.clone())
 }
 
-/// The first certificate of a file in PEM.
+/// Returns the first certificate of a PEM file.
 fn read_authority(path: &Path) -> Result<AuthorityId, AuthConfigError> {
     let text = std::fs::read_to_string(path)
         .map_err(|source| AuthConfigError::Read { path: path.to_owned(), source })?;
@@ -130,12 +132,12 @@ fn read_authority(path: &Path) -> Result<AuthorityId, AuthConfigError> {
     let body = body.and_then(|rest| rest.split_once("-----END CERTIFICATE-----")).map(|(body, _)| body);
     let der = body.and_then(|body| STANDARD.decode(body.split_whitespace().collect::<String>()).ok());
     let der =
-        der.ok_or_else(|| AuthConfigError::Meaning(format!("{} holds no certificate", path.display())))?;
+        der.ok_or_else(|| AuthConfigError::Meaning(format!("{} contains no certificate", path.display())))?;
     Ok(AuthorityId::from_der(&der))
 }
 
-/// `CN=ana,O=Example` as RFC 4514 has it, the last attribute first, with `\,` for a comma that belongs to a value; or
-/// `/O=Example/CN=ana` as OpenSSL and the grid have it, the first one first. In the order of certificates.
+/// Parses `CN=ana,O=Example` (RFC 4514: last attribute first, `\,` for a comma in a value) or
+/// `/O=Example/CN=ana` (OpenSSL and the grid: first attribute first). Returns the order of certificates.
 fn parse_subject(text: &str) -> Result<SubjectAttributes, String> {
     let parts = match text.strip_prefix('/') {
         Some(rest) => split_slashes(rest),
@@ -146,13 +148,13 @@ fn parse_subject(text: &str) -> Result<SubjectAttributes, String> {
             Ok((name.trim().to_uppercase(), value.trim().to_owned()))
         }
         _ => Err(format!(
-            "`{text}` is no subject of a certificate; write `CN=ana,O=Example` or `email:ana@example.org`"
+            "`{text}` is not a certificate subject; write `CN=ana,O=Example` or `email:ana@example.org`"
         )),
     });
     pairs.collect()
 }
 
-/// A slash inside a value (`CN=host/example.org`) starts no new part.
+/// A slash inside a value (`CN=host/example.org`) does not start a new part.
 fn split_slashes(text: &str) -> Vec<String> {
     let mut parts: Vec<String> = Vec::new();
     for piece in text.split('/') {
@@ -238,7 +240,7 @@ mod tests {
         assert_eq!(
             user(&known, &subject(&[("CN", "ana,O=Example")])),
             None,
-            "a comma in a value makes no second part"
+            "a comma in a value does not start a new part"
         );
         assert_eq!(user(&known, &subject(&[("C", "CH"), ("O", "Example"), ("CN", "ana")])), None);
         assert_eq!(user(&known, &subject(&[])), None);
@@ -271,12 +273,12 @@ mod tests {
             ..subject(&[("CN", "ana")])
         };
         assert_eq!(user(&known, &issued(b"ours")).as_deref(), Some("ana"));
-        assert_eq!(user(&known, &issued(b"theirs")), None, "another authority issues the same subject");
+        assert_eq!(user(&known, &issued(b"theirs")), None, "another CA issues the same subject");
         let known = CertificateMap::parse(&[("CN=ana".to_owned(), entry(theirs))].into(), 2).unwrap();
         assert_eq!(user(&known, &issued(b"ours")), None);
         let unbound = [("CN=ana".to_owned(), CertificateUser::Name("ana".into()))].into();
         let error = CertificateMap::parse(&unbound, 2).unwrap_err().to_string();
-        assert!(error.contains("`CN=ana` names none") && error.contains("ca = "), "{error}");
+        assert!(error.contains("does not name one") && error.contains("ca = "), "{error}");
         assert!(CertificateMap::parse(&unbound, 1).is_ok());
     }
 

@@ -1,5 +1,6 @@
-//! The file that says who is who: passwords, roles, issuers of tokens, certificates. As it is written; what is made of
-//! it is in [`crate::settings`].
+//! The auth file: passwords, roles, token issuers, certificates. This is its literal content;
+//! [`crate::settings`] has the
+//! loaded settings.
 
 use crate::principal::UserRole;
 use serde::Deserialize;
@@ -19,31 +20,31 @@ pub enum AuthConfigError {
     Passwords(#[from] crate::passwords::PasswordError),
 }
 
-/// The whole file. Paths in it are seen from the directory that it is in.
+/// The whole file. Relative paths are relative to its directory.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AuthConfig {
     pub password_file: Option<PathBuf>,
-    /// Of somebody who is named nowhere below.
+    /// Role of users who are not listed below.
     pub default_role: DefaultRole,
-    /// By user; `none`: the user is not let in, whatever is shown.
+    /// Roles by user; `none`: the user is rejected with any credential.
     pub roles: BTreeMap<String, DefaultRole>,
-    /// By group, for groups that an issuer vouches for. The highest counts.
+    /// Roles by group, for groups asserted by an issuer. The highest applies.
     pub group_roles: BTreeMap<String, RoleName>,
     pub jwt: Vec<JwtConfig>,
-    /// From a subject or alternative name to a user.
+    /// Users by subject or alternative name of their certificate.
     pub certificates: BTreeMap<String, CertificateUser>,
     pub secrets: SecretsConfig,
 }
 
-/// Whose a certificate is: `"ana"`, or `{ user = "ana", ca = "ca.pem" }`.
+/// The user of a certificate: `"ana"`, or `{ user = "ana", ca = "ca.pem" }`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(untagged)]
 pub enum CertificateUser {
     Name(String),
     Of {
         user: String,
-        /// The authority that must have issued it, in PEM.
+        /// The CA that must have issued it, in PEM.
         ca: Option<PathBuf>,
     },
 }
@@ -63,39 +64,39 @@ impl CertificateUser {
     }
 }
 
-/// Somebody whose JSON Web Tokens are believed.
+/// A trusted issuer of JSON Web Tokens.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JwtConfig {
-    /// Exactly as `iss` says it.
+    /// Issuer exactly as in the claim `iss`.
     pub issuer: String,
-    /// One of these must be in `aud`.
+    /// Accepted audiences: `aud` must contain one of these.
     pub audience: StringOrList,
-    /// A URL or a file; without it the issuer's `/.well-known/openid-configuration` says where its keys are.
+    /// URL or file of the keys. Default: the location in the issuer's `/.well-known/openid-configuration`.
     pub jwks: Option<String>,
     #[serde(default = "usual_algorithms")]
     pub algorithms: Vec<String>,
     #[serde(default = "usual_user_claim")]
     pub user_claim: String,
-    /// In front of the name, so that nobody from there is taken for somebody from here.
+    /// Prefix of user names, to distinguish them from local users.
     #[serde(default)]
     pub user_prefix: String,
-    /// From what the claim says to a user.
+    /// Users by value of the user claim.
     #[serde(default)]
     pub users: BTreeMap<String, String>,
-    /// Where groups are named; `wlcg.groups`, `groups` …
+    /// Claim with the groups: `wlcg.groups`, `groups` …
     #[serde(default)]
     pub groups_claim: Option<String>,
-    /// Claims that must be there and have this value, or contain it.
+    /// Required claims: each must be present and have this value, or contain it.
     #[serde(default)]
     pub require: BTreeMap<String, String>,
-    /// What a token is good for that says nothing about scopes.
+    /// Scopes of a token without a scope claim.
     #[serde(default)]
     pub scopes_without_claim: Vec<String>,
-    /// Instead of the one of the file.
+    /// Overrides the default role of the file.
     #[serde(default)]
     pub default_role: Option<DefaultRole>,
-    /// Seconds that clocks may be apart.
+    /// Permitted clock skew in seconds.
     #[serde(default = "usual_leeway")]
     pub leeway_seconds: u32,
 }
@@ -103,17 +104,17 @@ pub struct JwtConfig {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SecretsConfig {
-    /// Further names of variables that are masked.
+    /// Additional names of variables that are masked.
     pub mask: Vec<String>,
-    /// Names that look like secrets and are none.
+    /// Names that look like secrets but are not.
     pub show: Vec<String>,
 }
 
-/// A role, as a word.
+/// A role by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RoleName(pub UserRole);
 
-/// The role of somebody who is named nowhere; `none`: he is not let in.
+/// Role of unlisted users; `none`: they are rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DefaultRole(pub Option<UserRole>);
 
@@ -148,7 +149,7 @@ impl<'de> Deserialize<'de> for StringOrList {
         impl<'de> serde::de::Visitor<'de> for StringOrListVisitor {
             type Value = StringOrList;
             fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("a text or a list of texts")
+                f.write_str("a string or a list of strings")
             }
             fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<StringOrList, E> {
                 Ok(StringOrList(vec![text.to_owned()]))
@@ -165,7 +166,7 @@ impl<'de> Deserialize<'de> for StringOrList {
     }
 }
 
-/// Signatures with public keys only: with a shared secret everybody who can check could also sign.
+/// Public-key signatures only: with a shared secret, every verifier could also sign.
 fn usual_algorithms() -> Vec<String> {
     ["RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA"].map(str::to_owned).to_vec()
 }
@@ -188,7 +189,7 @@ impl AuthConfig {
         Ok(config)
     }
 
-    /// Makes relative paths those below `dir`.
+    /// Makes relative paths relative to `dir`.
     fn resolve_paths(&mut self, dir: &Path) {
         if let Some(file) = &mut self.password_file {
             *file = dir.join(&*file);
@@ -242,9 +243,9 @@ mod tests {
             "#,
         )
         .unwrap();
-        assert!(config.password_file.as_ref().unwrap().is_absolute(), "seen from the file");
+        assert!(config.password_file.as_ref().unwrap().is_absolute(), "relative to the file");
         assert!(config.jwt[0].jwks.as_ref().unwrap().starts_with('/'));
-        assert!(config.certificates["CN=eve"].ca().unwrap().is_absolute(), "seen from the file");
+        assert!(config.certificates["CN=eve"].ca().unwrap().is_absolute(), "relative to the file");
         assert_eq!(config.roles["ana"], DefaultRole(Some(UserRole::Admin)));
         assert_eq!(config.default_role, DefaultRole(Some(UserRole::Viewer)));
         assert_eq!(config.jwt[0].default_role, Some(DefaultRole(None)));

@@ -1,16 +1,21 @@
-//! Who somebody is and what he may do.
+//! Authentication and permissions.
 //!
 //! Two questions, kept apart:
 //!
-//! - [`Gate`]: *who is this?* From what a request shows ([`Shown`]: an `Authorization` header, a client certificate) to a
-//!   [`Principal`]. It knows the owner's token, API tokens, a password file, issuers of JSON Web Tokens and a map of
-//!   certificates.
-//! - [`judge`]: *may he?* One pure table: ([`Operation`], role, scopes, [`Relation`] to the object) to a [`Verdict`].
+//! - [`Authenticator`]: *who is the caller?* Maps the credentials of a request ([`PresentedCredentials`]: an
+//!   `Authorization`
+//! header, a client certificate) to a [`Principal`]. It knows the owner's token, API tokens, a password file,
+//!   issuers of JSON
+//!   Web Tokens and a map of certificates.
+//! - [`decide_access`]: *what may the caller do?* One pure table: ([`AuthOperation`], role, scopes,
+//!   [`ObjectRelation`] to the
+//!   object) to an [`AccessDecision`].
 //!
-//! Neither knows HTTP or the database. The server looks up what an object is to somebody and asks.
+//! Neither uses HTTP or the database. The server determines the relation of the caller to an object.
 //!
-//! What always holds: a credential that is shown and is wrong is refused, whatever else is shown; secrets are kept as
-//! hashes only and compared in constant time; nothing that a secret can be read from is ever in a message.
+//! Invariants: a wrong credential is rejected, whatever other credentials are present; secrets are stored as
+//! hashes only and
+//! compared in constant time; no message contains anything from which a secret can be read.
 
 mod authenticator;
 mod certificates;

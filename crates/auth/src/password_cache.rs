@@ -1,6 +1,7 @@
-//! Passwords that were found right a short while ago, so that a slow hash does not cost every request.
+//! Cache of recently verified passwords, so that not every request costs a slow hash.
 //!
-//! What is kept is a hash with a key of this process: not the password, and nothing that another process could use.
+//! Stores a hash keyed with a key of this process: not the password, and nothing that another process could
+//! use.
 
 use sha2::{Digest as _, Sha256};
 use std::collections::HashMap;
@@ -39,7 +40,8 @@ impl PasswordCache {
         self.expiry.clear();
     }
 
-    /// SHA-256 over key, length of the name, name and password; hashed once more, so that no digest is the inner state
+    /// SHA-256 over key, length of the name, name and password; hashed once more, so that no digest is the
+    /// inner state
     /// of a longer one.
     fn digest(&self, user: &str, password: &str) -> [u8; 32] {
         let inner = Sha256::new()
@@ -63,7 +65,7 @@ mod tests {
         verified.insert("ana", "secret", now);
         assert!(verified.contains("ana", "secret", now));
         assert!(!verified.contains("ana", "secre", now));
-        assert!(!verified.contains("anas", "ecret", now), "name and password are kept apart");
+        assert!(!verified.contains("anas", "ecret", now), "name and password are separated");
         assert!(!verified.contains("ana", "secret", now + CACHE_LIFETIME));
         verified.clear();
         assert!(!verified.contains("ana", "secret", now));

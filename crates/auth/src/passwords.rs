@@ -1,7 +1,8 @@
-//! The password file: `name:hash`, one a line, as `htpasswd -B` and Torc write it, with argon2id besides bcrypt.
+//! The password file: `name:hash` per line, as `htpasswd -B` and Torc write it, with argon2id in addition to
+//! bcrypt.
 //!
-//! Lines that it does not change stay as they are, comments included. Checking costs the same whether or not there is
-//! somebody of that name.
+//! Unchanged lines are preserved, comments included. Checking takes the same time whether or not the user
+//! exists.
 
 use argon2::Argon2;
 use argon2::password_hash::phc::PasswordHash;
@@ -11,18 +12,18 @@ use std::io::Write as _;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// More than anybody types; a megabyte of password would keep a slow hash busy.
+/// Maximum length of a password: hashing a very long one would be slow.
 const MAX_PASSWORD_BYTES: usize = 1024;
-/// bcrypt looks at no more than this.
+/// bcrypt ignores everything beyond this length.
 const MAX_BCRYPT_BYTES: usize = 72;
 const BCRYPT_COST: u32 = 12;
 
-/// What new passwords are hashed with.
+/// Hash algorithm of new passwords.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PasswordHashing {
     #[default]
     Argon2id,
-    /// For files that Torc's server or a web server reads as well.
+    /// For files that Torc's server or a web server also reads.
     Bcrypt,
 }
 
@@ -42,11 +43,11 @@ pub enum PasswordError {
     Name(String),
     #[error("{0}")]
     Password(&'static str),
-    #[error("the password cannot be hashed: {0}")]
+    #[error("cannot hash the password: {0}")]
     Hash(String),
 }
 
-/// A password file as it was read.
+/// The content of a password file.
 #[derive(Clone, Debug, Default)]
 pub struct PasswordFile {
     lines: Vec<PasswordLine>,
@@ -54,7 +55,7 @@ pub struct PasswordFile {
 
 #[derive(Clone, Debug)]
 enum PasswordLine {
-    /// A comment, or nothing.
+    /// A comment or an empty line.
     Verbatim(String),
     User {
         name: String,
@@ -77,7 +78,7 @@ impl PasswordFile {
         })
     }
 
-    /// Replaces the file as a whole: whoever reads it meanwhile reads the old or the new one.
+    /// Replaces the file atomically.
     pub fn write(&self, path: &Path) -> Result<(), PasswordError> {
         replace_file(path, self.render().as_bytes())
             .map_err(|source| PasswordError::Write { path: path.to_owned(), source })
@@ -87,7 +88,7 @@ impl PasswordFile {
         self.entries().map(|(name, _)| name)
     }
 
-    /// Sets the password of a user, who may be new. Whether he is.
+    /// Sets the password of a user and returns whether the user is new.
     pub fn set(
         &mut self,
         user: &str,
@@ -101,24 +102,25 @@ impl PasswordFile {
         Ok(is_new)
     }
 
-    /// Whether there was such a user.
+    /// Removes a user and returns whether the user existed.
     pub fn remove(&mut self, user: &str) -> bool {
         let before = self.lines.len();
         self.lines.retain(|line| !matches!(line, PasswordLine::User { name, .. } if name == user));
         self.lines.len() < before
     }
 
-    /// Whether this is the user's password. Slow, on purpose.
+    /// Checks the password of a user. Slow on purpose.
     pub fn verify(&self, user: &str, password: &str) -> bool {
-        // The last line of a name counts, as for Torc.
+        // The last line of a user counts, as in Torc.
         let found = self.entries().filter(|(name, _)| *name == user).last();
         let is_right = found.map_or_else(|| self.decoy_hash(user), |(_, hash)| Some(hash));
         let is_right = is_right.is_some_and(|hash| verify_hash(password, hash));
         found.is_some() && is_right
     }
 
-    /// The hash that is checked for somebody who is not there, so that it takes as long: that of somebody who is, and
-    /// always the same one for the same name.
+    /// Returns the hash that is checked for an unknown user, so that it takes as long: the hash of an existing
+    /// user, always
+    /// the same one for the same name.
     fn decoy_hash(&self, user: &str) -> Option<&str> {
         let hashes: Vec<&str> = self.entries().map(|(_, hash)| hash).collect();
         let digest = Sha256::digest(user.as_bytes());
@@ -151,7 +153,7 @@ fn parse_line(line: &str, at: usize) -> Result<PasswordLine, PasswordError> {
     }
     let (name, hash) = trimmed.split_once(':').ok_or_else(|| wrong("expected `name:hash`"))?;
     let (name, hash) = (name.trim(), hash.trim());
-    check_name(name).map_err(|_| wrong("there is no usable name before the colon"))?;
+    check_name(name).map_err(|_| wrong("no valid name before the colon"))?;
     let is_known = if hash.starts_with("$2") {
         hash.parse::<bcrypt::HashParts>().is_ok()
     } else {
@@ -185,7 +187,7 @@ fn hash_password(password: &str, hashing: PasswordHashing) -> Result<String, Pas
             hash.map(|hash| hash.to_string()).map_err(|error| PasswordError::Hash(error.to_string()))
         }
         PasswordHashing::Bcrypt if password.len() > MAX_BCRYPT_BYTES => {
-            Err(PasswordError::Password("bcrypt takes at most 72 bytes of a password; use argon2id"))
+            Err(PasswordError::Password("bcrypt uses at most 72 bytes of a password; use argon2id"))
         }
         PasswordHashing::Bcrypt => {
             bcrypt::hash(password, BCRYPT_COST).map_err(|error| PasswordError::Hash(error.to_string()))
@@ -204,7 +206,7 @@ fn verify_hash(password: &str, hash: &str) -> bool {
         .is_ok_and(|hash| Argon2::default().verify_password(password.as_bytes(), &hash).is_ok())
 }
 
-/// Writes beside and renames. A new file is for its owner only; one that was there keeps its mode.
+/// Writes a new file and renames it. A new file is readable by its owner only; an existing one keeps its mode.
 fn replace_file(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let mode = std::fs::metadata(path).map_or(0o600, |old| old.permissions().mode() & 0o7777);
     let beside = path.with_extension("new");
@@ -244,7 +246,7 @@ mod tests {
         {
             let error = PasswordFile::parse(text).unwrap_err();
             assert!(matches!(error, PasswordError::Line { line: at, .. } if at == line), "{error}");
-            assert!(!error.to_string().contains("plain"), "what may be a password is not printed");
+            assert!(!error.to_string().contains("plain"), "possible passwords are not printed");
         }
     }
 
@@ -280,13 +282,13 @@ mod tests {
             file.set("ana", &"x".repeat(73), PasswordHashing::Bcrypt).is_err(),
             "bcrypt would cut it off"
         );
-        assert!(!file.verify("ana", "x"), "an empty file knows nobody");
+        assert!(!file.verify("ana", "x"), "an empty file has no users");
     }
 
     #[test]
     fn somebody_who_is_not_there_is_checked_against_somebody_who_is() {
         let file = PasswordFile::parse(&apache()).unwrap();
         assert!(file.decoy_hash("nobody").is_some());
-        assert!(!file.verify("nobody", "secret"), "and never let in, though the decoy's password is right");
+        assert!(!file.verify("nobody", "secret"), "rejected, although the decoy's password is right");
     }
 }

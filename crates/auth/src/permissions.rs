@@ -1,77 +1,82 @@
-//! What somebody may do: one table, and the function that reads it. Pure.
+//! Permissions: one table, and the function that reads it. Pure.
 //!
-//! Objects that somebody may not see do not exist for him: [`Verdict::Hide`] is answered like an object that is not
-//! there. What he sees and may not do is [`Verdict::Forbid`]. Want of a role or scope is told *before* any object is
-//! looked at, so that a refusal tells nothing about objects either.
+//! Objects that a caller may not see return 404: [`AccessDecision::Hide`] looks like a missing object. An
+//! operation on a visible
+//! object that is not permitted returns 403. A missing role or scope is reported *before* any object is looked
+//! up, so that an
+//! error reveals nothing about objects either.
 
 use crate::principal::{TokenScope, TokenScopes, UserRole};
 
-/// What a route does. Every route declares one; one that does not is refused.
+/// The operation of a route. Every route declares one; undeclared routes are rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AuthOperation {
-    /// To know who one is and which server this is. Also the entrance to calls that ask for the rest themselves.
+    /// Get the caller's identity and the server version. Also the first check of calls that check further
+    /// permissions themselves.
     Identify,
-    /// The list of workflows, workers, events and groups, which holds what one may see.
+    /// List workflows, workers, events and groups; lists contain what the caller may see.
     ListVisible,
     CreateWorkflow,
-    /// To make a workflow that belongs to somebody else.
+    /// Create a workflow for another owner.
     CreateForOthers,
     ReadWorkflow,
-    /// Its jobs, files, data, settings; starting, resetting, archiving it.
+    /// Change jobs, files, data and settings; start, reset and archive.
     ChangeWorkflow,
-    /// To decide about failures of a workflow as an agent: within the workflow's policy, and never in place of a person.
+    /// Decide about failures of a workflow as an agent: within the workflow's triage policy, never in place of
+    /// a person.
     DecideAsAgent,
     CancelWorkflow,
     DeleteWorkflow,
-    /// To say which groups share it.
+    /// Change which groups share it.
     ShareWorkflow,
-    /// To see the values of secrets in environments.
+    /// See secret values in environments.
     ReadSecrets,
-    /// To claim, start and complete jobs of a workflow.
+    /// Claim, start and complete jobs of a workflow.
     RunJobs,
-    /// To add jobs from inside a job.
+    /// Add jobs from a running job.
     SpawnJobs,
-    /// To write the user data of a workflow.
+    /// Write the user data of a workflow.
     ChangeUserData,
-    /// To introduce a worker.
+    /// Register a worker.
     IntroduceWorker,
     ReadWorker,
-    /// To speak as a worker. It quotes its secret besides.
+    /// Act as a registered worker, which also requires its secret.
     SpeakAsWorker,
-    /// To drain or retire a worker.
+    /// Drain or retire a worker.
     ManageWorker,
-    /// To set nodes aside, which concerns everybody who has workers there.
+    /// Quarantine and release nodes, which affects all users with workers there.
     ManageNodes,
-    /// To submit a request, or to add to the catalog what it reads.
+    /// Submit a request, or add its input to the catalog.
     CreateRequest,
-    /// To read the commands of a request, its failures with what jobs printed, and where its logs are. That a request is
-    /// there and how far it is may be read by all.
+    /// Read the commands of a request, its failures with job output, and the location of its logs. Existence
+    /// and progress of
+    /// a request are visible to all.
     ReadRequestDetails,
-    /// Its priority, its steps; stopping and releasing it.
+    /// Change priority and production steps; stop and release.
     ChangeRequest,
-    /// To end a request for good.
+    /// End a request permanently.
     CancelRequest,
-    /// To drain, enable or ban sites, to say how many requests run at once, to forget datasets: it concerns everybody.
+    /// Drain, enable and ban sites, change the number of active requests, remove datasets: affects all users.
     ManageSites,
     ReadGroup,
     CreateGroup,
-    /// To say who is in a group.
+    /// Change the members of a group.
     ChangeGroup,
     DeleteGroup,
     ReadTokens,
-    /// To make and revoke tokens.
+    /// Create and revoke tokens.
     ChangeTokens,
-    /// Figures about the server as a whole.
+    /// Read metrics of the whole server.
     Metrics,
-    /// Reloading, the audit trail, statistics of use.
+    /// Reload the configuration; read the audit trail and usage statistics.
     Administer,
-    /// Statements of one's own on the database: offered to nobody.
+    /// Run SQL statements: never permitted.
     Sql,
 }
 
 impl AuthOperation {
-    /// All that there are.
-    #[rustfmt::skip] // One line each would be longer than the table.
+    /// All operations.
+    #[rustfmt::skip] // With one operation per line it would be longer than the table.
     pub const ALL: [Self; 33] = [
         Self::Identify, Self::ListVisible, Self::CreateWorkflow, Self::CreateForOthers, Self::ReadWorkflow,
         Self::ChangeWorkflow, Self::DecideAsAgent, Self::CancelWorkflow, Self::DeleteWorkflow,
@@ -83,12 +88,13 @@ impl AuthOperation {
     ];
 }
 
-/// What an object is to somebody.
+/// Relation of the caller to an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ObjectRelation {
-    /// His workflow, his worker, his token; a group that he manages. Also where no object is concerned.
+    /// The caller's own workflow, worker or token, or a group that the caller manages. Also used if no object
+    /// is concerned.
     Own,
-    /// A workflow of a group that he is in; a group that he is in.
+    /// A workflow shared with a group of the caller, or a group of which the caller is a member.
     Shared,
     Other,
 }
@@ -96,28 +102,28 @@ pub enum ObjectRelation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AccessDecision {
     Allow,
-    /// 403: the credential is good for less than this.
+    /// 403: the credential lacks the scope.
     ForbidScope,
-    /// 403: his role, or what the object is to him, is not enough.
+    /// 403: the role is not sufficient for this relation to the object.
     ForbidRole,
-    /// 404: for him there is no such object.
+    /// 404: the object is hidden from the caller.
     Hide,
 }
 
-/// Who may do something to whose objects.
+/// Requirements of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AccessRule {
-    /// One of these is needed.
+    /// One of these scopes is required.
     pub scopes: TokenScopes,
-    /// With objects of one's own.
+    /// Minimum role for the caller's own objects.
     pub own: MinimumRole,
-    /// With objects that are shared with him; who may not still sees them.
+    /// Minimum role for shared objects; they are visible to lower roles, too.
     pub shared: MinimumRole,
-    /// With objects of others. Below operator they are not seen at all.
+    /// Minimum role for objects of others. They are hidden from roles below operator.
     pub other: MinimumRole,
 }
 
-/// The least role that may.
+/// The minimum role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MinimumRole {
     AtLeast(UserRole),
@@ -130,7 +136,7 @@ impl MinimumRole {
     }
 }
 
-/// The rule of an operation: this is the table.
+/// Returns the rule of an operation: this is the permission table.
 pub const fn access_rule(operation: AuthOperation) -> AccessRule {
     use AuthOperation as O;
     const VIEWER: MinimumRole = MinimumRole::AtLeast(UserRole::Viewer);
@@ -149,7 +155,7 @@ pub const fn access_rule(operation: AuthOperation) -> AccessRule {
     const IN_ALLOCATION: TokenScopes = TokenScopes::ALLOCATION;
     const READ_BOUND: TokenScopes = READ.union(JOB).union(IN_ALLOCATION);
 
-    #[rustfmt::skip] // Columns are read more easily than lines that were broken to fit.
+    #[rustfmt::skip] // Aligned columns are easier to read than wrapped lines.
     let (scopes, own, shared, other) = match operation {
         //                                         scope                own       shared    other
         O::Identify                             => (READ_BOUND,         VIEWER,   VIEWER,   VIEWER),
@@ -185,7 +191,8 @@ pub const fn access_rule(operation: AuthOperation) -> AccessRule {
     AccessRule { scopes, own, shared, other }
 }
 
-/// Whether somebody with this role and these scopes may do this to an object that is this to him.
+/// Decides whether a caller with this role and these scopes may perform the operation on an object with this
+/// relation.
 pub fn decide_access(
     operation: AuthOperation,
     role: UserRole,
@@ -193,7 +200,7 @@ pub fn decide_access(
     relation: ObjectRelation,
 ) -> AccessDecision {
     let rule = access_rule(operation);
-    // First what no other token of his would help against.
+    // Check first what no other token of the user could change.
     if !rule.own.admits(role) {
         return AccessDecision::ForbidRole;
     }
@@ -212,7 +219,7 @@ pub fn decide_access(
     }
 }
 
-/// What would help whoever may not do this; `None`: nothing would.
+/// Returns what the caller needs for the operation; `None`: nothing helps.
 pub fn suggest_remedy(
     operation: AuthOperation,
     verdict: AccessDecision,
@@ -228,10 +235,10 @@ pub fn suggest_remedy(
         (AccessDecision::ForbidScope, _) => {
             let scope = rule.scopes.smallest_name();
             Some(format!(
-                "it takes a token with the scope `{scope}`: `windlass token create --scope {scope}`"
+                "requires a token with the scope `{scope}`: `windlass token create --scope {scope}`"
             ))
         }
-        (AccessDecision::ForbidRole, MinimumRole::AtLeast(role)) => Some(format!("it takes the role {role}")),
+        (AccessDecision::ForbidRole, MinimumRole::AtLeast(role)) => Some(format!("requires the role {role}")),
         (AccessDecision::ForbidRole, MinimumRole::Never)
         | (AccessDecision::Allow | AccessDecision::Hide, _) => None,
     }
@@ -250,7 +257,7 @@ mod tests {
     const F: AccessDecision = AccessDecision::ForbidRole;
     const H: AccessDecision = AccessDecision::Hide;
 
-    /// Truths written by hand, not read from the table.
+    /// Expected decisions written by hand, not read from the table.
     #[test]
     fn who_may_do_what() {
         //                             viewer user operator admin
@@ -373,12 +380,12 @@ mod tests {
         assert!(told_user(O::IntroduceWorker, TokenScopes::WRITE).contains("--scope worker"));
         assert_eq!(
             told_user(O::CreateGroup, TokenScopes::WRITE),
-            "it takes the role admin",
+            "requires the role admin",
             "no scope would help"
         );
         assert_eq!(
             told(O::DeleteWorkflow, UserRole::User, TokenScopes::ALL, ObjectRelation::Shared),
-            "it takes the role operator"
+            "requires the role operator"
         );
         assert_eq!(told(O::ReadSecrets, UserRole::Admin, TokenScopes::ALL, ObjectRelation::Shared), "");
     }

@@ -1,25 +1,25 @@
-//! Somebody who was let in: his name, his role, and what he was let in for.
+//! An authenticated principal: user name, role and scopes.
 
 use std::fmt;
 use std::sync::Arc;
 use windlass_types::worker_messages::AttemptKey;
 use windlass_types::{AllocationId, Timestamp, WorkflowId};
 
-/// What a person is on this server, from least to most. Each may do all that the ones before may.
+/// Role of a user on this server, from least to most. Each includes all permissions of the ones before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum UserRole {
-    /// Reads what is his own and what is shared with him.
+    /// Reads own and shared objects.
     Viewer,
-    /// Also makes workflows, and changes his own and those shared with him.
+    /// Also creates workflows, and changes own and shared ones.
     User,
     /// Sees all workflows and acts on them.
     Operator,
-    /// Also administers the server: everybody's tokens, groups, reloading.
+    /// Also administers the server: tokens of all users, groups, reloading.
     Admin,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no role `{0}`; roles are viewer, user, operator and admin")]
+#[error("unknown role `{0}`; roles are viewer, user, operator and admin")]
 pub struct ParseRoleError(String);
 
 impl UserRole {
@@ -49,33 +49,33 @@ impl std::str::FromStr for UserRole {
     }
 }
 
-/// A kind of thing that a credential is good for. As fine as WLCG tokens tell them apart.
+/// A scope of a credential, as fine-grained as WLCG tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TokenScope {
     Read,
     Create,
     Modify,
     Cancel,
-    /// To run jobs: to introduce workers, claim, report.
+    /// Run jobs: register workers, claim, report.
     Work,
     Admin,
-    /// To decide about failures as an agent, as far as the workflow's policy allows.
+    /// Decide about failures as an agent, as far as the workflow's triage policy permits.
     Decide,
-    /// To act from inside a job: read its workflow, add jobs to it, change its user data.
+    /// Act from inside a job: read its workflow, add jobs to it, change its user data.
     Job,
-    /// To run the jobs of one Slurm allocation.
+    /// Run the jobs of one Slurm allocation.
     Allocation,
 }
 
-/// What a credential is good for, at most: the role says what its bearer may do at all.
+/// Scopes of a credential. They limit it: what its user may do at all depends on the role.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct TokenScopes(u16);
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no scope `{0}`; scopes are read, write, worker, agent and admin")]
+#[error("unknown scope `{0}`; scopes are read, write, worker, agent and admin")]
 pub struct ParseScopeError(String);
 
-/// The words for sets of scopes that tokens are made with, smallest first.
+/// Names of the scope sets that tokens are created with, smallest first.
 const SCOPE_NAMES: [(&str, TokenScopes); 5] = [
     ("read", TokenScopes::READ),
     ("worker", TokenScopes::WORKER),
@@ -91,9 +91,9 @@ impl TokenScopes {
         Self::READ.with(TokenScope::Create).with(TokenScope::Modify).with(TokenScope::Cancel);
     pub const AGENT: Self = Self::READ.with(TokenScope::Decide);
     pub const WORKER: Self = Self::READ.with(TokenScope::Work);
-    /// Of a token that a job gets. It is no part of [`Scopes::ALL`]: operations list it where a job may do them.
+    /// Scope of a job's token. Not part of [`TokenScopes::ALL`]: the operations that jobs may perform list it.
     pub const JOB: Self = Self::NONE.with(TokenScope::Job);
-    /// Of a token that the workers of an allocation get.
+    /// Scope of the token of an allocation's workers.
     pub const ALLOCATION: Self = Self::NONE.with(TokenScope::Allocation);
     pub const ALL: Self = Self::WRITE.with(TokenScope::Work).with(TokenScope::Admin);
 
@@ -119,7 +119,8 @@ impl TokenScopes {
         self.0 & !other.0 == 0
     }
 
-    /// What tokens may be good for that are made with these. Whoever may change workflows may have an agent decide about
+    /// Returns the scopes that a token created with these may have. A caller that may change workflows may let
+    /// an agent decide about
     /// their failures.
     #[must_use]
     pub const fn grantable(self) -> Self {
@@ -130,7 +131,7 @@ impl TokenScopes {
         self.0 == 0
     }
 
-    /// A word of ours: `read`, `write`, `worker`, `agent`, `admin`.
+    /// Parses a name: `read`, `write`, `worker`, `agent`, `admin`.
     pub fn parse_name(word: &str) -> Result<Self, ParseScopeError> {
         SCOPE_NAMES
             .into_iter()
@@ -139,17 +140,18 @@ impl TokenScopes {
             .ok_or_else(|| ParseScopeError(word.to_owned()))
     }
 
-    /// The smallest word of ours that holds one of these.
+    /// Returns the smallest named scope that contains one of these.
     pub fn smallest_name(self) -> &'static str {
         SCOPE_NAMES.iter().find(|(_, scopes)| scopes.intersects(self)).map_or("admin", |(name, _)| *name)
     }
 
-    /// All of these words.
+    /// Returns all names.
     pub fn parse_names<'a>(words: impl IntoIterator<Item = &'a str>) -> Result<Self, ParseScopeError> {
         words.into_iter().try_fold(Self::NONE, |all, word| Ok(all.union(Self::parse_name(word)?)))
     }
 
-    /// The fewest words of ours that say this. What came from elsewhere (a single WLCG scope) may need words of its own.
+    /// Returns the fewest names that describe the scopes. Foreign scopes (a single WLCG scope) may need names
+    /// of their own.
     pub fn to_names(self) -> Vec<&'static str> {
         if Self::ALL.is_within(self) {
             return vec!["admin"];
@@ -173,10 +175,10 @@ impl TokenScopes {
     }
 }
 
-/// How somebody showed who he is.
+/// How a caller was authenticated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AuthMethod {
-    /// With the token that the server made for its owner at start.
+    /// The token that the server created for its owner at start.
     Owner,
     Token {
         id: i64,
@@ -187,9 +189,9 @@ pub enum AuthMethod {
         issuer: Arc<str>,
     },
     Certificate,
-    /// With the token of a job that runs.
+    /// The token of a running job.
     Job,
-    /// Not at all: the server runs with `--no-auth`.
+    /// Not authenticated: the server runs with `--no-auth`.
     Open,
 }
 
@@ -207,14 +209,14 @@ impl AuthMethod {
     }
 }
 
-/// The one object that a credential is for. All others do not exist for its bearer.
+/// The object that a credential is limited to. All others are hidden.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CredentialBinding {
-    /// An attempt of a job: its workflow, as long as it runs.
+    /// An attempt of a job: its workflow, while the job runs.
     Job(AttemptKey),
-    /// A workflow action that runs.
+    /// A running workflow action.
     Action(WorkflowId),
-    /// A Slurm allocation, for the workflow that it was made for.
+    /// A Slurm allocation, for the workflow that it was created for.
     Allocation { allocation: AllocationId, workflow: WorkflowId },
 }
 
@@ -227,23 +229,23 @@ impl CredentialBinding {
     }
 }
 
-/// Somebody who was let in.
+/// An authenticated caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Principal {
     pub user: Arc<str>,
     pub role: UserRole,
     pub scopes: TokenScopes,
-    /// That whoever vouches for him says he belongs to; the books may know of more.
+    /// Groups asserted by the identity provider; the database may have more.
     pub groups: Vec<Arc<str>>,
     pub method: AuthMethod,
-    /// When what he showed is no longer good.
+    /// When the credential expires.
     pub expires: Option<Timestamp>,
-    /// `None`: the credential is not tied to an object.
+    /// `None`: the credential is not limited to an object.
     pub binding: Option<CredentialBinding>,
 }
 
 impl Principal {
-    /// Somebody with all scopes, as for the owner and people with passwords.
+    /// Creates a principal with all scopes, as for the owner and users with passwords.
     pub fn with_all_scopes(user: &str, role: UserRole, method: AuthMethod) -> Self {
         Self {
             user: user.into(),
@@ -256,12 +258,13 @@ impl Principal {
         }
     }
 
-    /// Whether he sees everybody's workflows.
+    /// Whether the caller sees the workflows of all users.
     pub fn sees_all(&self) -> bool {
         self.role >= UserRole::Operator && self.binding.is_none()
     }
 
-    /// Whether the credential may be used for this workflow at all. What it may do there, the role and scopes say.
+    /// Whether the credential may be used for this workflow at all. What it may do there depends on role and
+    /// scopes.
     pub fn covers_workflow(&self, workflow: WorkflowId) -> bool {
         self.binding.is_none_or(|bound| bound.workflow() == workflow)
     }
@@ -284,7 +287,7 @@ mod tests {
             let scopes = TokenScopes::parse_names(words.iter().copied()).unwrap();
             assert_eq!(scopes.to_names(), words);
         }
-        assert!(TokenScopes::WRITE.has(TokenScope::Read), "who may write may read");
+        assert!(TokenScopes::WRITE.has(TokenScope::Read), "write includes read");
         assert!(!TokenScopes::WRITE.has(TokenScope::Admin));
         assert!(!TokenScopes::WORKER.has(TokenScope::Modify));
         assert!(

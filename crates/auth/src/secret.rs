@@ -1,4 +1,4 @@
-//! Secrets that we make, and the hashes that we keep of them.
+//! Generated secrets, and the hashes that are stored.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -6,22 +6,22 @@ use sha2::{Digest as _, Sha256};
 use std::fmt;
 use subtle::ConstantTimeEq as _;
 
-/// 256 random bits, as text that starts with `wl_`. Printed by nothing but [`Secret::reveal`].
+/// 256 random bits as text with the prefix `wl_`. Printed only by [`TokenSecret::reveal`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct TokenSecret(String);
 
 impl TokenSecret {
-    /// What every token of ours starts with, so that one that got lost in a log or a repository is recognised.
+    /// Prefix of all Windlass tokens, so that leaked ones are recognized in logs and repositories.
     pub const PREFIX: &str = "wl_";
 
-    /// A new one from the system's source of randomness.
+    /// Generates a secret from the system's random source.
     pub fn random() -> Result<Self, getrandom::Error> {
         let mut bytes = [0; 32];
         getrandom::fill(&mut bytes)?;
         Ok(Self(format!("{}{}", Self::PREFIX, URL_SAFE_NO_PAD.encode(bytes))))
     }
 
-    /// One that was kept somewhere.
+    /// Wraps a stored secret.
     pub fn from_text(text: impl Into<String>) -> Self {
         Self(text.into())
     }
@@ -41,7 +41,7 @@ impl fmt::Debug for TokenSecret {
     }
 }
 
-/// SHA-256 of a secret. Enough for 256 random bits: there is nothing to guess that a slow hash would protect.
+/// SHA-256 of a secret. Sufficient for 256 random bits, which cannot be guessed; a slow hash would add nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct SecretHash([u8; 32]);
 
@@ -50,7 +50,7 @@ impl SecretHash {
         Self(Sha256::digest(secret.as_bytes()).into())
     }
 
-    /// As it is kept in the books: 64 hexadecimal digits.
+    /// Returns the stored form: 64 hexadecimal digits.
     pub fn parse(text: &str) -> Option<Self> {
         let digits = text.as_bytes();
         if digits.len() != 64 {
@@ -72,7 +72,7 @@ impl fmt::Display for SecretHash {
 }
 
 impl PartialEq for SecretHash {
-    /// In constant time.
+    /// Compares in constant time.
     fn eq(&self, other: &Self) -> bool {
         self.0.ct_eq(&other.0).into()
     }

@@ -1,4 +1,4 @@
-//! What a [`Config`] comes to: everything read, checked and ready to be asked. Replaced as a whole when it is reloaded.
+//! Loaded and validated settings of an [`AuthConfig`]. Replaced as a whole by a reload.
 
 use crate::certificates::CertificateMap;
 use crate::config::{AuthConfig, AuthConfigError, DefaultRole, RoleName};
@@ -21,7 +21,7 @@ pub(crate) struct AuthSettings {
 }
 
 impl AuthSettings {
-    /// `authorities`: how many clients may show certificates of.
+    /// `authorities`: the number of accepted client CAs.
     pub(crate) fn load(
         config: &AuthConfig,
         fetch: Option<&Arc<dyn DocumentFetcher>>,
@@ -40,12 +40,12 @@ impl AuthSettings {
         })
     }
 
-    /// The role that the configuration gives a user by name; its value is `None` for a user who is not let in.
+    /// Returns the configured role of a user; its value is `None` for a rejected user.
     pub(crate) fn named_role(&self, user: &str) -> Option<DefaultRole> {
         self.roles.get(user).copied()
     }
 
-    /// The role of somebody: by his name, else the highest of his groups, else the usual one. `None`: he has none.
+    /// Returns the role of a user: by name, else the highest of the groups, else the default. `None`: no role.
     pub(crate) fn resolve_role(
         &self,
         user: &str,
@@ -75,9 +75,9 @@ mod tests {
             let groups: Vec<Arc<str>> = groups.iter().map(|group| Arc::from(*group)).collect();
             settings.resolve_role(user, &groups, usual)
         };
-        assert_eq!(role("ana", &["root"], None), Some(UserRole::Viewer), "a name can also mean less");
+        assert_eq!(role("ana", &["root"], None), Some(UserRole::Viewer), "a name can also lower the role");
         assert_eq!(role("bob", &["all", "ops"], None), Some(UserRole::Operator));
-        assert_eq!(role("eve", &["root"], None), None, "a name can also mean nothing at all");
+        assert_eq!(role("eve", &["root"], None), None, "a name can also remove the role");
         assert_eq!(role("bob", &[], None), Some(UserRole::User));
         assert_eq!(role("bob", &["other"], Some(DefaultRole(None))), None);
     }

@@ -1,25 +1,26 @@
-//! Wrong passwords cost time: after a few, whoever guesses waits, longer each time. Pure; the time is given.
+//! Throttling of password guessing: after some wrong passwords there is a delay that grows with each. Pure; the
+//! time is passed in.
 //!
-//! Counted for a user name from one network, so that guesses from elsewhere do not lock the user out, and, with a much
-//! higher limit, for the network as a whole. A network is an IPv4 address or the 64-bit prefix of an IPv6 address: one host
+//! Counted per user name and network, so that guesses from elsewhere do not lock the user out, and, with a much
+//! higher limit, per network. A network is an IPv4 address or the 64-bit prefix of an IPv6 address: one host
 //! usually has a whole prefix to itself.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// Wrong tries that cost nothing.
+/// Wrong passwords without a delay.
 const FREE_TRIES: u32 = 5;
-/// The same for all names from one address; a proxy may stand for many people.
+/// The same for all names from one network; a proxy may serve many users.
 const FREE_TRIES_OF_ADDRESS: u32 = 100;
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_mins(5);
-/// After so long without a wrong try all is forgotten.
+/// Time without a wrong password after which the count is reset.
 const FORGET_AFTER: Duration = Duration::from_mins(15);
-/// What is remembered at most: whoever tries many names must not fill the memory.
+/// Maximum number of entries: trying many names must not fill the memory.
 const MAX_ENTRIES: usize = 10_000;
 
-/// The network that an address is counted with.
+/// Returns the network that an address is counted with.
 pub fn client_network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6((u128::from(address) & !u128::from(u64::MAX)).into()),
@@ -45,7 +46,7 @@ struct LoginFailures {
 }
 
 impl LoginThrottle {
-    /// How long this name has to wait at this address before it may try again.
+    /// Returns how long this name has to wait at this address before the next attempt.
     pub(crate) fn wait_time(&self, user: &str, address: IpAddr, now: Instant) -> Option<Duration> {
         let address = client_network(address);
         let of = |whose: &ThrottleKey, free| {
@@ -76,7 +77,8 @@ impl LoginThrottle {
         self.failures.remove(&ThrottleKey::User(user.into(), client_network(address)));
     }
 
-    /// Makes room: what is old goes, and if that is not enough the single names, never the addresses they came from.
+    /// Makes room: removes old entries and, if that is not enough, entries of single names, never those of
+    /// networks.
     fn evict_entries(&mut self, now: Instant) {
         self.failures.retain(|_, failures| now.duration_since(failures.last) < FORGET_AFTER);
         if self.failures.len() >= MAX_ENTRIES {
@@ -88,7 +90,7 @@ impl LoginThrottle {
     }
 }
 
-/// The wait after so many wrong tries: doubled with each beyond the free ones.
+/// Returns the delay after a number of wrong passwords: doubled with each beyond the free ones.
 fn backoff_delay(count: u32, free: u32) -> Option<Duration> {
     let beyond = count.checked_sub(free)?;
     Some(FIRST_WAIT.saturating_mul(1 << beyond.min(16)).min(LONGEST_WAIT))

@@ -1,4 +1,4 @@
-//! API tokens as the gate knows them: an index by hash over what the books hold, and who may be given one.
+//! API tokens: a cache by hash over the token store, and the rules for creating tokens.
 
 use crate::principal::{AuthMethod, CredentialBinding, Principal, TokenScopes, UserRole};
 use crate::secret::SecretHash;
@@ -9,48 +9,50 @@ use std::time::Duration;
 use windlass_api::job_token::JobTokenClaims;
 use windlass_types::Timestamp;
 
-/// A token that is good: revoked ones are not kept here.
+/// A valid token; revoked ones are not returned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenRecord {
     pub id: i64,
     pub name: Arc<str>,
     pub user: Arc<str>,
-    /// At most; a role that the configuration gives to the user may be less.
+    /// Maximum role; the configured role of the user may be lower.
     pub role: UserRole,
     pub scopes: TokenScopes,
     pub expires: Option<Timestamp>,
-    /// The one object that it is for.
+    /// The object that it is limited to.
     pub binding: Option<CredentialBinding>,
 }
 
-/// Where tokens are kept.
+/// The storage of tokens.
 pub trait TokenStore: Send + Sync {
-    /// The token with this hash, unless it was revoked.
+    /// Returns the token with this hash, unless it was revoked.
     fn find_token(&self, hash: SecretHash) -> Result<Option<TokenRecord>, TokenStoreError>;
 
-    /// Who holds the attempt that a job's token names, if it runs. Asked each time: the token ends with the attempt.
+    /// Returns the worker that holds the attempt of a job token, if it runs. Called each time: the token
+    /// expires with the attempt.
     fn find_job_holder(&self, claim: &JobTokenClaims) -> Result<Option<JobHolder>, TokenStoreError>;
 }
 
-/// The worker that runs something, and for whom.
+/// The worker that runs a job, and the owner of the job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobHolder {
     /// SHA-256 of the worker's secret, as text.
     pub secret_hash: String,
-    /// The owner of the workflow.
+    /// Owner of the workflow.
     pub user: Arc<str>,
 }
 
-/// The books cannot be read at the moment.
+/// The token store cannot be read at the moment.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct TokenStoreError(pub String);
 
-/// Tokens remembered at most; those of programs that come often are back at once.
+/// Maximum number of cached tokens; tokens in frequent use are soon cached again.
 const MAX_CACHED_TOKENS: usize = 10_000;
 
-/// Tokens that were found in the books, by hash, so that they are not looked up for every request. A token that is
-/// revoked is told so ([`TokenTable::revoke`]) and is gone at once.
+/// Tokens found in the store, cached by hash, so that they are not read for every request. A revoked token is
+/// removed at once
+/// ([`TokenCache::revoke`]).
 #[derive(Debug, Default)]
 pub(crate) struct TokenCache {
     tokens: HashMap<SecretHash, CachedToken>,
@@ -60,18 +62,19 @@ pub(crate) struct TokenCache {
 #[derive(Debug)]
 struct CachedToken {
     record: TokenRecord,
-    /// Microseconds; 0: not since it was last noted in the books.
+    /// Microseconds; 0: not used since it was last written to the database.
     last_used: AtomicI64,
 }
 
 impl TokenCache {
-    /// To be asked before the books are: see [`TokenTable::remember`].
+    /// To be called before reading the store: see [`TokenCache::insert`].
     pub(crate) fn revocations(&self) -> u64 {
         self.revocations
     }
 
-    /// Remembers what the books said when there had been so many revocations. If there was one since, it may have been
-    /// of this token, and nothing is remembered.
+    /// Caches the result of a store read that started at the given number of revocations. If there was one
+    /// since, it may concern
+    /// this token, and nothing is cached.
     pub(crate) fn insert(&mut self, hash: SecretHash, record: TokenRecord, revocations: u64, now: Timestamp) {
         if revocations != self.revocations {
             return;
@@ -93,7 +96,7 @@ impl TokenCache {
         Some(&entry.record)
     }
 
-    /// Which tokens were used since this was last asked, and when: for the books.
+    /// Returns tokens used since the last call, and when, for the database.
     pub(crate) fn take_used(&self) -> Vec<(i64, Timestamp)> {
         self.tokens
             .values()
@@ -105,36 +108,37 @@ impl TokenCache {
     }
 }
 
-/// A token that somebody asks for.
+/// A request to create a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenGrantRequest {
-    /// For whom; `None`: for himself.
+    /// User of the token; `None`: the caller.
     pub user: Option<String>,
-    /// `None`: his own.
+    /// `None`: the caller's own role.
     pub role: Option<UserRole>,
     pub scopes: TokenScopes,
-    /// `None`: it does not end, or ends when the credential ends that it is asked for with.
+    /// `None`: no expiration, or that of the caller's credential.
     pub lifetime: Option<Duration>,
 }
 
-/// Why a token is not made. Each is a sentence for whoever asked.
+/// Why a token is not created; shown to the caller.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenGrantError {
-    #[error("the token of a job or an allocation makes no tokens")]
+    #[error("a job or allocation token cannot create tokens")]
     Bound,
-    #[error("only an admin makes tokens for others")]
+    #[error("only an admin can create tokens for other users")]
     ForOthers,
-    #[error("a token has at most the role of who makes it: {has}, not {asked}")]
+    #[error("a token has at most the role of its creator: {has}, not {asked}")]
     Role { has: UserRole, asked: UserRole },
-    #[error("a token is good for no more than the credential that it is made with")]
+    #[error("a token cannot have scopes that the creating credential lacks")]
     Scopes,
-    #[error("a token needs at least one scope: read, write, worker, agent or admin")]
+    #[error("a token requires at least one scope: read, write, worker, agent or admin")]
     NoScope,
-    #[error("a token that is made with a credential that ends does not outlast it")]
+    #[error("a token cannot outlive the credential that it is created with")]
     Outlasts,
 }
 
-/// What a token is good for that `by` asks for: never for more than he himself, nor for longer.
+/// Checks a request of `by` and returns the token to create: never with more permissions than `by`, nor for
+/// longer.
 pub fn grant_token(
     by: &Principal,
     request: &TokenGrantRequest,
@@ -147,7 +151,7 @@ pub fn grant_token(
     if user != by.user && by.role < UserRole::Admin {
         return Err(TokenGrantError::ForOthers);
     }
-    // For somebody else a role is only what it is said to be: an admin does not make admins by saying nothing.
+    // For another user the role has no default from the caller: an admin does not create admins implicitly.
     let usual = if user == by.user { by.role } else { UserRole::User };
     let role = request.role.unwrap_or(usual);
     if role > by.role {
@@ -167,7 +171,7 @@ pub fn grant_token(
 }
 
 impl TokenRecord {
-    /// Who comes with this token. `configured`: the role that the configuration gives its user by name.
+    /// Converts the token to a principal. `configured`: the configured role of its user.
     pub(crate) fn to_principal(&self, configured: Option<UserRole>) -> Principal {
         Principal {
             user: Arc::clone(&self.user),
@@ -230,7 +234,7 @@ mod tests {
         let reader = Principal { scopes: TokenScopes::READ, ..ana() };
         assert_eq!(grant_token(&reader, &asks(TokenScopes::WRITE), NOW), Err(TokenGrantError::Scopes));
         let writer = Principal { scopes: TokenScopes::WRITE, ..ana() };
-        assert!(grant_token(&writer, &asks(TokenScopes::AGENT), NOW).is_ok(), "for an agent of hers");
+        assert!(grant_token(&writer, &asks(TokenScopes::AGENT), NOW).is_ok(), "for an agent of this user");
         assert_eq!(grant_token(&reader, &asks(TokenScopes::AGENT), NOW), Err(TokenGrantError::Scopes));
         assert_eq!(grant_token(&ana(), &asks(TokenScopes::NONE), NOW), Err(TokenGrantError::NoScope));
         let higher = TokenGrantRequest { role: Some(UserRole::Admin), ..asks(TokenScopes::READ) };
@@ -244,7 +248,7 @@ mod tests {
         assert_eq!(grant_token(&ana(), &for_bob, NOW), Err(TokenGrantError::ForOthers));
         let admin = Principal { role: UserRole::Admin, ..ana() };
         let (user, role, ..) = grant_token(&admin, &for_bob, NOW).unwrap();
-        assert_eq!((&*user, role), ("bob", UserRole::User), "not an admin by saying nothing");
+        assert_eq!((&*user, role), ("bob", UserRole::User), "not implicitly an admin");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What the claims of a token have to say, and what is made of them. Pure.
+//! Validation and interpretation of token claims. Pure.
 
 use super::{JwtError, VerifiedClaims};
 use crate::config::JwtConfig;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use windlass_types::Timestamp;
 
-/// What one issuer's tokens are held to.
+/// Rules for the tokens of one issuer.
 #[derive(Clone, Debug)]
 pub(super) struct ClaimRules {
     audience: Vec<String>,
@@ -38,7 +38,7 @@ impl ClaimRules {
         })
     }
 
-    /// Claims whose signature was right.
+    /// Claims with a verified signature.
     pub(super) fn check_claims(
         &self,
         claims: &Value,
@@ -66,7 +66,7 @@ impl ClaimRules {
         })
     }
 
-    /// When it ends. A token without an end is none.
+    /// Expiration; tokens without it are rejected.
     fn check_times(&self, claims: &Map<String, Value>, now: Timestamp) -> Result<Timestamp, JwtError> {
         let expires = time_claim(claims, "exp")?.ok_or_else(|| JwtError::Claim("exp".to_owned()))?;
         let end = expires.after(self.leeway);
@@ -101,7 +101,7 @@ impl ClaimRules {
         }
     }
 
-    /// `scope` is a text with blanks (RFC 8693, WLCG), `scp` a list or a text. Words that we do not know mean nothing.
+    /// `scope` is a string with blanks (RFC 8693, WLCG), `scp` a list or a string. Unknown scopes are ignored.
     fn scopes(&self, claims: &Map<String, Value>) -> TokenScopes {
         let words: Vec<&str> = match claims.get("scope").or_else(|| claims.get("scp")) {
             None => return self.scopes_without_claim,
@@ -113,7 +113,8 @@ impl ClaimRules {
     }
 }
 
-/// What a word means: the compute scopes of the WLCG profile, or ours after `windlass.`.
+/// Returns the scopes of a name: a compute scope of the WLCG profile, or a Windlass scope with the prefix
+/// `windlass.`.
 fn parse_scope(word: &str) -> TokenScopes {
     match word {
         "compute.read" => TokenScopes::READ,
@@ -131,7 +132,7 @@ fn text_claim<'a>(claims: &'a Map<String, Value>, name: &str) -> Option<&'a str>
     claims.get(name).and_then(Value::as_str)
 }
 
-/// Whether a claim is this text, or a list that contains it.
+/// Whether a claim equals this text, or is a list that contains it.
 fn claim_contains(claims: &Map<String, Value>, name: &str, expected: &str) -> bool {
     match claims.get(name) {
         Some(Value::String(said)) => said == expected,
@@ -210,7 +211,7 @@ mod tests {
         let believed = check(&with("aud", json!(["x", "https://w"]))).unwrap();
         assert_eq!(&*believed.user, "ana");
         assert_eq!(believed.scopes, TokenScopes::READ);
-        assert!(check(&with("exp", json!(1_799_999_990))).is_ok(), "clocks may be a little apart");
+        assert!(check(&with("exp", json!(1_799_999_990))).is_ok(), "small clock skew is accepted");
     }
 
     #[test]
@@ -220,7 +221,7 @@ mod tests {
         assert_eq!(scopes(json!("compute.read compute.cancel")), TokenScopes::READ.with(TokenScope::Cancel));
         assert_eq!(scopes(json!("compute.create compute.modify compute.cancel")), TokenScopes::WRITE);
         assert_eq!(scopes(json!("windlass.worker")), TokenScopes::WORKER);
-        assert_eq!(scopes(json!("admin write")), TokenScopes::NONE, "only with our name in front");
+        assert_eq!(scopes(json!("admin write")), TokenScopes::NONE, "only with the prefix");
         assert_eq!(scopes(json!(7)), TokenScopes::NONE);
         assert_eq!(check(&without("scope")).unwrap().scopes, TokenScopes::NONE);
         let lenient = terms("scopes_without_claim = ['read']");

@@ -1,4 +1,4 @@
-//! The public keys of an issuer: where they come from, and when they are asked for again.
+//! The public keys of an issuer: their location, and when they are fetched again.
 
 use super::{JwtError, KeyFetchPolicy};
 use crate::config::JwtConfig;
@@ -10,16 +10,16 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Nobody makes us ask more often, whatever keys he claims.
+/// Minimum interval between fetches, whatever key ids tokens name.
 const MIN_FETCH_INTERVAL: Duration = Duration::from_secs(30);
-/// A key that an issuer withdrew is believed no longer than this.
+/// Maximum age of cached keys; a withdrawn key is rejected after this time.
 const KEY_LIFETIME: Duration = Duration::from_hours(1);
-/// An issuer that cannot be reached is believed for so long with the keys it had.
+/// How long cached keys are used if the issuer is unreachable.
 const MAX_STALE_TIME: Duration = Duration::from_hours(24);
 
-/// Gets a document over the network. The server has one; this crate knows no HTTP.
+/// Fetches a document over the network. Implemented by the server; this crate does not use HTTP.
 pub trait DocumentFetcher: Send + Sync {
-    /// The body of the answer to a GET.
+    /// Returns the body of the response to a GET.
     fn fetch(&self, url: &str) -> Result<String, DocumentFetchError>;
 }
 
@@ -31,7 +31,7 @@ pub struct DocumentFetchError(pub String);
 pub(super) enum KeySource {
     File(PathBuf),
     Url(String),
-    /// The issuer says itself where they are.
+    /// Discovered from the issuer.
     Discover(String),
 }
 
@@ -47,7 +47,7 @@ impl KeySource {
     fn load(&self, fetch: Option<&dyn DocumentFetcher>) -> Result<String, DocumentFetchError> {
         let get = |url: &str| match fetch {
             Some(fetch) => fetch.fetch(url),
-            None => Err(DocumentFetchError("there is nothing to fetch keys with".to_owned())),
+            None => Err(DocumentFetchError("no way to fetch keys is configured".to_owned())),
         };
         match self {
             Self::File(path) => std::fs::read_to_string(path)
@@ -62,18 +62,19 @@ impl KeySource {
     }
 }
 
-/// Where the keys are, from what an issuer says about itself.
+/// Returns the location of the keys from the issuer's discovery document.
 fn parse_jwks_uri(about: &str, issuer: &str) -> Result<String, String> {
     let about: Value =
-        serde_json::from_str(about).map_err(|_| "it does not describe itself in JSON".to_owned())?;
+        serde_json::from_str(about).map_err(|_| "its discovery document is not JSON".to_owned())?;
     if about["issuer"] != issuer {
-        return Err("it describes another issuer".to_owned());
+        return Err("its discovery document is for another issuer".to_owned());
     }
-    let uri = about["jwks_uri"].as_str().ok_or("it does not say where its keys are")?;
+    let uri =
+        about["jwks_uri"].as_str().ok_or("its discovery document does not name the location of its keys")?;
     check_secure_url(uri).map(|()| uri.to_owned())
 }
 
-/// Keys over a line that anybody could change prove nothing.
+/// Keys fetched over an unprotected connection prove nothing.
 fn check_secure_url(url: &str) -> Result<(), String> {
     let loopback = ["http://127.0.0.1", "http://localhost", "http://[::1]"];
     let is_loopback = |rest: &str| rest.is_empty() || rest.starts_with([':', '/']);
@@ -87,7 +88,7 @@ pub(super) struct IssuerKeys {
     source: KeySource,
     fetch: Option<Arc<dyn DocumentFetcher>>,
     cached: Mutex<CachedKeys>,
-    /// Held while asking, so that a crowd asks once.
+    /// Held while fetching, so that concurrent requests fetch once.
     fetch_lock: Mutex<()>,
 }
 
@@ -117,7 +118,7 @@ impl IssuerKeys {
         Self { source, fetch, cached: Mutex::default(), fetch_lock: Mutex::default() }
     }
 
-    /// The key of this name, if it is for this algorithm. `None`: it would have to be asked for.
+    /// Returns the key with this id, if it is for this algorithm. `None`: it would have to be fetched.
     pub(super) fn find(
         &self,
         kid: Option<&str>,
@@ -154,7 +155,7 @@ impl IssuerKeys {
     fn fetch_keys(&self, kid: Option<&str>, clock: Instant) {
         let _asking = self.fetch_lock.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.should_fetch(kid, clock) {
-            return; // Somebody else asked while we waited to.
+            return; // Another thread fetched the keys meanwhile.
         }
         let loaded = self
             .source
@@ -172,7 +173,7 @@ impl IssuerKeys {
 impl CachedKeys {
     /// Keys of different kinds may have the same name.
     fn find_named<'a>(&'a self, kid: Option<&'a str>) -> impl Iterator<Item = &'a IssuerKey> {
-        // A token that names no key is fine where there is only one.
+        // A token without a key id is accepted if there is only one key.
         let is_only_key = self.keys.len() == 1;
         self.keys.iter().filter(move |key| match kid {
             Some(kid) => key.name.as_deref() == Some(kid),
@@ -181,10 +182,10 @@ impl CachedKeys {
     }
 }
 
-/// The keys of a JWKS that can check signatures. Others, and kinds that we do not know, are left out.
+/// Returns the signature keys of a JWKS. Other keys and unknown types are skipped.
 fn parse_jwks(text: &str) -> Result<Vec<IssuerKey>, String> {
     let mut document: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
-    let all = document["keys"].as_array_mut().ok_or("there are no `keys`")?;
+    let all = document["keys"].as_array_mut().ok_or("no `keys` in the document")?;
     let known = all.drain(..).filter_map(|key| {
         let set: JwkSet = serde_json::from_value(serde_json::json!({ "keys": [key] })).ok()?;
         let jwk = set.keys.into_iter().next()?;
@@ -222,7 +223,7 @@ mod tests {
 
     const FIRST: &str = r#"{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"one","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"},{"kty":"oct","kid":"shared","k":"c2VjcmV0"},{"kty":"new-kind","kid":"x"}]}"#;
 
-    /// Answers with key sets, one after the other; the last one for good.
+    /// Returns the key sets one after the other, the last one repeatedly.
     struct Answers(AtomicU32, Vec<Result<String, DocumentFetchError>>);
 
     impl DocumentFetcher for Answers {
@@ -255,7 +256,7 @@ mod tests {
         let start = Instant::now();
         assert!(
             keys.find(Some("one"), Algorithm::EdDSA, start, KeyFetchPolicy::Never).is_none(),
-            "it has to be asked for first"
+            "it has to be fetched first"
         );
         assert_eq!(found(&keys, "one", start), Ok(()));
         assert!(keys.find(Some("one"), Algorithm::EdDSA, start, KeyFetchPolicy::Never).is_some());
@@ -265,7 +266,7 @@ mod tests {
         assert_eq!(asked(&answers), 1);
         let later = start + MIN_FETCH_INTERVAL;
         assert_eq!(found(&keys, "two", later), Ok(()), "rotated");
-        assert_eq!(found(&keys, "one", later), Err(JwtError::Signature), "and the old one is gone");
+        assert_eq!(found(&keys, "one", later), Err(JwtError::Signature), "the old key is gone");
         assert_eq!(asked(&answers), 2);
     }
 

@@ -1,7 +1,8 @@
-//! JSON Web Tokens of issuers that we were told to believe: OpenID Connect, WLCG.
+//! JSON Web Tokens of configured issuers: OpenID Connect, WLCG.
 //!
-//! The library checks signatures; what the claims have to say is decided in [`claims`], with the time given. Keys come
-//! and go ([`keys`]): an unknown one is asked for, but not more often than every half minute, whoever asks.
+//! The library verifies signatures; claims are validated in [`claims`], with the time passed in. Keys are
+//! cached
+//! ([`keys`]): an unknown key triggers a fetch, at most every half minute.
 
 mod claims;
 mod keys;
@@ -15,22 +16,22 @@ use std::sync::Arc;
 use std::time::Instant;
 use windlass_types::Timestamp;
 
-/// Why a token is not believed. For whoever sent it: nothing here is a secret to him.
+/// Why a token is rejected. Shown to its sender; contains no secrets.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum JwtError {
-    #[error("it cannot be read as a token")]
+    #[error("it is not a valid token")]
     Malformed,
-    #[error("its issuer is not one that this server believes")]
+    #[error("its issuer is not configured on this server")]
     Issuer,
-    #[error("it is signed with {0}, which is not allowed here")]
+    #[error("its signature algorithm {0} is not permitted")]
     Algorithm(String),
     #[error("the key that it names is not for {0}")]
     KeyAlgorithm(String),
     #[error("its header demands extensions that this server does not know (crit)")]
     CriticalExtension,
-    #[error("its signature is not that of a key of its issuer")]
+    #[error("its signature does not match a key of its issuer")]
     Signature,
-    #[error("it is not meant for this server (audience)")]
+    #[error("it is not intended for this server (audience)")]
     Audience,
     #[error("it has expired")]
     Expired,
@@ -38,11 +39,11 @@ pub(crate) enum JwtError {
     NotYetValid,
     #[error("it has no usable `{0}`")]
     Claim(String),
-    #[error("the keys of its issuer cannot be had at the moment")]
+    #[error("the keys of its issuer are not available at the moment")]
     KeysUnavailable,
 }
 
-/// What a token that is believed says.
+/// The verified content of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct VerifiedClaims {
     pub(crate) user: Arc<str>,
@@ -80,20 +81,20 @@ impl JwtIssuer {
     }
 }
 
-/// Whether this looks like a JSON Web Token rather than a token of ours.
+/// Whether this looks like a JSON Web Token rather than a Windlass token.
 pub(crate) fn looks_like_jwt(token: &str) -> bool {
     token.bytes().filter(|byte| *byte == b'.').count() == 2
 }
 
-/// Whether keys have to be fetched.
+/// Whether keys may be fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyFetchPolicy {
-    /// `None` is answered instead.
+    /// Never; the result is `None` instead.
     Never,
     IfNeeded,
 }
 
-/// Who is believed to come with this token, and who vouches for him. `None`: it would take asking for keys first.
+/// Verifies a token and returns its claims and issuer. `None`: keys would have to be fetched first.
 pub(crate) fn verify_token<'a>(
     issuers: &'a [JwtIssuer],
     token: &str,
@@ -113,12 +114,12 @@ pub(crate) fn verify_token<'a>(
     Some(claims.and_then(|claims| Ok((issuer, issuer.rules.check_claims(&claims, &issuer.name, now)?))))
 }
 
-/// Whom the token claims to come from: nothing is believed yet.
+/// Returns the issuer that the token claims; not verified yet.
 fn claimed_issuer<'a>(
     issuers: &'a [JwtIssuer],
     token: &str,
 ) -> Result<(&'a JwtIssuer, jsonwebtoken::Header), JwtError> {
-    // `none` and other algorithms that the library does not know fail here.
+    // `none` and other algorithms unknown to the library fail here.
     let header = jsonwebtoken::decode_header(token).map_err(|_| JwtError::Malformed)?;
     if header.crit.is_some() {
         // RFC 7515: what is critical must be understood, and the library ignores it.
@@ -135,7 +136,7 @@ fn claimed_issuer<'a>(
     }
 }
 
-/// The claims, if the signature is right. Times and audience are looked at by [`claims::Terms`].
+/// Returns the claims if the signature is valid. Times and audience are checked by [`claims::ClaimRules`].
 fn verify_signature(
     token: &str,
     key: &jsonwebtoken::DecodingKey,
@@ -152,9 +153,9 @@ fn verify_signature(
 fn parse_algorithm(name: &str) -> Result<Algorithm, String> {
     match name.parse() {
         Ok(Algorithm::HS256 | Algorithm::HS384 | Algorithm::HS512) => {
-            Err(format!("{name} signs with a shared secret; only public keys are supported"))
+            Err(format!("{name} uses a shared secret; only public-key algorithms are supported"))
         }
         Ok(algorithm) => Ok(algorithm),
-        Err(_) => Err(format!("there is no algorithm `{name}`")),
+        Err(_) => Err(format!("unknown algorithm `{name}`")),
     }
 }

@@ -1,4 +1,4 @@
-//! JSON Web Tokens at the gate: really signed, with keys that come over a fetcher and change.
+//! JSON Web Tokens: really signed, with keys that a fetcher returns and that change.
 
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use windlass_types::Timestamp;
 
 const NOW: Timestamp = Timestamp(1_800_000_000_000_000);
 
-/// Two keys made for this test: what signs, and what everybody may know.
+/// Two keys made for this test: the private part for signing, and the public part.
 struct Key {
     kid: &'static str,
     private: &'static str,
@@ -37,7 +37,7 @@ impl Key {
     }
 }
 
-/// An issuer as the network shows it.
+/// An issuer as seen over the network.
 #[derive(Default)]
 struct Issuer {
     documents: Mutex<Vec<(String, String)>>,
@@ -63,7 +63,7 @@ impl DocumentFetcher for Issuer {
         *self.asked.lock().unwrap() += 1;
         let documents = self.documents.lock().unwrap();
         let found = documents.iter().find(|(address, _)| address == url);
-        found.map(|(_, text)| text.clone()).ok_or_else(|| DocumentFetchError("nobody there".to_owned()))
+        found.map(|(_, text)| text.clone()).ok_or_else(|| DocumentFetchError("unreachable".to_owned()))
     }
 }
 
@@ -131,7 +131,7 @@ fn a_token_of_an_issuer_that_is_believed() {
     let ana = world.admit(&sign(&claims(), &ONE)).unwrap();
     assert_eq!((&*ana.user, ana.role, ana.scopes), ("ana", UserRole::Operator, TokenScopes::WRITE));
     assert_eq!(ana.method, AuthMethod::Jwt { issuer: "https://issuer.example".into() });
-    assert!(ana.expires.is_some(), "nothing that lasts longer is made with it");
+    assert!(ana.expires.is_some(), "a token created with it expires no later");
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn what_is_not_believed() {
     assert!(is_refused(&world.admit(&with("aud", json!("somebody else")))));
     assert_eq!(world.admit(&with("exp", json!(1_700_000_000))), Err(AuthenticationError::Expired));
     let as_if_it_were_one = sign(&claims(), &Key { kid: "one", ..TWO });
-    assert!(is_refused(&world.admit(&as_if_it_were_one)), "another key under the same name");
+    assert!(is_refused(&world.admit(&as_if_it_were_one)), "another key with the same id");
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn signatures_that_are_none() {
         assert!(is_refused(&world.admit(&format!("{header}.{}.", parts[1]))), "{alg}");
         assert!(is_refused(&world.admit(&format!("{header}.{}.{}", parts[1], parts[2]))), "{alg}");
     }
-    // The public key taken for a shared secret.
+    // The public key used as a shared secret.
     let header = Header { kid: Some("one".to_owned()), ..Header::new(Algorithm::HS256) };
     for secret in [ONE.public.as_bytes().to_vec(), BASE64.decode(ONE.public).unwrap()] {
         let forged = jsonwebtoken::encode(&header, &claims(), &EncodingKey::from_secret(&secret)).unwrap();
@@ -221,9 +221,9 @@ fn keys_change() {
     world.issuer.publishes(&[&ONE, &TWO]);
     let asked = *world.issuer.asked.lock().unwrap();
     for _ in 0..20 {
-        assert!(is_refused(&world.admit(&new)), "asked for a moment ago");
+        assert!(is_refused(&world.admit(&new)), "fetched a moment ago");
     }
-    assert_eq!(*world.issuer.asked.lock().unwrap(), asked, "nobody makes us ask all the time");
+    assert_eq!(*world.issuer.asked.lock().unwrap(), asked, "fetches are rate limited");
     assert!(world.admit_after(&new, Duration::from_secs(31)).is_ok());
     assert!(world.admit_after(&old, Duration::from_secs(31)).is_ok());
     world.issuer.publishes(&[&TWO]);

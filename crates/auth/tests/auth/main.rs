@@ -1,4 +1,4 @@
-//! The gate from outside.
+//! Authentication through the public interface.
 
 // `cfg(test)` is what tells clippy that helpers may unwrap.
 #[cfg(test)]
