@@ -1,4 +1,4 @@
-//! Allocations of Slurm.
+//! Slurm allocations.
 
 use crate::{Client, ClientError, ProblemDetails};
 use windlass_api::allocations::{
@@ -8,7 +8,7 @@ use windlass_api::slurm::{SlurmAccountingEntry, SlurmAccountingList, SlurmStatus
 use windlass_types::{AllocationId, WorkflowId};
 
 impl Client {
-    /// Whether the server asks Slurm for allocations, and how that goes.
+    /// Returns whether the server manages Slurm allocations, and the state of its reconciler.
     pub fn slurm_status(&self) -> Result<SlurmStatus, ClientError> {
         self.get("/api/v1/slurm").map_err(|error| match error {
             ClientError::Rejected(problem) if problem.status == 404 => {
@@ -18,19 +18,19 @@ impl Client {
         })
     }
 
-    /// That there is no such page says nothing to whoever asked for something else.
+    /// A server without this route is too old; its plain 404 would not help the user.
     fn server_too_old_error(&self, problem: ProblemDetails) -> ProblemDetails {
         ProblemDetails {
             detail: format!(
-                "the server at {} is older than this windlass: it knows nothing of Slurm",
+                "the server at {} is older than this windlass: it does not support Slurm",
                 self.url()
             ),
-            hint: Some("start the server again with this version: `windlass serve --slurm`".to_owned()),
+            hint: Some("restart the server with this version: `windlass serve --slurm`".to_owned()),
             ..problem
         }
     }
 
-    /// Those of a workflow, by number.
+    /// Lists the allocations of a workflow by number.
     pub fn allocations(&self, workflow: WorkflowId) -> Result<Vec<AllocationResponse>, ClientError> {
         Ok(self.get::<AllocationList>(&format!("/api/v1/workflows/{workflow}/allocations"))?.items)
     }
@@ -39,7 +39,7 @@ impl Client {
         self.get(&format!("/api/v1/allocations/{id}"))
     }
 
-    /// More of them, as a scheduler of the workflow says.
+    /// Requests allocations with a scheduler of the workflow.
     pub fn create_allocations(
         &self,
         workflow: WorkflowId,
@@ -49,19 +49,19 @@ impl Client {
         Ok(self.post::<AllocationList>(&path, wanted)?.items)
     }
 
-    /// Has Slurm asked now how they stand.
+    /// Refreshes the state of allocations from Slurm now.
     pub fn refresh_allocations(&self, workflow: WorkflowId) -> Result<AllocationRefreshResult, ClientError> {
         self.post(&format!("/api/v1/workflows/{workflow}/allocations/look"), &serde_json::json!({}))
     }
 
-    /// What Slurm's accounting has of those of a workflow, asked by the server.
+    /// Returns Slurm accounting data of a workflow's allocations, queried by the server.
     pub fn slurm_accounting(&self, workflow: WorkflowId) -> Result<Vec<SlurmAccountingEntry>, ClientError> {
         Ok(self
             .get::<SlurmAccountingList>(&format!("/api/v1/workflows/{workflow}/allocations/accounts"))?
             .items)
     }
 
-    /// It is not wanted any more.
+    /// Cancels an allocation.
     pub fn cancel_allocation(&self, id: AllocationId) -> Result<AllocationResponse, ClientError> {
         self.delete(&format!("/api/v1/allocations/{id}"))
     }

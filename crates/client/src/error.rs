@@ -1,4 +1,4 @@
-//! What can go wrong with a call.
+//! Errors of calls.
 
 use crate::trust;
 use serde::Deserialize;
@@ -8,45 +8,45 @@ use std::time::Duration;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    #[error("{url} is no address of a server: {why}")]
+    #[error("{url} is not a server address: {why}")]
     BadUrl { url: String, why: String },
     #[error("cannot read {}: {source}", path.display())]
     File { path: PathBuf, source: io::Error },
-    #[error("{} is not what it should be: {why}", path.display())]
+    #[error("{} is invalid: {why}", path.display())]
     Pem { path: PathBuf, why: String },
     #[error("cannot set up the connection: {source}")]
     Setup { source: reqwest::Error },
     #[error("cannot reach the server at {url}: {}", innermost_cause(source))]
     Unreachable { url: String, source: reqwest::Error },
-    #[error("{} is readable by others, so it is not used", path.display())]
+    #[error("{} is readable by other users and therefore not used", path.display())]
     NotPrivate { path: PathBuf },
     #[error("{}: {why}", path.display())]
     Keyring { path: PathBuf, why: String },
-    #[error("a token is not sent to {url} in the clear, where others can read it")]
+    #[error("refusing to send a token to {url} unencrypted")]
     PlainHttp { url: String },
-    /// The server said no, and why.
+    /// An error response of the server.
     #[error("{0}")]
     Rejected(Box<ProblemDetails>),
-    #[error("the answer of {url} is not understood, it may be another version: {source}")]
+    #[error("cannot parse the response of {url}, which may be another version: {source}")]
     Response { url: String, source: serde_json::Error },
 }
 
-/// A refusal, as the server words it (`application/problem+json`).
+/// An error response in the server's words (`application/problem+json`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct ProblemDetails {
     pub status: u16,
-    /// Stable: programs go by it.
+    /// Stable code, for programs.
     pub code: String,
     pub detail: String,
     pub hint: Option<String>,
-    /// Field by field, where a document is refused.
+    /// Errors by field, if a document is rejected.
     pub errors: Vec<RejectedField>,
     #[serde(skip)]
     pub retry_after: Option<Duration>,
 }
 
-/// What is wrong with a field of what was sent.
+/// An error in a field of a request body.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct RejectedField {
@@ -62,7 +62,7 @@ impl std::fmt::Display for ProblemDetails {
 }
 
 impl ClientError {
-    /// Worth trying again, unchanged: the server is away, busy, or in trouble.
+    /// Whether the same call may succeed later: the server is unavailable or busy, or failed.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Unreachable { .. } => true,
@@ -78,40 +78,39 @@ impl ClientError {
         }
     }
 
-    /// What to do about it.
+    /// Returns what to do about the error.
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::NotPrivate { path } => Some(format!(
-                "`chmod 600 {0}`, and make new tokens: whoever could read it may have",
+                "`chmod 600 {0}`, and create new tokens: other users may have read it",
                 path.display()
             )),
             Self::PlainHttp { .. } => {
-                Some("use https://, or say --insecure-http if nobody else is on the way".to_owned())
+                Some("use https://, or --insecure-http if the network is trusted".to_owned())
             }
             Self::Rejected(problem) => problem.hint.clone(),
             Self::Unreachable { url, source } => {
                 Some(suggest_remedy(url, &innermost_cause(source)).to_owned())
             }
-            Self::Response { .. } => Some(
-                "is this the address of a windlass server? It is given without a path: http://HOST:PORT"
-                    .to_owned(),
-            ),
+            Self::Response { .. } => {
+                Some("is this the address of a windlass server? It has no path: http://HOST:PORT".to_owned())
+            }
             _ => None,
         }
     }
 
-    /// Nobody listens at the address: there is no server.
+    /// Whether no process listens at the address: there is no server.
     pub fn is_server_absent(&self) -> bool {
         let Self::Unreachable { source, .. } = self else { return false };
         let causes = std::iter::successors(std::error::Error::source(source), |cause| cause.source());
         let kinds = causes.filter_map(|cause| cause.downcast_ref::<io::Error>().map(io::Error::kind));
-        // A socket that is gone, or that no process listens at any more.
+        // A missing socket, or one without a listening process.
         kinds
             .into_iter()
             .any(|kind| matches!(kind, io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound))
     }
 
-    /// The server does not know the token: it may be of the server before.
+    /// Whether the server does not know the token: it may be that of an earlier server.
     pub fn is_unknown_token(&self) -> bool {
         self.problem().is_some_and(|problem| problem.status == 401 && problem.code == "bad_credentials")
     }
@@ -123,35 +122,36 @@ impl ClientError {
         }
     }
 
-    /// The server's code, if it refused.
+    /// Returns the error code of the server.
     pub fn code(&self) -> Option<&str> {
         self.problem().map(|problem| problem.code.as_str())
     }
 
-    /// When the server wants to be asked again.
+    /// Returns when the server asks to retry.
     pub fn retry_after(&self) -> Option<Duration> {
         self.problem()?.retry_after
     }
 }
 
-/// The cause of causes, which says most: `Connection refused` rather than `error sending request`.
+/// Returns the root cause, which is the most specific: `Connection refused` rather than `error sending
+/// request`.
 fn innermost_cause(error: &reqwest::Error) -> String {
-    if error.is_timeout() { "it does not answer in time".to_owned() } else { trust::innermost_source(error) }
+    if error.is_timeout() { "no answer in time".to_owned() } else { trust::innermost_source(error) }
 }
 
-/// What to do, by what went wrong with the connection. Those who make it say it in words only.
+/// Returns a hint by the text of a connection error; libraries report the cause only as text.
 fn suggest_remedy(url: &str, cause: &str) -> &'static str {
     let is_any = |words: &[&str]| words.iter().any(|word| cause.contains(word));
     if is_any(&["InvalidContentType"]) {
-        "this server speaks no TLS: the address begins with http://"
+        "this server does not use TLS: use an address with http://"
     } else if url.starts_with("http:") && is_any(&["HTTP version", "invalid HTTP"]) {
-        "this server speaks TLS: the address begins with https://"
+        "this server uses TLS: use an address with https://"
     } else if is_any(&["UnknownIssuer", "CaUsedAsEndEntity", "SelfSigned"]) {
-        "--ca-file or WINDLASS_CA_FILE names the certificate of the authority that gave the server its own"
+        "set --ca-file or WINDLASS_CA_FILE to the certificate of the CA that issued the server's certificate"
     } else if is_any(&["NotValidForName", "not valid for name"]) {
-        "name the server as its certificate does"
+        "use a host name that is in the server's certificate"
     } else if is_any(&["CertificateRequired", "certificate required"]) {
-        "this server asks for a certificate: --cert and --key, or WINDLASS_CERT and WINDLASS_KEY"
+        "this server requires a client certificate: --cert and --key, or WINDLASS_CERT and WINDLASS_KEY"
     } else {
         "is the server running, and is the address right?"
     }

@@ -1,4 +1,4 @@
-//! Events as they happen: server-sent events, resumed by the id of the last one.
+//! Event streams: server-sent events, resumed by the id of the last one.
 
 use crate::{Client, ClientError, ProblemDetails};
 use reqwest::blocking::Response;
@@ -7,22 +7,22 @@ use std::time::{Duration, Instant};
 use windlass_store::model::{EventRow, EventSeverity};
 use windlass_types::{EventId, WorkflowId};
 
-/// Which events.
+/// Which events to stream.
 #[derive(Clone, Debug, Default)]
 pub struct EventStreamOptions {
-    /// `None`: of all that one may see.
+    /// `None`: all visible workflows.
     pub workflow: Option<WorkflowId>,
-    /// Only what came after this one; `None`: what happens from now on.
+    /// Start after this event; `None`: new events only.
     pub after: Option<EventId>,
-    /// This severe or more.
+    /// Minimum severity.
     pub severity: Option<EventSeverity>,
     pub category: Option<String>,
 }
 
-/// Finds the server anew, where another one may have taken over.
+/// Looks up the server again; another one may have taken over.
 pub type RelocateServer = Box<dyn Fn() -> Option<Client> + Send>;
 
-/// A stream that goes on where it broke off.
+/// A stream that reconnects after errors and continues where it stopped.
 pub struct EventStream {
     client: Client,
     options: EventStreamOptions,
@@ -38,7 +38,7 @@ impl std::fmt::Debug for EventStream {
     }
 }
 
-/// A server that is away so long is not waited for.
+/// Maximum time to wait for an unreachable server.
 const MAX_SERVER_ABSENCE: Duration = Duration::from_mins(2);
 const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
 
@@ -50,14 +50,14 @@ impl Client {
 }
 
 impl EventStream {
-    /// Where to look for the server when it does not answer.
+    /// Sets how to look up the server again when it does not answer.
     #[must_use]
     pub fn relocated_by(mut self, relocate: Option<RelocateServer>) -> Self {
         self.relocate = relocate;
         self
     }
 
-    /// Makes sure of the connection: what happens from here on is not missed.
+    /// Opens the connection; no later event is missed.
     pub fn connect(&mut self) -> Result<(), ClientError> {
         if self.lines.is_none() {
             self.lines = Some(BufReader::new(self.open_stream()?));
@@ -71,7 +71,7 @@ impl EventStream {
         loop {
             if let Err(error) = self.connect() {
                 let since = *away_since.get_or_insert_with(Instant::now);
-                // A server that was started anew has a new token for its owner.
+                // A restarted server has a new owner token.
                 let may_be_known = error.is_unknown_token() && self.relocate.is_some();
                 if !(error.is_transient() || may_be_known) || since.elapsed() > MAX_SERVER_ABSENCE {
                     return Err(error);
@@ -95,7 +95,7 @@ impl EventStream {
                 Some(Err(source)) => {
                     return Err(ClientError::Response { url: self.client.url().to_owned(), source });
                 }
-                // Cut off, or the server stopped.
+                // Disconnected as too slow, or the server stopped.
                 None => {
                     (self.lines, self.frame) = (None, SseFrame::default());
                     std::thread::sleep(self.pause);
@@ -104,7 +104,7 @@ impl EventStream {
         }
     }
 
-    /// The next event of this connection; `None` when it is over.
+    /// Returns the next event of this connection; `None` when it has ended.
     fn read_event(&mut self) -> Option<Result<EventRow, serde_json::Error>> {
         let lines = self.lines.as_mut()?;
         let mut line = String::new();
@@ -134,7 +134,8 @@ impl EventStream {
         if let Some(after) = after {
             get = get.header("last-event-id", after.0.to_string());
         }
-        // No time of its own: each read may take as long as any call, and the server says something sooner.
+        // No total timeout: each read may take as long as any call, and the server sends keep-alives more
+        // often.
         let answer = self.client.send(get.header("accept", "text/event-stream"))?;
         let kind =
             answer.headers().get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or_default();
@@ -145,7 +146,7 @@ impl EventStream {
     }
 }
 
-/// Puts an event together from its lines.
+/// Assembles an event from its lines.
 #[derive(Debug, Default)]
 struct SseFrame {
     data: Option<String>,
@@ -153,7 +154,7 @@ struct SseFrame {
 }
 
 impl SseFrame {
-    /// The data of an event, when this line ended it.
+    /// Returns the data of an event if this line ends it.
     fn take_line(&mut self, line: &str) -> Option<String> {
         if line.is_empty() {
             return self.data.take();
@@ -169,7 +170,7 @@ impl SseFrame {
                 None => self.data = Some(value.to_owned()),
             },
             "retry" => self.retry = value.parse().ok().map(Duration::from_millis),
-            // The id is in the data too; a line without a field is a sign of life.
+            // The id is also in the data; a line without a field is a keep-alive.
             _ => {}
         }
         None

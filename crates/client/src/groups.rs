@@ -1,4 +1,4 @@
-//! Access groups: people who share workflows.
+//! Access groups: users who share workflows.
 
 use crate::{CALL_TIMEOUT, Client, ClientError};
 use windlass_api::torc::{
@@ -6,18 +6,18 @@ use windlass_api::torc::{
 };
 use windlass_types::WorkflowId;
 
-/// More than anybody has: a list comes whole.
+/// A limit above any real number of groups: lists are fetched whole.
 const LIST_ALL_QUERY: &str = "limit=100000";
 
 impl Client {
-    /// Those that one may see.
+    /// Lists the groups that the caller may see.
     pub fn groups(&self) -> Result<Vec<AccessGroupModel>, ClientError> {
         let page: GroupPage<AccessGroupModel> =
             self.get(&format!("/api/v1/access_groups?{LIST_ALL_QUERY}"))?;
         Ok(page.items)
     }
 
-    /// Nobody is in it yet.
+    /// Creates a group without members.
     pub fn create_group(
         &self,
         name: &str,

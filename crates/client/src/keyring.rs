@@ -1,7 +1,8 @@
-//! Tokens that were kept for servers: `~/.config/windlass/tokens.toml`, readable by its owner alone.
+//! Stored tokens for servers: `~/.config/windlass/tokens.toml`, readable by its owner only.
 //!
-//! A token is sent to the server it was kept for and to no other: the same scheme, host and port. Over plain `http` it is
-//! sent to this machine only, unless somebody insists.
+//! A token is sent only to the server it was stored for: the same scheme, host and port. Over plain `http` it
+//! is
+//! sent to this machine only, unless explicitly permitted.
 
 use crate::{ClientError, ServerTrust};
 use serde::Deserialize;
@@ -10,27 +11,27 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// The file, as it was read.
+/// The content of the file.
 #[derive(Clone, Debug)]
 pub struct Keyring {
     path: PathBuf,
     servers: Vec<SavedServer>,
 }
 
-/// What is kept for a server.
+/// The stored data of a server.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 pub struct SavedServer {
     /// Scheme, host and port.
     pub url: String,
-    /// Empty where only the place is kept.
+    /// Empty if only the address is stored.
     pub token: String,
-    /// By what it is known to be the right one, and we to it.
+    /// Certificates to verify the server, and the client certificate.
     #[serde(flatten)]
     pub trust: ServerTrust,
 }
 
 impl std::fmt::Debug for SavedServer {
-    /// Without the token.
+    /// Omits the token.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Kept").field("url", &self.url).finish_non_exhaustive()
     }
@@ -44,8 +45,9 @@ struct KeyringFile {
 }
 
 impl Keyring {
-    /// The one in this directory of settings; empty if there is none. One that others can read is refused: whoever could
-    /// read it may have.
+    /// Loads the keyring of a settings directory; empty if there is none. A file that other users can read is
+    /// refused: its
+    /// tokens may be compromised.
     pub fn open(config_dir: &Path) -> Result<Self, ClientError> {
         let path = config_dir.join("tokens.toml");
         let text = match std::fs::read_to_string(&path) {
@@ -65,7 +67,7 @@ impl Keyring {
         }
     }
 
-    /// What is kept for the server at this address.
+    /// Returns the stored data of the server at this address.
     pub fn find(&self, url: &str) -> Option<&SavedServer> {
         let wanted = origin(url).ok()?;
         self.servers.iter().find(|kept| origin(&kept.url).is_ok_and(|origin| origin == wanted))
@@ -75,7 +77,7 @@ impl Keyring {
         &self.servers
     }
 
-    /// Keeps a token, in place of an earlier one for the same server.
+    /// Stores a token, replacing an earlier one for the same server.
     pub fn save(&mut self, kept: SavedServer) -> Result<(), ClientError> {
         let url = origin(&kept.url)?;
         self.remove_entry(&url);
@@ -83,7 +85,7 @@ impl Keyring {
         self.write()
     }
 
-    /// Whether there was one.
+    /// Removes the data of a server and returns whether there was any.
     pub fn remove(&mut self, url: &str) -> Result<bool, ClientError> {
         let there = self.remove_entry(&origin(url)?);
         if there {
@@ -103,7 +105,7 @@ impl Keyring {
             let dir = self.path.parent().unwrap_or(Path::new("."));
             DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
             let draft = self.path.with_extension(format!("new.{}", std::process::id()));
-            // What a process of the same number may have left.
+            // May be left over from an earlier process with the same pid.
             drop(std::fs::remove_file(&draft));
             let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
             file.write_all(self.render().as_bytes())?;
@@ -114,7 +116,7 @@ impl Keyring {
     }
 
     fn render(&self) -> String {
-        // Of what a URL, a token or a path may contain, JSON and TOML quote all in the same way.
+        // For the contents of URLs, tokens and paths, JSON and TOML strings are quoted alike.
         let quoted = |text: &str| serde_json::Value::from(text).to_string();
         let servers = self.servers.iter().map(|kept| {
             let ServerTrust { ca_file, pin_file, socket, cert, key } = &kept.trust;
@@ -131,18 +133,17 @@ impl Keyring {
             });
             format!("\n[[server]]\nurl = {}\ntoken = {}\n{files}", quoted(&kept.url), quoted(&kept.token))
         });
-        let head =
-            "# Tokens for Windlass servers, written by `windlass login`. Keep this file to yourself.\n";
+        let head = "# Tokens for Windlass servers, written by `windlass login`. Keep this file private.\n";
         std::iter::once(head.to_owned()).chain(servers).collect()
     }
 }
 
-/// Scheme, host and port of an address, in the one way of writing them.
+/// Returns scheme, host and port of an address in canonical form.
 pub fn origin(url: &str) -> Result<String, ClientError> {
     Ok(parse_url(url)?.origin().ascii_serialization())
 }
 
-/// Whether a token may be sent there: encrypted, or not leaving this machine.
+/// Whether a token may be sent to the address: encrypted, or on this machine.
 pub(crate) fn is_private(url: &str) -> bool {
     let Ok(url) = parse_url(url) else { return false };
     url.scheme() == "https"
@@ -162,7 +163,7 @@ fn parse_url(url: &str) -> Result<reqwest::Url, ClientError> {
     if matches!(parsed.scheme(), "http" | "https") && parsed.has_host() {
         Ok(parsed)
     } else {
-        Err(bad("it begins with http:// or https:// and the name of a host"))
+        Err(bad("it must begin with http:// or https:// and a host name"))
     }
 }
 

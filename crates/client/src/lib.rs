@@ -1,9 +1,12 @@
-//! A typed client of a Windlass server: plain blocking calls, used by the command line and by workers.
+//! A typed, blocking client of a Windlass server, used by the command line and by workers.
 //!
-//! [`Client`] knows where the server is, who we are, and how to read its refusals. Calls are grouped by what they are
-//! about: [`fleet`] is what workers say, [`Client::books`] is a store, [`Client::follow`] are events as they happen. Calls
-//! are not repeated here: only the caller knows what may be, and [`Error::is_passing`] says when that is worth it. Reading
-//! the books and following events, which may, go on by themselves.
+//! [`Client`] has the address, the credentials, and the parsing of errors. Calls are grouped by topic:
+//! [`worker_calls`] for
+//! workers, [`Client::store`] for a store, [`Client::follow_events`] for events. Calls are not retried here:
+//! only the caller
+//! knows which ones may be, and [`ClientError::is_transient`] tells when that is useful. Store reads and event
+//! streams
+//! are safe to repeat and retry by themselves.
 
 mod allocations;
 mod error;
@@ -36,41 +39,42 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 use windlass_types::worker_messages::TORC_PREFIX;
 
-/// How long a connection may take to be made.
+/// Connect timeout.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long an ordinary call may take.
+/// Timeout of an ordinary call.
 pub const CALL_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Reads the token of a server once more where it was found. `None`: no server says there that it has this address.
+/// Reads the token of a server again from its source. `None`: no server is recorded there with this address.
 pub type TokenLookup = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 
-/// Where the server is and who calls.
+/// Address and credentials.
 #[derive(Clone, Default)]
 pub struct ClientOptions {
-    /// `http://HOST:PORT` or `https://…`, with or without a path in front of `/api/v1`.
+    /// `http://HOST:PORT` or `https://…`, with or without a path before `/api/v1`.
     pub url: String,
     pub token: Option<String>,
-    /// For a token that was found and ends with the server: when the server does not know it, the one that is there now is used.
+    /// For a discovered token that ends with its server: if the server rejects it, the current one is looked
+    /// up.
     pub token_lookup: Option<TokenLookup>,
-    /// Name and password, where there is no token.
+    /// User name and password, if there is no token.
     pub password: Option<(String, String)>,
     pub trust: ServerTrust,
-    /// The token or password may be sent where others can read it.
+    /// Permit sending the token or password unencrypted.
     pub insecure_http: bool,
 }
 
 impl std::fmt::Debug for ClientOptions {
-    /// Without the token.
+    /// Omits the token.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ClientOptions").field("url", &self.url).finish_non_exhaustive()
     }
 }
 
-/// A server, as it is spoken to. Cheap to clone; all clones share their connections.
+/// A client of a server. Cheap to clone; clones share their connections.
 #[derive(Clone)]
 pub struct Client {
     url: String,
-    /// All clones go on with a token that one of them has found.
+    /// The current token, shared by all clones.
     token: Arc<RwLock<Option<String>>>,
     token_lookup: Option<TokenLookup>,
     password: Option<(String, String)>,
@@ -90,7 +94,7 @@ impl Client {
         let bad = |why: &str| ClientError::BadUrl { url: url.clone(), why: why.to_owned() };
         let parsed = reqwest::Url::parse(&url).map_err(|error| bad(&error.to_string()))?;
         if !matches!(parsed.scheme(), "http" | "https") || !parsed.has_host() {
-            return Err(bad("it begins with http:// or https:// and the name of a host"));
+            return Err(bad("it must begin with http:// or https:// and a host name"));
         }
         if (options.token.is_some() || options.password.is_some())
             && options.trust.socket.is_none()
@@ -100,13 +104,13 @@ impl Client {
             return Err(ClientError::PlainHttp { url });
         }
         if rustls::crypto::CryptoProvider::get_default().is_none() {
-            // Somebody else may have come first, which is as good.
+            // Another thread may have set it first, which is equivalent.
             rustls::crypto::aws_lc_rs::default_provider().install_default().ok();
         }
         let builder = reqwest::blocking::Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)
             .timeout(CALL_TIMEOUT)
-            // Our server sends nobody elsewhere, and a token is for nobody else.
+            // The server sends no redirects, and the token must not be sent elsewhere.
             .redirect(reqwest::redirect::Policy::none())
             .tcp_keepalive(Duration::from_secs(30))
             .user_agent(concat!("windlass/", env!("CARGO_PKG_VERSION")));
@@ -117,7 +121,8 @@ impl Client {
         Ok(Self { url, token, token_lookup: find_token, password, trust, http })
     }
 
-    /// The same, which goes on with no other token: what the caller does when it is refused is to look for the server.
+    /// Returns a client that does not look up the token again: the caller looks for the server when the token
+    /// is rejected.
     #[must_use]
     pub fn without_token_lookup(&self) -> Self {
         Self { token: Arc::new(RwLock::new(self.token())), token_lookup: None, ..self.clone() }
@@ -127,18 +132,19 @@ impl Client {
         &self.url
     }
 
-    /// Whether calls go to the same place, with the same token.
+    /// Whether both clients use the same address and token.
     pub fn is_same_server(&self, other: &Self) -> bool {
         self.url == other.url && self.token() == other.token() && self.trust == other.trust
     }
 
-    /// To be handed on to nobody but this user's own processes.
+    /// Returns the token. Pass it only to processes of this user.
     pub fn token(&self) -> Option<String> {
         self.token.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What a job needs to find this server and to know that it is the right one, without our token; `None` where no token is
-    /// asked for.
+    /// Returns what a job needs to reach and verify this server, without our token; `None` if the server
+    /// requires no
+    /// authentication.
     pub fn server_for_jobs(&self) -> Option<SavedServer> {
         self.token()?;
         Some(SavedServer { url: self.url.clone(), token: String::new(), trust: self.trust.clone() })
@@ -153,7 +159,7 @@ impl Client {
         self.post_within(path, body, CALL_TIMEOUT)
     }
 
-    /// The whole call may take so long.
+    /// With a timeout for the whole call.
     pub fn post_within<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -171,7 +177,7 @@ impl Client {
         format!("{}{path}", self.url)
     }
 
-    /// For names that may hold any character; `path` begins with a slash.
+    /// Sends a request with a path segment that may contain any character; `path` begins with a slash.
     fn url_for_name(&self, path: &str, name: &str) -> Result<reqwest::Url, ClientError> {
         let mut url = self.url_with_query(path, std::iter::empty())?;
         url.set_query(None);
@@ -197,7 +203,7 @@ impl Client {
             .map_err(|source| ClientError::Response { url: self.url.clone(), source })
     }
 
-    /// The body of an answer from the books, which speak for themselves also when they refuse.
+    /// Returns the body of a store response; the store reports its own errors in it.
     fn fetch_body(&self, request: RequestBuilder, time: Duration) -> Result<Vec<u8>, ClientError> {
         let answer = self.send_with_token(request.timeout(time))?;
         let kind = answer.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
@@ -207,7 +213,7 @@ impl Client {
         Ok(answer.bytes().map_err(|error| self.unreachable_error(error))?.into())
     }
 
-    /// Sends a request; what is not a success is a refusal.
+    /// Sends a request; any status other than success is an error.
     fn send(&self, request: RequestBuilder) -> Result<Response, ClientError> {
         let answer = self.send_with_token(request)?;
         if answer.status().is_success() {
@@ -216,7 +222,9 @@ impl Client {
         Err(ClientError::Rejected(Box::new(read_problem(answer.status().as_u16(), answer))))
     }
 
-    /// What the server says to it, or the next server in its place. What was refused for its token was not done.
+    /// Returns the response of the server or, after looking up the token again, of its successor. A call
+    /// rejected for its token was
+    /// not performed.
     fn send_with_token(&self, request: RequestBuilder) -> Result<Response, ClientError> {
         let token = self.token();
         let again = self.token_lookup.as_ref().and_then(|find| Some((find, request.try_clone()?)));
@@ -244,19 +252,19 @@ impl Client {
     }
 
     fn unreachable_error(&self, source: reqwest::Error) -> ClientError {
-        // The address may hold a password, and is told anyway.
+        // The address may contain a password, and is printed separately.
         ClientError::Unreachable { url: self.url.clone(), source: source.without_url() }
     }
 }
 
-/// Whoever has the address of a contract, as Torc's clients do, means the server.
+/// Removes the path of the API, as in the address of Torc's clients.
 fn without_prefix(url: &str) -> &str {
     let url = url.trim_end_matches('/');
     let prefixes = [TORC_PREFIX, "/api/v1"];
     prefixes.into_iter().find_map(|prefix| url.strip_suffix(prefix)).unwrap_or(url).trim_end_matches('/')
 }
 
-/// What the server says is wrong; if it is not the server that answers (a proxy in between), as much as can be told.
+/// Parses an error response; of one that is not from the server (a proxy in between), as much as possible.
 fn read_problem(status: u16, answer: Response) -> ProblemDetails {
     let seconds = answer.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
     let reason = answer.status().canonical_reason().unwrap_or("refused").to_owned();

@@ -1,4 +1,4 @@
-//! Nodes that get no jobs for a while.
+//! Node quarantine.
 
 use crate::{CALL_TIMEOUT, Client, ClientError};
 use serde::{Deserialize, Serialize};
@@ -6,11 +6,11 @@ use serde_json::Value;
 use std::time::Duration;
 use windlass_types::Timestamp;
 
-/// A node that is set aside, or on probation after that, as a server tells of it.
+/// A node in quarantine, or on probation after it.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct NodeQuarantineInfo {
     pub host: String,
-    /// Whose workers get no jobs there; `None`: everyone's.
+    /// User whose workers get no jobs there; `None`: all users.
     #[serde(default)]
     pub user: Option<String>,
     /// `set_aside` or `on_probation`.
@@ -24,7 +24,7 @@ pub struct NodeQuarantineInfo {
 }
 
 impl Client {
-    /// Those that are not trusted, by name.
+    /// Lists nodes in quarantine or on probation, by name.
     pub fn quarantined_nodes(&self) -> Result<Vec<NodeQuarantineInfo>, ClientError> {
         #[derive(Deserialize)]
         struct QuarantinedNodesPage {
@@ -33,7 +33,7 @@ impl Client {
         Ok(self.get::<QuarantinedNodesPage>("/api/v1/nodes")?.items)
     }
 
-    /// The node gets no jobs for so long.
+    /// Quarantines a node: it gets no jobs for this time.
     pub fn quarantine_node(
         &self,
         host: &str,
@@ -49,7 +49,7 @@ impl Client {
         self.post("/api/v1/nodes", &NewAside { host, seconds: spell.as_secs(), reason })
     }
 
-    /// The node is trusted again.
+    /// Releases a node from quarantine.
     pub fn release_node(&self, host: &str) -> Result<(), ClientError> {
         let url = self.url_for_name("/api/v1/nodes", host)?;
         self.call::<serde::de::IgnoredAny>(self.http.delete(url), CALL_TIMEOUT).map(|_| ())

@@ -1,4 +1,4 @@
-//! The books of a server, as a store: every command works on them as on a file.
+//! The store of a server: every command works on it as on a database file.
 
 use crate::{CALL_TIMEOUT, Client, ClientError};
 use std::io::Read;
@@ -8,16 +8,16 @@ use windlass_store::rpc::{AccessLevel, RpcStore, RpcTransport, StoreCall};
 use windlass_store::{StoreError, StoreLocation};
 use windlass_types::Timestamp;
 
-/// A store whose books a server keeps.
+/// A store on a server.
 pub type RemoteStore = RpcStore<HttpStoreTransport>;
 
-/// The way to them.
+/// The HTTP transport of its calls.
 #[derive(Clone, Debug)]
 pub struct HttpStoreTransport(Client);
 
-/// So long a workflow may take to arrive and be made.
+/// Timeout for uploading and creating a workflow.
 const CREATE_TIMEOUT: Duration = Duration::from_mins(30);
-/// A read that met a passing trouble is tried again after these.
+/// Delays before retries of a read after a transient error.
 const RETRY_PAUSES: [Duration; 3] =
     [Duration::from_millis(100), Duration::from_millis(400), Duration::from_secs(2)];
 
@@ -41,7 +41,7 @@ impl RpcTransport for HttpStoreTransport {
 
     fn call(&self, request: &StoreCall, _now: Timestamp) -> Result<Vec<u8>, StoreError> {
         let mut answer = self.send_call(request);
-        // Whether a change that got no answer was made, nobody knows here.
+        // Not retried: it is unknown whether a change without a response was applied.
         if request.access().level == AccessLevel::Read {
             for pause in RETRY_PAUSES {
                 match &answer {
@@ -65,8 +65,9 @@ impl RpcTransport for HttpStoreTransport {
 }
 
 impl ClientError {
-    /// The server is there and asks for a moment, or hung up in the middle. One that nobody listens for is not waited
-    /// for: somebody sits in front of this.
+    /// Whether to retry: the server asks for a pause, or closed the connection. An absent server is not waited
+    /// for, because
+    /// a user may be waiting.
     fn is_retryable_now(&self) -> bool {
         match self {
             Self::Unreachable { source, .. } => !source.is_connect() && !source.is_timeout(),
@@ -81,16 +82,16 @@ impl From<ClientError> for StoreError {
             ClientError::Unreachable { .. } => (
                 ErrorCategory::Surroundings,
                 "unreachable",
-                Some("`windlass serve` starts one; --url or WINDLASS_URL names another"),
+                Some("start one with `windlass serve`, or name another with --url or WINDLASS_URL"),
             ),
             ClientError::Rejected(problem) => return rejected_call(problem).into(),
             ClientError::Response { .. } => (
                 ErrorCategory::Surroundings,
                 "not_understood",
-                Some("use the windlass that the server is of"),
+                Some("use the same version of windlass as the server"),
             ),
             ClientError::BadUrl { .. } => {
-                (ErrorCategory::Wrong, "bad_url", Some("for example http://127.0.0.1:8080"))
+                (ErrorCategory::Wrong, "bad_url", Some("example: http://127.0.0.1:8080"))
             }
             ClientError::PlainHttp { .. } => (ErrorCategory::Wrong, "plain_http", None),
             ClientError::File { .. }
@@ -105,7 +106,7 @@ impl From<ClientError> for StoreError {
 }
 
 fn rejected_call(problem: &crate::ProblemDetails) -> RemoteError {
-    // Windlass says what it means; whatever answers there without a code has never heard of this.
+    // Windlass errors have a code; a response without one is not from a Windlass server, or from an older one.
     let is_stranger = problem.code.is_empty() && !matches!(problem.status, 401 | 403 | 408 | 429 | 502..=504);
     let sort = match problem.status {
         _ if is_stranger => ErrorCategory::Surroundings,
@@ -118,20 +119,20 @@ fn rejected_call(problem: &crate::ProblemDetails) -> RemoteError {
     };
     let (message, own) = match problem.status {
         401 => (
-            format!("the server does not know you: {}", problem.detail),
+            format!("authentication failed: {}", problem.detail),
             Some(
-                "WINDLASS_TOKEN is taken first, then what `windlass login` kept; whoever runs the server makes tokens: `windlass token create`",
+                "tokens are taken from WINDLASS_TOKEN, then from `windlass login`; the operator of the server creates them: `windlass token create`",
             ),
         ),
         _ if is_stranger => (
-            "whatever answers there is no windlass server, or one of another version".to_owned(),
-            Some("check --url or WINDLASS_URL; `windlass ping` says who answers"),
+            "the address does not belong to a windlass server, or to one of another version".to_owned(),
+            Some("check --url or WINDLASS_URL; `windlass ping` shows what answers"),
         ),
         _ => (problem.detail.clone(), None),
     };
     let code =
         if problem.code.is_empty() { format!("http_{}", problem.status) } else { problem.code.clone() };
-    // What the server advises is for those who write requests themselves.
+    // The server's hint is meant for clients that construct requests themselves.
     let own = own.map(str::to_owned);
     let hint =
         if problem.status == 401 { own.or(problem.hint.clone()) } else { problem.hint.clone().or(own) };

@@ -1,4 +1,4 @@
-//! Requests, sites, admission and datasets, as a server has them.
+//! Requests, sites, admission and datasets on a server.
 
 use crate::{CALL_TIMEOUT, Client, ClientError};
 use serde::Serialize;
@@ -14,13 +14,13 @@ use windlass_api::requests::{
 use windlass_types::catalog::DatasetSummary;
 use windlass_types::requests::{RequestFileState, RequestRunStatus, RequestStatus};
 
-/// Which requests, and how many of them.
+/// Filter and page of a list of requests.
 #[derive(Clone, Debug, Default)]
 pub struct RequestListOptions {
     pub status: Vec<RequestStatus>,
     pub campaign: Option<String>,
     pub requestor: Option<String>,
-    /// `*` stands for anything.
+    /// `*` matches any text.
     pub name: Option<String>,
     pub sort_by: Option<&'static str>,
     pub reverse: bool,
@@ -28,17 +28,17 @@ pub struct RequestListOptions {
     pub limit: Option<u64>,
 }
 
-/// Which runs of requests, and how many of them.
+/// Filter and page of a list of runs.
 #[derive(Clone, Debug, Default)]
 pub struct DagListOptions {
     pub status: Vec<RequestRunStatus>,
-    /// Of this workflow, by its UUID.
+    /// Only runs of the workflow with this UUID.
     pub workflow: Option<String>,
     pub offset: u64,
     pub limit: Option<u64>,
 }
 
-/// Which nodes of a run, and how many of them.
+/// Filter and page of a list of nodes of a run.
 #[derive(Clone, Debug, Default)]
 pub struct DagNodeListOptions {
     pub status: Vec<String>,
@@ -48,8 +48,9 @@ pub struct DagNodeListOptions {
 }
 
 impl Client {
-    /// A document of either form, with `production_steps` beside it if there are any. The same once more is told of the
-    /// request that there is.
+    /// Submits a document of either form, optionally with `production_steps`. Resubmitting it returns the
+    /// existing
+    /// request.
     pub fn submit_request(&self, document: &Value) -> Result<SubmitResponse, ClientError> {
         self.post("/api/v1/requests", document)
     }
@@ -85,7 +86,7 @@ impl Client {
         self.get_at("/api/v1/requests", &[name, "versions"])
     }
 
-    /// Input files that rounds have dealt with; of all states if none is named.
+    /// Lists input files that rounds have used, in the given states, or all.
     pub fn request_files(
         &self,
         name: &str,
@@ -116,7 +117,7 @@ impl Client {
         self.call(self.http.delete(url), CALL_TIMEOUT)
     }
 
-    /// Failed attempts of the present round, or of all.
+    /// Returns failed attempts of the current round, or of all rounds.
     pub fn request_errors(&self, name: &str, all: bool) -> Result<RequestErrors, ClientError> {
         self.get_at_with_query(
             "/api/v1/requests",
@@ -153,7 +154,7 @@ impl Client {
         self.post_at("/api/v1/requests", &[name, "invalidate"], invalidate)
     }
 
-    /// The newest of those about a request, or of a kind, or of all.
+    /// Returns the newest alerts about a request, of a type, or all.
     pub fn alerts(
         &self,
         request: Option<&str>,
@@ -227,7 +228,7 @@ impl Client {
         self.post_at("/api/v1/sites", &[name, "ban"], ban)
     }
 
-    /// Those that hold, or all that there ever were.
+    /// Lists active bans, or all.
     pub fn bans(&self, site: Option<&str>, request: Option<&str>, all: bool) -> Result<BanList, ClientError> {
         let asked = [
             ("site_name", site.map(str::to_owned)),
@@ -299,7 +300,7 @@ impl Client {
         self.call(self.http.get(self.url_with_query(path, asked)?), CALL_TIMEOUT)
     }
 
-    /// Names may hold any character.
+    /// Names may contain any character.
     fn url_below(&self, path: &str, parts: &[&str]) -> Result<reqwest::Url, ClientError> {
         let mut url = self.url_with_query(path, std::iter::empty())?;
         url.set_query(None);

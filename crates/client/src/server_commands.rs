@@ -1,10 +1,10 @@
-//! What only a server can do: starting workflows, and managing those who work on them.
+//! Operations that only a server supports: starting workflows, and managing workers.
 
 use crate::{Client, ClientError};
 use serde::{Deserialize, Serialize};
 use windlass_types::{RunId, Timestamp, WorkerId, WorkflowId};
 
-/// How a server is.
+/// Health of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerHealth {
     pub status: String,
@@ -16,7 +16,7 @@ pub struct ServerHealth {
     pub database: String,
 }
 
-/// A worker of a server, as it tells of it.
+/// A worker of a server.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct WorkerInfo {
     pub id: WorkerId,
@@ -24,9 +24,9 @@ pub struct WorkerInfo {
     pub user: String,
     pub host: String,
     pub pid: u32,
-    /// It works for this one only.
+    /// It runs jobs of this workflow only.
     pub workflow_id: Option<WorkflowId>,
-    /// Where it is, if that is known.
+    /// Its site, if known.
     #[serde(default)]
     pub site: Option<String>,
     pub labels: Vec<String>,
@@ -37,14 +37,14 @@ pub struct WorkerInfo {
     pub started_at: Timestamp,
     pub ended_at: Option<Timestamp>,
     pub is_draining: bool,
-    /// Not told by servers of earlier versions, nor of those that are gone.
+    /// Absent for workers that are gone, and from older servers.
     #[serde(default)]
     pub held_jobs: Option<u64>,
     #[serde(default)]
     pub silence_seconds: Option<f64>,
     #[serde(default)]
     pub time_left_seconds: Option<f64>,
-    /// `trusted`, `set_aside` or `on_probation`, as its node is; why, and until when it gets nothing.
+    /// `trusted`, `set_aside` or `on_probation`, like its node; the reason, and the end of the quarantine.
     #[serde(default)]
     pub standing: Option<String>,
     #[serde(default)]
@@ -54,7 +54,7 @@ pub struct WorkerInfo {
 }
 
 impl Client {
-    /// Those who are there now and may be seen: of one workflow and for all, or all there are.
+    /// Lists the connected workers that the caller may see: of one workflow and of all workflows, or all.
     pub fn workers(&self, workflow: Option<WorkflowId>) -> Result<Vec<WorkerInfo>, ClientError> {
         #[derive(Deserialize)]
         struct WorkersPage {
@@ -64,12 +64,12 @@ impl Client {
         Ok(self.get::<WorkersPage>(&format!("/api/v1/workers?is_active=true{of}"))?.items)
     }
 
-    /// One that is there, or was.
+    /// Returns a connected or former worker.
     pub fn worker(&self, worker: WorkerId) -> Result<WorkerInfo, ClientError> {
         self.get(&format!("/api/v1/workers/{worker}"))
     }
 
-    /// Has the workers of the server run the workflow. One that was started is left as it is.
+    /// Starts the workflow on the workers of the server. A workflow that is already started does not change.
     pub fn start_workflow(&self, workflow: WorkflowId) -> Result<RunId, ClientError> {
         #[derive(Deserialize)]
         struct StartedRun {
@@ -79,24 +79,24 @@ impl Client {
         Ok(started.run_id)
     }
 
-    /// The machine on which a worker runs or ran.
+    /// Returns the machine on which a worker runs or ran.
     pub fn worker_host(&self, worker: WorkerId) -> Result<String, ClientError> {
         Ok(self.worker(worker)?.host)
     }
 
-    /// Has a worker finish what it has, and leave.
+    /// Drains a worker: it gets no new jobs and leaves when its jobs have ended.
     pub fn drain_worker(&self, worker: WorkerId) -> Result<(), ClientError> {
         self.post::<serde::de::IgnoredAny>(&format!("/api/v1/workers/{worker}/drain"), &EmptyBody {})
             .map(|_| ())
     }
 
-    /// Says that a worker is certainly dead: what it held runs again at once.
+    /// Retires a worker that is certainly dead: its jobs run again at once.
     pub fn retire_worker(&self, worker: WorkerId) -> Result<(), ClientError> {
         self.post::<serde::de::IgnoredAny>(&format!("/api/v1/workers/{worker}/retire"), &EmptyBody {})
             .map(|_| ())
     }
 
-    /// How the server is; needs no credentials. One that is not well says so too.
+    /// Returns the health of the server; needs no credentials. Also succeeds if the server is unhealthy.
     pub fn health(&self) -> Result<ServerHealth, ClientError> {
         let answer =
             self.http.get(self.url_for("/health")).send().map_err(|error| self.unreachable_error(error))?;

@@ -1,4 +1,4 @@
-//! Who we are at the server, and tokens.
+//! The caller's identity, and access tokens.
 
 use crate::{CALL_TIMEOUT, Client, ClientError};
 use windlass_api::tokens::{CallerInfo, CreateToken, CreatedToken, TokenInfo, TokenList};
@@ -12,13 +12,13 @@ impl Client {
         self.post("/api/v1/tokens", token)
     }
 
-    /// One's own; with `all`, everybody's.
+    /// Lists the caller's tokens; with `all`, those of all users.
     pub fn tokens(&self, all: bool) -> Result<Vec<TokenInfo>, ClientError> {
         let tokens: TokenList = self.get(if all { "/api/v1/tokens?all=true" } else { "/api/v1/tokens" })?;
         Ok(tokens.items)
     }
 
-    /// Revokes all tokens of a user; returns those that were revoked now.
+    /// Revokes all tokens of a user; returns those revoked by this call.
     pub fn revoke_tokens_of(&self, user: &str) -> Result<Vec<TokenInfo>, ClientError> {
         let url = self.url_with_query("/api/v1/tokens", [("user", user)].into_iter())?;
         let tokens: TokenList = self.call(self.http.delete(url), CALL_TIMEOUT)?;

@@ -1,4 +1,4 @@
-//! By what a server is known to be the right one, and by which certificate we are known to it.
+//! Verification of the server, and the client certificate.
 
 use crate::ClientError;
 use reqwest::blocking::ClientBuilder;
@@ -17,21 +17,22 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The texts of a certificate with its chain, and of its key.
+/// The PEM texts of a certificate with its chain, and of its key.
 type ChainAndKey = (Vec<u8>, Vec<u8>);
 
-/// Files, read when a client is made.
+/// Files, read when a client is created.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct ServerTrust {
-    /// Certificates, in PEM, of authorities that are trusted beside those of the system.
+    /// CA certificates (PEM) that are trusted in addition to those of the system.
     pub ca_file: Option<PathBuf>,
-    /// The very certificate of the server, in PEM: it is believed, whatever names stand in it, and no other.
+    /// The exact certificate of the server (PEM): it is trusted whatever names it has, and no other is.
     pub pin_file: Option<PathBuf>,
-    /// The socket of a server of ours on this machine: calls go there, and not to the port of its address, where any user
-    /// could listen.
+    /// The socket of the user's own server on this machine: calls use it instead of the port, where any user
+    /// could
+    /// listen.
     pub socket: Option<PathBuf>,
-    /// The certificate, its chain behind it, by which we are known; in PEM.
+    /// Client certificate and chain (PEM).
     pub cert: Option<PathBuf>,
     /// Its private key; `None`: it is in the same file.
     pub key: Option<PathBuf>,
@@ -67,7 +68,7 @@ impl ServerTrust {
         Ok(builder)
     }
 
-    /// The texts of our certificate and of its key.
+    /// Returns the client certificate and its key.
     fn read_identity(&self) -> Result<Option<ChainAndKey>, ClientError> {
         let Some(cert) = &self.cert else { return Ok(None) };
         let key = self.key.as_ref().unwrap_or(cert);
@@ -96,7 +97,7 @@ impl ServerTrust {
     }
 }
 
-/// The path of a socket in a directory that no other user can change, short enough to connect to.
+/// Returns the path of a socket in a directory that no other user can change, short enough to connect to.
 fn private_path(socket: &Path) -> Result<PathBuf, ClientError> {
     let dir = socket.parent().unwrap_or(Path::new("/"));
     let failed = |source| ClientError::File { path: dir.to_owned(), source };
@@ -114,17 +115,18 @@ fn private_path(socket: &Path) -> Result<PathBuf, ClientError> {
     Ok(short.join(socket.file_name().unwrap_or_default()))
 }
 
-/// Of a socket; the kernel takes 107 bytes.
+/// Maximum length of a socket path; the kernel accepts 107 bytes.
 const MAX_SOCKET_PATH: usize = 100;
 
-/// Directories of sockets, by device and inode. Connections are made at any time, so they stay open as long as this process lives.
+/// Open socket directories, by device and inode. They stay open for the life of the process, since connections
+/// may be made at any time.
 static OPEN_SOCKET_DIRECTORIES: Mutex<BTreeMap<(u64, u64), File>> = Mutex::new(BTreeMap::new());
 
 fn algorithms(provider: &CryptoProvider) -> WebPkiSupportedAlgorithms {
     provider.signature_verification_algorithms
 }
 
-/// Believes one certificate. Whoever shows it must also have its key, which the handshake proves.
+/// Trusts exactly one certificate. The handshake proves that the server has its key.
 #[derive(Debug)]
 struct PinnedCertVerifier {
     certificate: CertificateDer<'static>,
@@ -169,14 +171,14 @@ impl ServerCertVerifier for PinnedCertVerifier {
     }
 }
 
-/// At least one.
+/// Reads at least one item.
 fn parse_certificates(pem: &[u8], path: &Path) -> Result<Vec<CertificateDer<'static>>, ClientError> {
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     found.ok().filter(|found| !found.is_empty()).ok_or_else(|| missing_pem_error(path, "certificate"))
 }
 
 fn missing_pem_error(path: &Path, what: &str) -> ClientError {
-    ClientError::Pem { path: path.to_owned(), why: format!("it holds no {what} in PEM") }
+    ClientError::Pem { path: path.to_owned(), why: format!("it contains no {what} in PEM") }
 }
 
 fn read_file(path: &Path) -> Result<Vec<u8>, ClientError> {
@@ -206,7 +208,7 @@ mod tests {
             ServerTrust { cert: Some(path.clone()), ..ServerTrust::default() },
         ] {
             let error = trust.apply(reqwest::blocking::Client::builder()).unwrap_err();
-            assert!(error.to_string().contains("holds no certificate"), "{error}");
+            assert!(error.to_string().contains("contains no certificate"), "{error}");
         }
         let gone = ServerTrust { cert: Some(dir.path().join("gone")), ..ServerTrust::default() };
         assert!(matches!(gone.apply(reqwest::blocking::Client::builder()), Err(ClientError::File { .. })));

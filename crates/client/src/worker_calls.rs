@@ -1,4 +1,4 @@
-//! What a worker elsewhere says to the server.
+//! Calls of remote workers.
 
 use crate::{Client, ClientError};
 use std::time::Duration;
@@ -13,7 +13,7 @@ impl Client {
         self.post_within("/api/v1/workers", who, within)
     }
 
-    /// Waits at the server as long as the exchange says; `within` is on top of that.
+    /// Waits at the server as long as the exchange says; `within` is added to that.
     pub fn exchange(
         &self,
         exchange: &WorkerExchange,
