@@ -1,5 +1,6 @@
-//! Allocations for what is left of a workflow: what the books have about it is gathered, the plan itself is
-//! [`windlass_core::slurm::regenerate`]'s, and it is put into the books as a whole or not at all.
+//! Slurm allocations for the remaining jobs of a workflow: the data is read from the database, the plan is
+//! computed by
+//! [`windlass_core::slurm::regenerate`], and it is stored atomically.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -27,18 +28,18 @@ use crate::recovery::EligibleCapacity;
 use crate::{has_active_process, is_remote_store};
 
 const JOB_PAGE: u64 = 2000;
-/// As often another one may be quicker before we give up.
+/// Maximum number of attempts after concurrent changes.
 const MAX_SCHEDULE_ATTEMPTS: usize = 10;
-/// What the names of new schedulers end with.
+/// Suffix of the names of new schedulers.
 const SCHEDULER_SUFFIX: &str = "regen";
 
-/// Whether a workflow runs in allocations of Slurm: it has schedulers for them, or had some.
+/// Whether a workflow runs in Slurm allocations: it has schedulers for them, or had allocations.
 pub fn is_on_slurm(store: &dyn Store, workflow: WorkflowId) -> Result<bool, StoreError> {
     let one = AllocationFilter { workflow: Some(workflow), limit: Some(1), ..AllocationFilter::default() };
     Ok(!store.schedulers(workflow)?.is_empty() || !store.allocations(&one)?.is_empty())
 }
 
-/// Whether an allocation of the workflow is open, or an action is about to ask for one.
+/// Whether an allocation of the workflow is open, or a pending action will request one.
 pub fn has_open_or_due_allocation(store: &dyn Store, workflow: WorkflowId) -> Result<bool, StoreError> {
     let open = AllocationFilter {
         workflow: Some(workflow),
@@ -49,7 +50,7 @@ pub fn has_open_or_due_allocation(store: &dyn Store, workflow: WorkflowId) -> Re
     Ok(!store.allocations(&open)?.is_empty() || has_due_action(store, workflow)?)
 }
 
-/// Whether an action is about to ask for allocations: what it waits for has happened.
+/// Whether a triggered action will request allocations.
 pub fn has_due_action(store: &dyn Store, workflow: WorkflowId) -> Result<bool, StoreError> {
     Ok(store.actions(workflow)?.iter().any(is_due))
 }
@@ -59,7 +60,8 @@ fn is_due(row: &ActionRow) -> bool {
         && row.trigger_count >= row.required_triggers()
 }
 
-/// Whether jobs that are ready wait for nodes that nobody asks for: their allocations were cancelled, preempted or lost.
+/// Whether ready jobs wait for nodes that are not requested: their allocations were canceled, preempted or
+/// lost.
 pub fn needs_allocations(
     store: &dyn Store,
     row: &WorkflowRow,
@@ -75,7 +77,8 @@ pub fn needs_allocations(
     Ok(!gathered.find_unplanned_jobs(&plan, &HashMap::new(), Timestamp(0)).is_empty())
 }
 
-/// Whether a workflow is under way and nobody but allocations of Slurm works for it: what is ready waits for those.
+/// Whether an active workflow has no workers except in Slurm allocations, so that its ready jobs wait for
+/// those.
 pub fn depends_on_allocations(store: &dyn Store, row: &WorkflowRow) -> Result<bool, StoreError> {
     let is_under_way = row.started_at.is_some() && row.ended_at.is_none() && !row.is_canceled;
     if !is_under_way || (!is_remote_store(store) && has_active_process(store, row)) {
@@ -89,26 +92,26 @@ pub fn depends_on_allocations(store: &dyn Store, row: &WorkflowRow) -> Result<bo
     Ok(!store.active_workers(None)?.iter().any(stays))
 }
 
-/// What the books have about a workflow, as far as its allocations depend on it.
+/// The data of a workflow that determines its allocations.
 #[derive(Clone, Debug)]
 pub struct AllocationFacts {
     workflow: WorkflowId,
     seen: String,
     jobs: Vec<RemainingJob>,
     allocation_actions: Vec<AllocationAction>,
-    /// Those of them that are about to ask.
+    /// Actions that are about to request allocations.
     due_actions: BTreeSet<i64>,
     schedulers: Vec<SlurmScheduler>,
     pub allocations: Vec<Allocation>,
     progress: u64,
     slurm_defaults: BTreeMap<String, Value>,
-    /// Of an allocation, for its end.
+    /// Time reserved at the end of an allocation.
     reserve: Duration,
 }
 
 impl AllocationFacts {
     pub fn load(store: &dyn Store, row: &WorkflowRow, include: &[JobId]) -> Result<Self, StoreError> {
-        // First of all: what changes from here on makes the plan an old one.
+        // Read first: any later change makes the plan outdated.
         let seen = store.schedule_fingerprint(row.id)?;
         let of_workflow = AllocationFilter { workflow: Some(row.id), ..AllocationFilter::default() };
         let schedulers = store.schedulers(row.id)?;
@@ -128,13 +131,13 @@ impl AllocationFacts {
         })
     }
 
-    /// What would be done.
+    /// Computes the plan without storing it.
     pub fn plan_schedule(
         &self,
         profile: &ClusterProfile,
         wanted: &NewAllocationOptions<'_>,
     ) -> Result<AllocationSchedule, RegenerateError> {
-        let books = RegenerateInput {
+        let jobs_store = RegenerateInput {
             workflow: self.workflow,
             seen: &self.seen,
             jobs: &self.jobs,
@@ -146,13 +149,13 @@ impl AllocationFacts {
         let NewAllocationOptions { options, included_jobs: include, submit, by } = *wanted;
         let options = AllocationOptions { reserve: self.reserve, ..options.clone() };
         regenerate(
-            &books,
+            &jobs_store,
             profile,
             &RegenerateOptions { options: &options, include, submit, suffix: SCHEDULER_SUFFIX, by },
         )
     }
 
-    /// As if jobs that are to go back were ready and asked for this.
+    /// Treats jobs that will be reset as ready, with these requirements.
     pub fn assume_requeued(&mut self, then: &dyn Fn(JobId) -> Option<Resources>) {
         for job in &mut self.jobs {
             if let Some(resources) = then(job.id) {
@@ -167,22 +170,23 @@ impl AllocationFacts {
         self.jobs.len()
     }
 
-    /// Ready jobs that nobody asks nodes for, if this is the plan for all that are left. Since when they are ready is not in the
-    /// books: since `now`, unless it is known.
+    /// Returns ready jobs without requested nodes, if this is the plan for all remaining jobs. The database
+    /// does not record since when
+    /// they are ready: `now`, unless it is known.
     pub fn find_unplanned_jobs(
         &self,
         plan: &AllocationSchedule,
         known: &HashMap<JobId, Timestamp>,
         now: Timestamp,
     ) -> Vec<UnservedJob> {
-        // A scheduler that was made and never used has its jobs already.
+        // An existing but unused scheduler already has its jobs.
         let used: BTreeSet<&str> =
             plan.allocations.iter().map(|new| new.request.scheduler.as_str()).collect();
         let assigned: BTreeSet<JobId> = plan.assign.iter().map(|(job, _)| *job).collect();
         let is_unserved = |job: &&RemainingJob| {
             assigned.contains(&job.id) || job.scheduler.as_deref().is_some_and(|name| used.contains(name))
         };
-        // What is about to ask for them is not anticipated.
+        // Jobs of pending actions are left to those.
         let is_asked_for = |job: &RemainingJob| {
             self.allocation_actions.iter().filter(|action| self.due_actions.contains(&action.id)).any(
                 |action| {
@@ -196,35 +200,36 @@ impl AllocationFacts {
             .collect()
     }
 
-    /// How its allocations stand, for whoever thinks of asking for more. `progress` is what it was when he last asked.
+    /// Returns the state of the allocations, for deciding whether to request more. `progress` is the value at
+    /// the last request.
     pub fn open_state(&self, progress: Option<u64>) -> OpenAllocations {
         let is_open = |one: &&Allocation| !one.state.is_over() && one.unwanted.is_none();
         match progress {
             _ if self.allocations.iter().any(|one| is_open(&one)) => OpenAllocations::SomeOpen,
-            // Allocations came and went, and no job was begun in them: neither will be in the next ones.
+            // Allocations ended without starting a job: more of them would not help.
             Some(before) if before == self.progress => OpenAllocations::NoneBegan,
             _ => OpenAllocations::NoneLeft,
         }
     }
 
-    /// Another number whenever a job has ended or been lost.
+    /// Returns a number that changes whenever a job has ended or been lost.
     pub const fn progress(&self) -> u64 {
         self.progress
     }
 }
 
-/// What somebody wants of new allocations.
+/// What new allocations should cover.
 #[derive(Clone, Copy, Debug)]
 pub struct NewAllocationOptions<'a> {
     pub options: &'a AllocationOptions,
-    /// These jobs as well, whatever their state.
+    /// Also these jobs, whatever their status.
     pub included_jobs: &'a [JobId],
-    /// Those for jobs that are ready are asked for at once.
+    /// Request allocations for ready jobs at once.
     pub submit: bool,
     pub by: &'a str,
 }
 
-/// Why nothing was put into the books.
+/// Why nothing was stored.
 #[derive(Debug, thiserror::Error)]
 pub enum RescheduleError {
     #[error(transparent)]
@@ -233,7 +238,7 @@ pub enum RescheduleError {
     Plan(#[from] RegenerateError),
 }
 
-/// Plans for all that is left and puts it into the books. If somebody else was quicker it is planned anew, from what he did.
+/// Plans allocations for all remaining jobs and stores the plan; plans again after a concurrent change.
 pub fn reschedule_allocations(
     store: &dyn Store,
     row: &WorkflowRow,
@@ -255,24 +260,24 @@ pub fn reschedule_allocations(
     }
 }
 
-/// What a plan asks for of one scheduler, for people and programs.
+/// The allocations that a plan requests from one scheduler.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SchedulerShare {
     pub scheduler: String,
     pub partition: Option<String>,
     pub account: String,
-    /// That go to it by this plan.
+    /// Number of jobs assigned to it by this plan.
     pub jobs: usize,
     pub nodes: u32,
     pub walltime: String,
     pub mem: Option<String>,
     pub gres: Option<String>,
-    /// It was there before.
+    /// Whether the scheduler existed before.
     pub is_known: bool,
-    /// They are asked for when its first jobs are ready.
+    /// Whether they are requested when the first jobs are ready.
     pub is_deferred: bool,
     pub allocations: u32,
-    /// So many of them are asked for at once.
+    /// Number of allocations requested at once.
     pub submitted: usize,
 }
 
@@ -307,8 +312,9 @@ pub fn scheduler_shares(gathered: &AllocationFacts, schedule: &AllocationSchedul
     new.chain(known).map(share).collect()
 }
 
-/// What jobs could ever get on this cluster: the nodes of its partitions, or of the one that is meant, and how long jobs of a
-/// workflow with these settings may have them.
+/// Returns the largest capacity of this cluster for jobs: the nodes of its partitions, or of the given one, and
+/// how long jobs of
+/// a workflow with these settings may use them.
 pub fn cluster_capacity(
     profile: &ClusterProfile,
     partition: Option<&str>,
@@ -322,7 +328,7 @@ pub fn cluster_capacity(
     let reserve = end_reserve(settings);
     let of_partition = |one: &Partition| {
         let nodes = one.max_nodes.unwrap_or(u32::MAX).min(one.total_nodes().unwrap_or(u32::MAX)).max(1);
-        // A worker begins nothing that would reach into the end of its allocation.
+        // A worker starts no job that would run into the end of its allocation.
         let stays = one.max_walltime().map(|most| most.saturating_sub(reserve));
         let taker = |shape: NodeShape| AvailableWorker {
             capacity: Capacity {
@@ -339,7 +345,7 @@ pub fn cluster_capacity(
     EligibleCapacity { takers: profile.partitions.iter().filter(is_meant).flat_map(of_partition).collect() }
 }
 
-/// What still has to run, and who was named; and how far all of it is.
+/// Returns the jobs that still have to run and those given, and the progress of all.
 fn load_remaining_jobs(
     store: &dyn Store,
     row: &WorkflowRow,
@@ -359,7 +365,7 @@ fn load_remaining_jobs(
             let Some(last) = page.last() else { return Ok::<_, StoreError>(()) };
             filter.after = Some(last.id);
             for job in page {
-                // One that came after the table was read comes with the next plan.
+                // A scheduler added after the table was read is part of the next plan.
                 let Ok(number) = table.ids.binary_search(&job.id) else { continue };
                 let place = table.location_of(number);
                 found.push(RemainingJob {
@@ -387,7 +393,7 @@ fn load_remaining_jobs(
     Ok((found, attempts + over))
 }
 
-/// An action, if it asks for allocations.
+/// Returns the parameters of an action that requests allocations.
 fn parse_allocation_action(row: &ActionRow) -> Option<AllocationAction> {
     (row.action.action_type == ActionType::ScheduleNodes).then(|| AllocationAction {
         id: row.id,
@@ -413,8 +419,8 @@ mod tests {
         .unwrap()
     }
 
-    /// Who asked when so many jobs had ended or been lost, and finds that none is open, asks again at once only if there are more
-    /// by now.
+    /// After a request at some progress without open allocations, the next one is immediate only if there was
+    /// progress since.
     #[test]
     fn allocations_that_came_to_nothing_are_told_from_those_that_were_used() {
         for (allocations, asked_at, progress, expected) in [

@@ -1,4 +1,4 @@
-//! Why a job is where it is: the facts are gathered here and judged by `windlass_core::why`.
+//! Explains the status of a job: collects the facts, which `windlass_core::job_explanation` evaluates.
 
 use crate::workflow_phase::has_active_process;
 use crate::{allocation_planning, log_tail, logs};
@@ -19,11 +19,11 @@ use windlass_store::model::{
 use windlass_types::slurm::Allocation;
 use windlass_types::{JobId, JobStatus, Timestamp, WorkerId};
 
-/// So much of the end of each log is searched for what went wrong.
+/// Bytes at the end of each log that are searched for errors.
 const LOG_LINES: usize = 2000;
-/// Longer lines than logs have.
+/// Maximum length of a line.
 const LOG_BYTES: u64 = 8 << 20;
-/// So many of its siblings tell how long a job usually takes.
+/// Number of similar jobs used for the usual duration.
 const MAX_SIBLINGS: u64 = 50;
 
 #[derive(Debug, thiserror::Error)]
@@ -38,15 +38,15 @@ pub enum ExplainError {
     Gone(JobId),
 }
 
-/// What only the asker knows.
+/// Facts that only the caller knows.
 #[derive(Clone, Copy)]
 pub struct ExplainContext<'a> {
     pub now: Timestamp,
-    /// The workflow is at a server: workers come and go.
+    /// Whether the workflow is managed by a server: workers come and go.
     pub is_on_server: bool,
-    /// Those who may work on it.
+    /// Workers that may run jobs of the workflow.
     pub workers: &'a [WorkerAvailability],
-    /// How he calls a file.
+    /// How a path is shown.
     pub name_file: &'a dyn Fn(&Path) -> String,
 }
 
@@ -56,7 +56,7 @@ impl std::fmt::Debug for ExplainContext<'_> {
     }
 }
 
-/// Gathers what is known about the job and asks for the verdict.
+/// Collects the facts about the job and returns the explanation.
 pub fn explain_job(
     store: &dyn Store,
     workflow: &WorkflowRow,
@@ -108,7 +108,7 @@ pub fn explain_job(
             name: &|number| load_job_name(store, table.ids[number as usize]),
             status: &|number| table.status[number as usize],
             outcome: &|number| {
-                // A name or an end that cannot be read is left out: the rest of the answer is worth having.
+                // An unreadable name or log is omitted; the rest of the explanation is still useful.
                 load_newest_result(store, workflow, table.ids[number as usize])
                     .ok()
                     .flatten()
@@ -126,14 +126,14 @@ pub fn explain_job(
     Ok(verdict)
 }
 
-/// When a job that waits before it is tried again may be claimed: the wait is no longer than it was meant to be.
+/// Returns when a job that waits for its retry may be claimed; the wait is at most the configured one.
 fn earliest_retry(table: &JobTable, job: u32, now: Timestamp) -> Option<Timestamp> {
     let (_, carried) = table.carried.iter().find(|(other, _)| *other == job)?;
     let latest = now.after(carried.delay.unwrap_or(Duration::MAX));
     Some(carried.not_before?.min(latest))
 }
 
-/// The worker that has the job.
+/// The worker that holds the job.
 fn load_worker(
     store: &dyn Store,
     workflow: &WorkflowRow,
@@ -146,7 +146,7 @@ fn load_worker(
     Ok(held.iter().find(|held| held.id == job.id).map(|held| held.worker))
 }
 
-/// Where the job belongs. The jobs of a unit that is at a site run there, but for the one that elects it.
+/// Returns the location of the job. Jobs of a unit run at its site, except the landing job that selects it.
 fn job_location(table: &JobTable, job: u32) -> LocationConstraint {
     let mut place = table.location_of(job as usize);
     let is_in =
@@ -158,8 +158,9 @@ fn job_location(table: &JobTable, job: u32) -> LocationConstraint {
     place
 }
 
-/// The allocations in which a job of this place could run, and whether an action may still ask for one. `None`: the workflow does
-/// not run on Slurm.
+/// Returns the allocations in which a job of this location could run, and whether an action may still request
+/// one. `None`: the
+/// workflow does not run on Slurm.
 fn load_allocations(
     store: &dyn Store,
     workflow: &WorkflowRow,
@@ -170,12 +171,12 @@ fn load_allocations(
     }
     let filter = AllocationFilter { workflow: Some(workflow.id), ..AllocationFilter::default() };
     let mut rows = store.allocations(&filter)?;
-    // Others take it as well, but only if they have nothing else to do.
+    // Other allocations also run the job, but only if they have nothing else to do.
     rows.retain(|row| place.scheduler.is_none() || row.scheduler == place.scheduler);
     Ok(Some((rows, allocation_planning::has_due_action(store, workflow.id)?)))
 }
 
-/// The limit that jobs of this place name, and how much of it is taken.
+/// Returns the job limit for this location, and how much of it is used.
 fn job_limit<'a>(
     workflow: &'a WorkflowRow,
     table: &JobTable,
@@ -188,7 +189,7 @@ fn job_limit<'a>(
     Some(LimitUsage { name, max_claimed: *most, claimed: u32::try_from(claimed).unwrap_or(u32::MAX) })
 }
 
-/// How many units may be under way at once, for a job that begins one.
+/// Returns the maximum number of active units, for a job that starts one.
 fn load_unit_limit(
     store: &dyn Store,
     workflow: &WorkflowRow,
@@ -201,7 +202,7 @@ fn load_unit_limit(
     }))
 }
 
-/// What the last worker said that could not start a job of the workflow.
+/// Returns the message of the last worker that could not start a job of the workflow.
 fn load_start_problem(store: &dyn Store, workflow: &WorkflowRow) -> Result<Option<String>, ExplainError> {
     let category = Some(windlass_store::model::WORKER_PROBLEM_CATEGORY.to_owned());
     let filter = EventFilter { category, newest: Some(1), ..EventFilter::default() };
@@ -212,7 +213,7 @@ fn load_job_name(store: &dyn Store, job: JobId) -> String {
     store.job_names(&[job]).ok().and_then(|mut names| names.pop()).unwrap_or_default()
 }
 
-/// Of the newest run in which it ran.
+/// Of the newest run in which the job ran.
 fn load_newest_result(
     store: &dyn Store,
     workflow: &WorkflowRow,
@@ -237,7 +238,7 @@ fn attempt_outcome(row: &ResultRow) -> AttemptSummary {
     }
 }
 
-/// How long completed jobs of the same kind took: the median, if there are enough to speak of a custom.
+/// Returns the median duration of completed jobs of the same job group, if there are enough of them.
 fn load_usual_duration(
     store: &dyn Store,
     workflow: &WorkflowRow,
@@ -265,7 +266,7 @@ fn load_usual_duration(
     Ok((walls.len() >= 3).then(|| walls[walls.len() / 2]))
 }
 
-/// The end of a log.
+/// Reads the end of a log.
 struct LoadedLog {
     name: String,
     tail: log_tail::LogFileTail,
@@ -278,7 +279,7 @@ impl LoadedLog {
     }
 }
 
-/// What most likely says why comes first. An attempt that printed nothing leaves no file.
+/// The most informative log comes first. An attempt without output has no files.
 fn load_logs(
     workflow: &WorkflowRow,
     row: &ResultRow,

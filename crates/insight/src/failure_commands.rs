@@ -1,5 +1,5 @@
-//! Orders about failed and waiting jobs, given to whoever may carry them out: a server, the process that runs the workflow,
-//! or, if nobody does, this one.
+//! Sends failure commands to the process that may apply them: a server, the process that runs the workflow,
+//! or, if there is none, this one.
 
 use crate::recovery::EligibleCapacity;
 use std::collections::BTreeMap;
@@ -14,7 +14,8 @@ use windlass_types::failure_commands::{
 };
 use windlass_types::{JobId, JobStatus, Resources, SystemClock, WorkflowId};
 
-/// Who runs a workflow looks for wishes once a second, or when a signal says so. A disk may be slow.
+/// The process that runs a workflow checks for pending commands once a second, or when it is signaled; a disk
+/// may be slow.
 const PATIENCE: Duration = Duration::from_secs(30);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -22,7 +23,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 pub enum FailureCommandError {
     #[error(transparent)]
     Store(#[from] windlass_store::StoreError),
-    /// Whoever runs the workflow would not.
+    /// The process that runs the workflow did not apply them.
     #[error("{0}")]
     Rejected(String),
     #[error(
@@ -38,14 +39,15 @@ impl FailureCommandError {
             Self::Store(error) => error.hint(),
             Self::Rejected(_) => None,
             Self::Unanswered { .. } => {
-                Some("see whether it is stopped or its disk is full, and try again".to_owned())
+                Some("check whether it is stopped or its disk is full, and try again".to_owned())
             }
         }
     }
 }
 
-/// Has it done, by whom it may be done. What each order came to. `nudge` has whoever runs the workflow look at once, where
-/// he can be reached; otherwise he looks in a while.
+/// Applies the commands through the process that may, and returns the result of each. `nudge` wakes the process
+/// that runs the
+/// workflow, if it can be signaled; otherwise it polls.
 pub fn submit_failure_commands(
     store: &dyn Store,
     workflow: WorkflowId,
@@ -60,14 +62,15 @@ pub fn submit_failure_commands(
                 {
                     return Ok(outcomes);
                 }
-                // Whoever ran it is gone: nobody is in the way any more.
+                // The process that ran the workflow has ended, so the lock is free.
             }
             other => return Ok(other?),
         }
     }
 }
 
-/// As [`give`], but what no worker could run afterwards is refused with the limit, before anything is written.
+/// Like [`submit_failure_commands`], but commands that would leave a job that no worker can run are refused
+/// before anything is written.
 pub fn submit_within_limits(
     store: &dyn Store,
     workflow: WorkflowId,
@@ -79,16 +82,16 @@ pub fn submit_within_limits(
     limited.perform(|orders| submit_failure_commands(store, workflow, &TriageCommand::Orders(orders), nudge))
 }
 
-/// Whether orders change what jobs ask for: only those have to stay within what workers have.
+/// Whether commands change requirements: only those are checked against the workers' capacity.
 pub fn changes_resources(orders: &FailureCommandBatch) -> bool {
     orders.orders.iter().any(|order| order.changes.changes_resources())
 }
 
-/// Orders of which some are refused, because no worker could run the job afterwards.
+/// Commands, some of them refused because no worker could run the job afterwards.
 #[derive(Clone, Debug)]
 pub struct LimitedCommands {
     accepted: FailureCommandBatch,
-    /// In the order in which they were given: a refused one, or `None` for one that is kept.
+    /// In the order of the commands: the refusal, or `None` for a command that is applied.
     rejected: Vec<Option<FailureCommandOutcome>>,
 }
 
@@ -131,7 +134,7 @@ impl LimitedCommands {
         Ok(Self { accepted: kept, rejected: refused })
     }
 
-    /// Carries out those that are kept, and says what became of all.
+    /// Applies the remaining commands and merges the results.
     pub fn perform<E>(
         self,
         carry_out: impl FnOnce(FailureCommandBatch) -> Result<Vec<FailureCommandOutcome>, E>,
@@ -142,7 +145,9 @@ impl LimitedCommands {
     }
 }
 
-/// Leaves a wish to who runs the workflow, and waits for the answer. `None`: it stopped before it saw the wish.
+/// Stores a pending command for the process that runs the workflow, and waits for the answer. `None`: the
+/// process ended before it
+/// read the command.
 fn submit_pending_command(
     store: &dyn Store,
     workflow: WorkflowId,
@@ -170,7 +175,7 @@ fn submit_pending_command(
     }
 }
 
-/// Jobs that agents may not have run again by the way, and why: whoever resets or recovers a workflow for one leaves them.
+/// Returns jobs that agents may not reset, and why: a reset or recovery on behalf of an agent skips them.
 pub fn jobs_barred_to_agents(
     store: &dyn Store,
     row: &WorkflowRow,
@@ -187,7 +192,7 @@ pub fn jobs_barred_to_agents(
     if asks {
         let done = DecisionFilter { state: Some(DecisionState::Done), ..DecisionFilter::default() };
         let decided = store.decisions(row.id, &done)?.into_iter();
-        // In the order in which they were made.
+        // In the order of creation.
         let last: BTreeMap<JobId, FailureCommandKind> =
             decided.map(|row| (row.job_id, row.verdict)).collect();
         if !last.is_empty() {
@@ -198,7 +203,7 @@ pub fn jobs_barred_to_agents(
     Ok(found)
 }
 
-/// `job 3 waits for a decision`, of the first of them; and how many more there are.
+/// Renders the first of them, `job 3 waits for a decision`, and the number of others.
 pub fn describe_barred_jobs(kept: &BTreeMap<JobId, &'static str>) -> Option<String> {
     let (job, why) = kept.iter().next()?;
     let more = match kept.len() - 1 {
@@ -206,5 +211,5 @@ pub fn describe_barred_jobs(kept: &BTreeMap<JobId, &'static str>) -> Option<Stri
         1 => "; and 1 more job".to_owned(),
         more => format!("; and {more} more jobs"),
     };
-    Some(format!("agents do not have job {job} run again so: {why}{more}"))
+    Some(format!("agents may not rerun job {job} this way: {why}{more}"))
 }

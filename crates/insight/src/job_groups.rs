@@ -1,4 +1,4 @@
-//! Classes of jobs with what they used: the jobs of one entry of the spec that ask for the same.
+//! Job groups with their usage: jobs of one entry of the spec with the same requirements.
 
 use std::collections::{BTreeMap, HashMap};
 use windlass_core::sizing::{self, AttemptObservation, GroupSizing, SizingRules};
@@ -12,19 +12,19 @@ const JOB_PAGE: u64 = 2000;
 /// Which attempts count.
 #[derive(Clone, Copy, Debug)]
 pub struct JobGroupFilter<'a> {
-    /// `None`: of each job, the newest run in which it ran.
+    /// `None`: the newest run of each job.
     pub run: Option<RunId>,
-    /// Those that failed as well.
+    /// Include failed attempts.
     pub include_failed: bool,
-    /// Only these jobs; none: all.
+    /// Only these jobs; empty: all.
     pub jobs: &'a [JobId],
 }
 
 #[derive(Clone, Debug)]
 pub struct JobGroupUsage {
-    /// The entry of the spec, or the set of requirements where a job is an entry of its own.
+    /// Entry of the spec, or the requirements if a job is an entry of its own.
     pub name: String,
-    /// The set of requirements that they use.
+    /// Name of their requirements.
     pub requirements: String,
     pub kind: Option<JobGroupId>,
     pub requested: Resources,
@@ -33,7 +33,8 @@ pub struct JobGroupUsage {
 }
 
 impl JobGroupUsage {
-    /// The name of the set that the class gets for itself; the same every time, so that correcting twice makes one set.
+    /// Name of the requirements that the group gets for itself; always the same, so that repeated corrections
+    /// reuse them.
     pub fn corrected_name(&self) -> String {
         match self.requirements.strip_suffix(&self.name_suffix()) {
             Some(_) => self.requirements.clone(),
@@ -46,7 +47,7 @@ impl JobGroupUsage {
     }
 }
 
-/// Judges each class by what its jobs used.
+/// Evaluates each group by the usage of its jobs.
 pub fn size_groups(classes: Vec<JobGroupUsage>, rules: &SizingRules) -> Vec<(JobGroupUsage, GroupSizing)> {
     let judge = |class: JobGroupUsage| {
         let sizing = sizing::size_group(
@@ -63,7 +64,7 @@ pub fn size_groups(classes: Vec<JobGroupUsage>, rules: &SizingRules) -> Vec<(Job
     classes.into_iter().map(judge).collect()
 }
 
-/// The same by the set of requirements that they use, as the spec names it: one class for each.
+/// The same grouped by requirements, as named in the spec.
 pub fn merge_by_requirements(classes: Vec<JobGroupUsage>) -> Vec<JobGroupUsage> {
     let mut merged: Vec<JobGroupUsage> = Vec::new();
     for class in classes {
@@ -80,7 +81,7 @@ pub fn merge_by_requirements(classes: Vec<JobGroupUsage>) -> Vec<JobGroupUsage> 
     merged
 }
 
-/// The classes that ask for something and have at least one result, in the order of their first jobs.
+/// Returns the groups with requirements and at least one result, in the order of their first jobs.
 pub fn load_job_groups(
     store: &dyn Store,
     row: &WorkflowRow,
@@ -138,7 +139,7 @@ fn gather_job_groups(
     }
 }
 
-/// The newest attempt of each job that tells something.
+/// Returns the newest informative attempt of each job.
 fn load_newest_results(
     store: &dyn Store,
     row: &WorkflowRow,
@@ -161,7 +162,7 @@ fn load_newest_results(
 fn is_counted(result: &ResultRow, which: &JobGroupFilter<'_>) -> bool {
     match result.status {
         JobStatus::Completed => true,
-        // Stopped by somebody, or by the death of a worker: says nothing about what it needs.
+        // A canceled or lost attempt says nothing about the job's needs.
         JobStatus::Canceled => false,
         _ => which.include_failed && result.return_code != return_code::ORPHANED,
     }

@@ -1,7 +1,8 @@
-//! What can be told about a workflow, gathered from the books and the logs: where it stands, why a job is where it is,
-//! where output lies, what classes of jobs used, what a recovery would do. And what both a person at the command line and
-//! an agent do with it: making workflows of specs, giving orders. Used by the command line and by [`windlass_mcp`]; the
-//! judging itself is pure and lives in `windlass_core`.
+//! Queries and operations on workflows over the database and the logs: workflow phase, explanations of jobs,
+//! locations of
+//! output, usage of job groups, recovery plans, creating workflows from specs, and failure commands. Used by
+//! the command line
+//! and by [`windlass_mcp`]; the decisions are pure and are in `windlass_core`.
 //!
 //! [`windlass_mcp`]: ../windlass_mcp/index.html
 

@@ -1,8 +1,10 @@
-//! The end of a log, and no more of it than somebody can take in.
+//! Reads the end of a log, within limits.
 //!
-//! Whoever runs jobs writes their logs, and whoever reads them may be somebody else: a server reads for its callers. So a
-//! log is read only if it is a plain file of its own, not a link to another one that the reader may see and the caller
-//! may not, and never one that reading waits for.
+//! The user who runs jobs writes their logs, and the reader may be another user: a server reads for its
+//! callers. So a
+//! log is read only if it is a regular file with a single link, not a link to a file that the reader may read
+//! and the caller
+//! may not, and never one that blocks.
 
 use rustix::fs::OFlags;
 use std::fs::File;
@@ -23,7 +25,7 @@ fn find_last_lines_start(file: &mut (impl Read + Seek), end: u64, lines: usize) 
     if lines == 0 {
         return Ok(end);
     }
-    // The newline that ends the last line does not begin another one.
+    // The newline that ends the last line does not start another one.
     let mut to_pass = lines;
     let mut block_end = end;
     let mut block = Vec::new();
@@ -51,16 +53,16 @@ fn find_last_lines_start(file: &mut (impl Read + Seek), end: u64, lines: usize) 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogFileTail {
     pub text: String,
-    /// Of the whole file.
+    /// Size of the whole file.
     pub bytes: u64,
-    /// How many lines come before; `None`: the file is so long that they were not counted.
+    /// Number of lines before; `None`: the file is too long to count them.
     pub skipped_lines: Option<usize>,
 }
 
-/// Up to this long a file is counted through.
+/// Maximum size of a file whose lines are counted.
 const MAX_COUNTED_BYTES: u64 = 256 << 20;
 
-/// The last lines of a file, and of those no more than the last `bytes`. `None`: there is no such file.
+/// Reads the last lines of a file, at most the last `bytes`. `None`: no such file.
 pub fn read_log_tail(path: &Path, lines: usize, bytes: u64) -> io::Result<Option<LogFileTail>> {
     let mut file = match open_plain_file(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -75,7 +77,7 @@ pub fn read_log_tail(path: &Path, lines: usize, bytes: u64) -> io::Result<Option
     Ok(Some(LogFileTail { text: String::from_utf8_lossy(&text).into_owned(), bytes: end, skipped_lines }))
 }
 
-/// A plain file that goes by this name only.
+/// Opens a regular file with a single link.
 fn open_plain_file(path: &Path) -> io::Result<File> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = File::options().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
@@ -83,7 +85,7 @@ fn open_plain_file(path: &Path) -> io::Result<File> {
     if meta.is_file() && meta.nlink() <= 1 {
         return Ok(file);
     }
-    Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a plain file of its own"))
+    Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file, or it has several links"))
 }
 
 fn count_lines(file: &mut (impl Read + Seek), end: u64) -> io::Result<usize> {

@@ -1,6 +1,5 @@
-//! Where the output of jobs lies: `OUTPUT_DIR/job_stdio/job_wf{W}_j{J}_r{R}_a{A}.o`, `.e` and `.log`;
-//! `.recovery.log` for the script that followed. How it is read for
-//! those who only want its end is in [`crate::tail`].
+//! Locations of job output: `OUTPUT_DIR/job_stdio/job_wf{W}_j{J}_r{R}_a{A}.o`, `.e` and `.log`;
+//! `.recovery.log` for the recovery script that followed. For reading the end of a log see [`crate::log_tail`].
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,16 +8,16 @@ use windlass_store::{Store, StoreError};
 use windlass_types::JobId;
 use windlass_types::worker_messages::{AttemptKey, RecoveryScript, StdioMode, StdioSettings};
 
-/// In the output directory.
+/// Folder in the output directory.
 pub const LOG_FOLDER: &str = "job_stdio";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogStream {
     Stdout,
     Stderr,
-    /// Both in one file.
+    /// Both streams in one file.
     Combined,
-    /// Of the recovery script that followed the attempt.
+    /// Output of the recovery script that followed the attempt.
     Recovery,
 }
 
@@ -47,11 +46,12 @@ pub fn path(workflow: &WorkflowRow, key: AttemptKey, stream: LogStream) -> PathB
     Path::new(&workflow.output_dir).join(LOG_FOLDER).join(file)
 }
 
-/// Says which database the logs in this folder belong to: its name, on one line.
+/// File that names the database of the logs in this folder, on one line.
 const OWNER_FILE: &str = ".database";
 
-/// Makes the folder this database's. Logs are named by numbers that only one database hands out once, so a folder has one
-/// owner; `Some` if that is another database, which is still there.
+/// Claims the folder for this database. Log names contain ids that are unique only within one database, so a
+/// folder has one
+/// owner; `Some` if that is another database that still exists.
 pub fn claim_folder(logs: &Path, database: &Path) -> io::Result<Option<PathBuf>> {
     let marker = logs.join(OWNER_FILE);
     let owner = match std::fs::read_to_string(&marker) {
@@ -66,7 +66,7 @@ pub fn claim_folder(logs: &Path, database: &Path) -> io::Result<Option<PathBuf>>
     }
 }
 
-/// The books of a server go by its address.
+/// The database of a server is identified by its address.
 fn is_server_address(owner: &Path) -> bool {
     ["http://", "https://"].iter().any(|scheme| owner.to_str().is_some_and(|text| text.starts_with(scheme)))
 }
@@ -75,7 +75,7 @@ fn same_file(a: &Path, b: &Path) -> bool {
     matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
 }
 
-/// What the job says about its output, or else its workflow.
+/// Returns the output settings of the job, or else of its workflow.
 pub fn load_stdio(
     store: &dyn Store,
     workflow: &WorkflowRow,
@@ -88,7 +88,7 @@ pub fn load_stdio(
     Ok(own.unwrap_or_else(|| workflow.settings.stdio(workflow.stdio)))
 }
 
-/// The streams that are kept.
+/// Returns the streams that are kept.
 pub const fn kept(mode: StdioMode) -> &'static [LogStream] {
     match mode {
         StdioMode::Separate => &[LogStream::Stdout, LogStream::Stderr],
@@ -99,26 +99,28 @@ pub const fn kept(mode: StdioMode) -> &'static [LogStream] {
     }
 }
 
-/// The files of an attempt that are there, what most likely says why it failed first. One that printed nothing has none.
+/// Returns the existing log files of an attempt, the most informative about a failure first. An attempt without
+/// output has none.
 pub fn existing_logs(workflow: &WorkflowRow, key: AttemptKey) -> Vec<(LogStream, PathBuf)> {
     let streams = [LogStream::Stderr, LogStream::Stdout, LogStream::Combined];
     let files = streams.map(|stream| (stream, path(workflow, key, stream)));
     files.into_iter().filter(|(_, file)| file.exists()).collect()
 }
 
-/// What the recovery script printed that followed this attempt, if one did and said something.
+/// Returns the output of the recovery script that followed this attempt, if not empty.
 pub fn recovery_log(workflow: &WorkflowRow, key: AttemptKey) -> Option<PathBuf> {
     Some(path(workflow, key, LogStream::Recovery)).filter(|file| file.exists())
 }
 
-/// The file to look at first, and which stream in it says something, if any does.
+/// Returns the file to look at first, and which stream in it has output, if any.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FirstLog {
     pub path: PathBuf,
     pub stream_with_text: Option<LogStream>,
 }
 
-/// What most likely says why a job failed: what it wrote to stderr, else to stdout. `None` if nothing was to be kept.
+/// Returns the stream that most likely shows the cause of a failure: stderr, else stdout. `None` if no output
+/// is kept.
 pub fn choose_first_log(workflow: &WorkflowRow, key: AttemptKey, stdio: StdioSettings) -> Option<FirstLog> {
     let has_text = |file: &Path| std::fs::metadata(file).is_ok_and(|meta| meta.len() > 0);
     let spoken = existing_logs(workflow, key).into_iter().find(|(_, file)| has_text(file));

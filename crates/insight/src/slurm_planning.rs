@@ -1,4 +1,4 @@
-//! What a spec asks of Slurm, or would: what its jobs demand, a proposal for it, and what all of that comes to.
+//! Slurm requests of a spec: the demand of its jobs, a proposed plan, and the resulting allocations.
 
 mod spec_schedule;
 
@@ -21,7 +21,7 @@ use windlass_types::Resources;
 use windlass_types::settings::{ActionType, SlurmScheduler};
 use windlass_types::slurm::AllocationRequest;
 
-/// What is asked for, or would have to be, can never be given.
+/// Requested resources that the cluster can never provide.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{said}")]
 pub struct SlurmPlanError {
@@ -36,12 +36,12 @@ impl SlurmPlanError {
     }
 }
 
-/// What the jobs of one entry demand, or those of them that ask for the same and wait for as many others.
+/// Demand of the jobs of one entry, or of those with the same requirements and the same depth of dependencies.
 #[derive(Clone, Debug)]
 pub struct EntryDemand {
     pub demand: AllocationDemand,
     pub entry: usize,
-    /// Their numbers.
+    /// Indices of the jobs.
     pub jobs: Vec<u32>,
 }
 
@@ -52,7 +52,8 @@ pub fn entry_demands(workflow: &ResolvedWorkflow<'_>) -> Vec<EntryDemand> {
     let mut found: Vec<EntryDemand> = Vec::new();
     let mut places: BTreeMap<(usize, Option<u32>, Option<u32>, u32), usize> = BTreeMap::new();
     for ((number, job), level) in (0..).zip(workflow.jobs()).zip(levels) {
-        // Jobs of an entry may wait for one another: who waited for all of them to be ready would wait for ever.
+        // Jobs of an entry may depend on each other: an action that waits for all of them to be ready would
+        // never fire.
         let key = (job.entry(), job.requirements, job.group, level);
         let place = *places.entry(key).or_insert_with(|| {
             let requirements = job.requirements.map(|number| &workflow.requirements()[number as usize]);
@@ -77,13 +78,13 @@ pub fn entry_demands(workflow: &ResolvedWorkflow<'_>) -> Vec<EntryDemand> {
     found
 }
 
-/// Whether the spec says itself what is asked of Slurm.
+/// Whether the spec has its own Slurm schedulers and actions.
 pub fn has_schedulers(workflow: &ResolvedWorkflow<'_>) -> bool {
     let asks = |kind: ActionType| kind == ActionType::ScheduleNodes;
     !workflow.schedulers().is_empty() || workflow.actions().iter().any(|one| asks(one.action.action_type))
 }
 
-/// A proposal for all of its jobs; or an error that names those that fit nowhere.
+/// Proposes a plan for all jobs; the error names jobs that fit nowhere.
 pub fn propose_workflow_schedulers(
     workflow: &ResolvedWorkflow<'_>,
     demands: &[EntryDemand],
@@ -96,7 +97,7 @@ pub fn propose_workflow_schedulers(
         .map_err(|faults| plan_error(&faults, profile))
 }
 
-/// Whether what the spec asks of Slurm can ever be given.
+/// Checks whether the cluster can provide what the spec requests.
 pub fn check(workflow: &ResolvedWorkflow<'_>, profile: &ClusterProfile) -> Result<(), SlurmPlanError> {
     let wrong =
         workflow.schedulers().iter().filter_map(|scheduler| check_scheduler(scheduler, profile).err());
@@ -115,13 +116,13 @@ pub fn check(workflow: &ResolvedWorkflow<'_>, profile: &ClusterProfile) -> Resul
             |one: &SlurmScheduler| check_job_fits(&of.demand, one, profile, end_reserve(workflow.settings()));
         match of.demand.scheduler.as_deref() {
             Some(name) => check(named(name)?).err(),
-            // Allocations of any of them may take it.
+            // Allocations of any scheduler may run the job.
             None => first_error_unless_one_fits(workflow.schedulers().iter().map(check)),
         }
     });
     let mut faults: Vec<UnfitDemand> = Vec::new();
     for fault in wrong {
-        // Those of an entry are told of once, whomever they wait for.
+        // Report an entry once, whatever its jobs depend on.
         match faults.iter_mut().find(|other| other.names == fault.names && other.reason == fault.reason) {
             Some(same) => same.jobs += fault.jobs,
             None => faults.push(fault),
@@ -130,7 +131,7 @@ pub fn check(workflow: &ResolvedWorkflow<'_>, profile: &ClusterProfile) -> Resul
     if faults.is_empty() { Ok(()) } else { Err(plan_error(&faults, profile)) }
 }
 
-/// Nothing if there is none, or one that fits.
+/// Returns why the jobs fit no scheduler; `None` if there is no scheduler, or one that fits.
 fn first_error_unless_one_fits(
     mut checked: impl Iterator<Item = Result<(), UnfitDemand>>,
 ) -> Option<UnfitDemand> {
@@ -140,36 +141,40 @@ fn first_error_unless_one_fits(
 
 fn plan_error(faults: &[UnfitDemand], profile: &ClusterProfile) -> SlurmPlanError {
     let said: Vec<String> = faults.iter().map(ToString::to_string).collect();
-    SlurmPlanError { said: said.join("\n"), remedy: "ask for less", cluster: cluster_title(profile) }
+    SlurmPlanError {
+        said: said.join("\n"),
+        remedy: "reduce the requirements",
+        cluster: cluster_title(profile),
+    }
 }
 
-/// What people call the cluster.
+/// Returns the name of the cluster for messages.
 pub fn cluster_title(profile: &ClusterProfile) -> String {
     let name = if profile.display_name.is_empty() { &profile.name } else { &profile.display_name };
     format!("cluster {name}")
 }
 
-/// Who pays, if the spec says so.
+/// Returns the account in the spec, if any.
 pub fn default_account<'a>(workflow: &'a ResolvedWorkflow<'_>) -> Option<&'a str> {
     workflow.settings().slurm_defaults.get("account").and_then(|account| account.as_str())
 }
 
-/// Allocations of one scheduler that are asked for together.
+/// Allocations of one scheduler that are requested together.
 #[derive(Clone, Debug)]
 pub struct PlannedAllocations {
     pub scheduler: SlurmScheduler,
     pub partition: Option<String>,
-    /// Nothing if the spec does not tell which jobs go there.
+    /// Number of jobs that run there; `None` if the spec does not determine it.
     pub jobs: Option<u64>,
     pub allocations: u32,
     pub walltime: Option<Duration>,
     pub core_hours: Option<f64>,
-    /// They are asked for when their first jobs are ready.
+    /// Whether they are requested when their first jobs are ready.
     pub is_deferred: bool,
 }
 
 impl PlannedAllocations {
-    /// What Slurm is asked for, or why that makes no sense.
+    /// The submission to Slurm, or why it is invalid.
     pub fn request(&self, workflow: &ResolvedWorkflow<'_>) -> Result<AllocationRequest, String> {
         build_request(
             &self.scheduler,
@@ -179,7 +184,8 @@ impl PlannedAllocations {
     }
 }
 
-/// What would be asked for, after it was seen that the cluster can give it: what the spec says itself, or a proposal.
+/// Returns the allocations that would be requested, after checking them against the cluster: those in the spec,
+/// or a proposal.
 pub fn plan_allocations(
     workflow: &ResolvedWorkflow<'_>,
     profile: &ClusterProfile,
@@ -197,7 +203,7 @@ pub fn plan_allocations(
 }
 
 fn planned_from_proposal(proposal: SchedulerProposal) -> PlannedAllocations {
-    // Nobody knows it better than that.
+    // No better estimate is available.
     let core_hours = Some((proposal.core_hours() * 1000.0).round() / 1000.0);
     let group = proposal.group;
     PlannedAllocations {
@@ -211,7 +217,7 @@ fn planned_from_proposal(proposal: SchedulerProposal) -> PlannedAllocations {
     }
 }
 
-/// What the spec says itself.
+/// Returns the allocations in the spec itself.
 fn planned_from_spec(workflow: &ResolvedWorkflow<'_>) -> Vec<PlannedAllocations> {
     let asks = workflow.actions().iter().filter(|one| one.action.action_type == ActionType::ScheduleNodes);
     let row = |one: &ResolvedAction| {

@@ -1,5 +1,5 @@
-//! From a spec to a workflow in the store. What the spec makes is lent to the store one at a time: commands are worked out
-//! on the way and not kept.
+//! Stores the workflow of a spec. Jobs are passed to the store one at a time: commands are rendered
+//! on the way and not kept in memory.
 
 use serde_json::Value;
 use std::borrow::Cow;
@@ -13,20 +13,20 @@ use windlass_store::model::{
 use windlass_store::{Store, StoreError};
 use windlass_types::{JobId, JobStatus, Timestamp, WorkflowId};
 
-/// What the spec itself does not say.
+/// Settings that are not in the spec.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkflowOrigin<'a> {
-    /// Whose it is, if the spec does not name anybody.
+    /// Owner, if the spec does not name one.
     pub user: &'a str,
-    /// Where its jobs run, and where their output goes. Absolute.
+    /// Directories of the jobs and of their output. Absolute.
     pub submission_dir: &'a str,
     pub output_dir: &'a str,
-    /// Absolute; `None` if it lies in no file.
+    /// Path of the spec file, absolute; `None` if the spec is not a file.
     pub spec_path: Option<&'a str>,
     pub spec_digest: &'a str,
 }
 
-/// Stores the workflow of a spec. What is reused counts as completed from the start.
+/// Stores the workflow of a spec. Reused jobs are completed from the start.
 pub fn create_workflow(
     store: &dyn Store,
     workflow: &ResolvedWorkflow<'_>,
@@ -80,12 +80,12 @@ fn new_job_group(kind: &ResolvedJobGroup) -> NewJobGroup<'_> {
     }
 }
 
-/// What an earlier workflow has done already.
+/// Results of an earlier workflow that are reused.
 #[derive(Debug, Default)]
 pub struct ReusedJobs {
-    /// By number: the job that did the work of this one, and what is known of that.
+    /// By index: the earlier job and its result.
     pub jobs: Vec<Option<ReusedJob>>,
-    /// By number: what those jobs wrote.
+    /// By index: the user data that those jobs wrote.
     pub user_data: HashMap<u32, Value>,
 }
 
@@ -110,7 +110,7 @@ struct SpecJobSource<'w> {
     jobs: std::ops::Range<usize>,
     first_user_data: i64,
     reused: Option<&'w ReusedJobs>,
-    /// What was lent last lies in these.
+    /// Buffers of the item that was passed last.
     file: Option<ResolvedFile<'w>>,
     data: Option<ResolvedUserData<'w>>,
     buffers: JobBuffers<'w>,
@@ -223,7 +223,7 @@ fn initial_status(job: &ResolvedJob<'_>, reused: Option<&ReusedJobs>) -> JobStat
     if waits { JobStatus::Blocked } else { JobStatus::Ready }
 }
 
-/// The parameters as a JSON object, in their order.
+/// Returns the parameters as a JSON object, in their order.
 fn params_json(job: &ResolvedJob<'_>) -> Option<String> {
     let parameters = job.parameters();
     if parameters.is_empty() {
@@ -235,7 +235,7 @@ fn params_json(job: &ResolvedJob<'_>) -> Option<String> {
     Some(format!("{{{}}}", fields.join(",")))
 }
 
-/// Who waits for whom.
+/// Returns the dependencies between jobs.
 pub fn dependency_edges(workflow: &ResolvedWorkflow<'_>) -> DependencyEdges {
     let mut builder = DependencyEdgesBuilder::default();
     for (number, job) in (0..).zip(workflow.jobs()) {

@@ -1,25 +1,25 @@
-//! Where a workflow stands.
+//! The phase of a workflow.
 
 use serde::Serialize;
 use windlass_store::model::WorkflowRow;
 use windlass_store::{Store, StoreLocation};
 use windlass_types::{JobStatus, StatusCounts};
 
-/// Where a workflow stands, in one word.
+/// Phase of a workflow, in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkflowPhase {
     /// Never started.
     Created,
-    /// Somebody is running it.
+    /// A process is running it.
     Running,
-    /// It was started, is not over, and nobody is running it.
+    /// Started and not finished, but no process is running it.
     Interrupted,
-    /// Nothing happens before somebody says what is to become of failures.
+    /// All remaining work waits for decisions about failures.
     NeedsDecision,
     /// All jobs completed.
     Completed,
-    /// All jobs are over, and some did not complete.
+    /// All jobs have ended, and some did not complete.
     Failed,
     Canceled,
 }
@@ -55,19 +55,20 @@ impl WorkflowPhase {
     }
 }
 
-/// Nothing is left to be done before somebody says what is to become of failures.
+/// Whether all remaining work waits for decisions about failures.
 pub fn needs_decision(counts: &StatusCounts) -> bool {
     let may_go_on = counts.active() + counts.get(JobStatus::Ready) + counts.get(JobStatus::Uninitialized);
     counts.get(JobStatus::PendingFailed) > 0 && may_go_on == 0
 }
 
-/// The books are those of a server.
+/// Whether the database belongs to a server.
 pub fn is_remote_store(store: &dyn Store) -> bool {
     matches!(store.location(), StoreLocation::Server(_))
 }
 
-/// Whether some process runs the workflow now; a server runs what was started and is not over. A lock that cannot be
-/// looked at counts as free: being able to show the workflow matters more.
+/// Whether a process runs the workflow now; a server runs every workflow that is started and not finished. A
+/// lock that cannot be
+/// checked counts as free: showing the workflow matters more.
 pub fn has_active_process(store: &dyn Store, row: &WorkflowRow) -> bool {
     if is_remote_store(store) {
         return row.started_at.is_some() && row.ended_at.is_none() && !row.is_canceled;

@@ -1,4 +1,4 @@
-//! Gathers what is known of the jobs of a workflow that ended badly, so that `core::recovery` can say what to do.
+//! Collects data about the failed jobs of a workflow, for the diagnosis in `windlass_core::recovery`.
 
 use std::collections::{HashMap, HashSet};
 use windlass_core::recovery::{FailedJob, LastAttempt};
@@ -11,18 +11,19 @@ use windlass_types::{JobId, JobStatus, Resources};
 
 const JOB_PAGE: u64 = 2000;
 
-/// A job that ended badly, with what it is called.
+/// A failed job with its name.
 #[derive(Clone, Debug)]
 pub struct ExaminedJob {
     pub failed_job: FailedJob,
     pub name: String,
-    /// The entry of the spec that made it, where that is more than the job itself.
+    /// Entry of the spec that made it, if it made several jobs.
     pub job_group: Option<String>,
 }
 
-/// The jobs that failed, were terminated, or wait for a decision, in the order of their ids. Of a workflow that was
-/// canceled also those that were stopped; elsewhere canceled jobs are none of their own: they come back with what they
-/// wait for.
+/// Returns jobs that failed, were terminated, or wait for a decision, in the order of their ids; of a canceled
+/// workflow also
+/// the canceled jobs. Elsewhere canceled jobs are not included: they are reset with the jobs that they depend
+/// on.
 pub(super) fn load_failed_jobs(
     store: &dyn Store,
     workflow: &WorkflowRow,
@@ -53,12 +54,12 @@ pub(super) fn load_failed_jobs(
     }
 }
 
-/// Failures that somebody wants to live with.
+/// Failures accepted by a decision to ignore them.
 fn load_ignored_jobs(store: &dyn Store, workflow: &WorkflowRow) -> Result<HashSet<JobId>, StoreError> {
     let (run, state) = (Some(workflow.run_id), Some(DecisionState::Done));
     let decisions =
         store.decisions(workflow.id, &DecisionFilter { run, state, ..DecisionFilter::default() })?;
-    // Of one job the last one counts.
+    // The last decision on a job counts.
     let last: HashMap<JobId, FailureCommandKind> =
         decisions.into_iter().map(|made| (made.job_id, made.verdict)).collect();
     Ok(last
@@ -68,7 +69,7 @@ fn load_ignored_jobs(store: &dyn Store, workflow: &WorkflowRow) -> Result<HashSe
         .collect())
 }
 
-/// The newest attempt of each job that did not complete.
+/// Returns the newest attempt of each job that did not complete.
 fn load_last_attempts(
     store: &dyn Store,
     workflow: &WorkflowRow,

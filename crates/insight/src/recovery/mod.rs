@@ -1,5 +1,6 @@
-//! What ails the jobs of a workflow that ended badly, and what is to be done about each: a plan, which a person or an agent
-//! sees before it is carried out. The diagnosis itself is [`windlass_core::recovery`]'s.
+//! Recovery plans: a diagnosis of each failed job of a workflow, and what to do about it, shown to a user or an
+//! agent
+//! before it is applied. The diagnosis itself is in [`windlass_core::recovery`].
 
 mod failed_jobs;
 mod view;
@@ -24,10 +25,10 @@ use windlass_types::failure_commands::{
 };
 use windlass_types::{JobId, JobStatus, Resources};
 
-/// So many jobs are noted one by one.
+/// Maximum number of jobs recorded individually.
 const MAX_RECORDED_JOBS: usize = 1000;
 
-/// What was found about the jobs of a workflow, and what is to be done about them.
+/// The diagnosed jobs of a workflow, and what to do about them.
 #[derive(Clone, Debug)]
 pub struct RecoveryPlan {
     pub row: WorkflowRow,
@@ -41,7 +42,7 @@ pub struct JobDiagnosis {
 }
 
 impl JobDiagnosis {
-    /// What it asks for when it runs again; `None`: as before.
+    /// Requirements when it runs again; `None`: unchanged.
     pub fn next_resources(&self) -> Option<Resources> {
         let mut asked = self.examined.failed_job.asked.filter(|_| !self.remedy.changes.is_empty())?;
         for change in &self.remedy.changes {
@@ -55,14 +56,14 @@ impl JobDiagnosis {
     }
 }
 
-/// What the workers that may take the jobs have.
+/// Returns the capacities of workers that may run the jobs.
 #[derive(Clone, Debug, Default)]
 pub struct EligibleCapacity {
     pub takers: Vec<AvailableWorker>,
 }
 
 impl EligibleCapacity {
-    /// Those that leave take no more jobs; one that does not say how long it stays, stays for good.
+    /// Draining workers get no more jobs; a worker without a time limit stays.
     pub fn from_offers(offers: &[WorkerAvailability]) -> Self {
         let takers = offers.iter().filter(|offer| !offer.is_draining);
         let taker = |offer: &WorkerAvailability| AvailableWorker {
@@ -73,7 +74,7 @@ impl EligibleCapacity {
     }
 }
 
-/// Each job that ended badly, diagnosed from the measurements of its own last attempt.
+/// Diagnoses each failed job from the measurements of its last attempt.
 pub fn diagnose_workflow(
     store: &dyn Store,
     row: WorkflowRow,
@@ -92,7 +93,7 @@ pub fn diagnose_workflow(
 
 impl RecoveryPlan {
     pub fn rerun_jobs(&self) -> impl Iterator<Item = &JobDiagnosis> {
-        self.diagnoses.iter().filter(|patient| patient.remedy.runs_again())
+        self.diagnoses.iter().filter(|failed_job| failed_job.remedy.runs_again())
     }
 
     pub fn has_reruns(&self) -> bool {
@@ -104,18 +105,18 @@ impl RecoveryPlan {
     }
 
     pub fn has_unexplained(&self) -> bool {
-        self.diagnoses.iter().any(|patient| patient.remedy.diagnosis == RecoveryDiagnosis::Unknown)
+        self.diagnoses.iter().any(|failed_job| failed_job.remedy.diagnosis == RecoveryDiagnosis::Unknown)
     }
 
-    /// Some are not this plan's affair, for this reason.
+    /// Excludes jobs from the plan, for a reason.
     pub fn exclude_jobs(&mut self, which: impl Fn(&ExaminedJob) -> bool, why: &str) {
-        for patient in self.diagnoses.iter_mut().filter(|patient| which(&patient.examined)) {
-            patient.remedy.next = RecoveryAction::Stay(why.to_owned());
-            patient.remedy.changes.clear();
+        for failed_job in self.diagnoses.iter_mut().filter(|failed_job| which(&failed_job.examined)) {
+            failed_job.remedy.next = RecoveryAction::Stay(why.to_owned());
+            failed_job.remedy.changes.clear();
         }
     }
 
-    /// What was to run again, and does not, stays for the reason that was given for it.
+    /// Keeps jobs that were to run again as they are, for the given reason.
     pub fn apply_outcomes(&mut self, outcomes: &[FailureCommandOutcome]) {
         let undone = outcomes.iter().filter(|outcome| outcome.answer != FailureCommandStatus::Done);
         let undone: HashMap<JobId, &str> =
@@ -128,20 +129,23 @@ impl RecoveryPlan {
         }
     }
 
-    /// What those that run again ask for then, where they ask for anything.
+    /// Returns the requirements of the jobs that run again, if they have any.
     pub fn next_resources(&self) -> HashMap<JobId, Resources> {
-        let asks = |patient: &JobDiagnosis| {
-            Some((patient.remedy.job, patient.next_resources().or(patient.examined.failed_job.asked)?))
+        let asks = |failed_job: &JobDiagnosis| {
+            Some((
+                failed_job.remedy.job,
+                failed_job.next_resources().or(failed_job.examined.failed_job.asked)?,
+            ))
         };
         self.rerun_jobs().filter_map(asks).collect()
     }
 
-    /// Jobs that did not fail and still have to run.
+    /// Returns jobs that did not fail and still have to run.
     pub fn remaining_count(&self) -> u64 {
         count_remaining_jobs(&self.row)
     }
 
-    /// `2 jobs will run again, 1 stays as it is`.
+    /// Returns a summary: `2 jobs will run again, 1 stays as it is`.
     pub fn render_summary(&self, dry_run: bool) -> String {
         if self.diagnoses.is_empty() {
             return match self.remaining_count() {
@@ -162,17 +166,20 @@ impl RecoveryPlan {
         }
     }
 
-    /// What is ordered for the plan to be carried out. `asked_by`: on whose behalf, if that is not known anyway.
+    /// Returns the failure commands that apply the plan. `asked_by`: on whose behalf, if that is not known
+    /// otherwise.
     pub fn failure_commands(&self, asked_by: Option<&str>) -> FailureCommandBatch {
-        let orders = self.rerun_jobs().map(|patient| failure_command(&patient.remedy, asked_by)).collect();
+        let orders =
+            self.rerun_jobs().map(|failed_job| failure_command(&failed_job.remedy, asked_by)).collect();
         FailureCommandBatch { orders, ..FailureCommandBatch::default() }
     }
 
-    /// For whoever asks later what happened, and at whose request: a workflow that was canceled begins anew without decisions
-    /// about its jobs, so nothing else tells.
+    /// Records what happened and at whose request: the jobs of a canceled workflow are reset without decisions,
+    /// so there is no
+    /// other record.
     pub fn recovery_event(&self, asked_by: Option<&str>) -> NewEvent {
-        let asked = asked_by.map(|who| format!(", asked for by {who}")).unwrap_or_default();
-        let jobs: Vec<_> = self.rerun_jobs().map(|patient| &patient.remedy).collect();
+        let asked = asked_by.map(|who| format!(", requested by {who}")).unwrap_or_default();
+        let jobs: Vec<_> = self.rerun_jobs().map(|failed_job| &failed_job.remedy).collect();
         NewEvent {
             workflow: Some(self.row.id),
             job: None,
@@ -191,7 +198,7 @@ impl RecoveryPlan {
     }
 }
 
-/// Jobs of a workflow that still have to run, as far as nobody has to decide about them first.
+/// Returns jobs of a workflow that still have to run and do not wait for a decision.
 pub fn count_remaining_jobs(row: &WorkflowRow) -> u64 {
     let counts = &row.counts;
     let left = counts.total() - counts.settled() - counts.get(JobStatus::PendingFailed);
@@ -207,7 +214,7 @@ fn failure_command(remedy: &JobRemedy, asked_by: Option<&str>) -> FailureCommand
             ResourceAmount::Runtime(runtime) => changes.runtime_seconds = Some(runtime.as_secs_f64()),
         }
     }
-    let asked = asked_by.map(|who| format!(", asked for by {who}")).unwrap_or_default();
+    let asked = asked_by.map(|who| format!(", requested by {who}")).unwrap_or_default();
     let reason = format!("recover{asked}: {} ({})", remedy.diagnosis, remedy.evidence);
     let (confidence, evidence) = (None, Vec::new());
     FailureCommand {

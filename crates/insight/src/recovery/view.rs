@@ -1,4 +1,4 @@
-//! The plan of a recovery, for programs.
+//! The recovery plan as JSON.
 
 use super::{JobDiagnosis, RecoveryPlan};
 use serde::Serialize;
@@ -21,14 +21,14 @@ pub struct RecoveryPlanReport<'a> {
 struct JobDiagnosisReport<'a> {
     job_id: JobId,
     name: &'a str,
-    /// Where it stood.
+    /// Status of the job.
     status: JobStatus,
     diagnosis: RecoveryDiagnosis,
     evidence: &'a str,
     runs_again: bool,
-    /// Why it does not.
+    /// Why it does not run again.
     stays_because: Option<&'a str>,
-    /// What it asks for from then on, where that is something else: bytes, CPUs, seconds.
+    /// New requirements, if they change: bytes, CPUs, seconds.
     changes: Vec<Value>,
 }
 
@@ -37,7 +37,7 @@ impl<'a> RecoveryPlanReport<'a> {
         Self::with_limit(plan, dry_run, plan.diagnoses.len())
     }
 
-    /// So many jobs are told of one by one.
+    /// Maximum number of jobs listed individually.
     pub fn with_limit(plan: &'a RecoveryPlan, dry_run: bool, most: usize) -> Self {
         Self {
             workflow_id: plan.row.id,
@@ -51,8 +51,8 @@ impl<'a> RecoveryPlanReport<'a> {
 }
 
 impl<'a> JobDiagnosisReport<'a> {
-    fn new(patient: &'a JobDiagnosis) -> Self {
-        let remedy = &patient.remedy;
+    fn new(failed_job: &'a JobDiagnosis) -> Self {
+        let remedy = &failed_job.remedy;
         let change = |change: &ResourceChange| {
             json!({
                 "resource": change.to.resource(), "from": change.from.map(amount_json), "to": amount_json(change.to),
@@ -61,8 +61,8 @@ impl<'a> JobDiagnosisReport<'a> {
         };
         Self {
             job_id: remedy.job,
-            name: &patient.examined.name,
-            status: patient.examined.failed_job.status,
+            name: &failed_job.examined.name,
+            status: failed_job.examined.failed_job.status,
             diagnosis: remedy.diagnosis,
             evidence: &remedy.evidence,
             runs_again: remedy.runs_again(),

@@ -1,4 +1,4 @@
-//! The spec with what is asked of Slurm for it written into it.
+//! Adds Slurm schedulers and actions to the text of a spec.
 
 use super::EntryDemand;
 use std::borrow::Cow;
@@ -10,23 +10,23 @@ use windlass_spec::patch::{
 use windlass_spec::{ResolvedWorkflow, SpecSource};
 use windlass_types::settings::SlurmScheduler;
 
-/// Up to so many names an action lists if no pattern says which jobs it waits for.
+/// Maximum number of job names that an action lists if no pattern matches exactly its jobs.
 const MAX_NAMES: usize = 10_000;
 
-/// It cannot be written.
+/// Why the spec cannot be completed.
 #[derive(Debug, thiserror::Error)]
 pub enum SpecScheduleError {
-    #[error("nobody said which account pays")]
+    #[error("no Slurm account given")]
     NoAccount,
-    #[error("no pattern tells the jobs of `{0}` from others")]
+    #[error("no pattern matches the jobs of `{0}` and no others")]
     NoPattern(String),
     #[error(transparent)]
     Patch(#[from] SpecPatchError),
 }
 
-/// The spec with schedulers, who uses them, and the actions that ask for their allocations.
+/// Returns the spec with schedulers, their assignment to jobs, and the actions that request their allocations.
 ///
-/// `waits_for` reads such a text, and tells for which jobs each of its actions waits.
+/// `waits_for` parses such a text and returns the jobs that each of its actions waits for.
 pub fn write_schedule<E: From<SpecScheduleError>>(
     source: SpecSource<'_>,
     workflow: &ResolvedWorkflow<'_>,
@@ -47,7 +47,7 @@ pub fn write_schedule<E: From<SpecScheduleError>>(
     if !with_actions {
         return Ok(add(&addition)?);
     }
-    // A pattern is short and stays right when parameters change; names are used where it would mean other jobs.
+    // A pattern is short and stays right when parameters change; names are used if it would match other jobs.
     let mut patterned = addition.clone();
     patterned
         .entries
@@ -66,7 +66,7 @@ pub fn write_schedule<E: From<SpecScheduleError>>(
     Ok(add(&addition)?)
 }
 
-/// Entries whose jobs all go to one scheduler name it. Others take what there is.
+/// Entries whose jobs all use one scheduler name it. Others use any.
 fn scheduler_edits<'a>(
     workflow: &'a ResolvedWorkflow<'_>,
     demands: &[EntryDemand],
@@ -82,7 +82,7 @@ fn scheduler_edits<'a>(
             }
         }
     }
-    // An entry with labels has no demand among them; one with some of each stays as it is.
+    // An entry with labels has no Slurm demand; one with labels on some jobs only stays unchanged.
     for of in demands.iter().filter(|of| !of.demand.labels.is_empty()) {
         of_entry.insert(of.entry, None);
     }
@@ -147,7 +147,7 @@ fn wait_by_pattern(
     ("job_name_regexes", patterns.into_iter().collect())
 }
 
-/// `sim_{i:03d}` as a regular expression: `^sim_.*$`.
+/// Returns `sim_{i:03d}` as a regular expression: `^sim_.*$`.
 fn name_pattern(name: &str) -> String {
     let mut pattern = String::from("^");
     let mut is_inside = false;
@@ -176,7 +176,7 @@ fn wait_by_names(
     jobs.take(MAX_NAMES + 1).map(|job| workflow.job(*job as usize).name.to_owned()).collect()
 }
 
-/// Whether the actions that were added, the last ones, wait for just those jobs that they should.
+/// Whether the added actions, the last ones, wait for exactly the jobs that they should.
 fn waits_match_demands(
     actions: &[Vec<u32>],
     demands: &[EntryDemand],
