@@ -1,4 +1,4 @@
-//! What an agent sits at.
+//! The session of an agent.
 
 use crate::output_redaction;
 use crate::requests::RequestToolCall;
@@ -24,18 +24,18 @@ use windlass_types::failure_commands::{
 use windlass_types::slurm::AllocationRequest;
 use windlass_types::{Attempt, JobId, Resources, RunId, SystemClock, Timestamp, WorkerId, WorkflowId};
 
-/// The books that are read in, who does what changes something, and what may be done at all. Cheap to clone.
+/// The store that an agent reads from, the actions it may take, and its permissions. Cheap to clone.
 #[derive(Clone)]
 pub struct AgentSession {
     pub store: Arc<dyn Store>,
     pub actions: Arc<dyn AgentActions>,
-    /// Which names of variables mean secrets.
+    /// Which environment variables hold secrets, by name.
     pub masking: SecretNames,
-    /// What the agent calls itself: its decisions are kept under this name.
+    /// Name that the agent gives itself: its decisions are recorded under it.
     pub agent: String,
-    /// What it is called by whoever started it, whatever it calls itself.
+    /// Name set by the process that started the session; it takes precedence over the agent's own.
     pub known_as: Option<String>,
-    /// Without it, tools that change something are not even listed.
+    /// Without it, tools that change something are not listed.
     pub allow_write: bool,
 }
 
@@ -45,69 +45,69 @@ impl std::fmt::Debug for AgentSession {
     }
 }
 
-/// What not all hands can do.
+/// Capabilities that not all implementations of [`AgentActions`] have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AgentCapability {
     MakeWorkflows,
-    /// Workers that cannot reach their server write results down where they are.
+    /// Read undelivered results that workers keep on this machine.
     ReadJournals,
-    /// Ask the cluster what it has.
+    /// Ask the cluster for its resources and plan allocations.
     PlanAllocations,
 }
 
-/// Those who act for an agent. What they do is what its person may do, and nothing more.
+/// Actions on behalf of an agent, with the permissions of its user and nothing more.
 pub trait AgentActions: Send + Sync {
     fn supports(&self, _skill: AgentCapability) -> bool {
         false
     }
 
-    /// Makes a workflow and says what there is now. `working_dir`: where its jobs are to run.
+    /// Creates a workflow and returns its summary. `working_dir`: the directory in which its jobs run.
     fn create_workflow(&self, _spec: &SpecText, _working_dir: Option<&str>) -> Result<Value, ToolError> {
-        Err(ToolError::new("workflows cannot be made here"))
+        Err(ToolError::new("workflows cannot be created here"))
     }
 
-    /// Results of a workflow that workers on this machine have and their server does not.
+    /// Returns results of a workflow that workers on this machine could not deliver to their server.
     fn undelivered_results(&self, _workflow: WorkflowId) -> Result<Vec<WorkerJournal>, ToolError> {
-        Err(ToolError::new("journals lie on the machines of the workers"))
+        Err(ToolError::new("journals are on the machines of the workers"))
     }
 
-    /// What the cluster has: as it says itself, or as a profile of this name does.
+    /// Returns the resources of the cluster, from the cluster itself or from the profile with this name.
     fn load_cluster_profile(&self, _profile: Option<&str>) -> Result<ClusterProfile, ToolError> {
         Err(no_cluster())
     }
 
-    /// When such an allocation would start, in Slurm's words.
+    /// Returns when such an allocation would start, as Slurm reports it.
     fn estimate_start(&self, _request: &AllocationRequest) -> Result<String, ToolError> {
         Err(no_cluster())
     }
 
-    /// What Slurm's accounting has of the allocations of a workflow and of their steps: a list.
+    /// Returns Slurm accounting data of a workflow's allocations and their steps, as a list.
     fn slurm_accounting(&self, _workflow: WorkflowId) -> Result<Vec<Value>, ToolError> {
         Err(no_cluster())
     }
 
-    /// Writes a spec to a new file and says where it is.
+    /// Writes a spec to a new file and returns its path.
     fn save_spec(&self, _spec: &SpecText, _path: &str) -> Result<Value, ToolError> {
         Err(ToolError::new("files cannot be written here"))
     }
 
-    /// Answers a question about requests, or does something to one.
+    /// Performs a query or a command on requests.
     fn perform_request_call(&self, _asked: &RequestToolCall) -> Result<Value, ToolError> {
-        Err(ToolError::new("requests are not kept here"))
+        Err(ToolError::new("this database has no requests"))
     }
 
-    /// Has the workflow run, and comes back while it does.
+    /// Starts the workflow; returns while it runs.
     fn start_workflow(&self, workflow: WorkflowId) -> Result<Value, ToolError>;
     fn cancel_workflow(&self, workflow: WorkflowId) -> Result<Value, ToolError>;
-    /// Sends jobs back to run again: those that did not end well, or all that ran.
+    /// Resets jobs to run again: those that did not complete, or all that ran.
     fn reset_workflow(&self, workflow: WorkflowId, failed_only: bool) -> Result<Value, ToolError>;
-    /// Those who may work on the workflow now.
+    /// Returns the workers that may run jobs of the workflow.
     fn available_workers(
         &self,
-        books: &dyn Store,
+        jobs_store: &dyn Store,
         workflow: WorkflowId,
     ) -> Result<Vec<WorkerAvailability>, ToolError> {
-        let rows = books.active_workers(Some(workflow))?;
+        let rows = jobs_store.active_workers(Some(workflow))?;
         let offer = |worker: NewWorker| WorkerAvailability {
             labels: worker.labels,
             site: worker.site,
@@ -116,55 +116,55 @@ pub trait AgentActions: Send + Sync {
         Ok(rows.into_iter().map(|row| offer(row.worker)).collect())
     }
 
-    /// What they have, for jobs that need more of it.
+    /// Returns their capacities, for checking larger requirements.
     fn eligible_capacity(
         &self,
-        books: &dyn Store,
+        jobs_store: &dyn Store,
         workflow: WorkflowId,
     ) -> Result<EligibleCapacity, ToolError> {
-        Ok(EligibleCapacity::from_offers(&self.available_workers(books, workflow)?))
+        Ok(EligibleCapacity::from_offers(&self.available_workers(jobs_store, workflow)?))
     }
 
-    /// Has jobs go back whose workers are certainly gone, where nobody does that by himself.
+    /// Returns jobs of certainly dead workers to the queue, where no server does that.
     fn requeue_orphaned_jobs(&self, _workflow: WorkflowId) -> Result<(), ToolError> {
         Ok(())
     }
 
-    /// Has whoever runs a workflow look into the books.
+    /// Wakes the process that runs the workflow to read pending commands.
     fn wake_holder(&self, _holder: &LockHolder) {}
 
-    /// The environments of jobs as they are, to find their secrets in what is told of them. Never shown.
+    /// Returns the unmasked environments of jobs, to redact their secrets in texts. Never shown.
     fn load_job_variables(
         &self,
-        books: &dyn Store,
+        jobs_store: &dyn Store,
         workflow: WorkflowId,
         jobs: &[JobId],
     ) -> Result<Vec<JobVariables>, ToolError> {
-        load_job_variables(books, workflow, jobs)
+        load_job_variables(jobs_store, workflow, jobs)
     }
 }
 
-/// Variables and their values.
+/// Environment variables and their values.
 pub type JobVariables = Vec<(String, String)>;
 
-/// What is in the books for each of the jobs, in the order asked for.
+/// Reads the environments of the jobs from the store, in the order of the ids.
 pub fn load_job_variables(
-    books: &dyn Store,
+    jobs_store: &dyn Store,
     workflow: WorkflowId,
     jobs: &[JobId],
 ) -> Result<Vec<JobVariables>, ToolError> {
-    let shared = books.workflow(workflow)?.map(|row| row.env).unwrap_or_default();
+    let shared = jobs_store.workflow(workflow)?.map(|row| row.env).unwrap_or_default();
     let all = |own: JobVariables| shared.iter().cloned().chain(own).collect();
-    Ok(books.load_job_commands(jobs)?.into_iter().map(|command| all(command.env)).collect())
+    Ok(jobs_store.load_job_commands(jobs)?.into_iter().map(|command| all(command.env)).collect())
 }
 
-/// For those who only look.
+/// Actions of a read-only session.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReadOnlyActions;
 
 impl ReadOnlyActions {
     fn unsupported<T>() -> Result<T, ToolError> {
-        Err(ToolError::new("nothing can be changed here"))
+        Err(ToolError::new("this session is read-only"))
     }
 }
 
@@ -182,12 +182,12 @@ impl AgentActions for ReadOnlyActions {
     }
 }
 
-/// What a worker could not deliver.
+/// Results that a worker could not deliver.
 #[derive(Clone, Debug, Serialize)]
 pub struct WorkerJournal {
     pub worker_id: Option<WorkerId>,
     pub host: String,
-    /// If not, the next worker on its machine delivers it.
+    /// Whether the worker is alive; otherwise the next worker on its machine delivers them.
     pub is_alive: bool,
     pub attempts: Vec<UndeliveredAttempt>,
 }
@@ -197,39 +197,39 @@ pub struct UndeliveredAttempt {
     pub job_id: JobId,
     pub run_id: RunId,
     pub attempt_id: Attempt,
-    /// `None`: it gave the job back.
+    /// `None`: the worker returned the job.
     pub return_code: Option<i32>,
 }
 
 fn no_cluster() -> ToolError {
-    ToolError::new("the cluster cannot be asked here")
-        .with_hint("a server that was started with --slurm can, and `windlass mcp` on a login node")
+    ToolError::new("the cluster cannot be queried here")
+        .with_hint("use a server that was started with --slurm, or `windlass mcp` on a login node")
 }
 
-/// A spec as an agent wrote it.
+/// A spec as text.
 #[derive(Clone, Debug)]
 pub struct SpecText(pub String);
 
-/// What a job asks for.
-pub(crate) fn load_requirements(books: &dyn Store, job: &JobRow) -> Result<Resources, ToolError> {
-    let sets = books.requirements(job.workflow_id)?.into_iter();
+/// Resource requirements of a job.
+pub(crate) fn load_requirements(jobs_store: &dyn Store, job: &JobRow) -> Result<Resources, ToolError> {
+    let sets = jobs_store.requirements(job.workflow_id)?.into_iter();
     let mut own = sets.filter(|set| Some(&set.name) == job.resource_requirements.as_ref());
     Ok(own.next().map_or(Resources::DEFAULT, |set| set.resources))
 }
 
-/// A set of requirements for this job alone, from its next attempt on.
+/// Requirements for this job only, from its next attempt on.
 pub(crate) fn change_requirements(
-    books: &dyn Store,
+    jobs_store: &dyn Store,
     job: &JobRow,
     resources: Resources,
 ) -> Result<(), ToolError> {
     let used_by = RequirementsUsers::Jobs(vec![job.id]);
     let change = RequirementsChange { name: format!("job {}", job.id), resources, used_by };
-    books.change_requirements(job.workflow_id, &[change], AgentSession::now())?;
+    jobs_store.change_requirements(job.workflow_id, &[change], AgentSession::now())?;
     Ok(())
 }
 
-/// Why something was not done, for an agent: what, and what may help.
+/// An error of a tool, with a hint for the agent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ToolError {
@@ -278,8 +278,7 @@ impl AgentSession {
     pub(crate) fn load_workflow(&self, id: i64) -> Result<WorkflowRow, ToolError> {
         let found = self.store.workflow(WorkflowId(id))?;
         found.ok_or_else(|| {
-            ToolError::new(format!("there is no workflow {id}"))
-                .with_hint("list_workflows says which there are")
+            ToolError::new(format!("there is no workflow {id}")).with_hint("use list_workflows to list them")
         })
     }
 
@@ -289,13 +288,11 @@ impl AgentSession {
         found.ok_or_else(|| ToolError::new(format!("workflow {} has no job {id}", workflow.id)))
     }
 
-    /// A job by its number alone.
+    /// Loads a job by its id.
     pub(crate) fn load_job(&self, id: i64) -> Result<(WorkflowRow, JobRow), ToolError> {
-        let none = || {
-            ToolError::new(format!("there is no job {id}")).with_hint("jobs go by their ids, not their names")
-        };
+        let none = || ToolError::new(format!("there is no job {id}")).with_hint("use job ids, not job names");
         let job = match self.store.find_job(JobId(id)) {
-            // One of somebody else's workflows is none.
+            // Jobs of workflows that the caller may not see are reported as missing.
             Err(error) if error.category() == ErrorCategory::Missing => None,
             found => found?,
         };
@@ -303,14 +300,14 @@ impl AgentSession {
         Ok((self.load_workflow(job.workflow_id.0)?, job))
     }
 
-    /// Has it done by whoever may do it, also while somebody runs the workflow.
+    /// Applies failure commands through the process that owns the workflow, also while it runs.
     pub(crate) fn submit_failure_commands(
         &self,
         workflow: WorkflowId,
         orders: FailureCommandBatch,
     ) -> Result<Vec<FailureCommandOutcome>, ToolError> {
         let nudge = |holder: &LockHolder| self.actions.wake_holder(holder);
-        // A server sees to its limits itself.
+        // A server checks its limits itself.
         if self.is_on_server() || !failure_commands::changes_resources(&orders) {
             return Ok(failure_commands::submit_failure_commands(
                 &*self.store,
@@ -323,7 +320,7 @@ impl AgentSession {
         Ok(failure_commands::submit_within_limits(&*self.store, workflow, orders, &room, &nudge)?)
     }
 
-    /// Refuses what no worker could ever give to a job.
+    /// Refuses requirements that exceed the capacity of every worker.
     pub(crate) fn check_capacity(
         &self,
         workflow: WorkflowId,
@@ -334,17 +331,17 @@ impl AgentSession {
         exceeds_workers_reason(changes, asked, &room.takers).map_or(Ok(()), |why| Err(ToolError::new(why)))
     }
 
-    /// The workflow is at a server.
+    /// Whether the workflow is managed by a server.
     pub(crate) fn is_on_server(&self) -> bool {
         matches!(self.store.location(), StoreLocation::Server(_))
     }
 
-    /// Takes the secrets of a job out of what it wrote.
+    /// Redacts the secrets of a job in its output.
     pub(crate) fn load_redactor(&self, job: &JobRow) -> Result<SecretRedactor, ToolError> {
         Ok(self.load_redactors(job.workflow_id, &[job.id])?.pop().unwrap_or_default())
     }
 
-    /// The same for several, in the order of the jobs.
+    /// The same for several jobs, in their order.
     pub(crate) fn load_redactors(
         &self,
         workflow: WorkflowId,
@@ -357,7 +354,7 @@ impl AgentSession {
         Ok(self.actions.load_job_variables(&*self.store, workflow, jobs)?.into_iter().map(of).collect())
     }
 
-    /// What is told of jobs, one after the other, each without its secrets.
+    /// Redacts texts of several jobs, each with the secrets of its job.
     pub(crate) fn redact_values(
         &self,
         workflow: WorkflowId,
@@ -373,7 +370,7 @@ impl AgentSession {
         Ok(told.into_iter().map(|(job, view)| output_redaction::redact_strings(view, own(&job))).collect())
     }
 
-    /// An answer as it may be shown, whatever it is about.
+    /// Redacts and finishes an answer.
     pub(crate) fn redact_output(answer: Value) -> Value {
         output_redaction::redact_strings(answer, &SecretRedactor::default())
     }

@@ -1,4 +1,4 @@
-//! What an agent can read up: pages of the guide and example specs, compiled in, so that they fit this version.
+//! Documentation for agents: pages of the guide and example specs, compiled in so that they match this version.
 
 /// A page of the guide.
 pub(crate) struct DocPage {
@@ -15,7 +15,7 @@ impl DocPage {
 
 macro_rules! pages {
     ($($topic:literal = $path:literal),* $(,)?) => {
-        /// All of them.
+        /// All pages.
         pub(crate) const PAGES: &[DocPage] =
             &[$(DocPage { topic: $topic, text: include_str!(concat!("../../../docs/", $path)) }),*];
     };
@@ -41,9 +41,9 @@ pages! {
     "spec-reference" = "reference/spec.md",
 }
 
-/// A spec that runs as it is.
+/// A complete example spec.
 pub(crate) struct ExampleSpec {
-    /// Its file without the extension.
+    /// File name without the extension.
     pub(crate) name: &'static str,
     pub(crate) file: &'static str,
     pub(crate) text: &'static str,
@@ -51,7 +51,7 @@ pub(crate) struct ExampleSpec {
 
 macro_rules! examples {
     ($($name:literal = $file:literal),* $(,)?) => {
-        /// All of them.
+        /// All examples.
         pub(crate) const EXAMPLES: &[ExampleSpec] = &[$(ExampleSpec {
             name: $name, file: $file, text: include_str!(concat!("../../../examples/", $file)),
         }),*];

@@ -1,11 +1,14 @@
-//! Windlass for AI agents: the server half of the Model Context Protocol, over the books.
+//! The Model Context Protocol server of Windlass, over the store.
 //!
-//! A [`Desk`] is what an agent sits at: books to read in, [`Hands`] that do what changes something, and terms. Whoever
-//! makes it decides what the agent may do: the books of a server are those that its caller may see, and nothing here
-//! goes round them. [`tools`] are what an agent can call, one line each in its table; [`shown`] is what becomes of texts
-//! before they are shown; [`library`] are the pages and examples that are compiled in.
+//! An [`AgentSession`] has a store to read from, [`AgentActions`] for changes, and permissions. Its creator
+//! decides
+//! what the agent may do: the store of a server returns only what its caller may see, and all access goes
+//! through it.
+//! `tools` has a table of all tools; `output_redaction` redacts texts before they are shown; `embedded_docs`
+//! has the
+//! pages and examples that are compiled in.
 //!
-//! The SDK (`rmcp`) moves fast, so only [`handler`] and [`speak`] know it.
+//! The SDK (`rmcp`) changes often, so only `handler` and `transport` use it.
 
 mod agent_session;
 mod embedded_docs;

@@ -1,12 +1,13 @@
-//! What agents ask about requests and have done to them. The books of a desk have no requests: whoever acts for the agent
-//! asks those who keep them, in the name of its person.
+//! Queries and commands on requests. The store of a session has no requests: the actions of the session perform
+//! the calls with
+//! the permissions of its user.
 
 use serde_json::Value;
 
-/// A question, or something to be done. What is done needs a word of the agent's user, which is looked for before.
+/// A query or a command. Commands require the confirmation of the agent's user, which is checked before.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RequestToolCall {
-    /// Answered with a list of them, by name.
+    /// Returns a list of requests by name.
     List {
         status: Option<String>,
         name: Option<String>,
@@ -20,7 +21,7 @@ pub enum RequestToolCall {
         name: String,
         all_rounds: bool,
     },
-    /// As the body of `POST /requests/NAME/release`.
+    /// The body of `POST /requests/NAME/release`.
     Release {
         name: String,
         body: Value,

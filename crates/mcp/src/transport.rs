@@ -1,4 +1,4 @@
-//! How an agent is spoken to: over the standard streams of this process, or over HTTP.
+//! Transports: the standard streams of this process, and HTTP.
 
 use crate::agent_session::AgentSession;
 use crate::handler::McpHandler;
@@ -9,25 +9,25 @@ use std::fmt::Display;
 use std::io;
 use std::sync::Arc;
 
-/// Answers what comes in on standard input until it ends. Blocks.
-pub fn serve_stdio(desk: AgentSession) -> io::Result<()> {
+/// Serves requests on standard input until it ends. Blocks.
+pub fn serve_stdio(session: AgentSession) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
-        let service = McpHandler(desk).serve(rmcp::transport::stdio()).await.map_err(io::Error::other)?;
+        let service = McpHandler(session).serve(rmcp::transport::stdio()).await.map_err(io::Error::other)?;
         service.waiting().await.map_err(io::Error::other)?;
         Ok(())
     })
 }
 
-/// Requests larger than this are no requests of an agent.
+/// Maximum size of a request.
 const MAX_REQUEST_BYTES: usize = 4 << 20;
 
-/// Answers one request over HTTP, at the desk of whoever sent it.
+/// Answers one request over HTTP in the session of its caller.
 ///
-/// Nothing is kept between two requests: there is no session that somebody else could take over, and every request is
-/// answered with the rights of its own sender. Who that is, and from which pages it may come, the caller has looked at.
+/// No state is kept between requests: there is no session that could be taken over, and every request has the
+/// permissions of its own caller. Authentication and the check of the origin are done before.
 pub async fn respond_http<B>(
-    desk: AgentSession,
+    session: AgentSession,
     request: http::Request<B>,
 ) -> http::Response<
     impl http_body::Body<Data = bytes::Bytes, Error = std::convert::Infallible> + Send + 'static,
@@ -41,10 +41,10 @@ where
         .with_json_response(true)
         .with_max_request_body_bytes(MAX_REQUEST_BYTES)
         .disable_allowed_hosts()
-        // Web pages have no business here, whatever name they came by.
+        // Web pages are rejected, whatever host name they used.
         .enforce_origin_validation();
     let service = StreamableHttpService::new(
-        move || Ok(McpHandler(desk.clone())),
+        move || Ok(McpHandler(session.clone())),
         Arc::new(NeverSessionManager::default()),
         config,
     );

@@ -1,4 +1,4 @@
-//! Workflows made of specs where there is no command line to make them: at a server, in its caller's name.
+//! Creation of workflows from specs without a command line: on a server, on behalf of its caller.
 
 use crate::agent_session::{AgentSession, SpecText, ToolError};
 use serde_json::{Value, json};
@@ -7,13 +7,13 @@ use windlass_spec::{NoAttachments, SpecSource};
 use windlass_store::Store;
 use windlass_types::digest_bytes;
 
-/// Below the directory in which jobs run.
+/// Output directory below the directory in which jobs run.
 const OUTPUT_FOLDER: &str = "windlass_output";
 
-/// Puts the workflow of a spec into the books and says what there is now. It belongs to whoever the books know as the one
-/// who asks; `user` is who that is likely to be.
+/// Stores the workflow of a spec and returns its summary. The store sets the authenticated caller as the owner;
+/// `user` is the expected name.
 pub fn create_workflow(
-    books: &dyn Store,
+    store: &dyn Store,
     spec: &SpecText,
     working_dir: Option<&str>,
     user: &str,
@@ -21,13 +21,13 @@ pub fn create_workflow(
     let directory = working_dir
         .filter(|directory| directory.starts_with('/'))
         .ok_or_else(|| {
-            ToolError::new("nobody knows where the jobs of this workflow are to run")
-                .with_hint("working_dir names that directory, absolute, on the machines of the workers")
+            ToolError::new("the directory in which the jobs run is not known")
+                .with_hint("set working_dir to that directory, absolute, on the machines of the workers")
         })?
         .trim_end_matches('/');
     let source = SpecSource::new("spec", spec.0.as_bytes());
     let workflow = windlass_spec::load_spec(source, &NoAttachments)
-        .map_err(|found| ToolError::new(format!("the spec has {} mistakes", found.count())))?;
+        .map_err(|found| ToolError::new(format!("the spec has {} errors", found.count())))?;
     let origin = WorkflowOrigin {
         user,
         submission_dir: if directory.is_empty() { "/" } else { directory },
@@ -35,7 +35,7 @@ pub fn create_workflow(
         spec_path: None,
         spec_digest: &digest_bytes(spec.0.as_bytes()),
     };
-    let id = workflow_creation::create_workflow(books, &workflow, origin, None, AgentSession::now())?;
+    let id = workflow_creation::create_workflow(store, &workflow, origin, None, AgentSession::now())?;
     Ok(
         json!({ "workflow_id": id, "name": workflow.name(), "jobs": workflow.job_count(), "working_dir": directory }),
     )

@@ -1,4 +1,4 @@
-//! Single jobs, and lists of them and of their attempts.
+//! Tools for jobs and their attempts.
 
 use super::ToolResult;
 use super::page::PageRange;
@@ -14,29 +14,32 @@ use windlass_store::model::{
 };
 use windlass_types::{JobId, JobStatus, RunId};
 
-/// Commands are shown up to this.
+/// Maximum length of a command that is shown.
 const MAX_COMMAND: usize = 2000;
-/// So many attempts of one job are shown.
+/// Maximum number of attempts of a job that are shown.
 const MAX_ATTEMPTS: u64 = 50;
-/// So many of those that it depends on are named.
+/// Maximum number of dependencies that are named.
 const MAX_RELATED: usize = 100;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct JobsByStatusInput {
+    /// Id of the workflow.
     workflow_id: i64,
-    /// uninitialized, blocked, ready, pending, running, completed, failed, canceled, terminated, disabled or
+    /// Status of the jobs: uninitialized, blocked, ready, pending, running, completed, failed, canceled,
+    /// terminated, disabled or
     /// pending_failed.
     status: String,
-    /// Only names that contain this.
+    /// Only jobs whose name contains this text.
     name_contains: Option<String>,
-    /// At most so many (50; never more than 500).
+    /// Maximum number of jobs. Default: 50, maximum: 500.
     limit: Option<u64>,
+    /// Number of jobs to skip. Default: 0.
     offset: Option<u64>,
 }
 
-pub(super) fn list_jobs_by_status(desk: &AgentSession, args: &JobsByStatusInput) -> ToolResult {
-    let workflow = desk.load_workflow(args.workflow_id)?;
+pub(super) fn list_jobs_by_status(session: &AgentSession, args: &JobsByStatusInput) -> ToolResult {
+    let workflow = session.load_workflow(args.workflow_id)?;
     let status = parse_status(&args.status)?;
     let page = PageRange::new(args.offset, args.limit);
     let filter = JobFilter {
@@ -46,9 +49,9 @@ pub(super) fn list_jobs_by_status(desk: &AgentSession, args: &JobsByStatusInput)
         limit: Some(page.fetch_limit()),
         ..JobFilter::default()
     };
-    let jobs = desk.store.jobs(workflow.id, &filter)?;
+    let jobs = session.store.jobs(workflow.id, &filter)?;
     let told = jobs.iter().map(|job| (job.id, job_summary(job))).collect();
-    let mut shown = page.render_page(desk.redact_values(workflow.id, told)?, |view| view);
+    let mut shown = page.render_page(session.redact_values(workflow.id, told)?, |view| view);
     shown["total_in_status"] = json!(workflow.counts.get(status));
     Ok(shown)
 }
@@ -67,14 +70,14 @@ fn job_summary(job: &JobRow) -> Value {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct JobInput {
-    /// Its id, which is a number of its own in the whole database.
+    /// Id of the job, unique in the whole database.
     job_id: i64,
 }
 
-pub(super) fn get_job_details(desk: &AgentSession, args: &JobInput) -> ToolResult {
-    let (workflow, job) = desk.load_job(args.job_id)?;
-    let relations = job_relations(desk, &job)?;
-    let asked = desk.store.requirements(workflow.id)?.into_iter();
+pub(super) fn get_job_details(session: &AgentSession, args: &JobInput) -> ToolResult {
+    let (workflow, job) = session.load_job(args.job_id)?;
+    let relations = job_relations(session, &job)?;
+    let asked = session.store.requirements(workflow.id)?.into_iter();
     let asked = asked
         .filter(|set| Some(&set.name) == job.resource_requirements.as_ref())
         .map(|set| requirements_json(&set))
@@ -85,7 +88,8 @@ pub(super) fn get_job_details(desk: &AgentSession, args: &JobInput) -> ToolResul
         limit: Some(MAX_ATTEMPTS),
         ..ResultFilter::default()
     };
-    let attempts: Vec<Value> = desk.store.results(workflow.id, &filter)?.iter().map(attempt_json).collect();
+    let attempts: Vec<Value> =
+        session.store.results(workflow.id, &filter)?.iter().map(attempt_json).collect();
     let mut view = job_summary(&job);
     let more = json!({
         "workflow_id": workflow.id,
@@ -101,12 +105,12 @@ pub(super) fn get_job_details(desk: &AgentSession, args: &JobInput) -> ToolResul
     if let (Value::Object(view), Value::Object(more)) = (&mut view, more) {
         view.extend(more);
     }
-    desk.load_redactor(&job).map(|redactor| output_redaction::redact_strings(view, &redactor))
+    session.load_redactor(&job).map(|redactor| output_redaction::redact_strings(view, &redactor))
 }
 
-/// What it waits for, reads and writes; long lists are cut.
-fn job_relations(desk: &AgentSession, job: &JobRow) -> Result<Value, ToolError> {
-    let mut all = desk.store.job_relations(job.id)?;
+/// Adds dependencies, inputs and outputs; long lists are cut.
+fn job_relations(session: &AgentSession, job: &JobRow) -> Result<Value, ToolError> {
+    let mut all = session.store.job_relations(job.id)?;
     let waits_for = all.waits_for.len();
     all.waits_for.truncate(MAX_RELATED);
     all.input_files.truncate(MAX_RELATED);
@@ -124,7 +128,7 @@ fn requirements_json(set: &windlass_store::model::RequirementsRow) -> Value {
     })
 }
 
-/// An attempt that ended.
+/// Describes an attempt that has ended.
 fn attempt_json(row: &ResultRow) -> Value {
     json!({
         "job_id": row.key.job_id, "job_name": row.job_name, "run_id": row.key.run_id, "attempt_id": row.key.attempt_id,
@@ -136,38 +140,40 @@ fn attempt_json(row: &ResultRow) -> Value {
     })
 }
 
-pub(super) fn explain_job(desk: &AgentSession, args: &JobInput) -> ToolResult {
-    let (workflow, job) = desk.load_job(args.job_id)?;
-    let workers = desk.actions.available_workers(&*desk.store, workflow.id)?;
+pub(super) fn explain_job(session: &AgentSession, args: &JobInput) -> ToolResult {
+    let (workflow, job) = session.load_job(args.job_id)?;
+    let workers = session.actions.available_workers(&*session.store, workflow.id)?;
     let asker = ExplainContext {
         now: AgentSession::now(),
-        is_on_server: desk.is_on_server(),
+        is_on_server: session.is_on_server(),
         workers: &workers,
         name_file: &|path| path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
     };
-    let verdict = explain::explain_job(&*desk.store, &workflow, &job, asker)?;
+    let verdict = explain::explain_job(&*session.store, &workflow, &job, asker)?;
     let verdict = serde_json::to_value(&verdict).map_err(|e| ToolError::new(e.to_string()))?;
-    let verdict = output_redaction::redact_strings(verdict, &desk.load_redactor(&job)?);
+    let verdict = output_redaction::redact_strings(verdict, &session.load_redactor(&job)?);
     Ok(json!({ "note": output_redaction::OUTPUT_NOTICE, "workflow_id": workflow.id, "verdict": verdict }))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FailedJobsInput {
+    /// Id of the workflow.
     workflow_id: i64,
-    /// At most so many jobs are looked at (50; never more than 500).
+    /// Maximum number of jobs to examine. Default: 50, maximum: 500.
     limit: Option<u64>,
+    /// Number of jobs to skip. Default: 0.
     offset: Option<u64>,
 }
 
-/// A failure that several jobs share.
+/// A failure shared by several jobs.
 struct SharedFailure {
     failure: Value,
     jobs: Vec<Value>,
 }
 
-pub(super) fn list_failed_jobs(desk: &AgentSession, args: &FailedJobsInput) -> ToolResult {
-    let workflow = desk.load_workflow(args.workflow_id)?;
+pub(super) fn list_failed_jobs(session: &AgentSession, args: &FailedJobsInput) -> ToolResult {
+    let workflow = session.load_workflow(args.workflow_id)?;
     let page = PageRange::new(args.offset, args.limit);
     let statuses = vec![JobStatus::Failed, JobStatus::Terminated, JobStatus::PendingFailed];
     let total: u64 = statuses.iter().map(|status| workflow.counts.get(*status)).sum();
@@ -177,17 +183,17 @@ pub(super) fn list_failed_jobs(desk: &AgentSession, args: &FailedJobsInput) -> T
         limit: Some(page.fetch_limit()),
         ..JobFilter::default()
     };
-    let mut jobs = desk.store.jobs(workflow.id, &filter)?;
+    let mut jobs = session.store.jobs(workflow.id, &filter)?;
     let has_more = jobs.len() as u64 > page.limit;
     jobs.truncate(page.limit as usize);
     let mut groups: BTreeMap<String, SharedFailure> = BTreeMap::new();
     for job in &jobs {
-        let Some(row) = load_last_failure(desk, &workflow, job)? else { continue };
+        let Some(row) = load_last_failure(session, &workflow, job)? else { continue };
         let told = json!({
             "job_id": job.id, "name": job.name, "run_id": row.run_id, "attempt_id": row.attempt_id,
             "status": job.status, "return_code": row.return_code, "signal": row.signal, "why": row.why,
         });
-        let redactor = desk.load_redactor(job)?;
+        let redactor = session.load_redactor(job)?;
         let group = groups.entry(row.signature.clone());
         let group = group.or_insert_with(|| SharedFailure {
             failure: output_redaction::redact_strings(failure_json(&row), &redactor),
@@ -206,66 +212,72 @@ pub(super) fn list_failed_jobs(desk: &AgentSession, args: &FailedJobsInput) -> T
     }))
 }
 
-/// What the rules of classification took it for when it happened.
+/// Returns the failure class recorded by the classification rules.
 pub(super) fn failure_json(row: &FailureRow) -> Value {
     json!({
         "class": row.class, "rule": row.rule, "signature": row.signature, "message": row.message, "line": row.line,
     })
 }
 
-/// The newest failure of a job: of this run, or of the last in which it ran.
+/// Returns the newest failure of a job: of the current run, or of the last run in which the job ran.
 pub(super) fn load_last_failure(
-    desk: &AgentSession,
+    session: &AgentSession,
     workflow: &WorkflowRow,
     job: &JobRow,
 ) -> Result<Option<FailureRow>, ToolError> {
     let of_run = |run: Option<RunId>| {
         let filter = FailureFilter { run, job: Some(job.id), ..FailureFilter::default() };
-        let rows = desk.store.failures(workflow.id, &filter)?.into_iter();
+        let rows = session.store.failures(workflow.id, &filter)?.into_iter();
         Ok::<_, ToolError>(rows.max_by_key(|row| row.attempt_id))
     };
     if let Some(found) = of_run(None)? {
         return Ok(Some(found));
     }
-    let earlier = load_last_failed_attempt(desk, workflow, job)?.map(|row| row.key.run_id);
+    let earlier = load_last_failed_attempt(session, workflow, job)?.map(|row| row.key.run_id);
     earlier.map_or(Ok(None), |run| of_run(Some(run)))
 }
 
-/// The newest attempt that failed.
+/// Returns the newest failed attempt.
 pub(super) fn load_last_failed_attempt(
-    desk: &AgentSession,
+    session: &AgentSession,
     workflow: &WorkflowRow,
     job: &JobRow,
 ) -> Result<Option<ResultRow>, ToolError> {
     let filter = ResultFilter { job: Some(job.id), failed_only: true, ..ResultFilter::default() };
-    let rows = desk.store.results(workflow.id, &filter)?.into_iter();
+    let rows = session.store.results(workflow.id, &filter)?.into_iter();
     Ok(rows.max_by_key(|row| (row.key.run_id, row.key.attempt_id)))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ResultsInput {
+    /// Id of the workflow.
     workflow_id: i64,
+    /// Only attempts of this job.
     job_id: Option<i64>,
-    /// Without it: of each job, the newest run in which it ran.
+    /// Only attempts of this run. Default: the newest run of each job.
     run_id: Option<i64>,
+    /// Only attempts with this exit code.
     return_code: Option<i32>,
     /// Only attempts that did not complete.
     #[serde(default)]
     failed_only: bool,
-    /// Only attempts that ended in this status.
+    /// Only attempts that ended with this status.
     status: Option<String>,
-    /// At most so many (50; never more than 500).
+    /// Maximum number of attempts. Default: 50, maximum: 500.
     limit: Option<u64>,
+    /// Number of attempts to skip. Default: 0.
     offset: Option<u64>,
-    /// A field of the results: id, job_id, run_id, return_code, exec_time_minutes, completion_time, peak_memory_bytes, status.
+    /// Field to sort by: id, job_id, run_id, return_code, exec_time_minutes, completion_time, peak_memory_bytes
+    /// or status.
     sort_by: Option<String>,
+    /// Sort in descending order.
     #[serde(default)]
     reverse_sort: bool,
 }
 
-pub(super) fn list_results(desk: &AgentSession, args: &ResultsInput) -> ToolResult {
-    let workflow = desk.load_workflow(args.workflow_id)?;
+pub(super) fn list_results(session: &AgentSession, args: &ResultsInput) -> ToolResult {
+    let workflow = session.load_workflow(args.workflow_id)?;
     let page = PageRange::new(args.offset, args.limit);
     let filter = ResultFilter {
         job: args.job_id.map(JobId),
@@ -278,7 +290,7 @@ pub(super) fn list_results(desk: &AgentSession, args: &ResultsInput) -> ToolResu
         limit: Some(page.fetch_limit()),
         ..ResultFilter::default()
     };
-    let rows = desk.store.results(workflow.id, &filter)?;
+    let rows = session.store.results(workflow.id, &filter)?;
     let told = rows.iter().map(|row| (row.key.job_id, attempt_json(row))).collect();
-    Ok(page.render_page(desk.redact_values(workflow.id, told)?, |view| view))
+    Ok(page.render_page(session.redact_values(workflow.id, told)?, |view| view))
 }

@@ -1,4 +1,4 @@
-//! What workers on this machine could not deliver.
+//! Tool for results that workers on this machine could not deliver.
 
 use super::ToolResult;
 use crate::agent_session::{AgentSession, UndeliveredAttempt};
@@ -7,26 +7,27 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use windlass_types::RunId;
 
-/// So many attempts are told of one by one, of each worker.
+/// Maximum number of attempts listed per worker.
 const MAX_ATTEMPTS: usize = 200;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct OfflineJournalsInput {
+    /// Id of the workflow.
     workflow_id: i64,
-    /// Only of this run.
+    /// Only results of this run.
     run_id: Option<i64>,
-    /// For agents that know Torc: journals are looked for where workers keep them, whatever this says.
-    #[expect(dead_code, reason = "whoever asks does not choose what is read")]
+    /// Ignored; accepted for compatibility with Torc. Journals are read from the workers' directory.
+    #[expect(dead_code, reason = "the caller must not choose which files are read")]
     base_dir: Option<String>,
 }
 
-pub(super) fn check_offline_journals(desk: &AgentSession, args: &OfflineJournalsInput) -> ToolResult {
-    let workflow = desk.load_workflow(args.workflow_id)?;
+pub(super) fn check_offline_journals(session: &AgentSession, args: &OfflineJournalsInput) -> ToolResult {
+    let workflow = session.load_workflow(args.workflow_id)?;
     let wanted = |attempt: &UndeliveredAttempt| args.run_id.is_none_or(|run| attempt.run_id == RunId(run));
     let mut total = 0;
     let mut workers: Vec<Value> = Vec::new();
-    for mut found in desk.actions.undelivered_results(workflow.id)? {
+    for mut found in session.actions.undelivered_results(workflow.id)? {
         found.attempts.retain(wanted);
         let count = found.attempts.len();
         if count == 0 {

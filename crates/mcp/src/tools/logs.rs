@@ -1,4 +1,4 @@
-//! What jobs wrote.
+//! Tools for logs of jobs.
 
 use super::ToolResult;
 use super::page::{self, count_fitting};
@@ -14,30 +14,32 @@ use windlass_store::model::{JobRow, ResultFilter, ResultRow, WorkflowRow};
 use windlass_types::worker_messages::AttemptKey;
 use windlass_types::{Attempt, JobId, RunId, WorkflowId};
 
-/// Of a log whose length nobody named.
+/// Default number of lines.
 const DEFAULT_LINES: usize = 100;
 pub(super) const MAX_LINES: usize = 2000;
-/// However long its lines are.
+/// Maximum number of bytes.
 pub(super) const MAX_LOG_BYTES: u64 = 64 << 10;
-/// So many failed attempts are searched for telling lines.
+/// Maximum number of failed attempts that are searched.
 const MAX_SEARCHED_ATTEMPTS: u64 = 100;
-/// Lines that are shown of each log.
+/// Maximum number of lines shown per log.
 const MAX_EXCERPT_LINES: usize = 5;
-/// Longer lines are data rather than words.
+/// Longer lines are skipped: they are data, not messages.
 const MAX_LINE_LENGTH: usize = 500;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct JobLogsInput {
+    /// Id of the workflow.
     workflow_id: i64,
+    /// Id of the job.
     job_id: i64,
-    /// Without it, the newest run in which the job ran.
+    /// Id of the run. Default: the newest run in which the job ran.
     run_id: Option<i64>,
-    /// Without it, the last attempt of that run.
+    /// Number of the attempt. Default: the last attempt of the run.
     attempt_id: Option<u32>,
-    /// stdout or stderr. Where a job writes both into one file, that one.
+    /// stdout or stderr. If the job writes both to one file, that file is returned.
     log_type: JobLogType,
-    /// So many of the last lines (100; never more than 2000, nor more than 64 KiB).
+    /// Number of lines from the end. Default: 100, maximum: 2000 lines and 64 KiB.
     tail_lines: Option<usize>,
 }
 
@@ -48,25 +50,25 @@ enum JobLogType {
     Stderr,
 }
 
-pub(super) fn get_job_logs(desk: &AgentSession, args: &JobLogsInput) -> ToolResult {
+pub(super) fn get_job_logs(session: &AgentSession, args: &JobLogsInput) -> ToolResult {
     let stream = match args.log_type {
         JobLogType::Stdout => LogStream::Stdout,
         JobLogType::Stderr => LogStream::Stderr,
     };
     let lines = args.tail_lines.unwrap_or(DEFAULT_LINES).clamp(1, MAX_LINES);
     let (run, attempt) = (args.run_id.map(RunId), args.attempt_id.map(Attempt));
-    read_job_log(desk, args.workflow_id, args.job_id, run, attempt, stream, lines)
+    read_job_log(session, args.workflow_id, args.job_id, run, attempt, stream, lines)
 }
 
-/// The log that a URI names.
-pub(crate) fn read_log(desk: &AgentSession, key: AttemptKey, stream: LogStream) -> ToolResult {
+/// Reads the log that a resource URI names.
+pub(crate) fn read_log(session: &AgentSession, key: AttemptKey, stream: LogStream) -> ToolResult {
     let shown =
-        read_job_log(desk, key.workflow.0, key.job.0, Some(key.run), Some(key.attempt), stream, MAX_LINES);
+        read_job_log(session, key.workflow.0, key.job.0, Some(key.run), Some(key.attempt), stream, MAX_LINES);
     shown.map(AgentSession::redact_output)
 }
 
 fn read_job_log(
-    desk: &AgentSession,
+    session: &AgentSession,
     workflow: i64,
     job: i64,
     run: Option<RunId>,
@@ -74,13 +76,13 @@ fn read_job_log(
     stream: LogStream,
     lines: usize,
 ) -> ToolResult {
-    let workflow = desk.load_workflow(workflow)?;
-    let job = desk.load_workflow_job(&workflow, job)?;
+    let workflow = session.load_workflow(workflow)?;
+    let job = session.load_workflow_job(&workflow, job)?;
     let key = match (run, attempt) {
         (Some(run), Some(attempt)) => AttemptKey { workflow: workflow.id, job: job.id, run, attempt },
-        _ => load_newest_attempt(desk, &workflow, &job, run)?,
+        _ => load_newest_attempt(session, &workflow, &job, run)?,
     };
-    let found = read_redacted_tail(desk, &workflow, &job, key, stream, (lines, MAX_LOG_BYTES))?;
+    let found = read_redacted_tail(session, &workflow, &job, key, stream, (lines, MAX_LOG_BYTES))?;
     let log = found.as_ref().map(|tail| output_redaction::quote_output(&tail.text, tail.skipped_lines));
     let why_not = found.is_none().then(|| no_output_message(&workflow));
     Ok(json!({
@@ -91,14 +93,14 @@ fn read_job_log(
 
 fn no_output_message(workflow: &WorkflowRow) -> String {
     format!(
-        "it printed nothing there, its output was not kept, or it lies on the machine where it ran, in {}",
+        "the job printed nothing there, its output was not kept, or the log is on the machine where it ran, in {}",
         workflow.output_dir
     )
 }
 
-/// The attempt under way, or the last one that ended.
+/// Returns the running attempt, or the last one that ended.
 fn load_newest_attempt(
-    desk: &AgentSession,
+    session: &AgentSession,
     workflow: &WorkflowRow,
     job: &JobRow,
     run: Option<RunId>,
@@ -109,15 +111,16 @@ fn load_newest_attempt(
         return Ok(current);
     }
     let filter = ResultFilter { job: Some(job.id), run, ..ResultFilter::default() };
-    let rows = desk.store.results(workflow.id, &filter)?.into_iter();
+    let rows = session.store.results(workflow.id, &filter)?.into_iter();
     let last = rows.max_by_key(|row| (row.key.run_id, row.key.attempt_id));
     last.map(|row| row.key.into())
-        .ok_or_else(|| ToolError::new(format!("job {} ({}) has not run", job.id, job.name)))
+        .ok_or_else(|| ToolError::new(format!("job {} ({}) has not run yet", job.id, job.name)))
 }
 
-/// The end of one of the logs of an attempt, so many lines and bytes of it, without secrets. Where both streams are in one file, that one.
+/// Reads the end of a log of an attempt, limited in lines and bytes, with secrets redacted. If both streams are
+/// in one file, reads that.
 pub(super) fn read_redacted_tail(
-    desk: &AgentSession,
+    session: &AgentSession,
     workflow: &WorkflowRow,
     job: &JobRow,
     key: AttemptKey,
@@ -127,9 +130,9 @@ pub(super) fn read_redacted_tail(
     for stream in [stream, LogStream::Combined] {
         let path = logs::path(workflow, key, stream);
         let read = log_tail::read_log_tail(&path, lines, bytes)
-            .map_err(|why| ToolError::new(format!("its log {} cannot be read: {why}", stream.name())))?;
+            .map_err(|why| ToolError::new(format!("cannot read its log {}: {why}", stream.name())))?;
         if let Some(mut tail) = read {
-            tail.text = desk.load_redactor(job)?.redact(&tail.text).into_owned();
+            tail.text = session.load_redactor(job)?.redact(&tail.text).into_owned();
             return Ok(Some(tail));
         }
     }
@@ -139,16 +142,17 @@ pub(super) fn read_redacted_tail(
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AnalyzeLogsInput {
+    /// Id of the workflow.
     workflow_id: i64,
-    /// For agents that know Torc: logs are looked for where the workflow keeps them, whatever this says.
-    #[expect(dead_code, reason = "whoever asks does not choose what is read")]
+    /// Ignored; accepted for compatibility with Torc. Logs are read from the directory of the workflow.
+    #[expect(dead_code, reason = "the caller must not choose which files are read")]
     output_dir: Option<String>,
-    /// At most so many failed attempts are searched (never more than 100).
+    /// Maximum number of failed attempts to search. Default and maximum: 100.
     limit: Option<u64>,
 }
 
-pub(super) fn analyze_logs(desk: &AgentSession, args: &AnalyzeLogsInput) -> ToolResult {
-    let workflow = desk.load_workflow(args.workflow_id)?;
+pub(super) fn analyze_logs(session: &AgentSession, args: &AnalyzeLogsInput) -> ToolResult {
+    let workflow = session.load_workflow(args.workflow_id)?;
     let limit = args.limit.unwrap_or(MAX_SEARCHED_ATTEMPTS).clamp(1, MAX_SEARCHED_ATTEMPTS);
     let filter = ResultFilter {
         failed_only: true,
@@ -156,13 +160,13 @@ pub(super) fn analyze_logs(desk: &AgentSession, args: &AnalyzeLogsInput) -> Tool
         limit: Some(limit + 1),
         ..ResultFilter::default()
     };
-    let mut rows = desk.store.results(workflow.id, &filter)?;
+    let mut rows = session.store.results(workflow.id, &filter)?;
     let has_more = rows.len() as u64 > limit;
     rows.truncate(limit as usize);
     let mut findings = Vec::new();
     let mut searched = 0;
     for row in &rows {
-        findings.extend(log_excerpts(desk, &workflow, row)?);
+        findings.extend(log_excerpts(session, &workflow, row)?);
         searched += 1;
         if count_fitting(&findings, page::MAX_PAGE_BYTES) < findings.len() {
             break;
@@ -175,17 +179,17 @@ pub(super) fn analyze_logs(desk: &AgentSession, args: &AnalyzeLogsInput) -> Tool
     }))
 }
 
-/// What the logs of an attempt say, what speaks loudest first.
+/// Returns findings in the logs of an attempt, most significant first.
 fn log_excerpts(
-    desk: &AgentSession,
+    session: &AgentSession,
     workflow: &WorkflowRow,
     row: &ResultRow,
 ) -> Result<Vec<Value>, ToolError> {
-    let job = desk.load_workflow_job(workflow, row.key.job_id.0)?;
+    let job = session.load_workflow_job(workflow, row.key.job_id.0)?;
     let mut found = Vec::new();
     for stream in [LogStream::Stderr, LogStream::Stdout] {
         let most = (MAX_LINES, MAX_LOG_BYTES);
-        let Some(tail) = read_redacted_tail(desk, workflow, &job, row.key.into(), stream, most)? else {
+        let Some(tail) = read_redacted_tail(session, workflow, &job, row.key.into(), stream, most)? else {
             continue;
         };
         let before = tail.skipped_lines.unwrap_or_default();

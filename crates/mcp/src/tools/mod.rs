@@ -1,7 +1,9 @@
-//! What an agent can call: a table, one line for each tool. The names and arguments of those that Torc has are Torc's.
+//! The tools for agents: a table with one entry per tool. Names and arguments of tools that Torc also has are
+//! Torc's.
 //!
-//! A tool is a plain function of the desk and its arguments; that it blocks is somebody else's business ([`crate::handler`]).
-//! Every list has a limit and says whether there is more.
+//! A tool is a plain, blocking function of the session and its arguments ([`crate::handler`] runs it on a
+//! thread).
+//! Every list has a limit and reports whether there is more.
 
 mod jobs;
 mod journals;
@@ -29,20 +31,20 @@ use std::sync::{Arc, LazyLock};
 type ToolResult = Result<Value, ToolError>;
 type ToolFunction = Box<dyn Fn(&AgentSession, Value) -> ToolResult + Send + Sync>;
 
-/// What a tool does to the world.
+/// The effect of a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ToolEffect {
     Reads,
-    /// It adds something, or can be taken back.
+    /// Adds something, or can be undone.
     Writes,
-    /// It ends work, or has it done again.
+    /// Ends or repeats work.
     Destroys,
 }
 
 pub(crate) struct AgentTool {
     name: &'static str,
     effect: ToolEffect,
-    /// What the hands must be able to do.
+    /// Capability that the session's actions must have.
     needs: Option<AgentCapability>,
     description: &'static str,
     schema: Arc<JsonObject>,
@@ -56,10 +58,10 @@ fn define_tool<A: DeserializeOwned + JsonSchema + 'static>(
     run: fn(&AgentSession, &A) -> ToolResult,
 ) -> AgentTool {
     let schema = schema_for_input::<A>().unwrap_or_else(|why| panic!("the arguments of {name}: {why}"));
-    let run = move |desk: &AgentSession, arguments: Value| {
+    let run = move |session: &AgentSession, arguments: Value| {
         let arguments: A = serde_json::from_value(arguments)
-            .map_err(|why| ToolError::new(format!("the arguments of {name} make no sense: {why}")))?;
-        run(desk, &arguments)
+            .map_err(|why| ToolError::new(format!("invalid arguments of {name}: {why}")))?;
+        run(session, &arguments)
     };
     AgentTool { name, effect, needs: None, description, schema, run: Box::new(run) }
 }
@@ -67,144 +69,144 @@ fn define_tool<A: DeserializeOwned + JsonSchema + 'static>(
 #[rustfmt::skip]
 static TOOLS: LazyLock<Vec<AgentTool>> = LazyLock::new(|| vec![
     define_tool("list_workflows", ToolEffect::Reads,
-        "Workflows, newest first, each with its state and how many jobs stand where.",
+        "List workflows, newest first, with state and job counts by status.",
         workflows::list_workflows),
     define_tool("get_workflow_status", ToolEffect::Reads,
-        "One workflow: its state, counts by job status, what runs, what failed and what waits for a decision.",
+        "Get the status of a workflow: state, job counts by status, running jobs, failed jobs, and jobs that wait for a decision.",
         workflows::get_workflow_status),
     define_tool("get_workflow_summary", ToolEffect::Reads,
-        "How a workflow that is over went: counts, times, CPU time, the largest memory, its longest jobs.",
+        "Get a summary of a workflow that has ended: counts, times, CPU time, largest memory use, longest jobs.",
         workflows::get_workflow_summary),
     define_tool("list_jobs_by_status", ToolEffect::Reads,
-        "The jobs of a workflow that stand in one status, a page at a time.",
+        "List the jobs of a workflow with a given status, in pages.",
         jobs::list_jobs_by_status),
     define_tool("get_job_details", ToolEffect::Reads,
-        "One job: its command, status, what it asks for, what it depends on, and all its attempts.",
+        "Get a job: command, status, resource requirements, dependencies, and all attempts.",
         jobs::get_job_details),
     define_tool("explain_job", ToolEffect::Reads,
-        "Why a job is where it is: a verdict, the evidence for it (facts and log lines), what blocks it, and what to do next. Start here for a single job.",
+        "Explain why a job is in its status: diagnosis, evidence (facts and log lines), what blocks it, and what to do next. Start here for a single job.",
         jobs::explain_job),
     define_tool("list_failed_jobs", ToolEffect::Reads,
-        "Jobs that failed, were ended for lack of time, or failed and wait for a decision (pending_failed), with exit code, reason and class of failure; the same failure is told once per group.",
+        "List jobs that failed, were terminated by a timeout, or failed and wait for a decision (pending_failed), with exit code, reason and failure class; equal failures are grouped.",
         jobs::list_failed_jobs),
     define_tool("list_results", ToolEffect::Reads,
-        "Attempts that ended: exit codes, times, CPU and memory. Filters for job, run, exit code and status.",
+        "List attempts that ended: exit codes, times, CPU and memory. Filters for job, run, exit code and status.",
         jobs::list_results),
     define_tool("get_job_logs", ToolEffect::Reads,
-        "The end of what an attempt of a job wrote to stdout or stderr. Without run and attempt, the newest one.",
+        "Get the end of the stdout or stderr of a job's attempt. Default: the newest attempt.",
         logs::get_job_logs),
     define_tool("analyze_workflow_logs", ToolEffect::Reads,
-        "Lines in the logs of failed attempts that usually say why, each with what it means.",
+        "Find lines in the logs of failed attempts that usually show the cause, each with its meaning.",
         logs::analyze_logs),
     define_tool("list_pending_failed_jobs", ToolEffect::Reads,
-        "Jobs that failed, match no rule, and wait for a decision (status pending_failed), each with the end of its stderr and what the rules of Windlass take the failure for.",
+        "List jobs that failed, match no failure handler rule, and wait for a decision (status pending_failed), each with the end of its stderr and the built-in classification.",
         triage::list_pending_failed_jobs),
     define_tool("check_resource_utilization", ToolEffect::Reads,
-        "Classes of jobs that used more than they asked for, or much less, with proposals and what those rest on.",
+        "List job groups that used more resources than requested, or much less, with proposed values and their basis.",
         resources::check_utilization),
     define_tool("analyze_resource_usage", ToolEffect::Reads,
-        "What every class of jobs asked for and used: memory, CPU, time, from the median to the largest.",
+        "Compare requested and used memory, CPU and time of every job group, from the median to the maximum.",
         resources::analyze_usage),
     define_tool("get_slurm_sacct", ToolEffect::Reads,
-        "What became of the Slurm allocations of a workflow: Slurm's job, its state and exit code, times, nodes, and why it waits, was refused or ended.",
+        "Get the state of a workflow's Slurm allocations: Slurm job id, state and exit code, times, nodes, and why an allocation waits, was refused or ended.",
         slurm::get_slurm_sacct),
     AgentTool { needs: Some(AgentCapability::PlanAllocations), ..define_tool("plan_allocations", ToolEffect::Reads,
-        "Which Slurm allocations a spec's jobs would share on this cluster, how long and large, and when they would start. Nothing is stored or submitted.",
+        "Plan Slurm allocations for the jobs of a spec on this cluster: number, size, time limit, and estimated start. Nothing is stored or submitted.",
         slurm::plan_allocations) },
     define_tool("get_execution_plan", ToolEffect::Reads,
-        "What a spec, or a workflow given by its id, would do: stages, groups of like jobs, the critical path, CPU hours.",
+        "Show the execution plan of a spec or of a workflow given by its id: stages, job groups, critical path, CPU hours.",
         specs::get_execution_plan),
     define_tool("check_spec", ToolEffect::Reads,
-        "Reads a workflow spec (YAML, JSON, JSON5, TOML or KDL) and reports every mistake with its place, or what it would make. Nothing is stored.",
+        "Check a workflow spec (YAML, JSON, JSON5, TOML or KDL): report every error with its position, or what the spec would create. Nothing is stored.",
         specs::check_spec),
     define_tool("list_examples", ToolEffect::Reads,
-        "The example specs that come with Windlass.",
+        "List the example specs that come with Windlass.",
         specs::list_examples),
     define_tool("get_example", ToolEffect::Reads,
-        "The text of one example spec, converted to another format if one is named.",
+        "Get an example spec, optionally converted to another format.",
         specs::get_example),
     define_tool("get_docs", ToolEffect::Reads,
-        "One page of the guide. Without a topic: which pages there are.",
+        "Get a page of the guide. Without a topic, list the pages.",
         specs::get_docs),
 
     define_tool("list_requests", ToolEffect::Reads,
-        "Requests (datasets to be made, in rounds of work units), by name, each with its status, since when and why.",
+        "List requests (datasets to be produced in rounds of work units) by name, with status, the time it was entered, and the reason.",
         requests::list_requests),
     define_tool("get_request", ToolEffect::Reads,
-        "One request: its document, status and history (who, when, why), its progress, and what was done about failures: rescues, bans, overrides, outputs.",
+        "Get a request: document, status and history (who, when, why), progress, and recovery from failures: rescues, bans, overrides, outputs.",
         requests::get_request),
     define_tool("request_errors", ToolEffect::Reads,
-        "What went wrong in a request: failed attempts by category, site, exit code and bad input file, with what one of each kind said last, and what a release might change. Start here for a request that is held.",
+        "Get the errors of a request: failed attempts by category, site, exit code and bad input file, with a log excerpt of each type, and changes that a release could make. Start here for a held request.",
         requests::get_request_errors),
 
     AgentTool { needs: Some(AgentCapability::ReadJournals), ..define_tool("check_offline_journals", ToolEffect::Reads,
-        "Results that workers on this machine keep because they could not reach their server: nothing is lost, the server gets them once it is reached.",
+        "List results that workers on this machine could not deliver to their server. They are not lost: the server gets them when it is reachable again.",
         journals::check_offline_journals) },
 
     AgentTool { needs: Some(AgentCapability::MakeWorkflows), ..define_tool("create_workflow", ToolEffect::Writes,
-        "Checks a spec, writes it to a file, or makes a workflow of it. It does not run until run_workflow is called.",
+        "Check a spec, write it to a file, or create a workflow from it. The workflow does not start until run_workflow is called.",
         specs::create_workflow) },
     define_tool("update_job_resources", ToolEffect::Writes,
-        "What one job asks for from its next attempt on: memory, time, CPUs, Slurm scheduler or partition. Other jobs that shared its requirements keep theirs.",
+        "Change the resource requirements of one job from its next attempt on: memory, time, CPUs, Slurm scheduler or partition. Other jobs with the same requirements keep theirs.",
         resources::update_resources),
     define_tool("regroup_job_resources", ToolEffect::Writes,
-        "New requirements for groups of jobs that wait or have failed. Each job gets its own, others that shared theirs keep them; that is a revision, and can be undone. With dry_run nothing is changed.",
+        "Change the resource requirements of groups of waiting or failed jobs. Each job gets its own; other jobs with the same requirements keep theirs. The change is a revision and can be undone. With dry_run nothing is changed.",
         resources::regroup_resources),
     define_tool("run_workflow", ToolEffect::Writes,
-        "Has a workflow run. It starts programs: needs confirm.",
+        "Start a workflow. Starts programs: requires confirm.",
         workflow_commands::run_workflow),
     define_tool("cancel_workflow", ToolEffect::Destroys,
-        "Ends a workflow and kills its running jobs: needs confirm.",
+        "Cancel a workflow and kill its running jobs. Requires confirm.",
         workflow_commands::cancel_workflow),
     define_tool("reset_workflow_status", ToolEffect::Destroys,
-        "Has jobs run again that are over, and all that was built on them: needs confirm. With failed_only, those that did not end well.",
+        "Reset ended jobs and their dependents to run again; with failed_only, only jobs that did not complete. Requires confirm.",
         workflow_commands::reset_workflow),
     define_tool("recover_workflow", ToolEffect::Destroys,
-        "Brings a workflow back that stopped with failures: each failed job is diagnosed from its own measurements; what ran out of memory or time runs again with more of it; on Slurm new allocations are asked for. Unless dry_run is false and confirm is true, only says what it would do.",
+        "Recover a workflow that stopped with failures: diagnose each failed job from its own measurements, rerun jobs that ran out of memory or time with more of it, and request new allocations on Slurm. Only reports the plan unless dry_run is false and confirm is true.",
         recover::recover_workflow),
     define_tool("classify_and_resolve_failures", ToolEffect::Destroys,
-        "Decides on jobs that wait for it: retry (perhaps with more memory or time), or fail, which cancels what depends on them. One result per job. Evidence lines are looked up in the log. Unless confirm is true, only says what it would do.",
+        "Decide on jobs that wait for a decision: retry (optionally with more memory or time) or fail, which cancels their dependents. One result per job. Evidence lines are checked against the log. Only reports the plan unless confirm is true.",
         triage::resolve_failures),
     define_tool("release_request", ToolEffect::Destroys,
-        "Lets a request go on that is held, perhaps without sites or input files, or with more memory: what is done is credited, and the rest runs. Steps about its outputs that were given up are tried again. Needs confirm.",
+        "Release a held request, optionally without some sites or input files, or with more memory: finished work units are kept, and the rest is queued. Output steps that were given up are retried. Requires confirm.",
         requests::release_request),
     define_tool("stop_request", ToolEffect::Destroys,
-        "Stops the run of a request cleanly; what is done stays done, and it goes on when its turn comes again. One that is not under way yet is held until it is released. Needs confirm.",
+        "Stop the run of a request cleanly; completed work units are kept, and the request continues when it is admitted again. A request that is not active is held until it is released. Requires confirm.",
         requests::stop_request),
     define_tool("fail_request", ToolEffect::Destroys,
-        "Gives a request up for good: what runs is ended, and what there is of its outputs is listed. It cannot be taken back. Needs confirm.",
+        "Fail a request permanently: running jobs are ended, and the inventory of its outputs is recorded. Cannot be undone. Requires confirm.",
         requests::fail_request),
 ]);
 
-/// Those that can be called at this desk.
-pub(crate) fn offered_tools(desk: &AgentSession) -> impl Iterator<Item = &'static AgentTool> + use<'_> {
-    let can = move |tool: &&AgentTool| tool.needs.is_none_or(|skill| desk.actions.supports(skill));
-    TOOLS.iter().filter(move |tool| desk.allow_write || tool.effect == ToolEffect::Reads).filter(can)
+/// Returns the tools available in this session.
+pub(crate) fn offered_tools(session: &AgentSession) -> impl Iterator<Item = &'static AgentTool> + use<'_> {
+    let can = move |tool: &&AgentTool| tool.needs.is_none_or(|skill| session.actions.supports(skill));
+    TOOLS.iter().filter(move |tool| session.allow_write || tool.effect == ToolEffect::Reads).filter(can)
 }
 
-/// Calls one. `None`: there is none of this name here.
-pub(crate) fn call_tool(desk: &AgentSession, name: &str, arguments: Value) -> Option<ToolResult> {
-    let tool = offered_tools(desk).find(|tool| tool.name == name)?;
-    Some((tool.run)(desk, arguments).map(AgentSession::redact_output))
+/// Calls a tool. `None`: no tool with this name is available.
+pub(crate) fn call_tool(session: &AgentSession, name: &str, arguments: Value) -> Option<ToolResult> {
+    let tool = offered_tools(session).find(|tool| tool.name == name)?;
+    Some((tool.run)(session, arguments).map(AgentSession::redact_output))
 }
 
-/// Why there is no such tool.
+/// Returns why a tool is not available.
 pub(crate) fn unknown_tool_message(name: &str) -> String {
     match TOOLS.iter().find(|tool| tool.name == name) {
         Some(tool) if tool.effect == ToolEffect::Reads => {
-            format!("{name} is not offered here: `windlass mcp` on a worker's machine offers it")
+            format!("{name} is not available here: use `windlass mcp` on a worker's machine")
         }
         Some(_) => format!("{name} changes something, and this server was started without --allow-write"),
         None => format!("there is no tool `{name}`"),
     }
 }
 
-/// The names of all tools, and whether each changes something.
+/// Returns the names of all tools, and whether each changes something.
 pub fn tool_names() -> impl Iterator<Item = (&'static str, bool)> {
     TOOLS.iter().map(|tool| (tool.name, tool.effect != ToolEffect::Reads))
 }
 
-/// All tools as clients are told of them.
+/// Returns the descriptions of all tools as clients see them.
 pub fn describe_tools() -> Value {
     TOOLS.iter().map(|tool| serde_json::to_value(tool.to_model()).unwrap_or_default()).collect()
 }

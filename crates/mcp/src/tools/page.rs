@@ -3,14 +3,14 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// Of a list without a limit.
+/// Default page length.
 pub(super) const DEFAULT_PAGE_LENGTH: u64 = 50;
-/// Of any list.
+/// Maximum page length.
 pub(super) const MAX_PAGE_LENGTH: u64 = 500;
-/// However long its items are; what does not fit any more is on the next page.
+/// Maximum bytes of a page; further items are on the next page.
 pub(super) const MAX_PAGE_BYTES: usize = 256 << 10;
 
-/// How much of a list is wanted.
+/// Offset and limit of a page.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PageRange {
     pub(super) offset: u64,
@@ -25,12 +25,12 @@ impl PageRange {
         }
     }
 
-    /// One more than is shown: it says whether there is more.
+    /// One more than is shown, to detect whether there is more.
     pub(super) const fn fetch_limit(&self) -> u64 {
         self.limit + 1
     }
 
-    /// What was found from the offset on, in the shape of a list.
+    /// Builds a page from the items found at the offset.
     pub(super) fn render_page<T, S: Serialize>(&self, mut rows: Vec<T>, view: impl Fn(T) -> S) -> Value {
         let has_more = rows.len() as u64 > self.limit;
         rows.truncate(self.limit as usize);
@@ -42,14 +42,14 @@ impl PageRange {
         json!({ "count": items.len(), "has_more": has_more, "next_offset": next, "items": items })
     }
 
-    /// The same for a list that is all in memory.
+    /// The same for a list that is completely in memory.
     pub(super) fn render_slice<T, S: Serialize>(&self, rows: Vec<T>, view: impl Fn(T) -> S) -> Value {
         let rows = rows.into_iter().skip(self.offset as usize).take(self.limit as usize + 1).collect();
         self.render_page(rows, view)
     }
 }
 
-/// So many of them fit into an answer; the first does, whatever it is.
+/// Returns how many items fit into an answer; at least one.
 pub(super) fn count_fitting(items: &[Value], most: usize) -> usize {
     let mut bytes = 0;
     let fits = |item: &&Value| {

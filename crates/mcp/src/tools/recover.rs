@@ -1,4 +1,4 @@
-//! Bringing a workflow back that stopped with failures, as `windlass recover` does.
+//! Recovery of a workflow that stopped with failures, as `windlass recover` does it.
 
 use super::ToolResult;
 use super::workflow_commands::check_confirmed;
@@ -19,31 +19,32 @@ use windlass_store::model::WorkflowRow;
 use windlass_types::failure_commands::{FailureCommandOutcome, FailureCommandStatus as Given};
 use windlass_types::{JobId, JobStatus};
 
-/// As on the command line.
+/// Same default as on the command line.
 const DEFAULT_MULTIPLIER: f64 = 1.5;
 const CPU_MULTIPLIER: f64 = 1.2;
 const MAX_MULTIPLIER: f64 = 100.0;
-/// So many jobs are told of one by one.
+/// Maximum number of jobs listed individually.
 const MAX_JOBS: usize = 200;
 
-const UNDECIDED_REASON: &str = "it waits for a decision: classify_and_resolve_failures makes one";
-const DECIDED_REASON: &str = "it was decided on, and only a person has it tried again";
+const UNDECIDED_REASON: &str = "waits for a decision: use classify_and_resolve_failures";
+const DECIDED_REASON: &str = "already decided; only a person can retry it";
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RecoverWorkflowInput {
+    /// Id of the workflow.
     workflow_id: i64,
-    /// Says what would be done, and does nothing.
+    /// Only report what would be done. Default: true.
     #[serde(default = "yes")]
     dry_run: bool,
-    /// So many times the memory that a job used or had (1.5).
+    /// Factor for the memory that the job used or had. Default: 1.5.
     memory_multiplier: Option<f64>,
-    /// So many times the time that a job had (1.5).
+    /// Factor for the time limit of the job. Default: 1.5.
     runtime_multiplier: Option<f64>,
-    /// Also what nothing explains runs again, as it is.
+    /// Also rerun jobs whose failure has no known cause, unchanged.
     #[serde(default)]
     retry_unknown: bool,
-    /// Must be true if dry_run is false. Ask your user first, and say what will happen.
+    /// Must be true if dry_run is false. Ask your user first, and explain what will happen.
     #[serde(default)]
     confirm: bool,
 }
@@ -52,39 +53,49 @@ const fn yes() -> bool {
     true
 }
 
-pub(super) fn recover_workflow(desk: &AgentSession, args: &RecoverWorkflowInput) -> ToolResult {
+pub(super) fn recover_workflow(session: &AgentSession, args: &RecoverWorkflowInput) -> ToolResult {
     let (memory, runtime) = (
         check_multiplier(args.memory_multiplier, "memory")?,
         check_multiplier(args.runtime_multiplier, "runtime")?,
     );
     if args.dry_run {
-        let plan =
-            plan_recovery(desk, desk.load_workflow(args.workflow_id)?, memory, runtime, args.retry_unknown)?;
+        let plan = plan_recovery(
+            session,
+            session.load_workflow(args.workflow_id)?,
+            memory,
+            runtime,
+            args.retry_unknown,
+        )?;
         return render_plan(&plan, true, &[]);
     }
-    check_confirmed(desk, args.workflow_id, args.confirm, |row| {
+    check_confirmed(session, args.workflow_id, args.confirm, |row| {
         format!(
-            "recover workflow {} ({}): jobs that failed run again, some with more memory or time",
+            "recover workflow {} ({}): failed jobs run again, some with more memory or time",
             row.id, row.name
         )
     })?;
-    let row = desk.load_workflow(args.workflow_id)?;
-    desk.actions.requeue_orphaned_jobs(row.id)?;
-    let mut plan =
-        plan_recovery(desk, desk.load_workflow(args.workflow_id)?, memory, runtime, args.retry_unknown)?;
+    let row = session.load_workflow(args.workflow_id)?;
+    session.actions.requeue_orphaned_jobs(row.id)?;
+    let mut plan = plan_recovery(
+        session,
+        session.load_workflow(args.workflow_id)?,
+        memory,
+        runtime,
+        args.retry_unknown,
+    )?;
     let mut outcomes = Vec::new();
     if plan.has_reruns() {
-        check_capacity(desk, &plan)?;
-        let asked_by = format!("agent {}", desk.agent);
-        outcomes = desk.submit_failure_commands(row.id, plan.failure_commands(Some(&asked_by)))?;
+        check_capacity(session, &plan)?;
+        let asked_by = format!("agent {}", session.agent);
+        outcomes = session.submit_failure_commands(row.id, plan.failure_commands(Some(&asked_by)))?;
         plan.apply_outcomes(&outcomes);
         if plan.has_reruns() {
-            desk.store.add_event(&plan.recovery_event(Some(&asked_by)), AgentSession::now())?;
+            session.store.add_event(&plan.recovery_event(Some(&asked_by)), AgentSession::now())?;
         }
     }
     let mut told = render_plan(&plan, false, &outcomes)?;
-    if (plan.has_reruns() || needs_allocations(desk, &row)?)
-        && let Some(slurm) = create_allocations_if_on_slurm(desk, &row)?
+    if (plan.has_reruns() || needs_allocations(session, &row)?)
+        && let Some(slurm) = create_allocations_if_on_slurm(session, &row)?
         && let Value::Object(told) = &mut told
     {
         told.insert("slurm".to_owned(), slurm);
@@ -92,36 +103,43 @@ pub(super) fn recover_workflow(desk: &AgentSession, args: &RecoverWorkflowInput)
     Ok(told)
 }
 
-/// What no node can hold stays as it is: in the books it would be ready, and never run.
-fn check_capacity(desk: &AgentSession, plan: &RecoveryPlan) -> Result<(), ToolError> {
+/// Jobs that no node can hold are left alone: they would be ready and never run.
+fn check_capacity(session: &AgentSession, plan: &RecoveryPlan) -> Result<(), ToolError> {
     let row = &plan.row;
-    let Some(cluster) = load_cluster_profile(desk, row)? else { return Ok(()) };
+    let Some(cluster) = load_cluster_profile(session, row)? else { return Ok(()) };
     let (options, then) = (schedule_options(row), plan.next_resources());
-    let include: Vec<JobId> = plan.rerun_jobs().map(|patient| patient.remedy.job).collect();
+    let include: Vec<JobId> = plan.rerun_jobs().map(|failed_job| failed_job.remedy.job).collect();
     let wanted =
         NewAllocationOptions { options: &options, included_jobs: &include, submit: true, by: &row.user };
-    let mut gathered = AllocationFacts::load(&*desk.store, row, &include)?;
+    let mut gathered = AllocationFacts::load(&*session.store, row, &include)?;
     gathered.assume_requeued(&|job| then.get(&job).copied());
     gathered.plan_schedule(&cluster, &wanted).map(drop).map_err(|why| {
-        ToolError::new(why.to_string()).with_hint("nothing was changed; smaller multipliers ask for less")
+        ToolError::new(why.to_string()).with_hint("nothing was changed; use smaller multipliers")
     })
 }
 
-/// Whether jobs that did not fail wait for nodes that nobody asks for.
-fn needs_allocations(desk: &AgentSession, row: &WorkflowRow) -> Result<bool, ToolError> {
-    let Some(cluster) = load_cluster_profile(desk, row)? else { return Ok(false) };
-    // As it stands after the orders. What cannot be planned for is told by whoever asks for nodes.
-    let row = desk.load_workflow(row.id.0)?;
-    match allocation_planning::needs_allocations(&*desk.store, &row, &cluster, &schedule_options(&row)) {
+/// Whether jobs that did not fail wait for allocations that are not requested.
+fn needs_allocations(session: &AgentSession, row: &WorkflowRow) -> Result<bool, ToolError> {
+    let Some(cluster) = load_cluster_profile(session, row)? else { return Ok(false) };
+    // The state after the commands. Jobs that cannot be planned are reported when allocations are requested.
+    let row = session.load_workflow(row.id.0)?;
+    match allocation_planning::needs_allocations(&*session.store, &row, &cluster, &schedule_options(&row)) {
         Ok(is_wanting) => Ok(is_wanting),
         Err(RescheduleError::Store(error)) => Err(error.into()),
         Err(RescheduleError::Plan(_)) => Ok(true),
     }
 }
 
-/// The cluster that the workflow runs on, where it is on Slurm and the cluster can be seen.
-fn load_cluster_profile(desk: &AgentSession, row: &WorkflowRow) -> Result<Option<ClusterProfile>, ToolError> {
-    Ok(if is_on_slurm(&*desk.store, row.id)? { desk.actions.load_cluster_profile(None).ok() } else { None })
+/// Returns the cluster of a workflow on Slurm, if it can be queried.
+fn load_cluster_profile(
+    session: &AgentSession,
+    row: &WorkflowRow,
+) -> Result<Option<ClusterProfile>, ToolError> {
+    Ok(if is_on_slurm(&*session.store, row.id)? {
+        session.actions.load_cluster_profile(None).ok()
+    } else {
+        None
+    })
 }
 
 fn schedule_options(row: &WorkflowRow) -> AllocationOptions {
@@ -129,15 +147,15 @@ fn schedule_options(row: &WorkflowRow) -> AllocationOptions {
     AllocationOptions { account: account.unwrap_or_default().to_owned(), ..AllocationOptions::default() }
 }
 
-/// On Slurm, what runs again needs nodes. That none could be asked for undoes nothing: it is told.
+/// Requests allocations for the jobs that run again. A failure is reported, and undoes nothing.
 fn create_allocations_if_on_slurm(
-    desk: &AgentSession,
+    session: &AgentSession,
     row: &WorkflowRow,
 ) -> Result<Option<Value>, ToolError> {
-    if !is_on_slurm(&*desk.store, row.id)? {
+    if !is_on_slurm(&*session.store, row.id)? {
         return Ok(None);
     }
-    let asked = create_allocations(desk, row);
+    let asked = create_allocations(session, row);
     Ok(Some(asked.unwrap_or_else(|why| {
         let by_hand =
             format!("on a login node of the cluster: windlass slurm regenerate {} --submit", row.id);
@@ -145,33 +163,33 @@ fn create_allocations_if_on_slurm(
     })))
 }
 
-fn create_allocations(desk: &AgentSession, row: &WorkflowRow) -> ToolResult {
-    let cluster = desk.actions.load_cluster_profile(None)?;
+fn create_allocations(session: &AgentSession, row: &WorkflowRow) -> ToolResult {
+    let cluster = session.actions.load_cluster_profile(None)?;
     let options = schedule_options(row);
     let wanted = NewAllocationOptions { options: &options, included_jobs: &[], submit: true, by: &row.user };
     let (gathered, schedule, made) =
-        reschedule_allocations(&*desk.store, row, &cluster, &wanted, AgentSession::now).map_err(|error| {
-            match error {
+        reschedule_allocations(&*session.store, row, &cluster, &wanted, AgentSession::now).map_err(
+            |error| match error {
                 RescheduleError::Store(error) => error.into(),
                 RescheduleError::Plan(why) => ToolError::new(why.to_string()),
-            }
-        })?;
+            },
+        )?;
     Ok(
         json!({ "schedulers": scheduler_shares(&gathered, &schedule), "allocations": made.allocations, "unfit": schedule.unfit }),
     )
 }
 
-/// What jobs ask for grows by this.
+/// Factors for resource requirements.
 fn check_multiplier(said: Option<f64>, of: &str) -> Result<f64, ToolError> {
     let factor = said.unwrap_or(DEFAULT_MULTIPLIER);
     if !(1.0..=MAX_MULTIPLIER).contains(&factor) {
-        return Err(ToolError::new(format!("{of}_multiplier is a number from 1 to {MAX_MULTIPLIER}")));
+        return Err(ToolError::new(format!("{of}_multiplier must be a number from 1 to {MAX_MULTIPLIER}")));
     }
     Ok(factor)
 }
 
 fn plan_recovery(
-    desk: &AgentSession,
+    session: &AgentSession,
     row: WorkflowRow,
     memory_multiplier: f64,
     runtime_multiplier: f64,
@@ -179,9 +197,9 @@ fn plan_recovery(
 ) -> Result<RecoveryPlan, ToolError> {
     if row.is_canceled {
         return Err(ToolError::new(format!("workflow {} was canceled", row.id))
-            .with_hint("reset_workflow_status with failed_only has what was stopped run again"));
+            .with_hint("use reset_workflow_status with failed_only to run the stopped jobs again"));
     }
-    let room = desk.actions.eligible_capacity(&*desk.store, row.id)?;
+    let room = session.actions.eligible_capacity(&*session.store, row.id)?;
     let terms = RecoverySettings {
         memory_multiplier,
         runtime_multiplier,
@@ -189,9 +207,9 @@ fn plan_recovery(
         retry_unknown,
         workers: &room.takers,
     };
-    let kept = jobs_barred_to_agents(&*desk.store, &row)?;
-    let mut plan = diagnose_workflow(&*desk.store, row, &terms)?;
-    // There an agent is held to the policy of the workflow.
+    let kept = jobs_barred_to_agents(&*session.store, &row)?;
+    let mut plan = diagnose_workflow(&*session.store, row, &terms)?;
+    // On a server the triage policy of the workflow applies to an agent.
     plan.exclude_jobs(|found| kept.contains_key(&found.failed_job.job), DECIDED_REASON);
     plan.exclude_jobs(|found| found.failed_job.status == JobStatus::PendingFailed, UNDECIDED_REASON);
     Ok(plan)
@@ -205,7 +223,7 @@ fn render_plan(plan: &RecoveryPlan, dry_run: bool, outcomes: &[FailureCommandOut
         refused.map(|outcome| json!({ "job_id": outcome.job, "why": outcome.words })).collect();
     let more = json!({
         "summary": plan.render_summary(dry_run), "has_more": plan.diagnoses.len() > MAX_JOBS, "refused": refused,
-        "next": (!dry_run && (plan.has_reruns() || plan.remaining_count() > 0)).then_some("run_workflow, unless somebody runs it already"),
+        "next": (!dry_run && (plan.has_reruns() || plan.remaining_count() > 0)).then_some("run_workflow, unless the workflow is already running"),
     });
     if let (Value::Object(view), Value::Object(more)) = (&mut view, more) {
         view.extend(more);

@@ -1,4 +1,4 @@
-//! What jobs ask for and use, and changes of it.
+//! Tools for resource requirements and usage.
 
 use super::ToolResult;
 use super::page::PageRange;
@@ -19,17 +19,19 @@ use windlass_types::{JobId, Resources, parse_duration};
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CheckUtilizationInput {
+    /// Id of the workflow.
     workflow_id: i64,
-    /// Attempts that failed count as well.
+    /// Include failed attempts.
     #[serde(default)]
     include_failed: bool,
-    /// At most so many classes (50; never more than 500).
+    /// Maximum number of job groups. Default: 50, maximum: 500.
     limit: Option<u64>,
+    /// Number of job groups to skip. Default: 0.
     offset: Option<u64>,
 }
 
-pub(super) fn check_utilization(desk: &AgentSession, args: &CheckUtilizationInput) -> ToolResult {
-    let sizings = load_sizings(desk, args.workflow_id, args.include_failed)?;
+pub(super) fn check_utilization(session: &AgentSession, args: &CheckUtilizationInput) -> ToolResult {
+    let sizings = load_sizings(session, args.workflow_id, args.include_failed)?;
     let of_note = |sizing: &GroupSizing| !sizing.changes.is_empty() || !sizing.excesses.is_empty();
     let shown = sizings.into_iter().filter(of_note).collect();
     Ok(PageRange::new(args.offset, args.limit).render_slice(shown, |sizing| sizing))
@@ -38,25 +40,27 @@ pub(super) fn check_utilization(desk: &AgentSession, args: &CheckUtilizationInpu
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AnalyzeUsageInput {
+    /// Id of the workflow.
     workflow_id: i64,
     /// Only attempts that completed.
     #[serde(default)]
     completed_only: bool,
-    /// At most so many classes (50; never more than 500).
+    /// Maximum number of job groups. Default: 50, maximum: 500.
     limit: Option<u64>,
+    /// Number of job groups to skip. Default: 0.
     offset: Option<u64>,
 }
 
-pub(super) fn analyze_usage(desk: &AgentSession, args: &AnalyzeUsageInput) -> ToolResult {
-    let sizings = load_sizings(desk, args.workflow_id, !args.completed_only)?;
+pub(super) fn analyze_usage(session: &AgentSession, args: &AnalyzeUsageInput) -> ToolResult {
+    let sizings = load_sizings(session, args.workflow_id, !args.completed_only)?;
     Ok(PageRange::new(args.offset, args.limit).render_slice(sizings, |sizing| sizing))
 }
 
-fn load_sizings(desk: &AgentSession, workflow: i64, failed: bool) -> Result<Vec<GroupSizing>, ToolError> {
-    let row = desk.load_workflow(workflow)?;
+fn load_sizings(session: &AgentSession, workflow: i64, failed: bool) -> Result<Vec<GroupSizing>, ToolError> {
+    let row = session.load_workflow(workflow)?;
     let which = JobGroupFilter { run: None, include_failed: failed, jobs: &[] };
     let judged = job_groups::size_groups(
-        job_groups::load_job_groups(&*desk.store, &row, &which)?,
+        job_groups::load_job_groups(&*session.store, &row, &which)?,
         &SizingRules::default(),
     );
     Ok(judged.into_iter().map(|(_, sizing)| sizing).collect())
@@ -65,23 +69,25 @@ fn load_sizings(desk: &AgentSession, workflow: i64, failed: bool) -> Result<Vec<
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct UpdateResourcesInput {
+    /// Id of the job.
     job_id: i64,
+    /// Number of CPUs.
     num_cpus: Option<u32>,
-    /// For example `8g`.
+    /// Memory, for example `8g`.
     memory: Option<String>,
-    /// For example `PT2H` or `90m`.
+    /// Runtime limit, for example `PT2H` or `90m`.
     runtime: Option<String>,
-    /// Another Slurm scheduler of the workflow, by name. Only for jobs that wait or have failed.
+    /// Name of another Slurm scheduler of the workflow. Only for waiting or failed jobs.
     scheduler: Option<String>,
-    /// Another Slurm partition; what else its scheduler says stays. Only for jobs that wait or have failed.
+    /// Another Slurm partition; the other settings of the scheduler are kept. Only for waiting or failed jobs.
     partition: Option<String>,
-    /// Why, in a sentence. It is kept, and so is how it was before.
+    /// Reason in one sentence; it is recorded with the previous values.
     reason: Option<String>,
 }
 
-pub(super) fn update_resources(desk: &AgentSession, args: &UpdateResourcesInput) -> ToolResult {
-    let (_, job) = desk.load_job(args.job_id)?;
-    let before = load_requirements(&*desk.store, &job)?;
+pub(super) fn update_resources(session: &AgentSession, args: &UpdateResourcesInput) -> ToolResult {
+    let (_, job) = session.load_job(args.job_id)?;
+    let before = load_requirements(&*session.store, &job)?;
     let changes = RequestedJobChanges {
         cpus: args.num_cpus,
         memory_bytes: args
@@ -102,20 +108,23 @@ pub(super) fn update_resources(desk: &AgentSession, args: &UpdateResourcesInput)
     let resources = changes.apply_to_resources(before);
     let is_moved = changes.scheduler.is_some() || changes.partition.is_some();
     if resources == before && !is_moved {
-        return Err(ToolError::new(format!("nothing was to change for job {}", job.id))
-            .with_hint("name num_cpus, memory, runtime, scheduler or partition"));
+        return Err(ToolError::new(format!("no changes given for job {}", job.id))
+            .with_hint("set num_cpus, memory, runtime, scheduler or partition"));
     }
     if is_applicable(FailureCommandKind::Change, job.status) {
-        revise_job(desk, &job, changes, args.reason.as_deref())?;
+        revise_job(session, &job, changes, args.reason.as_deref())?;
     } else if is_moved {
-        return Err(ToolError::new(format!("job {} is {}: it stays where it is", job.id, job.status)));
+        return Err(ToolError::new(format!(
+            "job {} is {}: it cannot move to another scheduler or partition",
+            job.id, job.status
+        )));
     } else {
-        let order = change_command(desk, job.id, changes, args.reason.as_deref());
+        let order = change_command(session, job.id, changes, args.reason.as_deref());
         if let Some(why) = invalid_command_reason(&order) {
             return Err(ToolError::new(format!("job {}: {why}", job.id)));
         }
-        desk.check_capacity(job.workflow_id, &order.changes, &before)?;
-        change_requirements(&*desk.store, &job, resources)?;
+        session.check_capacity(job.workflow_id, &order.changes, &before)?;
+        change_requirements(&*session.store, &job, resources)?;
     }
     Ok(
         json!({ "job_id": job.id, "name": job.name, "before": resources_json(&before), "now": resources_json(&resources),
@@ -123,15 +132,15 @@ pub(super) fn update_resources(desk: &AgentSession, args: &UpdateResourcesInput)
     )
 }
 
-/// What waits or has failed is changed by an order, which can be undone, also while somebody runs the workflow.
+/// Waiting and failed jobs are changed by a failure command, which can be undone, also while the workflow runs.
 fn revise_job(
-    desk: &AgentSession,
+    session: &AgentSession,
     job: &JobRow,
     changes: RequestedJobChanges,
     reason: Option<&str>,
 ) -> Result<(), ToolError> {
-    let orders = vec![change_command(desk, job.id, changes, reason)];
-    let outcomes = desk.submit_failure_commands(
+    let orders = vec![change_command(session, job.id, changes, reason)];
+    let outcomes = session.submit_failure_commands(
         job.workflow_id,
         FailureCommandBatch { orders, ..FailureCommandBatch::default() },
     )?;
@@ -142,7 +151,7 @@ fn revise_job(
 }
 
 fn change_command(
-    desk: &AgentSession,
+    session: &AgentSession,
     job: JobId,
     changes: RequestedJobChanges,
     reason: Option<&str>,
@@ -152,7 +161,7 @@ fn change_command(
         job,
         verdict: FailureCommandKind::Change,
         changes,
-        reason: format!("asked for by agent {}{why}", desk.agent),
+        reason: format!("requested by agent {}{why}", session.agent),
         confidence: None,
         evidence: Vec::new(),
     }
@@ -172,9 +181,11 @@ fn resources_json(resources: &Resources) -> Value {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RegroupResourcesInput {
+    /// Id of the workflow.
     workflow_id: i64,
+    /// New requirements and the jobs that get them, one entry per group.
     groups: Vec<ResourceGroup>,
-    /// Says what would change, and changes nothing.
+    /// Only report what would change.
     #[serde(default)]
     dry_run: bool,
 }
@@ -182,31 +193,37 @@ pub(super) struct RegroupResourcesInput {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ResourceGroup {
+    /// Memory, for example `8g`.
     memory: String,
+    /// Number of CPUs.
     num_cpus: u32,
+    /// Runtime limit, for example `PT2H` or `90m`.
     runtime: String,
+    /// Number of GPUs.
     num_gpus: Option<u32>,
+    /// Number of nodes.
     num_nodes: Option<u32>,
-    /// What it is called in the reason of the change, which is kept.
+    /// Name of the group, used in the recorded reason.
     name: Option<String>,
+    /// Ids of the jobs.
     job_ids: Vec<i64>,
 }
 
-pub(super) fn regroup_resources(desk: &AgentSession, args: &RegroupResourcesInput) -> ToolResult {
-    let workflow = desk.load_workflow(args.workflow_id)?;
+pub(super) fn regroup_resources(session: &AgentSession, args: &RegroupResourcesInput) -> ToolResult {
+    let workflow = session.load_workflow(args.workflow_id)?;
     let mut orders = Vec::new();
     for (number, group) in (1..).zip(&args.groups) {
         let changes = group.changes()?;
         let name = group.name.clone().unwrap_or_else(|| format!("group {number}"));
         for id in &group.job_ids {
-            let job = desk.load_workflow_job(&workflow, *id)?;
-            orders.push(change_command(desk, job.id, changes.clone(), Some(&name)));
+            let job = session.load_workflow_job(&workflow, *id)?;
+            orders.push(change_command(session, job.id, changes.clone(), Some(&name)));
         }
     }
     if orders.is_empty() {
-        return Err(ToolError::new("no job was named").with_hint("each group names its job_ids"));
+        return Err(ToolError::new("no jobs given").with_hint("each group requires job_ids"));
     }
-    let outcomes = desk.submit_failure_commands(
+    let outcomes = session.submit_failure_commands(
         workflow.id,
         FailureCommandBatch { dry_run: args.dry_run, orders, ..FailureCommandBatch::default() },
     )?;
@@ -226,7 +243,7 @@ pub(super) fn regroup_resources(desk: &AgentSession, args: &RegroupResourcesInpu
     }
     Ok(json!({
         "workflow_id": workflow.id, "dry_run": args.dry_run, "groups": groups,
-        "holds": "from their next attempt on; `windlass revisions` lists it and can undo it",
+        "holds": "from their next attempt on; `windlass revisions` lists the change and can undo it",
     }))
 }
 

@@ -1,4 +1,4 @@
-//! Allocations of Slurm: what a spec would ask for, and what became of those of a workflow.
+//! Tools for Slurm allocations: a plan for a spec, and the state of a workflow's allocations.
 
 use super::ToolResult;
 use super::specs::{load_spec, spec_source};
@@ -15,33 +15,38 @@ use windlass_spec::{ResolvedWorkflow, SpecDiagnostics};
 use windlass_store::model::{AllocationFilter, WorkflowRow};
 use windlass_types::slurm::{Allocation, SlurmJobState};
 
-/// So many allocations are told of one by one, the newest.
+/// Maximum number of allocations listed individually; the newest are listed.
 const MAX_ALLOCATIONS: usize = 200;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SlurmSacctInput {
+    /// Id of the workflow.
     workflow_id: i64,
 }
 
-pub(super) fn get_slurm_sacct(desk: &AgentSession, args: &SlurmSacctInput) -> ToolResult {
-    let workflow = desk.load_workflow(args.workflow_id)?;
+pub(super) fn get_slurm_sacct(session: &AgentSession, args: &SlurmSacctInput) -> ToolResult {
+    let workflow = session.load_workflow(args.workflow_id)?;
     let filter = AllocationFilter { workflow: Some(workflow.id), ..AllocationFilter::default() };
-    let rows = desk.store.allocations(&filter)?;
+    let rows = session.store.allocations(&filter)?;
     let items: Vec<Value> = rows.iter().rev().take(MAX_ALLOCATIONS).map(allocation_json).collect();
     let mut answer = json!({
         "workflow_id": workflow.id, "count": rows.len(), "has_more": rows.len() > MAX_ALLOCATIONS, "allocations": items,
-        "source": "what the server was told by Slurm's queue and accounting, as it noted it",
+        "source": "as recorded by the server from Slurm's queue and accounting",
     });
     if let Value::Object(answer) = &mut answer {
-        answer.extend(load_accounting(desk, &workflow, rows.iter().any(|row| row.job_id.is_some())));
+        answer.extend(load_accounting(session, &workflow, rows.iter().any(|row| row.job_id.is_some())));
     }
     Ok(answer)
 }
 
-/// What accounting has beyond that. It may be late, or not there: then what the books have is told all the same.
-fn load_accounting(desk: &AgentSession, workflow: &WorkflowRow, was_submitted: bool) -> Map<String, Value> {
-    let (accounts, trouble) = match was_submitted.then(|| desk.actions.slurm_accounting(workflow.id)) {
+/// Adds Slurm accounting data. It may be late or missing; the recorded data is returned in any case.
+fn load_accounting(
+    session: &AgentSession,
+    workflow: &WorkflowRow,
+    was_submitted: bool,
+) -> Map<String, Value> {
+    let (accounts, trouble) = match was_submitted.then(|| session.actions.slurm_accounting(workflow.id)) {
         None => (Vec::new(), None),
         Some(Ok(accounts)) => (accounts, None),
         Some(Err(why)) => (Vec::new(), Some(json!({ "error": why.message, "hint": why.hint }))),
@@ -68,50 +73,50 @@ fn allocation_json(row: &Allocation) -> Value {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PlanAllocationsInput {
-    /// The spec, as JSON or in another format that specs have.
+    /// The spec as text, in JSON or another spec format.
     spec_json: String,
-    /// Who pays.
+    /// Slurm account to charge.
     account: String,
-    /// This partition and no other.
+    /// Use only this partition.
     partition: Option<String>,
-    /// The name of a profile that is kept here; without it the cluster itself is asked.
+    /// Name of an HPC profile. Default: query the cluster itself.
     hpc_profile: Option<String>,
-    /// Does not ask Slurm when allocations would start.
+    /// Do not ask Slurm when the allocations would start.
     #[serde(default)]
     skip_test_only: bool,
 }
 
-/// What reaches Slurm is a word.
+/// Checks a value that is passed to Slurm.
 fn check_word(of: &str, text: &str) -> Result<String, ToolError> {
     if is_safe_name(text) {
         return Ok(text.to_owned());
     }
-    Err(ToolError::new(format!("{of}: letters, digits and _ - . + @ are allowed")))
+    Err(ToolError::new(format!("{of}: only letters, digits and _ - . + @ are allowed")))
 }
 
-fn load_cluster_profile(desk: &AgentSession, profile: Option<&str>) -> Result<ClusterProfile, ToolError> {
+fn load_cluster_profile(session: &AgentSession, profile: Option<&str>) -> Result<ClusterProfile, ToolError> {
     let profile = profile.map(|name| check_word("hpc_profile", name)).transpose()?;
     if profile.as_ref().is_some_and(|name| name.contains('.')) {
-        // A name with a dot would be a file's.
-        return Err(ToolError::new("hpc_profile is the name of a profile, not a file"));
+        // A name with a dot would be a file name.
+        return Err(ToolError::new("hpc_profile must be the name of a profile, not a file"));
     }
-    desk.actions.load_cluster_profile(profile.as_deref())
+    session.actions.load_cluster_profile(profile.as_deref())
 }
 
 fn slurm_plan_error(why: &SlurmPlanError) -> ToolError {
     ToolError::new(why.to_string()).with_hint(why.hint())
 }
 
-/// The text of a spec that can be read, with what is asked of Slurm for it; as it is if it says that itself.
+/// Returns the text of a valid spec with Slurm schedulers and actions added, or unchanged if it has its own.
 pub(super) fn write_schedule(
-    desk: &AgentSession,
+    session: &AgentSession,
     text: &str,
     account: Option<&str>,
     profile: Option<&str>,
 ) -> Result<String, ToolError> {
     let workflow = load_spec(text).map_err(|found| spec_error(&found))?;
     let account = account.map(|name| check_word("account", name)).transpose()?;
-    let cluster = load_cluster_profile(desk, profile)?;
+    let cluster = load_cluster_profile(session, profile)?;
     if slurm_planning::has_schedulers(&workflow) {
         slurm_planning::check(&workflow, &cluster).map_err(|why| slurm_plan_error(&why))?;
         return Ok(text.to_owned());
@@ -122,8 +127,8 @@ pub(super) fn write_schedule(
     let proposals = slurm_planning::propose_workflow_schedulers(&workflow, &demands, &cluster, &options)
         .map_err(|why| slurm_plan_error(&why))?;
     if proposals.is_empty() {
-        return Err(ToolError::new("the spec has no job that Slurm could run")
-            .with_hint("jobs with labels wait for workers that carry those"));
+        return Err(ToolError::new("the spec has no job that can run on Slurm")
+            .with_hint("jobs with labels run only on workers with these labels"));
     }
     let waits_for = |text: &str| -> Result<Vec<Vec<u32>>, ToolError> {
         let new = load_spec(text).map_err(|found| spec_error(&found))?;
@@ -133,24 +138,25 @@ pub(super) fn write_schedule(
 }
 
 fn spec_error(found: &SpecDiagnostics) -> ToolError {
-    ToolError::new(format!("the spec has {} mistakes", found.count()))
-        .with_hint("check_spec says which they are")
+    ToolError::new(format!("the spec has {} errors", found.count())).with_hint("use check_spec to list them")
 }
 
 impl From<SpecScheduleError> for ToolError {
     fn from(why: SpecScheduleError) -> Self {
         let hint = match why {
-            SpecScheduleError::NoAccount => "say `account`, or put it into the spec's slurm_defaults",
-            SpecScheduleError::NoPattern(_) => "give jobs of one entry names that no others have",
+            SpecScheduleError::NoAccount => "set `account`, or add it to the spec's slurm_defaults",
+            SpecScheduleError::NoPattern(_) => {
+                "rename the jobs of one entry so that a pattern matches no others"
+            }
             SpecScheduleError::Patch(_) => {
-                "write slurm_schedulers and actions into the spec, as plan_allocations tells"
+                "add slurm_schedulers and actions to the spec as returned by plan_allocations"
             }
         };
         Self::new(why.to_string()).with_hint(hint)
     }
 }
 
-pub(super) fn plan_allocations(desk: &AgentSession, args: &PlanAllocationsInput) -> ToolResult {
+pub(super) fn plan_allocations(session: &AgentSession, args: &PlanAllocationsInput) -> ToolResult {
     let partition = args.partition.as_deref().map(|name| check_word("partition", name)).transpose()?;
     let workflow = load_spec(&args.spec_json).map_err(|found| spec_error(&found))?;
     let options = AllocationOptions {
@@ -158,27 +164,28 @@ pub(super) fn plan_allocations(desk: &AgentSession, args: &PlanAllocationsInput)
         partition,
         ..AllocationOptions::default()
     };
-    let cluster = load_cluster_profile(desk, args.hpc_profile.as_deref())?;
+    let cluster = load_cluster_profile(session, args.hpc_profile.as_deref())?;
     let planned = slurm_planning::plan_allocations(&workflow, &cluster, &options)
         .map_err(|why| slurm_plan_error(&why))?;
     let share = |planned: &PlannedAllocations| {
-        let start = (!args.skip_test_only).then(|| estimate_start(desk, &workflow, planned)).transpose()?;
+        let start =
+            (!args.skip_test_only).then(|| estimate_start(session, &workflow, planned)).transpose()?;
         Ok(planned_json(planned, start.as_deref()))
     };
     let groups = planned.iter().map(share).collect::<Result<Vec<Value>, ToolError>>()?;
     Ok(json!({ "cluster": slurm_planning::cluster_title(&cluster), "groups": groups }))
 }
 
-/// When one of its allocations would start.
+/// Estimates when one of its allocations would start.
 fn estimate_start(
-    desk: &AgentSession,
+    session: &AgentSession,
     workflow: &ResolvedWorkflow<'_>,
     planned: &PlannedAllocations,
 ) -> Result<String, ToolError> {
     if planned.is_deferred {
         return Ok("when jobs are ready".to_owned());
     }
-    desk.actions.estimate_start(&planned.request(workflow).map_err(ToolError::new)?)
+    session.actions.estimate_start(&planned.request(workflow).map_err(ToolError::new)?)
 }
 
 fn planned_json(planned: &PlannedAllocations, start: Option<&str>) -> Value {

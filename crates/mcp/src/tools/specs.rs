@@ -1,4 +1,4 @@
-//! Specs: checking and planning them, making workflows of them, and what there is to read about them.
+//! Tools for specs: checking, planning, creating workflows, and documentation.
 
 use super::{ToolResult, slurm};
 use crate::agent_session::{AgentSession, SpecText, ToolError};
@@ -16,13 +16,13 @@ use windlass_spec::{
 use windlass_store::model::JobFilter;
 use windlass_types::Resources;
 
-/// What a spec is called in messages.
+/// Name of a spec in messages.
 const SPEC_NAME: &str = "spec";
-/// Mistakes that are told of one spec.
+/// Maximum number of errors reported for a spec.
 const MAX_DIAGNOSTICS: usize = 50;
-/// Names of jobs, and lines of a plan.
+/// Maximum number of job names, and lines of a plan.
 const MAX_NAMED: usize = 100;
-/// Jobs that are read at once.
+/// Number of jobs read at once.
 const JOB_PAGE: u64 = 2000;
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -74,33 +74,38 @@ fn spec_summary(workflow: &ResolvedWorkflow<'_>) -> Value {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CreateWorkflowInput {
-    /// The spec: its text, or a JSON object.
+    /// The spec as text or as a JSON object.
     spec_json: Value,
-    /// For agents that know Torc: a workflow belongs to whoever this server acts for, whatever this says.
-    #[expect(dead_code, reason = "whose it is, is not for the agent to say")]
+    /// Ignored; accepted for compatibility with Torc. The workflow belongs to the user of this session.
+    #[expect(dead_code, reason = "the agent must not choose the owner")]
     user: Option<String>,
+    /// What to do with the spec: check it (validate), write it to a file (save_spec_file), or store a workflow (create_workflow).
     action: CreateAction,
-    /// local, or slurm: then schedulers and actions that ask for allocations are written into the spec, unless it has some, and
-    /// what fits nowhere on the cluster is refused.
+    /// local or slurm. With slurm, schedulers and actions that request allocations are added to the spec unless
+    /// it has some, and
+    /// jobs that fit nowhere on the cluster are refused. Default: local.
     #[serde(default)]
     workflow_type: WorkflowType,
-    /// For slurm: who pays, unless the spec's slurm_defaults say so.
+    /// For slurm: account to charge. Default: the account in the spec's slurm_defaults.
     account: Option<String>,
-    /// For slurm: the name of a profile that is kept here; without it the cluster itself is asked.
+    /// For slurm: name of an HPC profile. Default: query the cluster itself.
     hpc_profile: Option<String>,
-    /// For save_spec_file: a new file below the directory in which this server was started.
+    /// For save_spec_file: path of a new file below the directory in which this server was started.
     output_path: Option<String>,
-    /// For create_workflow over HTTP, where it is needed: the directory in which its jobs run, absolute, on the machines of
-    /// the workers. Elsewhere they run in the directory in which this server was started.
+    /// For create_workflow over HTTP, required: the directory in which the jobs run, absolute, on the machines
+    /// of
+    /// the workers. Elsewhere the jobs run in the directory in which this server was started.
     working_dir: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum CreateAction {
-    /// Says what is wrong with it.
+    /// Report the errors of the spec.
     Validate,
+    /// Write the spec to a file.
     SaveSpecFile,
+    /// Store a workflow.
     CreateWorkflow,
 }
 
@@ -112,12 +117,12 @@ enum WorkflowType {
     Slurm,
 }
 
-pub(super) fn create_workflow(desk: &AgentSession, args: &CreateWorkflowInput) -> ToolResult {
+pub(super) fn create_workflow(session: &AgentSession, args: &CreateWorkflowInput) -> ToolResult {
     let action = args.action;
     let is_for_slurm = args.workflow_type == WorkflowType::Slurm;
     if !is_for_slurm && (args.account.is_some() || args.hpc_profile.is_some()) {
-        return Err(ToolError::new("account and hpc_profile are for workflows on Slurm")
-            .with_hint("leave them out, or say workflow_type slurm"));
+        return Err(ToolError::new("account and hpc_profile apply only to workflows on Slurm")
+            .with_hint("omit them, or set workflow_type to slurm"));
     }
     let text = match &args.spec_json {
         Value::String(text) => text.clone(),
@@ -125,7 +130,8 @@ pub(super) fn create_workflow(desk: &AgentSession, args: &CreateWorkflowInput) -
     };
     let mut found = check_report(&text);
     let text = if is_for_slurm && found["valid"] == true {
-        let text = slurm::write_schedule(desk, &text, args.account.as_deref(), args.hpc_profile.as_deref())?;
+        let text =
+            slurm::write_schedule(session, &text, args.account.as_deref(), args.hpc_profile.as_deref())?;
         found = check_report(&text);
         text
     } else {
@@ -136,13 +142,13 @@ pub(super) fn create_workflow(desk: &AgentSession, args: &CreateWorkflowInput) -
     }
     let spec = SpecText(text);
     match action {
-        CreateAction::CreateWorkflow => desk.actions.create_workflow(&spec, args.working_dir.as_deref()),
+        CreateAction::CreateWorkflow => session.actions.create_workflow(&spec, args.working_dir.as_deref()),
         CreateAction::SaveSpecFile => {
             let path = args
                 .output_path
                 .as_ref()
-                .ok_or_else(|| ToolError::new("save_spec_file needs an output_path"))?;
-            desk.actions.save_spec(&spec, path)
+                .ok_or_else(|| ToolError::new("save_spec_file requires an output_path"))?;
+            session.actions.save_spec(&spec, path)
         }
         CreateAction::Validate => Ok(found),
     }
@@ -155,13 +161,13 @@ pub(super) struct ExecutionPlanInput {
     spec_or_id: Value,
 }
 
-pub(super) fn get_execution_plan(desk: &AgentSession, args: &ExecutionPlanInput) -> ToolResult {
+pub(super) fn get_execution_plan(session: &AgentSession, args: &ExecutionPlanInput) -> ToolResult {
     let text = match &args.spec_or_id {
         Value::String(text) => text.trim().to_owned(),
         other => other.to_string(),
     };
     match text.parse::<i64>() {
-        Ok(id) => plan_workflow(desk, id),
+        Ok(id) => plan_workflow(session, id),
         Err(_) => plan_spec(&text),
     }
 }
@@ -169,8 +175,8 @@ pub(super) fn get_execution_plan(desk: &AgentSession, args: &ExecutionPlanInput)
 fn plan_spec(text: &str) -> ToolResult {
     let workflow = load_spec(text).map_err(|found| {
         let first = found.reports().into_iter().next().map(|report| report.message).unwrap_or_default();
-        ToolError::new(format!("the spec has {} mistakes; the first: {first}", found.count()))
-            .with_hint("check_spec tells all of them")
+        ToolError::new(format!("the spec has {} errors; the first: {first}", found.count()))
+            .with_hint("use check_spec to list all of them")
     })?;
     let kinds: Vec<&str> = workflow.job_groups().iter().map(|kind| kind.name.as_str()).collect();
     let facts = |number: u32| {
@@ -189,15 +195,15 @@ fn plan_spec(text: &str) -> ToolResult {
     render_outline(workflow.name(), workflow.job_count() as u32, &edges, &kinds, &facts)
 }
 
-fn plan_workflow(desk: &AgentSession, id: i64) -> ToolResult {
-    let row = desk.load_workflow(id)?;
-    let table = desk.store.load_jobs(row.id)?;
+fn plan_workflow(session: &AgentSession, id: i64) -> ToolResult {
+    let row = session.load_workflow(id)?;
+    let table = session.store.load_jobs(row.id)?;
     let (mut names, mut kinds, mut kind_of) = (Vec::new(), Vec::new(), Vec::new());
     let mut known: HashMap<String, u32> = HashMap::new();
     let mut after = None;
     loop {
         let filter = JobFilter { after, limit: Some(JOB_PAGE), ..JobFilter::default() };
-        let page = desk.store.jobs(row.id, &filter)?;
+        let page = session.store.jobs(row.id, &filter)?;
         let Some(last) = page.last().map(|job| job.id) else { break };
         for job in page {
             names.push(job.name);
@@ -211,7 +217,7 @@ fn plan_workflow(desk: &AgentSession, id: i64) -> ToolResult {
         after = Some(last);
     }
     if names.len() != table.ids.len() {
-        return Err(ToolError::new("the workflow is changing just now").with_hint("try again"));
+        return Err(ToolError::new("the workflow is being changed").with_hint("try again"));
     }
     let kinds: Vec<&str> = kinds.iter().map(String::as_str).collect();
     let facts = |number: u32| {
@@ -264,22 +270,22 @@ pub(super) fn list_examples(_: &AgentSession, _: &NoInput) -> ToolResult {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct GetExampleInput {
-    /// As list_examples names it.
+    /// Name of the example, as returned by list_examples.
     name: String,
-    /// yaml, json, json5, toml or kdl. Without it, as it was written, with its comments.
+    /// Format to convert to: yaml, json, json5, toml or kdl. Default: the original text, with comments.
     format: Option<String>,
 }
 
 pub(super) fn get_example(_: &AgentSession, args: &GetExampleInput) -> ToolResult {
     let example = embedded_docs::find_example(&args.name).ok_or_else(|| {
         ToolError::new(format!("there is no example `{}`", args.name))
-            .with_hint("list_examples says which there are")
+            .with_hint("use list_examples to list them")
     })?;
     let text = match &args.format {
         None => example.text.to_owned(),
         Some(name) => {
             let format = SpecFormat::from_path(format!("spec.{name}").as_ref()).ok_or_else(|| {
-                ToolError::new(format!("there is no format `{name}`: yaml, json, json5, toml, kdl"))
+                ToolError::new(format!("unknown format `{name}`; expected yaml, json, json5, toml or kdl"))
             })?;
             let source = SpecSource::new(example.file, example.text.as_bytes());
             windlass_spec::convert_spec(source, format).map_err(|_| {
@@ -293,6 +299,7 @@ pub(super) fn get_example(_: &AgentSession, args: &GetExampleInput) -> ToolResul
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct GetDocsInput {
+    /// Name of the page. Default: list all pages.
     topic: Option<String>,
 }
 
@@ -307,6 +314,6 @@ pub(super) fn get_docs(_: &AgentSession, args: &GetDocsInput) -> ToolResult {
     match embedded_docs::find_page(topic) {
         Some(page) => Ok(json!({ "topic": page.topic, "text": page.text })),
         None => Err(ToolError::new(format!("there is no page about `{topic}`"))
-            .with_hint("without a topic, get_docs says which there are")),
+            .with_hint("call get_docs without a topic to list the pages")),
     }
 }

@@ -1,8 +1,10 @@
-//! Failures that wait for somebody to decide: looking at them, and deciding.
+//! Tools for failures that wait for a decision: list them, and decide.
 //!
-//! What an agent says is checked before anything is done: that the workflow lets somebody decide at all, that the job
-//! waits for it, that the amounts make sense, and that the lines it quotes stand in the log. Each job is decided on for
-//! itself: one that cannot be does not keep the others from it.
+//! Decisions of an agent are checked before anything is done: the workflow must use pending_failed, the job
+//! must wait for
+//! a decision, the amounts must be valid, and quoted lines must be in the log. Each job is decided on its own:
+//! a refused
+//! decision does not affect the others.
 
 use super::ToolResult;
 use super::jobs::{failure_json, load_last_failed_attempt, load_last_failure};
@@ -22,32 +24,34 @@ use windlass_types::failure_commands::{
 };
 use windlass_types::{JobStatus, ParseAmountError, parse_duration};
 
-/// Lines of stderr that are shown of each job.
+/// Number of stderr lines shown per job.
 const TAIL_LINES: usize = 50;
-/// So much of all of them together, and at least so much of each.
+/// Maximum bytes of all excerpts together, and minimum per job.
 const TAIL_BYTES_IN_ALL: u64 = 128 << 10;
 const MIN_TAIL_BYTES: u64 = 1 << 10;
 const MAX_COMMAND: usize = 2000;
-/// More at once nobody looks through.
+/// Maximum number of decisions per call, so that they can be reviewed.
 const MAX_CLASSIFICATIONS: usize = 200;
 
-const GUIDANCE: &str = "For each job decide whether another attempt can help. Retry what may go away by itself (networks, busy \
-services, nodes, locks), and what ran out of memory or time with more of it. Fail what happens again each time (syntax errors, \
-missing modules, wrong input); failing cancels what depends on it. Quote the log lines that your decision rests on as evidence, \
-word for word. If the log does not say why, say so in the reason and leave the job to a person. Then call \
+const GUIDANCE: &str = "For each job decide whether another attempt can help. Retry transient failures (networks, busy \
+services, nodes, locks), and failures from lack of memory or time with more of it. Fail jobs that would fail again each time (syntax errors, \
+missing modules, wrong input); failing cancels their dependents. Quote the log lines that support your decision as evidence, \
+word for word. If the log does not show the cause, leave the job to your user and give the reason. Then call \
 classify_and_resolve_failures, first with dry_run, then with confirm: true.";
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PendingFailedInput {
+    /// Id of the workflow.
     workflow_id: i64,
-    /// At most so many (20; never more than 500).
+    /// Maximum number of jobs. Default: 20, maximum: 500.
     limit: Option<u64>,
+    /// Number of jobs to skip. Default: 0.
     offset: Option<u64>,
 }
 
-pub(super) fn list_pending_failed_jobs(desk: &AgentSession, args: &PendingFailedInput) -> ToolResult {
-    let workflow = desk.load_workflow(args.workflow_id)?;
+pub(super) fn list_pending_failed_jobs(session: &AgentSession, args: &PendingFailedInput) -> ToolResult {
+    let workflow = session.load_workflow(args.workflow_id)?;
     let page = PageRange::new(args.offset, args.limit.or(Some(20)));
     let filter = JobFilter {
         status: vec![JobStatus::PendingFailed],
@@ -55,13 +59,13 @@ pub(super) fn list_pending_failed_jobs(desk: &AgentSession, args: &PendingFailed
         limit: Some(page.fetch_limit()),
         ..JobFilter::default()
     };
-    let jobs = desk.store.jobs(workflow.id, &filter)?;
+    let jobs = session.store.jobs(workflow.id, &filter)?;
     let each = (TAIL_BYTES_IN_ALL / (jobs.len() as u64).max(1)).clamp(MIN_TAIL_BYTES, MAX_LOG_BYTES);
     let views = jobs
         .iter()
-        .map(|job| Ok::<_, ToolError>((job.id, pending_failed_json(desk, &workflow, job, each)?)))
+        .map(|job| Ok::<_, ToolError>((job.id, pending_failed_json(session, &workflow, job, each)?)))
         .collect::<Result<_, _>>()?;
-    let mut shown = page.render_page(desk.redact_values(workflow.id, views)?, |view| view);
+    let mut shown = page.render_page(session.redact_values(workflow.id, views)?, |view| view);
     let items = shown["items"].take();
     let more = json!({
         "workflow_id": workflow.id, "use_pending_failed": workflow.settings.use_pending_failed,
@@ -74,23 +78,23 @@ pub(super) fn list_pending_failed_jobs(desk: &AgentSession, args: &PendingFailed
     Ok(shown)
 }
 
-/// `most`: so many bytes of what it wrote.
+/// `most`: maximum bytes of its output.
 fn pending_failed_json(
-    desk: &AgentSession,
+    session: &AgentSession,
     workflow: &WorkflowRow,
     job: &JobRow,
     most: u64,
 ) -> Result<Value, ToolError> {
-    let row = load_last_failed_attempt(desk, workflow, job)?;
+    let row = load_last_failed_attempt(session, workflow, job)?;
     let row = row.as_ref();
-    let failure = load_last_failure(desk, workflow, job)?.map(|row| failure_json(&row));
+    let failure = load_last_failure(session, workflow, job)?.map(|row| failure_json(&row));
     let stderr = row.map(|row| {
-        read_redacted_tail(desk, workflow, job, row.key.into(), LogStream::Stderr, (TAIL_LINES, most))
+        read_redacted_tail(session, workflow, job, row.key.into(), LogStream::Stderr, (TAIL_LINES, most))
     });
     let (tail, error) = match stderr {
         Some(Ok(tail)) => (tail.map(|tail| tail.text), None),
         Some(Err(why)) => (None, Some(why.message)),
-        None => (None, Some("no attempt of it is known".to_owned())),
+        None => (None, Some("no attempt of the job is recorded".to_owned())),
     };
     Ok(json!({
         "job_id": job.id, "name": job.name, "command": output_redaction::truncate_text(&job.command, MAX_COMMAND),
@@ -107,13 +111,14 @@ fn pending_failed_json(
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ResolveFailuresInput {
+    /// Id of the workflow.
     workflow_id: i64,
-    /// One for each job, at most 200.
+    /// One decision per job, at most 200.
     classifications: Vec<ClassificationInput>,
-    /// Says what would be done, and does nothing.
+    /// Only report what would be done.
     #[serde(default)]
     dry_run: bool,
-    /// Without it only what would be done is said.
+    /// Apply the decisions. Default: only report what would be done.
     #[serde(default)]
     confirm: bool,
 }
@@ -121,21 +126,24 @@ pub(super) struct ResolveFailuresInput {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ClassificationInput {
+    /// Id of the job.
     job_id: i64,
+    /// retry the job, or fail it, which cancels its dependents.
     action: ClassifiedAction,
-    /// For the next attempt, for example `8g`. Only with retry.
+    /// Memory for the next attempt, for example `8g`. Only with retry.
     memory: Option<String>,
-    /// For the next attempt, for example `PT2H` or `90m`. Only with retry.
+    /// Runtime limit for the next attempt, for example `PT2H` or `90m`. Only with retry.
     runtime: Option<String>,
-    /// For the next attempt: another Slurm scheduler of the workflow, by name. Only with retry.
+    /// Name of another Slurm scheduler of the workflow for the next attempt. Only with retry.
     scheduler: Option<String>,
-    /// For the next attempt: another Slurm partition. Only with retry.
+    /// Another Slurm partition for the next attempt. Only with retry.
     partition: Option<String>,
-    /// Why, in a sentence. It is kept.
+    /// Reason in one sentence; it is recorded.
     reason: Option<String>,
-    /// How sure you are, from 0 to 1.
+    /// Confidence of the decision, from 0 to 1.
     confidence: Option<f64>,
-    /// Lines of the job's log that the decision rests on, word for word. One that is not there refuses the decision.
+    /// Lines of the job's log that support the decision, word for word. The decision is refused if a line is
+    /// not in the log.
     #[serde(default)]
     evidence: Vec<String>,
 }
@@ -147,28 +155,28 @@ enum ClassifiedAction {
     Fail,
 }
 
-pub(super) fn resolve_failures(desk: &AgentSession, args: &ResolveFailuresInput) -> ToolResult {
-    let workflow = desk.load_workflow(args.workflow_id)?;
+pub(super) fn resolve_failures(session: &AgentSession, args: &ResolveFailuresInput) -> ToolResult {
+    let workflow = session.load_workflow(args.workflow_id)?;
     if !workflow.settings.use_pending_failed {
         return Err(ToolError::new(format!(
-            "workflow {} does not let anybody decide on its failures: its spec does not say `use_pending_failed: true`",
+            "failures of workflow {} cannot be decided: its spec does not set `use_pending_failed: true`",
             workflow.id
         )));
     }
     if args.classifications.len() > MAX_CLASSIFICATIONS {
-        return Err(ToolError::new(format!("at most {MAX_CLASSIFICATIONS} jobs can be decided on at once")));
+        return Err(ToolError::new(format!("at most {MAX_CLASSIFICATIONS} jobs per call")));
     }
     let judged: Vec<Result<FailureCommand, ToolError>> =
-        args.classifications.iter().map(|one| parse_command(desk, &workflow, one)).collect();
+        args.classifications.iter().map(|one| parse_command(session, &workflow, one)).collect();
     let orders: Vec<FailureCommand> = judged.iter().filter_map(|one| one.as_ref().ok().cloned()).collect();
     let dry_run = args.dry_run || !args.confirm;
     let outcomes = if orders.is_empty() {
         Vec::new()
     } else {
-        // Here, where the logs are, and not in the books, which keep the last words only.
-        let agent = Some(desk.agent.clone());
+        // Checked here, where the logs are; the database keeps only their last lines.
+        let agent = Some(session.agent.clone());
         let given = FailureCommandBatch { agent, dry_run, is_looked_up: true, orders };
-        desk.submit_failure_commands(workflow.id, given)?
+        session.submit_failure_commands(workflow.id, given)?
     };
     let mut outcomes = outcomes.into_iter();
     let results: Vec<Value> = std::iter::zip(&args.classifications, judged)
@@ -182,14 +190,14 @@ pub(super) fn resolve_failures(desk: &AgentSession, args: &ResolveFailuresInput)
         .collect();
     let errors = results.iter().filter(|result| result["status"] == "error").count();
     let next = (!args.dry_run && !args.confirm)
-        .then_some("nothing was done: if this is wanted, call this again with confirm: true");
+        .then_some("nothing was done: to apply this, call again with confirm: true");
     Ok(json!({
         "workflow_id": workflow.id, "dry_run": dry_run, "resolved": results.len() - errors, "errors": errors,
         "results": results, "next": next,
     }))
 }
 
-/// What came of one decision.
+/// The result of one decision.
 fn outcome_json(outcome: &FailureCommandOutcome, dry_run: bool) -> Value {
     let (job, action) = (outcome.job, outcome.verdict.as_str());
     let status = match outcome.answer {
@@ -212,22 +220,22 @@ impl ClassifiedAction {
     }
 }
 
-/// The decision on a job, if it can be decided like this.
+/// Checks a decision and converts it to a failure command.
 fn parse_command(
-    desk: &AgentSession,
+    session: &AgentSession,
     workflow: &WorkflowRow,
     said: &ClassificationInput,
 ) -> Result<FailureCommand, ToolError> {
-    let job = desk.load_workflow_job(workflow, said.job_id)?;
+    let job = session.load_workflow_job(workflow, said.job_id)?;
     if job.status != JobStatus::PendingFailed {
         return Err(ToolError::new(format!("job {} is {}, not pending_failed", job.id, job.status)));
     }
     let verdict = said.action.to_command_action();
     if verdict == FailureCommandKind::Fail && (said.memory.is_some() || said.runtime.is_some()) {
-        return Err(ToolError::new("memory and runtime are for another attempt: only with retry"));
+        return Err(ToolError::new("memory and runtime apply to another attempt: use them with retry only"));
     }
     if said.confidence.is_some_and(|sure| !(0.0..=1.0).contains(&sure)) {
-        return Err(ToolError::new("confidence is a number from 0 to 1"));
+        return Err(ToolError::new("confidence must be a number from 0 to 1"));
     }
     let memory = said.memory.as_deref().map(str::parse).transpose();
     let runtime = said.runtime.as_deref().map(parse_duration).transpose();
@@ -240,7 +248,7 @@ fn parse_command(
         partition: said.partition.clone(),
         ..RequestedJobChanges::default()
     };
-    check_evidence(desk, workflow, &job, &said.evidence)?;
+    check_evidence(session, workflow, &job, &said.evidence)?;
     Ok(FailureCommand {
         job: job.id,
         verdict,
@@ -251,9 +259,10 @@ fn parse_command(
     })
 }
 
-/// Every line that is quoted stands in what is shown of the job's last attempt: its logs, or what the books keep of them.
+/// Checks that every quoted line is in the output of the job's last attempt: its logs, or the excerpt in the
+/// database.
 fn check_evidence(
-    desk: &AgentSession,
+    session: &AgentSession,
     workflow: &WorkflowRow,
     job: &JobRow,
     evidence: &[String],
@@ -261,13 +270,13 @@ fn check_evidence(
     if evidence.is_empty() {
         return Ok(());
     }
-    let Some(row) = load_last_failed_attempt(desk, workflow, job)? else {
+    let Some(row) = load_last_failed_attempt(session, workflow, job)? else {
         return Err(ToolError::new(format!(
-            "no attempt of job {} is known, so nothing can be quoted",
+            "no attempt of job {} is recorded, so no lines can be quoted",
             job.id
         )));
     };
-    let said = load_output_texts(desk, workflow, job, &row)?;
+    let said = load_output_texts(session, workflow, job, &row)?;
     let said: Vec<&str> = said.iter().map(String::as_str).collect();
     match evidence.iter().find(|quote| !is_quoted(&said, quote)) {
         None => Ok(()),
@@ -277,23 +286,24 @@ fn check_evidence(
             quote.trim()
         ))
         .with_hint(
-            "quote whole lines of its log, or at least ten letters of one, word for word, without numbers or quotation marks around them",
+            "quote whole lines of its log, or at least ten characters of one, word for word, without line numbers or quotation marks",
         )),
     }
 }
 
 fn load_output_texts(
-    desk: &AgentSession,
+    session: &AgentSession,
     workflow: &WorkflowRow,
     job: &JobRow,
     row: &ResultRow,
 ) -> Result<Vec<String>, ToolError> {
     let streams = [LogStream::Stderr, LogStream::Stdout].into_iter();
     let most = (MAX_LINES, MAX_LOG_BYTES);
-    let tails = streams.map(|stream| read_redacted_tail(desk, workflow, job, row.key.into(), stream, most));
+    let tails =
+        streams.map(|stream| read_redacted_tail(session, workflow, job, row.key.into(), stream, most));
     let mut said: Vec<String> =
         tails.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().map(|tail| tail.text).collect();
-    if let Some(kept) = load_last_failure(desk, workflow, job)? {
+    if let Some(kept) = load_last_failure(session, workflow, job)? {
         said.extend([kept.line, kept.last_words].into_iter().flatten());
     }
     Ok(said)

@@ -1,4 +1,4 @@
-//! What starts, ends or repeats the work of others: only with a word that says it is meant.
+//! Tools that start, end or repeat work; they require confirmation.
 
 use super::ToolResult;
 use crate::agent_session::{AgentSession, ToolError};
@@ -11,8 +11,9 @@ use windlass_types::WorkflowId;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ConfirmedWorkflowInput {
+    /// Id of the workflow.
     workflow_id: i64,
-    /// Must be true. Ask your user first, and say what will happen.
+    /// Must be true. Ask your user first, and explain what will happen.
     #[serde(default)]
     confirm: bool,
 }
@@ -20,17 +21,19 @@ pub(super) struct ConfirmedWorkflowInput {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ResetWorkflowInput {
+    /// Id of the workflow.
     workflow_id: i64,
-    /// Only jobs that did not end well (and those that wait for a decision). Otherwise all that ran, also what completed.
+    /// Only jobs that did not complete (including those that wait for a decision). Default: all jobs that ran,
+    /// also completed ones.
     #[serde(default)]
     failed_only: bool,
-    /// Must be true. Ask your user first, and say what will happen.
+    /// Must be true. Ask your user first, and explain what will happen.
     #[serde(default)]
     confirm: bool,
 }
 
-pub(super) fn run_workflow(desk: &AgentSession, args: &ConfirmedWorkflowInput) -> ToolResult {
-    let row = check_confirmed(desk, args.workflow_id, args.confirm, |row| {
+pub(super) fn run_workflow(session: &AgentSession, args: &ConfirmedWorkflowInput) -> ToolResult {
+    let row = check_confirmed(session, args.workflow_id, args.confirm, |row| {
         format!(
             "run workflow {} ({}): up to {} jobs start as programs",
             row.id,
@@ -38,11 +41,11 @@ pub(super) fn run_workflow(desk: &AgentSession, args: &ConfirmedWorkflowInput) -
             row.counts.total() - row.counts.settled()
         )
     })?;
-    desk.actions.start_workflow(row)
+    session.actions.start_workflow(row)
 }
 
-pub(super) fn cancel_workflow(desk: &AgentSession, args: &ConfirmedWorkflowInput) -> ToolResult {
-    let row = check_confirmed(desk, args.workflow_id, args.confirm, |row| {
+pub(super) fn cancel_workflow(session: &AgentSession, args: &ConfirmedWorkflowInput) -> ToolResult {
+    let row = check_confirmed(session, args.workflow_id, args.confirm, |row| {
         format!(
             "cancel workflow {} ({}): its {} active jobs are killed",
             row.id,
@@ -50,34 +53,34 @@ pub(super) fn cancel_workflow(desk: &AgentSession, args: &ConfirmedWorkflowInput
             row.counts.active()
         )
     })?;
-    desk.actions.cancel_workflow(row)
+    session.actions.cancel_workflow(row)
 }
 
-pub(super) fn reset_workflow(desk: &AgentSession, args: &ResetWorkflowInput) -> ToolResult {
-    let which = if args.failed_only { "the jobs that did not end well" } else { "all jobs that ran" };
-    let row = check_confirmed(desk, args.workflow_id, args.confirm, |row| {
-        format!("reset workflow {} ({}): {which} run again, and all that was built on them", row.id, row.name)
+pub(super) fn reset_workflow(session: &AgentSession, args: &ResetWorkflowInput) -> ToolResult {
+    let which = if args.failed_only { "the jobs that did not complete" } else { "all jobs that ran" };
+    let row = check_confirmed(session, args.workflow_id, args.confirm, |row| {
+        format!("reset workflow {} ({}): {which} run again, and their dependents", row.id, row.name)
     })?;
-    let kept = jobs_barred_to_agents(&*desk.store, &desk.load_workflow(args.workflow_id)?)?;
+    let kept = jobs_barred_to_agents(&*session.store, &session.load_workflow(args.workflow_id)?)?;
     if let Some(why) = describe_barred_jobs(&kept) {
         return Err(ToolError::new(why).with_hint(
-            "classify_and_resolve_failures decides on what waits; ask your user to have the rest run again",
+            "use classify_and_resolve_failures for jobs that wait for a decision; ask your user to rerun the others",
         ));
     }
-    desk.actions.reset_workflow(row, args.failed_only)
+    session.actions.reset_workflow(row, args.failed_only)
 }
 
-/// The workflow, if it is meant.
+/// Returns the workflow if the command is confirmed.
 pub(super) fn check_confirmed(
-    desk: &AgentSession,
+    session: &AgentSession,
     id: i64,
     confirm: bool,
     what: impl Fn(&WorkflowRow) -> String,
 ) -> Result<WorkflowId, ToolError> {
-    let row = desk.load_workflow(id)?;
+    let row = session.load_workflow(id)?;
     if confirm {
         return Ok(row.id);
     }
     Err(ToolError::new(format!("nothing was done. This would {}.", what(&row)))
-        .with_hint("ask your user; if that is wanted, call this again with confirm: true"))
+        .with_hint("ask your user; with their approval call this again with confirm: true"))
 }

@@ -1,4 +1,4 @@
-//! Workflows as a whole.
+//! Tools for workflows.
 
 use super::ToolResult;
 use super::page::PageRange;
@@ -10,44 +10,46 @@ use windlass_insight::{WorkflowPhase, has_active_process};
 use windlass_store::model::{JobFilter, JobRow, ResultFilter, ResultRow, WorkflowRow};
 use windlass_types::JobStatus;
 
-/// So many jobs are named in an overview; the counts say how many there are.
+/// Maximum number of jobs named in an overview; the counts cover all.
 const MAX_NAMED: u64 = 20;
-/// Results that are read at once.
+/// Number of results read at once.
 const RESULT_PAGE: u64 = 2000;
-/// So many of the longest jobs are named.
+/// Number of longest jobs that are named.
 const MAX_LONGEST: usize = 10;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ListWorkflowsInput {
-    /// Only names that contain this.
+    /// Only workflows whose name contains this text.
     name_contains: Option<String>,
-    /// Only of this user.
+    /// Only workflows of this user.
     user: Option<String>,
-    /// Only in this state: created, running, interrupted, needs_decision, completed, failed or canceled.
+    /// Only workflows in this state: created, running, interrupted, needs_decision, completed, failed or
+    /// canceled.
     state: Option<String>,
-    /// Also archived ones.
+    /// Include archived workflows.
     #[serde(default)]
     include_archived: bool,
-    /// At most so many (50; never more than 500).
+    /// Maximum number of workflows. Default: 50, maximum: 500.
     limit: Option<u64>,
+    /// Number of workflows to skip. Default: 0.
     offset: Option<u64>,
 }
 
-pub(super) fn list_workflows(desk: &AgentSession, args: &ListWorkflowsInput) -> ToolResult {
-    let mut rows = desk.store.workflows()?;
+pub(super) fn list_workflows(session: &AgentSession, args: &ListWorkflowsInput) -> ToolResult {
+    let mut rows = session.store.workflows()?;
     rows.sort_by_key(|row| std::cmp::Reverse(row.id));
-    let state = |row: &WorkflowRow| WorkflowPhase::from_row(row, has_active_process(&*desk.store, row));
+    let state = |row: &WorkflowRow| WorkflowPhase::from_row(row, has_active_process(&*session.store, row));
     rows.retain(|row| args.include_archived || !row.is_archived);
     rows.retain(|row| args.user.as_ref().is_none_or(|user| *user == row.user));
     rows.retain(|row| args.name_contains.as_ref().is_none_or(|part| row.name.contains(part)));
     rows.retain(|row| args.state.as_ref().is_none_or(|wanted| state(row).name() == wanted));
-    Ok(PageRange::new(args.offset, args.limit).render_slice(rows, |row| workflow_summary(desk, &row)))
+    Ok(PageRange::new(args.offset, args.limit).render_slice(rows, |row| workflow_summary(session, &row)))
 }
 
-/// What a list says of a workflow.
-fn workflow_summary(desk: &AgentSession, row: &WorkflowRow) -> Value {
-    let state = WorkflowPhase::from_row(row, has_active_process(&*desk.store, row));
+/// A workflow in a list.
+fn workflow_summary(session: &AgentSession, row: &WorkflowRow) -> Value {
+    let state = WorkflowPhase::from_row(row, has_active_process(&*session.store, row));
     json!({
         "workflow_id": row.id, "name": row.name, "user": row.user, "state": state, "run_id": row.run_id,
         "created_at": row.created_at, "started_at": row.started_at, "ended_at": row.ended_at,
@@ -55,7 +57,7 @@ fn workflow_summary(desk: &AgentSession, row: &WorkflowRow) -> Value {
     })
 }
 
-/// Only states that jobs are in.
+/// Only statuses that jobs are in.
 fn status_counts(row: &WorkflowRow) -> Value {
     let mut all: serde_json::Map<String, Value> = row
         .counts
@@ -70,19 +72,19 @@ fn status_counts(row: &WorkflowRow) -> Value {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WorkflowInput {
-    /// Its id.
+    /// Id of the workflow.
     workflow_id: i64,
 }
 
-pub(super) fn get_workflow_status(desk: &AgentSession, args: &WorkflowInput) -> ToolResult {
-    let row = desk.load_workflow(args.workflow_id)?;
-    let mut view = workflow_summary(desk, &row);
+pub(super) fn get_workflow_status(session: &AgentSession, args: &WorkflowInput) -> ToolResult {
+    let row = session.load_workflow(args.workflow_id)?;
+    let mut view = workflow_summary(session, &row);
     let more = json!({
         "description": row.description,
         "use_pending_failed": row.settings.use_pending_failed,
-        "running": list_named_jobs(desk, &row, &[JobStatus::Running])?,
-        "failed": list_named_jobs(desk, &row, &[JobStatus::Failed, JobStatus::Terminated])?,
-        "waiting_for_a_decision": list_named_jobs(desk, &row, &[JobStatus::PendingFailed])?,
+        "running": list_named_jobs(session, &row, &[JobStatus::Running])?,
+        "failed": list_named_jobs(session, &row, &[JobStatus::Failed, JobStatus::Terminated])?,
+        "waiting_for_a_decision": list_named_jobs(session, &row, &[JobStatus::PendingFailed])?,
         "next": next_steps(&row),
     });
     if let (Value::Object(view), Value::Object(more)) = (&mut view, more) {
@@ -92,7 +94,7 @@ pub(super) fn get_workflow_status(desk: &AgentSession, args: &WorkflowInput) -> 
 }
 
 fn list_named_jobs(
-    desk: &AgentSession,
+    session: &AgentSession,
     row: &WorkflowRow,
     statuses: &[JobStatus],
 ) -> Result<Vec<Value>, ToolError> {
@@ -107,10 +109,10 @@ fn list_named_jobs(
         });
         (job.id, told)
     };
-    desk.redact_values(row.id, desk.store.jobs(row.id, &filter)?.into_iter().map(view).collect())
+    session.redact_values(row.id, session.store.jobs(row.id, &filter)?.into_iter().map(view).collect())
 }
 
-/// What is worth looking at next.
+/// Suggests the next tool to call.
 fn next_steps(row: &WorkflowRow) -> Vec<&'static str> {
     let has = |status| row.counts.get(status) > 0;
     let mut next = Vec::new();
@@ -118,15 +120,15 @@ fn next_steps(row: &WorkflowRow) -> Vec<&'static str> {
         next.push("list_pending_failed_jobs: jobs wait for a decision");
     }
     if has(JobStatus::Failed) || has(JobStatus::Terminated) {
-        next.push("list_failed_jobs, then explain_job for one of a group");
+        next.push("list_failed_jobs, then explain_job for one job of each group");
     }
     if has(JobStatus::Ready) && !has(JobStatus::Running) {
-        next.push("explain_job for a ready job: nobody runs it");
+        next.push("explain_job for a ready job: no process runs the workflow");
     }
     next
 }
 
-/// What the attempts of a workflow add up to.
+/// Totals over the attempts of a workflow.
 #[derive(Default)]
 struct ResultTotals {
     attempts: u64,
@@ -157,16 +159,16 @@ impl ResultTotals {
     }
 }
 
-pub(super) fn get_workflow_summary(desk: &AgentSession, args: &WorkflowInput) -> ToolResult {
-    let row = desk.load_workflow(args.workflow_id)?;
+pub(super) fn get_workflow_summary(session: &AgentSession, args: &WorkflowInput) -> ToolResult {
+    let row = session.load_workflow(args.workflow_id)?;
     if row.counts.settled() < row.counts.total() {
-        return Err(ToolError::new(format!("workflow {} is not over", row.id))
-            .with_hint("get_workflow_status says where it stands"));
+        return Err(ToolError::new(format!("workflow {} has not ended", row.id))
+            .with_hint("use get_workflow_status for its progress"));
     }
     let (mut sum, mut after) = (ResultTotals::default(), None);
     loop {
         let filter = ResultFilter { after, limit: Some(RESULT_PAGE), ..ResultFilter::default() };
-        let page = desk.store.results(row.id, &filter)?;
+        let page = session.store.results(row.id, &filter)?;
         let Some(last) = page.last().map(|row| row.key) else { break };
         for row in &page {
             sum.add_result(row);
@@ -174,7 +176,7 @@ pub(super) fn get_workflow_summary(desk: &AgentSession, args: &WorkflowInput) ->
         after = Some((last.job_id, last.run_id, last.attempt_id));
     }
     let elapsed = row.started_at.zip(row.ended_at).map(|(start, end)| end.since(start).as_secs_f64());
-    let mut view = workflow_summary(desk, &row);
+    let mut view = workflow_summary(session, &row);
     let more = json!({
         "elapsed_seconds": elapsed,
         "attempts": sum.attempts,
