@@ -1,4 +1,5 @@
-//! Where the gate ([`windlass_auth::Gate`]) gets its tokens and keys from, and where it notes that they were used.
+//! Tokens and signing keys for authentication ([`windlass_auth::Authenticator`]), and the record of when tokens
+//! were used.
 
 use crate::state::AppState;
 use std::io::Read as _;
@@ -15,13 +16,13 @@ use windlass_store::Store;
 use windlass_store::model::TokenRow;
 use windlass_types::{AllocationId, WorkflowId};
 
-/// A key set is small; whoever sends more is not an issuer.
+/// Maximum size of a key set; a larger document is not a key set.
 const MAX_DOCUMENT_BYTES: u64 = 1 << 20;
 const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
-/// When tokens were last used need not be known to the second.
+/// Last-used times of tokens are written this often; they need no higher precision.
 const TOKEN_USE_INTERVAL: Duration = Duration::from_mins(1);
 
-/// Tokens, from the books.
+/// The token store in the database.
 pub(crate) struct SqlTokenStore(pub(crate) Arc<dyn Store>);
 
 impl TokenStore for SqlTokenStore {
@@ -36,7 +37,7 @@ impl TokenStore for SqlTokenStore {
     }
 }
 
-/// The worker that a job's token names, if this worker runs the job now.
+/// Returns the worker named in a job token, if that worker runs the job now.
 fn find_job_holder(
     store: &dyn Store,
     claim: &JobTokenClaims,
@@ -63,15 +64,15 @@ fn find_job_holder(
     Ok(workflow.map(|row| JobHolder { secret_hash, user: row.user.into() }))
 }
 
-/// How the binding of a token to an allocation stands among its scopes: `allocation:17:3`, the allocation and its workflow.
+/// Scope entry that binds a token to an allocation: `allocation:17:3`, the allocation and its workflow.
 const ALLOCATION_SCOPE_PREFIX: &str = "allocation:";
 
-/// The scopes of the token of an allocation's workers, as they are kept.
+/// Returns the stored scopes of the token of an allocation's workers.
 pub(crate) fn allocation_scopes(allocation: AllocationId, workflow: WorkflowId) -> Vec<String> {
     vec![format!("{ALLOCATION_SCOPE_PREFIX}{allocation}:{workflow}")]
 }
 
-/// What a token is good for, by the words that are kept of it.
+/// Parses the stored scopes of a token.
 fn parse_scopes(words: &[String]) -> Option<(TokenScopes, Option<CredentialBinding>)> {
     let [word] = words else {
         return Some((TokenScopes::parse_names(words.iter().map(String::as_str)).ok()?, None));
@@ -84,7 +85,7 @@ fn parse_scopes(words: &[String]) -> Option<(TokenScopes, Option<CredentialBindi
     Some((TokenScopes::ALLOCATION, Some(CredentialBinding::Allocation { allocation, workflow })))
 }
 
-/// A row that makes no sense, of a newer version perhaps, lets nobody in.
+/// Converts a token row. An unreadable row, perhaps of a newer version, authenticates no caller.
 fn token_record(row: TokenRow) -> Option<TokenRecord> {
     let (scopes, bound) = parse_scopes(&row.scopes)?;
     Some(TokenRecord {
@@ -98,13 +99,13 @@ fn token_record(row: TokenRow) -> Option<TokenRecord> {
     })
 }
 
-/// Documents of issuers, over the network. Used where it may block.
+/// Fetches documents of token issuers over the network. Blocks.
 pub(crate) struct HttpFetcher;
 
 impl DocumentFetcher for HttpFetcher {
     fn fetch(&self, url: &str) -> Result<String, DocumentFetchError> {
         fetch_document(url)
-            .inspect_err(|error| tracing::warn!(%url, %error, "the keys of an issuer cannot be had"))
+            .inspect_err(|error| tracing::warn!(%url, %error, "cannot fetch the keys of an issuer"))
     }
 }
 
@@ -112,7 +113,7 @@ fn fetch_document(url: &str) -> Result<String, DocumentFetchError> {
     let wrong = |error: reqwest::Error| DocumentFetchError(error.without_url().to_string());
     let client = reqwest::blocking::Client::builder()
         .timeout(FETCH_TIMEOUT)
-        // An issuer says where its keys are; somebody on the way does not.
+        // Redirects are not followed: the issuer itself names the location of its keys.
         .redirect(reqwest::redirect::Policy::none())
         .build()
         .map_err(wrong)?;
@@ -122,12 +123,12 @@ fn fetch_document(url: &str) -> Result<String, DocumentFetchError> {
     let read = answer.take(MAX_DOCUMENT_BYTES + 1).read_to_string(&mut text);
     match read {
         Ok(length) if length as u64 <= MAX_DOCUMENT_BYTES => Ok(text),
-        Ok(_) => Err(DocumentFetchError("it is too large".to_owned())),
+        Ok(_) => Err(DocumentFetchError("the document is too large".to_owned())),
         Err(error) => Err(DocumentFetchError(error.to_string())),
     }
 }
 
-/// Notes now and then which tokens were used, and once more when the server stops.
+/// Writes the last-used times of tokens periodically, and once more at shutdown.
 pub(crate) async fn record_token_use(state: AppState, stop: CancellationToken) {
     loop {
         let is_over = tokio::time::timeout(TOKEN_USE_INTERVAL, stop.cancelled()).await.is_ok();
@@ -136,7 +137,7 @@ pub(crate) async fn record_token_use(state: AppState, stop: CancellationToken) {
             used.iter().try_for_each(|(id, when)| store.record_token_use(*id, *when))
         };
         if let Err(error) = state.with_store(note).await {
-            tracing::warn!(%error, "when tokens were used could not be noted");
+            tracing::warn!(%error, "cannot write when tokens were last used");
         }
         if is_over {
             return;

@@ -1,4 +1,4 @@
-//! Who calls, and what he may do.
+//! The authenticated caller of a request, and permission checks.
 
 use crate::connections::ClientConnection;
 use crate::error::{ApiError, ApiResult};
@@ -22,16 +22,16 @@ use windlass_store::model::{WorkerRow, WorkflowRow};
 use windlass_types::worker_protocol::{AcceptedJobOwners, WorkerRegistration};
 use windlass_types::{AllocationId, Timestamp, WorkerId, WorkflowId};
 
-/// The other end of a connection, in the extensions of each of its requests.
+/// The client of a connection, in the extensions of each of its requests.
 #[derive(Clone, Debug)]
 pub struct ConnectionPeer {
     pub address: SocketAddr,
-    /// What the certificate says that it showed; checked against the client CA.
+    /// The client certificate, already verified against the client CA.
     pub certificate: Option<Arc<PeerCertificate>>,
     pub(crate) connection: Option<Arc<ClientConnection>>,
 }
 
-/// Somebody whose credentials were checked. A handler that takes one answers nobody else.
+/// An authenticated caller. Handlers with this extractor reject unauthenticated requests.
 #[derive(Clone, Debug)]
 pub struct Caller(pub Principal);
 
@@ -46,7 +46,7 @@ impl FromRequestParts<AppState> for Caller {
     }
 }
 
-/// What a request showed of who it is. For whatever lasts, to be looked at again: it may be good no more.
+/// The credentials of a request. Long-lived responses keep them and check again: they may expire.
 #[derive(Clone)]
 pub(crate) struct RequestCredential {
     peer: Option<ConnectionPeer>,
@@ -56,10 +56,10 @@ pub(crate) struct RequestCredential {
 impl RequestCredential {
     pub(crate) fn from_parts(parts: &Parts) -> Self {
         let peer = parts.extensions.get::<ConnectionPeer>().cloned();
-        // A header that is no text is shown and wrong, not missing.
+        // A header that is not text counts as an invalid credential, not as a missing one.
         let mut headers = parts.headers.get_all(AUTHORIZATION).iter();
         let authorization = headers.next().map(|header| header.to_str().unwrap_or_default().to_owned());
-        // Two of them: whoever is in front of us may have looked at the other one.
+        // Reject two Authorization headers: a proxy in front of the server may have checked the other one.
         let authorization = authorization.map(|header| headers.next().map_or(header, |_| String::new()));
         Self { peer, authorization }
     }
@@ -68,7 +68,7 @@ impl RequestCredential {
         self.peer.as_ref().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.address.ip())
     }
 
-    /// Counts the connection as one of this user's.
+    /// Counts the connection towards this user's connections.
     pub(crate) fn assign_connection(&self, user: &Arc<str>) -> ApiResult<()> {
         let connection = self.peer.as_ref().and_then(|peer| peer.connection.as_ref());
         connection.map_or(Ok(()), |connection| connection.assign_user(user))
@@ -84,7 +84,7 @@ impl RequestCredential {
         }
     }
 
-    /// Who it is, if that is known without asking anybody; `None`: not, or nobody.
+    /// Returns the principal if it is known without a slow check; `None` if unknown or invalid.
     pub(crate) fn cached_principal(&self, state: &AppState) -> Option<Principal> {
         state.authenticator.try_authenticate(&self.presented(state.now())).and_then(Result::ok)
     }
@@ -93,7 +93,7 @@ impl RequestCredential {
         if let Some(known) = state.authenticator.try_authenticate(&self.presented(state.now())) {
             return known;
         }
-        // A slow hash, or keys that have to be fetched.
+        // Checking a password hash or fetching keys is slow.
         let (this, gate, now) = (self.clone(), Arc::clone(&state.authenticator), state.now());
         let slowly = run_blocking(move || gate.authenticate(&this.presented(now))).await;
         slowly.unwrap_or(Err(AuthenticationError::Unavailable))
@@ -116,7 +116,7 @@ impl Caller {
         &self.0.user
     }
 
-    /// Whether he may do this to `what`, which is this to him.
+    /// Checks whether the caller may perform `operation` on `what`, given the caller's relation to it.
     pub fn authorize(
         &self,
         operation: AuthOperation,
@@ -127,9 +127,11 @@ impl Caller {
         let refused = match verdict {
             AccessDecision::Allow => return Ok(()),
             AccessDecision::Hide => return Err(ApiError::not_found(what)),
-            AccessDecision::ForbidScope => ApiError::forbidden("the token is not good for this"),
+            AccessDecision::ForbidScope => {
+                ApiError::forbidden("the scopes of the token do not permit this operation")
+            }
             AccessDecision::ForbidRole => {
-                ApiError::forbidden(format!("as {} you may not do this", self.0.role))
+                ApiError::forbidden(format!("role {} does not permit this operation", self.0.role))
             }
         };
         Err(match suggest_remedy(operation, verdict, relation) {
@@ -138,7 +140,7 @@ impl Caller {
         })
     }
 
-    /// What a workflow is to him.
+    /// Returns the caller's relation to a workflow.
     fn workflow_relation(
         &self,
         store: &dyn Store,
@@ -154,7 +156,7 @@ impl Caller {
         Ok(if is_shared { ObjectRelation::Shared } else { ObjectRelation::Other })
     }
 
-    /// The workflow, if he may do this to it.
+    /// Returns the workflow if the caller may perform `operation` on it.
     pub async fn authorize_workflow(
         &self,
         state: &AppState,
@@ -162,7 +164,7 @@ impl Caller {
         id: WorkflowId,
     ) -> ApiResult<WorkflowRow> {
         let what = format!("workflow {id}");
-        // Want of a scope or role is told before anything is looked at.
+        // Report a missing scope or role before reading the database.
         self.authorize(operation, ObjectRelation::Own, &what)?;
         let caller = self.clone();
         let found = state.with_store(move |store| caller.find_workflow(store, id)).await?;
@@ -181,12 +183,12 @@ impl Caller {
         Ok(Some((row, relation)))
     }
 
-    /// Whether he may know of a workflow.
+    /// Returns whether the caller may see a workflow.
     pub(crate) fn can_read_workflow(&self, store: &dyn Store, id: WorkflowId) -> bool {
         self.can_perform(store, AuthOperation::ReadWorkflow, id)
     }
 
-    /// Whether he may know the values of its secrets.
+    /// Returns whether the caller may see the values of its secrets.
     pub(crate) fn can_read_secrets(&self, store: &dyn Store, id: WorkflowId) -> bool {
         self.can_perform(store, AuthOperation::ReadSecrets, id)
     }
@@ -196,7 +198,7 @@ impl Caller {
         found.is_some_and(|(_, relation)| self.authorize(operation, relation, "").is_ok())
     }
 
-    /// Which events he may know of.
+    /// Returns which events the caller may see.
     pub(crate) async fn event_visibility(
         &self,
         state: &AppState,
@@ -205,7 +207,7 @@ impl Caller {
         self.authorize(AuthOperation::ListVisible, ObjectRelation::Own, "event")?;
         if let Some(id) = workflow {
             self.authorize_workflow(state, AuthOperation::ReadWorkflow, id).await?;
-            // The subscription holds nothing else, and his right to it is looked at again and again.
+            // The subscription is limited to this workflow, and the permission is checked again periodically.
             return Ok(EventVisibility::All);
         }
         if self.0.sees_all() {
@@ -217,8 +219,10 @@ impl Caller {
         }))
     }
 
-    /// Whose jobs a worker may take: those of its user, of the users that it names if its user may work for them, and those of
-    /// the one workflow that it is for. Others' jobs run with the account of the worker, so it takes none that it did not ask for.
+    /// Decides whose jobs a worker may run: those of its user, of the users in `--jobs-of` if its user may run
+    /// their jobs, and
+    /// those of its workflow. Other users' jobs run with the worker's account, so a worker gets only those it
+    /// asked for.
     pub(crate) async fn authorize_introduction(
         &self,
         state: &AppState,
@@ -229,7 +233,7 @@ impl Caller {
             Some(CredentialBinding::Allocation { allocation, workflow }) => {
                 self.check_allocation_token(state, asks, *allocation, *workflow).await?;
             }
-            Some(_) => return Err(ApiError::forbidden("the token of a job introduces no worker")),
+            Some(_) => return Err(ApiError::forbidden("a job token cannot register a worker")),
             None => {
                 if let Some(id) = only {
                     self.authorize_workflow(state, AuthOperation::RunJobs, id).await?;
@@ -238,27 +242,32 @@ impl Caller {
         }
         let is_operator = self.0.sees_all();
         if asks.jobs_of == AcceptedJobOwners::All && !is_operator {
-            return Err(ApiError::forbidden(format!("as {} you may not run everybody's jobs", self.0.role))
-                .with_hint(
-                    "it takes the role operator; `--jobs-of USER` names users who share workflows with you",
-                ));
+            return Err(ApiError::forbidden(format!(
+                "role {} may not run the jobs of all users",
+                self.0.role
+            ))
+            .with_hint(
+                "this requires the role operator; `--jobs-of USER` names users who share workflows with you",
+            ));
         }
         let (who, store, jobs_of) = (self.clone(), Arc::clone(&state.store), asks.jobs_of.clone());
         let may: WorkflowPredicate = Arc::new(move |row| {
             if who.0.binding.is_some() {
                 return who.0.covers_workflow(row.id);
             }
-            // What is shared today may not be tomorrow.
+            // Sharing may end at any time.
             let is_asked_for = Some(row.id) == only || jobs_of.includes(&row.user);
             row.user == *who.0.user
                 || (is_asked_for && who.can_perform(&*store, AuthOperation::RunJobs, row.id))
         });
-        // One that was introduced by an operator for others' jobs needs an operator to speak for it.
+        // A worker registered by an operator for other users' jobs needs an operator's credential.
         let sees_all = is_operator && asks.jobs_of != AcceptedJobOwners::Own;
         Ok(WorkerOwner { user: Arc::clone(&self.0.user), sees_all, may_work_for: may })
     }
 
-    /// The token of an allocation introduces workers there, and delivers what an earlier worker there has left.
+    /// Checks that an allocation token is used only to register workers in the allocation and to deliver the
+    /// undelivered results of
+    /// earlier workers there.
     async fn check_allocation_token(
         &self,
         state: &AppState,
@@ -278,15 +287,15 @@ impl Caller {
         if (is_here && asks.slurm.is_some()) || is_heir {
             return Ok(());
         }
-        Err(ApiError::forbidden(format!("this token is for workers in allocation {allocation} alone")))
+        Err(ApiError::forbidden(format!("this token is valid only for workers in allocation {allocation}")))
     }
 
-    /// What something of this user is to him.
+    /// Returns the caller's relation to an object of this user.
     pub(crate) fn relation_to_user(&self, user: &str) -> ObjectRelation {
         if *user == *self.0.user { ObjectRelation::Own } else { ObjectRelation::Other }
     }
 
-    /// The worker, if he may do this to it.
+    /// Returns the worker if the caller may perform `operation` on it.
     pub(crate) async fn authorize_worker(
         &self,
         state: &AppState,

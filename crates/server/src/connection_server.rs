@@ -1,10 +1,12 @@
-//! Connections: accepted, secured, served, and brought to an end.
+//! Accepting, securing, serving and closing connections.
 //!
-//! A loop of our own, because what matters here is what frameworks leave out: the certificate that the other end showed,
-//! a limit on connections, time limits for those who say nothing, and an end that waits for what is under way.
+//! The accept loop is our own because frameworks lack what is needed here: the client certificate, a limit on
+//! connections,
+//! timeouts for silent clients, and a shutdown that waits for active requests.
 //!
-//! A caller that hangs up is noticed at once, also while its request is being worked on: the handler is then dropped at
-//! its next `await`.
+//! A closed connection is noticed at once, also while its request is processed: the handler is then dropped at
+//! its next
+//! `await`.
 
 use crate::caller::ConnectionPeer;
 use crate::connections::ConnectionLimiter;
@@ -28,14 +30,14 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// Whoever has not sent the head of a request by then, or not agreed on TLS, is not going to.
+/// Time limit for the TLS handshake, and for the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
-/// Larger heads are refused: nothing honest comes near it.
+/// Maximum size of a request head.
 const MAX_HEAD: usize = 64 << 10;
-/// What is wrong with accepting (too many open files) is not over at once.
+/// Pause after an error of `accept` (too many open files), which rarely passes at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Where connections come from.
+/// A source of connections.
 pub(crate) enum ListenSocket {
     Tcp(TcpListener),
     /// A socket that only the owner of the server can connect to.
@@ -62,7 +64,7 @@ impl ListenSocket {
     }
 }
 
-/// What every connection needs.
+/// State shared by all connections.
 #[derive(Clone, Debug)]
 pub(crate) struct ConnectionServer {
     pub(crate) router: SwappableRouter,
@@ -73,7 +75,7 @@ pub(crate) struct ConnectionServer {
 }
 
 impl ConnectionServer {
-    /// Serves until told to stop, then waits `grace` for what is under way and breaks off the rest.
+    /// Serves until shutdown, then waits up to `grace` for active requests and aborts the rest.
     pub(crate) async fn run(self, listener: ListenSocket, grace: Duration) {
         let connections = TaskTracker::new();
         let places = ConnectionLimiter::new(self.max_connections);
@@ -92,7 +94,7 @@ impl ConnectionServer {
                 }
             };
             let Some(place) = places.open(address.ip()) else {
-                // Nothing is said: that would take as much as a connection does.
+                // Close without a response: sending one would cost as much as a connection.
                 self.metrics.record_rejection(RejectionReason::Connections);
                 continue;
             };
@@ -112,7 +114,10 @@ impl ConnectionServer {
         drop(listener);
         connections.close();
         if tokio::time::timeout(grace, connections.wait()).await.is_err() {
-            tracing::warn!(left = connections.len(), "requests were broken off: they took too long to end");
+            tracing::warn!(
+                left = connections.len(),
+                "aborted requests that did not end within the shutdown grace period"
+            );
             abort.cancel();
             connections.wait().await;
         }
@@ -124,7 +129,7 @@ impl ConnectionServer {
             AcceptedStream::Tcp(stream) => stream,
             AcceptedStream::Unix(stream) => return self.serve_stream(stream, peer).await,
         };
-        // Answers are small, and somebody waits for each.
+        // Responses are small and latency matters.
         drop(stream.set_nodelay(true));
         let Some(tls) = &self.tls else { return self.serve_stream(stream, peer).await };
         let secured = tokio::select! {
@@ -143,8 +148,8 @@ impl ConnectionServer {
                 }
                 self.serve_stream(stream, peer).await;
             }
-            Ok(Err(error)) => tracing::debug!(address = %peer.address, %error, "no agreement on TLS"),
-            Err(_) => tracing::debug!(address = %peer.address, "no agreement on TLS in time"),
+            Ok(Err(error)) => tracing::debug!(address = %peer.address, %error, "TLS handshake failed"),
+            Err(_) => tracing::debug!(address = %peer.address, "TLS handshake timed out"),
         }
     }
 
@@ -167,13 +172,13 @@ impl ConnectionServer {
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,
             () = self.stop.cancelled() => {
-                // What was asked is still answered; then it is closed.
+                // Requests already received are answered before the connection is closed.
                 connection.as_mut().graceful_shutdown();
                 connection.await
             }
         };
         if let Err(error) = ended {
-            tracing::debug!(%address, %error, "a connection broke off");
+            tracing::debug!(%address, %error, "connection aborted");
         }
     }
 }

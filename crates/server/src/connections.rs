@@ -1,8 +1,10 @@
-//! Open connections: how many there may be, and which one gives way when there are too many.
+//! The limit on open connections, and which connection is closed when it is reached.
 //!
-//! A connection on which no request has been authenticated yet gives way to a new one: the oldest of the network that has
-//! most of them. Idle connections of one host therefore cannot lock others out. Connections of authenticated users stay, and
-//! one user has at most three quarters of all.
+//! A connection without an authenticated request is closed in favor of a new one: the oldest from the network
+//! with the most
+//! such connections. Idle connections of one host therefore cannot lock others out. Connections of
+//! authenticated users stay, and
+//! one user may hold at most three quarters of all.
 
 use crate::error::{ApiError, ApiResult};
 use axum::http::StatusCode;
@@ -13,7 +15,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use windlass_auth::client_network;
 
-/// All connections of a server.
+/// The open connections of a server.
 #[derive(Clone, Debug)]
 pub(crate) struct ConnectionLimiter(Arc<ConnectionLimiterState>);
 
@@ -39,7 +41,7 @@ struct PendingConnection {
     close_token: CancellationToken,
 }
 
-/// One open connection; dropped when it is closed.
+/// One open connection; removed from the table when dropped.
 #[derive(Debug)]
 pub(crate) struct ClientConnection {
     shared: Arc<ConnectionLimiterState>,
@@ -54,7 +56,7 @@ impl ConnectionLimiter {
         Self(Arc::new(ConnectionLimiterState { max_connections: most, table: Mutex::default() }))
     }
 
-    /// A place for a new connection; `None` if all places belong to authenticated users.
+    /// Registers a new connection; `None` if all connections belong to authenticated users.
     pub(crate) fn open(&self, address: IpAddr) -> Option<Arc<ClientConnection>> {
         let mut table = lock(&self.0.table);
         if table.open_count >= self.0.max_connections && !table.evict_pending() {
@@ -94,12 +96,12 @@ impl ConnectionTable {
 }
 
 impl ClientConnection {
-    /// Resolves when the connection has to give way.
+    /// Resolves when the connection has to be closed.
     pub(crate) async fn closed(&self) {
         self.close_token.cancelled().await;
     }
 
-    /// To be called for each authenticated request.
+    /// Assigns the connection to a user; called for each authenticated request.
     pub(crate) fn assign_user(&self, user: &Arc<str>) -> ApiResult<()> {
         let mut known = lock(&self.user);
         if known.is_some() {
@@ -109,7 +111,7 @@ impl ClientConnection {
         let most = (self.shared.max_connections * 3 / 4).max(1);
         let count = table.users.entry(Arc::clone(user)).or_default();
         if *count >= most {
-            let detail = format!("user {user} has {most} connections, which is the most for one user");
+            let detail = format!("user {user} has {most} connections, the limit per user");
             let error = ApiError::new(StatusCode::TOO_MANY_REQUESTS, "too_many_connections", detail);
             return Err(error.with_retry_after(Duration::from_secs(1)));
         }

@@ -1,12 +1,15 @@
-//! Requests that a web page makes a browser send: rejected before anything else looks at them.
+//! Rejects cross-site requests before any other processing.
 //!
-//! A browser adds credentials that a page does not know (a password it remembers, a client certificate), and with
-//! `--no-auth` no credential is needed at all. Three checks close that way in, on every route:
+//! A browser adds credentials that a page does not know (a saved password, a client certificate), and with
+//! `--no-auth` no credential is needed at all. Three checks protect every route:
 //!
-//! - a request that may change something comes from no page of another origin (`Origin`, `Sec-Fetch-Site`);
-//! - its body has a media type that the route documents, none of which a form or a simple request can send;
-//! - with `--no-auth` the `Host` is this machine by a loopback name and our port, also for reads. Else a page whose own
-//!   name is made to resolve to 127.0.0.1 (DNS rebinding) would be of the same origin as this server.
+//! - a request that may change something must not come from a page of another origin (`Origin`,
+//!   `Sec-Fetch-Site`);
+//! - its body must have a media type that the route documents, none of which a form or a simple request can
+//!   send;
+//! - with `--no-auth` the `Host` must be a loopback name with the server's port, also for reads. Otherwise a
+//!   page whose
+//!   name resolves to 127.0.0.1 (DNS rebinding) would have the same origin as this server.
 
 use crate::error::{API_PREFIX, ApiError, ApiResult, TORC_PREFIX};
 use axum::body::HttpBody as _;
@@ -20,17 +23,18 @@ use std::net::IpAddr;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const JSON_MEDIA_TYPE: &str = "application/json";
-/// Bare paths of routes whose bodies are of another media type. A test compares it with the OpenAPI document.
+/// Paths (without prefix) of routes whose bodies are not JSON. A test compares the list with the OpenAPI
+/// document.
 const NON_JSON_ROUTES: &[(&str, &str)] = &[("/books/create", "application/x-ndjson")];
 
-/// What the checks have to know of the server.
+/// Settings of the checks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CrossSiteRules {
-    /// The port that the server listens at, if the `Host` of every request is to be checked.
+    /// Port of the server, if the `Host` of every request is checked.
     pub(crate) loopback_port: Option<u16>,
 }
 
-/// The layer around every route.
+/// The middleware around every route.
 pub(crate) async fn check_cross_site(
     State(rules): State<CrossSiteRules>,
     request: Request,
@@ -70,7 +74,7 @@ impl CrossSiteRules {
     }
 }
 
-/// What the request was addressed to; `None` if it says nothing, nothing readable, or two things.
+/// Returns the host that the request was addressed to; `None` if it is missing, unreadable or ambiguous.
 fn request_host(uri: &Uri, headers: &HeaderMap) -> Option<Authority> {
     let mut all = headers.get_all(HOST).iter();
     let first = all.next()?.to_str().ok()?.parse::<Authority>().ok()?;
@@ -90,9 +94,9 @@ fn check_host(host: Option<&Authority>, port: u16) -> ApiResult<()> {
     if is_ours {
         return Ok(());
     }
-    let detail = "the Host header does not name this machine's loopback address and the server's port";
+    let detail = "the Host header is not a loopback address with the server's port";
     Err(ApiError::new(StatusCode::FORBIDDEN, "foreign_host", detail).with_hint(format!(
-        "a server with --no-auth answers at http://127.0.0.1:{port} and http://localhost:{port} only"
+        "a server with --no-auth accepts requests only at http://127.0.0.1:{port} and http://localhost:{port}"
     )))
 }
 
@@ -102,7 +106,7 @@ fn is_loopback(host: &str) -> bool {
         || bare.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// Clients that are no browsers send neither header.
+/// Clients other than browsers send neither header.
 fn check_origin(headers: &HeaderMap, host: Option<&Authority>) -> ApiResult<()> {
     let is_ours = |origin: &str| {
         let authority = origin.split_once("://").and_then(|(_, rest)| rest.parse::<Authority>().ok());
@@ -115,9 +119,9 @@ fn check_origin(headers: &HeaderMap, host: Option<&Authority>) -> ApiResult<()> 
     if !is_foreign {
         return Ok(());
     }
-    let detail = "a web page of another origin asks for a change";
+    let detail = "a web page of another origin may not make changes";
     Err(ApiError::new(StatusCode::FORBIDDEN, "foreign_origin", detail)
-        .with_hint("only pages of this server may; programs leave out the headers Origin and Sec-Fetch-Site"))
+        .with_hint("only pages of this server may; programs omit the headers Origin and Sec-Fetch-Site"))
 }
 
 fn check_media_type(headers: &HeaderMap, route: Option<&str>) -> ApiResult<()> {
@@ -128,11 +132,11 @@ fn check_media_type(headers: &HeaderMap, route: Option<&str>) -> ApiResult<()> {
     if second.is_none() && essence.eq_ignore_ascii_case(expected) {
         return Ok(());
     }
-    let detail = format!("the body must be {expected}, and the header content-type must say so");
+    let detail = format!("the body must be {expected}, with a matching content-type header");
     Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not_json", detail))
 }
 
-/// The media type of what is sent to a route.
+/// Returns the media type of the body that a route accepts.
 fn route_media_type(route: &str) -> &'static str {
     let bare =
         [API_PREFIX, TORC_PREFIX].iter().find_map(|prefix| route.strip_prefix(prefix)).unwrap_or(route);

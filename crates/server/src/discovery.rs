@@ -1,9 +1,12 @@
-//! How clients of the same owner find the server and its token by themselves.
+//! Files by which clients of the same owner find the server and its token.
 //!
-//! Files in a directory that only the owner can change, each readable by the owner alone: `owner.token`, a new one for each server;
-//! `server.json`, which is there while the server is; with TLS `server.pem`, the certificate that it shows; and without TLS
-//! `server.sock`, the socket that clients of the same owner on this machine use. A port of the machine proves nothing: when the
-//! server is gone, any user can listen there and be sent the token.
+//! They are in a directory that only the owner can write, each readable by the owner only: `owner.token`, new
+//! for each server;
+//! `server.json`, which exists while the server runs; with TLS `server.pem`, the server's certificate; and
+//! without TLS
+//! `server.sock`, the socket that clients of the same owner on this machine use. A TCP port proves nothing:
+//! when the
+//! server is gone, any user can listen there and receive the token.
 
 use serde::{Deserialize, Serialize};
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
@@ -14,42 +17,43 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 pub const SERVER_FILE: &str = "server.json";
-/// What stands in it lets in whoever shows it, as the owner.
+/// File with the owner's token; it grants full access as the owner.
 pub const TOKEN_FILE: &str = "owner.token";
 const PIN_FILE: &str = "server.pem";
 const SOCKET_FILE: &str = "server.sock";
 
-/// What stands in `server.json`.
+/// The content of `server.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerDiscovery {
-    /// `http://127.0.0.1:8080`: without a prefix.
+    /// URL without a path prefix: `http://127.0.0.1:8080`.
     pub url: String,
     pub pid: u32,
     pub version: String,
-    /// Of the owner; may do everything. Not there with `--no-auth`.
+    /// The owner's token, with full access. Absent with `--no-auth`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
-    /// Where it does not speak TLS: the socket for clients on the machine with this boot id.
+    /// Without TLS: the socket for clients on the machine with this boot id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub socket: Option<PathBuf>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boot_id: Option<String>,
-    /// Where it speaks TLS: a file with the very certificate that it shows. Whoever believes that one needs neither its
-    /// authority nor a name that stands in it.
+    /// With TLS: a file with the exact certificate of the server. A client that trusts it needs neither its CA
+    /// nor a matching
+    /// host name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pin: Option<PathBuf>,
 }
 
-/// The directory and its files are not as private as they have to be.
+/// The directory or its files are not private to the owner.
 #[derive(Debug, thiserror::Error)]
 pub enum DiscoveryError {
     #[error("cannot use {}: {source}", path.display())]
     File { path: PathBuf, source: io::Error },
-    #[error("{} is not yours alone", path.display())]
+    #[error("{} is accessible to other users", path.display())]
     NotPrivate { path: PathBuf },
 }
 
-/// `server.json` and the socket, for as long as the server runs.
+/// `server.json` and the socket; removed when dropped.
 #[derive(Debug)]
 pub(crate) struct DiscoveryFiles {
     path: PathBuf,
@@ -58,7 +62,7 @@ pub(crate) struct DiscoveryFiles {
 
 impl Drop for DiscoveryFiles {
     fn drop(&mut self) {
-        // Whoever reads it afterwards finds nobody there, and is told so.
+        // Clients that read the file later get a clear error.
         drop(std::fs::remove_file(&self.path));
         if let Some(socket) = &self.socket {
             drop(std::fs::remove_file(socket));
@@ -66,30 +70,31 @@ impl Drop for DiscoveryFiles {
     }
 }
 
-/// Keeps the token of the owner that this server accepts. That of the server before is accepted no more.
+/// Writes the owner token that this server accepts. The token of an earlier server becomes invalid.
 pub(crate) fn store_owner_token(dir: &Path, token: &str) -> Result<(), DiscoveryError> {
     make_directory_private(dir)?;
     write_private_file(dir, TOKEN_FILE, token.as_bytes()).map(drop)
 }
 
-/// A file in a directory, both the owner's alone.
+/// Writes a file; the file and its directory are private to the owner.
 pub(crate) fn store_private_file(dir: &Path, name: &str, text: &str) -> Result<PathBuf, DiscoveryError> {
     make_directory_private(dir)?;
     write_private_file(dir, name, text.as_bytes())
 }
 
-/// A socket that only its owner can connect to, and that listens, but is not at its place yet: clients that know only an earlier
-/// server, which was at the same place, do not reach this one before it has said what its token is.
+/// A private socket that already listens but is not at its final path yet: clients that know an earlier server
+/// at the same path
+/// cannot reach this one before its token is written.
 #[derive(Debug)]
 pub(crate) struct PrivateSocket {
     listener: UnixListener,
-    /// Where it was made, in a directory that others cannot enter.
+    /// Path where it was created, in a directory that others cannot enter.
     draft_path: PathBuf,
     pub(crate) path: PathBuf,
 }
 
 impl PrivateSocket {
-    /// Puts it at its place.
+    /// Moves it to its final path.
     pub(crate) fn publish(self) -> Result<UnixListener, DiscoveryError> {
         std::fs::rename(self.draft_path.join(DRAFT_SOCKET_NAME), &self.path)
             .map_err(|e| file_error(&self.path, e))?;
@@ -98,14 +103,15 @@ impl PrivateSocket {
     }
 }
 
-/// Listens at a socket that only its owner can connect to. Where the directory takes no sockets (some network file systems), in
-/// one of this machine.
+/// Listens on a socket that only the owner can connect to. If the file system of the directory does not support
+/// sockets (some
+/// network file systems), uses a directory of this machine.
 pub(crate) fn listen_private_socket(dir: &Path) -> Result<PrivateSocket, DiscoveryError> {
     make_directory_private(dir)?;
     match bind_private_socket(dir, SOCKET_FILE) {
         Ok(socket) => return Ok(socket),
         Err(error) => {
-            tracing::debug!(%error, path = %dir.join(SOCKET_FILE).display(), "no socket can be made here");
+            tracing::debug!(%error, path = %dir.join(SOCKET_FILE).display(), "cannot create a socket here");
         }
     }
     let base = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
@@ -116,16 +122,16 @@ pub(crate) fn listen_private_socket(dir: &Path) -> Result<PrivateSocket, Discove
     bind_private_socket(&dir, &name).map_err(|source| file_error(&dir.join(&name), source))
 }
 
-/// The name of a socket that is not at its place yet.
+/// File name of a socket before it is moved to its final path.
 const DRAFT_SOCKET_NAME: &str = "s";
 
-/// Made where others cannot enter, to be moved when it is the owner's alone.
+/// Creates the socket in a private directory; it is moved once its permissions are set.
 fn bind_private_socket(dir: &Path, name: &str) -> io::Result<PrivateSocket> {
     let inside = dir.join(format!(".socket.{}", std::process::id()));
     drop(std::fs::remove_dir_all(&inside));
     DirBuilder::new().mode(0o700).create(&inside)?;
     let bound = (|| {
-        // The path of a socket is limited to about a hundred bytes; that of an open directory is short.
+        // Socket paths are limited to about a hundred bytes; the path of an open directory is short.
         let open = File::open(&inside)?;
         let listener = UnixListener::bind(format!("/proc/self/fd/{}/{DRAFT_SOCKET_NAME}", open.as_raw_fd()))?;
         std::fs::set_permissions(inside.join(DRAFT_SOCKET_NAME), Permissions::from_mode(0o600))?;
@@ -141,12 +147,12 @@ fn bind_private_socket(dir: &Path, name: &str) -> io::Result<PrivateSocket> {
     }
 }
 
-/// Which run of which machine this is.
+/// Returns the boot id of this machine.
 pub(crate) fn boot_id() -> Option<String> {
     Some(std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?.trim().to_owned())
 }
 
-/// Says where the server is, until what it returns is dropped.
+/// Writes the location of the server; it is removed when the returned value is dropped.
 pub(crate) fn announce_server(
     dir: &Path,
     discovery: &ServerDiscovery,
@@ -157,7 +163,7 @@ pub(crate) fn announce_server(
     Ok(DiscoveryFiles { path, socket: discovery.socket.clone() })
 }
 
-/// Keeps the certificate that the server shows now. Where.
+/// Writes the server's current certificate and returns the path.
 pub(crate) fn store_pinned_certificate(dir: &Path, certificate: &str) -> Result<PathBuf, DiscoveryError> {
     make_directory_private(dir)?;
     write_private_file(dir, PIN_FILE, certificate.as_bytes())
@@ -173,11 +179,11 @@ fn make_directory_private(dir: &Path) -> Result<(), DiscoveryError> {
     if own { Ok(()) } else { Err(DiscoveryError::NotPrivate { path: dir.to_owned() }) }
 }
 
-/// Whole or not at all, whoever looks meanwhile.
+/// Replaces the file atomically.
 fn write_private_file(dir: &Path, name: &str, text: &[u8]) -> Result<PathBuf, DiscoveryError> {
     let (path, draft) = (dir.join(name), dir.join(format!(".{name}.{}", std::process::id())));
     let written = (|| {
-        // Of an earlier process with this pid, if anything.
+        // Left by an earlier process with the same pid, if any.
         drop(std::fs::remove_file(&draft));
         let mut file = OpenOptions::new()
             .write(true)
@@ -209,7 +215,7 @@ mod tests {
     #[test]
     fn the_token_and_the_socket_are_their_owners_alone() {
         let root = tempfile::tempdir().unwrap();
-        // Longer than the path of a socket may be.
+        // Longer than a socket path may be.
         let dir = root.path().join("d".repeat(120)).join("db.run");
         store_owner_token(&dir, "one").unwrap();
         store_owner_token(&dir, "two").unwrap();
@@ -220,14 +226,14 @@ mod tests {
         };
         drop(listen_private_socket(&dir).unwrap().publish().unwrap());
         let next = listen_private_socket(&dir).unwrap();
-        assert!(connect().is_err(), "it is not at its place before it is shown");
+        assert!(connect().is_err(), "the socket is at its path only after publishing");
         let socket = next.path.clone();
-        assert_eq!(socket, dir.join(SOCKET_FILE), "in the place of the one that an earlier server left");
+        assert_eq!(socket, dir.join(SOCKET_FILE), "it replaces the socket of an earlier server");
         let _listener = next.publish().unwrap();
         assert!(connect().is_ok());
         let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&dir), mode(&dir.join(TOKEN_FILE)), mode(&socket)), (0o700, 0o600, 0o600));
-        assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 2, "nothing is left behind");
+        assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 2, "no temporary files remain");
     }
 
     #[test]

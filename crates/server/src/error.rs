@@ -1,7 +1,9 @@
-//! What goes wrong in a request, as its caller sees it.
+//! Errors of requests, as the caller sees them.
 //!
-//! One type for all routes. It travels to the outermost layer inside the response and is written there, in the manner of
-//! the path: `application/problem+json` at `/api/v1`, the shape that Torc's clients know at `/torc-service/v1`.
+//! One type for all routes. It travels inside the response to the outermost layer and is rendered there
+//! according to
+//! the path: `application/problem+json` at `/api/v1`, the shape that Torc's clients expect at
+//! `/torc-service/v1`.
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -16,15 +18,15 @@ use std::fmt;
 use std::time::Duration;
 use windlass_scheduler::service::CallError;
 
-/// What every handler gives.
+/// The result of every handler.
 pub type ApiResult<T> = Result<T, ApiError>;
 
-/// Where clients of Torc call.
+/// Path prefix for Torc clients.
 pub use windlass_types::worker_messages::TORC_PREFIX;
-/// Where ours do.
+/// Path prefix of the Windlass API.
 pub const API_PREFIX: &str = "/api/v1";
 
-/// A refusal: what, why, and what to do about it. `code` is stable; programs go by it.
+/// An error response: message, and a hint where one helps. `code` is stable, for programs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{detail}")]
 pub struct ApiError {
@@ -32,16 +34,16 @@ pub struct ApiError {
     pub code: Cow<'static, str>,
     pub detail: String,
     pub hint: Option<String>,
-    /// When it is worth trying again.
+    /// When to retry.
     pub retry_after: Option<Duration>,
-    /// Field by field, where a document is refused.
+    /// Errors by field, if a document is rejected.
     pub errors: Vec<FieldError>,
 }
 
-/// What is wrong with a field of what was sent.
+/// An error in a field of a request body.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FieldError {
-    /// Its path; empty for all of it.
+    /// Path of the field; empty for the whole document.
     pub field: String,
     pub reason: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -94,12 +96,12 @@ impl ApiError {
         self
     }
 
-    /// Also the answer about what exists and is nobody's business of the caller.
+    /// Also returned for objects that exist but that the caller may not see.
     pub fn not_found(what: impl std::fmt::Display) -> Self {
         Self::new(StatusCode::NOT_FOUND, "not_found", format!("there is no {what}"))
     }
 
-    /// The request makes no sense as it is.
+    /// The request is invalid.
     pub fn invalid(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid", detail)
     }
@@ -120,11 +122,11 @@ impl ApiError {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", detail).with_retry_after(retry_after)
     }
 
-    /// Our own fault. The log has the details, the caller has the id of the request.
+    /// An internal error. Details are in the log; the caller gets the request id.
     pub fn internal(detail: impl std::fmt::Display) -> Self {
         tracing::error!(%detail, "internal error");
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "something went wrong in the server")
-            .with_hint("its log says more; the request id is in the header x-request-id")
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the server failed to process the request")
+            .with_hint("see the server's log; the request id is in the header x-request-id")
     }
 
     fn problem_json(&self, instance: &str) -> serde_json::Value {
@@ -145,7 +147,7 @@ impl ApiError {
         problem
     }
 
-    /// As Torc's clients read it: the kind in one word, and the message.
+    /// Renders the error as Torc's clients read it: the kind in one word, and the message.
     fn torc_error_json(&self) -> serde_json::Value {
         let kind = self.status.canonical_reason().unwrap_or("Error").replace(' ', "");
         let message = match &self.hint {
@@ -170,7 +172,7 @@ impl ApiError {
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
         if let Some(wait) = self.retry_after {
-            // Whole seconds, and never "at once".
+            // Whole seconds, at least one.
             let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
         }
@@ -182,7 +184,7 @@ impl ApiError {
     }
 }
 
-/// Not written yet: [`render`] does that, which knows the path.
+/// Not rendered yet: [`render`] does that, which knows the path.
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let mut response = self.status.into_response();
@@ -191,7 +193,7 @@ impl IntoResponse for ApiError {
     }
 }
 
-/// The outermost layer but one: writes what went wrong, also what axum and its layers found wrong by themselves.
+/// Middleware that renders errors, including those that axum and its layers return.
 pub async fn render_errors(request: Request, next: Next) -> Response {
     let path = request.uri().path().to_owned();
     let response = next.run(request).await;
@@ -212,17 +214,15 @@ fn is_json(response: &Response) -> bool {
     kind.starts_with("application/json") || kind.starts_with("application/problem+json")
 }
 
-/// An error of a library on the way, in our words.
+/// Converts an error of a library layer.
 fn error_from_status(status: StatusCode) -> ApiError {
     let (code, detail) = match status {
-        StatusCode::PAYLOAD_TOO_LARGE => ("too_large", "the request is larger than this server takes"),
-        StatusCode::METHOD_NOT_ALLOWED => {
-            ("method_not_allowed", "there is something here, but not for this method")
-        }
-        StatusCode::REQUEST_TIMEOUT => ("timeout", "the request took too long to arrive"),
-        StatusCode::NOT_FOUND => ("not_found", "there is nothing at this path"),
-        _ if status.is_server_error() => ("internal", "something went wrong in the server"),
-        _ => ("bad_request", "the request could not be understood"),
+        StatusCode::PAYLOAD_TOO_LARGE => ("too_large", "the request is larger than the server's limit"),
+        StatusCode::METHOD_NOT_ALLOWED => ("method_not_allowed", "this path does not support the method"),
+        StatusCode::REQUEST_TIMEOUT => ("timeout", "the request was not received in time"),
+        StatusCode::NOT_FOUND => ("not_found", "no route at this path"),
+        _ if status.is_server_error() => ("internal", "the server failed to process the request"),
+        _ => ("bad_request", "the request is malformed"),
     };
     ApiError::new(status, code, detail)
 }

@@ -1,9 +1,12 @@
-//! Events as they happen, for any number of readers.
+//! Distribution of new events to any number of readers.
 //!
-//! The books are the source: whoever commits something says so ([`Publisher::nudge`]), and one task then reads what is
-//! new, once, and hands it to all readers. A reader first catches up from the books and then follows; ids tell the two
-//! apart, so nothing is missed and nothing comes twice. Nobody waits for a slow reader: it is cut off, and resumes from
-//! the last id it saw. With no reader nothing is read.
+//! The database is the source: committers call [`EventPublisher::wake`], and one task then reads the new events
+//! once and
+//! sends them to all readers. A reader first catches up from the database and then follows; event ids tell the
+//! two
+//! apart, so no event is missed or duplicated. A slow reader is disconnected and resumes from the last id it
+//! received.
+//! Without readers the database is not read.
 
 use crate::error::{ApiError, ApiResult};
 use crate::metrics::{GaugeGuard, ServerMetrics};
@@ -16,11 +19,11 @@ use windlass_store::Store;
 use windlass_store::model::{EventFilter, EventRow};
 use windlass_types::{EventId, WorkflowId};
 
-/// So many batches a reader may be behind.
+/// Number of batches that a reader may lag behind.
 const MAX_BATCHES_BEHIND: usize = 256;
-/// What is read from the books at a time by one who catches up.
+/// Page size for readers that catch up from the database.
 const CATCH_UP_PAGE: u64 = 1000;
-/// The books cannot be read: look again after this.
+/// Delay after a failed database read.
 const RETRY_AFTER_ERROR: Duration = Duration::from_millis(500);
 
 #[derive(Clone)]
@@ -31,15 +34,15 @@ struct EventPublisherState {
     metrics: Arc<ServerMetrics>,
     wake_signal: Notify,
     batches: broadcast::Sender<Arc<[EventRow]>>,
-    /// All up to this one was handed out; `None`: nobody listens.
+    /// Id of the last published event; `None` without readers.
     position: Mutex<Option<EventId>>,
-    /// Should somebody commit and not say so, it is noticed after this.
+    /// Polling interval, for commits that did not wake the publisher.
     poll_interval: Duration,
     stop: CancellationToken,
 }
 
 impl EventPublisher {
-    /// Its task runs until `stop`, and so do its readers.
+    /// Starts the task; it and all readers run until `stop`.
     pub(crate) fn start(
         store: Arc<dyn Store>,
         metrics: Arc<ServerMetrics>,
@@ -61,7 +64,7 @@ impl EventPublisher {
         publisher
     }
 
-    /// Something was committed. Costs nothing; may be called from anywhere.
+    /// Wakes the publisher after a commit. Cheap; may be called from anywhere.
     pub fn wake(&self) {
         self.0.wake_signal.notify_one();
     }
@@ -84,7 +87,7 @@ impl EventPublisher {
         }
     }
 
-    /// Reads what is new and hands it to all readers.
+    /// Reads new events and sends them to all readers.
     async fn publish_new_events(&self) -> ApiResult<()> {
         let mut position = self.0.position.lock().await;
         if self.0.batches.receiver_count() == 0 {
@@ -98,12 +101,12 @@ impl EventPublisher {
         let Some(last) = events.last() else { return Ok(()) };
         *position = Some(last.id);
         self.0.metrics.published.inc_by(events.len() as u64);
-        // An error only says that the last reader has just left.
+        // An error only means that the last reader has just left.
         drop(self.0.batches.send(events.into()));
         Ok(())
     }
 
-    /// Everything after `after`, as it happens; `None`: from now on.
+    /// Subscribes to all events after `after`; `None`: from now on.
     pub async fn subscribe(
         &self,
         workflow: Option<WorkflowId>,
@@ -117,14 +120,14 @@ impl EventPublisher {
         *position = Some(now);
         let live = self.0.batches.subscribe();
         drop(position);
-        // Its task may have been idle.
+        // The task may have been idle.
         self.wake();
         let after = after.unwrap_or(now);
         Ok(EventSubscription {
             publisher: self.clone(),
             workflow,
             last_seen: after,
-            // Whoever wants nothing old has nothing to catch up with.
+            // A reader without `after` has nothing to catch up with.
             catching_up: after < now,
             live,
             _counted: GaugeGuard::new(&self.0.metrics.streams),
@@ -138,7 +141,7 @@ impl std::fmt::Debug for EventPublisher {
     }
 }
 
-/// The id of the newest event, or 0.
+/// Returns the id of the newest event, or 0.
 async fn newest_event_id(store: &Arc<dyn Store>) -> ApiResult<EventId> {
     let store = Arc::clone(store);
     let filter = EventFilter { newest: Some(1), ..EventFilter::default() };
@@ -146,12 +149,12 @@ async fn newest_event_id(store: &Arc<dyn Store>) -> ApiResult<EventId> {
     Ok(events.last().map_or(EventId(0), |event| event.id))
 }
 
-/// One reader.
+/// A subscription of one reader.
 #[derive(Debug)]
 pub struct EventSubscription {
     publisher: EventPublisher,
     workflow: Option<WorkflowId>,
-    /// The last one it was given.
+    /// Id of the last event returned.
     last_seen: EventId,
     catching_up: bool,
     live: broadcast::Receiver<Arc<[EventRow]>>,
@@ -159,7 +162,7 @@ pub struct EventSubscription {
 }
 
 impl EventSubscription {
-    /// What comes next, oldest first; `None`: it is over, because the server stops or the reader was too slow.
+    /// Returns the next events, oldest first; `None` when the server stops or the reader was too slow.
     pub async fn next_batch(&mut self) -> Option<Vec<EventRow>> {
         loop {
             let batch = if self.catching_up { self.next_stored().await? } else { self.next_live().await? };
@@ -182,7 +185,7 @@ impl EventSubscription {
                 Some(events)
             }
             Err(error) => {
-                tracing::warn!(%error, "cannot read events; the reader has to come again");
+                tracing::warn!(%error, "cannot read events; disconnecting the reader");
                 None
             }
         }

@@ -1,4 +1,4 @@
-//! Who waits for the answers to exchanges, and notices that he has hung up.
+//! Requests that wait for responses to worker exchanges, and detection of closed connections.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,8 +6,9 @@ use windlass_scheduler::service::SchedulerHandle;
 use windlass_types::WorkerId;
 use windlass_types::worker_protocol::WorkerExchange;
 
-/// The newest caller of each exchange that is under way. A worker that got no answer says the same again, and that the
-/// earlier caller is gone may be noticed only afterwards: this must not take the answer from the later one.
+/// The newest request for each active exchange. A worker without a response repeats its exchange, and the
+/// closing of the
+/// earlier connection may be noticed only afterwards; it must not discard the response for the later request.
 #[derive(Clone, Debug, Default)]
 pub struct ExchangeWaiters(Arc<Mutex<NewestWaiters>>);
 
@@ -17,7 +18,7 @@ struct NewestWaiters {
     next_number: u64,
 }
 
-/// An exchange, with the secret that came with it: whoever does not know it takes nobody's place.
+/// Key of an exchange, with the worker's secret: a caller without it cannot replace the waiting request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct ExchangeKey {
     worker: WorkerId,
@@ -25,8 +26,9 @@ struct ExchangeKey {
     secret: String,
 }
 
-/// Somebody who waits for the answer to an exchange. Dropped before it is there, he has hung up, and the service is told:
-/// nothing more is assigned to an exchange that nobody listens to.
+/// A request that waits for the response to an exchange. If it is dropped before the response, the connection
+/// was closed and the
+/// scheduler is informed: no jobs are assigned to an exchange without a reader.
 #[derive(Debug)]
 pub(crate) struct ExchangeWaiter {
     waiters: ExchangeWaiters,
@@ -37,7 +39,7 @@ pub(crate) struct ExchangeWaiter {
 }
 
 impl ExchangeWaiters {
-    /// To be called before the service is.
+    /// Registers the request; called before the scheduler is.
     pub(crate) fn register(&self, service: &SchedulerHandle, exchange: &WorkerExchange) -> ExchangeWaiter {
         let WorkerExchange { worker, number, secret, .. } = exchange;
         let exchange = ExchangeKey { worker: *worker, number: *number, secret: secret.clone() };
@@ -73,7 +75,8 @@ impl Drop for ExchangeWaiter {
         }
         newest.waiters.remove(&self.exchange);
         if !self.is_answered {
-            // While nobody else can begin to listen: whoever comes next is heard of by the service after this.
+            // While the lock is held no new request can register; the scheduler hears of a later one after
+            // this.
             let ExchangeKey { worker, number, secret } = self.exchange.clone();
             self.service.cancel_exchange(worker, number, secret);
         }

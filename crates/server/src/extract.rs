@@ -1,4 +1,4 @@
-//! Axum's extractors with errors in our manner, and none that answers 400 where the contract says 422.
+//! Axum extractors that return our errors, with 422 instead of 400 where the contract requires it.
 
 use crate::error::ApiError;
 use axum::body::Bytes;
@@ -10,15 +10,15 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// A body of JSON, in or out.
+/// A JSON body, in requests and responses.
 #[derive(Clone, Copy, Debug)]
 pub struct Json<T>(pub T);
 
-/// What stands behind the question mark.
+/// Query parameters.
 #[derive(Clone, Copy, Debug)]
 pub struct Query<T>(pub T);
 
-/// What stands in the path.
+/// Path parameters.
 #[derive(Clone, Copy, Debug)]
 pub struct Path<T>(pub T);
 
@@ -31,7 +31,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Json<T> {
     }
 }
 
-/// A body of JSON that may be left away: then nothing is said.
+/// An optional JSON body; an absent body is the default.
 #[derive(Clone, Copy, Debug)]
 pub struct OptionalJson<T>(pub T);
 
@@ -55,17 +55,17 @@ fn invalid_body_error(rejection: &JsonRejection) -> ApiError {
         JsonRejection::MissingJsonContentType(_) => ApiError::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "not_json",
-            "the body must be JSON, and the header content-type must say so",
+            "the body must be JSON, with a matching content-type header",
         ),
         JsonRejection::BytesRejection(bytes) if bytes.status() == StatusCode::PAYLOAD_TOO_LARGE => {
             ApiError::new(
                 StatusCode::PAYLOAD_TOO_LARGE,
                 "too_large",
-                "the body is larger than this server takes",
+                "the body is larger than the server's limit",
             )
         }
         JsonRejection::BytesRejection(_) => {
-            ApiError::new(StatusCode::BAD_REQUEST, "bad_request", "the body did not arrive whole")
+            ApiError::new(StatusCode::BAD_REQUEST, "bad_request", "the body was not received completely")
         }
         JsonRejection::JsonSyntaxError(_) => {
             ApiError::new(StatusCode::BAD_REQUEST, "not_json", rejection.body_text())
@@ -86,13 +86,13 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Query<T> {
     }
 }
 
-/// A page that ends before it begins is a mistake of the caller, who would ask for the next one for ever.
+/// Negative values are rejected: a caller that pages with them would never reach the end.
 fn reject_negative(query: &str) -> Result<(), ApiError> {
     let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
     let is_page = |name: &str| matches!(name, "limit" | "offset");
     let mut wrong = pairs.filter(|(name, value)| is_page(name) && value.starts_with('-'));
     match wrong.next() {
-        Some((name, value)) => Err(ApiError::invalid(format!("`{name}` is {value}; it is 0 or more"))),
+        Some((name, value)) => Err(ApiError::invalid(format!("`{name}` is {value}; it must be 0 or more"))),
         None => Ok(()),
     }
 }

@@ -1,15 +1,18 @@
-//! The engine as a service: REST, events, workers, many users. The only crate that knows axum.
+//! The engine as a service: REST API, events, workers, multiple users. The only crate that uses axum.
 //!
 //! ```text
 //! listen ─▶ front (standby | active) ─▶ layers (id, log, limits, headers) ─▶ routes ─▶ store | service
 //! ```
 //!
-//! - Handlers decide nothing: they find out who calls ([`caller`]), ask the store or the service, and render.
-//! - A handler may be dropped at any `await`, because its caller hung up. What it asked for is then done or not done as
-//!   a whole; nothing is left half done, and a claim that nobody hears of is given back.
-//! - Store calls block, so they run on the blocking pool ([`state::blocking`]). Service calls answer by a closure
-//!   ([`state::ask`]).
-//! - Every error is an [`error::ApiError`] and is written in the manner of the path it was asked at.
+//! - Handlers decide nothing: they authenticate the caller ([`caller`]), call the store or the scheduler, and
+//!   render.
+//! - A handler may be dropped at any `await` when its client disconnects. Its operation is then applied
+//!   completely or not at
+//!   all, and a claim that no client receives is returned.
+//! - Store calls block, so they run on the blocking pool ([`state::run_blocking`]). The scheduler answers
+//!   through a closure
+//!   ([`state::call_service`]).
+//! - Every error is an [`error::ApiError`], rendered according to the path of the request.
 
 mod auth_backend;
 pub mod caller;

@@ -1,4 +1,4 @@
-//! What the server says while it runs, on standard error: for people, or as JSON, one object per line.
+//! The server's log on standard error: as text, or as JSON, one object per line.
 
 use std::str::FromStr as _;
 use tracing_subscriber::EnvFilter;
@@ -11,16 +11,17 @@ pub enum ServerLogFormat {
     Json,
 }
 
-/// What is wrong with a log level.
+/// An invalid log level.
 #[derive(Debug, thiserror::Error)]
-#[error("`{level}` is no log level: {detail}")]
+#[error("invalid log level `{level}`: {detail}")]
 pub struct LogLevelError {
     level: String,
     detail: String,
 }
 
-/// What is wrong with a level, if anything. A word alone must be a level: the filter would take it for the name of a part,
-/// and log nothing of all others.
+/// Checks a level. A single word must be a level: the filter would take it for the name of a module, and log
+/// nothing from
+/// all others.
 pub fn check(level: &str) -> Result<(), LogLevelError> {
     parse_log_filter(level).map(drop)
 }
@@ -31,13 +32,13 @@ fn parse_log_filter(level: &str) -> Result<EnvFilter, LogLevelError> {
     if let Some(word) = words.into_iter().find(|word| LevelFilter::from_str(word).is_err() || word.is_empty())
     {
         return Err(wrong(format!(
-            "there is no `{word}`; it is one of error, warn, info, debug, trace and off"
+            "unknown level `{word}`; expected error, warn, info, debug, trace or off"
         )));
     }
     EnvFilter::try_new(level).map_err(|e| wrong(e.to_string()))
 }
 
-/// Begins to log, for the whole process. `level` is `info`, or more: `info,windlass_server=debug`.
+/// Starts logging for the whole process. `level` is `info`, or a filter: `info,windlass_server=debug`.
 pub fn start_logging(format: ServerLogFormat, level: &str) -> Result<(), LogLevelError> {
     let wrong = |detail: String| LogLevelError { level: level.to_owned(), detail };
     let filter = parse_log_filter(level)?;

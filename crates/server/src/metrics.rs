@@ -1,4 +1,4 @@
-//! What the server counts about itself, for Prometheus. Every name is explained in `docs/reference/metrics.md`.
+//! Metrics of the server for Prometheus. Every name is documented in `docs/reference/metrics.md`.
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{
@@ -22,7 +22,7 @@ use windlass_types::slurm::AllocationState;
 #[derive(Debug)]
 pub struct ServerMetrics {
     registry: RwLock<Registry>,
-    /// Their names begin otherwise.
+    /// Metrics of requests, which have another prefix.
     request_registry: RwLock<Registry>,
     requests: Family<RequestLabels, Counter>,
     duration: Family<RouteLabels, Histogram>,
@@ -56,7 +56,7 @@ struct VersionLabels {
     version: String,
 }
 
-/// Why a request was not even tried, or given up.
+/// Why a request was rejected or timed out.
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, EncodeLabelValue)]
 pub(crate) enum RejectionReason {
     Rate,
@@ -81,42 +81,46 @@ impl Default for ServerMetrics {
             registry: RwLock::default(),
             request_registry: RwLock::new(Registry::with_prefix("wms2")),
         };
-        registry.register("http_requests", "Requests by route and status code", registered.requests.clone());
+        registry.register(
+            "http_requests",
+            "HTTP requests by method, route and status code",
+            registered.requests.clone(),
+        );
         registry.register(
             "http_request_duration_seconds",
-            "How long requests took that are neither waits nor streams",
+            "Duration of HTTP requests, excluding long polls and streams",
             registered.duration.clone(),
         );
         registry.register(
             "http_requests_in_flight",
-            "Requests under way, waits included",
+            "Active HTTP requests, including long polls",
             registered.in_flight.clone(),
         );
         registry.register(
             "http_turned_away",
-            "Requests told to come again, by reason",
+            "Rejected HTTP requests by reason",
             registered.rejections.clone(),
         );
         registry.register("http_connections", "Open connections", registered.connections.clone());
-        registry.register("event_streams", "Readers of event streams", registered.streams.clone());
+        registry.register("event_streams", "Active event stream readers", registered.streams.clone());
         registry.register(
             "event_streams_cut",
-            "Readers cut off because they were too slow",
+            "Event stream readers disconnected because they were too slow",
             registered.streams_cut.clone(),
         );
         registry.register(
             "events_published",
-            "Events handed to readers of streams",
+            "Events sent to event stream readers",
             registered.published.clone(),
         );
         let version: Family<VersionLabels, Gauge> = Family::default();
         version.get_or_create(&VersionLabels { version: env!("CARGO_PKG_VERSION").to_owned() }).set(1);
-        registry.register("build_info", "Always 1; the version is in the label", version);
+        registry.register("build_info", "Build information; always 1", version);
         Self { registry: RwLock::new(registry), ..registered }
     }
 }
 
-/// The figures of the service, read when somebody asks for them.
+/// Metrics of the scheduler, read when they are scraped.
 #[derive(Debug)]
 struct ServiceCollector(SchedulerHandle);
 
@@ -126,22 +130,30 @@ impl Collector for ServiceCollector {
         let gauges = [
             ("workers", "Workers with a lease", figures.workers),
             ("workflows_active", "Workflows in memory", figures.workflows),
-            ("jobs_ready", "Jobs that may be claimed", figures.ready_jobs),
-            ("jobs_held", "Jobs that some worker has", figures.held_jobs),
-            ("waits", "Exchanges of workers that wait for something to do", figures.waiting_exchanges),
+            ("jobs_ready", "Jobs ready to be claimed", figures.ready_jobs),
+            ("jobs_held", "Jobs held by workers", figures.held_jobs),
+            ("waits", "Worker exchanges waiting for jobs", figures.waiting_exchanges),
         ];
         for (name, help, value) in gauges {
             let gauge = ConstGauge::new(value as i64);
             gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;
         }
         let counters = [
-            ("jobs_assigned", "Jobs handed out", figures.assigned_jobs),
-            ("jobs_ended", "Attempts that were reported as ended", figures.ended_attempts),
-            ("jobs_orphaned", "Attempts lost with their workers", figures.orphaned_attempts),
-            ("stale_reports", "Reports that came after their attempt was given up", figures.stale_reports),
-            ("workers_lost", "Workers given up because nothing was heard of them", figures.lost_workers),
-            ("commits", "Transactions of the service", figures.commits),
-            ("commits_refused", "Transactions that failed and were repeated", figures.refused_commits),
+            ("jobs_assigned", "Jobs assigned to workers", figures.assigned_jobs),
+            ("jobs_ended", "Attempts reported as ended", figures.ended_attempts),
+            ("jobs_orphaned", "Attempts orphaned by lost workers", figures.orphaned_attempts),
+            (
+                "stale_reports",
+                "Reports ignored because their attempt was no longer current",
+                figures.stale_reports,
+            ),
+            ("workers_lost", "Workers lost because their lease expired", figures.lost_workers),
+            ("commits", "Transactions of the scheduler", figures.commits),
+            (
+                "commits_refused",
+                "Transactions of the scheduler that failed and were retried",
+                figures.refused_commits,
+            ),
         ];
         for (name, help, value) in counters {
             let counter = ConstCounter::new(value);
@@ -149,12 +161,12 @@ impl Collector for ServiceCollector {
         }
         let age = (SystemClock.now().micros() - figures.last_loop_at).max(0) as f64 / 1e6;
         let gauge = ConstGauge::new(age);
-        let help = "Time since the service last looked around";
+        let help = "Seconds since the last iteration of the scheduler loop";
         gauge.encode(encoder.encode_descriptor("loop_age_seconds", help, None, gauge.metric_type())?)
     }
 }
 
-/// What is counted about requests, under the names that their specification gives.
+/// Metrics of requests, with the names of their specification.
 #[derive(Debug)]
 struct RequestCollector(RequestLifecycle);
 
@@ -169,7 +181,7 @@ impl Collector for RequestCollector {
             figures.progress.iter().map(|(run, done)| (vec![("dag_id", run.clone())], *done)).collect();
         let depth = vec![(Vec::new(), figures.queue_depth as f64)];
         encode_gauges(&mut encoder, "workflows", "Requests by status", of(&figures.requests))?;
-        encode_gauges(&mut encoder, "admission_queue_depth", "Requests that wait for their turn", depth)?;
+        encode_gauges(&mut encoder, "admission_queue_depth", "Requests waiting for admission", depth)?;
         encode_gauges(
             &mut encoder,
             "dag_progress",
@@ -178,14 +190,14 @@ impl Collector for RequestCollector {
         )?;
         encode_gauges(&mut encoder, "blocks", "Processing blocks by status", blocks)?;
         let stuck = figures.stuck.iter().map(|(of, n)| (status(of), *n)).collect();
-        encode_counters(&mut encoder, "request_stuck", "Requests that were found stuck, by status", stuck)?;
+        encode_counters(&mut encoder, "request_stuck", "Requests detected as stuck, by status", stuck)?;
         let alerts =
             figures.alerts.iter().map(|(kind, n)| (vec![("type", (*kind).to_owned())], *n)).collect();
-        encode_counters(&mut encoder, "alerts", "Things that a person was told of, by type", alerts)
+        encode_counters(&mut encoder, "alerts", "Alerts raised, by type", alerts)
     }
 }
 
-/// What is asked of Slurm, and the allocations that are open.
+/// Metrics of Slurm calls and open allocations.
 #[derive(Debug)]
 struct AllocationCollector(AllocationReconciler);
 
@@ -195,15 +207,10 @@ impl Collector for AllocationCollector {
         let states = AllocationState::ALL.into_iter().filter(|state| !state.is_over());
         let of = |state: AllocationState| open.get(&state).copied().unwrap_or(0) as f64;
         let open = states.map(|state| (vec![("state", state.name().to_owned())], of(state))).collect();
-        encode_gauges(&mut encoder, "slurm_allocations", "Open allocations of Slurm by state", open)?;
+        encode_gauges(&mut encoder, "slurm_allocations", "Open Slurm allocations by state", open)?;
         let left = self.0.remaining_budget();
         let calls = vec![(Vec::new(), f64::from(left.calls))];
-        encode_gauges(
-            &mut encoder,
-            "slurm_budget_left",
-            "Calls of Slurm's commands that may be made now",
-            calls,
-        )?;
+        encode_gauges(&mut encoder, "slurm_budget_left", "Slurm commands that may be called now", calls)?;
         let mut calls = Vec::new();
         for (command, tally) in self.0.total_statistics() {
             let answered = tally.calls - tally.failures();
@@ -217,7 +224,7 @@ impl Collector for AllocationCollector {
                 (vec![("command", command.to_owned()), ("outcome", outcome.to_owned())], n)
             }));
         }
-        encode_counters(&mut encoder, "slurm_calls", "Calls of Slurm's commands by what came of them", calls)
+        encode_counters(&mut encoder, "slurm_calls", "Slurm command calls by command and outcome", calls)
     }
 }
 
@@ -254,19 +261,19 @@ fn encode_counters(
 }
 
 impl ServerMetrics {
-    /// From now on those of requests are too.
+    /// Adds the metrics of requests.
     pub(crate) fn register_requests(&self, lifecycle: RequestLifecycle) {
         let mut registry = self.request_registry.write().unwrap_or_else(PoisonError::into_inner);
         registry.register_collector(Box::new(RequestCollector(lifecycle)));
     }
 
-    /// From now on those of allocations are too.
-    pub(crate) fn register_slurm(&self, steward: AllocationReconciler) {
+    /// Adds the metrics of Slurm allocations.
+    pub(crate) fn register_slurm(&self, reconciler: AllocationReconciler) {
         let mut registry = self.registry.write().unwrap_or_else(PoisonError::into_inner);
-        registry.register_collector(Box::new(AllocationCollector(steward)));
+        registry.register_collector(Box::new(AllocationCollector(reconciler)));
     }
 
-    /// From now on the figures of the service are among the others.
+    /// Adds the metrics of the scheduler.
     pub(crate) fn register_service(&self, service: SchedulerHandle) {
         let mut registry = self.registry.write().unwrap_or_else(PoisonError::into_inner);
         registry.register_collector(Box::new(ServiceCollector(service)));
@@ -285,7 +292,7 @@ impl ServerMetrics {
         self.rejections.get_or_create(&RejectionLabels { reason }).inc();
     }
 
-    /// In the text format of OpenMetrics, which Prometheus reads.
+    /// Renders the metrics in the OpenMetrics text format for Prometheus.
     pub(crate) fn render(&self) -> Result<String, std::fmt::Error> {
         let mut text = String::new();
         let registry = self.registry.read().unwrap_or_else(PoisonError::into_inner);
@@ -297,7 +304,7 @@ impl ServerMetrics {
     }
 }
 
-/// Counts something that lasts, until it is dropped, whatever the way.
+/// Counts an active item until it is dropped.
 #[derive(Debug)]
 pub(crate) struct GaugeGuard(Gauge);
 

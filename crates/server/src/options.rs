@@ -1,4 +1,4 @@
-//! How a server is to run, as plain values. The command line and the settings make them; tests make their own.
+//! Options of a server as plain values. The command line and the settings create them; tests create their own.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,53 +16,54 @@ use windlass_scheduler::service::EnsureWorkerDead;
 use windlass_types::requests::RequestStatus;
 use windlass_types::worker_protocol::AcceptedJobOwners;
 
-/// Where Torc's clients look when nobody tells them where.
+/// Default port of Torc's clients.
 pub const DEFAULT_PORT: u16 = 8080;
 
-/// The RSE expression that outputs are archived with unless another is set.
+/// Default RSE expression for archiving outputs.
 pub const DEFAULT_TAPE_RSE: &str = "tier=1&type=TAPE";
 
 #[derive(Clone)]
 pub struct ServeOptions {
-    /// Port 0: any that is free.
+    /// Port 0: any free port.
     pub listen: SocketAddr,
-    /// The port is only a wish: if somebody has it, any other will do.
+    /// Use any free port if the given one is taken.
     pub any_port: bool,
-    /// How long a worker may be silent before its jobs are given to others.
+    /// Time without contact after which a worker is considered lost and its jobs are reassigned.
     pub lease: Duration,
-    /// What jobs get to end by themselves when they are stopped.
+    /// Time that jobs have to end after they are asked to stop.
     pub stop_grace: Duration,
-    /// Failures of any user's workers on a host are held against all workers there.
+    /// Count failures of all users' workers on a host against all workers there.
     pub share_node_blame: bool,
     pub limits: RequestLimits,
     pub tls: Option<ServerTlsOptions>,
-    /// Everybody who can connect may do everything. Only on loopback.
+    /// Disable authentication (loopback only): every client has full access.
     pub no_auth: bool,
-    /// Who may do what: the auth file.
+    /// The auth file with authentication and permissions.
     pub auth_config: Option<PathBuf>,
-    /// Instead of the one that the auth file names.
+    /// Password file that replaces the one named in the auth file.
     pub password_file: Option<PathBuf>,
-    /// Who runs the server: the owner of its token, and everybody with `no_auth`.
+    /// User who runs the server: owner of the owner token, and the user of all requests with `no_auth`.
     pub owner: String,
-    /// The directory, private to the owner, that holds his token and says where the server is. `None`: neither is kept.
+    /// Private directory for the owner token and the server's location. `None`: neither is written.
     pub run_dir: Option<PathBuf>,
-    /// So long a shutdown waits for requests that are under way.
+    /// Time that a shutdown waits for active requests.
     pub shutdown_grace: Duration,
-    /// Makes sure that workers of an earlier `windlass run` on this machine are dead. Without it their jobs stay theirs
-    /// until somebody retires them.
+    /// Ensures that workers of an earlier `windlass run` on this machine are dead. Without it their jobs stay
+    /// assigned
+    /// until the workers are retired by hand.
     pub ensure_dead: Option<EnsureWorkerDead>,
-    /// Says of what class failures are; `None`: the rules that are built in, and no others.
+    /// Failure classifier; `None`: the built-in rules only.
     pub classifier: Option<Arc<FailureClassifier>>,
-    /// So often whoever follows events is looked at again: a right that was taken away ends what it was good for.
+    /// How often the permission of event readers is checked again; a revoked permission ends the stream.
     pub permission_check_interval: Duration,
-    /// What agents may do at `/mcp`, each with the rights of whoever sent it. `None`: they are not spoken to.
+    /// What agents may do at `/mcp`, each with the permissions of its caller. `None`: no `/mcp` endpoint.
     pub mcp: Option<AgentPermission>,
-    /// Events that this server writes are told at once; how often to look for those that somebody else wrote.
+    /// Polling interval for events written by other processes. Events of this server are published at once.
     pub event_poll_interval: Duration,
-    /// Requests are looked at when something happens to them; how often to look at all of them, in case that was missed.
+    /// Interval for checking all requests. Requests are also checked when they change; this is the fallback.
     pub request_poll_interval: Duration,
     pub requests: RequestServiceOptions,
-    /// Allocations of Slurm are looked after. `None`: they are not, and stay as they are.
+    /// Management of Slurm allocations. `None`: allocations are not managed and keep their state.
     pub slurm: Option<SlurmServiceOptions>,
 }
 
@@ -76,45 +77,47 @@ impl fmt::Debug for ServeOptions {
     }
 }
 
-/// How requests are carried out.
+/// Options of the request lifecycle.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RequestServiceOptions {
-    /// Runs and, of sites that say nothing else, files are kept in here; workers must see it under the same path. `None`:
-    /// beside the database.
+    /// Directory of runs and, for sites without their own storage, of files; workers must see it under the same
+    /// path. `None`:
+    /// next to the database.
     pub directory: Option<PathBuf>,
-    /// Before a failed job is tried again, and before a round is rescued; longer each time.
+    /// Backoff before a failed job is retried and before a round is rescued.
     pub cool_off: Duration,
-    /// What is done about sites and runs where too much fails.
+    /// Reactions to sites and runs with too many failures.
     pub blame: FailureResponseSettings,
-    /// When the failures of a round are a matter for a person.
+    /// When failures of a round require an operator.
     pub recovery: rounds::RecoveryPolicy,
-    /// A request that is longer than that in a status is told of; one that is not here may last for ever.
+    /// Time in a status after which a request raises an alert; statuses not listed have no limit.
     pub timeouts: BTreeMap<RequestStatus, Duration>,
-    /// A backend that has not answered for so long about a run is told of.
+    /// Time without an answer about a run after which a backend raises an alert.
     pub backend_silence_limit: Duration,
-    /// How long recording outputs is tried.
+    /// How long registering outputs is retried.
     pub output_patience: outputs::OutputRetryPolicy,
-    /// How often jobs are tried again.
+    /// Number of retries of jobs.
     pub retries: RetriesByRole,
-    /// What rounds learn from those before them, and how they grow.
+    /// Adaptive planning: what rounds learn from earlier rounds, and how they grow.
     pub adaptive: AdaptiveSettings,
-    /// The memory that jobs may ask for.
+    /// Limits on the memory of jobs.
     pub memory_window: MemoryWindow,
-    /// Before something that had trouble is tried again: planning, submitting.
+    /// Backoff after errors of planning or submission.
     pub retry_after: Duration,
-    /// Where new runs go.
+    /// Backend of new runs.
     pub backend: BackendKind,
     pub condor: CondorOptions,
-    /// Who is told when a person should know something.
+    /// Receiver of alerts for operators.
     pub alert_command: AlertNotifier,
-    /// When a request for generated events has all that it asks for.
+    /// When a request for generated events is complete.
     pub mc_completion: rounds::McCompletion,
-    /// How many nodes of a category run at once in each unit; `MergeGroup`: how many units of a run. A category that is not
-    /// here keeps its default.
+    /// Maximum number of running nodes of a category per unit; `MergeGroup`: number of units per run.
+    /// Categories not listed
+    /// keep their default.
     pub throttles: BTreeMap<String, u64>,
-    /// Where outputs go for good, as the catalog writes it.
+    /// RSE expression for the final location of outputs.
     pub tape_rse: String,
-    /// Who is asked for requests that are submitted by their names alone.
+    /// Source of requests that are submitted by name only.
     pub reqmgr2: Option<Reqmgr2Client>,
 }
 
@@ -145,19 +148,19 @@ impl Default for RequestServiceOptions {
     }
 }
 
-/// How allocations of Slurm are looked after.
+/// Options for managing Slurm allocations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlurmServiceOptions {
-    /// Where workers find this server; `None`: where it listens.
+    /// URL of this server for workers; `None`: the listen address.
     pub worker_url: Option<String>,
-    /// The program of workers as nodes see it; `None`: this one.
+    /// Path of the worker program on the nodes; `None`: the path of this program.
     pub worker_program: Option<PathBuf>,
-    /// How often Slurm is asked while something happens, and while nothing does.
+    /// Polling intervals for Slurm: while allocations change, and while idle.
     pub min_poll_interval: Duration,
     pub max_poll_interval: Duration,
-    /// Calls of Slurm's commands, all together.
+    /// Limit on calls of Slurm commands in total.
     pub calls_per_minute: u32,
-    /// Whose workflows get allocations. Their jobs run with the account of the server.
+    /// Users whose workflows get allocations. Their jobs run with the account of the server.
     pub jobs_of: AcceptedJobOwners,
 }
 
@@ -174,33 +177,33 @@ impl Default for SlurmServiceOptions {
     }
 }
 
-/// What agents may do.
+/// Permissions of agents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AgentPermission {
     Read,
     Write,
 }
 
-/// What one caller, or all of them, may ask of the server at a time.
+/// Limits per client and in total.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestLimits {
-    /// Bytes of a request; what creates workflows may be larger.
+    /// Maximum size of a request in bytes; uploads of workflows have their own limit.
     pub max_body: usize,
-    /// Bytes of all requests that are being read, but for small ones and workflows that are created.
+    /// Maximum bytes of all requests being received, excluding small ones and workflow uploads.
     pub max_bodies: usize,
-    /// Bytes of a workflow that is created.
+    /// Maximum size of a workflow upload in bytes.
     pub max_upload: usize,
-    /// A request that is neither a wait nor a stream takes at most so long.
+    /// Time limit of a request; long polls and streams have none.
     pub timeout: Duration,
-    /// Requests at once, waits and streams not counted. More are told to come again.
+    /// Maximum number of concurrent requests (long polls and streams excluded); further requests get 503.
     pub max_in_flight: usize,
-    /// Connections at once, waits and streams included.
+    /// Maximum number of open connections, long polls and streams included.
     pub max_connections: usize,
-    /// Requests per second of one client; 0: as many as it likes.
+    /// Requests per second of one client; 0: unlimited.
     pub rate: u32,
-    /// So many may come at once before the rate counts.
+    /// Number of requests that may exceed the rate in a burst.
     pub burst: u32,
-    /// Longest wait for work that a worker may ask for.
+    /// Longest wait for work that a worker may request.
     pub max_wait: Duration,
 }
 
@@ -220,21 +223,21 @@ impl Default for RequestLimits {
     }
 }
 
-/// Certificates are files, read again on SIGHUP.
+/// TLS settings. Certificates are files and are reloaded on SIGHUP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerTlsOptions {
-    /// The chain, ours first; PEM.
+    /// Certificate chain, the server's certificate first; PEM.
     pub cert: PathBuf,
     pub key: PathBuf,
-    /// Whoever shows a certificate of one of these is known by it.
+    /// CAs of client certificates: clients with a certificate of one of these are authenticated by it.
     pub client_ca: Option<PathBuf>,
-    /// Lists of certificates that these have revoked; PEM.
+    /// Certificate revocation lists of these CAs; PEM.
     pub client_crl: Vec<PathBuf>,
-    /// Whoever shows none is not let in.
+    /// Require a client certificate.
     pub require_client_cert: bool,
 }
 
-/// On loopback, on any free port, secured by a token of its own: what a test wants.
+/// Options for tests: loopback, any free port, a token of its own.
 impl Default for ServeOptions {
     fn default() -> Self {
         Self {
@@ -264,7 +267,7 @@ impl Default for ServeOptions {
 }
 
 impl ServeOptions {
-    /// Whether they fit together.
+    /// Checks that the options are consistent.
     pub fn check(&self) -> Result<(), crate::ServeError> {
         let open = self.no_auth && !self.listen.ip().is_loopback();
         if open { Err(crate::ServeError::OpenToAll(self.listen)) } else { Ok(()) }

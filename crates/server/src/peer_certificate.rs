@@ -1,4 +1,4 @@
-//! What a client certificate says about its bearer.
+//! Reading of client certificates.
 
 use windlass_auth::{AuthorityId, PeerCertificate, SubjectAlternative};
 use windlass_types::Timestamp;
@@ -7,8 +7,9 @@ use x509_parser::objects::{oid_registry, oid2abbrev};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 use x509_parser::x509::X509Name;
 
-/// From DER, which has been checked already by `authorities`. One that cannot be read in full says so, and belongs to no user:
-/// what is left of its subject could be the whole subject of another one.
+/// Reads a certificate in DER, already verified by `authorities`. One that cannot be read in full is marked as
+/// such and maps
+/// to no user: the readable part of its subject could equal the whole subject of another certificate.
 pub(crate) fn parse_peer_certificate(der: &[u8], authorities: Vec<AuthorityId>) -> PeerCertificate {
     let unreadable = |why: &str| PeerCertificate {
         subject: Err(why.to_owned()),
@@ -17,7 +18,7 @@ pub(crate) fn parse_peer_certificate(der: &[u8], authorities: Vec<AuthorityId>) 
         expires: Timestamp(i64::MAX),
     };
     let Ok((_, certificate)) = X509Certificate::from_der(der) else {
-        return unreadable("it is no certificate in DER");
+        return unreadable("not a certificate in DER");
     };
     let Ok(names) = certificate.subject_alternative_name() else {
         return unreadable("its alternative names");
@@ -31,18 +32,18 @@ pub(crate) fn parse_peer_certificate(der: &[u8], authorities: Vec<AuthorityId>) 
     }
 }
 
-/// All attributes in their order, or which one cannot be read.
+/// All attributes in their order, or the one that cannot be read.
 fn parse_subject_attributes(name: &X509Name<'_>) -> Result<Vec<(String, String)>, String> {
     let parts = name.iter_rdn().map(|part| {
         let mut attributes = part.iter();
         let (Some(attribute), None) = (attributes.next(), attributes.next()) else {
-            return Err("a part of its subject has not one value".to_owned());
+            return Err("a part of its subject does not have exactly one value".to_owned());
         };
         let kind = attribute.attr_type();
         let name = oid2abbrev(kind, oid_registry()).map_or_else(|_| kind.to_id_string(), str::to_owned);
         match attribute.as_str() {
             Ok(value) => Ok((name, value.to_owned())),
-            Err(_) => Err(format!("{name} of its subject is no text of a usual type")),
+            Err(_) => Err(format!("{name} of its subject is not a supported text type")),
         }
     });
     parts.collect()

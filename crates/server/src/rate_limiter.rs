@@ -1,9 +1,10 @@
-//! How often somebody may ask.
+//! Rate limiting of requests.
 //!
-//! Whoever is known is counted by who he is, and where he calls from. Whoever is not known yet, or not at all, is counted by
-//! his address alone: else he would be somebody new with every token that he makes up. A worker that is known is counted
-//! for itself, with much more patience, since each of its exchanges may bring a thousand jobs home; one that turns out not
-//! to be known costs whoever spoke for it.
+//! Authenticated callers are counted by credential and address. Requests that are not authenticated (yet) are
+//! counted by address
+//! only, because made-up tokens would otherwise each get a new budget. Exchanges of a worker are counted per
+//! worker with a much
+//! higher limit, since each may report a thousand jobs; an exchange that is rejected counts against the caller.
 
 use crate::error::{ApiError, ApiResult};
 use crate::metrics::{RejectionReason, ServerMetrics};
@@ -16,9 +17,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use windlass_auth::{AuthMethod, Principal, client_network};
 
-/// So many are told apart before those who have been quiet are forgotten.
+/// Maximum number of buckets before idle ones are removed.
 const MAX_BUCKETS: usize = 10_000;
-/// A worker may exchange so many times more often than others may ask.
+/// How much higher the rate limit of a worker is.
 const WORKER_RATE_FACTOR: u32 = 20;
 
 #[derive(Clone, Debug)]
@@ -38,17 +39,18 @@ impl RateLimiter {
         Self(Arc::new(RateLimiterState { limits, metrics, buckets, keys }))
     }
 
-    /// Somebody asks whom nobody knows, or not yet.
+    /// Counts a request without an authenticated caller.
     pub(crate) fn count_anonymous(&self, address: IpAddr) -> ApiResult<()> {
         self.take_token(&("stranger", client_network(address)), 1)
     }
 
-    /// Somebody known asks for something.
+    /// Counts a request of an authenticated caller.
     pub(crate) fn count_principal(&self, who: &Principal, address: IpAddr) -> ApiResult<()> {
         self.take_token(&principal_key(who, address), 1)
     }
 
-    /// Somebody known speaks for a worker, which costs him nothing unless it is refused ([`Rates::refused`]).
+    /// Counts an exchange of a worker; the caller is charged only if it is rejected
+    /// ([`Self::count_rejected_worker`]).
     pub(crate) fn count_worker(&self, who: &Principal, address: IpAddr, worker: &str) -> ApiResult<()> {
         if self.0.limits.rate == 0 {
             return Ok(());
@@ -60,9 +62,9 @@ impl RateLimiter {
         self.take_token(&("worker", &who.user, worker), WORKER_RATE_FACTOR)
     }
 
-    /// What was said for a worker was refused.
+    /// Charges the caller for a rejected exchange.
     pub(crate) fn count_rejected_worker(&self, who: &Principal, address: IpAddr) {
-        // Next time he waits.
+        // The limit applies to the next request.
         drop(self.take_token(&principal_key(who, address), 1));
     }
 
@@ -76,7 +78,7 @@ impl RateLimiter {
         if buckets.len() >= MAX_BUCKETS && !buckets.contains_key(&key) {
             buckets.retain(|_, bucket| !bucket.is_full(now, limits));
             if buckets.len() >= MAX_BUCKETS {
-                // So many at once cannot all be honest: whoever is new shares one.
+                // So many distinct clients indicate abuse: new ones share one bucket.
                 key = self.0.keys.hash_one("shared");
             }
         }
@@ -98,7 +100,7 @@ impl RateLimiter {
     }
 }
 
-/// What tells people apart who are known.
+/// Key that identifies an authenticated caller.
 fn principal_key(who: &Principal, address: IpAddr) -> (&str, &str, i64, IpAddr) {
     let token = match &who.method {
         AuthMethod::Token { id, .. } => *id,
@@ -107,7 +109,7 @@ fn principal_key(who: &Principal, address: IpAddr) -> (&str, &str, i64, IpAddr) 
     (&who.user, who.method.name(), token, address)
 }
 
-/// Holds up to `burst` requests and gains `rate` per second, each times its patience.
+/// Holds up to `burst` requests and gains `rate` per second, each multiplied by its factor.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct TokenBucket {
     tokens: f64,
@@ -128,7 +130,7 @@ impl TokenBucket {
         self.tokens_at(now, limits, 1) >= bucket_size(limits, 1)
     }
 
-    /// How long it is until there is one.
+    /// Time until the next request is permitted.
     fn time_until_token(&self, now: Instant, limits: &RequestLimits, patience: u32) -> Option<Duration> {
         let missing = 1.0 - self.tokens_at(now, limits, patience);
         (missing > 0.0).then(|| Duration::from_secs_f64(missing / bucket_rate(limits, patience)))
@@ -193,7 +195,8 @@ mod tests {
 
     #[test]
     fn workers_at_full_speed_are_not_held_up_and_those_made_up_are() {
-        // As served: 16 workers of one user at one address, each with a thousand exchanges in the same second.
+        // As in production: 16 workers of one user at one address, each with a thousand exchanges in the same
+        // second.
         let rates = rates(RequestLimits::default().rate, RequestLimits::default().burst);
         let (ana, here) =
             (Principal::with_all_scopes("ana", UserRole::User, AuthMethod::Password), address("192.0.2.1"));

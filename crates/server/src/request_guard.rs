@@ -1,7 +1,8 @@
-//! What every request passes: it gets an id, is logged and counted, and is turned away when there are too many.
+//! Middleware for every request: assigns an id, logs and counts it, and rejects it above the limits.
 //!
-//! Back-pressure instead of collapse: beyond the limits a caller hears 429 or 503 with Retry-After at once, so that what
-//! was begun gets done. Waits and streams cost next to nothing and are not counted among the requests under way.
+//! Above the limits a caller gets 429 or 503 with Retry-After at once, so that accepted requests complete. Long
+//! polls and
+//! streams are cheap and not counted among the active requests.
 
 use crate::caller::Caller;
 use crate::error::ApiError;
@@ -23,18 +24,18 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::Instrument as _;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// Routes are few; what matches none of them is counted together.
+/// Route label of requests that match no route, to limit the number of label values.
 const UNMATCHED_ROUTE: &str = "none";
-/// Bodies up to this are not worth counting.
+/// Bodies up to this size are not counted.
 const SMALL_BODY_BYTES: u64 = 64 << 10;
-/// In such pieces what all larger ones take of the memory together is counted.
+/// Unit in which the memory of larger bodies is counted.
 const BODY_PIECE_BYTES: usize = 4 << 10;
-/// Workflows that are uploaded at once: each may fill the disk.
+/// Maximum number of concurrent workflow uploads: each may fill the disk.
 const MAX_UPLOADS: usize = 16;
-/// Of them, those of one user.
+/// Maximum number of them per user.
 const MAX_UPLOADS_PER_USER: usize = 4;
 
-/// What the layers share.
+/// State shared by the layers.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestGuard(Arc<RequestGuardState>);
 
@@ -43,18 +44,18 @@ struct RequestGuardState {
     metrics: Arc<ServerMetrics>,
     limits: RequestLimits,
     request_slots: Semaphore,
-    /// Bytes of large bodies, in pieces of [`PIECE`], that may be in memory at once.
+    /// Memory for large bodies, in pieces of [`BODY_PIECE_BYTES`].
     body_budget: Arc<Semaphore>,
     uploads: Semaphore,
     uploads_by_user: Mutex<HashMap<Arc<str>, usize>>,
-    /// Tells the requests of this server from those of the one before.
+    /// Distinguishes request ids of this server process from those of earlier ones.
     start_id: u32,
     request_count: AtomicU64,
     is_tls: bool,
 }
 
 impl RequestGuard {
-    /// `secure`: it is spoken to over TLS.
+    /// `secure`: the server uses TLS.
     pub(crate) fn new(metrics: Arc<ServerMetrics>, limits: RequestLimits, secure: bool) -> Self {
         let start = RandomState::new().hash_one("start") as u32;
         let slots = Semaphore::new(limits.max_in_flight);
@@ -78,7 +79,8 @@ impl RequestGuard {
     }
 }
 
-/// The outermost layer: names, counts and logs each request. Neither credentials nor queries are ever logged.
+/// The outermost layer: identifies, counts and logs each request. Neither credentials nor queries are ever
+/// logged.
 pub(crate) async fn observe_request(
     State(guard): State<RequestGuard>,
     request: Request,
@@ -107,7 +109,7 @@ pub(crate) async fn observe_request(
     response
 }
 
-/// In the extensions of a response whose time says nothing about the server.
+/// Extension of a response whose duration is not recorded.
 #[derive(Clone, Copy, Debug)]
 struct LongRunningResponse;
 
@@ -128,7 +130,7 @@ fn log_request(
     }
 }
 
-/// What keeps browsers from doing more with an answer than showing it.
+/// Sets headers that keep browsers from doing more with a response than showing it.
 fn set_security_headers(response: &mut Response, secure: bool) {
     let headers = response.headers_mut();
     let set = [
@@ -148,7 +150,7 @@ fn set_security_headers(response: &mut Response, secure: bool) {
     }
 }
 
-/// For requests that are done in a moment: not too many at once, not too long. How often: see [`crate::rates`].
+/// Layer for brief requests: limits concurrency and duration. For the rate limit see [`crate::rate_limiter`].
 pub(crate) async fn limit_brief_requests(
     State(guard): State<RequestGuard>,
     request: Request,
@@ -164,12 +166,14 @@ pub(crate) async fn limit_brief_requests(
         return response;
     }
     metrics.record_rejection(RejectionReason::Timeout);
-    let detail = format!("this took longer than {} s; whether it was done is not known", limit.as_secs());
+    let detail =
+        format!("the request took longer than {} s; whether it was applied is unknown", limit.as_secs());
     ApiError::new(StatusCode::GATEWAY_TIMEOUT, "timeout", detail).into_response()
 }
 
-/// For what is read into memory as a whole: all of it together is limited, by what has arrived and not by what is
-/// announced, so that nobody keeps others out by sending slowly.
+/// Layer for bodies that are read into memory: limits their total by the bytes received, not by the announced
+/// length, so that
+/// a slow sender does not lock others out.
 pub(crate) async fn limit_body_memory(
     State(guard): State<RequestGuard>,
     request: Request,
@@ -194,7 +198,7 @@ pub(crate) async fn limit_body_memory(
     busy_response()
 }
 
-/// A body whose pieces are counted as they arrive, until it has been read.
+/// Wraps a body so that its pieces are counted as they arrive, until it has been read.
 fn count_body_memory(budget: Arc<Semaphore>, is_refused: Arc<AtomicBool>) -> impl FnOnce(Body) -> Body {
     move |body| {
         let mut held: Option<OwnedSemaphorePermit> = None;
@@ -203,7 +207,7 @@ fn count_body_memory(budget: Arc<Semaphore>, is_refused: Arc<AtomicBool>) -> imp
             let pieces = u32::try_from(piece.len().div_ceil(BODY_PIECE_BYTES)).unwrap_or(u32::MAX);
             let Ok(more) = Arc::clone(&budget).try_acquire_many_owned(pieces) else {
                 is_refused.store(true, Ordering::Relaxed);
-                return Err(axum::Error::new(std::io::Error::other("too much at once")));
+                return Err(axum::Error::new(std::io::Error::other("body memory limit reached")));
             };
             match &mut held {
                 Some(held) => held.merge(more),
@@ -247,7 +251,8 @@ impl Drop for UserUpload<'_> {
     }
 }
 
-/// For workflows that arrive in a file. Stands behind authentication, so that slow uploads of one user leave room for others.
+/// Layer for workflow uploads. It runs after authentication, so that slow uploads of one user leave room for
+/// others.
 pub(crate) async fn limit_uploads(
     State(guard): State<RequestGuard>,
     request: Request,
@@ -257,7 +262,8 @@ pub(crate) async fn limit_uploads(
     let user = user.unwrap_or_else(|| Arc::from(""));
     let Some(_of_user) = UserUpload::acquire(&guard, &user) else {
         guard.0.metrics.record_rejection(RejectionReason::Busy);
-        let detail = format!("user {user} has {MAX_UPLOADS_PER_USER} uploads under way, which is the most");
+        let detail =
+            format!("user {user} has {MAX_UPLOADS_PER_USER} uploads in progress, the limit per user");
         let error = ApiError::new(StatusCode::TOO_MANY_REQUESTS, "too_many_uploads", detail);
         return error.with_retry_after(Duration::from_secs(1)).into_response();
     };
@@ -268,7 +274,7 @@ pub(crate) async fn limit_uploads(
     next.run(request).await
 }
 
-/// For waits, streams and uploads: as long as they like.
+/// Layer for long polls, streams and uploads: no time limit.
 pub(crate) async fn mark_long_running(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     response.extensions_mut().insert(LongRunningResponse);

@@ -1,4 +1,4 @@
-//! The lifecycle of requests, as this server runs it.
+//! Starts the request lifecycle in this server.
 
 use crate::options::ServeOptions;
 use std::io;
@@ -9,7 +9,7 @@ use windlass_requests::{LifecycleOptions, LifecycleParts, LocalCatalog, Reconcil
 use windlass_scheduler::service::SchedulerHandle;
 use windlass_store::{StoreDatabase, StoreLocation};
 
-/// Takes up all requests that are under way.
+/// Resumes all active requests.
 pub(crate) fn open_lifecycle(
     options: &ServeOptions,
     database: &Arc<dyn StoreDatabase>,
@@ -31,7 +31,7 @@ fn lifecycle_options(options: &ServeOptions, location: &StoreLocation) -> io::Re
         Some(directory) => directory.clone(),
         None => database_directory(location),
     };
-    // Jobs are told these paths, wherever they run.
+    // Jobs get these paths wherever they run.
     let directory = std::path::absolute(directory)?;
     let mut lifecycle =
         LifecycleOptions::new(directory.join("requests"), directory.join("storage"), &options.owner);
@@ -55,7 +55,7 @@ fn lifecycle_options(options: &ServeOptions, location: &StoreLocation) -> io::Re
     Ok(lifecycle)
 }
 
-/// Where the database is, if it is a file; otherwise where a file would be.
+/// Directory of the database file, or where one would be.
 fn database_directory(location: &StoreLocation) -> PathBuf {
     match location {
         StoreLocation::Sqlite(path) => path.parent().unwrap_or(Path::new(".")).to_owned(),

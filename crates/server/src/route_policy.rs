@@ -1,8 +1,10 @@
-//! Every route says what it does, and who may do that is decided here and in [`windlass_auth::judge`].
+//! The declared access of every route; permissions are decided here and in [`windlass_auth::decide_access`].
 //!
-//! Two steps. [`enforce`] stands before every route: it finds out who calls, and refuses whoever may not do such a thing
-//! to any object. Handlers then ask for the object they were called for, which is not there for those whose business it
-//! is not. A route that is not in [`DECLARED`] is refused to everybody.
+//! Two steps. [`enforce_access`] runs before every route: it authenticates the caller and rejects operations
+//! that the caller may
+//! not perform on any object. Handlers then check the requested object, which returns 404 if the caller may not
+//! see it. A route
+//! that is not in [`ROUTE_ACCESS`] is rejected for every caller.
 
 use crate::caller::{Caller, RequestCredential};
 use crate::error::{API_PREFIX, ApiError, ApiResult, TORC_PREFIX};
@@ -20,10 +22,10 @@ use windlass_auth::AuthOperation::{
 };
 use windlass_auth::{ObjectRelation, Principal};
 
-/// What a route takes to be called.
+/// The access that a route requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RouteAccess {
-    /// Nothing: it says nothing that is not everybody's business.
+    /// None: the response is public.
     Public,
     Requires(AuthOperation),
 }
@@ -275,16 +277,16 @@ pub const ROUTE_ACCESS: &[(&str, &str, RouteAccess)] = &[
     ("GET", "/access_check/{workflow_id}/{user_name}", Requires(ReadWorkflow)),
 ];
 
-/// What the route at this path, as it is written in the router, takes.
+/// Returns the access of a route, given its path as written in the router.
 pub fn route_access(method: &str, path: &str) -> Option<RouteAccess> {
     let bare = [API_PREFIX, TORC_PREFIX].iter().find_map(|prefix| path.strip_prefix(prefix)).unwrap_or(path);
-    // What answers a GET also answers a HEAD.
+    // Routes with GET also answer HEAD.
     let method = if method == "HEAD" { "GET" } else { method };
     let mut all = ROUTE_ACCESS.iter();
     all.find(|(known, template, _)| *known == method && *template == bare).map(|(.., declared)| *declared)
 }
 
-/// The layer before every route: who calls is found out, and whether he may do such a thing at all.
+/// Middleware before every route: authenticates the caller and checks the operation in general.
 pub(crate) async fn enforce_access(State(state): State<AppState>, request: Request, next: Next) -> Response {
     let path = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
     let declared = path.as_deref().and_then(|path| route_access(request.method().as_str(), path));
@@ -322,7 +324,7 @@ pub(crate) async fn enforce_access(State(state): State<AppState>, request: Reque
     let may_change = parts.method != Method::GET && operation != SpeakAsWorker;
     let response = next.run(Request::from_parts(parts, body)).await;
     if may_change {
-        // What the service writes it tells of itself; this is for what handlers write.
+        // The scheduler publishes its own events; this is for writes by handlers.
         state.events.wake();
     }
     if operation == SpeakAsWorker && response.status().is_client_error() {
@@ -331,7 +333,7 @@ pub(crate) async fn enforce_access(State(state): State<AppState>, request: Reque
     response
 }
 
-/// Who calls. Whoever has to be looked up is a stranger until that is done.
+/// Authenticates the caller. Until a slow check completes, the request is counted as anonymous.
 async fn identify_caller(state: &AppState, credential: &RequestCredential) -> ApiResult<Caller> {
     if let Some(known) = credential.cached_principal(state) {
         return Ok(Caller(known));
@@ -351,12 +353,12 @@ fn count_request(
     }
 }
 
-/// A method that the path does not have; or, if it has it, a route that does not say what it does.
+/// The response for a method that the path does not support, or for a route without declared access.
 fn undeclared_response(path: &str) -> Response {
     let mut methods: Vec<&str> = ["GET", "POST", "PUT", "PATCH", "DELETE"].to_vec();
     methods.retain(|method| route_access(method, path).is_some());
     if methods.is_empty() {
-        return ApiError::forbidden("nobody may do this: it does not say what it does").into_response();
+        return ApiError::forbidden("route has no declared permission").into_response();
     }
     let allow = HeaderValue::from_str(&methods.join(",")).unwrap_or(HeaderValue::from_static(""));
     (StatusCode::METHOD_NOT_ALLOWED, [(ALLOW, allow)]).into_response()
@@ -367,7 +369,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// Method and bare path of everything that the server offers.
+    /// Method and path (without prefix) of every operation.
     fn offered() -> BTreeSet<(String, String)> {
         let document = serde_json::to_value(crate::build_openapi()).unwrap();
         let paths = document["paths"].as_object().unwrap();
@@ -390,7 +392,7 @@ mod tests {
     fn every_route_says_what_it_does() {
         let undeclared: Vec<_> =
             offered().into_iter().filter(|(method, path)| route_access(method, path).is_none()).collect();
-        assert!(undeclared.is_empty(), "add these to DECLARED: {undeclared:#?}");
+        assert!(undeclared.is_empty(), "add these to ROUTE_ACCESS: {undeclared:#?}");
     }
 
     #[test]

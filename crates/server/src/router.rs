@@ -1,4 +1,4 @@
-//! All routes in one place, and what every request passes on its way to them.
+//! All routes, and the layers that every request passes.
 
 use crate::cross_site::{self, CrossSiteRules};
 use crate::error::{self, API_PREFIX, ApiError, TORC_PREFIX};
@@ -22,10 +22,10 @@ use utoipa::openapi::{
 };
 use utoipa_axum::router::OpenApiRouter;
 
-/// Whoever sends nothing for so long in the middle of a request is gone.
+/// Read timeout within a request.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The service, ready to be called at this port.
+/// Builds the service for this port.
 pub(crate) fn build_router(state: AppState, port: u16) -> Router {
     let options = state.options.clone();
     let cross_site = CrossSiteRules { loopback_port: options.no_auth.then_some(port) };
@@ -69,7 +69,7 @@ pub(crate) fn build_router(state: AppState, port: u16) -> Router {
         .layer(from_fn_with_state(guard, request_guard::observe_request))
 }
 
-/// What the server offers, as OpenAPI 3.1.
+/// Builds the OpenAPI 3.1 document.
 pub fn build_openapi() -> OpenApi {
     let brief =
         add_documented_routes(routes::unprefixed_routes(), routes::brief_routes(), routes::torc_routes());
@@ -93,18 +93,19 @@ fn path_operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> 
     all.into_iter().filter_map(Option::as_mut)
 }
 
-/// What holds for every operation: its id is its own though it stands at two prefixes, and errors have one shape.
+/// Sets what all operations have in common: a unique id, although each may exist at two prefixes, and one shape
+/// of errors.
 fn complete_operation(operation: &mut Operation, is_torc: bool) {
     if is_torc && let Some(id) = &mut operation.operation_id {
         id.insert_str(0, "torc_");
     }
     let kind = if is_torc { "application/json" } else { "application/problem+json" };
     let content = ContentBuilder::new().schema(Some(error_schema(is_torc))).build();
-    let response = ResponseBuilder::new().description("It was not done, and why").content(kind, content);
+    let response = ResponseBuilder::new().description("Error").content(kind, content);
     operation.responses.responses.entry("default".to_owned()).or_insert_with(|| response.build().into());
 }
 
-/// See [`ApiError`] for what is in them.
+/// Schema of errors; see [`ApiError`].
 fn error_schema(is_torc: bool) -> Schema {
     let text = || ObjectBuilder::new().schema_type(Type::String);
     let number = || ObjectBuilder::new().schema_type(Type::Integer);
@@ -136,7 +137,7 @@ fn add_documented_routes(
         .merge(nest_at_both_prefixes(ours, torc))
 }
 
-/// Ours at our prefix, Torc's at both.
+/// Mounts our routes at our prefix, and the Torc contract at both.
 fn nest_at_both_prefixes(
     ours: OpenApiRouter<AppState>,
     torc: OpenApiRouter<AppState>,
@@ -144,7 +145,7 @@ fn nest_at_both_prefixes(
     OpenApiRouter::default().nest(API_PREFIX, ours.merge(torc.clone())).nest(TORC_PREFIX, torc)
 }
 
-/// A bug costs one request. The panic itself has been told on standard error.
+/// A panic fails only its own request. The panic message was already written to standard error.
 fn panic_response(_: Box<dyn Any + Send>) -> Response {
     ApiError::internal("a handler panicked").into_response()
 }

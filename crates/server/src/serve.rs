@@ -1,8 +1,10 @@
-//! A server from its start to its end.
+//! The life of a server, from start to shutdown.
 //!
-//! It listens first and says that it stands by; when it has the database it serves. It stops in the opposite order:
-//! nothing new is let in, waits and streams end, what is under way is answered, everything is committed, and only then
-//! is the database let go.
+//! It listens first and reports standby; once it has locked the database it serves. Shutdown is in the opposite
+//! order:
+//! no new connections are accepted, long polls and streams end, active requests are answered, everything is
+//! committed, and
+//! the database lock is released last.
 
 use crate::auth_backend::{self, HttpFetcher, SqlTokenStore};
 use crate::connection_server::{ConnectionServer, ListenSocket};
@@ -37,16 +39,16 @@ use windlass_store::lock::{self, LockGuard, LockScope};
 use windlass_store::{LeaderLease, Store, StoreDatabase, StoreLocation};
 use windlass_types::SystemClock;
 
-/// Store calls that may be under way at once; more wait for their turn.
+/// Maximum number of concurrent store calls; further ones wait.
 const MAX_BLOCKING_THREADS: usize = 64;
-/// How often a server looks whether it still has its database.
+/// How often the server checks that it still holds the database lock.
 const LOCK_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     #[error("cannot listen at {address}: {source}")]
     Listen { address: SocketAddr, source: io::Error },
-    #[error("--no-auth lets everybody in who can connect, so it is for loopback only, and {0} is not")]
+    #[error("--no-auth gives every client full access, so it is allowed on loopback only, and {0} is not")]
     OpenToAll(SocketAddr),
     #[error("cannot start threads: {0}")]
     Runtime(#[source] io::Error),
@@ -56,43 +58,43 @@ pub enum ServeError {
     Discovery(#[from] DiscoveryError),
     #[error(transparent)]
     Auth(#[from] windlass_auth::AuthConfigError),
-    #[error("the system gives no random numbers: {0}")]
+    #[error("cannot get random numbers from the system: {0}")]
     Random(String),
     #[error(transparent)]
     Store(#[from] windlass_store::StoreError),
-    #[error("cannot take up the workflows")]
+    #[error("cannot load the workflows")]
     Engine(#[from] windlass_scheduler::SchedulerError),
-    #[error("the part of the server that decides has failed, and without it nothing is done")]
+    #[error("the scheduler failed; the server cannot continue without it")]
     Failed,
 }
 
 impl ServeError {
-    /// What to do about it.
+    /// Returns what to do about the error.
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
             Self::Listen { source, .. } if source.kind() == io::ErrorKind::AddrInUse => {
-                "another program has this port; choose one with --listen, port 0 takes any that is free"
+                "the port is in use; choose another one with --listen, port 0 takes any free port"
             }
             Self::Listen { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
-                "ports below 1024 are for root; choose a higher one with --listen"
+                "ports below 1024 require root; choose a higher one with --listen"
             }
             Self::Listen { .. } => "--listen takes an address of this machine: 127.0.0.1:8080, 0.0.0.0:8080",
             Self::OpenToAll(_) => {
-                "leave --no-auth away: clients of the same user find their token by themselves, and `windlass token create` makes others"
+                "remove --no-auth: clients of the same user find their token automatically, and `windlass token create` creates others"
             }
             Self::Discovery(DiscoveryError::NotPrivate { .. }) => {
-                "remove it if no server runs there; it must belong to you, and others must not be able to write to it"
+                "remove it if no server uses it; it must belong to you and be writable only by you"
             }
             Self::Tls(_) => {
-                "--tls-cert and --tls-key take PEM files; `windlass serve --check` reads them without serving"
+                "--tls-cert and --tls-key take PEM files; `windlass serve --check` checks them without serving"
             }
             Self::Failed => {
-                "its log says where; what was acknowledged is on disk, and a server that is started anew goes on from there"
+                "see the log; acknowledged changes are on disk, and a restarted server continues from there"
             }
             Self::Runtime(_) | Self::Discovery(_) | Self::Engine(_) | Self::Random(_) => return None,
             Self::Store(error) => return error.hint(),
             Self::Auth(_) => {
-                "--auth-config and --password-file name the files; `windlass serve --check` reads them without serving"
+                "--auth-config and --password-file name the files; `windlass serve --check` checks them without serving"
             }
         };
         Some(hint.to_owned())
@@ -103,18 +105,18 @@ impl ServeError {
 #[derive(Clone, Copy, Debug)]
 pub struct ApiServer;
 
-/// A server that runs. Dropped, it stops as it would on SIGTERM; not to be dropped inside of async code.
+/// A running server. Dropping it stops it as SIGTERM does; it must not be dropped inside async code.
 #[derive(Debug)]
 pub struct RunningServer {
-    /// `http://127.0.0.1:8080`: without a prefix.
+    /// URL without a path prefix: `http://127.0.0.1:8080`.
     pub url: String,
-    /// Of the owner; may do everything.
+    /// The owner's token, with full access.
     pub token: String,
     frontend: Option<ServerFrontend>,
     active: Option<ActiveServer>,
 }
 
-/// What listens.
+/// The listening part of a server.
 #[derive(Debug)]
 struct ServerFrontend {
     runtime: Runtime,
@@ -123,26 +125,26 @@ struct ServerFrontend {
     metrics: Arc<ServerMetrics>,
     stop: CancellationToken,
     serve_task: JoinHandle<()>,
-    /// The same, for the socket of the owner.
+    /// Token that stops accepting on the owner's socket.
     listening: ConnectionServer,
     url: String,
-    /// The same, for this machine.
+    /// Address of the server for this machine.
     local_url: String,
     port: u16,
 }
 
-/// What serves.
+/// The serving part of a server.
 #[derive(Debug)]
 struct ActiveServer {
     state: AppState,
     token: String,
     _announced: Option<DiscoveryFiles>,
-    /// The last to go.
+    /// The database lock; released last.
     lock: LockGuard,
 }
 
 impl ApiServer {
-    /// Starts one on threads of its own and comes back when it serves.
+    /// Starts a server on its own threads and returns when it serves.
     pub fn start(
         options: ServeOptions,
         database: Arc<dyn StoreDatabase>,
@@ -160,16 +162,17 @@ impl ApiServer {
     }
 }
 
-/// What becomes of a server that was started.
+/// The state of a server after its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerRole {
-    /// Another one has the database; it takes over when that one is gone.
+    /// Another server holds the database; this one takes over when the lock is released.
     Standby,
     Active,
 }
 
-/// Serves until SIGTERM or SIGINT. `tell` hears what it is and its address: once it serves, and before that where it has
-/// to stand by.
+/// Serves until SIGTERM or SIGINT. `tell` is called with the state and the address when the server serves, and
+/// before that if
+/// it has to stand by.
 pub fn serve(
     options: ServeOptions,
     database: Arc<dyn StoreDatabase>,
@@ -193,20 +196,21 @@ pub fn serve(
         Ok(()) => {
             tracing::info!("stopping");
             site.shut_down(Some(active));
-            tracing::info!("stopped; everything is on disk");
+            tracing::info!("stopped; all changes are on disk");
             Ok(())
         }
         Err(lost) => {
-            tracing::error!(error = %lost, "cannot go on");
-            // Nothing can be written any more, so there is nothing to wait for; the process is about to end.
+            tracing::error!(error = %lost, "cannot continue");
+            // Nothing can be written any more, so there is nothing to wait for; the process is about to exit.
             std::mem::forget(active);
             Err(lost)
         }
     }
 }
 
-/// The lock, when it is free; `None`: the server was told to stop meanwhile. A file is used by one server only, so
-/// somebody who has it is an error; of a PostgreSQL database there may be several, and all but one stand by.
+/// Waits for the database lock; `None` if the server is stopped meanwhile. A database file is used by one
+/// server only, so
+/// a held lock is an error; of a PostgreSQL database there may be several servers, and all but one stand by.
 fn wait_for_database(
     store: &dyn Store,
     signals: &ServerSignals,
@@ -277,7 +281,7 @@ impl ServerFrontend {
         })
     }
 
-    /// Takes up the workflows and lets callers in.
+    /// Loads the workflows and starts accepting requests.
     fn activate(
         &self,
         options: &Arc<ServeOptions>,
@@ -321,19 +325,19 @@ impl ServerFrontend {
         let lifecycle = request_lifecycle::open_lifecycle(options, &database, &service, nudge)
             .map_err(ServeError::Runtime)?;
         self.metrics.register_requests(lifecycle.clone());
-        let steward = slurm_allocations::open_allocation_reconciler(
+        let reconciler = slurm_allocations::open_allocation_reconciler(
             options, &database, &service, &auth, of_slurm, &self.url,
         );
-        let steward = steward.map_err(ServeError::Runtime)?;
-        if let Some(steward) = &steward {
-            self.metrics.register_slurm(steward.clone());
+        let reconciler = reconciler.map_err(ServeError::Runtime)?;
+        if let Some(reconciler) = &reconciler {
+            self.metrics.register_slurm(reconciler.clone());
         }
         let state = AppState {
             store,
             database,
             service,
             lifecycle,
-            allocation_reconciler: steward,
+            allocation_reconciler: reconciler,
             authenticator: auth,
             events,
             metrics: Arc::clone(&self.metrics),
@@ -344,10 +348,11 @@ impl ServerFrontend {
         };
         self.runtime.spawn(auth_backend::record_token_use(state.clone(), self.stop.clone()));
         let router = build_router(state.clone(), self.port);
-        // A client that is let in and has the token of the server before finds the new one, so that is said first.
+        // Written before accepting requests, so that a client with the token of an earlier server finds the
+        // new one.
         let announced = options.run_dir.as_deref().map(|dir| {
             let pin = options.tls.as_ref().map(|tls| pin_certificate(dir, tls)).transpose()?;
-            // With TLS the certificate proves who listens.
+            // With TLS the certificate proves the server's identity.
             let private = if pin.is_none() { Some(discovery::listen_private_socket(dir)?) } else { None };
             let socket = private.as_ref().map(|private| private.path.clone());
             let told = ServerDiscovery {
@@ -367,7 +372,7 @@ impl ServerFrontend {
         Ok(ActiveServer { state, token, _announced: announced, lock })
     }
 
-    /// For clients of the owner on this machine.
+    /// Listens for clients of the owner on this machine.
     fn open_socket(&self, socket: PrivateSocket, options: &ServeOptions) -> Result<(), ServeError> {
         let listener = socket.publish()?;
         let _inside = self.runtime.enter();
@@ -386,7 +391,7 @@ impl ServerFrontend {
         of_slurm: SlurmNudge,
     ) -> SchedulerOptions {
         let (events, overlap, pulse) = (events.clone(), pulse.remaining_overlap(), pulse.clone());
-        // Where nobody talks to Slurm nobody would answer.
+        // Without Slurm management no Slurm query could be answered.
         let fences = options.slurm.as_ref().map(|_| of_slurm.clone());
         let on_silent = fences
             .map(|fences| Arc::new(move |silent| fences.notify_silent_worker(silent)) as OnSilentWorker);
@@ -409,18 +414,18 @@ impl ServerFrontend {
         }
     }
 
-    /// All is on disk when it returns.
+    /// All changes are on disk when it returns.
     fn shut_down(self, active: Option<ActiveServer>) {
         self.stop.cancel();
         if let Some(active) = &active {
             active.state.lifecycle.stop();
-            if let Some(steward) = &active.state.allocation_reconciler {
-                steward.stop();
+            if let Some(reconciler) = &active.state.allocation_reconciler {
+                reconciler.stop();
             }
-            // Waits are answered by this, so it comes before waiting for the answers.
+            // This answers long polls, so it comes before waiting for active requests.
             active.state.service.stop();
         }
-        // It only ends early by a panic, which has been told.
+        // It ends early only by a panic, which was already reported.
         drop(self.runtime.block_on(self.serve_task));
         drop(active);
         self.runtime.shutdown_timeout(Duration::from_secs(5));
@@ -428,22 +433,23 @@ impl ServerFrontend {
 }
 
 impl RunningServer {
-    /// Stops listening, ends waits and streams, answers what is under way, and comes back when all is on disk.
+    /// Stops listening, ends long polls and streams, answers active requests, and returns when all changes are
+    /// on disk.
     pub fn stop(mut self) {
         self.shut_down();
     }
 
-    /// Fails if the database is not its own any more: it was removed, or another server has taken over.
+    /// Fails if the server no longer holds its database: it was removed, or another server has taken over.
     pub fn verify(&self) -> Result<(), ServeError> {
         Ok(self.active.as_ref().map_or(Ok(()), |active| active.lock.verify())?)
     }
 
-    /// Reads the certificates again, as on SIGHUP.
+    /// Reloads the certificates, as on SIGHUP.
     pub fn reload(&self) -> Result<(), TlsError> {
         self.frontend.as_ref().and_then(|site| site.tls.as_ref()).map_or(Ok(()), |tls| tls.reload())
     }
 
-    /// What its handlers have at hand.
+    /// Returns the state of its handlers.
     pub fn state(&self) -> Option<&AppState> {
         self.active.as_ref().map(|active| &active.state)
     }
@@ -461,19 +467,20 @@ impl Drop for RunningServer {
     }
 }
 
-/// Says so where a worker of an earlier run may still be at it.
+/// Warns if a worker of an earlier run may still be running.
 fn warn_if_alive(bury: EnsureWorkerDead) -> EnsureWorkerDead {
     Arc::new(move |worker| {
         let is_dead = bury(worker);
         if !is_dead {
             let (host, pid) = (&worker.host, worker.pid);
-            tracing::warn!(%host, pid, "a worker of an earlier run may live: what it had stays its own until it is retired");
+            tracing::warn!(%host, pid, "a worker of an earlier run may be alive: its jobs stay assigned until it is retired");
         }
         is_dead
     })
 }
 
-/// Where somebody on this machine finds what listens there: one that listens everywhere, on loopback.
+/// Returns the address by which clients on this machine reach the listener: loopback if it listens on all
+/// addresses.
 fn local_address(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -483,7 +490,7 @@ fn local_address(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, address.port())
 }
 
-/// Keeps the certificate that is shown now, for the owner's own commands and workers.
+/// Writes the current certificate for the owner's commands and workers.
 fn pin_certificate(dir: &Path, tls: &ServerTlsOptions) -> Result<PathBuf, ServeError> {
     Ok(discovery::store_pinned_certificate(dir, &tls::leaf_certificate(tls)?)?)
 }
@@ -502,8 +509,9 @@ async fn bind_listener(options: &ServeOptions) -> Result<(TcpListener, SocketAdd
     Ok((listener, address))
 }
 
-/// Until somebody wants the server to stop, or it can do nothing more: it has lost its database, or a part of itself. On
-/// SIGHUP it reads its files again.
+/// Runs until shutdown is requested, or the server cannot continue: it lost its database or an internal thread.
+/// On
+/// SIGHUP it reloads its files.
 async fn wait_until_stopped(
     signals: &ServerSignals,
     tls: Option<&ServerTls>,
@@ -526,21 +534,21 @@ async fn wait_until_stopped(
     }
 }
 
-/// Logs once what is wrong with the database, and once that it is over.
+/// Logs a database failure once, and once its end.
 fn log_database_problem(store: &dyn Store, told: Option<String>) -> Option<String> {
     let trouble = store.write_failure();
     let words = trouble.as_ref().and_then(windlass_store::StoreError::public_message);
     let sort = |words: &str| words.split('(').next().map(str::to_owned);
     match (&trouble, &words, &told) {
-        // The figures in brackets change all the time.
+        // The numbers in brackets change with every message.
         (Some(_), Some(now), Some(before)) if sort(now) == sort(before) => return told,
         (Some(error), Some(now), _) => {
             let hint = error.hint().unwrap_or_default();
-            tracing::error!(error = &*error.to_string(), hint, "the database takes no changes");
+            tracing::error!(error = &*error.to_string(), hint, "the database rejects writes");
             systemd_notify::notify_systemd(&format!("STATUS={now}"));
         }
         (_, _, Some(_)) => {
-            tracing::info!("the database takes changes again");
+            tracing::info!("the database accepts writes again");
             systemd_notify::notify_systemd("STATUS=");
         }
         _ => {}
@@ -556,12 +564,14 @@ fn reload_files(tls: Option<&ServerTls>, state: &AppState) {
         files.map_or(Ok(()), |(dir, tls)| pin_certificate(dir, tls).map(drop))
     });
     match fresh {
-        Ok(()) => tracing::info!("read the certificates again"),
-        Err(error) => tracing::error!(%error, "the old certificates stay in use"),
+        Ok(()) => tracing::info!("reloaded the certificates"),
+        Err(error) => tracing::error!(%error, "cannot reload the certificates; the old ones stay in use"),
     }
     match state.authenticator.reload() {
-        Ok(_) => tracing::info!("read again who may do what"),
-        Err(error) => tracing::error!(%error, "who may do what stays as it was"),
+        Ok(_) => tracing::info!("reloaded the auth files"),
+        Err(error) => {
+            tracing::error!(%error, "cannot reload the auth files; the current configuration stays in use")
+        }
     }
     systemd_notify::notify_systemd("READY=1");
 }

@@ -1,4 +1,4 @@
-//! What the server is told from outside: to stop, or to read its files again.
+//! Signals to the server: stop, or reload files.
 
 use std::io;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-/// Heard from the first moment on, also while the server stands by.
+/// Signals are handled from the start, also while the server stands by.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ServerSignals {
     pub(crate) stop: CancellationToken,
@@ -14,7 +14,7 @@ pub(crate) struct ServerSignals {
 }
 
 impl ServerSignals {
-    /// To be called inside of a runtime.
+    /// Must be called inside a runtime.
     pub(crate) fn listen() -> io::Result<Self> {
         let this = Self::default();
         let terminate = signal(SignalKind::terminate())?;

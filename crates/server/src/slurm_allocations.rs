@@ -1,4 +1,4 @@
-//! The steward of allocations, as this server runs it, and what people ask Slurm through it.
+//! Runs the allocation reconciler in this server, and forwards queries to Slurm.
 
 use crate::auth_backend::allocation_scopes;
 use crate::discovery;
@@ -30,8 +30,8 @@ use windlass_types::slurm::AllocationRequest;
 use windlass_types::worker_protocol::AcceptedJobOwners;
 use windlass_types::{AllocationId, SystemClock, WorkflowId};
 
-/// Takes up all allocations that are open, if this server looks after some. `url` is where workers find it unless something
-/// else was said.
+/// Starts managing all open allocations, if configured. `url` is the address for workers unless another one is
+/// configured.
 pub(crate) fn open_allocation_reconciler(
     options: &ServeOptions,
     database: &Arc<dyn StoreDatabase>,
@@ -46,35 +46,36 @@ pub(crate) fn open_allocation_reconciler(
         None => std::env::current_exe()?,
     };
     let server = wanted.worker_url.as_deref().unwrap_or(url);
-    let mut steward = AllocationReconcilerOptions::new(server, windlass);
-    // Where a path leads by several ways it is one place.
+    let mut reconciler = AllocationReconcilerOptions::new(server, windlass);
+    // Resolve symbolic links, so that one directory has one path.
     let place = match database.location() {
         StoreLocation::Sqlite(path) => std::fs::canonicalize(&path).unwrap_or(path).display().to_string(),
         StoreLocation::Postgres { url } | StoreLocation::Server(url) => url,
     };
-    steward.tag_prefix = database_id::database_id(&place);
-    steward.active_interval = wanted.min_poll_interval;
-    steward.idle_interval = wanted.max_poll_interval;
-    steward.slurm.budget.per_minute = wanted.calls_per_minute;
+    reconciler.tag_prefix = database_id::database_id(&place);
+    reconciler.active_interval = wanted.min_poll_interval;
+    reconciler.idle_interval = wanted.max_poll_interval;
+    reconciler.slurm.budget.per_minute = wanted.calls_per_minute;
     if let Some(directory) = options.run_dir.as_ref().filter(|_| !options.no_auth) {
         let (store, auth) = (Arc::clone(database) as Arc<dyn Store>, Arc::clone(auth));
         let directory = directory.join(TOKEN_DIRECTORY);
-        steward.credentials = Some(Arc::new(AllocationTokens { directory, store, auth }));
+        reconciler.credentials = Some(Arc::new(AllocationTokens { directory, store, auth }));
     }
-    steward.users = match &wanted.jobs_of {
+    reconciler.users = match &wanted.jobs_of {
         AcceptedJobOwners::Own => Some(vec![options.owner.clone()]),
         AcceptedJobOwners::Users(users) => Some(users.iter().chain([&options.owner]).cloned().collect()),
         AcceptedJobOwners::All => None,
     };
     let parts = ReconcilerDependencies { database: Arc::clone(database), scheduler: service.clone() };
-    AllocationReconciler::open(parts, nudge, steward).map(Some)
+    AllocationReconciler::open(parts, nudge, reconciler).map(Some)
 }
 
-/// The directory, in that of the server, with a file per allocation that may be there.
+/// Directory with one token file per open allocation, in the server's directory.
 const TOKEN_DIRECTORY: &str = "allocations";
 
-/// One token per allocation, in a file that only the account of the server, with which the workers run, can read. It introduces
-/// workers of that allocation and nothing else, and is revoked with the end of the allocation.
+/// Creates one token per allocation, in a file readable only by the server's account, with which the workers
+/// run. The token
+/// registers workers of that allocation and nothing else, and is revoked when the allocation ends.
 struct AllocationTokens {
     directory: PathBuf,
     store: Arc<dyn Store>,
@@ -91,7 +92,7 @@ impl CredentialIssuer for AllocationTokens {
     fn issue_credential(&self, allocation: AllocationId, workflow: &WorkflowRow) -> io::Result<PathBuf> {
         let name = allocation.to_string();
         let path = self.directory.join(&name);
-        // It was asked for before, and may be there by now.
+        // Created by an earlier submission attempt.
         if self.find_valid_token(&path)?.is_some() {
             return Ok(path);
         }
@@ -104,7 +105,7 @@ impl CredentialIssuer for AllocationTokens {
             scopes: allocation_scopes(allocation, workflow.id),
             expires_at: None,
         };
-        // The file first: a token that no file holds would never be revoked.
+        // Write the file first: a token without a file would never be revoked.
         discovery::store_private_file(&self.directory, &name, secret.reveal()).map_err(io::Error::other)?;
         self.store.add_token(&token, SystemClock.now()).map_err(io::Error::other)?;
         Ok(path)
@@ -119,14 +120,14 @@ impl CredentialIssuer for AllocationTokens {
                 continue;
             }
             if let Err(error) = self.revoke_token_file(&file.path()) {
-                tracing::warn!(path = %file.path().display(), %error, "the token of an allocation that is over is not revoked yet");
+                tracing::warn!(path = %file.path().display(), %error, "cannot revoke the token of an ended allocation yet");
             }
         }
     }
 }
 
 impl AllocationTokens {
-    /// The id of the token in a file, if there is one that is accepted.
+    /// Returns the id of the token in a file, if it is still valid.
     fn find_valid_token(&self, path: &Path) -> io::Result<Option<i64>> {
         let text = match std::fs::read_to_string(path) {
             Ok(text) => text,
@@ -149,7 +150,7 @@ impl AllocationTokens {
     }
 }
 
-/// What accounting has of a workflow. Blocks.
+/// Returns the accounting data of a workflow. Blocks.
 pub(crate) fn load_slurm_accounting(
     state: &AppState,
     workflow: WorkflowId,
@@ -172,25 +173,25 @@ pub(crate) fn load_slurm_accounting(
     })
 }
 
-/// What the cluster of this server has. Blocks.
+/// Returns the resources of the server's cluster. Blocks.
 pub(crate) fn load_cluster_profile(state: &AppState) -> ApiResult<ClusterProfile> {
     cluster_discovery::discover_cluster(slurm_client(state)?).map_err(discovery_error)
 }
 
-/// When such an allocation would start. Blocks.
+/// Estimates when such an allocation would start. Blocks.
 pub(crate) fn estimate_start(state: &AppState, request: &AllocationRequest) -> ApiResult<String> {
     Ok(cluster_discovery::estimate_start(slurm_client(state)?, request).map_err(discovery_error)?.to_string())
 }
 
 fn slurm_client(state: &AppState) -> ApiResult<&SlurmClient> {
-    let steward = state.allocation_reconciler.as_ref().ok_or_else(|| {
-        ApiError::conflict("no_slurm", "this server asks nothing of Slurm")
-            .with_hint("where Slurm is, `windlass serve --slurm` starts one that does")
+    let reconciler = state.allocation_reconciler.as_ref().ok_or_else(|| {
+        ApiError::conflict("no_slurm", "this server does not use Slurm")
+            .with_hint("start a server with `windlass serve --slurm` where Slurm is available")
     })?;
-    steward.client_for_users().map_err(|why| unknown_state_error(&why))
+    reconciler.client_for_users().map_err(|why| unknown_state_error(&why))
 }
 
-/// Nothing follows from no answer, except that one may ask again.
+/// A call without an answer may be retried; nothing follows from it.
 fn unknown_state_error(why: &SlurmUnavailable) -> ApiError {
     let wait = match why {
         SlurmUnavailable::OutOfBudget { until } => until.since(SystemClock.now()),
@@ -239,7 +240,7 @@ mod tests {
         assert_eq!(
             credentials.issue_credential(AllocationId(7), &workflow).unwrap(),
             path,
-            "asked for again"
+            "submitted again"
         );
         assert_eq!(store.tokens(Some("ana")).unwrap().len(), 1);
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);

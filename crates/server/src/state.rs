@@ -1,4 +1,4 @@
-//! What every handler has at hand, and how it asks those who block or answer later.
+//! State shared by all handlers, and helpers for blocking and callback-based calls.
 
 use crate::error::{ApiError, ApiResult};
 use crate::event_publisher::EventPublisher;
@@ -15,24 +15,24 @@ use windlass_slurm::allocation_reconciler::AllocationReconciler;
 use windlass_store::{LeaderLease, Store, StoreDatabase};
 use windlass_types::{SystemClock, Timestamp};
 
-/// Cheap to clone: axum does so for every request.
+/// Cheap to clone: axum clones it for every request.
 #[derive(Clone)]
 pub struct AppState {
-    /// The books of workflows.
+    /// Store of workflows.
     pub store: Arc<dyn Store>,
-    /// The same with those of requests and datasets.
+    /// The same database, including requests and datasets.
     pub database: Arc<dyn StoreDatabase>,
     pub service: SchedulerHandle,
-    /// Owns the states of requests: whoever changes something about one nudges it.
+    /// The reconciler of requests; changes of a request wake it.
     pub lifecycle: RequestLifecycle,
-    /// Looks after allocations of Slurm, where it is to.
+    /// The allocation reconciler, if enabled.
     pub allocation_reconciler: Option<AllocationReconciler>,
     pub authenticator: Arc<Authenticator>,
     pub events: EventPublisher,
     pub metrics: Arc<ServerMetrics>,
     pub exchange_waiters: ExchangeWaiters,
     pub rate_limiter: RateLimiter,
-    /// Whether this is certainly still the server.
+    /// Whether this server certainly still holds the database.
     pub pulse: LeaderLease,
     pub options: Arc<ServeOptions>,
 }
@@ -42,7 +42,7 @@ impl AppState {
         SystemClock.now()
     }
 
-    /// A use case of the books, on the blocking pool.
+    /// Runs a store call on the blocking pool.
     pub async fn with_store<T, E, W>(&self, work: W) -> ApiResult<T>
     where
         T: Send + 'static,
@@ -53,7 +53,7 @@ impl AppState {
         run_blocking(move || work(&*store)).await?.map_err(Into::into)
     }
 
-    /// The same with all that the database keeps.
+    /// The same with the whole database.
     pub async fn with_database<T, W>(&self, work: W) -> ApiResult<T>
     where
         T: Send + 'static,
@@ -70,25 +70,25 @@ impl std::fmt::Debug for AppState {
     }
 }
 
-/// Runs what blocks where it blocks nobody. It runs to its end also when the caller hangs up meanwhile.
+/// Runs blocking code on the blocking pool. It runs to its end even if the client disconnects.
 pub async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> ApiResult<T> {
     let span = tracing::Span::current();
     let task = tokio::task::spawn_blocking(move || span.in_scope(work));
     task.await.map_err(ApiError::internal)
 }
 
-/// Makes one call that answers by a closure, and waits for the answer.
+/// Makes a call that answers through a closure, and waits for the answer.
 pub async fn call_service<T, E>(call: impl FnOnce(Box<dyn FnOnce(Result<T, E>) + Send>)) -> ApiResult<T>
 where
     T: Send + 'static,
     E: Into<ApiError> + Send + 'static,
 {
     let (sender, receiver) = oneshot::channel();
-    // Nobody listens any more: the caller hung up. What was asked for is done all the same.
+    // The client has disconnected; the call was performed all the same.
     call(Box::new(move |answer| drop(sender.send(answer))));
     match receiver.await {
         Ok(answer) => answer.map_err(Into::into),
-        // Nobody is left who would answer: whoever stops answers first.
+        // The closure was dropped without an answer; a regular shutdown answers all calls first.
         Err(_) => Err(ApiError::internal(
             "the scheduler gave no answer: the call was rejected after an internal error",
         )),

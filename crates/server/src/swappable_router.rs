@@ -1,4 +1,4 @@
-//! What answers requests: at first a standby that only says that it waits, then the service itself.
+//! A router that is replaced at run time: at first a standby that rejects requests, then the service.
 
 use crate::error::{API_PREFIX, ApiError};
 use crate::metrics::ServerMetrics;
@@ -17,10 +17,10 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 use tower::ServiceExt as _;
 
-/// How soon to ask a standby again.
+/// Retry-After of a standby.
 const STANDBY_RETRY_AFTER: Duration = Duration::from_secs(2);
 
-/// Shared by all connections. A request that has begun ends where it began.
+/// Shared by all connections. A request completes in the router in which it started.
 #[derive(Clone, Debug)]
 pub(crate) struct SwappableRouter(Arc<RwLock<Router>>);
 
@@ -42,7 +42,7 @@ impl SwappableRouter {
     }
 }
 
-/// Answers while another server has the database.
+/// Answers while another server holds the database.
 pub(crate) fn standby_router(metrics: Arc<ServerMetrics>, options: &ServeOptions) -> Router {
     let guard = RequestGuard::new(metrics, options.limits.clone(), options.tls.is_some());
     let health = || get(|| async { (StatusCode::SERVICE_UNAVAILABLE, Json(HealthResponse::standby())) });
@@ -59,8 +59,8 @@ fn standby_error() -> ApiError {
     ApiError::new(
         StatusCode::SERVICE_UNAVAILABLE,
         "standby",
-        "this server stands by: another one has the database",
+        "this server is on standby: another server holds the database",
     )
-    .with_hint("ask the other one; this one takes over when that is gone")
+    .with_hint("use the active server; this one takes over when the other stops")
     .with_retry_after(STANDBY_RETRY_AFTER)
 }

@@ -1,14 +1,14 @@
-//! What systemd is told: that the server is ready, reloads, stops. By hand: it is one datagram.
+//! Notifies systemd that the server is ready, reloads or stops, without a library: it is one datagram.
 
 use std::io;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Tells whoever started the server and wants to know. Without such a one nothing happens.
+/// Sends a notification if the service manager asked for it; otherwise does nothing.
 pub(crate) fn notify_systemd(state: &str) {
     let Some(socket) = std::env::var_os("NOTIFY_SOCKET") else { return };
     if let Err(error) = send_datagram(&socket.to_string_lossy(), state) {
-        tracing::warn!(%error, "cannot tell systemd how things are");
+        tracing::warn!(%error, "cannot notify systemd");
     }
 }
 

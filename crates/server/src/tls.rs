@@ -1,4 +1,4 @@
-//! Certificates: ours, and those that clients show.
+//! TLS configuration: the server's certificate, and verification of client certificates.
 
 use crate::options::ServerTlsOptions;
 use rustls::server::WebPkiClientVerifier;
@@ -15,35 +15,35 @@ use windlass_auth::AuthorityId;
 pub enum TlsError {
     #[error("cannot read {what} from {}: {detail}", path.display())]
     File { what: &'static str, path: PathBuf, detail: String },
-    #[error("{} holds no certificate", path.display())]
+    #[error("{} contains no certificate", path.display())]
     Empty { path: PathBuf },
-    #[error("{} holds no list of revoked certificates", path.display())]
+    #[error("{} contains no certificate revocation list", path.display())]
     NoList { path: PathBuf },
-    #[error("the key in {} does not fit the certificate, or is of an unknown kind: {detail}", path.display())]
+    #[error("the key in {} does not match the certificate, or has an unsupported type: {detail}", path.display())]
     Key { path: PathBuf, detail: String },
-    #[error("the certificates in {} cannot be used to check clients: {detail}", path.display())]
+    #[error("the certificates in {} cannot be used to verify clients: {detail}", path.display())]
     ClientCa { path: PathBuf, detail: String },
 }
 
-/// What connections are secured with. Read again while the server runs, for those that come after.
+/// The TLS configuration of connections. Reloadable; a reload applies to new connections.
 #[derive(Debug)]
 pub(crate) struct ServerTls {
     options: ServerTlsOptions,
     current: RwLock<LoadedTls>,
 }
 
-/// What was read last.
+/// The configuration loaded last.
 #[derive(Clone, Debug)]
 struct LoadedTls {
     config: Arc<ServerConfig>,
     authorities: Arc<Vec<ClientAuthority>>,
 }
 
-/// One of the authorities whose client certificates are accepted.
+/// A CA whose client certificates are accepted.
 #[derive(Debug)]
 struct ClientAuthority {
     id: AuthorityId,
-    /// Accepts what this one has issued, and nothing else.
+    /// Accepts certificates issued by this CA only.
     verifier: Arc<dyn ClientCertVerifier>,
 }
 
@@ -53,7 +53,7 @@ impl ServerTls {
         Ok(Self { options, current })
     }
 
-    /// If the files are no good, all stays as it was.
+    /// If the files are invalid, the current configuration stays in use.
     pub(crate) fn reload(&self) -> Result<(), TlsError> {
         let fresh = load_tls_files(&self.options)?;
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = fresh;
@@ -64,12 +64,12 @@ impl ServerTls {
         TlsAcceptor::from(self.current().config)
     }
 
-    /// How many authorities issue certificates that are accepted.
+    /// Returns the number of accepted client CAs.
     pub(crate) fn authority_count(&self) -> usize {
         self.current().authorities.len()
     }
 
-    /// Which of the authorities issued a chain that was accepted, the certificate of the client first.
+    /// Returns which CA issued a verified chain; the client's certificate comes first.
     pub(crate) fn accepted_issuers(&self, chain: &[CertificateDer<'_>]) -> Vec<AuthorityId> {
         let Some((leaf, between)) = chain.split_first() else { return Vec::new() };
         let current = self.current();
@@ -84,7 +84,7 @@ impl ServerTls {
     }
 }
 
-/// The first certificate of the chain, by itself: the one that says who we are.
+/// Returns the first certificate of the chain, the server's own.
 pub(crate) fn leaf_certificate(options: &ServerTlsOptions) -> Result<String, TlsError> {
     let wrong = |detail: String| TlsError::File { what: "a certificate", path: options.cert.clone(), detail };
     let text = std::fs::read_to_string(&options.cert).map_err(|e| wrong(e.to_string()))?;
@@ -97,7 +97,7 @@ pub(crate) fn leaf_certificate(options: &ServerTlsOptions) -> Result<String, Tls
 const PEM_BEGIN: &str = "-----BEGIN CERTIFICATE-----";
 const PEM_END: &str = "-----END CERTIFICATE-----";
 
-/// Whether a server could be started with these.
+/// Checks whether a server could start with these files.
 pub fn check(options: &ServerTlsOptions) -> Result<(), TlsError> {
     load_tls_files(options).map(drop)
 }
@@ -116,7 +116,7 @@ fn load_tls_files(options: &ServerTlsOptions) -> Result<LoadedTls, TlsError> {
             let verifier = |roots: &[CertificateDer<'static>], is_optional| {
                 client_verifier(path, roots, &lists, is_optional, &provider)
             };
-            // Which of several issued a certificate is found out by asking each.
+            // Which of several CAs issued a certificate is found by trying each.
             for root in &roots {
                 let id = AuthorityId::from_der(root);
                 authorities
@@ -137,8 +137,9 @@ fn load_tls_files(options: &ServerTlsOptions) -> Result<LoadedTls, TlsError> {
     Ok(LoadedTls { config: Arc::new(config), authorities: Arc::new(authorities) })
 }
 
-/// Accepts certificates of these authorities that are not on their lists of revoked ones. Where there are lists, each authority of
-/// a chain needs one that is not out of date.
+/// Accepts certificates of these CAs that are not revoked. If there are revocation lists, each CA of a chain
+/// needs one that is
+/// not expired.
 fn client_verifier(
     path: &Path,
     authorities: &[CertificateDer<'static>],
@@ -167,7 +168,7 @@ fn read_revocation_lists(
     let mut all = Vec::new();
     for path in &options.client_crl {
         let wrong = |e: rustls_pki_types::pem::Error| TlsError::File {
-            what: "a list of revoked certificates",
+            what: "a certificate revocation list",
             path: path.clone(),
             detail: e.to_string(),
         };

@@ -1,4 +1,4 @@
-//! An OpenAPI document as a page for people: one file, no scripts, nothing from elsewhere. Pure.
+//! Renders an OpenAPI document as one HTML file without scripts or external resources. Pure.
 
 mod schema;
 
@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 const STYLE: &str = include_str!("style.css");
 const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
 
-/// One way to call the server.
+/// One operation of the API.
 struct DocumentedOperation<'a> {
     method: &'a str,
     path: &'a str,
@@ -33,8 +33,8 @@ pub(crate) fn render_page(document: &Value) -> String {
     push_html(
         &mut page,
         &format!(
-            "<p>Paths below <code>{API_PREFIX}</code>; those of the Torc contract are also found below \
-             <code>{TORC_PREFIX}</code>. The same for programs: <a href=\"{API_PREFIX}/openapi.json\">openapi.json</a>.</p></header>"
+            "<p>Paths are below <code>{API_PREFIX}</code>; those of the Torc contract are also available below \
+             <code>{TORC_PREFIX}</code>. The document for programs: <a href=\"{API_PREFIX}/openapi.json\">openapi.json</a>.</p></header>"
         ),
     );
     render_contents(&mut page, &groups);
@@ -46,7 +46,10 @@ pub(crate) fn render_page(document: &Value) -> String {
         }
         push_html(&mut page, "</section>");
     }
-    push_html(&mut page, "<section><h2 id=\"schemas\">Schemas</h2>");
+    push_html(
+        &mut page,
+        "The check agrees with the OpenAPI document: no route with another media type is missing from the list.",
+    );
     for (name, says) in schemas.into_iter().flatten() {
         schema::render_schema(&mut page, name, says);
     }
@@ -54,7 +57,7 @@ pub(crate) fn render_page(document: &Value) -> String {
     page
 }
 
-/// What is offered, by tag; what is offered at both prefixes is shown once.
+/// Operations by tag; operations available at both prefixes are shown once.
 fn group_by_tag(document: &Value) -> BTreeMap<&str, Vec<DocumentedOperation<'_>>> {
     let mut groups: BTreeMap<&str, Vec<DocumentedOperation<'_>>> = BTreeMap::new();
     let paths = document["paths"].as_object();
@@ -128,7 +131,7 @@ fn render_parameter(page: &mut String, parameter: &Value) {
     );
 }
 
-/// What a body may be: `application/json: Workflow`.
+/// Returns the media type and schema of a body: `application/json: Workflow`.
 fn render_media_types(content: &Map<String, Value>) -> String {
     let kinds = content.iter().map(|(media, says)| {
         format!("<small>{}</small> {}", escape_html(media), schema::render_schema_type(&says["schema"]))
@@ -140,12 +143,12 @@ fn push_html(page: &mut String, html: &str) {
     page.push_str(html);
 }
 
-/// A text of the document, safe to be shown.
+/// Returns an HTML-escaped text of the document.
 fn render_text(value: &Value) -> String {
     render_code_spans(value.as_str().unwrap_or_default())
 }
 
-/// Paragraphs and `code`: all the Markdown that our descriptions have.
+/// Renders paragraphs and `code`, the only Markdown in our descriptions.
 fn render_paragraphs(markdown: &str) -> String {
     let parts = markdown.split("\n\n").map(str::trim).filter(|part| !part.is_empty());
     parts.fold(String::new(), |html, part| html + "<p>" + &render_code_spans(part) + "</p>")
@@ -155,7 +158,7 @@ fn render_code_spans(markdown: &str) -> String {
     let mut html = String::new();
     for (index, part) in markdown.split('`').enumerate() {
         match index % 2 {
-            1 => write!(html, "<code>{}</code>", escape_html(part)).expect("a String takes everything"),
+            1 => write!(html, "<code>{}</code>", escape_html(part)).expect("writing to a String cannot fail"),
             _ => html.push_str(&escape_html(part)),
         }
     }

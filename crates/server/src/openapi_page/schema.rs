@@ -1,9 +1,9 @@
-//! Schemas for people: what kind of value is meant, in a few words.
+//! Short HTML descriptions of schemas.
 
 use super::{escape_html, push_html, render_paragraphs, render_text};
 use serde_json::Value;
 
-/// One named schema with its properties.
+/// Renders a named schema with its properties.
 pub(super) fn render_schema(page: &mut String, name: &str, says: &Value) {
     push_html(
         page,
@@ -33,7 +33,7 @@ pub(super) fn render_schema(page: &mut String, name: &str, says: &Value) {
     push_html(page, "</div></details>");
 }
 
-/// `integer`, `[Job]`, `string or null`, with links to what has a name.
+/// Returns the type as text, `integer`, `[Job]`, `string or null`, with links to named schemas.
 pub(super) fn render_schema_type(schema: &Value) -> String {
     if let Some(reference) = schema["$ref"].as_str() {
         let name = escape_html(reference.rsplit('/').next().unwrap_or(reference));

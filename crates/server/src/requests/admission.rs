@@ -1,4 +1,4 @@
-//! Whose turn it is, and how many may have one.
+//! Admission of requests, and its limit.
 
 use super::RequestActor;
 use crate::error::{ApiError, ApiResult};
@@ -13,13 +13,13 @@ use windlass_store::StoreDatabase;
 use windlass_types::Timestamp;
 use windlass_types::requests::RequestStatus;
 
-/// The setting that says how many runs may be under way at once.
+/// Name of the setting with the maximum number of active runs.
 pub use windlass_requests::MAX_ACTIVE_RUNS as MAX_ACTIVE;
-/// So many of the queue are told, unless somebody asks for another number.
+/// Default number of queue entries returned.
 const DEFAULT_QUEUE_LENGTH: usize = 100;
 const MAX_ACTIVE_LIMIT: u64 = 1_000_000;
 
-/// What holds now: what was set while the server ran, else what is usual.
+/// Returns the current settings: those changed at run time, otherwise the defaults.
 pub fn load_admission_settings(
     db: &dyn StoreDatabase,
     usual: &AdmissionSettings,
@@ -60,7 +60,7 @@ pub fn get_admission_queue(
     })
 }
 
-/// Everything about requests in numbers.
+/// Counts of requests, blocks and sites.
 pub fn get_system_status(db: &dyn StoreDatabase, now: Timestamp) -> ApiResult<SystemStatus> {
     let AdmissionQueue { active_dags, max_active_dags, queued_workflows, .. } =
         get_admission_queue(db, Some(0), &AdmissionSettings::default(), now)?;
@@ -118,7 +118,7 @@ pub fn set_admission_config(
     if let Some(most) = wanted.max_active_dags {
         if most > MAX_ACTIVE_LIMIT {
             return Err(ApiError::invalid(format!(
-                "`max_active_dags` is {most}; it is at most {MAX_ACTIVE_LIMIT}"
+                "`max_active_dags` is {most}; the maximum is {MAX_ACTIVE_LIMIT}"
             )));
         }
         db.set_setting(MAX_ACTIVE, Some(&Value::from(most)), actor.name, now)?;

@@ -1,4 +1,4 @@
-//! What people were told.
+//! Alerts for operators.
 
 use super::page_length;
 use crate::error::ApiResult;
@@ -7,7 +7,7 @@ use windlass_core::requests::rows::AlertRow;
 use windlass_store::StoreDatabase;
 use windlass_store::model::AlertFilter;
 
-/// The newest of those that fit, the oldest of them first.
+/// The newest matching alerts, in order from old to new.
 pub fn list_alerts(
     db: &dyn StoreDatabase,
     request: Option<&str>,

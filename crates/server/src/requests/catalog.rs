@@ -1,10 +1,10 @@
-//! The catalog that is in our own database.
+//! The catalog in the server's database.
 
 use super::{RequestActor, page_length};
 use crate::error::{ApiError, ApiResult};
 use windlass_api::requests::{DatasetBlockList, DatasetFileList, DatasetList, ImportFiles, ImportResponse};
 use windlass_core::catalog_checks;
-use windlass_store::{DatasetWriter, StoreDatabase};
+use windlass_store::{AddedFiles, DatasetWriter, StoreDatabase};
 use windlass_types::Timestamp;
 use windlass_types::catalog::DatasetSummary;
 
@@ -32,7 +32,8 @@ pub fn list_dataset_blocks(db: &dyn StoreDatabase, dataset: &str) -> ApiResult<D
     Ok(DatasetBlockList { items: db.catalog_blocks(dataset)? })
 }
 
-/// All of it or nothing; the same once more changes nothing. Only the owner of a dataset and operators change it.
+/// Adds files atomically; repeating the call changes nothing. Only the owner of a dataset and operators may
+/// change it.
 pub fn import_files(
     db: &dyn StoreDatabase,
     import: &ImportFiles,
@@ -43,17 +44,18 @@ pub fn import_files(
     if !faults.is_empty() {
         return Err(ApiError::invalid(catalog_checks::join_problems(&faults)));
     }
-    let added = db.add_dataset_files(&import.dataset, &import.files, dataset_writer(actor), now)?;
-    Ok(ImportResponse { added, dataset: get_dataset(db, &import.dataset)? })
+    let AddedFiles { added, changed } =
+        db.add_dataset_files(&import.dataset, &import.files, dataset_writer(actor), now)?;
+    Ok(ImportResponse { added, changed, dataset: get_dataset(db, &import.dataset)? })
 }
 
-/// What belongs to no user that is known is for those who may change everybody's.
+/// Datasets without a known owner may be changed only by operators.
 fn dataset_writer(actor: RequestActor<'_>) -> DatasetWriter<'_> {
     const NO_USER: &str = "";
     DatasetWriter { user: actor.name, may_change_others: (actor.authorize)(NO_USER).is_ok() }
 }
 
-/// Forgets a dataset; its files stay where they are.
+/// Removes a dataset from the catalog; its files are not deleted.
 pub fn forget_dataset(
     db: &dyn StoreDatabase,
     name: &str,

@@ -1,5 +1,6 @@
-//! Runs of requests, which the specification calls DAGs. Their nodes come from the engine, or from DAGMan, as they are at
-//! the moment.
+//! Runs of requests, called DAGs in the specification. Their nodes are read from the engine or DAGMan in their
+//! current
+//! state.
 
 mod dag_actions;
 mod nodes;
@@ -47,19 +48,19 @@ fn find_request_name(db: &dyn StoreDatabase, run: &RunRow) -> ApiResult<Option<S
     Ok(db.process_by_uuid(&run.process)?.map(|process| process.request_name))
 }
 
-/// The user whose request it carries out.
+/// Returns the user who owns the run's request.
 pub fn load_dag_requestor(db: &dyn StoreDatabase, uuid: &str) -> ApiResult<String> {
     let name = find_request_name(db, &load_run(db, uuid)?)?.unwrap_or_default();
     super::load_requestor(db, &name)
 }
 
-/// What happened to it, the oldest first.
+/// Returns the history of the run, oldest first.
 pub fn get_dag_history(db: &dyn StoreDatabase, uuid: &str) -> ApiResult<DagHistory> {
     load_run(db, uuid)?;
     Ok(DagHistory { items: db.run_history(uuid)?.into_iter().map(api_dag_event).collect() })
 }
 
-/// What of it waits for a person at this moment, and why.
+/// Returns the parts of the run that wait for an operator, and why.
 fn held_reasons(run: &RunRow) -> Vec<String> {
     match &run.backend {
         BackendRunRef::Htcondor { cluster: Some(cluster), .. } if run.status.is_active() => {

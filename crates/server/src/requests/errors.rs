@@ -1,4 +1,4 @@
-//! What went wrong in a request, for people: the tallies of its runs, and what might be done about it.
+//! Errors of a request for operators: the failure counts of its runs, and suggested actions.
 
 use super::load_request;
 use super::release::memory_range_mb;
@@ -14,11 +14,12 @@ use windlass_core::requests::rows::{RequestProcess, RequestRow};
 use windlass_store::StoreDatabase;
 use windlass_store::model::{RequestRunFilter, SiteBanFilter};
 use windlass_types::Timestamp;
+use windlass_types::requests::RequestStatus;
 
-/// Times what an event was said to take, where jobs ran out of time: nobody has seen how long they would have taken.
+/// Factor for the time per event after timeouts; the time that the jobs would have needed is unknown.
 const TIMEOUT_FACTOR: f64 = 4.0;
 
-/// Over the present round and its rescues, or over all rounds.
+/// Collects the errors of the current round and its rescues, or of all rounds.
 pub fn get_request_errors(
     db: &dyn StoreDatabase,
     name: &str,
@@ -35,7 +36,12 @@ pub fn get_request_errors(
     let report =
         failures::build_error_report(&FailureTally::merge_all(tallies.iter().map(|(_, tally)| tally)));
     let banned = load_banned_sites(db, name, now)?;
-    let suggestions = plan_suggestions(&row, &report, &banned, memory);
+    let failed_at =
+        if row.status == RequestStatus::Held { banned_failing_sites(&report, &banned) } else { None };
+    let suggestions = match failed_at {
+        Some(sites) => vec![suggest_release_after_bans(&report, &sites, has_failed_run(db, name)?)],
+        None => plan_suggestions(&row, &report, &banned, memory),
+    };
     Ok(RequestErrors {
         request_name: name.to_owned(),
         status: row.status,
@@ -79,7 +85,7 @@ fn load_banned_sites(db: &dyn StoreDatabase, name: &str, now: Timestamp) -> ApiR
     Ok(db.bans(&filter)?.into_iter().map(|ban| ban.ban.site).collect())
 }
 
-/// One for each thing that might be done; what most attempts speak for comes first.
+/// Plans one suggestion per action; those supported by most attempts come first.
 fn plan_suggestions(
     row: &RequestRow,
     report: &ErrorReport,
@@ -98,6 +104,38 @@ fn plan_suggestions(
     all
 }
 
+/// Returns the sites of all failures that no retry cured, if all of these sites are banned.
+fn banned_failing_sites<'r>(report: &'r ErrorReport, banned: &BTreeSet<String>) -> Option<BTreeSet<&'r str>> {
+    let final_failures = report.kinds.iter().filter(|kind| kind.for_good > 0);
+    let sites: BTreeSet<&str> =
+        final_failures.flat_map(|kind| kind.sites.keys().map(String::as_str)).collect();
+    let are_banned = report.of_other_kinds == 0 && sites.iter().all(|site| banned.contains(*site));
+    (!sites.is_empty() && are_banned).then_some(sites)
+}
+
+fn has_failed_run(db: &dyn StoreDatabase, name: &str) -> ApiResult<bool> {
+    Ok(db.load_request_views(&[name.to_owned()])?.first().is_some_and(super::release::has_failed))
+}
+
+/// The cause is removed already: nothing has to change but that the request continues.
+fn suggest_release_after_bans(
+    report: &ErrorReport,
+    sites: &BTreeSet<&str>,
+    can_rescue: bool,
+) -> RecoverySuggestion {
+    let names = sites.iter().copied().collect::<Vec<_>>().join(", ");
+    let action = if can_rescue {
+        "release the request with a rescue (`--rescue`), and the failed work units run at other sites"
+    } else {
+        "release the request, and it continues at other sites"
+    };
+    RecoverySuggestion {
+        text: format!("all failures are of banned sites ({names}): {action}"),
+        attempts: report.attempts_failed,
+        release: Some(ReleaseRequest { rescue: can_rescue, ..ReleaseRequest::default() }),
+    }
+}
+
 fn plan_suggestion(
     row: &RequestRow,
     report: &ErrorReport,
@@ -110,12 +148,12 @@ fn plan_suggestion(
     let (least, most) = memory_range_mb(&row.request, memory);
     match &kind.remedy {
         Some(FailureRemedy::Ban(site)) if banned.contains(site) => {
-            text = format!("{site} is banned for it already: what is left goes elsewhere");
+            text = format!("{site} is already banned for this request: the remaining work goes elsewhere");
         }
         Some(FailureRemedy::Ban(site)) => release.site_bans.push(site.clone()),
         Some(FailureRemedy::MemoryMb(wanted)) if *wanted > most => {
             text = format!(
-                "{text}; but a job of this request gets {most} MB at most: it needs more cores per job"
+                "{text}; but jobs of this request get at most {most} MB: more memory requires more cores per job"
             );
             release.memory_mb = i64::try_from(most).ok();
         }
@@ -137,10 +175,11 @@ fn plan_suggestion(
     RecoverySuggestion { text, attempts: kind.attempts, release: Some(release) }
 }
 
-/// All of them at once, as one release.
+/// Merges all suggestions into one release.
 fn merge_releases(suggestions: &[RecoverySuggestion]) -> ReleaseRequest {
     let mut whole = ReleaseRequest::default();
     for release in suggestions.iter().filter_map(|one| one.release.as_ref()) {
+        whole.rescue |= release.rescue;
         whole.site_bans.extend(release.site_bans.iter().cloned());
         whole.memory_mb = whole.memory_mb.max(release.memory_mb);
         whole.time_per_event_sec = whole.time_per_event_sec.or(release.time_per_event_sec);
@@ -190,5 +229,76 @@ fn api_kind_errors(one: KindErrors) -> ErrorsOfKind {
         first_at: one.first_at,
         last_at: one.last_at,
         suggestion: one.suggestion,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+    use windlass_core::requests::failures::{FailedAttemptReport, RoleCounts};
+    use windlass_types::FailureClass;
+    use windlass_types::requests::NodeRole;
+
+    /// Failed attempts: where, whether no retry cured them.
+    fn report(attempts: &[(&str, bool)]) -> ErrorReport {
+        let attempts: Vec<FailedAttemptReport> = (1..)
+            .zip(attempts)
+            .map(|(seq, (site, is_final))| FailedAttemptReport {
+                seq,
+                unit: seq as u32,
+                node: "proc_000000".into(),
+                role: NodeRole::Processing,
+                attempt: 1,
+                site: Some((*site).to_owned()),
+                class: FailureClass::Permanent,
+                code: 8001,
+                signature: format!("{site} {is_final}"),
+                message: "no luck".into(),
+                is_final: *is_final,
+                bad_files: Vec::new(),
+                log_tail: String::new(),
+                memory_mb: None,
+                at: Timestamp(0),
+            })
+            .collect();
+        let mut ended = BTreeMap::new();
+        for one in &attempts {
+            let count = RoleCounts::for_role(NodeRole::Processing, 10);
+            ended.insert(one.site.clone().unwrap_or_default(), count);
+        }
+        let mut tally = FailureTally::default();
+        tally.add_reports(&attempts, &ended);
+        failures::build_error_report(&tally)
+    }
+
+    #[test]
+    fn failures_that_were_all_at_banned_sites_call_for_a_release_alone() {
+        let banned: BTreeSet<String> = ["T2_A".to_owned(), "T2_B".to_owned()].into();
+        // Failed attempts → the sites, if all that count are banned
+        let table: &[(&[(&str, bool)], Option<&[&str]>)] = &[
+            (&[("T2_A", true), ("T2_B", true), ("T2_A", true)], Some(&["T2_A", "T2_B"])),
+            (&[("T2_A", true), ("T1_C", false)], Some(&["T2_A"])),
+            (&[("T2_A", true), ("T1_C", true)], None),
+            (&[("T2_A", false)], None),
+            (&[], None),
+        ];
+        for (attempts, expected) in table {
+            let report = report(attempts);
+            let sites = banned_failing_sites(&report, &banned);
+            assert_eq!(
+                sites.as_ref().map(|sites| sites.iter().copied().collect()),
+                expected.map(<[&str]>::to_vec)
+            );
+        }
+        let report = report(&[("T2_A", true), ("T2_B", true)]);
+        let sites = banned_failing_sites(&report, &banned).unwrap();
+        let suggestion = suggest_release_after_bans(&report, &sites, true);
+        assert!(
+            suggestion.text.starts_with("all failures are of banned sites (T2_A, T2_B): "),
+            "{suggestion:?}"
+        );
+        assert!(merge_releases(&[suggestion]).rescue);
+        assert!(!merge_releases(&[suggest_release_after_bans(&report, &sites, false)]).rescue);
     }
 }

@@ -1,4 +1,4 @@
-//! What became of the input files of a request.
+//! State of the input files of a request.
 
 use super::{load_request, page_length};
 use crate::error::ApiResult;
@@ -7,12 +7,12 @@ use windlass_core::requests::input_files;
 use windlass_store::StoreDatabase;
 use windlass_types::requests::{RequestFileCounts, RequestFileState, RequestStatus};
 
-/// Excluded files are few; of more than this the first ones say enough.
+/// Maximum number of excluded files that are read for the summary.
 const MAX_EXCLUDED_READ: u64 = 100_000;
-/// More reasons than this nobody reads.
+/// Maximum number of reasons in the summary.
 const MAX_REASONS: usize = 20;
 
-/// Those in one of these states, or all.
+/// Lists the files in one of these states, or all.
 pub fn list_request_files(
     db: &dyn StoreDatabase,
     name: &str,
@@ -23,7 +23,7 @@ pub fn list_request_files(
     let row = load_request(db, name)?;
     let Some(process) = db.process(name)? else { return Ok(RequestFiles::default()) };
     let counts = db.file_counts(&process.uuid)?;
-    // Of a request that is completed all others are processed: a single round in which nothing failed leaves no list.
+    // In a completed request all other files are processed: a single round without failures stores no list.
     let open = row.request.input_dataset.as_deref().filter(|_| row.status != RequestStatus::Completed);
     let dataset = open.map(|dataset| db.dataset(dataset)).transpose()?;
     Ok(RequestFiles {

@@ -1,8 +1,10 @@
-//! What can be asked about requests, sites and datasets: use cases over the books, in the words of the REST interface.
+//! Use cases for requests, sites and datasets, with the types of the REST interface.
 //!
-//! Routes find out who calls and hand over to these; the command line calls them directly where no server has the
-//! database. Nothing here waits or decides about the life of a request: what somebody wants is noted, and the reconciler
-//! sees to it.
+//! Routes authenticate the caller and call these functions; the command line calls them directly if no server
+//! has the
+//! database open. They never wait, and decide nothing about the lifecycle of a request: commands are stored,
+//! and the
+//! reconciler performs them.
 
 pub mod admission;
 pub mod alerts;
@@ -25,14 +27,15 @@ use crate::error::{ApiError, ApiResult};
 use windlass_core::requests::rows::RequestRow;
 use windlass_store::StoreDatabase;
 
-/// More are not listed at once.
+/// Maximum page length.
 pub const MAX_PAGE_LENGTH: u64 = 10_000;
-/// As many as are listed where nobody says how many.
+/// Default page length.
 pub const DEFAULT_PAGE_LENGTH: u64 = 1000;
-/// Reasons and the like are no longer.
+/// Maximum length of reasons and similar texts.
 pub const MAX_TEXT_LENGTH: usize = 1000;
 
-/// Who acts, and whether he may do so to what belongs to somebody. A person at his own database may.
+/// The acting user, and a check of what that user may do. A user with direct access to the database may do
+/// everything.
 #[derive(Clone, Copy)]
 pub struct RequestActor<'a> {
     pub name: &'a str,
@@ -40,7 +43,7 @@ pub struct RequestActor<'a> {
 }
 
 impl RequestActor<'_> {
-    /// Somebody at his own database.
+    /// The user with direct access to the database.
     pub fn owner(name: &str) -> RequestActor<'_> {
         RequestActor { name, authorize: &|_| Ok(()) }
     }
@@ -56,7 +59,7 @@ pub(crate) fn load_request(db: &dyn StoreDatabase, name: &str) -> ApiResult<Requ
     db.request(name)?.ok_or_else(|| ApiError::not_found(format_args!("request `{name}`")))
 }
 
-/// The user whose request it is.
+/// Returns the owner of the request.
 pub(crate) fn load_requestor(db: &dyn StoreDatabase, name: &str) -> ApiResult<String> {
     Ok(load_request(db, name)?.request.requestor)
 }

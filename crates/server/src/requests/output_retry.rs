@@ -1,5 +1,6 @@
-//! Recording outputs that was given up, tried again by whoever releases a request that is not held. One that is over may have
-//! some: whole blocks of a request that was aborted still go to tape, and those of an old version are taken back.
+//! Retries output steps that were given up, when a request that is not held is released. A request that has
+//! ended may have
+//! some: whole blocks of an aborted request still go to tape, and blocks of an old version are invalidated.
 
 use super::RequestActor;
 use super::release::describe_overrides;
@@ -12,14 +13,14 @@ use windlass_core::requests::rows::{NewAlert, OutputStepState};
 use windlass_core::requests::{RequestView, outputs};
 use windlass_types::Timestamp;
 
-/// What trying again comes to.
+/// The plan of a retry.
 pub(super) struct OutputRetry {
-    /// In words.
+    /// Description for the user.
     pub(super) message: String,
     pub(super) changes: ApiResult<Vec<RequestChange>>,
 }
 
-/// `None`: nothing was given up.
+/// `None`: no step was given up.
 pub(super) fn plan_output_retry(
     view: &RequestView,
     wanted: &ReleaseRequest,
@@ -35,7 +36,7 @@ pub(super) fn plan_output_retry(
         1 => "1 step".to_owned(),
         many => format!("{many} steps"),
     };
-    let message = format!("{what} about its outputs that had been given up will be tried again.");
+    let message = format!("{what} for its outputs that had been given up will be retried.");
     let changes = if describe_overrides(wanted).is_some() {
         Err(only_outputs_error(view))
     } else {
@@ -46,13 +47,13 @@ pub(super) fn plan_output_retry(
 
 fn only_outputs_error(view: &RequestView) -> ApiError {
     let detail = format!(
-        "request `{}` is {}, not held: its outputs can be tried again, but nothing else about it can be changed",
+        "request `{}` is {}, not held: the steps of its outputs can be retried, but nothing else can be changed",
         view.row.request.request_name, view.row.status
     );
-    ApiError::conflict("not_held", detail).with_hint("release it without any of that")
+    ApiError::conflict("not_held", detail).with_hint("release it without these options")
 }
 
-/// Its status stays what it is: who wanted this, and why, is kept with what people are told.
+/// The status does not change: the user and the reason are stored with the alerts.
 fn append_alert(
     mut changes: Vec<RequestChange>,
     view: &RequestView,
@@ -64,10 +65,7 @@ fn append_alert(
     changes.push(RequestChange::Alert(Box::new(NewAlert {
         kind: "outputs_retried".to_owned(),
         request: Some(view.row.request.request_name.clone()),
-        message: format!(
-            "{} had {what} about its outputs tried again that had been given up: {reason}",
-            actor.name
-        ),
+        message: format!("{} retried {what} for its outputs that had been given up: {reason}", actor.name),
         detail: json!({ "by": actor.name, "reason": reason, "steps": what }),
     })));
     changes

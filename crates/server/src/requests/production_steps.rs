@@ -1,28 +1,28 @@
-//! Production steps that come beside a document or after it.
+//! Checks of production steps that are given beside a document or later.
 
 use crate::error::FieldError;
 use windlass_types::requests::ProductionStep;
 
-/// Everything that is wrong with them.
+/// Returns all errors.
 pub(super) fn check_production_steps(steps: &[ProductionStep], urgent: bool) -> Vec<FieldError> {
     let mut faults = Vec::new();
     let mut fault = |field: String, reason: String| faults.push(FieldError { field, reason, remedy: None });
     if urgent && !steps.is_empty() {
-        fault("production_steps".to_owned(), "a request that is urgent has none".to_owned());
+        fault("production_steps".to_owned(), "an urgent request has no production steps".to_owned());
     }
     for (n, step) in steps.iter().enumerate() {
         let before = n.checked_sub(1).map(|n| steps[n]);
         if !(step.fraction > 0.0 && step.fraction < 1.0) {
-            let reason = format!("is {}; it is more than 0 and less than 1", step.fraction);
+            let reason = format!("is {}; must be greater than 0 and less than 1", step.fraction);
             fault(format!("production_steps[{n}].fraction"), reason);
         } else if let Some(before) = before.filter(|before| step.fraction <= before.fraction) {
             let reason =
-                format!("is {}; it is more than the one before it, {}", step.fraction, before.fraction);
+                format!("is {}; must be greater than the previous one, {}", step.fraction, before.fraction);
             fault(format!("production_steps[{n}].fraction"), reason);
         }
         if let Some(before) = before.filter(|before| step.priority >= before.priority) {
             let reason =
-                format!("is {}; it is less than the one before it, {}", step.priority, before.priority);
+                format!("is {}; must be less than the previous one, {}", step.priority, before.priority);
             fault(format!("production_steps[{n}].priority"), reason);
         }
     }
@@ -36,7 +36,7 @@ mod tests {
     #[test]
     fn steps_rise_and_priorities_fall() {
         let step = |fraction, priority| ProductionStep { fraction, priority };
-        // steps, urgent → fields that are wrong
+        // steps, urgent → fields with errors
         let table: &[(&[ProductionStep], bool, &[&str])] = &[
             (&[], true, &[]),
             (&[step(0.1, 80), step(0.5, 50)], false, &[]),

@@ -1,5 +1,6 @@
-//! Letting a request go on that is held, perhaps otherwise than before (R-131, R-133). All that is said is checked first, and
-//! all that is wrong with it is told at once; then it is one commit: what is changed, and that somebody wants it to go on.
+//! Releases a held request, optionally with changes (R-131, R-133). Everything is checked first and all errors
+//! are reported
+//! together; the changes and the release are one commit.
 
 use super::request_update::{reason_or_none, update_request};
 use super::submit::invalid_document_error;
@@ -19,32 +20,32 @@ use windlass_store::model::SiteBanFilter;
 use windlass_types::Timestamp;
 use windlass_types::requests::{Request, RequestOverrides, RequestRunStatus, RequestStatus};
 
-/// More retries or rescues than this only hide what is wrong.
+/// Maximum number of retries or rescues; more would only hide the cause.
 const MAX_TRIES: i64 = 100;
-/// More than eleven days for an event are a mistake.
+/// Maximum time per event: more than eleven days is a mistake.
 const MAX_EVENT_SECONDS: f64 = 1e6;
-/// So many files are excluded with one call.
+/// Maximum number of files excluded by one call.
 const MAX_EXCLUDED_FILES: usize = 10_000;
-/// So many names are told.
+/// Maximum number of names in a message.
 const MAX_NAMES_SHOWN: usize = 10;
 
-/// What a release is judged by.
+/// Data for checking a release.
 struct ReleaseFacts {
     view: RequestView,
     known_sites: BTreeSet<String>,
-    /// Where the request might still run, but for what is said now.
+    /// Sites where the request may run, without the bans of this release.
     open_sites: BTreeSet<String>,
-    /// Sites that are banned for this request alone.
+    /// Sites banned for this request only.
     banned_sites: BTreeSet<String>,
-    /// Those of the files to be excluded that its input does not have.
+    /// Files to exclude that are not in the input dataset.
     unknown_files: Vec<String>,
-    /// Its round was planned with files that are to be excluded now, and is not whole.
+    /// Whether the incomplete current round was planned with files that are now excluded.
     is_outdated: bool,
-    /// What a job of it may ask for, in MB.
+    /// Range of memory that a job of the request may use, in MB.
     memory_range_mb: (u64, u64),
 }
 
-/// `spell`: for how long sites are banned that somebody names without saying it. `memory`: what jobs may ask for.
+/// `spell`: default duration of site bans. `memory`: limits on the memory of jobs.
 pub fn release_request(
     db: &dyn StoreDatabase,
     name: &str,
@@ -83,18 +84,18 @@ pub fn release_request(
 fn not_held_error(view: &RequestView) -> ApiError {
     let row = &view.row;
     let detail = format!(
-        "request `{}` is {}: only one that is held, whose run is paused, or whose outputs were given up, is released",
+        "request `{}` is {}: only a held or paused request, or one whose output steps were given up, can be released",
         row.request.request_name, row.status
     );
     let error = ApiError::conflict("not_held", detail);
     if row.status.is_terminal() {
-        error.with_hint("`restart` begins it anew, as its next version")
+        error.with_hint("`restart` submits it again as its next version")
     } else {
         error
     }
 }
 
-/// What a release will come to, in words; `None`: it is not for releasing.
+/// Describes the effect of a release; `None`: the request cannot be released.
 fn describe_release(
     ReleaseFacts { view, is_outdated, .. }: &ReleaseFacts,
     rescue: bool,
@@ -103,23 +104,21 @@ fn describe_release(
     match view.row.status {
         RequestStatus::Active if run.is_none_or(|run| run.paused.is_none()) => None,
         RequestStatus::Active | RequestStatus::Held if *is_outdated && !has_failed(view) => Some(
-            "Its run is not gone on with: what is done is credited, and the next round does what is left, without these \
-             files, when its turn comes.",
+            "The run is not resumed: finished work units are kept, and the rest, without these files, \
+             is queued as the next round.",
         ),
-        RequestStatus::Active => Some("Its run goes on."),
-        RequestStatus::Held if !has_failed(view) => Some("It goes on where it was."),
+        RequestStatus::Active => Some("The run continues."),
+        RequestStatus::Held if !has_failed(view) => Some("The request continues where it was."),
         RequestStatus::Held if rescue => {
-            Some("What failed is tried once more: another run for it begins when its turn comes.")
+            Some("The failed work units are queued as another run of the same round.")
         }
-        RequestStatus::Held => {
-            Some("What is done is credited, and the next round does what is left when its turn comes.")
-        }
+        RequestStatus::Held => Some("Finished work units are kept; the rest is queued as the next round."),
         _ => None,
     }
 }
 
-/// It is held because its run failed, or failed in part.
-fn has_failed(view: &RequestView) -> bool {
+/// Whether the request is held because its run failed, at least in part.
+pub(super) fn has_failed(view: &RequestView) -> bool {
     let status = view.run_of_round().map(|run| run.status);
     matches!(status, Some(RequestRunStatus::Partial | RequestRunStatus::Failed))
 }
@@ -153,7 +152,7 @@ fn load_release_facts(
     })
 }
 
-/// Files that the input dataset does not have. Where the catalog is elsewhere nobody here knows.
+/// Returns the files that are not in the input dataset. Unknown with an external catalog.
 fn find_unknown_files(db: &dyn StoreDatabase, request: &Request, files: &[String]) -> ApiResult<Vec<String>> {
     let Some(dataset) = request.input_dataset.as_ref().filter(|_| !files.is_empty()) else {
         return Ok(Vec::new());
@@ -166,26 +165,25 @@ fn find_unknown_files(db: &dyn StoreDatabase, request: &Request, files: &[String
     Ok(files.iter().filter(|file| !there.contains(*file)).cloned().collect())
 }
 
-/// R-164: what every job gets at least, and what no site is asked for.
+/// R-164: the minimum that every job gets, and the maximum that is requested of a site.
 pub(super) fn memory_range_mb(request: &Request, memory: MemoryWindow) -> (u64, u64) {
     (memory.default_memory_mb(request.multicore), memory.max_memory_mb(request.multicore))
 }
 
-/// Everything that is wrong with it.
+/// Returns all errors of the release.
 fn check_release(wanted: &ReleaseRequest, facts: &ReleaseFacts) -> Vec<FieldError> {
     let mut faults = Vec::new();
     let mut fault = |field: &str, reason: String, remedy: &str| {
         faults.push(FieldError { field: field.to_owned(), reason, remedy: Some(remedy.to_owned()) });
     };
     if wanted.rescue && !has_failed(&facts.view) {
-        let reason = "is for a request whose run has failed, and the last run of this one has not".to_owned();
-        fault("rescue", reason, "release it without that: it goes on where it was");
+        let reason = "requires a failed run, and the latest run of this request did not fail".to_owned();
+        fault("rescue", reason, "release it without `rescue`: it continues where it was");
     }
     if wanted.rescue && facts.is_outdated && !wanted.excluded_files.is_empty() {
         let reason =
-            "names files, and a round that is tried once more reads what it was planned with".to_owned();
-        let remedy =
-            "release it without `rescue`: what is done is credited, and the next round leaves them out";
+            "excludes files, but a rescue reads the files that its round was planned with".to_owned();
+        let remedy = "release it without `rescue`: finished work units are kept, and the next round excludes the files";
         fault("excluded_files", reason, remedy);
     }
     check_sites(wanted, facts, &mut fault);
@@ -193,20 +191,20 @@ fn check_release(wanted: &ReleaseRequest, facts: &ReleaseFacts) -> Vec<FieldErro
     if let Some(memory) = wanted.memory_mb
         && !u64::try_from(memory).is_ok_and(|memory| (least..=most).contains(&memory))
     {
-        let reason = format!("is {memory}; a job of this request gets between {least} and {most} MB");
-        fault("memory_mb", reason, "more takes more cores per job, which is another request");
+        let reason = format!("is {memory}; must be between {least} and {most} MB for this request");
+        fault("memory_mb", reason, "more memory requires more cores per job, in a new request");
     }
     check_times(wanted, &mut fault);
     for (field, value) in
         [("retry_count", wanted.retry_count), ("max_rescue_attempts", wanted.max_rescue_attempts)]
     {
         if let Some(value) = value.filter(|value| !(0..=MAX_TRIES).contains(value)) {
-            let reason = format!("is {value}; it is between 0 and {MAX_TRIES}");
-            fault(field, reason, "if that is not enough, something else is wrong");
+            let reason = format!("is {value}; must be between 0 and {MAX_TRIES}");
+            fault(field, reason, "if more retries are needed, the cause is elsewhere");
         }
     }
     if let Some(share) = wanted.error_hold_threshold.filter(|share| !(0.0..=1.0).contains(share)) {
-        let reason = format!("is {share}; it is a share of the work units, between 0 and 1");
+        let reason = format!("is {share}; must be a share of work units between 0 and 1");
         fault("error_hold_threshold", reason, "0.3 holds the request when 30 % have failed");
     }
     check_files(wanted, facts, &mut fault);
@@ -216,13 +214,16 @@ fn check_release(wanted: &ReleaseRequest, facts: &ReleaseFacts) -> Vec<FieldErro
 fn check_times(wanted: &ReleaseRequest, fault: &mut impl FnMut(&str, String, &str)) {
     let Some(seconds) = wanted.time_per_event_sec else { return };
     if !(seconds > 0.0 && seconds <= MAX_EVENT_SECONDS) {
-        let reason = format!("is {seconds}; an event takes more than 0 and at most {MAX_EVENT_SECONDS} s");
-        fault("time_per_event_sec", reason, "say how long one event takes, not how long a job does");
+        let reason = format!("is {seconds}; must be greater than 0 and at most {MAX_EVENT_SECONDS} s");
+        fault("time_per_event_sec", reason, "the time of one event, not of a job");
     }
     if wanted.rescue {
-        let reason =
-            "is for jobs that are yet to be planned, and a rescue goes on with those that are".to_owned();
-        fault("time_per_event_sec", reason, "release it without `rescue`: the next round does what is left");
+        let reason = "applies to newly planned jobs, and a rescue reuses the existing ones".to_owned();
+        fault(
+            "time_per_event_sec",
+            reason,
+            "release it without `rescue`: the next round does the remaining work",
+        );
     }
 }
 
@@ -230,25 +231,28 @@ fn check_sites(wanted: &ReleaseRequest, facts: &ReleaseFacts, fault: &mut impl F
     for (n, site) in
         wanted.site_bans.iter().enumerate().filter(|(_, site)| !facts.known_sites.contains(*site))
     {
-        let known = format!("there are {}", join_first_names(&facts.known_sites));
-        fault(&format!("site_bans[{n}]"), format!("is `{site}`, which is no site that is known"), &known);
+        let known = format!("known sites: {}", join_first_names(&facts.known_sites));
+        fault(&format!("site_bans[{n}]"), format!("is `{site}`, an unknown site"), &known);
     }
     if let Some(seconds) = wanted.ban_seconds {
         if !u64::try_from(seconds)
             .is_ok_and(|seconds| sites::is_valid_ban_duration(Duration::from_secs(seconds)))
         {
-            let reason = format!("is {seconds}; a site is banned for a second at least, and a year at most");
-            fault("ban_seconds", reason, "longer is for good: `windlass site set` disables a site");
+            let reason = format!("is {seconds}; must be between one second and one year");
+            fault("ban_seconds", reason, "to exclude a site permanently, disable it: `windlass site set`");
         }
         if wanted.site_bans.is_empty() {
-            let reason = "says for how long, and no site is named".to_owned();
-            fault("ban_seconds", reason, "name the site in `site_bans`, or leave it out");
+            let reason = "sets a ban duration, but no site is given".to_owned();
+            fault("ban_seconds", reason, "name the site in `site_bans`, or omit it");
         }
     }
     let is_left = facts.open_sites.iter().any(|site| !wanted.site_bans.contains(site));
     if !wanted.site_bans.is_empty() && !facts.open_sites.is_empty() && !is_left {
-        let reason = format!("leaves it no site: it may use {}", join_first_names(&facts.open_sites));
-        fault("site_bans", reason, "leave it one of them, or lift another ban first");
+        let reason = format!(
+            "would leave no site for the request: it may use {}",
+            join_first_names(&facts.open_sites)
+        );
+        fault("site_bans", reason, "keep one of them, or lift another ban first");
     }
 }
 
@@ -258,21 +262,22 @@ fn check_files(wanted: &ReleaseRequest, facts: &ReleaseFacts, fault: &mut impl F
         return;
     }
     let Some(dataset) = &request.input_dataset else {
-        let reason = "names files, and this request reads none: its events are generated".to_owned();
-        return fault("excluded_files", reason, "leave them out");
+        let reason = "excludes files, but this request generates its events and reads none".to_owned();
+        return fault("excluded_files", reason, "omit it");
     };
     if wanted.excluded_files.len() > MAX_EXCLUDED_FILES {
-        let reason = format!("names {} files; {MAX_EXCLUDED_FILES} at most", wanted.excluded_files.len());
+        let reason =
+            format!("has {} files; the maximum is {MAX_EXCLUDED_FILES}", wanted.excluded_files.len());
         fault("excluded_files", reason, "exclude them in several calls, or invalidate them in the catalog");
     }
     for stranger in facts.unknown_files.iter().take(MAX_NAMES_SHOWN) {
         let n = wanted.excluded_files.iter().position(|file| file == stranger).unwrap_or_default();
-        let reason = format!("is `{stranger}`, which is no file of {dataset}");
-        fault(&format!("excluded_files[{n}]"), reason, "write the logical name as the catalog has it");
+        let reason = format!("is `{stranger}`, which is not a file of {dataset}");
+        fault(&format!("excluded_files[{n}]"), reason, "use the logical name as in the catalog");
     }
 }
 
-/// The first of them.
+/// Joins the first names.
 fn join_first_names(names: &BTreeSet<String>) -> String {
     let shown: Vec<&str> = names.iter().take(MAX_NAMES_SHOWN).map(String::as_str).collect();
     match names.len().saturating_sub(MAX_NAMES_SHOWN) {
@@ -282,7 +287,7 @@ fn join_first_names(names: &BTreeSet<String>) -> String {
     }
 }
 
-/// What is changed, and that it is to go on.
+/// Plans the changes and the command to release.
 fn plan_release(
     row: &RequestRow,
     wanted: &ReleaseRequest,
@@ -326,7 +331,7 @@ fn plan_release(
     changes
 }
 
-/// Numbers were checked before.
+/// The numbers were checked before.
 fn release_overrides(wanted: &ReleaseRequest) -> RequestOverrides {
     RequestOverrides {
         retry_count: wanted.retry_count.and_then(|count| count.try_into().ok()),
@@ -339,7 +344,7 @@ fn release_overrides(wanted: &ReleaseRequest) -> RequestOverrides {
     }
 }
 
-/// What is changed, for the audit trail: `without T2_A; 4000 MB`.
+/// Describes the changes for the audit trail: `without T2_A; 4000 MB`.
 pub(super) fn describe_overrides(wanted: &ReleaseRequest) -> Option<String> {
     let bans = wanted.site_bans.join(", ");
     let files = match wanted.excluded_files.as_slice() {

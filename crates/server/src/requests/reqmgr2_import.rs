@@ -1,5 +1,5 @@
-//! Requests that are elsewhere: only their names are given, and their documents are fetched before they are submitted like
-//! any other. Until one is there and has been read, nothing is stored.
+//! Imports requests from ReqMgr2: only a name is given, and the document is fetched before it is submitted like
+//! any other. Nothing is stored until it has been fetched and parsed.
 
 use super::submit::invalid_document_error;
 use crate::error::{ApiError, ApiResult, FieldError};
@@ -17,7 +17,7 @@ pub struct Reqmgr2Import {
 }
 
 impl Reqmgr2Import {
-    /// `None`: it is the document itself.
+    /// `None`: the body is the document itself.
     pub fn from_body(body: &Value) -> ApiResult<Option<Self>> {
         let Some((source, map)) = body.get("source").zip(body.as_object()) else { return Ok(None) };
         let faults = check_import(source, map);
@@ -29,7 +29,7 @@ impl Reqmgr2Import {
         Ok(Some(Self { name, production_steps }))
     }
 
-    /// The document, with the production steps beside it. Blocks for as long as ReqMgr2 takes.
+    /// Fetches the document and adds the given production steps. Blocks until ReqMgr2 answers.
     pub fn fetch_document(&self, reqmgr2: Option<&Reqmgr2Client>) -> ApiResult<Value> {
         let Some(reqmgr2) = reqmgr2 else { return Err(reqmgr2_not_configured_error()) };
         let mut document = reqmgr2.fetch_request(&self.name)?;
@@ -45,27 +45,27 @@ const IMPORT_FIELDS: [&str; 3] = ["request_name", "source", "production_steps"];
 fn check_import(source: &Value, map: &Map<String, Value>) -> Vec<FieldError> {
     let mut faults = Vec::new();
     if source.as_str() != Some("reqmgr2") {
-        faults.push(FieldError::new("source", format!("is {source}; `reqmgr2` is what there is")));
+        faults.push(FieldError::new("source", format!("is {source}; the only source is `reqmgr2`")));
     }
     match map.get("request_name").and_then(Value::as_str) {
-        None => faults.push(FieldError::new("request_name", "is missing: it says what is fetched")),
+        None => faults.push(FieldError::new("request_name", "is missing: the name of the request to fetch")),
         Some(name) => {
             let wrong = windlass_core::requests::document::check_request_name("request_name", name);
             faults.extend(wrong.map(super::submit::field_error));
         }
     }
-    // Somebody wants something of the request that nobody would see to.
+    // Reject fields that would be ignored.
     let others = map.keys().filter(|key| !IMPORT_FIELDS.contains(&key.as_str()));
-    faults.extend(
-        others.map(|key| FieldError::new(key, "cannot stand beside `source`: the rest comes from there")),
-    );
+    faults.extend(others.map(|key| {
+        FieldError::new(key, "cannot be combined with `source`: the rest of the document is fetched")
+    }));
     faults
 }
 
 fn reqmgr2_not_configured_error() -> ApiError {
-    let detail = "no ReqMgr2 is configured here, so nothing can be fetched from it";
+    let detail = "no ReqMgr2 is configured on this server";
     ApiError::new(StatusCode::NOT_IMPLEMENTED, "no_reqmgr2", detail)
-        .with_hint("`windlass serve --reqmgr2 URL`, or send the document of the request itself")
+        .with_hint("start the server with `windlass serve --reqmgr2 URL`, or send the whole document")
 }
 
 impl From<Reqmgr2Error> for ApiError {
@@ -82,7 +82,7 @@ impl From<Reqmgr2Error> for ApiError {
             E::Refusal { refusal: ReqmgrRefusal::Unknown, .. } => {
                 Self::new(StatusCode::NOT_FOUND, "not_in_reqmgr2", detail)
             }
-            // What is wrong is between the two services, and not for the caller to mend.
+            // An error between the two services, which the caller cannot fix.
             E::UntrustedServer { .. } | E::Refusal { refusal: ReqmgrRefusal::Denied(_), .. } => {
                 Self::new(StatusCode::BAD_GATEWAY, "reqmgr2_denied", detail)
             }

@@ -1,4 +1,4 @@
-//! Requests, looked at.
+//! Queries of requests.
 
 use super::{load_request, page_length, sites};
 use crate::error::ApiResult;
@@ -73,7 +73,7 @@ fn load_recovery_state(
     };
     let Some(process) = process else { return Ok(state) };
     state.round = Some(process.round);
-    // What somebody said just now is counted there when its round is over.
+    // Recent reports are counted when the round ends.
     state.excluded_files = state.excluded_files.max(db.file_counts(&process.uuid)?.excluded);
     let later = versions::later_versions(&row.request, |name| db.request(name), |row| &row.request)?;
     let later = later.iter().map(|row| row.status);
@@ -138,14 +138,14 @@ fn api_pending_command(wanted: rows::RequestCommand) -> PendingCommandResponse {
     PendingCommandResponse { what: what.to_owned(), by: wanted.by, reason: wanted.reason, at: wanted.at }
 }
 
-/// Its UUID is known before it is there.
+/// The UUID of the workflow is known before the workflow exists.
 pub(crate) fn workflow_ref(row: &RequestRow, process: Option<&RequestProcess>) -> RequestWorkflowRef {
     let known = process.map(|process| process.uuid.clone());
     let id = known.unwrap_or_else(|| uuids::process_uuid(&row.request.request_name, row.created_at));
     RequestWorkflowRef { id, status: workflow_status(row.status).to_owned() }
 }
 
-/// What the workflow of a request is while the request is this: it has no words for waiting.
+/// Returns the status of the workflow for a status of the request; it has no statuses for waiting.
 pub(crate) const fn workflow_status(status: RequestStatus) -> &'static str {
     match status {
         RequestStatus::New | RequestStatus::Submitted | RequestStatus::Queued => "new",
@@ -160,7 +160,7 @@ pub(crate) const fn workflow_status(status: RequestStatus) -> &'static str {
     }
 }
 
-/// The newest version that leads back to this one, and all before it.
+/// Returns the newest successor version, and all earlier ones.
 pub fn list_versions(db: &dyn StoreDatabase, name: &str) -> ApiResult<RequestVersionList> {
     let read = |name: &str| db.request(name);
     let named = load_request(db, name)?;

@@ -1,4 +1,5 @@
-//! Requests, changed: what somebody wants is noted with the version it was decided from; the reconciler does it.
+//! Changes of requests: commands are stored with the version they were decided from; the reconciler performs
+//! them.
 
 use super::{RequestActor, check_text, load_request, production_steps};
 use crate::error::{ApiError, ApiResult};
@@ -10,10 +11,10 @@ use windlass_store::{StoreDatabase, StoreError};
 use windlass_types::Timestamp;
 use windlass_types::requests::RequestStatus;
 
-/// Somebody else may change it at the same time; where nobody said a version, it is looked at again so often.
+/// Number of attempts after concurrent changes, if the caller gave no version.
 const MAX_UPDATE_ATTEMPTS: usize = 10;
 
-/// Changes what is said. With a version, only if the request still has it.
+/// Applies the given changes. With a version, only if the request still has it.
 pub fn patch_request(
     db: &dyn StoreDatabase,
     name: &str,
@@ -25,7 +26,7 @@ pub fn patch_request(
     update_request(db, name, patch.version, actor, now, |row| plan_patch(row, patch, actor, now))
 }
 
-/// Reads, decides, writes; once more if somebody came between, unless a version was quoted.
+/// Reads, decides and writes; retries after a concurrent change, unless a version was given.
 pub(super) fn update_request(
     db: &dyn StoreDatabase,
     name: &str,
@@ -52,7 +53,7 @@ pub(super) fn update_request(
             at: now,
         };
         match db.apply_requests(&[commit]).pop() {
-            // Somebody was faster: with this request, or with the name or a dataset of a new one.
+            // A concurrent change of this request, or of the name or a dataset of a new one.
             Some(Err(
                 StoreError::Outdated { .. } | StoreError::NameTaken { .. } | StoreError::OutputTaken { .. },
             )) if version.is_none() && attempt < MAX_UPDATE_ATTEMPTS => {}
@@ -65,11 +66,11 @@ pub(super) fn update_request(
 
 fn version_conflict_error(row: &RequestRow, version: i64) -> ApiError {
     let detail = format!(
-        "request `{}` is at version {}, and this was decided from version {version}",
+        "request `{}` is at version {}; the change was based on version {version}",
         row.request.request_name, row.version
     );
     ApiError::new(StatusCode::PRECONDITION_FAILED, "outdated", detail)
-        .with_hint("look at it again, and decide anew")
+        .with_hint("read the request again and repeat the change")
 }
 
 fn plan_patch(
@@ -106,7 +107,7 @@ fn plan_patch(
     Ok(changes)
 }
 
-/// Of those that are said now; what is there already is left alone.
+/// Checks only fields of the change; existing values are not checked again.
 fn check_steps(row: &RequestRow, patch: &PatchRequest) -> ApiResult<()> {
     if patch.production_steps.is_none() && patch.urgent.is_none() {
         return Ok(());
@@ -120,7 +121,7 @@ fn check_steps(row: &RequestRow, patch: &PatchRequest) -> ApiResult<()> {
     Err(ApiError::invalid(told.join("; ")).with_errors(faults))
 }
 
-/// Statuses that somebody may ask for; all others come by themselves.
+/// Returns the command for a status that users may set; all others are set by the reconciler.
 fn plan_status_change(
     row: &RequestRow,
     to: RequestStatus,
@@ -142,10 +143,10 @@ fn plan_status_change(
         (_, RequestStatus::Failed) => want(RequestCommandKind::Fail),
         (from, to) => Err(ApiError::conflict(
             "transition",
-            format!("a request that is {from} does not become {to} because somebody says so"),
+            format!("the status of a {from} request cannot be set to {to}"),
         )
         .with_hint(
-            "`submitted` starts one that is new, `queued` releases one that is held; `stopping`, `aborted` and `failed` end what runs",
+            "`submitted` starts a new request, `queued` releases a held one; `stopping`, `aborted` and `failed` end it",
         )),
     }
 }
@@ -168,7 +169,7 @@ pub(super) fn pending_command(
     RequestCommand::new(what, actor.name, reason_or_none(reason), now)
 }
 
-/// Somebody who reads the history sees that nothing is missing.
+/// Makes explicit in the audit trail that no reason was given.
 pub(super) fn reason_or_none(reason: &str) -> &str {
     if reason.is_empty() { "no reason was given" } else { reason }
 }
@@ -176,11 +177,11 @@ pub(super) fn reason_or_none(reason: &str) -> &str {
 pub(super) fn request_over_error(row: &RequestRow) -> ApiError {
     ApiError::conflict(
         "over",
-        format!("request `{}` is {}: it is over", row.request.request_name, row.status),
+        format!("request `{}` is {}: it has ended", row.request.request_name, row.status),
     )
 }
 
-/// A clean stop (S 6.2).
+/// Stops a request cleanly (S 6.2).
 pub fn stop_request(
     db: &dyn StoreDatabase,
     name: &str,
@@ -192,19 +193,19 @@ pub fn stop_request(
     let before = load_request(db, name)?;
     update_request(db, name, None, actor, now, |row| match row.status {
         status if status.is_terminal() => Err(request_over_error(row)),
-        // It is being done.
+        // The stop is already in progress.
         RequestStatus::Stopping | RequestStatus::Resubmitting => Ok(Vec::new()),
         _ => Ok(vec![pending_command_change(RequestCommandKind::Stop, reason, actor, now)]),
     })?;
     let (status, message) = match before.status {
         RequestStatus::Planning | RequestStatus::Active | RequestStatus::Stopping => (
             RequestStatus::Stopping,
-            "Clean stop initiated. The run will be stopped, and a run that goes on with it prepared for re-admission.",
+            "Clean stop started. The run will be stopped, and a run for the remaining work queued for admission.",
         ),
         RequestStatus::New | RequestStatus::Submitted | RequestStatus::Queued => {
-            (RequestStatus::Held, "It was not under way; it is held, and begins when it is released.")
+            (RequestStatus::Held, "The request was not active; it is held, and starts when it is released.")
         }
-        status => (status, "Nothing of it is under way."),
+        status => (status, "No part of the request is active."),
     };
     Ok(StopResponse {
         request_name: name.to_owned(),
@@ -215,7 +216,7 @@ pub fn stop_request(
     })
 }
 
-/// The end of it, because nobody wants it any more.
+/// Aborts a request that is no longer needed.
 pub fn abort_request(
     db: &dyn StoreDatabase,
     name: &str,
@@ -226,7 +227,7 @@ pub fn abort_request(
     check_text("reason", reason)?;
     let before = load_request(db, name)?;
     update_request(db, name, None, actor, now, |row| match row.status {
-        // Once more says the same.
+        // Repeating the call returns the same.
         RequestStatus::Aborted => Ok(Vec::new()),
         status if status.is_terminal() => Err(request_over_error(row)),
         RequestStatus::New => Ok(vec![RequestChange::Status {
@@ -240,7 +241,7 @@ pub fn abort_request(
     let message = match after.status {
         RequestStatus::Aborted => "It is aborted.",
         _ => {
-            "It is being aborted: what runs is stopped first, and outputs that are not whole are taken back."
+            "The request is being aborted: running jobs are stopped first, and incomplete outputs are invalidated."
         }
     };
     Ok(AbortResponse {

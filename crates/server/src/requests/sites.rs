@@ -1,4 +1,4 @@
-//! Sites: where work may run, and where it may not for a while.
+//! Sites, drains and bans.
 
 use super::{RequestActor, check_text, load_request};
 use crate::error::{ApiError, ApiResult};
@@ -15,7 +15,7 @@ use windlass_store::model::{SiteBanFilter, SiteUsage};
 use windlass_types::Timestamp;
 use windlass_types::requests::{Request, SiteStatus};
 
-/// Longer is for good: disable it.
+/// Maximum duration of a ban; disable a site to exclude it permanently.
 const MAX_BAN: Duration = Duration::from_hours(24 * 366);
 
 pub fn list_sites(db: &dyn StoreDatabase, now: Timestamp) -> ApiResult<SiteList> {
@@ -39,7 +39,7 @@ pub fn get_site(db: &dyn StoreDatabase, name: &str, now: Timestamp) -> ApiResult
     Ok(api_site(row, usage, bans))
 }
 
-/// Those that hold now, or all that there ever were.
+/// Lists active bans, or all.
 pub fn list_bans(
     db: &dyn StoreDatabase,
     site: Option<&str>,
@@ -58,8 +58,9 @@ pub fn list_bans(
 
 fn load_site(db: &dyn StoreDatabase, name: &str) -> ApiResult<SiteRow> {
     db.site(name)?.ok_or_else(|| {
-        ApiError::not_found(format_args!("site `{name}`"))
-            .with_hint("a site is there once a worker of it was: `windlass worker --site NAME`")
+        ApiError::not_found(format_args!("site `{name}`")).with_hint(
+            "a site is created when the first worker registers with it: `windlass worker --site NAME`",
+        )
     })
 }
 
@@ -103,7 +104,8 @@ pub(super) fn api_ban(row: SiteBan) -> BanResponse {
     }
 }
 
-/// Changes what is said. A site that is not there is made: it may be known before a worker of it comes.
+/// Applies the given changes. Creates the site if it does not exist: it may be configured before its first
+/// worker.
 pub fn patch_site(
     db: &dyn StoreDatabase,
     name: &str,
@@ -112,13 +114,13 @@ pub fn patch_site(
 ) -> ApiResult<SiteResponse> {
     windlass_types::check_site_name(name).map_err(|error| ApiError::invalid(error.to_string()))?;
     if let Some(path) = patch.storage_path.as_ref().filter(|path| !path.starts_with('/')) {
-        return Err(ApiError::invalid(format!("`storage_path` is `{path}`; it begins with `/`")));
+        return Err(ApiError::invalid(format!("`storage_path` is `{path}`; it must begin with `/`")));
     }
     if patch.thresholds.as_ref().is_some_and(|thresholds| !thresholds.is_empty()) {
         return Err(ApiError::invalid(format!(
-            "`thresholds` of site `{name}` cannot be set: no limit per site and role is enforced yet"
+            "cannot set `thresholds` of site `{name}`: limits per site and role are not enforced yet"
         ))
-        .with_hint("drain the site or ban it for a while: `windlass site drain`, `windlass site ban`"));
+        .with_hint("drain or ban the site for a time: `windlass site drain`, `windlass site ban`"));
     }
     let mut row = db.site(name)?.unwrap_or_else(|| new_site_row(name, now));
     let PatchSite {
@@ -162,7 +164,7 @@ fn new_site_row(name: &str, now: Timestamp) -> SiteRow {
     }
 }
 
-/// It finishes what it has and gets nothing new.
+/// Drains a site: running work ends, no new work starts.
 pub fn drain_site(
     db: &dyn StoreDatabase,
     name: &str,
@@ -170,7 +172,7 @@ pub fn drain_site(
     now: Timestamp,
 ) -> ApiResult<SiteResponse> {
     if let Some(until) = until.filter(|until| *until <= now) {
-        return Err(ApiError::invalid(format!("`until` is {until}, which is over; it is {now}")));
+        return Err(ApiError::invalid(format!("`until` is {until}, which is in the past; it is now {now}")));
     }
     load_site(db, name)?;
     db.set_site_status(name, SiteStatus::Draining, until, now)?;
@@ -183,12 +185,12 @@ pub fn enable_site(db: &dyn StoreDatabase, name: &str, now: Timestamp) -> ApiRes
     get_site(db, name, now)
 }
 
-/// Whether a site can be banned for so long.
+/// Checks the duration of a ban.
 pub(super) fn is_valid_ban_duration(spell: Duration) -> bool {
     !spell.is_zero() && spell <= MAX_BAN
 }
 
-/// No new work goes there for a while.
+/// Bans a site: it gets no new work for a time.
 pub fn ban_site(
     db: &dyn StoreDatabase,
     name: &str,
@@ -199,9 +201,7 @@ pub fn ban_site(
     check_text("reason", &new.reason)?;
     let spell = Duration::from_secs(new.seconds);
     if !is_valid_ban_duration(spell) {
-        return Err(ApiError::invalid(
-            "`seconds`: a site is banned for a second at least, and a year at most",
-        ));
+        return Err(ApiError::invalid("`seconds` must be between one second and one year"));
     }
     load_site(db, name)?;
     check_sites_remain(db, name, new.request_name.as_deref(), now)?;
@@ -218,7 +218,7 @@ pub fn ban_site(
     get_site(db, name, now)
 }
 
-/// Whoever has no site left waits where nobody sees why.
+/// A request without any site would wait for no visible reason.
 fn check_sites_remain(db: &dyn StoreDatabase, name: &str, of: Option<&str>, now: Timestamp) -> ApiResult<()> {
     let whom = if let Some(of) = of {
         let row = load_request(db, of)?;
@@ -233,12 +233,12 @@ fn check_sites_remain(db: &dyn StoreDatabase, name: &str, of: Option<&str>, now:
         }
         "any request".to_owned()
     };
-    let detail = format!("a ban of site `{name}` would leave no site for {whom}");
-    let hint = "enable another site or lift its ban first; or let this one finish what it has: `windlass site drain`";
+    let detail = format!("banning site `{name}` would leave no site for {whom}");
+    let hint = "enable another site or lift its ban first, or drain this one: `windlass site drain`";
     Err(ApiError::conflict("last_site", detail).with_hint(hint))
 }
 
-/// Where a request might run: wished for, not disabled and not banned for it.
+/// Returns the sites where a request may run: permitted by the request, not disabled and not banned for it.
 pub(super) fn load_open_sites(
     db: &dyn StoreDatabase,
     request: &Request,
@@ -261,7 +261,7 @@ fn is_site_allowed(request: &Request, site: &str) -> bool {
     (request.site_whitelist.is_empty() || lists(&request.site_whitelist)) && !lists(&request.site_blacklist)
 }
 
-/// People are told of every ban, whoever it is from.
+/// Every ban raises an alert.
 pub(super) fn ban_alert(ban: &rows::NewBan) -> NewAlert {
     let whom =
         ban.request.as_ref().map_or_else(|| "all requests".to_owned(), |name| format!("request {name}"));
@@ -276,7 +276,7 @@ pub(super) fn ban_alert(ban: &rows::NewBan) -> NewAlert {
     }
 }
 
-/// Lifts the bans that hold: of one request, or all.
+/// Lifts active bans: of one request, or all.
 pub fn unban_site(
     db: &dyn StoreDatabase,
     name: &str,
@@ -301,10 +301,7 @@ fn unban_alert(ban: &SiteBan, actor: RequestActor<'_>) -> NewAlert {
     NewAlert {
         kind: "site_ban_removed".to_owned(),
         request: ban.ban.request.clone(),
-        message: format!(
-            "{} has removed the ban of {} for {of} ({})",
-            actor.name, ban.ban.site, ban.ban.reason
-        ),
+        message: format!("{} lifted the ban of {} for {of} ({})", actor.name, ban.ban.site, ban.ban.reason),
         detail: json!({ "site": ban.ban.site, "ban": ban.id, "by": actor.name }),
     }
 }

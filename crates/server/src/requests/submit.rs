@@ -1,4 +1,4 @@
-//! Requests, submitted: a document becomes a request, or all its faults are told and nothing is stored.
+//! Submission of requests: a document becomes a request, or all its errors are reported and nothing is stored.
 
 use super::{RequestActor, production_steps, request_queries};
 use crate::error::{ApiError, ApiResult, FieldError};
@@ -11,7 +11,7 @@ use windlass_store::{StoreDatabase, StoreError};
 use windlass_types::Timestamp;
 use windlass_types::requests::{ProductionStep, Request, RequestStatus};
 
-/// A request, and whether it is new.
+/// A request, and whether it was created by this call.
 pub fn submit(
     db: &dyn StoreDatabase,
     body: &Value,
@@ -37,7 +37,7 @@ pub fn submit(
     }
     match db.add_request(&request, RequestStatus::Submitted, actor.name, now) {
         Ok(_) => {}
-        // Somebody else was quicker.
+        // A concurrent submission was faster.
         Err(StoreError::NameTaken { .. }) => {
             let there = super::load_request(db, &name)?;
             return match_existing_request(db, &request, there);
@@ -49,7 +49,7 @@ pub fn submit(
     Ok((submitted, true))
 }
 
-/// The request that a document means, or everything that is wrong with it.
+/// Parses a document into a request, or returns all its errors.
 pub fn parse_request(
     body: &Value,
     requestor: &str,
@@ -80,7 +80,7 @@ pub fn parse_request(
     Ok(request)
 }
 
-/// A document of ReqMgr2, which knows no production steps, and those that came with it.
+/// Combines a ReqMgr2 document, which has no production steps, with the given ones.
 fn split_production_steps(body: &Value) -> ApiResult<(Value, Option<Vec<ProductionStep>>)> {
     let is_own = body.get("request_name").is_some();
     let Some(beside) = body.get("production_steps").filter(|_| !is_own) else {
@@ -89,7 +89,7 @@ fn split_production_steps(body: &Value) -> ApiResult<(Value, Option<Vec<Producti
     let steps = serde_json::from_value(beside.clone()).map_err(|error| {
         invalid_document_error(vec![FieldError::new(
             "production_steps",
-            format!("is a list of {{fraction, priority}}: {error}"),
+            format!("must be a list of {{fraction, priority}}: {error}"),
         )])
     })?;
     let mut document = body.clone();
@@ -103,20 +103,20 @@ pub(super) fn field_error(fault: DocumentProblem) -> FieldError {
     FieldError { field: fault.field, reason: fault.reason, remedy: fault.remedy }
 }
 
-/// All of them, in words and one by one.
+/// Reports all errors, as one message and by field.
 pub(super) fn invalid_document_error(faults: Vec<FieldError>) -> ApiError {
     let told: Vec<String> = faults.iter().map(ToString::to_string).collect();
     ApiError::invalid(told.join("; ")).with_errors(faults)
 }
 
-/// As ReqMgr2 ends its names: `261116_010203_4567`.
+/// Name suffix as ReqMgr2 generates it: `261116_010203_4567`.
 fn name_suffix(now: Timestamp) -> String {
     let digits: String = now.to_string().chars().filter(char::is_ascii_digit).collect();
     let part = |from: usize, to: usize| digits.get(from..to).unwrap_or("0").to_owned();
     format!("{}_{}_{:04}", part(2, 8), part(8, 14), (now.0 / 100).rem_euclid(10_000))
 }
 
-/// The same document once more is answered with what is there; another one is refused.
+/// Resubmitting the same document returns the existing request; a different one is rejected.
 fn match_existing_request(
     db: &dyn StoreDatabase,
     request: &Request,
@@ -125,12 +125,12 @@ fn match_existing_request(
     let differs = find_different_fields(request, &there.request);
     if !differs.is_empty() {
         let detail = format!(
-            "there is already a request `{}`, and it differs in {}",
+            "request `{}` already exists and differs in {}",
             request.request_name,
             differs.join(", ")
         );
         return Err(ApiError::conflict("name_taken", detail).with_hint(
-            "give the new one another name; priority and production steps of the other can be changed",
+            "use another name; priority and production steps of an existing request can be changed",
         ));
     }
     let submitted = load_submit_response(db, there)?;
@@ -147,14 +147,15 @@ fn load_submit_response(db: &dyn StoreDatabase, row: RequestRow) -> ApiResult<Su
     })
 }
 
-/// The fields in which a document is not the one that made the request. What became of it since does not count: steps that
-/// were reached are gone, and the last of them has set the priority.
+/// Returns the fields in which a document differs from the one that created the request. Later progress does
+/// not count:
+/// production steps that were reached are removed, and the last of them has set the priority.
 fn find_different_fields(new: &Request, there: &Request) -> Vec<String> {
     let reached = new.production_steps.len().checked_sub(there.production_steps.len());
     let reached = reached.filter(|reached| new.production_steps[*reached..] == there.production_steps[..]);
     let demoted = reached.and_then(|reached| new.production_steps.get(reached.checked_sub(1)?));
     let mut expected = there.clone();
-    // How far ReqMgr2 is with it is no part of what is asked for.
+    // The status in ReqMgr2 is not part of the request.
     for key in ["RequestStatus", "RequestTransition", "PriorityTransition"] {
         match new.payload_config.get(key) {
             Some(value) => expected.payload_config.insert(key.to_owned(), value.clone()),
@@ -199,8 +200,8 @@ mod tests {
         let new = request(100, &[(0.1, 80), (0.5, 50)]);
         let is_same = |there: &Request| find_different_fields(&new, there);
         assert_eq!(is_same(&new), [""; 0]);
-        assert_eq!(is_same(&request(80, &[(0.5, 50)])), [""; 0], "a step was reached");
-        assert_eq!(is_same(&request(50, &[])), [""; 0], "both were");
+        assert_eq!(is_same(&request(80, &[(0.5, 50)])), [""; 0], "one step was reached");
+        assert_eq!(is_same(&request(50, &[])), [""; 0], "both steps were reached");
         assert_eq!(is_same(&request(70, &[(0.5, 50)])), ["priority"]);
         assert_eq!(is_same(&request(100, &[(0.2, 80)])), ["production_steps"]);
         let other = Request { memory_mb: 4000, input_dataset: None, ..new.clone() };

@@ -1,4 +1,5 @@
-//! Ending a request for good, beginning it anew as its next version, and taking back what it has made.
+//! Failing a request permanently, restarting it as its next version, and invalidating its outputs (R-132,
+//!
 
 use super::request_update::{pending_command, reason_or_none, request_over_error, update_request};
 use super::{RequestActor, check_text, load_request};
@@ -20,7 +21,7 @@ use windlass_store::model::{OutputStepFilter, SiteBanFilter};
 use windlass_types::Timestamp;
 use windlass_types::requests::{ProcessingBlockStatus, RequestStatus};
 
-/// Given up: what runs is stopped first, and it is written down what there is of its outputs.
+/// Fails a request: running jobs are stopped first, and the inventory of its outputs is recorded.
 pub fn fail_request(
     db: &dyn StoreDatabase,
     name: &str,
@@ -31,7 +32,7 @@ pub fn fail_request(
     check_text("reason", &wanted.reason)?;
     let before = load_request(db, name)?;
     update_request(db, name, None, actor, now, |row| match row.status {
-        // Once more says the same.
+        // Repeating the call returns the same.
         RequestStatus::Failed => Ok(Vec::new()),
         RequestStatus::New => Err(not_started_error(row)),
         status if status.is_terminal() => Err(request_over_error(row)),
@@ -43,7 +44,7 @@ pub fn fail_request(
     let message = match before.status {
         RequestStatus::Failed => "It is failed.",
         _ => {
-            "It is being given up: what runs is stopped first, then it is listed what there is of its outputs."
+            "The request is being failed: running jobs are stopped first, then the inventory of its outputs is recorded."
         }
     };
     Ok(AbortResponse {
@@ -55,7 +56,7 @@ pub fn fail_request(
 }
 
 fn not_started_error(row: &RequestRow) -> ApiError {
-    let detail = format!("request `{}` is new: nothing of it has begun", row.request.request_name);
+    let detail = format!("request `{}` is new: it has not started", row.request.request_name);
     ApiError::conflict("not_begun", detail).with_hint("cancel it instead")
 }
 
@@ -63,8 +64,9 @@ fn fail_command(reason: &str, lost: bool, actor: RequestActor<'_>, now: Timestam
     RequestCommand { lost, ..pending_command(RequestCommandKind::Fail, reason, actor, now) }
 }
 
-/// The same wish under a new name, in one commit with the end of the old one. Whoever comes second is told of the request
-/// that the first has made.
+/// Submits the same request under a new name, in one commit with the end of the old one. A concurrent restart
+/// returns the
+/// request that the first one created.
 pub fn restart_request(
     db: &dyn StoreDatabase,
     name: &str,
@@ -87,9 +89,9 @@ pub fn restart_request(
     let next = old.request.superseded_by_request.clone().unwrap_or_default();
     let new = load_request(db, &next)?;
     let message = if is_new.get() {
-        format!("{next} takes the place of {name}, whose outputs stay until it is completed.")
+        format!("{next} replaces {name}, whose outputs stay until it is completed.")
     } else {
-        format!("{next} took the place of {name} before; restart that one if it is to begin anew.")
+        format!("{next} already replaced {name}; to restart again, restart that request.")
     };
     Ok(RestartResponse {
         request_name: next,
@@ -103,7 +105,7 @@ pub fn restart_request(
     })
 }
 
-/// One that is over stays what it is; any other ends.
+/// A request that has ended keeps its status; any other ends.
 fn plan_replacement(
     db: &dyn StoreDatabase,
     row: &RequestRow,
@@ -114,13 +116,13 @@ fn plan_replacement(
     let trouble = RefCell::new(None);
     let answer = |found: Result<bool, windlass_store::StoreError>| {
         found.unwrap_or_else(|error| {
-            // Told instead of the name.
+            // Shown instead of the name.
             *trouble.borrow_mut() = Some(error);
             false
         })
     };
     let name = |name: &str| answer(db.request(name).map(|row| row.is_some()));
-    // The old request writes its datasets itself: none of them is free.
+    // The old request itself writes its datasets, so they are not free.
     let dataset = |dataset: &str| answer(db.output_taken_by(dataset, "").map(|taken| taken.is_some()));
     let taken = TakenNames { name: &name, dataset: &dataset };
     let old = row.request.request_name.clone();
@@ -138,7 +140,7 @@ fn plan_replacement(
     Ok(changes)
 }
 
-/// All that a request has made is taken back: rules are removed, files made invalid. Only of one that is over.
+/// Invalidates all outputs of a request that has ended: rules are removed, files invalidated.
 pub fn invalidate_request(
     db: &dyn StoreDatabase,
     name: &str,
@@ -164,7 +166,7 @@ pub fn invalidate_request(
         (0, 0) => "It has no outputs.".to_owned(),
         (0, _) => "Its outputs are invalidated, or about to be.".to_owned(),
         (some, _) => {
-            format!("{some} of its blocks are being taken back: rules are removed, files made invalid.")
+            format!("{some} of its blocks are being invalidated: rules are removed, files invalidated.")
         }
     };
     Ok(InvalidateResponse {
@@ -176,7 +178,8 @@ pub fn invalidate_request(
 }
 
 fn not_over_error(row: &RequestRow) -> ApiError {
-    let detail = format!("request `{}` is {}: it still makes outputs", row.request.request_name, row.status);
+    let detail =
+        format!("request `{}` is {}: it still produces outputs", row.request.request_name, row.status);
     ApiError::conflict("not_over", detail)
         .with_hint("fail or cancel it first; `restart` with the policy `immediate_cleanup` does both")
 }
@@ -185,7 +188,7 @@ fn load_blocks(db: &dyn StoreDatabase, name: &str) -> ApiResult<Vec<BlockRow>> {
     Ok(db.process(name)?.map(|process| db.processing_blocks(&process.uuid)).transpose()?.unwrap_or_default())
 }
 
-/// What was begun to take its blocks back.
+/// The effects to invalidate its blocks.
 fn load_invalidation_steps(db: &dyn StoreDatabase, name: &str) -> ApiResult<Vec<OutputStep>> {
     let Some(process) = db.process(name)? else { return Ok(Vec::new()) };
     let all =
@@ -193,7 +196,7 @@ fn load_invalidation_steps(db: &dyn StoreDatabase, name: &str) -> ApiResult<Vec<
     Ok(all.into_iter().filter(|step| step.kind == OutputStepKind::Invalidate).collect())
 }
 
-/// What is under way goes on; what was given up is tried again.
+/// Active effects continue; failed ones are retried.
 fn plan_invalidation(blocks: &[BlockRow], steps: &[OutputStep], now: Timestamp) -> Vec<RequestChange> {
     let step_of = |change: &RequestChange| match change {
         RequestChange::AddStep(step) => steps.iter().find(|known| known.block == step.block),
@@ -209,7 +212,7 @@ fn plan_invalidation(blocks: &[BlockRow], steps: &[OutputStep], now: Timestamp) 
         .collect()
 }
 
-/// A request that is over has no status to come to: who wanted this, and why, is kept with what people are told.
+/// A request that has ended keeps its status: the user and the reason are stored with the alerts.
 fn append_alert(
     mut changes: Vec<RequestChange>,
     name: &str,
@@ -221,7 +224,7 @@ fn append_alert(
         let alert = NewAlert {
             kind: "outputs_invalidated".to_owned(),
             request: Some(name.to_owned()),
-            message: format!("{} had {} of its blocks taken back: {reason}", actor.name, changes.len()),
+            message: format!("{} invalidated {} of its blocks: {reason}", actor.name, changes.len()),
             detail: json!({ "by": actor.name, "reason": reason, "blocks": changes.len() }),
         };
         changes.push(RequestChange::Alert(Box::new(alert)));

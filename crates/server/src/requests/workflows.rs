@@ -1,4 +1,4 @@
-//! How requests are carried out: their workflows, and how far they are.
+//! Workflows of requests and their progress.
 
 use super::{dags, load_request, page_length, request_queries};
 use crate::error::{ApiError, ApiResult};
@@ -20,14 +20,14 @@ use windlass_store::model::{OutputStepFilter, RequestFilter, RequestRunFilter};
 use windlass_types::Timestamp;
 use windlass_types::requests::{RequestRunStatus, RequestStatus, WorkUnitName};
 
-/// With so few nodes done the pace says nothing about the rest.
+/// Minimum number of completed nodes for an estimate.
 const MIN_NODES_FOR_ESTIMATE: u64 = 3;
 
 fn load_process(db: &dyn StoreDatabase, uuid: &str) -> ApiResult<RequestProcess> {
     db.process_by_uuid(uuid)?.ok_or_else(|| ApiError::not_found(format_args!("workflow {uuid}")))
 }
 
-/// Those of a page of requests, by their names.
+/// Workflows of a page of requests, by their names.
 pub fn list_request_workflows(
     db: &dyn StoreDatabase,
     mut filter: RequestFilter,
@@ -84,7 +84,7 @@ pub fn get_request_workflow(db: &dyn StoreDatabase, uuid: &str) -> ApiResult<Req
     })
 }
 
-/// what was measured, once something was. How it is reckoned with is nobody else's business.
+/// measured values, once there are some. Internal values of the estimator are omitted.
 fn public_metrics(metrics: &Value) -> Option<Value> {
     let profile = RequestMeasurements::from_metrics(metrics)?.profile;
     if profile.jobs_sampled == 0 { None } else { serde_json::to_value(profile).ok() }
@@ -107,7 +107,7 @@ pub fn get_workflow_status(
     build_workflow_status(db, row, Some(process), now)
 }
 
-/// The same by the name of the request, also before it has a workflow.
+/// The same by request name, also before the request has a workflow.
 pub fn get_request_status(
     db: &dyn StoreDatabase,
     name: &str,
@@ -159,7 +159,7 @@ fn build_workflow_status(
     })
 }
 
-/// What its rounds have found out, the one under way included.
+/// Values measured by its rounds, including the active one.
 pub fn get_request_metrics(db: &dyn StoreDatabase, name: &str) -> ApiResult<RequestMetrics> {
     let row = load_request(db, name)?;
     let known = match db.process(name)? {
@@ -201,7 +201,7 @@ fn engine_workflow_id(run: &RunRow) -> Option<i64> {
     }
 }
 
-/// With what these steps of theirs say: rules, and attempts that failed.
+/// Adds the results of their steps: rules, and failed attempts.
 fn api_block_summaries(blocks: Vec<BlockRow>, steps: &[OutputStep]) -> Vec<BlockSummary> {
     let mut by_block: BTreeMap<&str, Vec<&OutputStep>> = BTreeMap::new();
     for step in steps {
@@ -234,7 +234,8 @@ fn api_block_summary(row: BlockRow, steps: &[&OutputStep]) -> BlockSummary {
     }
 }
 
-/// Of the nodes of the latest run, in tenths, and 100 only when it is all done.
+/// Computes the share of completed nodes of the latest run, in tenths of a percent; 100 only when all are
+/// completed.
 fn progress_percent(status: RequestStatus, run: Option<&RunRow>) -> f64 {
     if status == RequestStatus::Completed {
         return 100.0;
@@ -244,7 +245,7 @@ fn progress_percent(status: RequestStatus, run: Option<&RunRow>) -> f64 {
     thousandths.min(1000) as f64 / 10.0
 }
 
-/// Nodes that were done when the run began: it may go on with another.
+/// Nodes that were already completed when the run started (it may continue another run).
 fn load_done_at_start(db: &dyn StoreDatabase, run: &RunRow) -> ApiResult<u64> {
     if run.parent.is_none() {
         return Ok(0);
@@ -254,7 +255,7 @@ fn load_done_at_start(db: &dyn StoreDatabase, run: &RunRow) -> ApiResult<u64> {
     Ok(begun.map_or(0, |event| event.counts.done))
 }
 
-/// If it goes on as it went so far.
+/// Assuming the pace so far.
 fn estimate_completion(run: &RunRow, begun_with: u64, now: Timestamp) -> Option<Timestamp> {
     let begun = run.submitted_at.filter(|_| run.status.is_active())?;
     let done = run.counts.done.saturating_sub(begun_with);

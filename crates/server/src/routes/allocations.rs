@@ -1,5 +1,5 @@
-//! Allocations of Slurm: which there are, asking for more, and that one is not wanted any more. Whoever looks after them reads
-//! the books; here they are only written.
+//! Slurm allocations: list, request and cancel. These routes only write the database; the allocation reconciler
+//! acts on it.
 
 use crate::caller::Caller;
 use crate::error::{ApiError, ApiResult};
@@ -29,34 +29,34 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(refresh_allocations))
 }
 
-/// More are not listed at once.
+/// Maximum page length.
 const MAX_LISTED: u64 = 100_000;
-/// More are not asked for at once.
+/// Maximum number of allocations per request.
 const MAX_CREATED_AT_ONCE: u32 = 1000;
 
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct AllocationListQuery {
-    /// Only those in this state.
+    /// Only allocations in this state.
     state: Option<String>,
-    /// Only those that are not over, or only those that are.
+    /// true: only open allocations. false: only ended ones.
     is_open: Option<bool>,
-    /// Only those of the scheduler of this name.
+    /// Only allocations of the scheduler with this name.
     scheduler: Option<String>,
-    /// Skip so many.
+    /// Number of allocations to skip.
     #[param(minimum = 0)]
     offset: Option<u64>,
-    /// At most so many.
+    /// Maximum number of allocations.
     #[param(minimum = 1, maximum = 100_000)]
     limit: Option<u64>,
 }
 
-/// Allocations of a workflow
+/// List the allocations of a workflow
 #[utoipa::path(get, path = "/workflows/{id}/allocations", tag = "allocations", operation_id = "list_allocations",
     params(("id" = i64, Path,), AllocationListQuery), responses(
     (status = 200, description = "By number", body = AllocationList),
-    (status = 404, description = "There is no such workflow"),
-    (status = 422, description = "There is no such state")))]
+    (status = 404, description = "Workflow not found"),
+    (status = 422, description = "Unknown state")))]
 async fn list_allocations(
     State(state): State<AppState>,
     caller: Caller,
@@ -80,19 +80,19 @@ async fn list_allocations(
 
 fn parse_state(name: &str) -> ApiResult<AllocationState> {
     AllocationState::from_name(name).ok_or_else(|| {
-        ApiError::invalid(format!("state: `{}` is none", name.escape_debug()))
+        ApiError::invalid(format!("state: `{}` is not a state", name.escape_debug()))
             .with_hint(AllocationState::ALL.map(AllocationState::name).join(", "))
     })
 }
 
-/// Ask for allocations
+/// Request allocations
 ///
-/// They are submitted to Slurm by the server as soon as it can, and workers in them take jobs of the workflow.
+/// The server submits them to Slurm as soon as it can; their workers run jobs of the workflow.
 #[utoipa::path(post, path = "/workflows/{id}/allocations", tag = "allocations", operation_id = "ask_for_allocations",
     params(("id" = i64, Path,)), request_body = CreateAllocations, responses(
-    (status = 200, description = "They are in the books", body = AllocationList),
-    (status = 404, description = "There is no such workflow"),
-    (status = 422, description = "It has no such scheduler, or the request makes no sense")))]
+    (status = 200, description = "Accepted and stored", body = AllocationList),
+    (status = 404, description = "Workflow not found"),
+    (status = 422, description = "Unknown scheduler, or invalid request")))]
 async fn create_allocations(
     State(state): State<AppState>,
     caller: Caller,
@@ -102,7 +102,7 @@ async fn create_allocations(
     let workflow = caller.authorize_workflow(&state, AuthOperation::ChangeWorkflow, WorkflowId(id)).await?;
     if !(1..=MAX_CREATED_AT_ONCE).contains(&wanted.count) || wanted.max_parallel_jobs == Some(0) {
         return Err(ApiError::invalid(format!(
-            "count is from 1 to {MAX_CREATED_AT_ONCE}, and max_parallel_jobs at least 1"
+            "count must be between 1 and {MAX_CREATED_AT_ONCE}, and max_parallel_jobs at least 1"
         )));
     }
     let (by, now) = (caller.user().to_owned(), state.now());
@@ -111,11 +111,11 @@ async fn create_allocations(
             let schedulers = store.schedulers(workflow.id)?;
             let found = schedulers.iter().find(|row| row.scheduler.name == wanted.scheduler);
             let found = found.ok_or_else(|| unknown_scheduler_error(&wanted.scheduler, &schedulers))?;
-            let crew = AllocationWorkerOptions {
+            let group = AllocationWorkerOptions {
                 one_worker_per_node: wanted.start_one_worker_per_node,
                 max_parallel_jobs: wanted.max_parallel_jobs,
             };
-            let request = build_request(&found.scheduler, &workflow.settings.slurm_defaults, crew)
+            let request = build_request(&found.scheduler, &workflow.settings.slurm_defaults, group)
                 .map_err(ApiError::invalid)?;
             let new = NewAllocation {
                 workflow: workflow.id,
@@ -141,11 +141,11 @@ fn unknown_scheduler_error(name: &str, known: &[SlurmSchedulerRow]) -> ApiError 
     if names.is_empty() { refused } else { refused.with_hint(format!("it has {}", names.join(", "))) }
 }
 
-/// One allocation
+/// Get an allocation
 #[utoipa::path(get, path = "/allocations/{id}", tag = "allocations", operation_id = "get_allocation",
     params(("id" = i64, Path,)), responses(
-    (status = 200, description = "How far it is", body = AllocationResponse),
-    (status = 404, description = "There is no such allocation")))]
+    (status = 200, description = "The allocation and its state", body = AllocationResponse),
+    (status = 404, description = "Allocation not found")))]
 async fn get_allocation(
     State(state): State<AppState>,
     caller: Caller,
@@ -157,14 +157,16 @@ async fn get_allocation(
     api_allocation(row).map(Json)
 }
 
-/// An allocation is not wanted any more
+/// Cancel an allocation
 ///
-/// If it was not submitted yet it never will be. Otherwise the server has Slurm cancel it. One that is over stays as it is.
+/// An allocation that was not submitted yet never will be; otherwise the server cancels it in Slurm. An ended
+/// allocation does
+/// not change.
 #[utoipa::path(delete, path = "/allocations/{id}", tag = "allocations", operation_id = "cancel_allocation",
     params(("id" = i64, Path,)), responses(
     (status = 200, description = "As it is now", body = AllocationResponse),
-    (status = 404, description = "There is no such allocation"),
-    (status = 409, description = "A client looks after it")))]
+    (status = 404, description = "Allocation not found"),
+    (status = 409, description = "The allocation is managed by a client")))]
 async fn cancel_allocation(
     State(state): State<AppState>,
     caller: Caller,
@@ -179,28 +181,29 @@ async fn cancel_allocation(
     api_allocation(rows.pop().ok_or_else(|| allocation_not_found(id))?).map(Json)
 }
 
-/// No controller may keep anybody waiting for longer.
+/// Maximum time to wait for the Slurm controller.
 const MAX_REFRESH_TIME: Duration = Duration::from_secs(20);
 
-/// Have Slurm asked how allocations stand
+/// Refresh the state of allocations from Slurm
 ///
-/// Slurm is asked now instead of when it is due, as far as it may be asked at all, and what it says is noted. If it does not answer
-/// then nothing is known, and nothing is changed.
+/// Asks Slurm now instead of at the next poll, within the limit on calls, and stores the answer. If Slurm does
+/// not answer,
+/// nothing is changed.
 #[utoipa::path(post, path = "/workflows/{id}/allocations/look", tag = "allocations", operation_id = "look_at_allocations",
     params(("id" = i64, Path,)), responses(
-    (status = 200, description = "Whether it answered", body = AllocationRefreshResult),
-    (status = 404, description = "There is no such workflow")))]
+    (status = 200, description = "Whether Slurm answered", body = AllocationRefreshResult),
+    (status = 404, description = "Workflow not found")))]
 async fn refresh_allocations(
     State(state): State<AppState>,
     caller: Caller,
     Path(id): Path<i64>,
 ) -> ApiResult<Json<AllocationRefreshResult>> {
     caller.authorize_workflow(&state, AuthOperation::ReadWorkflow, WorkflowId(id)).await?;
-    let Some(steward) = state.allocation_reconciler.clone() else {
-        let trouble = Some("this server does not look after allocations: it runs without --slurm".to_owned());
+    let Some(reconciler) = state.allocation_reconciler.clone() else {
+        let trouble = Some("this server does not manage allocations: it runs without --slurm".to_owned());
         return Ok(Json(AllocationRefreshResult { is_looked_after: false, answered: false, trouble }));
     };
-    let trouble = match run_blocking(move || steward.poll_now(MAX_REFRESH_TIME)).await? {
+    let trouble = match run_blocking(move || reconciler.poll_now(MAX_REFRESH_TIME)).await? {
         PollOutcome::Answered => None,
         PollOutcome::NoAnswer(why) => Some(why),
     };
@@ -212,7 +215,7 @@ fn allocation_not_found(id: AllocationId) -> ApiError {
     ApiError::not_found(format_args!("allocation {id}"))
 }
 
-/// What is of a workflow that is not his is not there.
+/// Allocations of workflows that the caller may not see return 404.
 async fn authorize_allocation(
     state: &AppState,
     caller: &Caller,

@@ -1,4 +1,4 @@
-//! The interface as a document: for programs, and as a page for people.
+//! The API description: as an OpenAPI document and as an HTML page.
 
 use crate::openapi_page;
 use crate::router::build_openapi;
@@ -13,7 +13,7 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(get_openapi_document)).routes(routes!(get_openapi_page))
 }
 
-/// It does not change while the server runs.
+/// The document does not change while the server runs.
 static OPENAPI_JSON: LazyLock<String> = LazyLock::new(|| build_openapi().to_json().unwrap_or_default());
 static OPENAPI_PAGE: LazyLock<String> = LazyLock::new(|| {
     let document = serde_json::from_str(&OPENAPI_JSON).unwrap_or_default();
@@ -22,14 +22,14 @@ static OPENAPI_PAGE: LazyLock<String> = LazyLock::new(|| {
 
 const CACHE_ONE_HOUR: &str = "max-age=3600";
 
-/// This interface, as OpenAPI 3.1
+/// Get the OpenAPI 3.1 document
 #[utoipa::path(get, path = "/openapi.json", tag = "operations", security(()),
     responses((status = 200, description = "The document", body = serde_json::Value)))]
 async fn get_openapi_document() -> impl IntoResponse {
     ([(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, CACHE_ONE_HOUR)], OPENAPI_JSON.as_str())
 }
 
-/// This interface, as a page for people
+/// Get the API description as an HTML page
 #[utoipa::path(get, path = "/docs", tag = "operations", security(()),
     responses((status = 200, description = "The page", body = String, content_type = "text/html")))]
 async fn get_openapi_page() -> impl IntoResponse {

@@ -1,4 +1,4 @@
-//! Events as they happen: server-sent events, resumed by id.
+//! Live events: server-sent events, resumed by id.
 
 use crate::caller::{Caller, RequestCredential};
 use crate::error::{ApiError, ApiResult};
@@ -32,9 +32,9 @@ pub(crate) fn torc_streaming_routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(stream_workflow_events))
 }
 
-/// A reader that hears nothing for so long cannot tell silence from a dead connection.
+/// Interval of keep-alive comments, by which readers detect dead connections.
 const HEARTBEAT: Duration = Duration::from_secs(15);
-/// So soon a reader that was cut off comes again.
+/// Reconnect delay for disconnected readers.
 const CLIENT_RETRY_DELAY: Duration = Duration::from_secs(1);
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
@@ -61,32 +61,34 @@ impl From<EventLevel> for EventSeverity {
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct EventStreamQuery {
-    /// Only of this workflow; without it, of all that you may see.
+    /// Only events of this workflow. Default: all events that the caller may see.
     workflow: Option<i64>,
-    /// Only what came after the event of this id; without it, what happens from now on. The header `Last-Event-ID`, which
-    /// browsers send by themselves, wins.
+    /// Start after the event with this id. Default: new events only. The header `Last-Event-ID`, which
+    /// browsers send automatically, takes precedence.
     after: Option<i64>,
-    /// Only what is this severe or more.
+    /// Minimum severity.
     severity: Option<EventLevel>,
-    /// Only of this category.
+    /// Only events of this category.
     category: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct WorkflowEventStreamQuery {
-    /// Only what is this severe or more.
+    /// Minimum severity.
     level: Option<EventLevel>,
-    /// Only what came after the event of this id; without it, what happens from now on.
+    /// Start after the event with this id. Default: new events only.
     after: Option<i64>,
 }
 
-/// Events as they happen
+/// Stream events
 ///
-/// Server-sent events: `id` is the id of the event, `event` its category, `data` the event as JSON. A reader that is too
-/// slow is cut off, and so are all when the server stops; whoever comes again with `Last-Event-ID` misses nothing.
+/// Server-sent events: `id` is the id of the event, `event` its category, `data` the event as JSON. A slow
+/// reader is
+/// disconnected, and so are all readers when the server stops; reconnecting with `Last-Event-ID` resumes
+/// without a gap.
 #[utoipa::path(get, path = "/events/stream", tag = "events", params(EventStreamQuery),
-    responses((status = 200, description = "Events until you hang up", content_type = "text/event-stream", body = String)))]
+    responses((status = 200, description = "Events until the client disconnects", content_type = "text/event-stream", body = String)))]
 async fn stream_events(
     State(state): State<AppState>,
     caller: Caller,
@@ -106,9 +108,9 @@ async fn stream_events(
     Ok(stream_response(right, subscription, sees, wanted, windlass_event))
 }
 
-/// Events of a workflow as they happen, as Torc tells them
+/// Stream events of a workflow in the format of Torc
 #[utoipa::path(get, path = "/workflows/{id}/events/stream", tag = "events", params(("id" = i64, Path,), WorkflowEventStreamQuery),
-    responses((status = 200, description = "Events until you hang up", content_type = "text/event-stream", body = String)))]
+    responses((status = 200, description = "Events until the client disconnects", content_type = "text/event-stream", body = String)))]
 async fn stream_workflow_events(
     State(state): State<AppState>,
     caller: Caller,
@@ -128,10 +130,10 @@ async fn stream_workflow_events(
 fn resume_after(headers: &HeaderMap, asked: Option<i64>) -> ApiResult<Option<EventId>> {
     let Some(header) = headers.get(LAST_EVENT_ID) else { return Ok(asked.map(EventId)) };
     let id = header.to_str().ok().and_then(|text| text.trim().parse().ok());
-    id.map(|id| Some(EventId(id))).ok_or_else(|| ApiError::invalid("Last-Event-ID is not the id of an event"))
+    id.map(|id| Some(EventId(id))).ok_or_else(|| ApiError::invalid("Last-Event-ID is not an event id"))
 }
 
-/// Somebody's right to follow, which may end while he does.
+/// The permission of a reader to follow events; checked again while the stream is open.
 pub(crate) struct StreamPermission {
     state: AppState,
     caller: Caller,
@@ -151,7 +153,7 @@ impl StreamPermission {
         Self { state, caller, credential, workflow, check_at }
     }
 
-    /// What comes next; `None`: it is over, or he may not hear it any more.
+    /// Returns the next events; `None`: the stream has ended, or the permission was revoked.
     async fn next_events(&mut self, subscription: &mut EventSubscription) -> Option<Vec<EventRow>> {
         loop {
             let heard = tokio::time::timeout_at(self.check_at, subscription.next_batch()).await;
@@ -167,7 +169,7 @@ impl StreamPermission {
         }
     }
 
-    /// He is who he was, and may see what he follows. If that cannot be found out at the moment, nothing has changed.
+    /// Checks the credential and the permission again. If that fails for the moment, the stream continues.
     async fn is_still_allowed(&self) -> bool {
         match self.credential.authenticate(&self.state).await {
             Ok(now) if now != self.caller.0 => return false,
@@ -182,15 +184,15 @@ impl StreamPermission {
     }
 }
 
-/// Whose events somebody may know of.
+/// Which events a caller may see.
 pub(crate) enum EventVisibility {
     All,
-    /// Asks the books, so it is called where that may block, and remembers what they said for a while.
+    /// Asks the database (on a blocking thread) and caches the answers.
     Filtered(Box<dyn FnMut(WorkflowId) -> bool + Send>),
 }
 
 impl EventVisibility {
-    /// `remembered`: a right that is taken away counts for streams too, after this long.
+    /// `remembered`: how long a permission is cached; a revoked one ends after this time.
     pub(crate) fn cached(remembered: Duration, may: impl Fn(WorkflowId) -> bool + Send + 'static) -> Self {
         let mut known: HashMap<WorkflowId, (bool, Instant)> = HashMap::new();
         Self::Filtered(Box::new(move |id| match known.get(&id) {
@@ -203,7 +205,7 @@ impl EventVisibility {
         }))
     }
 
-    /// What is left of these.
+    /// Removes the events that the caller may not see.
     async fn filter_events(self, events: Vec<EventRow>) -> Option<(Vec<EventRow>, Self)> {
         let Self::Filtered(mut may) = self else { return Some((events, self)) };
         let sifted = run_blocking(move || {
@@ -224,7 +226,7 @@ fn stream_response(
     let welcome = stream::once(async { Ok(Event::default().retry(CLIENT_RETRY_DELAY).comment("following")) });
     let events = welcome.chain(render_event_stream(right, subscription, sees, wanted, say));
     let mut response = Sse::new(events).keep_alive(KeepAlive::new().interval(HEARTBEAT)).into_response();
-    // Proxies that gather answers would keep events back.
+    // Proxies that buffer responses would delay events.
     response.headers_mut().insert("x-accel-buffering", axum::http::HeaderValue::from_static("no"));
     response
 }

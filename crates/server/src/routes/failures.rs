@@ -1,4 +1,4 @@
-//! Failures, in groups of those that are alike; decisions about them; and what was changed about jobs.
+//! Failure groups, decisions about failures, and revisions of jobs.
 
 mod convert;
 
@@ -40,16 +40,16 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(undo_revision))
 }
 
-/// More are not listed at once.
+/// Maximum page length.
 const MAX_LISTED: u64 = 100_000;
 
-/// Failures in groups
+/// List failure groups
 ///
-/// Of the current run, by what they have in common; those with most that have failed for good come first.
+/// Failures of the current run grouped by signature; groups with the most permanently failed jobs first.
 #[utoipa::path(get, path = "/workflows/{id}/failures", tag = "failures", operation_id = "list_failure_groups",
     params(("id" = i64, Path,)), responses(
     (status = 200, description = "Groups", body = FailureGroupList),
-    (status = 404, description = "There is no such workflow")))]
+    (status = 404, description = "Workflow not found")))]
 async fn list_failure_groups(
     State(state): State<AppState>,
     caller: Caller,
@@ -63,21 +63,21 @@ async fn list_failure_groups(
 #[derive(Clone, Copy, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct FailureListQuery {
-    /// Only those that nothing came after: their jobs have failed, or wait for a decision.
+    /// Only failures without a later attempt: their jobs have failed or wait for a decision.
     open_only: Option<bool>,
-    /// Skip so many.
+    /// Number of failures to skip.
     #[param(minimum = 0)]
     offset: Option<u64>,
-    /// At most so many.
+    /// Maximum number of failures.
     #[param(minimum = 1, maximum = 100_000)]
     limit: Option<u64>,
 }
 
-/// The failures of a group
+/// List the failures of a group
 #[utoipa::path(get, path = "/workflows/{id}/failures/{signature}", tag = "failures", operation_id = "list_failures",
     params(("id" = i64, Path,), ("signature" = String, Path,), FailureListQuery), responses(
     (status = 200, description = "By job and attempt", body = FailureList),
-    (status = 404, description = "There is no such workflow, or nothing in its current run failed so")))]
+    (status = 404, description = "Workflow not found, or no such failure in its current run")))]
 async fn list_group_failures(
     State(state): State<AppState>,
     caller: Caller,
@@ -107,22 +107,25 @@ async fn list_group_failures(
     Ok(Json(FailureList { items: rows.into_iter().map(convert::api_failure).collect() }))
 }
 
-/// Decide about failed and waiting jobs
+/// Decide about failed jobs
 ///
-/// Retry, fail, ignore or change jobs, one or many, perhaps with other memory, time, CPUs, command or priority. Each order is
-/// carried out or refused by itself, and what is carried out is one commit. Everything is noted: who, why, what was before.
+/// Retry, fail, ignore or change one or many failed or waiting jobs, optionally with other memory, time, CPUs,
+/// command or
+/// priority. Each command is applied or refused on its own; applied commands are one commit. The audit trail
+/// records the user,
+/// the reason and the previous values.
 #[utoipa::path(post, path = "/workflows/{id}/orders", tag = "failures", operation_id = "order",
     params(("id" = i64, Path,)), request_body = FailureCommandsBody, responses(
-    (status = 200, description = "What came of each", body = FailureCommandResponses),
-    (status = 404, description = "There is no such workflow"),
-    (status = 422, description = "The orders make no sense")))]
+    (status = 200, description = "The result of each command", body = FailureCommandResponses),
+    (status = 404, description = "Workflow not found"),
+    (status = 422, description = "Invalid commands")))]
 async fn give_failure_commands(
     State(state): State<AppState>,
     caller: Caller,
     Path(id): Path<i64>,
     Json(orders): Json<FailureCommandsBody>,
 ) -> ApiResult<Json<FailureCommandResponses>> {
-    // Whatever a person decides takes more.
+    // Decisions of a person require a higher permission.
     let is_agent = orders.agent.is_some();
     let operation = if is_agent { AuthOperation::DecideAsAgent } else { AuthOperation::ChangeWorkflow };
     let id = caller.authorize_workflow(&state, operation, WorkflowId(id)).await?.id;
@@ -132,25 +135,25 @@ async fn give_failure_commands(
 #[derive(Clone, Copy, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct DecisionListQuery {
-    /// Only those about this job.
+    /// Only decisions about this job.
     job_id: Option<i64>,
-    /// Only proposals of agents that wait for a person.
+    /// Only proposals of agents that wait for approval.
     proposed_only: Option<bool>,
-    /// Skip so many.
+    /// Number of decisions to skip.
     #[param(minimum = 0)]
     offset: Option<u64>,
-    /// At most so many.
+    /// Maximum number of decisions.
     #[param(minimum = 1, maximum = 100_000)]
     limit: Option<u64>,
 }
 
-/// What was decided about failures
+/// List decisions about failures
 ///
-/// And what became of it: how the attempt ended that followed.
+/// Includes the result: how the following attempt ended.
 #[utoipa::path(get, path = "/workflows/{id}/decisions", tag = "failures", operation_id = "list_decisions",
     params(("id" = i64, Path,), DecisionListQuery), responses(
-    (status = 200, description = "The oldest first", body = DecisionList),
-    (status = 404, description = "There is no such workflow")))]
+    (status = 200, description = "Oldest first", body = DecisionList),
+    (status = 404, description = "Workflow not found")))]
 async fn list_decisions(
     State(state): State<AppState>,
     caller: Caller,
@@ -169,11 +172,11 @@ async fn list_decisions(
     Ok(Json(DecisionList { items: rows.into_iter().map(convert::api_decision).collect() }))
 }
 
-/// Say yes or no to what an agent proposed
+/// Approve or decline an agent's proposal
 #[utoipa::path(post, path = "/workflows/{id}/decisions/{decision_id}", tag = "failures",
     operation_id = "settle_decision", params(("id" = i64, Path,), ("decision_id" = i64, Path,)), request_body = SettleDecision,
-    responses((status = 200, description = "What came of it", body = FailureCommandResponses),
-    (status = 404, description = "There is no such workflow, or no such decision of it waits for a person")))]
+    responses((status = 200, description = "The result", body = FailureCommandResponses),
+    (status = 404, description = "Workflow not found, or the decision does not wait for approval")))]
 async fn settle_decision(
     State(state): State<AppState>,
     caller: Caller,
@@ -184,7 +187,7 @@ async fn settle_decision(
     let proposed = Some(DecisionState::Proposed);
     let filter = DecisionFilter { id: Some(decision), state: proposed, ..DecisionFilter::default() };
     if state.with_store(move |store| store.decisions(id, &filter)).await?.is_empty() {
-        return Err(ApiError::not_found(format_args!("decision {decision} that waits for a person")));
+        return Err(ApiError::not_found(format_args!("decision {decision} that waits for approval")));
     }
     perform_commands(&state, &caller, id, TriageCommand::Settle { decision, agreed }).await
 }
@@ -192,17 +195,17 @@ async fn settle_decision(
 #[derive(Clone, Copy, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct RevisionListQuery {
-    /// Only what was changed together in this one.
+    /// Only changes of this revision.
     revision: Option<i64>,
-    /// Only those of this job.
+    /// Only changes of this job.
     job_id: Option<i64>,
 }
 
-/// What was changed about failed and waiting jobs
+/// List changes to failed and waiting jobs
 #[utoipa::path(get, path = "/workflows/{id}/revisions", tag = "failures", operation_id = "list_revisions",
     params(("id" = i64, Path,), RevisionListQuery), responses(
-    (status = 200, description = "One for each job that was changed, the oldest first", body = RevisionList),
-    (status = 404, description = "There is no such workflow")))]
+    (status = 200, description = "One entry per changed job, oldest first", body = RevisionList),
+    (status = 404, description = "Workflow not found")))]
 async fn list_revisions(
     State(state): State<AppState>,
     caller: Caller,
@@ -215,14 +218,14 @@ async fn list_revisions(
     Ok(Json(RevisionList { items: rows.into_iter().map(convert::api_revision).collect() }))
 }
 
-/// Put back what was changed together
+/// Undo a revision
 ///
-/// For jobs that are still as it made them and have not run since; that too is a revision.
+/// Applies to jobs that were not changed again and have not run since. The undo is itself a revision.
 #[utoipa::path(post, path = "/workflows/{id}/revisions/{revision}/undo", tag = "failures",
     operation_id = "undo_revision", params(("id" = i64, Path,), ("revision" = i64, Path,)), responses(
-    (status = 200, description = "What came of it, job by job", body = FailureCommandResponses),
-    (status = 404, description = "There is no such workflow or revision"),
-    (status = 409, description = "It is undone already")))]
+    (status = 200, description = "The result for each job", body = FailureCommandResponses),
+    (status = 404, description = "Workflow or revision not found"),
+    (status = 409, description = "The revision is already undone")))]
 async fn undo_revision(
     State(state): State<AppState>,
     caller: Caller,
@@ -241,7 +244,7 @@ async fn undo_revision(
     perform_commands(&state, &caller, id, TriageCommand::Undo { batch, agent: None }).await
 }
 
-/// While nobody else touches the workflow, so that memory and books agree.
+/// Changes the workflow while the scheduler has suspended it, so that memory and database agree.
 async fn perform_commands(
     state: &AppState,
     caller: &Caller,
@@ -253,7 +256,7 @@ async fn perform_commands(
     Ok(Json(FailureCommandResponses { items: done.into_iter().map(convert::api_command_result).collect() }))
 }
 
-/// What came of it; what no worker could run afterwards is refused.
+/// Plans the commands; commands that would leave a job that no worker can run are refused.
 pub(super) async fn perform_commands_within_limits(
     state: &AppState,
     by: &str,
@@ -282,7 +285,8 @@ pub(super) async fn perform_commands_within_limits(
     .await
 }
 
-/// What the workers that may take jobs of the workflow have; on Slurm, what the cluster has. Empty where that is not known.
+/// Returns the capacities of workers that may run jobs of the workflow; on Slurm, of the cluster's nodes. Empty
+/// if unknown.
 async fn load_eligible_capacity(state: &AppState, id: WorkflowId) -> ApiResult<EligibleCapacity> {
     let state = state.clone();
     run_blocking(move || {
@@ -304,7 +308,7 @@ async fn load_eligible_capacity(state: &AppState, id: WorkflowId) -> ApiResult<E
             is_draining: row.is_draining,
             ..WorkerAvailability::from_capacity(row.worker.capacity)
         };
-        // Clients that claim jobs without saying who they are do not say either what they have.
+        // Clients that claim jobs anonymously do not state their capacity.
         let is_known = |row: &WorkerRow| row.worker.kind != WorkerKind::Claims;
         let workers = store.workers(&filter)?.into_iter().filter(is_known);
         Ok(EligibleCapacity::from_offers(&workers.map(offer).collect::<Vec<_>>()))

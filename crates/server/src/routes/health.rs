@@ -1,4 +1,4 @@
-//! Whether the server is well.
+//! Health checks.
 
 use crate::extract::Json;
 use crate::state::AppState;
@@ -17,31 +17,31 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(get_health))
 }
 
-/// The same below the prefix of the API.
+/// The same below the API prefix.
 pub(crate) fn prefixed_routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(get_prefixed_health))
 }
 
-/// A database that takes longer to say anything is not well.
+/// Time limit for the database to answer.
 const DATABASE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Nor is a server that does not look around, or gets nothing written, for so long.
+/// Maximum time without an iteration of the scheduler or a completed write.
 const MAX_SERVICE_SILENCE: Duration = Duration::from_secs(10);
 
-/// How the server is.
+/// Health of the server.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(crate) struct HealthResponse {
     /// `ok`, `standby`, or `unwell`.
     #[schema(example = "ok")]
     status: &'static str,
-    /// `active`, or `standby` while another server has the database.
+    /// `active`, or `standby` while another server holds the database.
     #[schema(example = "active")]
     role: &'static str,
     #[schema(example = "0.1.0")]
     version: &'static str,
-    /// `ok`, or what is wrong with it.
+    /// `ok`, or an error.
     #[schema(example = "ok")]
     database: String,
-    /// `ok`, or why nothing is done.
+    /// `ok`, or why the scheduler does not work.
     #[schema(example = "ok")]
     service: &'static str,
 }
@@ -53,7 +53,7 @@ impl HealthResponse {
             status: "standby",
             role: "standby",
             version,
-            database: "not asked".into(),
+            database: "not checked".into(),
             service: "standing by",
         }
     }
@@ -68,33 +68,34 @@ impl HealthResponse {
     }
 }
 
-/// Whether the server is well
+/// Check the health of the server
 ///
-/// Asks the database, and looks whether the server gets anything done. Needs no credentials, and tells nothing that is not
-/// everybody's business. 503 if the server is not well, or stands by.
+/// Checks the database and the scheduler. Needs no credentials and returns only public information. 503 if the
+/// server is
+/// unhealthy or on standby.
 #[utoipa::path(get, path = "/health", tag = "operations", security(()), responses(
     (status = 200, description = "It is well", body = HealthResponse),
-    (status = 503, description = "It is not, or stands by", body = HealthResponse)))]
+    (status = 503, description = "Unhealthy, or on standby", body = HealthResponse)))]
 async fn get_health(State(state): State<AppState>) -> (StatusCode, Json<HealthResponse>) {
     let service = &state.service;
     let service = if service.is_alive() {
         service_health(&service.metrics(), state.pulse.is_valid(), state.now())
     } else {
-        "failed; the log says more"
+        "failed; see the log"
     };
     let newest = EventFilter { newest: Some(1), ..EventFilter::default() };
-    // The connection that writes is asked as well, unless it is busy: then it is the service that sees how long.
+    // Also checks the connection that writes, unless it is busy; the scheduler's metrics show for how long.
     let asked = state.with_store(move |store| {
         store.events(None, &newest)?;
         store.foreign_commit_count(false).map(drop)
     });
-    // A full disk can still be read: what became of the last change says more than that it can.
+    // Reads may succeed on a full disk, so the result of the last write counts.
     let trouble = || state.store.write_failure().and_then(|error| error.public_message());
     let database = match tokio::time::timeout(DATABASE_TIMEOUT, asked).await {
         Ok(Ok(())) => trouble().unwrap_or_else(|| "ok".to_owned()),
         Ok(Err(error)) => {
-            tracing::warn!(%error, "the database is not well");
-            trouble().unwrap_or_else(|| "failed; the log says more".to_owned())
+            tracing::warn!(%error, "database health check failed");
+            trouble().unwrap_or_else(|| "failed; see the log".to_owned())
         }
         Err(_) => "no answer".to_owned(),
     };
@@ -102,24 +103,26 @@ async fn get_health(State(state): State<AppState>) -> (StatusCode, Json<HealthRe
     (health.status_code(), Json(health))
 }
 
-/// Whether the server is well
+/// Check the health of the server
 ///
 /// The same as `/health` without the prefix.
 #[utoipa::path(get, path = "/health", tag = "operations", security(()), responses(
     (status = 200, description = "It is well", body = HealthResponse),
-    (status = 503, description = "It is not, or stands by", body = HealthResponse)))]
+    (status = 503, description = "Unhealthy, or on standby", body = HealthResponse)))]
 async fn get_prefixed_health(state: State<AppState>) -> (StatusCode, Json<HealthResponse>) {
     get_health(state).await
 }
 
-/// How the service is, going by its figures.
+/// Checks the metrics of the scheduler.
 fn service_health(figures: &SchedulerMetrics, is_certain: bool, now: Timestamp) -> &'static str {
     let is_too_long = |since: i64| now.since(Timestamp(since)) > MAX_SERVICE_SILENCE;
     match () {
-        () if !is_certain => "the database has not heard of this server for seconds; another may take over",
-        () if is_too_long(figures.last_loop_at) => "the part that decides does not answer",
+        () if !is_certain => {
+            "the server could not renew its database lock for seconds; another server may take over"
+        }
+        () if is_too_long(figures.last_loop_at) => "the scheduler does not respond",
         () if figures.writing_since != 0 && is_too_long(figures.writing_since) => {
-            "the database takes no changes"
+            "the database does not complete writes"
         }
         () => "ok",
     }
@@ -137,9 +140,9 @@ mod tests {
         assert_eq!(service_health(&well, true, now), "ok");
         assert_eq!(service_health(&SchedulerMetrics { writing_since: recent, ..well }, true, now), "ok");
         for (figures, is_certain, word) in [
-            (well, false, "another may take over"),
-            (SchedulerMetrics { last_loop_at: long_ago, ..well }, true, "does not answer"),
-            (SchedulerMetrics { writing_since: long_ago, ..well }, true, "takes no changes"),
+            (well, false, "another server may take over"),
+            (SchedulerMetrics { last_loop_at: long_ago, ..well }, true, "does not respond"),
+            (SchedulerMetrics { writing_since: long_ago, ..well }, true, "does not complete writes"),
         ] {
             let told = service_health(&figures, is_certain, now);
             assert!(told.contains(word), "{told}");

@@ -1,7 +1,8 @@
-//! The Model Context Protocol for agents, at `/mcp`: each request is answered at the desk of its own caller.
+//! The Model Context Protocol for agents, at `/mcp`: each request runs in a session of its own caller.
 //!
-//! His books are those of `/books`, asked in his name: what he may not see there, his agent does not see here. What
-//! changes something goes to the service in his name too. Nothing is kept between requests.
+//! The session reads the database through the store calls with the caller's permissions, and changes go to the
+//! scheduler with
+//! them too: an agent sees and changes only what its user may. No state is kept between requests.
 
 use super::{requests, store_calls};
 use crate::caller::Caller;
@@ -40,21 +41,22 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(handle_mcp))
 }
 
-/// Speak the Model Context Protocol
+/// Call the Model Context Protocol server
 ///
-/// For AI agents: one JSON-RPC message in, one out ("streamable HTTP", without sessions). The tools see and do what
-/// whoever sends the request may see and do. Not there unless the server was started with `--mcp`.
+/// For AI agents: one JSON-RPC message per request and response ("streamable HTTP", without sessions). The
+/// tools have the
+/// permissions of the caller. Available only if the server was started with `--mcp`.
 #[utoipa::path(post, path = "/mcp", tag = "agents", request_body = serde_json::Value, responses(
-    (status = 200, description = "The answer", body = serde_json::Value),
-    (status = 202, description = "Taken note of"),
-    (status = 404, description = "This server does not speak it")))]
+    (status = 200, description = "JSON-RPC response", body = serde_json::Value),
+    (status = 202, description = "Notification accepted"),
+    (status = 404, description = "MCP is not enabled on this server")))]
 async fn handle_mcp(State(state): State<AppState>, caller: Caller, request: Request) -> ApiResult<Response> {
     let rights = state.options.mcp.ok_or_else(|| {
-        ApiError::new(StatusCode::NOT_FOUND, "not_found", "this server does not speak to agents")
-            .with_hint("`windlass serve --mcp` does")
+        ApiError::new(StatusCode::NOT_FOUND, "not_found", "MCP is not enabled on this server")
+            .with_hint("start it with `windlass serve --mcp`")
     })?;
-    let desk = agent_session(&state, &caller, rights);
-    Ok(windlass_mcp::respond_http(desk, request).await.map(Body::new))
+    let request_service = agent_session(&state, &caller, rights);
+    Ok(windlass_mcp::respond_http(request_service, request).await.map(Body::new))
 }
 
 fn agent_session(state: &AppState, caller: &Caller, rights: AgentPermission) -> AgentSession {
@@ -69,7 +71,7 @@ fn agent_session(state: &AppState, caller: &Caller, rights: AgentPermission) -> 
     }
 }
 
-/// The place of one caller. Used on threads that may block.
+/// Store and actions with the permissions of one caller. Used on threads that may block.
 #[derive(Clone, Debug)]
 struct CallerBackend {
     state: AppState,
@@ -94,7 +96,7 @@ impl RpcTransport for CallerBackend {
     }
 }
 
-/// A refusal, as books that are elsewhere tell it.
+/// Converts an error to the form that remote stores return.
 fn remote_store_error(refused: ApiError) -> RemoteError {
     let sort = match refused.status.as_u16() {
         404 | 410 => ErrorCategory::Missing,
@@ -116,7 +118,7 @@ fn tool_error(refused: ApiError) -> ToolError {
     ToolError { message: refused.detail, hint: refused.hint }
 }
 
-/// With all that is wrong with what was sent.
+/// Includes the errors of all fields.
 fn detailed_tool_error(refused: ApiError) -> ToolError {
     let faults: Vec<String> = refused.errors.iter().map(ToString::to_string).collect();
     let mut trouble = tool_error(refused);
@@ -127,7 +129,7 @@ fn detailed_tool_error(refused: ApiError) -> ToolError {
 }
 
 impl CallerBackend {
-    /// Makes a workflow of its lines if he may; it is his.
+    /// Creates a workflow from its lines; the caller becomes the owner.
     fn create_workflow_from_lines(
         &self,
         lines: Box<dyn Read + Send>,
@@ -147,7 +149,7 @@ impl CallerBackend {
             .map_err(tool_error)
     }
 
-    /// Does something to a workflow if he may.
+    /// Performs an operation on a workflow if the caller may.
     fn perform_on_workflow<T, F>(
         &self,
         operation: AuthOperation,
@@ -176,11 +178,11 @@ impl AgentActions for CallerBackend {
         }
     }
 
-    /// What the cluster has may be known to whoever may make workflows for it.
+    /// Callers that may create workflows may see the cluster's resources.
     fn load_cluster_profile(&self, profile: Option<&str>) -> Result<ClusterProfile, ToolError> {
         if let Some(name) = profile {
-            return Err(ToolError::new(format!("there is no profile `{name}` here"))
-                .with_hint("leave out hpc_profile: this server asks its own cluster"));
+            return Err(ToolError::new(format!("there is no HPC profile `{name}` on this server"))
+                .with_hint("omit hpc_profile: this server asks its own cluster"));
         }
         self.check_can_create_workflows()?;
         slurm_allocations::load_cluster_profile(&self.state).map_err(tool_error)
@@ -198,8 +200,9 @@ impl AgentActions for CallerBackend {
         Ok(rows.iter().filter_map(|row| serde_json::to_value(row).ok()).collect())
     }
 
-    /// Also those that work for all, as far as he may see them, and with what of them stands in no row: how long they stay,
-    /// and who takes nothing more.
+    /// Includes workers of all workflows that the caller may see, and session data that is not in the database:
+    /// remaining time,
+    /// and draining.
     fn available_workers(
         &self,
         _: &dyn Store,
@@ -239,19 +242,19 @@ impl AgentActions for CallerBackend {
         Ok(rows.into_iter().map(offer).collect())
     }
 
-    /// What workers have now says little where new allocations bring others.
+    /// With Slurm, capacities of current workers say little: new allocations bring others.
     fn eligible_capacity(
         &self,
-        books: &dyn Store,
+        jobs_store: &dyn Store,
         workflow: WorkflowId,
     ) -> Result<EligibleCapacity, ToolError> {
-        if allocation_planning::is_on_slurm(books, workflow)?
+        if allocation_planning::is_on_slurm(jobs_store, workflow)?
             && let Ok(profile) = slurm_allocations::load_cluster_profile(&self.state)
         {
-            let settings = books.workflow(workflow)?.map(|row| row.settings).unwrap_or_default();
+            let settings = jobs_store.workflow(workflow)?.map(|row| row.settings).unwrap_or_default();
             return Ok(allocation_planning::cluster_capacity(&profile, None, &settings));
         }
-        Ok(EligibleCapacity::from_offers(&self.available_workers(books, workflow)?))
+        Ok(EligibleCapacity::from_offers(&self.available_workers(jobs_store, workflow)?))
     }
 
     fn create_workflow(&self, spec: &SpecText, working_dir: Option<&str>) -> Result<Value, ToolError> {
@@ -267,14 +270,14 @@ impl AgentActions for CallerBackend {
         let run = self.perform_on_workflow(AuthOperation::ChangeWorkflow, workflow, async |state, by| {
             call_service(|reply| state.service.start_workflow(workflow, by, reply)).await
         })?;
-        Ok(json!({ "workflow_id": workflow, "run_id": run, "state": "workers may have it" }))
+        Ok(json!({ "workflow_id": workflow, "run_id": run, "state": "started: workers may claim its jobs" }))
     }
 
     fn cancel_workflow(&self, workflow: WorkflowId) -> Result<Value, ToolError> {
         self.perform_on_workflow(AuthOperation::CancelWorkflow, workflow, async |state, by| {
             call_service(|reply| state.service.cancel_workflow(workflow, by, reply)).await
         })?;
-        Ok(json!({ "workflow_id": workflow, "state": "canceling: workers end what runs" }))
+        Ok(json!({ "workflow_id": workflow, "state": "canceling: workers stop the running jobs" }))
     }
 
     fn reset_workflow(&self, workflow: WorkflowId, failed_only: bool) -> Result<Value, ToolError> {
@@ -282,10 +285,10 @@ impl AgentActions for CallerBackend {
         let jobs = self.perform_on_workflow(AuthOperation::ChangeWorkflow, workflow, async |state, by| {
             call_service(|reply| state.service.reset_jobs(workflow, which, by, reply)).await
         })?;
-        Ok(json!({ "workflow_id": workflow, "jobs": jobs, "next": "run_workflow has them run" }))
+        Ok(json!({ "workflow_id": workflow, "jobs": jobs, "next": "created; run_workflow starts it" }))
     }
 
-    /// As they are, although he may not see them: they are what is taken out of what he sees.
+    /// Returns the unmasked values: they are removed from texts that the caller sees.
     fn load_job_variables(
         &self,
         _: &dyn Store,

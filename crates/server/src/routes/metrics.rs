@@ -1,4 +1,4 @@
-//! What Prometheus reads.
+//! Metrics for Prometheus.
 
 use crate::caller::Caller;
 use crate::error::{ApiError, ApiResult};
@@ -14,27 +14,27 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(get_metrics))
 }
 
-/// The same below the prefix of the API.
+/// The same below the API prefix.
 pub(crate) fn prefixed_routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(get_prefixed_metrics))
 }
 
-/// Figures for Prometheus
+/// Get metrics for Prometheus
 ///
-/// In the text format of OpenMetrics. The reference of metrics explains the names.
+/// In the OpenMetrics text format. The metrics reference documents all names.
 #[utoipa::path(get, path = "/metrics", tag = "operations",
-    responses((status = 200, description = "All figures", body = String, content_type = "application/openmetrics-text")))]
+    responses((status = 200, description = "All metrics", body = String, content_type = "application/openmetrics-text")))]
 async fn get_metrics(State(state): State<AppState>, caller: Caller) -> ApiResult<Response> {
     caller.authorize(AuthOperation::Metrics, ObjectRelation::Own, "figures")?;
     let text = state.metrics.render().map_err(ApiError::internal)?;
     Ok(([(CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text).into_response())
 }
 
-/// Figures for Prometheus
+/// Get metrics for Prometheus
 ///
 /// The same as `/metrics` without the prefix.
 #[utoipa::path(get, path = "/metrics", tag = "operations",
-    responses((status = 200, description = "All figures", body = String, content_type = "application/openmetrics-text")))]
+    responses((status = 200, description = "All metrics", body = String, content_type = "application/openmetrics-text")))]
 async fn get_prefixed_metrics(state: State<AppState>, caller: Caller) -> ApiResult<Response> {
     get_metrics(state, caller).await
 }

@@ -1,5 +1,6 @@
-//! The routes, one file per noun. Each file has a `routes()` that lists its handlers; that list is both the routing and
-//! the OpenAPI.
+//! The routes, one file per noun. Each file has a `routes()` that lists its handlers; that list defines both
+//! the routing and
+//! the OpenAPI document.
 
 mod allocations;
 mod docs;
@@ -22,12 +23,12 @@ mod workflows;
 use crate::state::AppState;
 use utoipa_axum::router::OpenApiRouter;
 
-/// Routes without a prefix, for those who watch over the server, and for agents.
+/// Routes without a prefix, for monitoring and agents.
 pub(crate) fn unprefixed_routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().merge(health::routes()).merge(metrics::routes()).merge(mcp::routes())
 }
 
-/// Our own routes below [`crate::error::API_PREFIX`], done in a moment.
+/// Windlass routes below [`crate::error::API_PREFIX`] that answer quickly.
 pub(crate) fn brief_routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .merge(docs::routes())
@@ -45,22 +46,22 @@ pub(crate) fn brief_routes() -> OpenApiRouter<AppState> {
         .merge(store_calls::routes())
 }
 
-/// Our own routes whose requests last as long as they like: waits and streams.
+/// Windlass routes without a time limit: long polls and streams.
 pub(crate) fn long_running_routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().merge(events::streaming_routes()).merge(workers::long_running_routes())
 }
 
-/// What takes in more than fits into memory.
+/// Routes whose bodies may exceed memory.
 pub(crate) fn upload_routes() -> OpenApiRouter<AppState> {
     store_calls::uploads().merge(requests::upload_routes())
 }
 
-/// The contract of Torc, at both prefixes.
+/// The Torc contract, at both prefixes.
 pub(crate) fn torc_routes() -> OpenApiRouter<AppState> {
     torc::routes().merge(tokens::torc_routes())
 }
 
-/// What of it lasts.
+/// Long-running routes of the Torc contract.
 pub(crate) fn torc_long_running_routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().merge(events::torc_streaming_routes())
 }

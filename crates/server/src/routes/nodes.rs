@@ -1,4 +1,4 @@
-//! Nodes that get no jobs for a while, because they fail what others do not or because somebody says so.
+//! Node quarantine: nodes that get no jobs for a time, automatically after failures or by an operator.
 
 use crate::caller::Caller;
 use crate::error::{ApiError, ApiResult};
@@ -23,25 +23,25 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(release_node))
 }
 
-/// Longer is for good: have its workers drain instead.
+/// Maximum duration; to stop using a node permanently, drain its workers.
 const MAX_QUARANTINE: Duration = Duration::from_hours(24 * 366);
 const MAX_REASON_LENGTH: usize = 1000;
 
-/// A node that is set aside, or on probation after that.
+/// A node in quarantine, or on probation after it.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(crate) struct NodeQuarantineResponse {
     host: String,
-    /// Whose workers get no jobs there; `null`: everyone's.
+    /// User whose workers get no jobs there; `null`: all users.
     user: Option<String>,
-    /// `set_aside`: it gets no jobs. `on_probation`: it gets one at a time until one goes well.
+    /// `set_aside`: in quarantine, gets no jobs. `on_probation`: gets one job at a time until one completes.
     standing: &'static str,
     since: String,
-    /// From then on it is on probation.
+    /// End of the quarantine; probation follows.
     until: String,
-    /// `windlass`, or who did it by hand.
+    /// `windlass`, or the user who set it.
     set_by: String,
     reason: String,
-    /// What was counted; `null` for what somebody did by hand.
+    /// Failure counts behind an automatic quarantine; `null` if set by a user.
     evidence: Option<Value>,
 }
 
@@ -67,21 +67,21 @@ pub(crate) struct NodeQuarantineList {
 
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 pub(crate) struct QuarantineNode {
-    /// As `windlass workers` shows it.
+    /// Host name as `windlass workers` shows it.
     #[schema(min_length = 1, max_length = 1000)]
     host: String,
-    /// For so many seconds; then it is tried with one job.
+    /// Duration in seconds; afterwards the node is tried with one job.
     #[schema(minimum = 1, maximum = 31_622_400)]
     seconds: u64,
-    /// For whoever wonders.
+    /// Reason, shown in listings.
     #[serde(default)]
     #[schema(max_length = 1000)]
     reason: String,
 }
 
-/// Nodes that are set aside, or on probation
+/// List nodes in quarantine or on probation
 #[utoipa::path(get, path = "/nodes", tag = "workers",
-    responses((status = 200, description = "Nodes that are not trusted, by name", body = NodeQuarantineList)))]
+    responses((status = 200, description = "Nodes by name", body = NodeQuarantineList)))]
 async fn list_quarantined_nodes(
     State(state): State<AppState>,
     caller: Caller,
@@ -90,7 +90,7 @@ async fn list_quarantined_nodes(
     let rows = state.with_store(|store| store.quarantined_nodes()).await?;
     let present = call_service(|reply| state.service.list_workers(reply)).await?;
     let now = SystemClock.now();
-    // Of other users' workers there is nothing to know.
+    // Nodes of other users' workers are hidden.
     let seen = |row: &NodeQuarantineRow| {
         caller.0.sees_all() || row.user.as_deref().is_none_or(|user| *user == *caller.0.user)
     };
@@ -101,13 +101,14 @@ async fn list_quarantined_nodes(
     Ok(Json(NodeQuarantineList { items: items.collect() }))
 }
 
-/// Set a node aside
+/// Quarantine a node
 ///
-/// Its workers get no more jobs for that time; what they have goes on. Then it is tried with one job.
+/// Its workers get no more jobs for that time; running jobs continue. Afterwards the node is tried with one
+/// job.
 #[utoipa::path(post, path = "/nodes", tag = "workers", request_body = QuarantineNode, responses(
-    (status = 200, description = "It is set aside", body = NodeQuarantineResponse),
-    (status = 403, description = "This is for operators"),
-    (status = 422, description = "No name, or no time")))]
+    (status = 200, description = "The node is in quarantine", body = NodeQuarantineResponse),
+    (status = 403, description = "Requires the role operator"),
+    (status = 422, description = "Missing name or duration")))]
 async fn quarantine_node(
     State(state): State<AppState>,
     caller: Caller,
@@ -116,10 +117,12 @@ async fn quarantine_node(
     caller.authorize(AuthOperation::ManageNodes, ObjectRelation::Own, "node")?;
     let spell = Duration::from_secs(new.seconds);
     if spell.is_zero() || spell > MAX_QUARANTINE {
-        return Err(ApiError::invalid("a node is set aside for a second at least, and a year at most"));
+        return Err(ApiError::invalid(
+            "the duration of a quarantine must be between one second and one year",
+        ));
     }
     if new.host.is_empty() || new.host.len().max(new.reason.len()) > MAX_REASON_LENGTH {
-        return Err(ApiError::invalid("a node has a name, and name and reason are at most 1000 bytes long"));
+        return Err(ApiError::invalid("host must not be empty; host and reason may have at most 1000 bytes"));
     }
     let now = SystemClock.now();
     let node = NodeQuarantineRow {
@@ -135,7 +138,8 @@ async fn quarantine_node(
     Ok(Json(NodeQuarantineResponse::new(row, NodeStanding::SetAside)))
 }
 
-/// Where workers are there, as they are treated: a node that nobody stands in for is on probation before its time.
+/// Returns the standing of connected workers of the node, if any: a node without a substitute is on probation
+/// early.
 fn node_standing(row: &NodeQuarantineRow, present: &[ConnectedWorker], now: Timestamp) -> NodeStanding {
     let is_there = |one: &&ConnectedWorker| {
         one.quarantine.as_ref().is_some_and(|aside| aside.host == row.host && aside.user == row.user)
@@ -146,13 +150,13 @@ fn node_standing(row: &NodeQuarantineRow, present: &[ConnectedWorker], now: Time
         .map_or_else(|| NodeStanding::from_quarantine(Some(row.until), now), |one| one.standing)
 }
 
-/// Trust a node again
+/// Release a node from quarantine
 ///
-/// At once, and without probation.
+/// Takes effect at once and skips probation.
 #[utoipa::path(delete, path = "/nodes/{host}", tag = "workers", params(("host" = String, Path,)), responses(
-    (status = 200, description = "It gets jobs again", body = Value),
-    (status = 403, description = "This is for operators"),
-    (status = 404, description = "It is not set aside")))]
+    (status = 200, description = "The node gets jobs again", body = Value),
+    (status = 403, description = "Requires the role operator"),
+    (status = 404, description = "The node is not in quarantine")))]
 async fn release_node(
     State(state): State<AppState>,
     caller: Caller,

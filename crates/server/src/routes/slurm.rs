@@ -1,4 +1,4 @@
-//! Whether this server asks Slurm for allocations, and how that goes.
+//! State of the connection to Slurm, and accounting data.
 
 use crate::caller::Caller;
 use crate::error::ApiResult;
@@ -16,12 +16,12 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(get_slurm_status)).routes(routes!(list_slurm_accounting))
 }
 
-/// How the server gets on with Slurm
+/// Get the state of the connection to Slurm
 #[utoipa::path(get, path = "/slurm", tag = "allocations", operation_id = "slurm_status",
-    responses((status = 200, description = "Whether it asks for allocations, and how that goes", body = SlurmStatus)))]
+    responses((status = 200, description = "Whether allocations are managed, and the state of the reconciler", body = SlurmStatus)))]
 async fn get_slurm_status(State(state): State<AppState>) -> Json<SlurmStatus> {
-    let steward = state.allocation_reconciler.as_ref().map(|steward| {
-        let (status, left) = (steward.status(), steward.remaining_budget());
+    let reconciler = state.allocation_reconciler.as_ref().map(|reconciler| {
+        let (status, left) = (reconciler.status(), reconciler.remaining_budget());
         ReconcilerStatusResponse {
             open: status
                 .open_allocations
@@ -35,19 +35,20 @@ async fn get_slurm_status(State(state): State<AppState>) -> Json<SlurmStatus> {
             unanswered: left.unanswered,
         }
     });
-    Json(SlurmStatus { steward })
+    Json(SlurmStatus { reconciler })
 }
 
-/// What Slurm's accounting measured
+/// Get Slurm accounting data
 ///
-/// Of all allocations of a workflow that Slurm has seen, and of the steps in them. Accounting is asked now, within what this server
-/// may ask of Slurm.
+/// For all allocations of a workflow that were submitted, and their steps. Queries accounting now, within the
+/// server's limit on
+/// calls of Slurm.
 #[utoipa::path(get, path = "/workflows/{id}/allocations/accounts", tag = "allocations", operation_id = "slurm_accounts",
     params(("id" = i64, Path,)), responses(
-    (status = 200, description = "As sacct has them", body = SlurmAccountingList),
-    (status = 404, description = "There is no such workflow"),
-    (status = 409, description = "This server asks nothing of Slurm, or the cluster keeps no accounts"),
-    (status = 503, description = "Slurm does not answer, or was asked too often")))]
+    (status = 200, description = "Data as reported by sacct", body = SlurmAccountingList),
+    (status = 404, description = "Workflow not found"),
+    (status = 409, description = "This server does not use Slurm, or the cluster has no accounting"),
+    (status = 503, description = "Slurm does not answer, or the limit on calls is reached")))]
 async fn list_slurm_accounting(
     State(state): State<AppState>,
     caller: Caller,

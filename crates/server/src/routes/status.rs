@@ -1,4 +1,4 @@
-//! How requests stand on this server, in one answer.
+//! A summary of all requests.
 
 use crate::caller::Caller;
 use crate::error::ApiResult;
@@ -14,9 +14,9 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(get_status))
 }
 
-/// Requests and sites in numbers
+/// Get counts of requests and sites
 ///
-/// Requests, blocks and sites by status, and the admission queue. `/health` says whether the server works.
+/// Requests, blocks and sites by status, and the admission queue. `/health` reports whether the server works.
 #[utoipa::path(get, path = "/status", tag = "operations", operation_id = "get_system_status",
     responses((status = 200, description = "Counts by status", body = SystemStatus)))]
 async fn get_status(State(state): State<AppState>, caller: Caller) -> ApiResult<Json<SystemStatus>> {

@@ -1,7 +1,7 @@
-//! The books over HTTP, for our own command line: what `windlass_store::wire` lists may be asked for here.
+//! The store over HTTP for Windlass' own command line: the calls listed in `windlass_store::rpc`.
 //!
-//! Reads go to the store. Changes of a workflow go through the service, which keeps its hands off the workflow meanwhile
-//! and reads it anew afterwards, so that memory and books agree.
+//! Reads go to the store. Changes of a workflow go through the scheduler, which suspends the workflow meanwhile
+//! and reloads it afterwards, so that memory and database agree.
 
 use super::failures;
 use crate::caller::Caller;
@@ -37,18 +37,19 @@ pub(crate) fn uploads() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(create_workflow))
 }
 
-/// So much of an upload is gathered before it is written down.
+/// Bytes of an upload that are buffered before they are written to disk.
 const UPLOAD_CHUNK: usize = 1 << 20;
 
-/// One use case of the books
+/// Call the store
 ///
-/// For the command line of Windlass; programs should use the other calls. The body names a method and its arguments, the
-/// answer is `{"ok": …}` or `{"error": …}`.
+/// For the command line of Windlass; programs should use the other routes. The body names a method and its
+/// arguments; the
+/// response is `{"ok": …}` or `{"error": …}`.
 #[utoipa::path(post, path = "/books", tag = "books", request_body = serde_json::Value, responses(
-    (status = 200, description = "What was asked for", body = serde_json::Value),
-    (status = 404, description = "There is no such thing, or it is not for you"),
-    (status = 409, description = "It cannot be done as things stand", body = serde_json::Value),
-    (status = 422, description = "The request makes no sense")))]
+    (status = 200, description = "The result", body = serde_json::Value),
+    (status = 404, description = "Not found, or not visible to the caller"),
+    (status = 409, description = "Conflict with the current state", body = serde_json::Value),
+    (status = 422, description = "Invalid request")))]
 async fn call_store(
     State(state): State<AppState>,
     caller: Caller,
@@ -57,7 +58,7 @@ async fn call_store(
     Ok(render_reply(perform_call(&state, &caller, request).await?))
 }
 
-/// Does what the request asks for, in the caller's name, if he may.
+/// Performs the call with the caller's permissions.
 pub(super) async fn perform_call(
     state: &AppState,
     caller: &Caller,
@@ -70,14 +71,15 @@ pub(super) async fn perform_call(
     }
 }
 
-/// Make a workflow from its lines
+/// Create a workflow from lines
 ///
-/// For the command line of Windlass: one JSON object per line, the workflow first, then files, user data, jobs, and a last
-/// line with their numbers. All of it is made, or nothing. It belongs to whoever sends it.
+/// For the command line of Windlass: one JSON object per line, the workflow first, then files, user data, jobs,
+/// and a last
+/// line with their numbers. Everything is created or nothing. The caller becomes the owner.
 #[utoipa::path(post, path = "/books/create", tag = "books",
     request_body(content = String, content_type = "application/x-ndjson"), responses(
     (status = 200, description = "The id of the workflow", body = serde_json::Value),
-    (status = 422, description = "The lines make no sense", body = serde_json::Value)))]
+    (status = 422, description = "Invalid lines", body = serde_json::Value)))]
 async fn create_workflow(State(state): State<AppState>, caller: Caller, body: Body) -> ApiResult<Response> {
     caller.authorize(AuthOperation::CreateWorkflow, ObjectRelation::Own, "workflow")?;
     let lines = spool_body(body, state.options.limits.max_upload).await?;
@@ -93,10 +95,10 @@ fn render_reply(answer: rpc::StoreReply) -> Response {
     (status, [(CONTENT_TYPE, "application/json")], answer.body).into_response()
 }
 
-/// The workflows that a request is about, or what the books say of one that is not there.
+/// The workflows that a call concerns, or the store's error for a missing object.
 type ConcernedWorkflows = Result<BTreeSet<WorkflowId>, windlass_store::StoreError>;
 
-/// The workflows that the request is about, if he may do this to all of them.
+/// Returns the workflows that the call concerns, if the caller may perform the operation on all of them.
 async fn authorize_call(
     state: &AppState,
     caller: &Caller,
@@ -106,20 +108,21 @@ async fn authorize_call(
     let count = access.subject.count();
     if count > rpc::MOST_IDS {
         let most = rpc::MOST_IDS;
-        return Err(ApiError::invalid(format!("the request names {count} objects; the most is {most}"))
-            .with_hint("send them in several requests"));
+        return Err(ApiError::invalid(format!("the request names {count} objects; the maximum is {most}"))
+            .with_hint("split it into several requests"));
     }
     let operation = call_operation(request, access.level);
     caller.authorize(operation, ObjectRelation::Own, "such thing")?;
     if let StoreCall::UpdateWorkflow { update, .. } = request
         && update.user.is_some()
     {
-        // Whose a workflow is decides who may do what. Not even to take one: it may only be shared with him.
+        // Ownership determines permissions, so only the owner may transfer a workflow; a group member may not
+        // take it.
         caller.authorize(AuthOperation::Administer, ObjectRelation::Own, "such thing")?;
     }
     let parts: Vec<WorkflowPartId> = match access.subject {
         CallSubject::All => {
-            // What he may not see is left out.
+            // Objects that the caller may not see are omitted.
             caller.authorize(AuthOperation::Identify, ObjectRelation::Own, "such thing")?;
             return Ok(Ok(BTreeSet::new()));
         }
@@ -149,7 +152,7 @@ async fn authorize_call(
             parts.into_iter().map(|part| store.workflow_of(part)).collect::<Result<Vec<_>, _>>()
         })
         .await?;
-    // What is not there is told by the store, in its own words.
+    // The store reports missing objects with its own message.
     authorize_workflows(state, caller, operation, ids.into_iter().flatten().collect()).await
 }
 
@@ -162,7 +165,7 @@ async fn authorize_workflows(
     for id in &ids {
         match caller.authorize_workflow(state, operation, *id).await {
             Ok(_) => {}
-            // In the words of the store, so that it looks the same whether there is none or it is not his.
+            // The store's message, so that missing and hidden objects look the same.
             Err(error) if error.status == StatusCode::NOT_FOUND => {
                 return Ok(Err(windlass_store::StoreError::NoSuchWorkflow(*id)));
             }
@@ -178,7 +181,7 @@ fn call_operation(request: &StoreCall, level: AccessLevel) -> AuthOperation {
         (StoreCall::DeleteWorkflow { .. }, _) => AuthOperation::DeleteWorkflow,
         (StoreCall::Spawn { .. }, _) => AuthOperation::SpawnJobs,
         (StoreCall::AddUserData { .. } | StoreCall::SetUserData { .. }, _) => AuthOperation::ChangeUserData,
-        // Whatever a person decides, and what waits for a person, takes more.
+        // Decisions of a person, and proposals that wait for one, require a higher permission.
         (StoreCall::CarryOut { wanted: TriageCommand::Orders(orders), .. }, _) if orders.agent.is_some() => {
             AuthOperation::DecideAsAgent
         }
@@ -189,7 +192,7 @@ fn call_operation(request: &StoreCall, level: AccessLevel) -> AuthOperation {
     }
 }
 
-/// `concerned`: what it is about, which he may read.
+/// `concerned`: the workflows of the call, which the caller may read.
 async fn perform_read(
     state: &AppState,
     caller: &Caller,
@@ -199,7 +202,7 @@ async fn perform_read(
     let (caller, now, masking) = (caller.clone(), state.now(), state.authenticator.masking());
     state
         .with_store(move |store| {
-            // Lists that span workflows ask about each row.
+            // Lists that span workflows check the permission for each row.
             let known = RefCell::<HashMap<_, _>>::default();
             let may_see = |id: Option<WorkflowId>| match id {
                 None => caller.0.sees_all(),
@@ -257,7 +260,7 @@ async fn perform_change(
             rpc::StoreReply::new(failures::perform_commands_within_limits(state, by, workflow, wanted).await?)
         }
         StoreCall::AddAllocations { mut new } => {
-            // Who asks is not for the one who asks to say.
+            // The caller's identity comes from authentication, not from the request.
             for new in &mut new {
                 by.clone_into(&mut new.by);
             }
@@ -269,7 +272,7 @@ async fn perform_change(
             }
             perform_exclusive(state, by, workflow, StoreCall::ApplySchedule { workflow, schedule }).await?
         }
-        // Nobody keeps these in memory.
+        // These are not kept in the scheduler's memory.
         request @ (StoreCall::AddEvent { .. }
         | StoreCall::DeleteEvent { .. }
         | StoreCall::AddUserData { .. }
@@ -287,7 +290,7 @@ async fn perform_change(
     Ok(answer)
 }
 
-/// While nobody else touches the workflow.
+/// Performs a change while the workflow is suspended.
 async fn perform_exclusive(
     state: &AppState,
     by: &str,
@@ -302,7 +305,7 @@ async fn perform_exclusive(
     .await
 }
 
-/// What concerns no workflow that is there, or nothing of it that the service keeps in memory.
+/// Performs a change of a missing workflow, or of data that the scheduler does not keep in memory.
 async fn perform_unlocked(state: &AppState, by: &str, request: StoreCall) -> ApiResult<rpc::StoreReply> {
     let (store, now) = (state.store.acting_as(by), state.now());
     let answer = run_blocking(move || request.execute(&*store, now, Viewer::ALL)).await;
@@ -310,10 +313,10 @@ async fn perform_unlocked(state: &AppState, by: &str, request: StoreCall) -> Api
     answer
 }
 
-/// As [`arrive`], for lines that come from this process, on a thread that may block.
+/// Like [`spool_body`], for lines from this process, on a blocking thread.
 pub(super) fn spool_reader(lines: impl Read, limit: usize) -> ApiResult<File> {
     let kept = tempfile::tempfile().and_then(|mut file| {
-        // One more than fits says that it does not.
+        // Reading one byte more than the limit detects an oversized upload.
         let size = std::io::copy(&mut lines.take(limit as u64 + 1), &mut file)?;
         file.rewind()?;
         Ok((file, size))
@@ -326,22 +329,22 @@ pub(super) fn spool_reader(lines: impl Read, limit: usize) -> ApiResult<File> {
 }
 
 fn too_large_error() -> ApiError {
-    let what = "the workflow is larger than this server takes";
+    let what = "the workflow is larger than the server's limit";
     ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", what)
 }
 
 fn spool_error(error: &std::io::Error) -> ApiError {
-    ApiError::internal(format_args!("cannot keep an upload: {error}"))
+    ApiError::internal(format_args!("cannot store an upload: {error}"))
 }
 
-/// All of an upload, in a file that has no name: it may be larger than memory, and is gone whatever happens.
+/// Writes an upload to an unnamed file: it may exceed memory, and is deleted in any case.
 async fn spool_body(body: Body, limit: usize) -> ApiResult<File> {
     let mut file = append_chunk(None, Vec::new()).await?;
     let (mut chunk, mut size) = (Vec::with_capacity(UPLOAD_CHUNK), 0);
     let mut pieces = body.into_data_stream();
     while let Some(piece) = pieces.next().await {
         let piece = piece.map_err(|_| {
-            ApiError::new(StatusCode::BAD_REQUEST, "bad_request", "the workflow did not arrive whole")
+            ApiError::new(StatusCode::BAD_REQUEST, "bad_request", "the workflow was not received completely")
         })?;
         size += piece.len();
         if size > limit {
@@ -355,7 +358,7 @@ async fn spool_body(body: Body, limit: usize) -> ApiResult<File> {
     append_chunk(Some(file), chunk).await
 }
 
-/// The file, a new one if there is none yet, with this at its end, ready to be read from the start.
+/// Appends a chunk to the file, creating it if necessary, and rewinds it.
 async fn append_chunk(file: Option<File>, chunk: Vec<u8>) -> ApiResult<File> {
     let done = run_blocking(move || {
         let mut file = file.map_or_else(tempfile::tempfile, Ok)?;

@@ -1,4 +1,4 @@
-//! Who one is, tokens, and reading the files again that say who is who.
+//! Routes of the caller's identity, access tokens, and reloading authentication.
 
 use crate::caller::Caller;
 use crate::error::{ApiError, ApiResult};
@@ -29,12 +29,12 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(revoke_token))
 }
 
-/// What of it Torc has as well.
+/// Routes that the Torc contract also has.
 pub(crate) fn torc_routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(reload_auth))
 }
 
-/// Who you are here
+/// Get the caller's identity
 #[utoipa::path(get, path = "/me", tag = "access", responses((status = 200, description = "You", body = CallerInfo)))]
 async fn get_caller(Caller(who): Caller) -> Json<CallerInfo> {
     Json(CallerInfo {
@@ -50,20 +50,20 @@ async fn get_caller(Caller(who): Caller) -> Json<CallerInfo> {
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct TokenListQuery {
-    /// Of this user; without it, your own. Others' are for admins.
+    /// Tokens of this user. Default: the caller. Other users require the role admin.
     user: Option<String>,
-    /// Everybody's, for admins.
+    /// Tokens of all users. Requires the role admin.
     #[serde(default)]
     #[param(required = false)]
     all: bool,
 }
 
-/// Your tokens
+/// List access tokens
 ///
-/// Also those that are over. The secrets are not kept, so they are not told.
+/// Includes expired and revoked tokens. Secrets are not stored and cannot be returned.
 #[utoipa::path(get, path = "/tokens", tag = "access", params(TokenListQuery), responses(
     (status = 200, description = "Tokens", body = TokenList),
-    (status = 403, description = "They are somebody else's"), (status = 404, description = "They are somebody else's")))]
+    (status = 403, description = "The tokens belong to another user"), (status = 404, description = "The tokens belong to another user")))]
 async fn list_tokens(
     State(state): State<AppState>,
     caller: Caller,
@@ -79,13 +79,14 @@ async fn list_tokens(
     Ok(Json(TokenList { items: rows.into_iter().map(api_token).collect() }))
 }
 
-/// Make a token
+/// Create an access token
 ///
-/// It is good for no more than the credential that it is asked for with, and for no longer. Its secret is told this once.
+/// It has at most the permissions and the lifetime of the credential of this request. The secret is returned
+/// only here.
 #[utoipa::path(post, path = "/tokens", tag = "access", request_body = CreateToken, responses(
     (status = 200, description = "The token", body = CreatedToken),
-    (status = 403, description = "It would be good for more than you are"),
-    (status = 422, description = "It makes no sense")))]
+    (status = 403, description = "The token would exceed the caller's permissions"),
+    (status = 422, description = "Invalid request")))]
 async fn create_token(
     State(state): State<AppState>,
     Caller(who): Caller,
@@ -133,12 +134,12 @@ async fn create_token(
     Ok(Json(CreatedToken { token: secret.reveal().to_owned(), about }))
 }
 
-/// Revoke a token
+/// Revoke an access token
 ///
-/// From then on it lets nobody in. It stays in the list.
+/// It is rejected from then on, and stays in the list.
 #[utoipa::path(delete, path = "/tokens/{id}", tag = "access", params(("id" = i64, Path,)), responses(
     (status = 200, description = "It is revoked", body = TokenInfo),
-    (status = 404, description = "You have no such token")))]
+    (status = 404, description = "Token not found")))]
 async fn revoke_token(
     State(state): State<AppState>,
     caller: Caller,
@@ -160,10 +161,11 @@ async fn revoke_token(
 
 /// Revoke all tokens of a user
 ///
-/// For a user who has left, or whose machine was broken into. New ones can be made until the user's role is `none`.
+/// For a user who has left, or whose machine was compromised. The user can create new tokens unless the role is
+/// set to `none`.
 #[utoipa::path(delete, path = "/tokens", operation_id = "revoke_all", tag = "access", params(RevokeTokensQuery), responses(
-    (status = 200, description = "Those that were revoked now", body = TokenList),
-    (status = 404, description = "The user is somebody else")))]
+    (status = 200, description = "The tokens revoked by this call", body = TokenList),
+    (status = 404, description = "The user is not the caller")))]
 async fn revoke_user_tokens(
     State(state): State<AppState>,
     caller: Caller,
@@ -191,16 +193,16 @@ async fn revoke_user_tokens(
 #[derive(Clone, Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct RevokeTokensQuery {
-    /// The user whose tokens are revoked; others' are for admins.
+    /// The user whose tokens are revoked; other users require the role admin.
     user: String,
 }
 
-/// Read the password file and the rest of the auth file again
+/// Reload the auth file and the password file
 ///
-/// If they are no good, all stays as it was.
+/// If they are invalid, the current configuration stays in use.
 #[utoipa::path(post, path = "/admin/reload-auth", operation_id = "reload_auth", tag = "access", responses(
-    (status = 200, description = "They are read", body = ReloadAuthResponse),
-    (status = 422, description = "They are no good")))]
+    (status = 200, description = "Reloaded", body = ReloadAuthResponse),
+    (status = 422, description = "Invalid files")))]
 async fn reload_auth(
     State(state): State<AppState>,
     Caller(who): Caller,
@@ -208,12 +210,12 @@ async fn reload_auth(
     let gate = Arc::clone(&state.authenticator);
     let reloaded = crate::state::run_blocking(move || gate.reload()).await?;
     let reloaded = reloaded.map_err(|error| {
-        tracing::error!(%error, "the auth file is no good; the old one stays in use");
+        tracing::error!(%error, "the auth file is invalid; the current configuration stays in use");
         ApiError::invalid(error.to_string())
     })?;
-    tracing::info!(by = %who.user, users = reloaded.users, "read the auth files again");
+    tracing::info!(by = %who.user, users = reloaded.users, "reloaded the auth files");
     Ok(Json(ReloadAuthResponse {
-        message: format!("{} users and {} issuers are known", reloaded.users, reloaded.issuers),
+        message: format!("reloaded: {} users, {} issuers", reloaded.users, reloaded.issuers),
         user_count: reloaded.users as i64,
     }))
 }
@@ -225,7 +227,7 @@ fn find_token(
     Ok(store.tokens(None)?.into_iter().find(|row| row.id == id))
 }
 
-/// What something of this user is to somebody; `None`: of everybody.
+/// Returns the caller's relation to objects of this user; `None`: of all users.
 fn token_relation(caller: &Caller, user: Option<&str>) -> ObjectRelation {
     if user == Some(caller.user()) { ObjectRelation::Own } else { ObjectRelation::Other }
 }
@@ -239,7 +241,7 @@ fn check_text(what: &str, text: &str) -> ApiResult<String> {
         return Ok(text.to_owned());
     }
     Err(ApiError::invalid(format!(
-        "{what}: 1 to {MAX_NAME_LENGTH} bytes, without control characters and without blanks at its ends"
+        "{what} must have 1 to {MAX_NAME_LENGTH} bytes, without control characters or leading and trailing blanks"
     )))
 }
 

@@ -1,39 +1,40 @@
-//! The schema of what workers send, for the OpenAPI document. The messages themselves are in `windlass_types::fleet`, their
-//! bounds in `windlass_types::worker_bounds`; a test keeps the two in step.
+//! Schemas of worker messages for the OpenAPI document. The messages themselves are in `windlass_types::fleet`,
+//! their
+//! limits in `windlass_types::worker_bounds`; a test keeps them in step.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// A length of time.
+/// A duration.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DurationMessage {
-    /// About a hundred years at most.
+    /// At most about a hundred years.
     #[schema(maximum = 3_155_760_000_i64)]
     secs: u64,
     #[schema(maximum = 999_999_999)]
     nanos: u32,
 }
 
-/// What a worker can give at once.
+/// Resources of a worker.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WorkerCapacityMessage {
     #[schema(maximum = 1_000_000)]
     cpus: u32,
-    /// Bytes of each node.
+    /// Bytes per node.
     #[schema(maximum = 1_152_921_504_606_846_976_i64)]
     memory: u64,
     #[schema(maximum = 1_000_000)]
     gpus: u32,
     #[schema(maximum = 65_536)]
     nodes: u32,
-    /// At most so many jobs at once, whatever they ask for.
+    /// Maximum number of concurrent jobs, whatever their requirements.
     #[schema(maximum = 1_000_000)]
     max_jobs: Option<u32>,
 }
 
-/// One execution of one job.
+/// One attempt of one job.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AttemptKeyMessage {
@@ -43,21 +44,21 @@ pub(crate) struct AttemptKeyMessage {
     attempt: u32,
 }
 
-/// Whose jobs a worker takes.
+/// Whose jobs a worker runs.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum JobsOfMessage {
     Own,
-    /// Also of these users: up to 1,000 names, each up to 255 bytes.
+    /// Also jobs of these users: up to 1,000 names, each up to 255 bytes.
     Users(Vec<String>),
     All,
 }
 
-/// A worker introduces itself, or comes back.
+/// Registration of a worker, or its return.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct IntroductionMessage {
-    /// Names have no control characters.
+    /// Names must not have control characters.
     #[schema(min_length = 1, max_length = 255)]
     host: String,
     #[schema(max_length = 255)]
@@ -74,26 +75,26 @@ pub(crate) struct IntroductionMessage {
     #[serde(default)]
     #[schema(max_items = 64)]
     labels: Vec<String>,
-    /// `local`, or a site that an operator has made known.
+    /// `local`, or a site configured by an operator.
     #[serde(default)]
     #[schema(max_length = 100, pattern = "^[A-Za-z0-9_.-]+$")]
     site: String,
-    /// It works for this workflow only.
+    /// Run jobs of this workflow only.
     #[serde(default)]
     workflow: Option<i64>,
-    /// Without it, those of its own user.
+    /// Default: jobs of its own user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     jobs_of: Option<JobsOfMessage>,
     #[serde(default)]
     before: Option<ComebackMessage>,
-    /// The allocation that started it: of a workflow that its user may work for.
+    /// The allocation that started the worker, of a workflow whose jobs its user may run.
     #[serde(default)]
     allocation: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     slurm: Option<SlurmPlaceMessage>,
 }
 
-/// Who a worker was, and all that it still holds.
+/// The previous identity of a worker, and everything that it still holds.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ComebackMessage {
@@ -107,7 +108,7 @@ pub(crate) struct ComebackMessage {
     actions: Vec<(i64, u32)>,
 }
 
-/// Where in Slurm a worker is.
+/// Location of a worker in Slurm.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SlurmPlaceMessage {
@@ -119,27 +120,27 @@ pub(crate) struct SlurmPlaceMessage {
     node: String,
 }
 
-/// The answer to an introduction.
+/// Response to a registration.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WelcomeMessage {
     worker: i64,
-    /// Every exchange quotes it.
+    /// Secret that every exchange includes.
     secret: String,
     lease: DurationMessage,
-    /// Attempts that are not its own any more.
+    /// Attempts that the worker no longer holds.
     lost: Vec<AttemptKeyMessage>,
     lost_actions: Vec<(i64, u32)>,
 }
 
-/// What happened at a worker, and whether there is room for more.
+/// Reports of a worker, and its free capacity.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ExchangeMessage {
     worker: i64,
     #[schema(max_length = 256)]
     secret: String,
-    /// From 1, one more with each; the same again when the answer did not come.
+    /// From 1, incremented by each exchange; an exchange without a response is repeated with the same number.
     #[schema(maximum = 9_223_372_036_854_775_807_i64)]
     number: u64,
     /// `{"Started": {"key", "at", "pid"}}`, `{"Ended": {"key", "started_at", "ended_at", "wall", "exit", "cause", "usage", …}}` or
@@ -151,7 +152,7 @@ pub(crate) struct ExchangeMessage {
     #[serde(default)]
     #[schema(max_items = 1_000)]
     actions: Vec<ActionReportMessage>,
-    /// How long the server may wait before it answers that there is nothing.
+    /// How long the server may wait for work before it responds.
     wait: DurationMessage,
     #[serde(default)]
     time_left: Option<DurationMessage>,
@@ -161,7 +162,7 @@ pub(crate) struct ExchangeMessage {
     leaving: bool,
 }
 
-/// How an action went.
+/// Result of an action.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ActionReportMessage {
@@ -189,7 +190,7 @@ mod tests {
     };
     use windlass_types::{Attempt, Bytes, Capacity, JobId, RunId, Timestamp, WorkerId, WorkflowId};
 
-    /// The schema reads the message, and writes it as it was.
+    /// The schema parses the message and serializes it unchanged.
     #[track_caller]
     fn agrees<S: Serialize + serde::de::DeserializeOwned>(message: &impl Serialize) {
         let sent = json!(message);

@@ -1,4 +1,4 @@
-//! Workers elsewhere: they introduce themselves, and then exchange what happened for what to do.
+//! Remote workers: they register, and then exchange reports for assignments.
 
 use super::worker_messages::{ExchangeMessage, IntroductionMessage, WelcomeMessage};
 use crate::caller::Caller;
@@ -27,22 +27,23 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(retire_worker))
 }
 
-/// More are not listed at once.
+/// Maximum page length.
 const MAX_LISTED: u64 = 100_000;
 
 pub(crate) fn long_running_routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(exchange_with_worker))
 }
 
-/// Introduce a worker
+/// Register a worker
 ///
-/// Or one that comes back after the server was restarted. The answer holds a secret that every exchange quotes. The
-/// worker gets jobs of the workflows that its user may work on.
+/// Also used by a worker that returns after a server restart. The response has a secret that every exchange
+/// includes. The
+/// worker gets jobs of the workflows whose jobs its user may run.
 #[utoipa::path(post, path = "/workers", tag = "workers", request_body = IntroductionMessage, responses(
     (status = 200, description = "It is welcome", body = WelcomeMessage),
-    (status = 403, description = "It is at a site that is not for it"),
+    (status = 403, description = "The worker may not register at this site"),
     (status = 422, description = "A field is out of bounds"),
-    (status = 409, description = "It cannot be who it says it was")))]
+    (status = 409, description = "The previous identity is not valid")))]
 async fn introduce_worker(
     State(state): State<AppState>,
     caller: Caller,
@@ -52,13 +53,14 @@ async fn introduce_worker(
     check_site(&state, &caller, &who.site).await?;
     let sponsor = caller.authorize_introduction(&state, &who).await?;
     let welcome = call_service(|reply| state.service.register_worker(who, sponsor, reply)).await?;
-    // Requests may have waited for a site.
+    // Requests may wait for the site.
     state.lifecycle.wake_all();
     Ok(Json(welcome))
 }
 
-/// A site is everyone's: its slots are planned with, and failures there ban it. So a worker is at one only if an operator
-/// speaks for it, and a token that is good for working alone makes no site known.
+/// Sites are shared: their slots are used for planning, and failures there ban them. So only operators may
+/// register workers
+/// at a site, and a token with only the scope worker cannot create a site.
 async fn check_site(state: &AppState, caller: &Caller, site: &str) -> ApiResult<()> {
     if site == LOCAL_SITE || caller.authorize(AuthOperation::ManageSites, ObjectRelation::Own, "site").is_ok()
     {
@@ -67,8 +69,11 @@ async fn check_site(state: &AppState, caller: &Caller, site: &str) -> ApiResult<
     let refused = |detail: String, hint: String| Err(ApiError::forbidden(detail).with_hint(hint));
     if !caller.0.sees_all() {
         return refused(
-            format!("a worker of {} cannot be at site `{site}`: sites belong to operators", caller.user()),
-            "start the worker without `--site`, or with a token of an operator".to_owned(),
+            format!(
+                "role {} may not register a worker at site `{site}`: this requires the role operator",
+                caller.user()
+            ),
+            "start the worker without `--site`, or with an operator's token".to_owned(),
         );
     }
     let name = site.to_owned();
@@ -77,19 +82,20 @@ async fn check_site(state: &AppState, caller: &Caller, site: &str) -> ApiResult<
         return Ok(());
     }
     refused(
-        format!("there is no site `{site}`, and a token for workers makes none known"),
-        format!("make it known first: `windlass site set {site} --status enabled`"),
+        format!("there is no site `{site}`, and a worker token cannot create one"),
+        format!("create it first: `windlass site set {site} --status enabled`"),
     )
 }
 
-/// Report what happened, and get what to do
+/// Exchange reports for assignments
 ///
-/// Waits until there is something to do, or as long as the worker says. Exchanges are numbered; one that got no answer is
-/// sent again as it was, and nothing is done twice. A newer one ends the wait of an older one.
+/// Waits until there is work, or for the time given by the worker. Exchanges are numbered; one without a
+/// response is
+/// repeated unchanged, and nothing is applied twice. A newer exchange ends the wait of an older one.
 #[utoipa::path(post, path = "/workers/{id}/exchange", tag = "workers", params(("id" = i64, Path,)),
-    request_body = ExchangeMessage, responses((status = 200, description = "What to do", body = Value),
+    request_body = ExchangeMessage, responses((status = 200, description = "Assignments and commands", body = Value),
     (status = 422, description = "A field is out of bounds"),
-    (status = 409, description = "The server does not know this worker any more: it has to introduce itself again")))]
+    (status = 409, description = "The server no longer knows this worker: it has to register again")))]
 async fn exchange_with_worker(
     State(state): State<AppState>,
     caller: Caller,
@@ -98,7 +104,7 @@ async fn exchange_with_worker(
 ) -> ApiResult<Json<ExchangeReply>> {
     caller.authorize(AuthOperation::SpeakAsWorker, ObjectRelation::Own, "worker")?;
     if exchange.worker != WorkerId(id) {
-        return Err(ApiError::invalid("the exchange is of another worker than the path"));
+        return Err(ApiError::invalid("the exchange belongs to another worker than the path"));
     }
     exchange.wait = exchange.wait.min(state.options.limits.max_wait);
     let listener = state.exchange_waiters.register(&state.service, &exchange);
@@ -112,18 +118,18 @@ async fn exchange_with_worker(
     answer.map(Json)
 }
 
-/// A worker, as people and programs see it.
+/// A worker.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(crate) struct WorkerResponse {
     id: i64,
-    /// `local`, `remote`, `torc`, or `claims` for clients that claim jobs without saying who they are.
+    /// `local`, `remote`, `torc`, or `claims` for clients that claim jobs anonymously.
     kind: &'static str,
     user: String,
     host: String,
     pid: u32,
-    /// Works for this workflow only.
+    /// Runs jobs of this workflow only.
     workflow_id: Option<i64>,
-    /// Where it is; `null` for clients of Torc, which are at no site.
+    /// Site of the worker; `null` for Torc clients, which have no site.
     site: Option<String>,
     labels: Vec<String>,
     version: String,
@@ -132,26 +138,27 @@ pub(crate) struct WorkerResponse {
     num_gpus: u32,
     max_jobs: Option<u32>,
     started_at: String,
-    /// When it left, or was given up.
+    /// When the worker left or was lost.
     ended_at: Option<String>,
     is_active: bool,
-    /// It takes nothing more, and leaves when what it has is done.
+    /// Gets no new jobs, and leaves when its jobs have ended.
     is_draining: bool,
-    /// Jobs that it has now. `null` for those that have no lease, and those that are gone.
+    /// Number of jobs held now. `null` without a lease, or if the worker is gone.
     held_jobs: Option<u64>,
-    /// Seconds since it was last heard of.
+    /// Seconds since the last contact.
     silence_seconds: Option<f64>,
-    /// Seconds that it will be there, where that is limited.
+    /// Remaining seconds, if its time is limited.
     time_left_seconds: Option<f64>,
-    /// `trusted`, `set_aside` (its node gets no jobs) or `on_probation` (one at a time until one goes well).
+    /// `trusted`, `set_aside` (its node is in quarantine and gets no jobs) or `on_probation` (one job at a time
+    /// until one completes).
     standing: &'static str,
-    /// Why it is not trusted, and until when its node gets nothing.
+    /// Why the node is in quarantine, and until when.
     set_aside_because: Option<String>,
     set_aside_until: Option<String>,
 }
 
 impl WorkerResponse {
-    /// What of it stands in no row.
+    /// Adds the session data that is not in the database.
     fn with_presence(mut self, present: &[ConnectedWorker]) -> Self {
         if let Some(present) = present.iter().find(|one| one.worker.0 == self.id) {
             self.is_draining |= present.is_draining;
@@ -201,14 +208,14 @@ impl From<WorkerRow> for WorkerResponse {
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct WorkerListQuery {
-    /// Only those of this workflow, and those that work for all.
+    /// Only workers of this workflow, and those of all workflows.
     workflow: Option<i64>,
-    /// Only those that are there, or only those that are gone.
+    /// true: only connected workers. false: only those that are gone.
     is_active: Option<bool>,
-    /// Skip so many.
+    /// Number of workers to skip.
     #[param(minimum = 0)]
     offset: Option<u64>,
-    /// At most so many.
+    /// Maximum number of workers.
     #[param(minimum = 1, maximum = 100_000)]
     limit: Option<u64>,
 }
@@ -218,11 +225,11 @@ pub(crate) struct WorkerListResponse {
     items: Vec<WorkerResponse>,
 }
 
-/// Workers
+/// List workers
 ///
-/// Your own; operators see all of them.
+/// The caller's own workers; operators see all.
 #[utoipa::path(get, path = "/workers", tag = "workers", params(WorkerListQuery),
-    responses((status = 200, description = "Workers, the oldest first", body = WorkerListResponse)))]
+    responses((status = 200, description = "Oldest first", body = WorkerListResponse)))]
 async fn list_workers(
     State(state): State<AppState>,
     caller: Caller,
@@ -247,9 +254,9 @@ async fn list_workers(
     Ok(Json(WorkerListResponse { items }))
 }
 
-/// A worker
+/// Get a worker
 #[utoipa::path(get, path = "/workers/{id}", tag = "workers", params(("id" = i64, Path,)),
-    responses((status = 200, description = "It", body = WorkerResponse), (status = 404, description = "There is no such worker")))]
+    responses((status = 200, description = "It", body = WorkerResponse), (status = 404, description = "Worker not found")))]
 async fn get_worker(
     State(state): State<AppState>,
     caller: Caller,
@@ -260,10 +267,10 @@ async fn get_worker(
     Ok(Json(WorkerResponse::from(row).with_presence(&present)))
 }
 
-/// Have a worker finish what it has, and leave
+/// Drain a worker: it gets no new jobs and leaves when its jobs have ended
 #[utoipa::path(post, path = "/workers/{id}/drain", tag = "workers", params(("id" = i64, Path,)),
-    responses((status = 200, description = "It gets nothing more", body = Value),
-    (status = 404, description = "There is no such worker")))]
+    responses((status = 200, description = "The worker is draining", body = Value),
+    (status = 404, description = "Worker not found")))]
 async fn drain_worker(
     State(state): State<AppState>,
     caller: Caller,
@@ -274,12 +281,13 @@ async fn drain_worker(
     Ok(Json(serde_json::json!({"id": id, "draining": true})))
 }
 
-/// Say that a worker is certainly dead
+/// Retire a worker that is certainly dead
 ///
-/// What it held runs again at once, without waiting for the end of its lease. If it lives after all, jobs may run twice.
+/// Its jobs run again at once instead of after the end of its lease. If the worker is alive, jobs may run
+/// twice.
 #[utoipa::path(post, path = "/workers/{id}/retire", tag = "workers", params(("id" = i64, Path,)),
-    responses((status = 200, description = "What it held goes to others", body = Value),
-    (status = 404, description = "There is no such worker")))]
+    responses((status = 200, description = "Its jobs are reassigned", body = Value),
+    (status = 404, description = "Worker not found")))]
 async fn retire_worker(
     State(state): State<AppState>,
     caller: Caller,

@@ -1,4 +1,4 @@
-//! Verbs of our own on workflows, beside those of the Torc contract.
+//! Windlass operations on workflows, in addition to the Torc contract.
 
 use crate::caller::Caller;
 use crate::error::ApiResult;
@@ -16,7 +16,7 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new().routes(routes!(start_workflow))
 }
 
-/// A workflow that workers may have.
+/// A started workflow.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 pub(crate) struct StartedWorkflow {
     workflow_id: i64,
@@ -25,11 +25,12 @@ pub(crate) struct StartedWorkflow {
 
 /// Start a workflow
 ///
-/// Its jobs become ready or blocked, and workers may have them. One that was started is left as it is.
+/// Its jobs become ready or blocked, and workers may claim them. A workflow that is already started does not
+/// change.
 #[utoipa::path(post, path = "/workflows/{id}/start", tag = "workflows", params(("id" = i64, Path,)),
-    responses((status = 200, description = "Workers may have it", body = StartedWorkflow),
-    (status = 404, description = "There is no such workflow"),
-    (status = 409, description = "It is canceled, archived or over")))]
+    responses((status = 200, description = "Started", body = StartedWorkflow),
+    (status = 404, description = "Workflow not found"),
+    (status = 409, description = "The workflow is canceled, archived or has ended")))]
 async fn start_workflow(
     State(state): State<AppState>,
     caller: Caller,

@@ -1,7 +1,7 @@
-//! Who gets in, and what he may do: every route, with every role, with one's own objects, shared ones and those of others.
+//! Authentication and permissions: every route, with every role, for own, shared and others' objects.
 //!
-//! The routes are taken from the OpenAPI document, so that a new one is covered by itself. What is expected is read from
-//! the policy; the truths at the end are written by hand and come from nowhere else.
+//! The routes are taken from the OpenAPI document, so that new ones are included. The expectations come from
+//! the policy; the cases at the end are written by hand.
 
 use crate::bench::Bench;
 use crate::work::workflow_of;
@@ -13,7 +13,7 @@ use windlass_types::{SystemClock, WorkflowId};
 
 const API: &str = "/api/v1";
 
-/// A token for somebody, made by the owner.
+/// A token for a user, created by the owner.
 pub(crate) fn token(bench: &Bench, user: &str, role: UserRole, scope: &str) -> String {
     let asked = json!({"name": "test", "user": user, "role": role.name(), "scopes": [scope]});
     let made = bench.post("/api/v1/tokens").json(&asked).send().unwrap();
@@ -21,7 +21,7 @@ pub(crate) fn token(bench: &Bench, user: &str, role: UserRole, scope: &str) -> S
     made.json::<Value>().unwrap()["token"].as_str().unwrap().to_owned()
 }
 
-/// Another workflow of the same person, shared with the same group if this one is.
+/// Another workflow of the same user, shared with the same group if this one is.
 fn like(bench: &Bench, workflow: WorkflowId, group: i64, relation: ObjectRelation) -> WorkflowId {
     let user = bench.store.workflow(workflow).unwrap().unwrap().user;
     let new = workflow_of(bench, &user);
@@ -40,7 +40,7 @@ pub(crate) fn status(bench: &Bench, token: &str, method: &str, path: &str, body:
     request.send().unwrap().status().as_u16()
 }
 
-/// What one operation of the document needs to be called: its path filled in for a workflow, and a body.
+/// The path of an operation filled in for a workflow, and a body.
 pub(crate) struct Route {
     pub(crate) method: String,
     pub(crate) template: String,
@@ -66,14 +66,14 @@ impl Route {
             .unwrap_or_else(|| panic!("{} {}", self.method, self.template))
     }
 
-    /// Whether it is about one workflow that its path or query names, so that whose it is decides.
+    /// Whether it concerns one workflow named in its path or query, so that the owner of the workflow decides.
     pub(crate) fn is_about_a_workflow(&self) -> bool {
         self.template.contains("/workflows/{id}")
             || self.template.contains("{workflow_id}")
             || self.query().any(|name| name == "workflow_id")
     }
 
-    /// The path with all that must stand in its query, about this workflow.
+    /// The path with the required query parameters, for this workflow.
     pub(crate) fn with_query(&self, path: &str, workflow: WorkflowId) -> String {
         let value = |name: &str| if name == "workflow_id" { workflow.0 } else { 1 };
         let mut names: Vec<&str> = self.required().collect();
@@ -84,7 +84,7 @@ impl Route {
         if query.is_empty() { path.to_owned() } else { format!("{path}?{}", query.join("&")) }
     }
 
-    /// What must stand in the query.
+    /// The required query parameters.
     pub(crate) fn required(&self) -> impl Iterator<Item = &str> {
         let parameters = self.item["parameters"].as_array().into_iter().flatten();
         parameters
@@ -105,7 +105,7 @@ impl Route {
         for (name, value) in [("{status}", "completed"), ("{user_name}", "nobody")] {
             path = path.replace(name, value);
         }
-        // Whatever else is a number, or a name: of things that are not there. Those that are: see `parts.rs`.
+        // All other ids and names are of missing objects. For existing ones see `parts.rs`.
         while let (Some(start), Some(end)) = (path.find('{'), path.find('}')) {
             path.replace_range(start..=end, "999999");
         }
@@ -115,13 +115,18 @@ impl Route {
         path
     }
 
+    pub(crate) fn body_schema(&self) -> Option<&Value> {
+        Some(&self.item["requestBody"]["content"]["application/json"]["schema"])
+            .filter(|schema| !schema.is_null())
+    }
+
     pub(crate) fn body(&self, document: &Value, workflow: WorkflowId) -> Option<Value> {
         let schema = &self.item["requestBody"]["content"]["application/json"]["schema"];
         (!schema.is_null()).then(|| sample(document, schema, workflow))
     }
 }
 
-/// The least that fits a schema.
+/// The smallest value that fits a schema.
 fn sample(document: &Value, schema: &Value, workflow: WorkflowId) -> Value {
     if let Some(name) = schema["$ref"].as_str() {
         let name = name.trim_start_matches("#/components/schemas/");
@@ -192,7 +197,7 @@ fn every_route_with_every_role_and_everybodys_workflows() {
                 if route.template.ends_with("/stream") {
                     continue;
                 }
-                // What is allowed is done, so it is done to a workflow that nothing else is asked about.
+                // Permitted operations are performed, so they get a workflow that nothing else uses.
                 let changes = verdict == AccessDecision::Allow && route.method != "GET";
                 if changes && !route.is_about_a_workflow() {
                     continue;
@@ -220,11 +225,7 @@ fn every_route_with_every_role_and_everybodys_workflows() {
     assert!(checked > 4 * routes(&document).len(), "only {checked} were checked");
     for workflow in [other, shared] {
         let row = bench.store.workflow(workflow).unwrap().unwrap();
-        assert_eq!(
-            (row.name.as_str(), row.user.as_str()),
-            ("w", "zoe"),
-            "nothing was changed by those who may not"
-        );
+        assert_eq!((row.name.as_str(), row.user.as_str()), ("w", "zoe"), "rejected calls changed nothing");
     }
 }
 
@@ -237,13 +238,17 @@ fn truths_about_roles() {
     let call = |user: &str, role, scope: &str, method: &str, path: &str| {
         status(&bench, &token(&bench, user, role, scope), method, path, None)
     };
-    assert_eq!(call("bob", UserRole::User, "admin", "POST", &start), 404, "others' workflows are not there");
-    assert_eq!(call("bob", UserRole::Viewer, "admin", "POST", &start), 403, "a viewer starts nothing");
-    assert_eq!(call("ana", UserRole::Viewer, "admin", "POST", &start), 403, "not even his own");
+    assert_eq!(call("bob", UserRole::User, "admin", "POST", &start), 404, "others' workflows are hidden");
+    assert_eq!(
+        call("bob", UserRole::Viewer, "admin", "POST", &start),
+        403,
+        "a viewer cannot start workflows"
+    );
+    assert_eq!(call("ana", UserRole::Viewer, "admin", "POST", &start), 403, "not even an own one");
     assert_eq!(
         call("ana", UserRole::User, "read", "POST", &start),
         403,
-        "a token to read with starts nothing"
+        "a read-only token cannot start workflows"
     );
     assert_eq!(call("ana", UserRole::User, "worker", "POST", &start), 403);
     assert_eq!(call("ana", UserRole::Admin, "write", "POST", &format!("{API}/admin/reload-auth")), 403);
@@ -256,7 +261,7 @@ fn truths_about_roles() {
     assert_eq!(
         call("bob", UserRole::User, "write", "POST", &format!("{API}/workers")),
         403,
-        "that takes the scope worker"
+        "requires the scope worker"
     );
 }
 
@@ -291,10 +296,10 @@ fn a_revoked_token_is_nobody_at_once() {
     assert_eq!((&me["user"], &me["role"], &me["how"]), (&json!("ana"), &json!("user"), &json!("token")));
     let list: Value = bench.get("/api/v1/tokens?user=ana").send().unwrap().json().unwrap();
     let id = &list["items"][0]["id"];
-    assert!(!list.to_string().contains(&ana), "the secret is not kept");
+    assert!(!list.to_string().contains(&ana), "the secret is not stored");
     let bob = token(&bench, "bob", UserRole::User, "write");
     let path = format!("/api/v1/tokens/{id}");
-    assert_eq!(status(&bench, &bob, "DELETE", &path, None), 404, "not one's own is not there");
+    assert_eq!(status(&bench, &bob, "DELETE", &path, None), 404, "others' tokens are hidden");
     assert_eq!(status(&bench, &ana, "DELETE", &path, None), 200);
     assert_eq!(status(&bench, &ana, "GET", "/api/v1/me", None), 401);
 }
@@ -333,11 +338,11 @@ fn paths_are_not_tricked() {
         assert!([404, 405].contains(&got), "{path} gave {got}");
     }
     let twice = bench.get("/api/v1/me").header("authorization", "Bearer wl_other").send().unwrap();
-    assert_eq!(twice.status(), 401, "two credentials are none");
+    assert_eq!(twice.status(), 401, "two credentials are rejected");
     let long =
         bench.client.get(format!("{}/api/v1/me", bench.server.url)).bearer_auth("x".repeat(1 << 20)).send();
-    assert!(long.is_err() || long.unwrap().status().is_client_error(), "a header without measure");
-    assert_eq!(bench.get("/health").send().unwrap().status(), 200, "and it still answers");
+    assert!(long.is_err() || long.unwrap().status().is_client_error(), "an oversized header");
+    assert_eq!(bench.get("/health").send().unwrap().status(), 200, "the server still answers");
     assert_eq!(
         decide_access(AuthOperation::Sql, UserRole::Admin, TokenScopes::ALL, ObjectRelation::Own),
         AccessDecision::ForbidRole
@@ -350,7 +355,7 @@ fn whoever_is_refused_hears_who_may_on_both_prefixes() {
     let workflow = workflow_of(&bench, "ana");
     for (prefix, field) in [(API, "hint"), ("/torc-service/v1", "errorMessage")] {
         for (role, scope, remedy) in [
-            (UserRole::Viewer, "admin", "it takes the role user"),
+            (UserRole::Viewer, "admin", "requires the role user"),
             (UserRole::User, "read", "the scope `write`"),
         ] {
             let token = token(&bench, "ana", role, scope);

@@ -1,4 +1,4 @@
-//! Actions as clients of Torc's interface see them: what is pending, and who gets it.
+//! Actions as Torc clients see them: which are pending, and who can claim them.
 
 use crate::bench::Bench;
 use serde_json::{Value, json};
@@ -40,7 +40,7 @@ fn what_is_pending_is_claimed_once_or_once_by_each() {
         );
         answer.as_array().unwrap().iter().map(|one| one["id"].as_i64().unwrap()).collect()
     };
-    assert_eq!(pending(""), [0i64; 0], "nothing has begun");
+    assert_eq!(pending(""), [0i64; 0], "nothing has started");
     let begun = call(&bench, "POST", &format!("/workflows/{workflow}/initialize_jobs"), &json!(null));
     assert_eq!(begun.0, 200, "{}", begun.1);
     assert_eq!(pending(""), [start, each]);
@@ -72,7 +72,7 @@ fn what_is_pending_is_claimed_once_or_once_by_each() {
         "completion_time": "2026-01-01T00:00:00Z", "status": "completed"});
     let completed = call(&bench, "POST", &format!("/jobs/{job}/complete_job/completed/{run}"), &result);
     assert_eq!(completed.0, 200, "{}", completed.1);
-    assert_eq!(pending(""), [each, over, last], "also when the run is over");
+    assert_eq!(pending(""), [each, over, last], "also when the run has ended");
     assert_eq!((claim(over, one), claim(last, one), claim(last, two)), (200, 200, 409));
 
     let (_, all) = call(&bench, "GET", &path, &json!(null));

@@ -1,4 +1,4 @@
-//! Agents at `/mcp`: they see and do what whoever sent them may see and do.
+//! Agents at `/mcp` have the permissions of their caller.
 
 use crate::access::token;
 use crate::bench::Bench;
@@ -18,7 +18,7 @@ fn workflow(bench: &Bench, user: &str) -> WorkflowId {
     bench.store.create_workflow(&new, &mut ListedJobs::new([job]), SystemClock.now()).unwrap()
 }
 
-/// One message of an agent, and the status and the answer.
+/// Sends a message of an agent; returns the status and the response.
 fn say(bench: &Bench, token: &str, method: &str, params: &Value) -> (u16, Value) {
     let message = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
     let http = reqwest::blocking::Client::new();
@@ -28,7 +28,7 @@ fn say(bench: &Bench, token: &str, method: &str, params: &Value) -> (u16, Value)
     (answer.status().as_u16(), answer.json().unwrap_or_default())
 }
 
-/// The answer of a tool, or what it said when it refused.
+/// The result of a tool, or its error.
 fn call(bench: &Bench, token: &str, tool: &str, arguments: &Value) -> Result<Value, String> {
     let (_, answer) = say(bench, token, "tools/call", &json!({"name": tool, "arguments": arguments}));
     let result = &answer["result"];
@@ -132,7 +132,7 @@ fn an_agent_is_told_how_long_workers_stay() {
     let workflow = WorkflowId(id.as_i64().unwrap());
     let job = bench.store.jobs(workflow, &JobFilter::default()).unwrap()[0].id;
     let why = ask("explain_job", json!({"job_id": job})).to_string();
-    assert!(why.contains("only, and it asks for 1h"), "{why}");
+    assert!(why.contains("and the job requests 1h"), "{why}");
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn an_agent_recovers_and_resets_over_http() {
     assert!(done["jobs"][0]["stays_because"].as_str().unwrap().contains("only a person"), "{done}");
     assert_eq!(status(&bench, jobs[0]), "failed");
 
-    // What nobody has decided on.
+    // A failure without a decision.
     let (workflow, jobs) = ended(&bench, "failed");
     let meant = json!({"workflow_id": workflow, "retry_unknown": true, "dry_run": false, "confirm": true});
     let done = ask("recover_workflow", meant).unwrap();
@@ -182,7 +182,7 @@ fn an_agent_recovers_and_resets_over_http() {
     assert_eq!((status(&bench, jobs[0]), status(&bench, jobs[2])), (json!("ready"), json!("blocked")));
     let decisions = bench.store.decisions(WorkflowId(workflow), &DecisionFilter::default()).unwrap();
     let last = decisions.last().unwrap();
-    assert!(!last.is_agent && last.reason.starts_with("recover, asked for by agent "), "{last:?}");
+    assert!(!last.is_agent && last.reason.starts_with("recover, requested by agent "), "{last:?}");
 
     let (workflow, jobs) = waiting(&bench);
     let reset = json!({"workflow_id": workflow, "failed_only": true, "confirm": true});

@@ -1,4 +1,4 @@
-//! Allocations over the wire: ours, and those that runners of Torc look after.
+//! Allocations over HTTP: those of Windlass, and those that Torc runners manage.
 #![expect(clippy::unwrap_used, reason = "the lint does not see that all of this is a test")]
 
 use crate::access::{status, token};
@@ -38,7 +38,7 @@ fn allocations_are_asked_for_and_canceled() {
     let one = format!("/api/v1/allocations/{}", first["id"]);
     assert_eq!(answered(bench.get(&one)), *first);
 
-    // As the contract of Torc has them.
+    // In the format of the Torc contract.
     let nodes =
         answered(bench.get(&format!("/torc-service/v1/scheduled_compute_nodes?workflow_id={workflow}")));
     assert_eq!(nodes["total_count"], 2);
@@ -50,7 +50,7 @@ fn allocations_are_asked_for_and_canceled() {
     let mut body = nodes["items"][0].clone();
     body["status"] = json!("complete");
     let refused = bench.request(Method::PUT, &theirs).json(&body).send().unwrap();
-    assert_eq!(refused.status(), 409, "we say ourselves how ours stand");
+    assert_eq!(refused.status(), 409, "clients cannot set the state of managed allocations");
 
     let gone = answered(bench.request(Method::DELETE, &one));
     assert_eq!((&gone["state"], &gone["unwanted"]), (&json!("withdrawn"), &json!("canceled by owner")));
@@ -58,7 +58,7 @@ fn allocations_are_asked_for_and_canceled() {
     let open = answered(bench.get(&format!("{list}?is_open=true&scheduler=night&state=intended")));
     assert_eq!(open["items"].as_array().unwrap().len(), 1);
     let refused = bench.request(Method::DELETE, &format!("/api/v1/workflows/{workflow}")).send().unwrap();
-    assert_eq!(refused.status(), 409, "Slurm would go on with what nobody knows of");
+    assert_eq!(refused.status(), 409, "Slurm would run an allocation that the server does not know");
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn runners_of_torc_say_how_theirs_stand() {
     assert_eq!(told["active_scheduled_nodes"], 1);
     let refused =
         bench.request(Method::DELETE, &format!("/api/v1/allocations/{}", made["id"])).send().unwrap();
-    assert_eq!(refused.status(), 409, "it is not ours");
+    assert_eq!(refused.status(), 409, "managed by a client");
     assert_eq!(answered(bench.request(Method::DELETE, &one))["status"], "active");
     assert_eq!(bench.get(&one).send().unwrap().status(), 404);
 }

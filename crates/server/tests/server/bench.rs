@@ -1,4 +1,4 @@
-//! A server on a database of its own, and ways to speak to it: as a client does, and as none should.
+//! A server with its own database, and helpers to send correct and incorrect requests.
 
 use reqwest::Method;
 use reqwest::blocking::{Client, RequestBuilder};
@@ -30,7 +30,7 @@ impl Bench {
         Self::start(Arc::new(opened.store), dir, change)
     }
 
-    /// On a database that is there already.
+    /// On an existing database.
     pub(crate) fn on(store: Arc<dyn StoreDatabase>, change: impl FnOnce(&mut ServeOptions)) -> Self {
         Self::start(store, tempfile::tempdir().unwrap(), change)
     }
@@ -66,12 +66,12 @@ impl Bench {
         self.server.url.strip_prefix("http://").unwrap()
     }
 
-    /// A bare connection.
+    /// A raw connection.
     pub(crate) fn connect(&self) -> TcpStream {
         TcpStream::connect(self.address()).unwrap()
     }
 
-    /// The value of a figure without labels.
+    /// The value of a metric without labels.
     pub(crate) fn figure(&self, name: &str) -> Option<u64> {
         let page = self.get("/metrics").send().unwrap().text().unwrap();
         page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
@@ -98,7 +98,7 @@ pub(crate) fn wire(bench: &Bench, method: &str, path: &str, body: &str) -> Strin
     wire_as(bench, &bench.server.token, method, path, body)
 }
 
-/// The same of somebody with another token.
+/// The same with another token.
 pub(crate) fn wire_as(bench: &Bench, token: &str, method: &str, path: &str, body: &str) -> String {
     format!(
         "{method} {path} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
@@ -108,15 +108,15 @@ pub(crate) fn wire_as(bench: &Bench, token: &str, method: &str, path: &str, body
     )
 }
 
-/// Says this and hangs up at once, whatever comes back.
+/// Sends this and disconnects at once, ignoring the response.
 pub(crate) fn say_and_hang_up(bench: &Bench, bytes: &[u8]) {
     let mut stream = bench.connect();
-    // The server may refuse before it has read all.
+    // The server may reject the request before it has read all of it.
     drop(stream.write_all(bytes));
     drop(stream.shutdown(Shutdown::Both));
 }
 
-/// All that comes until the other end closes.
+/// Reads until the other end closes.
 pub(crate) fn read_all(stream: &mut TcpStream) -> String {
     stream.set_read_timeout(Some(Duration::from_mins(1))).unwrap();
     let mut text = Vec::new();
@@ -124,7 +124,7 @@ pub(crate) fn read_all(stream: &mut TcpStream) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// Waits for something that must come true.
+/// Waits for a condition that must become true.
 #[track_caller]
 pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_mins(1);

@@ -1,4 +1,4 @@
-//! The books over HTTP: the same store, at the other end of a connection.
+//! The store over HTTP behaves like the local store.
 
 use crate::bench::Bench;
 use reqwest::blocking::{Body, Client};
@@ -9,7 +9,7 @@ use windlass_store::{Store, StoreError, StoreLocation};
 use windlass_types::settings::WorkflowSettings;
 use windlass_types::{SystemClock, Timestamp, WorkflowId};
 
-/// The way to a server, as short as can be.
+/// The simplest transport to a server.
 struct Http {
     client: Client,
     url: String,
@@ -59,7 +59,7 @@ fn a_submitted_workflow_is_shared_with_the_groups_of_its_spec() {
     let jobs = || [NewJob { name: "a", command: "true", ..NewJob::default() }].into_iter();
     let refused = remote.create_workflow(&new, &mut ListedJobs::new(jobs()), SystemClock.now()).unwrap_err();
     assert!(refused.to_string().contains("there is no access group `lab`"), "{refused}");
-    assert!(bench.store.workflows().unwrap().is_empty(), "nothing is made");
+    assert!(bench.store.workflows().unwrap().is_empty(), "nothing is created");
     let made = bench.post("/api/v1/access_groups").json(&serde_json::json!({"name": "lab"})).send().unwrap();
     assert_eq!(made.status(), 200);
     let id = remote.create_workflow(&new, &mut ListedJobs::new(jobs()), SystemClock.now()).unwrap();
@@ -73,7 +73,7 @@ fn a_workflow_is_made_read_and_changed_from_elsewhere() {
     let remote = remote(&bench);
     let id = create(&remote, 3000);
     let row = remote.workflow(id).unwrap().unwrap();
-    assert_eq!((row.name.as_str(), row.user.as_str()), ("sim", "owner"), "it belongs to whoever made it");
+    assert_eq!((row.name.as_str(), row.user.as_str()), ("sim", "owner"), "the creator is the owner");
     assert_eq!(remote.jobs(id, &JobFilter::default()).unwrap().len(), 3000);
     assert_eq!(bench.store.jobs(id, &JobFilter::default()).unwrap().len(), 3000);
     assert!(matches!(remote.load_jobs(WorkflowId(77)), Err(StoreError::NoSuchWorkflow(WorkflowId(77)))));

@@ -1,4 +1,4 @@
-//! A web page cannot make a browser change anything: neither at a server without authentication, nor at one with it.
+//! A web page cannot make a browser change anything, on servers with and without authentication.
 
 use crate::access::routes;
 use crate::bench::Bench;
@@ -11,7 +11,7 @@ fn open(options: &mut ServeOptions) {
     options.no_auth = true;
 }
 
-/// The status of a request with these headers and this body; the owner's token is shown too.
+/// The status of a request with these headers and this body, with the owner's token.
 fn send(bench: &Bench, method: &str, path: &str, headers: &[(&str, &str)], body: Option<&str>) -> u16 {
     let mut request = bench.request(Method::from_bytes(method.as_bytes()).unwrap(), path);
     for (name, value) in headers {
@@ -23,8 +23,8 @@ fn send(bench: &Bench, method: &str, path: &str, headers: &[(&str, &str)], body:
     request.send().unwrap().status().as_u16()
 }
 
-/// What a page can send without asking first: a simple request with lines that make a workflow, and its start.
-/// Headers, body, and the status that answers them.
+/// What a page can send without a preflight request: a simple request that creates a workflow, and its start.
+/// Headers, body, and the expected status.
 type Foreign<'a> = (&'a [(&'a str, &'a str)], Option<&'a str>, u16);
 
 #[test]
@@ -43,7 +43,7 @@ fn a_web_page_neither_makes_nor_starts_a_workflow() {
     assert_eq!(send(&bench, "POST", &start, &[("host", &rebound), ("origin", &same)], None), 403);
     assert_eq!(send(&bench, "GET", "/api/v1/workflows", &[("host", &rebound)], None), 403, "nor reads it");
     let own = format!("http://{}", bench.address());
-    assert_eq!(send(&bench, "POST", &start, &[("origin", &own)], None), 200, "a page of its own may");
+    assert_eq!(send(&bench, "POST", &start, &[("origin", &own)], None), 200, "the server's own page may");
     let localhost = format!("localhost:{port}");
     assert_eq!(send(&bench, "GET", "/api/v1/workflows", &[("host", &localhost)], None), 200);
 }

@@ -1,4 +1,4 @@
-//! What is written about the server is what it does.
+//! The reference documents match the server.
 
 use crate::bench::Bench;
 use std::collections::BTreeSet;
@@ -21,11 +21,11 @@ fn the_document_that_is_checked_in_is_up_to_date() {
     assert!(there == made, "docs/reference/openapi.json is out of date: run `cargo xtask docs`");
 }
 
-/// The least role for each route, by whose the object is, and the scope that the token needs.
+/// The minimum role for each route by relation to the object, and the required scope.
 fn permissions() -> String {
     let least = |least| match least {
         MinimumRole::AtLeast(role) => role.to_string(),
-        MinimumRole::Never => "nobody".to_owned(),
+        MinimumRole::Never => "never".to_owned(),
     };
     let rows = ROUTE_ACCESS.iter().map(|(method, path, declared)| match declared {
         RouteAccess::Public => format!("| {method} | `{path}` | | public | public | public |\n"),
@@ -39,11 +39,11 @@ fn permissions() -> String {
         }
     });
     let head = "# Permissions\n\n\
-        What each route of the REST interface takes: the scope of the token, and the least role for an object of the\n\
+        Requirements of each route of the REST interface: the scope of the token, and the minimum role for an object of the\n\
         caller's own, for one that is shared with the caller, and for one of another user. Objects of others that a\n\
-        viewer or user may not see are answered 404. `POST /books` checks each of its methods by the object that it\n\
-        names, and lists hold only what the caller may read. This page is made from the code (`cargo xtask docs`); tests call\n\
-        every route with every role and scope and compare the whole database before and after each refusal.\n\n\
+        viewer or user may not see return 404. `POST /books` checks each of its methods by the object that it\n\
+        names, and lists contain only what the caller may read. This page is generated (`cargo xtask docs`); tests call\n\
+        every route with every role and scope and compare the whole database before and after each rejected call.\n\n\
         | method | path | scope | own | shared | other |\n|---|---|---|---|---|---|\n";
     std::iter::once(head.to_owned()).chain(rows).collect()
 }
@@ -72,7 +72,7 @@ fn the_document_is_served_and_shown() {
 #[test]
 fn every_figure_is_explained() {
     let bench = Bench::new();
-    // So that figures with labels are there too.
+    // So that metrics with labels are present.
     assert_eq!(bench.get("/api/v1/nothing").send().unwrap().status(), 404);
     let page = bench.get("/metrics").send().unwrap().text().unwrap();
     let names: BTreeSet<&str> =
@@ -80,6 +80,9 @@ fn every_figure_is_explained() {
     assert!(names.len() > 8, "{names:?}");
     let reference = std::fs::read_to_string(docs("reference/metrics.md")).unwrap();
     for name in names {
-        assert!(reference.contains(&format!("`{name}")), "docs/reference/metrics.md does not explain {name}");
+        assert!(
+            reference.contains(&format!("`{name}")),
+            "docs/reference/metrics.md does not document {name}"
+        );
     }
 }

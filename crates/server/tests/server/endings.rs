@@ -1,4 +1,4 @@
-//! Where the server is said to be, and how it stops.
+//! Discovery files and shutdown of the server.
 
 use crate::bench::Bench;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! Failures and decisions about them over HTTP: groups, orders, proposals, revisions.
+//! Failures over HTTP: groups, commands, proposals, revisions.
 
 use crate::bench::Bench;
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ fn good(bench: &Bench, method: &str, path: &str, body: &Value) -> Value {
     answer
 }
 
-/// A workflow whose first two jobs have failed and wait for a decision, and a third that waits for them.
+/// A workflow whose first two jobs have failed and wait for a decision, and a third that depends on them.
 pub(crate) fn waiting(bench: &Bench) -> (i64, Vec<i64>) {
     ended(bench, "pending_failed")
 }
@@ -79,7 +79,7 @@ fn failures_are_grouped_decided_on_and_put_back() {
         json!({"job_id": jobs[0], "verdict": "retry", "changes": {"memory_bytes": 100_000_u64 << 30}});
     let answers = good(&bench, "POST", &of("orders"), &json!({"orders": [absurd]}));
     let why = answers["items"][0]["words"].as_str().unwrap();
-    assert_eq!(why, "it would ask for 97.7 TiB of memory, and no worker has more than 1 GiB");
+    assert_eq!(why, "it would request 97.7 TiB of memory, and no worker has more than 1 GiB");
     assert_eq!(
         (&answers["items"][0]["answer"], status(&bench, jobs[0])),
         (&json!("refused"), json!("pending_failed"))
@@ -115,12 +115,12 @@ fn agents_decide_on_what_waits_and_nonsense_is_refused() {
         {"job_id": job, "verdict": verdict, "confidence": 0.9}]})
     };
     let answer = good(&bench, "POST", &of("orders"), &order("robot", jobs[2], "change"));
-    assert_eq!(answer["items"][0]["answer"], "refused", "it waits for others: {answer}");
+    assert_eq!(answer["items"][0]["answer"], "refused", "it depends on others: {answer}");
     let answer = good(&bench, "POST", &of("orders"), &order("robot", jobs[1], "fail"));
     assert_eq!(answer["items"][0]["answer"], "done", "{answer}");
     assert_eq!((status(&bench, jobs[1]), status(&bench, jobs[2])), (json!("failed"), json!("blocked")));
     good(&bench, "POST", &of("orders"), &order("robot", jobs[0], "fail"));
-    assert_eq!(status(&bench, jobs[2]), "canceled", "nothing that it waits for is open any more");
+    assert_eq!(status(&bench, jobs[2]), "canceled", "it has no open dependencies");
     let decision = &good(&bench, "GET", &of("decisions"), &json!(null))["items"][0];
     assert_eq!((&decision["made_by"], &decision["is_agent"]), (&json!("robot"), &json!(true)));
     for wrong in [

@@ -1,4 +1,4 @@
-//! Events as they happen: nothing is missed, nothing comes twice, and nobody waits for a slow reader.
+//! Event streams: no event is missed or duplicated, and slow readers do not delay others.
 
 use crate::access::token;
 use crate::bench::{Bench, event, eventually};
@@ -11,7 +11,7 @@ use windlass_auth::UserRole;
 use windlass_store::model::{EventSeverity, NewEvent};
 use windlass_types::{SystemClock, WorkflowId};
 
-/// A reader of a stream of events.
+/// A reader of an event stream.
 struct Reader {
     lines: Lines<BufReader<reqwest::blocking::Response>>,
 }
@@ -118,14 +118,14 @@ fn what_is_committed_is_told_at_once_and_not_when_somebody_looks() {
     }
     worker.work(&bench);
     assert_eq!(reader.next().unwrap().1, "job_completed");
-    // What a handler writes is told as well.
+    // Events written by handlers are published, too.
     let mut notes = Reader::open(&bench, "?category=note", None);
     let note = serde_json::json!({"workflow_id": workflow.0, "timestamp": 0, "data": {"category": "note"}});
     assert_eq!(bench.post("/api/v1/events").json(&note).send().unwrap().status(), 200);
     assert_eq!(notes.next().unwrap().1, "note");
 }
 
-/// A stream of a workflow, and one of all that the token may see.
+/// A stream of a workflow, and one of all workflows that the token may see.
 fn both(bench: &Bench, token: &str, workflow: WorkflowId) -> [Reader; 3] {
     let paths = [
         format!("/api/v1/events/stream?workflow={workflow}"),
@@ -153,11 +153,11 @@ fn a_stream_ends_with_the_token() {
     let mut of_owner = Reader::open(&bench, "", None);
     let revoked = bench.request(Method::DELETE, &format!("/api/v1/tokens/{}", id_of_token(&bench, "ana")));
     assert_eq!(revoked.send().unwrap().status(), 200);
-    // Nothing needs to happen for that.
+    // The stream ends even without events.
     for stream in &mut streams {
         assert_eq!(stream.next(), None, "it is over");
     }
-    assert!(of_owner.next().is_some(), "of others it is not");
+    assert!(of_owner.next().is_some(), "not for other users");
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn what_is_shared_no_more_is_told_no_more() {
     let [mut ours, mut torcs, mut all] = both(&bench, &bob, workflow);
     let shared = format!("/api/v1/workflows/{workflow}/access_groups/{group}");
     assert_eq!(bench.request(Method::DELETE, &shared).send().unwrap().status(), 200);
-    // Up to the end of it they may be told: that it was unshared, for example.
+    // Events up to the end of the permission may be sent, for example that it was unshared.
     while ours.next().is_some() {}
     while torcs.next().is_some() {}
     let of = |workflow, category: &str| {
@@ -190,7 +190,7 @@ fn what_is_shared_no_more_is_told_no_more() {
         bench.store.add_event(&note, SystemClock.now()).unwrap();
     };
     let own = workflow_of(&bench, "bob");
-    eventually("what he may not see any more is left out", || {
+    eventually("events without permission are filtered", || {
         of(workflow, "hidden");
         of(own, "seen");
         let mut heard = std::iter::from_fn(|| all.next()).map(|(_, category)| category);

@@ -1,4 +1,4 @@
-//! Callers that hang up in the middle of any call: nothing is left behind.
+//! Clients that disconnect in the middle of any call leave no state behind.
 
 use crate::bench::{Bench, eventually, read_all, say_and_hang_up, wire};
 use crate::work::{Worker, begun};
@@ -10,7 +10,7 @@ use std::time::Duration;
 use windlass_store::model::{CountQuery, JobFilter};
 use windlass_types::{JobStatus, WorkflowId};
 
-/// Every route there is, from the list that also makes the routing: a new one is covered by itself.
+/// Every route, from the list that also defines the routing, so that new ones are included.
 fn routes() -> BTreeSet<(String, String)> {
     let document: serde_json::Value =
         serde_json::from_str(&windlass_server::build_openapi().to_json().unwrap()).unwrap();
@@ -40,22 +40,20 @@ fn on_every_route_and_everything_works_afterwards() {
         let body = if method == "GET" { "" } else { "{\"limit\": 1, \"name\": \"x\"}" };
         let request = wire(&bench, method, path, body).into_bytes();
         let head = request.windows(4).position(|bytes| bytes == b"\r\n\r\n").unwrap();
-        // In the head, before the body, in the body, and with all said but nothing heard.
+        // In the head, before the body, in the body, and after the complete request.
         for cut in [head / 2, head + 4, request.len() - 5, request.len()] {
             say_and_hang_up(&bench, &request[..cut]);
         }
     }
-    eventually("nothing is under way but the question", || {
-        bench.figure("windlass_http_requests_in_flight") == Some(1)
-    });
-    eventually("no connection is left but ours", || bench.figure("windlass_http_connections") == Some(1));
+    eventually("only this request is active", || bench.figure("windlass_http_requests_in_flight") == Some(1));
+    eventually("only this connection is open", || bench.figure("windlass_http_connections") == Some(1));
     assert_eq!(bench.figure("windlass_waits"), Some(0));
     assert_eq!(bench.get("/health").send().unwrap().status(), 200);
     let Bench { server, .. } = bench;
     server.stop();
 }
 
-/// Asks for jobs and hangs up at once. The jobs, if the answer was quicker than that.
+/// Claims jobs and disconnects at once. Returns the jobs if the response was faster.
 fn claim_and_hang_up(bench: &Bench, workflow: WorkflowId) -> Vec<i64> {
     let path = format!("/api/v1/workflows/{workflow}/claim_next_jobs?limit=3");
     let mut stream = bench.connect();
@@ -81,9 +79,9 @@ fn with_jobs_in_the_answer_and_none_is_held_by_nobody() {
             assert_eq!(bench.request(Method::PUT, &back).send().unwrap().status(), 200, "{back}");
         }
     }
-    assert!(unheard > 0, "nobody hung up before he was answered");
-    let (mut hasty, mut patient) = (Worker::join(&bench), Worker::join(&bench));
-    // It gets no answer, so it says the same again.
+    assert!(unheard > 0, "no client disconnected before its response");
+    let (mut hasty, mut failed_job) = (Worker::join(&bench), Worker::join(&bench));
+    // It gets no response, so it repeats the exchange.
     let exchange = hasty.next(Duration::from_secs(10));
     let said = wire(&bench, "POST", &hasty.path(), &serde_json::to_string(&exchange).unwrap());
     for _ in 0..30 {
@@ -97,9 +95,9 @@ fn with_jobs_in_the_answer_and_none_is_held_by_nobody() {
         );
         bench.store.count_rows(&counted).unwrap()
     };
-    eventually("all jobs are done", || {
+    eventually("all jobs are completed", || {
         hasty.work(&bench);
-        patient.work(&bench);
+        failed_job.work(&bench);
         done() == 60
     });
 }

@@ -1,4 +1,4 @@
-//! What the token of a job is good for: its workflow, as long as its attempt runs; and whose jobs a worker is given.
+//! Permissions of a job token: its workflow, while its attempt runs; and whose jobs a worker gets.
 
 use crate::access::token;
 use crate::bench::{Bench, eventually};
@@ -62,7 +62,7 @@ fn a_job_acts_on_its_workflow_while_it_runs_and_on_nothing_else() {
     let claim = JobTokenClaims { worker: worker.worker, work: JobTokenSubject::Job(key) };
     let job = claim.sign(&secret_hash(&worker.secret));
 
-    // What docs/guide/dynamic-jobs.md and user-data.md say that a job may do.
+    // What docs/guide/dynamic-jobs.md and user-data.md document for jobs.
     let data = json!({"workflow_id": own.0, "name": "found", "data": 1});
     let spawn = json!({"run_id": key.run.0, "attempt_id": key.attempt.0, "jobs": []});
     let read = json!({"workflow": {"workflow": own.0}});
@@ -78,7 +78,7 @@ fn a_job_acts_on_its_workflow_while_it_runs_and_on_nothing_else() {
     assert!(!matches!(spawned, 401 | 403 | 404), "{spawned}");
     assert!(!matches!(call(&bench, &job, "POST", "/api/v1/books", &read), 401 | 403));
 
-    // Anything else of the user whose workflow it is: refused, or not there.
+    // Other objects of the workflow's owner are rejected or hidden.
     let token_of_admin = json!({"name": "mine", "role": "admin", "scopes": ["admin"]});
     let other_data = json!({"workflow_id": other.0, "name": "found", "data": 1});
     for (method, path, body, expected) in [
@@ -98,7 +98,7 @@ fn a_job_acts_on_its_workflow_while_it_runs_and_on_nothing_else() {
         assert_eq!(call(&bench, &job, method, &path, body), expected, "{method} {path}");
     }
 
-    // Forged: of a worker that does not hold it, of another attempt, without the secret.
+    // Forged: for a worker that does not hold it, for another attempt, without the secret.
     let stranger = welcome(&bench, &owner, &introduction());
     let forged = [
         JobTokenClaims { worker: stranger.worker, ..claim }.sign(&secret_hash(&stranger.secret)),
@@ -114,9 +114,9 @@ fn a_job_acts_on_its_workflow_while_it_runs_and_on_nothing_else() {
         assert_eq!(call(&bench, &token, "GET", "/api/v1/me", &json!({})), 401);
     }
 
-    // It ends with the attempt.
+    // It expires with the attempt.
     say(&bench, &owner, &worker, 2, vec![ended(key)]);
-    eventually("the token ends", || call(&bench, &job, "GET", "/api/v1/me", &json!({})) == 401);
+    eventually("the token expires", || call(&bench, &job, "GET", "/api/v1/me", &json!({})) == 401);
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn the_token_of_an_allocation_is_for_workers_in_it_alone() {
     let place = || Some(SlurmJobNode { job_id: 70, restarts: 0, node: "n1".into() });
     let here =
         || WorkerRegistration { workflow: Some(own), allocation: Some(7), slurm: place(), ..introduction() };
-    // It gets as far as the allocation, which is not there.
+    // It passes the check and fails on the missing allocation.
     let (status, answer) = introduce(&bench, token, &here());
     assert_eq!((status, answer["detail"].as_str()), (404, Some("there is no allocation 7")), "{answer}");
     for elsewhere in [

@@ -1,13 +1,55 @@
-//! Too much, too often, too long: the caller is told so, and the server goes on.
+//! Limits on size, rate and time: the caller gets an error, and the server continues.
 
+use crate::access::token;
 use crate::bench::{Bench, eventually, wire, wire_as};
-use crate::work::{exchange, introduction};
-use serde_json::json;
+use crate::work::{exchange, introduction, workflow_of};
+use serde_json::{Value, json};
 use std::io::Write as _;
 use std::time::Duration;
-use windlass_store::model::NewTokenRow;
+use windlass_auth::UserRole;
+use windlass_store::model::{NewTokenRow, WorkerFilter};
 use windlass_types::worker_protocol::RegistrationReply;
 use windlass_types::{SystemClock, WorkerId};
+
+/// Runners of Torc register compute nodes, which are workers too.
+#[test]
+fn compute_nodes_of_one_user_are_limited_and_their_fields_bounded() {
+    let bench = Bench::new();
+    let workflow = workflow_of(&bench, "zoe");
+    let zoe = token(&bench, "zoe", UserRole::User, "admin");
+    let node = json!({"workflow_id": workflow.0, "compute_node_type": "local", "hostname": "h", "memory_gb": 1.0,
+        "num_cpus": 1, "num_gpus": 0, "num_nodes": 65_536, "pid": 1, "start_time": "2026-01-01T00:00:00Z"});
+    let register = |body: &Value| {
+        let url = format!("{}/torc-service/v1/compute_nodes", bench.server.url);
+        let answer = bench.client.post(url).bearer_auth(&zoe).json(body).send().unwrap();
+        (answer.status().as_u16(), answer.text().unwrap())
+    };
+    for (field, value) in [
+        ("hostname", json!("h".repeat(256))),
+        ("hostname", json!("a\u{1b}[2Jb")),
+        ("labels", json!(vec!["l".repeat(256)])),
+        ("labels", json!((0..65).map(|n| n.to_string()).collect::<Vec<_>>())),
+        ("num_nodes", json!(u32::MAX)),
+    ] {
+        let mut bad = node.clone();
+        bad[field] = value;
+        let (status, text) = register(&bad);
+        assert_eq!(status, 422, "{field}: {text}");
+    }
+    let rows = || {
+        bench.store.workers(&WorkerFilter { workflow: Some(workflow), ..WorkerFilter::default() }).unwrap()
+    };
+    assert_eq!(rows().len(), 0, "nothing is written of a node that is rejected");
+    for _ in 0..3 {
+        assert_eq!(register(&node).0, 200);
+    }
+    let (status, text) = register(&node);
+    assert!(status == 422 && text.contains("nodes of this user"), "{status}: {text}");
+    assert_eq!(rows().len(), 3);
+    let mut small = node.clone();
+    small["num_nodes"] = json!(1);
+    assert_eq!(register(&small).0, 200);
+}
 
 #[test]
 fn a_body_that_is_too_large_is_refused() {
@@ -30,7 +72,7 @@ fn who_asks_too_often_is_told_when_to_come_again() {
     assert_eq!(codes, [200, 200, 200, 429]);
     let refused = bench.get("/api/v1/docs").send().unwrap();
     assert_eq!(refused.headers()["retry-after"], "1");
-    // Somebody else who is known is not held up by it.
+    // Another authenticated user is not affected.
     let me = |token: &str| {
         let request = bench.client.get(format!("{}/api/v1/me", bench.server.url)).bearer_auth(token);
         request.send().unwrap().status().as_u16()
@@ -39,7 +81,7 @@ fn who_asks_too_often_is_told_when_to_come_again() {
     assert_eq!(me(KNOWN), 200);
 }
 
-/// As it is shown, and as it stands in the books.
+/// The secret, and its stored hash.
 const KNOWN: &str = "wl_known";
 
 fn known_token() -> NewTokenRow {
@@ -68,7 +110,11 @@ fn whoever_makes_up_tokens_is_one_and_the_same() {
     let codes: Vec<u16> = (0..40).map(|n| me(&format!("wl_wrong{n}"))).collect();
     assert!(codes[..15].iter().all(|code| *code == 401), "{codes:?}");
     assert!(codes[30..].iter().all(|code| *code == 429), "{codes:?}");
-    assert_eq!(me(KNOWN), 200, "who is known is not held up by strangers at his address");
+    assert_eq!(
+        me(KNOWN),
+        200,
+        "an authenticated user is not affected by anonymous requests from the same address"
+    );
 }
 
 #[test]
@@ -117,10 +163,10 @@ fn all_bodies_together_have_a_measure() {
         let request = bench.post("/api/v1/workers").header("content-type", "application/json").body(body);
         request.send().map(|answer| (answer.status().as_u16(), answer.headers().contains_key("retry-after")))
     };
-    // Whether the answer is heard depends on whether the rest is still being sent.
+    // Whether the client reads the response depends on whether it is still sending.
     let answer = send(body());
     assert!(answer.as_ref().map_or(true, |answer| *answer == (503, true)), "{answer:?}");
-    // What was counted is given back.
+    // The counted memory is released.
     let small = format!("{{\"host\": \"{}\"}}", "x".repeat(500 << 10));
     assert_eq!(send(small).unwrap().0, 422);
 }
@@ -128,7 +174,7 @@ fn all_bodies_together_have_a_measure() {
 #[test]
 fn beyond_its_limit_the_server_says_so_at_once_and_recovers() {
     let bench = Bench::with(|options| options.limits.max_in_flight = 1);
-    // Half of a request: it is under way until the rest comes.
+    // Half of a request: it is active until the rest comes.
     let request = wire(&bench, "POST", "/api/v1/workers", "{\"host\": 1}");
     let (half, rest) = request.split_at(request.len() - 3);
     let say_half = || {
@@ -141,12 +187,12 @@ fn beyond_its_limit_the_server_says_so_at_once_and_recovers() {
         let answer = bench.get("/health").send().unwrap();
         let is_busy = answer.status() == 503 && answer.headers().contains_key("retry-after");
         if !is_busy {
-            // It may have come while the server was busy with this question, and have been turned away.
+            // It may have been rejected because this request kept the server busy.
             slow = say_half();
         }
         is_busy
     });
-    // Whether it is answered or has been turned away meanwhile: it is over.
+    // Whether it was answered or rejected: it has ended.
     drop(slow.write_all(rest.as_bytes()));
     drop(slow);
     eventually("the server is free again", || bench.get("/health").send().unwrap().status() == 200);
@@ -163,12 +209,12 @@ fn a_request_that_takes_too_long_is_given_up() {
     assert_eq!(bench.figure("windlass_http_requests_in_flight"), Some(1));
 }
 
-/// The same request, whose answer ends the connection. A client that ends it itself has hung up, and may get no answer.
+/// The same request with `connection: close`. A client that closes the connection itself may get no response.
 fn closing(request: &str) -> String {
     request.replacen("host:", "connection: close\r\nhost:", 1)
 }
 
-/// A connection that stays open after a request that was authenticated.
+/// A connection that stays open after an authenticated request.
 fn authenticated(bench: &Bench) -> std::net::TcpStream {
     use std::io::Read as _;
     let mut stream = bench.connect();
@@ -185,15 +231,15 @@ fn idle_connections_give_way_and_authenticated_ones_stay() {
     let mut idle: Vec<_> = (0..4).map(|_| bench.connect()).collect();
     let held = [authenticated(&bench), authenticated(&bench), authenticated(&bench)];
     for idle in &mut idle[..3] {
-        assert_eq!(crate::bench::read_all(idle), "", "it gave way");
+        assert_eq!(crate::bench::read_all(idle), "", "it was closed");
     }
-    // The owner has three of four places, which is the most for one user.
+    // The owner has three of four connections, the limit per user.
     let mut more = bench.connect();
     more.write_all(closing(&wire(&bench, "GET", "/api/v1/me", "")).as_bytes()).unwrap();
     let answer = crate::bench::read_all(&mut more);
     assert!(answer.starts_with("HTTP/1.1 429") && answer.contains("too_many_connections"), "{answer}");
     drop(held);
-    eventually("there is room again", || {
+    eventually("a connection is free again", || {
         let request = bench.get("/api/v1/me");
         request.send().is_ok_and(|answer| answer.status() == 200)
     });
@@ -212,7 +258,7 @@ fn slow_uploads_of_one_user_leave_room_for_others() {
     };
     let eve = crate::access::token(&bench, "eve", windlass_auth::UserRole::User, "write");
     let slow: Vec<_> = (0..4).map(|_| begin(&eve)).collect();
-    eventually("four are under way", || bench.figure("windlass_http_requests_in_flight") == Some(5));
+    eventually("four are active", || bench.figure("windlass_http_requests_in_flight") == Some(5));
     let mut fifth = begin(&eve);
     let answer = crate::bench::read_all(&mut fifth);
     assert!(answer.starts_with("HTTP/1.1 429") && answer.contains("too_many_uploads"), "{answer}");
@@ -227,5 +273,5 @@ fn a_request_names_a_bounded_number_of_objects() {
     let request = json!({"method": "job_names", "args": {"jobs": jobs}});
     let answer = bench.post("/api/v1/books").json(&request).send().unwrap();
     assert_eq!(answer.status(), 422);
-    assert!(answer.text().unwrap().contains("10001 objects; the most is 10000"));
+    assert!(answer.text().unwrap().contains("10001 objects; the maximum is 10000"));
 }

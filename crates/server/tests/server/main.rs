@@ -1,4 +1,4 @@
-//! A real server, spoken to over real connections. One program for all tests, so that it is linked once.
+//! Tests of a real server over real connections. One program for all tests, so that it is linked once.
 
 #[cfg(test)]
 mod access;
@@ -10,7 +10,7 @@ mod allocations;
 #[cfg(test)]
 mod bench;
 #[cfg(test)]
-mod books;
+mod job_store;
 #[cfg(test)]
 mod cross_site;
 #[cfg(test)]
@@ -21,6 +21,8 @@ mod endings;
 mod failures;
 #[cfg(test)]
 mod following;
+#[cfg(test)]
+mod foreign_ids;
 #[cfg(test)]
 mod hanging_up;
 #[cfg(test)]

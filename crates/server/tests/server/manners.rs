@@ -1,4 +1,4 @@
-//! How the server answers: each prefix in its manner, and with what keeps browsers in check.
+//! Response formats: errors according to the prefix, and headers that restrict browsers.
 
 use crate::bench::Bench;
 use reqwest::Method;

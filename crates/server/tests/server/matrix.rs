@@ -7,6 +7,7 @@
 
 use crate::access::{Route, routes, status, token};
 use crate::bench::Bench;
+use crate::foreign_ids::{make_objects, send_foreign_ids};
 use crate::parts::{Parts, parts_of};
 use crate::postgres_server;
 use crate::requests::document;
@@ -26,11 +27,11 @@ use windlass_store::sqlite::OpenMode;
 use windlass_types::worker_protocol::RegistrationReply;
 use windlass_types::{JobId, SystemClock, WorkflowId};
 
-/// Stands in everything of the victim's that others may not read.
+/// Part of every value of the victim that others may not read.
 const MARK: &str = "readable-by-zoe-alone";
 const SCOPES: [&str; 5] = ["read", "write", "worker", "agent", "admin"];
 
-/// Nothing happens by itself while the database is compared.
+/// Nothing runs in the background while the database is compared.
 fn quiet(options: &mut ServeOptions) {
     let never = Duration::from_hours(24);
     (options.request_poll_interval, options.requests.retry_after, options.lease) = (never, never, never);
@@ -51,7 +52,7 @@ fn calls_that_are_refused_change_nothing_on_postgres() {
     check(&bench, &database.url());
 }
 
-/// What belongs to the user zoe.
+/// Objects of the user zoe.
 struct Victim {
     workflow: WorkflowId,
     parts: Parts,
@@ -97,7 +98,7 @@ fn victim(bench: &Bench) -> Victim {
 }
 
 impl Victim {
-    /// The path of a route about what is zoe's, and what that is to a caller; without such an object, `Own`.
+    /// The path of a route for an object of zoe, and the caller's relation to it; `Own` without an object.
     fn aim(&self, route: &Route) -> (String, ObjectRelation) {
         let mut path = route.template.clone();
         let mut relation = ObjectRelation::Own;
@@ -158,7 +159,7 @@ fn check(bench: &Bench, location: &str) {
         let scopes = TokenScopes::parse_name(scope).unwrap();
         for route in routes(&document) {
             let RouteAccess::Requires(operation) = route.declared() else { continue };
-            // What is asked of the books is in the body; see below. Streams do not end.
+            // Store calls have their objects in the body; see below. Streams do not end.
             if route.template.ends_with("/books") || route.template.ends_with("/stream") {
                 continue;
             }
@@ -198,11 +199,22 @@ fn check(bench: &Bench, location: &str) {
     }
     assert_unchanged(&before, &contents(&reader), "without a credential");
     mix_own_with_foreign(bench, &victim, &reader);
+    let zoe = token(bench, "zoe", UserRole::User, "admin");
+    let mut foreign = make_objects(bench, "zoe", &zoe);
+    foreign.insert("access_groups", victim.group);
+    let before = contents(&reader);
+    let (accepted, calls) = send_foreign_ids(bench, &document, &foreign, |route| {
+        assert_kept(&before, &contents(&reader), route);
+    });
+    eprintln!(
+        "matrix: {calls} calls with ids of own and foreign objects; {accepted} routes accepted their own"
+    );
+    assert!(accepted > 40 && calls > 300, "{accepted} and {calls}: the bodies are not accepted any more");
     eprintln!("matrix: {} callers, {refused} calls refused, {read} answers read", callers.len() + 1);
     assert!(refused > 2000 && read > 500, "{refused} and {read}: the matrix has lost its routes");
 }
 
-/// Every question and a change of every sort, through the route that carries them all.
+/// Every query and one change of each type, through the store route.
 fn ask_the_books(bench: &Bench, victim: &Victim, role: UserRole, token: &str) -> usize {
     if role >= UserRole::Operator {
         return 0;
@@ -226,7 +238,7 @@ fn ask_the_books(bench: &Bench, victim: &Victim, role: UserRole, token: &str) ->
     asked
 }
 
-/// Changes of what is the victim's; `workflow` may be another one, which is the caller's own.
+/// Changes of the victim's objects; `workflow` may be another one, the caller's own.
 fn changes(victim: &Victim, workflow: WorkflowId) -> Vec<(&'static str, Value)> {
     let part = |noun: &str| victim.parts[noun];
     vec![
@@ -250,7 +262,7 @@ fn changes(victim: &Victim, workflow: WorkflowId) -> Vec<(&'static str, Value)> 
     ]
 }
 
-/// A caller names its own workflow together with the parts of another user's: those stay as they are.
+/// A caller names its own workflow together with objects of another user's: those do not change.
 fn mix_own_with_foreign(bench: &Bench, victim: &Victim, reader: &ContentsReader) {
     let before = contents(reader);
     let eve = token(bench, "eve", UserRole::User, "admin");
@@ -299,18 +311,22 @@ fn mix_own_with_foreign(bench: &Bench, victim: &Victim, reader: &ContentsReader)
     ] {
         status(bench, &eve, method, &path, Some(&body));
     }
-    let after = contents(reader);
-    // The table of the next free ids belongs to all.
-    for (table, rows) in before.iter().filter(|(table, _)| *table != "counter") {
-        let lost: Vec<_> = rows.iter().filter(|row| !after[table].contains(row)).collect();
-        assert!(lost.is_empty(), "rows of {table} were changed by eve: {lost:#?}");
-    }
+    assert_kept(&before, &contents(reader), "a change of its own workflow");
     let jobs = bench.store.jobs(workflow, &JobFilter::default()).unwrap();
     let foreign_name = |name: &str| name == "secretive";
     assert!(!jobs.iter().any(|job| foreign_name(&job.name)), "{jobs:?}");
 }
 
-/// What the server itself writes now and then: when tokens were last used, and that it is alive.
+/// Rows of others are as they were, whatever rows eve has added.
+fn assert_kept(before: &DatabaseContents, after: &DatabaseContents, call: &str) {
+    // The table of the next free ids is shared.
+    for (table, rows) in before.iter().filter(|(table, _)| *table != "counter") {
+        let lost: Vec<_> = rows.iter().filter(|row| after[table].binary_search(row).is_err()).collect();
+        assert!(lost.is_empty(), "rows of {table} were changed by eve with {call}: {lost:#?}");
+    }
+}
+
+/// Periodic writes of the server itself: last use of tokens, and its heartbeat.
 const ITS_OWN: [&str; 2] = ["api_token", "server_epoch"];
 
 /// All rows of all other tables.

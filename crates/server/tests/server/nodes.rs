@@ -1,4 +1,4 @@
-//! Nodes that get no jobs: who may say so, what is told of them, and what workers there get.
+//! Node quarantine: permissions, listing, and the effect on workers.
 
 use crate::access::{status, token};
 use crate::bench::Bench;
@@ -52,7 +52,7 @@ fn only_operators_say_which_nodes_get_jobs() {
     {
         let token = token(&bench, "somebody", role, "write");
         assert_eq!(status(&bench, &token, "POST", NODES, Some(&body)), expected, "{role}");
-        assert_eq!(status(&bench, &token, "GET", NODES, None), 200, "{role}: everybody may see it");
+        assert_eq!(status(&bench, &token, "GET", NODES, None), 200, "{role}: visible to all");
         assert_eq!(status(&bench, &token, "DELETE", "/api/v1/nodes/n1", None), expected, "{role}");
     }
 }

@@ -1,5 +1,6 @@
-//! What operators do about requests: release with changes, fail, restart, invalidate; errors, bans and alerts. What is refused
-//! leaves nothing behind; who did what, and why, is in the trail.
+//! Requests and operators: release with changes, fail, restart, invalidate; errors, bans and alerts. Rejected
+//! calls
+//! change nothing; the audit trail has user and reason.
 
 use crate::bench::{Bench, eventually};
 use crate::requests::{get, post, send};
@@ -22,7 +23,7 @@ use windlass_types::requests::{
 };
 use windlass_types::{FailureClass, SystemClock, Timestamp};
 
-/// Events to be generated at sites that nobody has: it comes as far as planning.
+/// Events to be generated at sites that do not exist: the request gets as far as planning.
 fn document(name: &str) -> Value {
     json!({
         "request_name": name, "output_datasets": [format!("/Muons/{name}-v1/GEN")],
@@ -32,7 +33,7 @@ fn document(name: &str) -> Value {
     })
 }
 
-/// A request that was held before anything of it ran.
+/// A request that was held before any of it ran.
 fn held(bench: &Bench, name: &str) -> RequestProcess {
     held_as(bench, name, &document(name))
 }
@@ -40,7 +41,7 @@ fn held(bench: &Bench, name: &str) -> RequestProcess {
 fn held_as(bench: &Bench, name: &str, document: &Value) -> RequestProcess {
     let (status, answer) = post(bench, "/api/v1/requests", document);
     assert_eq!(status, 201, "{answer}");
-    eventually("it is taken up", || bench.store.process(name).unwrap().is_some());
+    eventually("the reconciler has processed it", || bench.store.process(name).unwrap().is_some());
     post(bench, &format!("/api/v1/requests/{name}/stop"), &json!({"reason": "look first"}));
     await_status(bench, name, RequestStatus::Held);
     bench.store.process(name).unwrap().unwrap()
@@ -112,7 +113,8 @@ fn attempt(seq: i64, site: &str, class: FailureClass) -> FailedAttemptReport {
     }
 }
 
-/// Held, because six of its work units are completed and four are not: most failed at T2_Bad, one for want of memory.
+/// Held, because six of its work units are completed and four are not: most failed at T2_Bad, one for lack of
+/// memory.
 fn failed(bench: &Bench, name: &str) -> RequestProcess {
     let process = held(bench, name);
     for site in ["T2_Bad", "T2_Good"] {
@@ -191,7 +193,7 @@ fn files_to_be_excluded_are_files_of_the_input() {
     let file = json!({"lfn": "/store/a", "size": 1, "events": 5, "lumis": [], "replicas": {"T2_A": "/data"}});
     post(&bench, "/api/v1/catalog/import", &json!({"dataset": "/Muons/Run3-v1/RAW", "files": [file]}));
     post(&bench, "/api/v1/requests", &crate::requests::document("r"));
-    eventually("it is taken up", || bench.store.process("r").unwrap().is_some());
+    eventually("the reconciler has processed it", || bench.store.process("r").unwrap().is_some());
     post(&bench, "/api/v1/requests/r/stop", &json!({}));
     await_status(&bench, "r", RequestStatus::Held);
     let (status, answer) =
@@ -228,14 +230,14 @@ fn a_release_with_changes_holds_as_a_whole_and_says_who_and_why() {
     assert_eq!(
         get(&bench, "/api/v1/sites/bans?request_name=other").1["items"],
         json!([]),
-        "only for this one"
+        "only for this request"
     );
     assert_eq!(alerts(&bench, "site_banned")[0]["request_name"], "r");
     let who = bench.store.request("r").unwrap().unwrap().request.requestor;
     let told = format!(
         "released by {who}: its disk is full (not at T2_Bad; 2500 MB; at most 5 retries; held from 50 % on; at most 1 rescue)"
     );
-    eventually("the trail says who and why", || reasons(&bench, "r").contains(&told));
+    eventually("the trail has user and reason", || reasons(&bench, "r").contains(&told));
 }
 
 #[test]
@@ -245,11 +247,11 @@ fn only_what_is_held_is_released() {
     held(&bench, "r");
     let (status, answer) = post(&bench, "/api/v1/requests/r/release", &json!({"rescue": true}));
     assert_eq!((status, &answer["errors"][0]["field"]), (422, &json!("rescue")), "nothing failed: {answer}");
-    // Without a body it is as with an empty one.
+    // Without a body it behaves as with an empty one.
     let answer = bench.post("/api/v1/requests/r/release").send().unwrap();
     assert_eq!(answer.status(), 200);
-    assert_eq!(answer.json::<Value>().unwrap()["message"], "It goes on where it was.");
-    eventually("it goes on", || bench.store.request("r").unwrap().unwrap().status != RequestStatus::Held);
+    assert_eq!(answer.json::<Value>().unwrap()["message"], "The request continues where it was.");
+    eventually("it continues", || bench.store.request("r").unwrap().unwrap().status != RequestStatus::Held);
     let (status, answer) = post(&bench, "/api/v1/requests/r/release", &json!({}));
     assert_eq!((status, &answer["code"]), (409, &json!("not_held")), "{answer}");
 }
@@ -269,11 +271,40 @@ fn errors_are_summed_up_with_what_might_help() {
     let suggested = json!({"site_bans": ["T2_Bad"], "memory_mb": 2500});
     assert_eq!(errors["suggested_release"], suggested, "{errors}");
     assert_eq!(errors["suggestions"][0]["release"], json!({"site_bans": ["T2_Bad"]}));
-    // As it is suggested, so it is taken; then it is not suggested again.
+    // A suggestion can be sent unchanged; afterwards it is not suggested again.
     assert_eq!(post(&bench, "/api/v1/requests/r/release", &errors["suggested_release"]).0, 200);
     let (_, errors) = get(&bench, "/api/v1/requests/r/errors?all=true");
     assert_eq!(errors["by_site"][0]["is_banned"], true, "{errors}");
     assert_eq!(errors["suggested_release"]["site_bans"], Value::Null, "{errors}");
+}
+
+#[test]
+fn a_request_whose_failures_are_all_of_banned_sites_is_to_be_rescued() {
+    let bench = Bench::new();
+    let process = held(&bench, "r");
+    for site in ["T2_Bad", "T2_Good"] {
+        send(&bench, Method::PATCH, &format!("/api/v1/sites/{site}"), &json!({"total_slots": 0}));
+    }
+    let run = run(&process, RequestRunStatus::Partial);
+    let attempts: Vec<FailedAttemptReport> =
+        (1..=4).map(|seq| attempt(seq, "T2_Bad", FailureClass::Permanent)).collect();
+    let jobs = |ended| RoleCounts::for_role(NodeRole::Processing, ended);
+    let mut tally = FailureTally::default();
+    tally.add_reports(&attempts, &[("T2_Bad".to_owned(), jobs(4)), ("T2_Good".to_owned(), jobs(20))].into());
+    let tally = RequestChange::FailureTally { run: run.uuid.clone(), tally: Arc::new(tally) };
+    write(&bench, "r", vec![RequestChange::AddRun(Box::new(run)), tally]);
+    let suggested = |errors: &Value| errors["suggested_release"].clone();
+    let (_, errors) = get(&bench, "/api/v1/requests/r/errors");
+    assert_eq!(suggested(&errors), json!({"site_bans": ["T2_Bad"]}), "{errors}");
+
+    let ban = json!({"reason": "its disk is full", "seconds": 3600});
+    assert_eq!(post(&bench, "/api/v1/sites/T2_Bad/ban", &ban).0, 200);
+    let (_, errors) = get(&bench, "/api/v1/requests/r/errors");
+    let text = errors["suggestions"][0]["text"].as_str().unwrap();
+    assert!(text.starts_with("all failures are of banned sites (T2_Bad)"), "{errors}");
+    assert_eq!(errors["suggestions"].as_array().unwrap().len(), 1, "{errors}");
+    assert_eq!(suggested(&errors), json!({"rescue": true}), "{errors}");
+    assert_eq!(post(&bench, "/api/v1/requests/r/release", &suggested(&errors)).0, 200);
 }
 
 #[test]
@@ -285,7 +316,11 @@ fn a_request_is_failed_by_a_person_who_says_why() {
     assert_eq!((status, &answer["previous_status"]), (200, &json!("held")), "{answer}");
     await_status(&bench, "r", RequestStatus::Failed);
     assert!(reasons(&bench, "r").iter().any(|reason| reason.contains("wrong release")));
-    assert_eq!(post(&bench, "/api/v1/requests/r/fail", &json!({})).0, 200, "once more says the same");
+    assert_eq!(
+        post(&bench, "/api/v1/requests/r/fail", &json!({})).0,
+        200,
+        "repeating the call returns the same"
+    );
     for verb in ["release", "stop"] {
         assert_eq!(post(&bench, &format!("/api/v1/requests/r/{verb}"), &json!({})).0, 409, "{verb}");
     }
@@ -322,7 +357,7 @@ fn whoever_restarts_at_the_same_time_gets_the_same_new_request() {
     assert_eq!(post(&bench, "/api/v1/requests/r_v2/restart", &json!({"cleanup_policy": "burn"})).0, 422);
 }
 
-/// Also of a request whose outputs are called after a later version than its own; and what people said of it holds.
+/// Also for a request whose output names have a later version than its own; overrides by operators are kept.
 #[test]
 fn a_restart_writes_into_datasets_of_its_own_and_keeps_bans_and_exclusions() {
     let bench = Bench::new();
@@ -344,13 +379,17 @@ fn a_restart_writes_into_datasets_of_its_own_and_keeps_bans_and_exclusions() {
     let (status, answer) = post(&bench, "/api/v1/requests/r/restart", &json!({"reason": "again"}));
     assert_eq!((status, &answer["request_name"]), (201, &json!("r_v4")), "{answer}");
     let (_, new) = get(&bench, "/api/v1/requests/r_v4");
-    assert_eq!(new["output_datasets"], json!(["/Muons/r-v4/GEN"]), "-v2 is its own, -v3 of another one");
+    assert_eq!(
+        new["output_datasets"],
+        json!(["/Muons/r-v4/GEN"]),
+        "-v2 is its own, -v3 belongs to another one"
+    );
     assert_eq!(new["processing_version"], 4);
     assert_eq!(new["recovery"]["site_bans"][0]["site_name"], "T2_A", "{new}");
     assert_eq!(new["recovery"]["overrides"]["excluded_files"], json!(["/store/bad"]));
 }
 
-/// A closed block of one work unit, which the catalog knows.
+/// A closed block of one work unit, known to the catalog.
 fn add_block(bench: &Bench, process: &RequestProcess, index: u32, status: ProcessingBlockStatus) {
     let name = &process.request_name;
     let (now, uuid, dataset) = (SystemClock.now(), format!("block-{index}"), format!("/Muons/{name}-v1/GEN"));
@@ -409,13 +448,13 @@ fn outputs_are_taken_back_of_what_is_over() {
     assert!(steps.iter().all(|step| step.state == OutputStepState::Done), "{steps:?}");
 }
 
-/// Nothing else would ever see to them: an aborted request is not held.
+/// No other mechanism retries them: an aborted request is not held.
 #[test]
 fn outputs_that_were_given_up_are_tried_again_when_the_request_is_over() {
     let bench = Bench::new();
     let process = held(&bench, "r");
     add_block(&bench, &process, 0, ProcessingBlockStatus::Failed);
-    // It ended with its request: there is nothing to try.
+    // It ended with its request: there is nothing to retry.
     add_block(&bench, &process, 1, ProcessingBlockStatus::Failed);
     let step = OutputStep {
         block: "block-0".into(),
@@ -434,10 +473,10 @@ fn outputs_that_were_given_up_are_tried_again_when_the_request_is_over() {
     assert_eq!(get(&bench, "/api/v1/requests/r").1["recovery"]["outputs_given_up"], 1);
 
     let (status, answer) = post(&bench, "/api/v1/requests/r/release", &json!({"memory_mb": 3000}));
-    assert_eq!((status, &answer["code"]), (409, &json!("not_held")), "it runs no more: {answer}");
+    assert_eq!((status, &answer["code"]), (409, &json!("not_held")), "it no longer runs: {answer}");
     let (status, answer) = post(&bench, "/api/v1/requests/r/release", &json!({"reason": "tape is back"}));
     assert_eq!((status, &answer["status"]), (200, &json!("aborted")), "{answer}");
-    let expected = "1 step about its outputs that had been given up will be tried again.";
+    let expected = "1 step for its outputs that had been given up will be retried.";
     assert_eq!(answer["message"], expected);
     eventually("it is archived", || {
         let blocks = bench.store.processing_blocks(&process.uuid).unwrap();
@@ -471,9 +510,9 @@ fn sites_are_banned_as_long_as_by_themselves_or_as_somebody_says() {
     }
     failed(&bench, "wrong");
     for (body, reason) in [
-        (json!({"site_bans": ["T2_Bad"], "ban_seconds": 0}), "a second at least"),
-        (json!({"site_bans": ["T2_Bad"], "ban_seconds": 40_000_000}), "a year at most"),
-        (json!({"ban_seconds": 60}), "no site is named"),
+        (json!({"site_bans": ["T2_Bad"], "ban_seconds": 0}), "between one second and one year"),
+        (json!({"site_bans": ["T2_Bad"], "ban_seconds": 40_000_000}), "between one second and one year"),
+        (json!({"ban_seconds": 60}), "no site is given"),
     ] {
         let (status, answer) = post(&bench, "/api/v1/requests/wrong/release", &body);
         assert_eq!((status, &answer["errors"][0]["field"]), (422, &json!("ban_seconds")), "{answer}");
@@ -491,7 +530,7 @@ fn nobody_bans_the_last_site_of_a_request() {
     let (status, refused) = of("T2_Bad");
     assert_eq!((status, &refused["code"]), (409, &json!("last_site")), "{refused}");
     assert!(refused["detail"].as_str().unwrap().contains("request `r`"), "{refused}");
-    assert_eq!(of("T2_Good").0, 200, "it is closed to it anyway");
+    assert_eq!(of("T2_Good").0, 200, "the site is already excluded");
     send(&bench, Method::DELETE, "/api/v1/sites/T2_Good/ban", &json!({}));
     assert_eq!(of("T2_Bad").0, 200);
 }
@@ -516,7 +555,8 @@ fn bans_are_listed_and_their_end_is_told() {
     assert_eq!(get(&bench, "/api/v1/alerts?limit=1").1["items"].as_array().unwrap().len(), 1);
 }
 
-/// A round reads what it was planned with: whoever excludes some of that does not get it once more, and is told what follows.
+/// A rescue reads the files its round was planned with: excluding some of them queues a new round instead, with
+/// a message.
 #[test]
 fn files_are_left_out_of_the_next_round_and_not_of_one_that_is_planned() {
     let bench = Bench::new();
@@ -531,18 +571,18 @@ fn files_are_left_out_of_the_next_round_and_not_of_one_that_is_planned() {
             SystemClock.now(),
         )
         .unwrap();
-    // How its run ended, and with what it is released → what is said
+    // How its run ended, and the release → expected message
     let table = [
         ("r1", RequestRunStatus::Partial, true, None),
-        ("r2", RequestRunStatus::Partial, false, Some("What is done is credited")),
+        ("r2", RequestRunStatus::Partial, false, Some("Finished work units are kept")),
         (
             "r3",
             RequestRunStatus::Stopped,
             false,
-            Some("Its run is not gone on with: what is done is credited"),
+            Some("The run is not resumed: finished work units are kept"),
         ),
-        ("r4", RequestRunStatus::Ready, false, Some("Its run is not gone on with: what is done is credited")),
-        ("r5", RequestRunStatus::Completed, false, Some("It goes on where it was.")),
+        ("r4", RequestRunStatus::Ready, false, Some("The run is not resumed: finished work units are kept")),
+        ("r5", RequestRunStatus::Completed, false, Some("The request continues where it was.")),
     ];
     for (name, status, rescue, said) in table {
         let document = json!({

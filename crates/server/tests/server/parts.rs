@@ -1,21 +1,23 @@
-//! Parts of other people's workflows, workers and groups by their real ids: what is hidden looks as if it were not there,
-//! and is there for those whose business it is.
+//! Objects of other users' workflows, workers and groups by their real ids: hidden objects look like missing
+//! ones,
+//! and permitted callers see them.
 
 use crate::access::{Route, routes, status, token};
 use crate::bench::Bench;
 use crate::work::{exchange, introduction, workflow_of};
+use reqwest::Method;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use windlass_auth::{AccessDecision, ObjectRelation, TokenScopes, UserRole, decide_access};
 use windlass_server::route_policy::RouteAccess;
 use windlass_types::worker_protocol::RegistrationReply;
-use windlass_types::{SystemClock, WorkflowId};
+use windlass_types::{Resources, SystemClock, WorkflowId};
 
-/// By the noun of its path, the id of one of each that is there.
+/// The id of one existing object by the noun of its path.
 pub(crate) type Parts = BTreeMap<&'static str, i64>;
 
-/// One of everything that a workflow can have.
+/// One object of each type that a workflow can have.
 pub(crate) fn parts_of(bench: &Bench, workflow: WorkflowId) -> Parts {
     let mut parts = Parts::new();
     let mut make = |noun: &'static str, body: Value| {
@@ -51,6 +53,50 @@ pub(crate) fn parts_of(bench: &Bench, workflow: WorkflowId) -> Parts {
             "status": "completed"}),
     );
     parts
+}
+
+#[test]
+fn resource_requests_are_bounded_like_those_of_a_spec() {
+    let bench = Bench::new();
+    let workflow = workflow_of(&bench, "zoe");
+    let set = parts_of(&bench, workflow)["resource_requirements"];
+    let fair = json!({"workflow_id": workflow.0, "name": "other", "num_cpus": 1_000_000, "num_gpus": 1_000_000,
+        "num_nodes": 1_000_000, "memory": "1024t", "runtime": "P36500D"});
+    let cases = [
+        ("num_cpus", json!(1_000_001)),
+        ("num_cpus", json!(u32::MAX)),
+        ("num_cpus", json!(0)),
+        ("num_gpus", json!(-1)),
+        ("num_gpus", json!(i64::MAX)),
+        ("num_nodes", json!(u32::MAX)),
+        ("num_nodes", json!(0)),
+        ("memory", json!("8000000t")),
+        ("memory", json!("99999999999999t")),
+        ("runtime", json!("P40000D")),
+        ("runtime", json!("99999999999h")),
+    ];
+    for (field, value) in cases {
+        let mut body = fair.clone();
+        body[field] = value.clone();
+        for (method, path) in [(Method::POST, String::new()), (Method::PUT, format!("/{set}"))] {
+            let path = format!("/api/v1/resource_requirements{path}");
+            let answer = bench.request(method.clone(), &path).json(&body).send().unwrap();
+            let (status, text) = (answer.status(), answer.text().unwrap());
+            assert!(status == 422 && text.contains(field), "{method} {field} {value}: {status} {text}");
+        }
+    }
+    let huge = Resources { nodes: u32::MAX, ..Resources::DEFAULT };
+    for (method, args) in [
+        ("add_requirements", json!({"workflow": workflow, "name": "huge", "resources": huge})),
+        ("update_requirements", json!({"id": set, "update": {"resources": huge}})),
+    ] {
+        let question = json!({"method": method, "args": args});
+        let answer = bench.post("/api/v1/books").json(&question).send().unwrap();
+        let (status, text) = (answer.status(), answer.text().unwrap());
+        assert!(status.is_client_error() && text.contains("num_nodes"), "{method}: {status} {text}");
+    }
+    let answer = bench.post("/api/v1/resource_requirements").json(&fair).send().unwrap();
+    assert_eq!(answer.status(), 200, "{}", answer.text().unwrap());
 }
 
 #[test]
@@ -103,14 +149,14 @@ fn rules_that_could_never_be_obeyed_are_refused_when_they_come() {
         assert_eq!(status, 422, "{answer}");
         assert!(answer["detail"].as_str().unwrap().contains(said), "{answer}");
     }
-    // What Torc's clients send comes back as it was, and what is ours with it.
+    // Fields of Torc clients are returned unchanged, with our fields added.
     let rules = json!([{"exit_codes": [10], "max_retries": 3}, {"stderr": ["lost"], "delay": "PT10S", "max_retries": 2}]);
     let (status, answer) = make(&rules);
     assert_eq!(status, 200, "{answer}");
     assert_eq!(serde_json::from_str::<Value>(answer["rules"].as_str().unwrap()).unwrap(), rules);
 }
 
-/// The part that a route is about, by the noun that its path begins with, and the path.
+/// The object of a route, by the first noun of its path, and the path.
 fn aimed(route: &Route, parts: &Parts) -> Option<(String, String)> {
     let bare = route.template.strip_prefix("/api/v1/")?;
     let (noun, rest) = bare.split_once('/')?;
@@ -161,7 +207,7 @@ fn parts_workers_and_groups_of_others_are_not_there() {
                 let Some((noun, path)) = aimed(&route, parts) else { continue };
                 let verdict = decide_access(operation, role, TokenScopes::ALL, relation);
                 let expected = match verdict {
-                    // What is allowed would be done.
+                    // Permitted operations would be performed.
                     AccessDecision::Allow if route.method != "GET" => continue,
                     AccessDecision::Allow => 200,
                     AccessDecision::Hide => 404,
@@ -181,9 +227,9 @@ fn parts_workers_and_groups_of_others_are_not_there() {
     assert!(checked > 100, "only {checked} were checked");
     for (noun, id) in of_other.iter().chain(&of_shared) {
         let there = bench.get(&format!("/api/v1/{noun}/{id}")).send().unwrap().status();
-        assert_eq!(there, 200, "{noun} {id} was not touched by those who may not");
+        assert_eq!(there, 200, "rejected calls did not change {noun} {id}");
     }
-    // The worker is spoken for by its own user, and by whoever sees to all workers.
+    // Only its own user and operators may act for the worker.
     let said = json!(exchange(&welcome, 1, Vec::new(), Duration::ZERO));
     let path = format!("/api/v1/workers/{}/exchange", welcome.worker);
     assert_eq!(status(&bench, &zoe, "POST", &path, Some(&said)), 200);
@@ -204,7 +250,7 @@ fn whose_a_workflow_is_is_for_admins_to_say() {
     let ask = |by: &str, role, to: &str| {
         status(&bench, &token(&bench, by, role, "admin"), "POST", "/api/v1/books", Some(&user(to)))
     };
-    assert_eq!(ask("bob", UserRole::User, "bob"), 403, "shared is not given");
+    assert_eq!(ask("bob", UserRole::User, "bob"), 403, "sharing does not transfer ownership");
     assert_eq!(ask("zoe", UserRole::User, "bob"), 403);
     assert_eq!(ask("otto", UserRole::Operator, "bob"), 403);
     assert_eq!(bench.store.workflow(workflow).unwrap().unwrap().user, "zoe");

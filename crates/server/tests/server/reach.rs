@@ -1,5 +1,5 @@
-//! What workers can be told and can tell: a worker gets nothing that is not for it, whoever speaks for it says nothing in
-//! other people's workflows, and takes no answer from another one.
+//! Isolation of workers: a worker gets only permitted jobs, its caller changes nothing in
+//! other users' workflows, and gets no responses meant for others.
 
 use crate::access::{status, token};
 use crate::bench::{Bench, eventually, say_and_hang_up, wire_as};
@@ -30,13 +30,13 @@ fn say(bench: &Bench, token: &str, said: &WorkerExchange) -> (u16, Value) {
     (answer.status().as_u16(), answer.json().unwrap_or_default())
 }
 
-/// One that takes the jobs of all users.
+/// A worker that runs the jobs of all users.
 fn worker_for_all(bench: &Bench, token: &str) -> RegistrationReply {
     let who = WorkerRegistration { jobs_of: AcceptedJobOwners::All, ..introduction() };
     introduce(bench, token, &who).1.expect("it is welcome")
 }
 
-/// How many jobs it is given.
+/// The number of jobs it gets.
 fn jobs(bench: &Bench, token: &str, welcome: &RegistrationReply, number: u64) -> usize {
     let (status, answer) =
         say(bench, token, &exchange(welcome, number, Vec::new(), Duration::from_millis(300)));
@@ -44,7 +44,7 @@ fn jobs(bench: &Bench, token: &str, welcome: &RegistrationReply, number: u64) ->
     serde_json::from_value::<ExchangeReply>(answer).unwrap().assignments.len()
 }
 
-/// Of jobs that nobody was given.
+/// For jobs that were not assigned.
 fn invented(workflow: WorkflowId, number: usize) -> Vec<AttemptReport> {
     let key = |job| AttemptKey { workflow, run: RunId(1), job: JobId(job), attempt: Attempt(1) };
     let report = |job| AttemptReport::Returned { key: key(job), why: ReturnReason::Recalled };
@@ -73,9 +73,9 @@ fn reports_that_are_made_up_change_nothing_and_say_nothing_where_they_have_no_bu
         assert_eq!(answer["stale"].as_array().unwrap().len(), most);
         assert!(answer["stale"][0]["found"].is_string(), "{}", answer["stale"][0]);
     }
-    // Ten of them one by one, and how many more there were. They are written in the order in which they came.
-    eventually("his own are noted", || noted(&bench, of_bob) == 11);
-    assert_eq!(noted(&bench, of_zoe), 0, "nothing stands in another's workflow");
+    // The first ten individually, and the number of others. They are written in order.
+    eventually("reports of the own workflow are recorded", || noted(&bench, of_bob) == 11);
+    assert_eq!(noted(&bench, of_zoe), 0, "nothing is recorded in another user's workflow");
     assert_eq!(bench.figure("windlass_stale_reports_total"), Some(2 * most as u64), "but all were counted");
 }
 
@@ -83,12 +83,12 @@ fn reports_that_are_made_up_change_nothing_and_say_nothing_where_they_have_no_bu
 fn a_token_that_is_good_for_less_gets_no_jobs_through_one_that_is_good_for_more() {
     let bench = Bench::new();
     let less = token(&bench, "owner", UserRole::User, "worker");
-    // The same user, the same labels, and nothing under way: they look alike.
+    // Same user, same labels, no active jobs: the groups look alike.
     let (of_admin, of_user) = (worker_for_all(&bench, &bench.server.token), worker(&bench, &less));
     begun_of(&bench, "zoe", 1);
-    assert_eq!(jobs(&bench, &less, &of_user, 1), 0, "zoe's jobs are not for a user's token");
+    assert_eq!(jobs(&bench, &less, &of_user, 1), 0, "a user's token gets none of zoe's jobs");
     assert_eq!(jobs(&bench, &bench.server.token, &of_admin, 1), 1);
-    // And the other way round: the one that came second is not held back by the first.
+    // The same in the other order: the second worker is not delayed by the first.
     let bench = Bench::new();
     let less = token(&bench, "owner", UserRole::User, "worker");
     let (of_user, of_admin) = (worker(&bench, &less), worker_for_all(&bench, &bench.server.token));
@@ -104,11 +104,7 @@ fn a_worker_of_an_operator_is_not_one_any_more_when_a_user_speaks_for_it() {
     let less = token(&bench, "owner", UserRole::User, "worker");
     begun_of(&bench, "zoe", 1);
     let (status, refused) = say(&bench, &less, &exchange(&welcome, 1, Vec::new(), Duration::ZERO));
-    assert_eq!(
-        (status, refused["code"].as_str()),
-        (409, Some("unknown_worker")),
-        "it introduces itself again"
-    );
+    assert_eq!((status, refused["code"].as_str()), (409, Some("unknown_worker")), "it registers again");
 }
 
 #[test]
@@ -121,7 +117,7 @@ fn what_is_shared_no_more_is_handed_out_no_more() {
     let bob = token(&bench, "bob", UserRole::User, "worker");
     let who = WorkerRegistration { workflow: Some(workflow), ..introduction() };
     let welcome = introduce(&bench, &bob, &who).1.unwrap();
-    assert!(jobs(&bench, &bob, &welcome, 1) > 0, "as long as it is shared");
+    assert!(jobs(&bench, &bob, &welcome, 1) > 0, "while the workflow is shared");
     let shared = format!("/api/v1/workflows/{workflow}/access_groups/{group}");
     assert_eq!(status(&bench, &bench.server.token, "DELETE", &shared, None), 200);
     let (status, refused) = say(&bench, &bob, &exchange(&welcome, 2, Vec::new(), Duration::ZERO));
@@ -150,7 +146,7 @@ fn nobody_hangs_up_for_a_worker_whose_secret_he_does_not_know() {
         begun_of(&bench, "zoe", 1);
         let (status, answer) = heard.join().unwrap();
         assert_eq!(status, 200);
-        assert_eq!(answer["assignments"].as_array().map(Vec::len), Some(1), "and hears of the job: {answer}");
+        assert_eq!(answer["assignments"].as_array().map(Vec::len), Some(1), "and gets the job: {answer}");
     });
 }
 
@@ -166,7 +162,7 @@ fn workflows_of_others_are_not_worked_for() {
     assert_eq!(jobs(&bench, &bob, &worker(&bench, &bob), 1), 0);
 }
 
-/// One such introduction aborted the server, and its row every start after that.
+/// One such registration aborted the server, and its row every later start.
 #[test]
 fn introductions_and_claims_out_of_bounds_are_rejected_before_anything_is_written() {
     let bench = Bench::new();
@@ -206,6 +202,6 @@ fn sites_belong_to_operators_and_worker_tokens_make_none_known() {
         (introduce(&bench, &bob, &at("north")).0, introduce(&bench, &ops, &at("north")).0),
         (403, 200)
     );
-    // Whoever may make it known may bring it along.
+    // A caller that may create the site may register at it.
     assert_eq!(introduce(&bench, &bench.server.token, &at("south")).0, 200);
 }

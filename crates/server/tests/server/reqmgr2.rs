@@ -1,4 +1,4 @@
-//! Requests that are submitted by their names alone: the server fetches them from a ReqMgr2.
+//! Requests that are submitted by name only: the server fetches them from a ReqMgr2.
 
 use crate::bench::Bench;
 use crate::reqmgr2_stub::{Said, Stub};
@@ -41,7 +41,7 @@ fn a_request_is_imported_by_its_name_once() {
     assert_eq!(answer["workflow"]["status"], "new");
     let shown = get(&bench, "/api/v1/requests/user_r_1").1;
     assert_eq!((&shown["requestor"], &shown["priority"]), (&json!("ada"), &json!(90_000)), "{shown}");
-    // How far ReqMgr2 is with it makes it no other request; what is asked for does.
+    // The status in ReqMgr2 does not make it another request; other fields do.
     let mut later = document("user_r_1");
     later["RequestStatus"] = json!("acquired");
     stub.has("user_r_1", &later);
@@ -82,7 +82,7 @@ fn what_cannot_be_imported_is_told_and_leaves_nothing_behind() {
     assert_eq!((status, &answer["errors"][0]["field"]), (422, &json!("RequestStatus")), "{answer}");
     let asked = stub.heard().len();
     let (status, _, answer) = refused("a&status=new");
-    assert_eq!(stub.heard().len(), asked, "that is no name to ask for");
+    assert_eq!(stub.heard().len(), asked, "invalid name");
     assert_eq!((status, &answer["errors"][0]["field"]), (422, &json!("request_name")), "{answer}");
     stub.says_first([Said(403, "", String::new())]);
     let (status, code, answer) = refused("wrong");

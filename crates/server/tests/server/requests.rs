@@ -1,4 +1,4 @@
-//! Requests, sites and datasets over REST: the shapes of the specification, and who may do what.
+//! Requests, sites and datasets over REST: the shapes of the specification, and permissions.
 
 use crate::access::{self, token};
 use crate::bench::{Bench, eventually};
@@ -8,7 +8,7 @@ use windlass_auth::UserRole;
 use windlass_store::model::EventFilter;
 use windlass_types::requests::{FileRemainder, RequestFileRow, RequestFileState};
 
-/// Held back from running: the reconciler waits for an input that nobody has.
+/// A request that does not run: the reconciler waits for an input that does not exist.
 pub(crate) fn document(name: &str) -> Value {
     json!({
         "request_name": name, "input_dataset": "/Muons/Run3-v1/RAW",
@@ -119,7 +119,7 @@ fn no_request_writes_into_the_outputs_of_another() {
     assert_eq!(post(&bench, "/api/v1/catalog/import", &import).0, 200);
     let (status, refused) = post(&bench, "/api/v1/requests", &document("other"));
     assert_eq!((status, &refused["code"]), (409, &json!("output_taken")), "{refused}");
-    assert!(refused["detail"].as_str().unwrap().contains("in the catalog already"), "{refused}");
+    assert!(refused["detail"].as_str().unwrap().contains("already in the catalog"), "{refused}");
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn datasets_of_others_are_not_changed() {
     assert_eq!(access::status(&bench, &bob, "DELETE", forget, None), 403);
     assert_eq!(get(&bench, "/api/v1/catalog/files?dataset=/A/B-v1/RAW").1, before);
     assert_eq!(get(&bench, forget).1["owner"], "ana");
-    // The output of a request belongs to its requestor before it is there.
+    // The output of a request belongs to its requestor before it exists.
     let mut wanted = document("of_ana");
     wanted["requestor"] = json!("ana");
     assert_eq!(access::status(&bench, &ana, "POST", "/api/v1/requests", Some(&wanted)), 201);
@@ -267,7 +267,7 @@ fn sites_drain_and_are_banned() {
     let (status, refused) = post(&bench, "/api/v1/sites/T2_A/ban", &ban);
     assert_eq!((status, &refused["code"]), (409, &json!("last_site")), "{refused}");
     send(&bench, Method::PATCH, "/api/v1/sites/T2_B", &json!({"status": "disabled"}));
-    assert_eq!(post(&bench, "/api/v1/sites/T2_A/ban", &ban).0, 409, "nothing can go to the other one");
+    assert_eq!(post(&bench, "/api/v1/sites/T2_A/ban", &ban).0, 409, "no other site is left");
     send(&bench, Method::PATCH, "/api/v1/sites/T2_B", &json!({"status": "enabled"}));
     let (status, site) = post(&bench, "/api/v1/sites/T2_A/ban", &ban);
     assert_eq!(post(&bench, "/api/v1/sites/T2_B/ban", &ban).1["code"], "last_site");
@@ -333,9 +333,9 @@ fn input_files_are_listed_by_what_became_of_them() {
     let files: Vec<Value> = (0..5).map(file).collect();
     let import = json!({"dataset": "/Muons/Run3-v1/RAW", "files": files});
     assert_eq!(post(&bench, "/api/v1/catalog/import", &import).0, 200);
-    // There is no site, so it waits, and its rounds are made up here.
+    // There is no site, so it waits, and the test creates its rounds.
     post(&bench, "/api/v1/requests", &document("r"));
-    eventually("the request is taken up", || bench.store.process("r").unwrap().is_some());
+    eventually("the reconciler has processed it", || bench.store.process("r").unwrap().is_some());
     let process = bench.store.process("r").unwrap().unwrap().uuid;
     let row = |n: u32, state, left, reason: Option<&str>| RequestFileRow {
         lfn: format!("/store/{n}"),
@@ -367,7 +367,7 @@ fn input_files_are_listed_by_what_became_of_them() {
     assert_eq!(get(&bench, "/api/v1/requests/none/files").0, 404);
 }
 
-/// Every operation whose body has no required field takes a request without one, and the document says so.
+/// Every operation whose body has no required field accepts a request without one, as documented.
 #[test]
 fn a_body_that_has_to_say_nothing_may_be_left_away() {
     let bench = Bench::new();
@@ -385,11 +385,11 @@ fn a_body_that_has_to_say_nothing_may_be_left_away() {
             schema["oneOf"].as_array().is_some_and(|any| any.iter().any(|one| one["type"] == "null"));
         let resolved = resolve(schema);
         let has_none = resolved["properties"].is_object() && resolved["required"].is_null();
-        // The contract of Torc demands a body for a claim of an action.
+        // The contract of Torc requires a body for a claim of an action.
         if (!optional && !has_none) || path.contains("/actions/") {
             continue;
         }
-        assert!(body["required"] != true, "{path} demands a body in the document");
+        assert!(body["required"] != true, "{path} requires a body in the document");
         let path = path.replace("{id}", "7").replace("{action_id}", "7").replace("{name}", "nothing");
         let status = bench.post(&path).send().unwrap().status().as_u16();
         assert!(matches!(status, 404 | 409), "{path}: {status}");
@@ -419,7 +419,7 @@ fn what_watches_the_server_is_below_the_prefix_too() {
     assert_eq!(requests, 1, "{shown}");
 }
 
-/// Workflows of requests and those of the engine are two kinds of objects, each with a list of its own.
+/// Workflows of requests and of the engine are different objects, each with its own list.
 #[test]
 fn workflows_of_requests_have_a_list_and_paths_of_their_own() {
     let bench = Bench::new();
@@ -438,7 +438,7 @@ fn workflows_of_requests_have_a_list_and_paths_of_their_own() {
     assert_eq!(line["id"], get(&bench, "/api/v1/requests/made").1["workflow"]["id"]);
     let (status, shown) = get(&bench, &format!("/api/v1/request-workflows/{id}"));
     assert_eq!((status, &shown["id"], &shown["blocks"]), (200, &json!(id), &json!([])), "{shown}");
-    assert_eq!(shown, get(&bench, &format!("/api/v1/workflows/{id}")).1, "the older path says the same");
+    assert_eq!(shown, get(&bench, &format!("/api/v1/workflows/{id}")).1, "the older path returns the same");
     let (status, told) = get(&bench, &format!("/api/v1/request-workflows/{id}/status"));
     assert_eq!((status, &told["request_name"]), (200, &json!("made")), "{told}");
     assert_eq!(get(&bench, "/api/v1/request-workflows/nothing").0, 404);

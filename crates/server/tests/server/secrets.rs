@@ -1,4 +1,4 @@
-//! Secrets in environments, on every way by which a workflow can be read: only those see them who may.
+//! Secrets in environments: hidden from callers without the permission in every response.
 
 use crate::access::token;
 use crate::bench::Bench;
@@ -14,7 +14,7 @@ use windlass_types::{
     AllocationId, Attempt, FileId, JobId, RunId, SystemClock, Timestamp, UserDataId, WorkflowId,
 };
 
-/// Each is the value of a variable whose name says that it is secret: of the workflow, of a kind, of a job.
+/// Each is the value of a variable with a secret name: of the workflow, of a job group, of a job.
 const SECRETS: [&str; 3] = ["hunter2", "kindly-hidden", "topsecret"];
 
 fn variable(name: &str, value: &str) -> Vec<(String, String)> {
@@ -42,7 +42,7 @@ fn with_secrets(bench: &Bench, user: &str) -> WorkflowId {
     bench.store.create_workflow(&new, &mut ListedJobs::new([job]), SystemClock.now()).unwrap()
 }
 
-/// Everything that can be asked of the books without changing them.
+/// All store queries that change nothing.
 pub(crate) fn questions(id: WorkflowId, job: JobId) -> Vec<StoreCall> {
     let workflow = id;
     let options = ExportOptions { results: true, events: true };
@@ -92,7 +92,7 @@ pub(crate) fn questions(id: WorkflowId, job: JobId) -> Vec<StoreCall> {
     ]
 }
 
-/// What changes something, and answers with nothing that was there before.
+/// Store calls that change something and return no existing data.
 const CHANGES: &[&str] = &[
     "begin_next_run",
     "carry_out",
@@ -134,7 +134,7 @@ fn ask(bench: &Bench, token: &str, question: &StoreCall) -> (u16, String) {
     (answer.status().as_u16(), answer.text().unwrap())
 }
 
-/// What the answers to all questions, and the same things by REST, say together.
+/// The responses to all queries, and to the same queries by REST, together.
 fn everything(bench: &Bench, token: &str, workflow: WorkflowId, job: JobId) -> String {
     let mut heard = String::new();
     for question in questions(workflow, job) {

@@ -1,4 +1,4 @@
-//! TLS: with certificates that the `openssl` program makes, read again while the server runs.
+//! TLS, with certificates made by the `openssl` program and reloaded while the server runs.
 
 use crate::bench::Bench;
 use reqwest::blocking::Client;
@@ -39,7 +39,7 @@ impl Authority {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 
-    /// Gives a certificate for the server on loopback, or for a client.
+    /// Issues a certificate for the server on loopback, or for a client.
     fn certify(&self, name: &str) {
         let (key, request, cert) = (format!("{name}.key"), format!("{name}.csr"), format!("{name}.pem"));
         let subject = format!("/CN={name}");
@@ -70,7 +70,7 @@ impl Authority {
         ]);
     }
 
-    /// Gives a certificate with these parts of its subject (a section of a configuration of OpenSSL), as this kind of text.
+    /// Issues a certificate with this subject (a section of an OpenSSL configuration), in this string type.
     fn certify_as(&self, name: &str, subject: &str, mask: &str) {
         let config = format!(
             "[req]\nprompt=no\nutf8=yes\nstring_mask={mask}\ndistinguished_name=dn\n[dn]\n{subject}\n"
@@ -110,7 +110,7 @@ impl Authority {
         ]);
     }
 
-    /// A list of the certificates that were revoked, with this one on it.
+    /// A revocation list with this certificate.
     fn revoke(&self, name: &str) {
         let config = "[ca]\ndefault_ca=own\n[own]\ndatabase=index.txt\ncrlnumber=crlnumber\ndefault_md=sha256\n\
                       default_crl_days=2\ncertificate=ca.pem\nprivate_key=ca.key\n";
@@ -173,7 +173,7 @@ fn certificates_are_read_again_for_those_who_come_after() {
     bench.server.reload().unwrap();
     assert_eq!(health(url, trusting(&second)).unwrap(), 200);
     assert!(health(url, trusting(&first)).is_err());
-    // What cannot be used changes nothing.
+    // An invalid file changes nothing.
     std::fs::write(&cert, "rubbish").unwrap();
     bench.server.reload().unwrap_err();
     assert_eq!(health(url, trusting(&second)).unwrap(), 200);
@@ -200,7 +200,7 @@ fn where_clients_must_show_certificates_only_those_of_the_right_authority_get_in
     assert_eq!(health(url, trusting(&ours).identity(ours.identity("ana"))).unwrap(), 200);
 }
 
-/// A server with this auth file that knows clients by certificates of these authorities.
+/// A server with this auth file that accepts client certificates of these CAs.
 fn known_by(ours: &Authority, authorities: &[&Authority], lists: Vec<PathBuf>, auth: &str) -> Bench {
     let all: String =
         authorities.iter().map(|one| std::fs::read_to_string(one.file("ca.pem")).unwrap()).collect();
@@ -217,7 +217,7 @@ fn known_by(ours: &Authority, authorities: &[&Authority], lists: Vec<PathBuf>, a
     Bench::with(move |options| (options.tls, options.auth_config) = (Some(tls), Some(auth)))
 }
 
-/// Who the bearer of this certificate is, or the code of the refusal.
+/// The user of this certificate, or the error code.
 fn me(bench: &Bench, server: &Authority, client: &Authority, name: &str) -> String {
     let client = trusting(server).identity(client.identity(name)).build().unwrap();
     let answer = client.get(format!("{}/api/v1/me", bench.server.url)).send().unwrap();

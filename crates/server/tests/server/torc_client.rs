@@ -1,11 +1,11 @@
-//! The contract of Torc, as programs written for it see it: Torc's own Python client, and schemathesis, which tries what
-//! the description of the interface allows.
+//! The Torc contract as its clients see it: Torc's own Python client, and schemathesis, which tests
+//! everything that the OpenAPI document allows.
 
 use crate::bench::Bench;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// A program of the environment that `cargo xtask test` makes.
+/// A program of the environment that `cargo xtask test` creates.
 fn program(name: &str) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
@@ -30,7 +30,7 @@ fn script(name: &str) -> PathBuf {
 fn run_script(bench: &Bench, name: &str, arguments: &[&str]) {
     let mut command = Command::new(program("python"));
     command.arg(script(name)).args([&bench.server.url, &bench.server.token]).args(arguments);
-    // Nothing is to be left beside the scripts.
+    // Write no files next to the scripts.
     must_succeed(command.env("PYTHONDONTWRITEBYTECODE", "1"));
 }
 
@@ -67,13 +67,13 @@ fn schemathesis(bench: &Bench, general: &[&str], arguments: &[&str]) {
     must_succeed(&mut command);
 }
 
-/// Whatever the description allows, the answer is one that it names, in the shape that it names, and never a fault of ours.
+/// For every documented request, the response has a documented status and shape, and is not an internal error.
 #[test]
 fn what_the_description_allows_is_answered_as_it_says() {
     schemathesis(&Bench::new(), &[], &[]);
 }
 
-/// The same where there is something to find: ids at random find nothing. What deletes is left out, so that it stays.
+/// The same with existing objects, since random ids find nothing. Deletions are excluded, so that they stay.
 #[test]
 fn what_is_there_is_answered_as_the_description_says() {
     let bench = Bench::new();

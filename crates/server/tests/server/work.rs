@@ -1,4 +1,4 @@
-//! Workflows that run, and a worker that speaks over HTTP and executes nothing.
+//! Running workflows, and a simulated worker that speaks HTTP and executes nothing.
 
 use crate::bench::Bench;
 use serde_json::{Value, json};
@@ -19,12 +19,12 @@ pub(crate) fn workflow_of(bench: &Bench, user: &str) -> WorkflowId {
     bench.store.create_workflow(&new, &mut ListedJobs::new([]), SystemClock.now()).unwrap()
 }
 
-/// A workflow of the owner with so many jobs, under way.
+/// A started workflow of the owner with this number of jobs.
 pub(crate) fn begun(bench: &Bench, jobs: usize) -> WorkflowId {
     begun_of(bench, "owner", jobs)
 }
 
-/// The same of somebody else.
+/// The same of another user.
 pub(crate) fn begun_of(bench: &Bench, user: &str, jobs: usize) -> WorkflowId {
     let workflow = workflow_of(bench, user);
     let job = |n: usize| json!({"workflow_id": workflow.0, "name": format!("job{n}"), "command": "true"});
@@ -75,21 +75,21 @@ impl Worker {
         format!("/api/v1/workers/{}/exchange", self.welcome.worker)
     }
 
-    /// Its next exchange: all it has has ended.
+    /// Its next exchange: all its jobs have ended.
     pub(crate) fn next(&mut self, wait: Duration) -> WorkerExchange {
         self.number += 1;
         let reports = self.held.drain(..).map(ended).collect();
         exchange(&self.welcome, self.number, reports, wait)
     }
 
-    /// Says this, again if need be, and takes what it is given.
+    /// Sends an exchange, repeating it if necessary, and takes the assignments.
     pub(crate) fn send(&mut self, bench: &Bench, exchange: &WorkerExchange) {
         let answer = loop {
             let answer = bench.post(&self.path()).json(exchange).send().unwrap();
             if answer.status() != 409 {
                 break answer;
             }
-            // A call of its own that it has hung up on came in later than this one.
+            // One of its own earlier requests arrived after this one.
             assert_eq!(answer.json::<Value>().unwrap()["code"], "superseded");
         };
         let answer: ExchangeReply = answer.error_for_status().unwrap().json().unwrap();
@@ -97,7 +97,7 @@ impl Worker {
         self.held.extend(answer.assignments.iter().map(|assignment| assignment.key));
     }
 
-    /// Ends what it has and takes more.
+    /// Ends its jobs and takes more.
     pub(crate) fn work(&mut self, bench: &Bench) {
         let exchange = self.next(Duration::from_millis(50));
         self.send(bench, &exchange);

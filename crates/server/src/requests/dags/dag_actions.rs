@@ -1,7 +1,8 @@
-//! What can be done about a run: hold it, let it go on, end it, go on with it.
+//! Actions on a run: hold, release, remove, rescue.
 //!
-//! Ending a run and going on with it are wishes about its request, which the reconciler sees to. Holding is between a
-//! person and HTCondor: the DAG stays what it is, and only begins nothing.
+//! Removing and rescuing a run are commands on its request, which the reconciler performs. Holding acts on
+//! HTCondor only:
+//! the DAG keeps its state and starts no new nodes.
 
 use super::{api_dag, load_run};
 use crate::error::{ApiError, ApiResult};
@@ -19,7 +20,7 @@ use windlass_store::model::RequestRunFilter;
 use windlass_types::Timestamp;
 use windlass_types::requests::{RequestRunStatus, RequestStatus};
 
-/// A run, whose request it is, and that somebody may act on it.
+/// Loads a run and its request, and checks that the caller may act on it.
 struct DagActionTarget {
     run: RunRow,
     request: RequestRow,
@@ -40,7 +41,7 @@ fn load_action_target(
     Ok(DagActionTarget { run, request })
 }
 
-/// DAGMan begins nothing more, nor do those of its units; what runs goes on.
+/// Holds the run: its DAGMan and those of its units start nothing new; running nodes continue.
 pub fn hold_dag(
     db: &dyn StoreDatabase,
     uuid: &str,
@@ -52,11 +53,11 @@ pub fn hold_dag(
     let done = condor.hold(cluster, &render_reason(reason, actor)).map_err(|error| htcondor_error(&error))?;
     pause::pause_run(Path::new(&subject.run.submit_dir)).map_err(|error| pause_error(&error))?;
     let message =
-        if done { "DAGMan is held: nothing more begins, what runs goes on." } else { NOTHING_TO_DO };
+        if done { "DAGMan is held: it starts no new nodes; running nodes continue." } else { NOTHING_TO_DO };
     Ok(api_dag_action(subject, "hold", message))
 }
 
-/// It goes on where it was; also one that was paused because its attempts fail alike.
+/// Releases the run; also one that was paused because its attempts fail alike.
 pub fn release_dag(
     db: &dyn StoreDatabase,
     uuid: &str,
@@ -70,23 +71,19 @@ pub fn release_dag(
         update_request(db, &name, None, actor, now, |_| {
             Ok(vec![pending_command_change(RequestCommandKind::Release, reason, actor, now)])
         })?;
-        return Ok(api_dag_action(
-            subject,
-            "release",
-            "The run is no longer paused, and goes on where it was.",
-        ));
+        return Ok(api_dag_action(subject, "release", "The run is no longer paused and continues."));
     }
     let (condor, cluster) = find_htcondor_dag(&subject.run, "released")?;
     let was_paused =
         pause::resume_run(Path::new(&subject.run.submit_dir)).map_err(|error| pause_error(&error))?;
     let done =
         condor.release(cluster, &render_reason(reason, actor)).map_err(|error| htcondor_error(&error))?;
-    let message =
-        if done || was_paused { "DAGMan is released, and goes on where it was." } else { NOTHING_TO_DO };
+    let message = if done || was_paused { "DAGMan is released and continues." } else { NOTHING_TO_DO };
     Ok(api_dag_action(subject, "release", message))
 }
 
-const NOTHING_TO_DO: &str = "There was nothing to do: the schedd does not know it, or it is so already.";
+const NOTHING_TO_DO: &str =
+    "Nothing to do: the schedd does not know the DAG, or it is already in this state.";
 
 fn render_reason(reason: &str, actor: RequestActor<'_>) -> String {
     if reason.is_empty() { format!("by {}", actor.name) } else { format!("{reason} ({})", actor.name) }
@@ -94,16 +91,16 @@ fn render_reason(reason: &str, actor: RequestActor<'_>) -> String {
 
 fn find_htcondor_dag(run: &RunRow, done: &str) -> ApiResult<(CondorClient, u64)> {
     let BackendRunRef::Htcondor { schedd, cluster } = &run.backend else {
-        return Err(ApiError::conflict("not_htcondor", format!("a run of the engine is not {done}"))
+        return Err(ApiError::conflict("not_htcondor", format!("a run of the engine cannot be {done}"))
             .with_hint(
-                "`windlass request stop` stops a request cleanly, and it goes on when its turn comes",
+                "`windlass request stop` stops a request cleanly; it continues when it is admitted again",
             ));
     };
     let cluster = cluster.as_ref().and_then(|cluster| cluster.parse().ok());
     let cluster = cluster.filter(|_| run.status.is_active()).ok_or_else(|| {
         ApiError::conflict(
             "not_in_queue",
-            format!("DAG {} is {}: it is not in the queue", run.uuid, run.status),
+            format!("DAG {} is {}: it is not in the HTCondor queue", run.uuid, run.status),
         )
     })?;
     Ok((CondorClient { schedd: schedd.clone(), ..CondorClient::default() }, cluster))
@@ -117,7 +114,7 @@ fn pause_error(error: &PauseError) -> ApiError {
     ApiError::unavailable(error.to_string(), Duration::from_secs(10))
 }
 
-/// Ends it; its request is held until somebody releases it.
+/// Ends the run; its request is held until it is released.
 pub fn remove_dag(
     db: &dyn StoreDatabase,
     uuid: &str,
@@ -130,7 +127,7 @@ pub fn remove_dag(
     if !run.status.is_active() {
         return Err(ApiError::conflict(
             "not_running",
-            format!("DAG {uuid} is {}: there is nothing to end", run.status),
+            format!("DAG {uuid} is {} and cannot be removed", run.status),
         ));
     }
     let name = subject.request.request.request_name.clone();
@@ -138,18 +135,18 @@ pub fn remove_dag(
         RequestStatus::Active => {
             Ok(vec![pending_command_change(RequestCommandKind::Remove, reason, actor, now)])
         }
-        // It is being ended anyway.
+        // The run is already being ended.
         RequestStatus::Stopping | RequestStatus::Held => Ok(Vec::new()),
         status => Err(ApiError::conflict("status", format!("request `{name}` is {status}, not active"))),
     })?;
     Ok(api_dag_action(
         subject,
         "remove",
-        "The run is being ended; its request is held, and `rescue` goes on with it.",
+        "The run is being removed; its request is held, and `rescue` resumes it.",
     ))
 }
 
-/// Another run for what is left of it.
+/// Creates a new run for the work units that are not completed.
 pub fn rescue_dag(
     db: &dyn StoreDatabase,
     uuid: &str,
@@ -162,19 +159,21 @@ pub fn rescue_dag(
     let refuse = |detail: String| Err(ApiError::conflict("no_rescue", detail));
     match run.status {
         RequestRunStatus::Completed => {
-            return refuse(format!("DAG {uuid} is completed: nothing is left to do"));
+            return refuse(format!("DAG {uuid} is completed: nothing to rescue"));
         }
         status if !status.is_over() => {
-            return refuse(format!("DAG {uuid} is {status}: only one that is over is gone on with"));
+            return refuse(format!("DAG {uuid} is {status}: only a run that has ended can be rescued"));
         }
         _ => {}
     }
     if find_newest_run(db, run)?.is_some_and(|newest| newest != run.uuid) {
-        return refuse(format!("DAG {uuid} was gone on with before; only the newest run of a request is"));
+        return refuse(format!(
+            "DAG {uuid} was rescued before; only the newest run of a request can be rescued"
+        ));
     }
     let name = subject.request.request.request_name.clone();
     update_request(db, &name, None, actor, now, |row| match row.status {
-        // Within its round, instead of with the next one.
+        // Within the round, instead of the next one.
         RequestStatus::Held => {
             let release = RequestCommand {
                 rescue: true,
@@ -184,17 +183,17 @@ pub fn rescue_dag(
         }
         status => Err(ApiError::conflict(
             "not_held",
-            format!("request `{name}` is {status}: a rescue is for one that is held"),
+            format!("request `{name}` is {status}: only a held request can be rescued"),
         )),
     })?;
     Ok(api_dag_action(
         subject,
         "rescue",
-        "Another run for what is left is prepared, and begins when its turn comes.",
+        "A new run for the remaining work units is prepared; it starts when the request is admitted.",
     ))
 }
 
-/// The newest run of the same workflow.
+/// Returns the newest run of the same workflow.
 fn find_newest_run(db: &dyn StoreDatabase, run: &RunRow) -> ApiResult<Option<String>> {
     let filter = RequestRunFilter { process: Some(run.process.clone()), ..RequestRunFilter::default() };
     Ok(db.request_runs(&filter)?.pop().map(|newest| newest.uuid))

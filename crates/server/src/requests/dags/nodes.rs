@@ -1,4 +1,5 @@
-//! The nodes of a run as they are at the moment, and where their logs are: jobs of the engine, or nodes of DAGMan.
+//! Nodes of a run in their current state, and the location of their logs: jobs of the engine or nodes of
+//! DAGMan.
 
 use super::load_run;
 use crate::error::{ApiError, ApiResult};
@@ -15,18 +16,18 @@ use windlass_store::model::{JobFilter, JobRow};
 use windlass_types::requests::WorkUnitName;
 use windlass_types::{JobStatus, WorkflowId};
 
-/// Which nodes of a run.
+/// Filter for nodes of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DagNodeFilter {
-    /// In one of these states: of jobs of the engine, or of nodes of DAGMan.
+    /// Statuses of engine jobs or DAGMan nodes.
     pub status: Vec<String>,
-    /// Of this work unit, by its number.
+    /// Number of the work unit.
     pub unit: Option<u32>,
     pub offset: u64,
     pub limit: Option<u64>,
 }
 
-/// As they are at this moment. A run that was not handed over yet has none.
+/// Lists the nodes in their current state. A run that was not submitted yet has none.
 pub fn list_dag_nodes(
     db: &dyn StoreDatabase,
     uuid: &str,
@@ -80,13 +81,14 @@ fn parse_work_unit(name: &str) -> Option<u32> {
     name.split('_').nth(1)?.parse().ok()
 }
 
-/// Unit by unit, and no more of them than it takes.
+/// Reads unit by unit, and no more units than needed.
 fn list_htcondor_nodes(run: &RunRow, wanted: &DagNodeFilter) -> ApiResult<Vec<RequestDagNode>> {
     if let Some(unknown) =
         wanted.status.iter().find(|word| !DagNodeState::ALL.iter().any(|state| state.name() == *word))
     {
         let known: Vec<_> = DagNodeState::ALL.iter().map(|state| state.name()).collect();
-        let detail = format!("`status`: `{unknown}` is no state of a node; there are {}", known.join(", "));
+        let detail =
+            format!("`status`: `{unknown}` is not a node status; expected one of {}", known.join(", "));
         return Err(ApiError::invalid(detail));
     }
     let directory = Path::new(&run.submit_dir);
@@ -114,7 +116,7 @@ fn list_htcondor_nodes(run: &RunRow, wanted: &DagNodeFilter) -> ApiResult<Vec<Re
 }
 
 fn unreadable_directory_error(directory: &Path, error: &io::Error) -> ApiError {
-    let detail = format!("the files of the run in {} cannot be read: {error}", directory.display());
+    let detail = format!("cannot read the files of the run in {}: {error}", directory.display());
     ApiError::unavailable(detail, Duration::from_secs(5))
 }
 
@@ -138,14 +140,14 @@ fn node_role(node: &str) -> &str {
     if file_layout::processing_index(node).is_some() { "processing" } else { node }
 }
 
-/// Of which node logs are wanted.
+/// The node whose logs are requested.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DagLogSelector {
     pub unit: Option<u32>,
     pub node: Option<String>,
 }
 
-/// Where the logs are.
+/// Returns the location of the logs.
 pub fn get_dag_logs(db: &dyn StoreDatabase, uuid: &str, which: &DagLogSelector) -> ApiResult<DagLogs> {
     let run = load_run(db, uuid)?;
     match run.backend {
@@ -160,8 +162,8 @@ fn engine_logs(db: &dyn StoreDatabase, run: RunRow, workflow: Option<WorkflowId>
         None => None,
     };
     let message = match workflow {
-        Some(id) => format!("`windlass logs show JOB --workflow {id}` prints what a job of it said"),
-        None => "it was not handed over yet: there are no logs".to_owned(),
+        Some(id) => format!("`windlass logs show JOB --workflow {id}` prints the output of a job"),
+        None => "the run was not submitted yet: there are no logs".to_owned(),
     };
     Ok(DagLogs {
         dag_id: run.uuid,
@@ -177,32 +179,31 @@ fn htcondor_logs(run: RunRow, which: &DagLogSelector) -> ApiResult<DagLogs> {
     let found = find_log_files(Path::new(&run.submit_dir), which)?;
     let message = match found.problem {
         Some(trouble) => trouble,
-        None if found.files.is_empty() => "it was not handed over yet: there are no logs".to_owned(),
-        None => "they are on the machine of the schedd".to_owned(),
+        None if found.files.is_empty() => "the run was not submitted yet: there are no logs".to_owned(),
+        None => "the logs are on the machine of the schedd".to_owned(),
     };
     let log_dir = Some(run.submit_dir.clone());
     let (dag_id, submit_dir) = (run.uuid, run.submit_dir);
     Ok(DagLogs { dag_id, submit_dir, log_dir, engine_workflow_id: None, files: found.files, message })
 }
 
-/// Logs in the directory of a DAG.
+/// Log files in the directory of a DAG.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DagLogFiles {
     pub files: Vec<String>,
-    /// Why there are none of the node that was asked for.
+    /// Why there are no logs of the requested node.
     pub problem: Option<String>,
 }
 
-/// Those of a node, or of DAGMan itself: what is there of them.
+/// Finds the existing log files of a node, or of DAGMan itself.
 pub fn find_log_files(directory: &Path, which: &DagLogSelector) -> ApiResult<DagLogFiles> {
     let Some(node) = which.node.as_deref() else { return Ok(find_dagman_logs(directory, which.unit)) };
     if !file_layout::is_node_name(node) {
-        let detail =
-            format!("`node`: `{node}` cannot be the name of a node, which has letters, digits, _ and -");
+        let detail = format!("`node`: `{node}` is not a valid node name (letters, digits, _ and -)");
         return Err(ApiError::invalid(detail));
     }
     match file_layout::unit_number(node).filter(|_| which.unit.is_none()) {
-        // A unit is a node of the outer DAG, and what it says is what its own DAGMan says.
+        // A unit is a node of the outer DAG; its logs are those of its own DAGMan.
         Some(unit) => Ok(find_dagman_logs(directory, Some(unit))),
         None => find_node_logs(directory, which.unit, node),
     }
@@ -214,11 +215,11 @@ fn find_dagman_logs(directory: &Path, unit: Option<u32>) -> DagLogFiles {
     let unit = unit.filter(|_| files.is_empty()).map(WorkUnitName);
     DagLogFiles {
         files,
-        problem: unit.map(|unit| format!("{unit} has not begun, or there is no such work unit")),
+        problem: unit.map(|unit| format!("{unit} has not started, or there is no such work unit")),
     }
 }
 
-/// With those of its DAG, if it has left any itself.
+/// Adds the logs of its DAG to those of the node.
 fn find_node_logs(directory: &Path, unit: Option<u32>, node: &str) -> ApiResult<DagLogFiles> {
     let logs = watch::find_node_logs(directory, unit, node);
     let own = path_names([logs.output, logs.error, logs.report]);
@@ -232,12 +233,12 @@ fn find_node_logs(directory: &Path, unit: Option<u32>, node: &str) -> ApiResult<
         watch::list_nodes(directory, unit).map_err(|error| unreadable_directory_error(directory, &error))?;
     let has_units = file_layout::unit_directory(directory, 0).is_dir();
     let trouble = match unit {
-        _ if views.iter().any(|view| view.name == node) => format!("{node} has left no logs yet"),
+        _ if views.iter().any(|view| view.name == node) => format!("{node} has no logs yet"),
         None if has_units => {
-            format!("{node} is no node of the whole run: say of which work unit it is (--unit N)")
+            format!("{node} is not a node of the outer DAG: specify its work unit (--unit N)")
         }
-        Some(unit) => format!("there is no node {node} in {}, or it has not begun", WorkUnitName(unit)),
-        None => format!("there is no node {node}, or it has not begun"),
+        Some(unit) => format!("there is no node {node} in {}, or it has not started", WorkUnitName(unit)),
+        None => format!("there is no node {node}, or it has not started"),
     };
     Ok(DagLogFiles { files: Vec::new(), problem: Some(trouble) })
 }
@@ -263,7 +264,7 @@ mod tests {
         assert_eq!((node_role("proc_000003"), node_role("merge")), ("processing", "merge"));
     }
 
-    /// A run of one unit, whose landing has left logs and whose merge is known and has not.
+    /// A run of one unit, whose landing has logs and whose merge is known but has none.
     fn run() -> tempfile::TempDir {
         let run = tempfile::tempdir().unwrap();
         let unit = run.path().join("mg_000000");
@@ -301,12 +302,12 @@ mod tests {
         assert_eq!(found(None, Some("mg_000000")).0, inner);
         assert_eq!(found(Some(0), Some("landing")).0, [landing, inner].concat());
         let nothing = |text: &str| (Vec::new(), Some(text.to_owned()));
-        let unit = "landing is no node of the whole run: say of which work unit it is (--unit N)";
+        let unit = "landing is not a node of the outer DAG: specify its work unit (--unit N)";
         assert_eq!(found(None, Some("landing")), nothing(unit));
-        assert_eq!(found(Some(0), Some("merge")), nothing("merge has left no logs yet"));
-        let mistyped = "there is no node lnading in mg_000000, or it has not begun";
+        assert_eq!(found(Some(0), Some("merge")), nothing("merge has no logs yet"));
+        let mistyped = "there is no node lnading in mg_000000, or it has not started";
         assert_eq!(found(Some(0), Some("lnading")), nothing(mistyped));
-        let unknown = "mg_000007 has not begun, or there is no such work unit";
+        let unknown = "mg_000007 has not started, or there is no such work unit";
         assert_eq!(found(Some(7), None), nothing(unknown));
         assert_eq!(found(None, Some("mg_000007")), nothing(unknown));
     }

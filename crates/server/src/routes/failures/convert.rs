@@ -1,4 +1,4 @@
-//! From rows to what goes over the wire, and back.
+//! Conversion between rows and API types.
 
 use crate::error::{ApiError, ApiResult};
 use windlass_api::failures as api;
@@ -10,7 +10,7 @@ use windlass_types::failure_commands::{
 };
 use windlass_types::{Bytes, JobId, JobStatus, Timestamp};
 
-/// So many orders at once at most.
+/// Maximum number of commands per request.
 const MAX_COMMANDS: usize = 100_000;
 const MAX_NAME_LENGTH: usize = 200;
 
@@ -53,22 +53,24 @@ pub(super) fn api_failure(row: FailureRow) -> api::FailureResponse {
     }
 }
 
-/// Of what no database could keep, nothing is tried.
+/// Checks the texts and numbers that a database could not store.
 pub(super) fn parse_commands(orders: api::FailureCommandsBody) -> ApiResult<FailureCommandBatch> {
     if orders.orders.len() > MAX_COMMANDS {
-        return Err(ApiError::invalid(format!("more than {MAX_COMMANDS} orders at once")));
+        return Err(ApiError::invalid(format!("more than {MAX_COMMANDS} commands in one request")));
     }
     if let Some(agent) = &orders.agent
         && (agent.trim().is_empty() || agent.chars().count() > MAX_NAME_LENGTH)
     {
-        return Err(ApiError::invalid(format!("the name of an agent has 1 to {MAX_NAME_LENGTH} letters")));
+        return Err(ApiError::invalid(format!(
+            "the name of an agent must have 1 to {MAX_NAME_LENGTH} bytes"
+        )));
     }
     let texts = orders
         .orders
         .iter()
         .flat_map(|order| order.evidence.iter().chain([&order.reason]).chain(order.changes.command.as_ref()));
     if texts.chain(orders.agent.as_ref()).any(|text| text.contains('\0')) {
-        return Err(ApiError::invalid("an order contains a NUL"));
+        return Err(ApiError::invalid("a command contains a NUL"));
     }
     let api::FailureCommandsBody { agent, dry_run, orders } = orders;
     let orders = orders.into_iter().map(parse_command).collect();
@@ -164,7 +166,7 @@ pub(super) fn api_decision(row: DecisionRow) -> api::DecisionResponse {
 }
 
 pub(super) fn api_revision(row: JobRevisionRow) -> api::RevisionResponse {
-    // Words and numbers always have a JSON.
+    // Serializing strings and numbers cannot fail.
     let json = |edition| serde_json::to_value(edition).unwrap_or_default();
     api::RevisionResponse {
         id: row.id,

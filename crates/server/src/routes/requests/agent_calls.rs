@@ -1,4 +1,4 @@
-//! What agents ask about requests, and have done to them: with the rights of their caller, as he would ask himself.
+//! Queries and commands of agents on requests, with the permissions of their caller.
 
 use super::{crud, parse_list, recovery};
 use crate::caller::Caller;

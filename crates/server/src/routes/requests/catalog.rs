@@ -1,4 +1,4 @@
-//! The catalog that the server keeps itself.
+//! Routes of the built-in catalog.
 
 use crate::caller::Caller;
 use crate::error::ApiResult;
@@ -30,11 +30,11 @@ pub(super) fn upload_routes() -> OpenApiRouter<AppState> {
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct DatasetListQuery {
-    /// Only those whose name is like this; `*` stands for anything.
+    /// Only datasets with a matching name; `*` matches any text.
     name: Option<String>,
 }
 
-/// Datasets
+/// List datasets
 #[utoipa::path(get, path = "/catalog/datasets", tag = "catalog", operation_id = "list_datasets", params(DatasetListQuery),
     responses((status = 200, description = "By name", body = DatasetList)))]
 async fn list_datasets(
@@ -52,10 +52,10 @@ pub(crate) struct DatasetQuery {
     name: String,
 }
 
-/// A dataset, summed up
+/// Get a summary of a dataset
 #[utoipa::path(get, path = "/catalog/dataset", tag = "catalog", operation_id = "get_dataset", params(DatasetQuery),
-    responses((status = 200, description = "What is in it, and where", body = Value),
-    (status = 404, description = "There is no such dataset")))]
+    responses((status = 200, description = "Content and locations of the dataset", body = Value),
+    (status = 404, description = "Dataset not found")))]
 async fn get_dataset(
     State(state): State<AppState>,
     caller: Caller,
@@ -64,13 +64,13 @@ async fn get_dataset(
     caller.read_as_caller(&state, move |db| catalog::get_dataset(db, &named.name)).await.map(Json)
 }
 
-/// Forget a dataset
+/// Remove a dataset from the catalog
 ///
-/// Its files stay where they are.
+/// Its files are not deleted.
 #[utoipa::path(delete, path = "/catalog/dataset", tag = "catalog", operation_id = "forget_dataset", params(DatasetQuery),
     responses((status = 200, description = "It is forgotten", body = Value),
-    (status = 403, description = "This is for operators"),
-    (status = 404, description = "There is no such dataset")))]
+    (status = 403, description = "Requires the role operator"),
+    (status = 404, description = "Dataset not found")))]
 async fn forget_dataset(
     State(state): State<AppState>,
     caller: Caller,
@@ -87,22 +87,22 @@ async fn forget_dataset(
 #[derive(Clone, Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct DatasetFileQuery {
-    /// Of this dataset.
+    /// Name of the dataset.
     dataset: String,
-    /// Only those that are valid; so without it.
+    /// Only valid files. Default: true.
     valid: Option<bool>,
-    /// Skip so many.
+    /// Number of files to skip.
     #[param(minimum = 0)]
     offset: Option<u64>,
-    /// At most so many; 1000 without it.
+    /// Maximum number of files. Default: 1000.
     #[param(minimum = 0, maximum = 10_000)]
     limit: Option<u64>,
 }
 
-/// The files of a dataset
+/// List the files of a dataset
 #[utoipa::path(get, path = "/catalog/files", tag = "catalog", operation_id = "list_dataset_files", params(DatasetFileQuery),
-    responses((status = 200, description = "In the order in which they came", body = DatasetFileList),
-    (status = 404, description = "There is no such dataset")))]
+    responses((status = 200, description = "In the order in which they were added", body = DatasetFileList),
+    (status = 404, description = "Dataset not found")))]
 async fn list_dataset_files(
     State(state): State<AppState>,
     caller: Caller,
@@ -118,14 +118,14 @@ async fn list_dataset_files(
 #[derive(Clone, Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct DatasetBlockQuery {
-    /// Of this dataset.
+    /// Name of the dataset.
     dataset: String,
 }
 
-/// The blocks of a dataset
+/// List the blocks of a dataset
 #[utoipa::path(get, path = "/catalog/blocks", tag = "catalog", operation_id = "list_dataset_blocks", params(DatasetBlockQuery),
     responses((status = 200, description = "In the order in which they were opened", body = DatasetBlockList),
-    (status = 404, description = "There is no such dataset")))]
+    (status = 404, description = "Dataset not found")))]
 async fn list_dataset_blocks(
     State(state): State<AppState>,
     caller: Caller,
@@ -136,14 +136,15 @@ async fn list_dataset_blocks(
 
 /// Add files to a dataset
 ///
-/// All of them or none; the dataset is made if it is not there, and belongs to the caller. Files that are there get what is
-/// said now. Only the owner of a dataset and operators change it; an event tells of each change.
+/// All files are added or none. A missing dataset is created and belongs to the caller; existing files are
+/// updated. Only the
+/// owner of a dataset and operators may change it; each change is recorded as an event.
 #[utoipa::path(post, path = "/catalog/import", tag = "catalog", operation_id = "import_dataset_files",
     request_body = ImportFiles, responses(
-    (status = 200, description = "How many are new", body = ImportResponse),
+    (status = 200, description = "Number of new files", body = ImportResponse),
     (status = 403, description = "The dataset belongs to another user"),
     (status = 409, description = "A file belongs to another dataset"),
-    (status = 422, description = "Something about a file makes no sense")))]
+    (status = 422, description = "Invalid file")))]
 async fn import_files(
     State(state): State<AppState>,
     caller: Caller,
@@ -153,7 +154,7 @@ async fn import_files(
                      actor: crate::requests::RequestActor<'_>,
                      now| { catalog::import_files(db, &body, actor, now) };
     let imported = caller.perform_as_caller(&state, AuthOperation::CreateRequest, work).await?;
-    // Somebody may wait for it.
+    // A request may wait for this data.
     state.lifecycle.wake_all();
     Ok(Json(imported))
 }

@@ -1,4 +1,4 @@
-//! Requests themselves.
+//! Routes of requests.
 
 use super::parse_list;
 use crate::caller::Caller;
@@ -35,18 +35,19 @@ pub(super) fn routes() -> OpenApiRouter<AppState> {
 
 /// Submit a request
 ///
-/// The document of a request, of our own form or ReqMgr2's; `production_steps` may stand beside either. With
-/// `{"request_name": …, "source": "reqmgr2"}` it is fetched from there, where one is configured. The same document once
-/// more is answered with the request that there is.
+/// The document of a request in Windlass' or ReqMgr2's form; `production_steps` may be added to either. With
+/// `{"request_name": …, "source": "reqmgr2"}` the document is fetched from ReqMgr2, if configured. Resubmitting
+/// the same
+/// document returns the existing request.
 #[utoipa::path(post, path = "/requests", tag = "requests", operation_id = "create_request", request_body = Value,
     responses((status = 201, description = "It is submitted", body = SubmitResponse),
-    (status = 200, description = "It was submitted before", body = SubmitResponse),
-    (status = 404, description = "ReqMgr2 knows no request of that name"),
-    (status = 409, description = "There is another one of that name"),
-    (status = 422, description = "The document has faults: all of them are in `errors`"),
+    (status = 200, description = "The request was already submitted", body = SubmitResponse),
+    (status = 404, description = "ReqMgr2 has no request with this name"),
+    (status = 409, description = "Another request with this name exists"),
+    (status = 422, description = "Invalid document: all errors are in `errors`"),
     (status = 501, description = "No ReqMgr2 is configured"),
-    (status = 502, description = "ReqMgr2 does not let the server look, or is not understood"),
-    (status = 503, description = "ReqMgr2 does not answer, or has trouble")))]
+    (status = 502, description = "ReqMgr2 denied access, or its response is invalid"),
+    (status = 503, description = "ReqMgr2 does not answer, or failed")))]
 async fn create_request(
     State(state): State<AppState>,
     caller: Caller,
@@ -54,7 +55,7 @@ async fn create_request(
 ) -> ApiResult<Response> {
     let body = match reqmgr2_import::Reqmgr2Import::from_body(&body)? {
         Some(wanted) => {
-            // Whoever may not submit it has nothing fetched.
+            // Check the permission before fetching anything.
             caller.authorize(AuthOperation::CreateRequest, ObjectRelation::Own, "such thing")?;
             let options = Arc::clone(&state.options);
             run_blocking(move || wanted.fetch_document(options.requests.reqmgr2.as_ref())).await??
@@ -76,21 +77,21 @@ async fn create_request(
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct RequestListQuery {
-    /// Only those in one of these, with commas between them.
+    /// Only requests in these statuses, comma-separated.
     status: Option<String>,
     campaign: Option<String>,
     requestor: Option<String>,
-    /// `*` stands for anything.
+    /// Name pattern; `*` matches any text.
     name: Option<String>,
     priority_min: Option<i64>,
     priority_max: Option<i64>,
-    /// `request_name`, `status`, `priority`, `campaign`, `created_at` or `updated_at`; by name without it.
+    /// `request_name`, `status`, `priority`, `campaign`, `created_at` or `updated_at`. Default: `request_name`.
     sort_by: Option<String>,
     reverse_sort: Option<bool>,
-    /// Skip so many.
+    /// Number of requests to skip.
     #[param(minimum = 0)]
     offset: Option<u64>,
-    /// At most so many; 1000 without it.
+    /// Maximum number of requests. Default: 1000.
     #[param(minimum = 0, maximum = 10_000)]
     limit: Option<u64>,
 }
@@ -102,7 +103,7 @@ impl RequestListQuery {
         let field = self.sort_by.as_deref().unwrap_or("request_name");
         if !SORT_FIELDS.contains(&field) {
             return Err(ApiError::invalid(format!(
-                "`sort_by` is `{field}`; it is one of {}",
+                "`sort_by` is `{field}`; expected one of {}",
                 SORT_FIELDS.join(", ")
             )));
         }
@@ -124,9 +125,9 @@ impl RequestListQuery {
     }
 }
 
-/// Requests
+/// List requests
 #[utoipa::path(get, path = "/requests", tag = "requests", operation_id = "list_requests", params(RequestListQuery),
-    responses((status = 200, description = "A page of them", body = RequestList)))]
+    responses((status = 200, description = "A page of requests", body = RequestList)))]
 async fn list_requests(
     State(state): State<AppState>,
     caller: Caller,
@@ -136,11 +137,11 @@ async fn list_requests(
     caller.read_as_caller(&state, move |db| request_queries::list_requests(db, filter)).await.map(Json)
 }
 
-/// A request, with its history
+/// Get a request with its history
 #[utoipa::path(get, path = "/requests/{name}", tag = "requests", operation_id = "get_request",
     params(("name" = String, Path,)), responses(
     (status = 200, description = "The request; its version is in `ETag`", body = FullRequest),
-    (status = 404, description = "There is no such request")))]
+    (status = 404, description = "Request not found")))]
 async fn get_request(
     State(state): State<AppState>,
     caller: Caller,
@@ -149,7 +150,7 @@ async fn get_request(
     caller.read_request(&state, name).await.map(response_with_etag)
 }
 
-/// With its version, for whoever changes it next.
+/// Adds the version as `ETag`, for later changes.
 fn response_with_etag(shown: FullRequest) -> Response {
     let tag = HeaderValue::from_str(&format!("\"{}\"", shown.version));
     let mut response = Json(shown).into_response();
@@ -159,13 +160,13 @@ fn response_with_etag(shown: FullRequest) -> Response {
     response
 }
 
-/// How far a request is
+/// Get the progress of a request
 ///
 /// The same as the status of its workflow, by the name of the request.
 #[utoipa::path(get, path = "/requests/{name}/status", tag = "requests", operation_id = "get_request_status",
     params(("name" = String, Path,)), responses(
-    (status = 200, description = "Its latest run, its blocks, its progress", body = RequestWorkflowStatus),
-    (status = 404, description = "There is no such request")))]
+    (status = 200, description = "Its latest run, blocks and progress", body = RequestWorkflowStatus),
+    (status = 404, description = "Request not found")))]
 async fn get_request_status(
     State(state): State<AppState>,
     caller: Caller,
@@ -175,14 +176,14 @@ async fn get_request_status(
     caller.read_as_caller(&state, move |db| workflows::get_request_status(db, &name, now)).await.map(Json)
 }
 
-/// How the rounds of a request learn
+/// Get expected and measured resource usage of a request
 ///
-/// What each round thought its jobs would use, by the hints of the request or by what earlier rounds measured, and what
-/// they used.
+/// For each round: the expected usage of its jobs, from hints or measurements of earlier rounds, and the
+/// measured usage.
 #[utoipa::path(get, path = "/requests/{name}/metrics", tag = "requests", operation_id = "get_request_metrics",
     params(("name" = String, Path,)), responses(
-    (status = 200, description = "By round and by step", body = RequestMetrics),
-    (status = 404, description = "There is no such request")))]
+    (status = 200, description = "By round and step", body = RequestMetrics),
+    (status = 404, description = "Request not found")))]
 async fn get_request_metrics(
     State(state): State<AppState>,
     caller: Caller,
@@ -193,15 +194,15 @@ async fn get_request_metrics(
 
 /// Change a request
 ///
-/// Its priority, whether it is urgent, its production steps; or its status, as far as that is for people to decide. With
-/// `version` or `If-Match` only if nobody changed it since.
+/// Changes priority, urgency, production steps, or the status where users may set it. With
+/// `version` or `If-Match`, only if the request has not changed since.
 #[utoipa::path(patch, path = "/requests/{name}", tag = "requests", operation_id = "update_request",
     params(("name" = String, Path,)), request_body = PatchRequest, responses(
     (status = 200, description = "As it is now", body = FullRequest),
-    (status = 404, description = "There is no such request"),
-    (status = 409, description = "It is over, or does not become that"),
-    (status = 412, description = "It has another version"),
-    (status = 422, description = "The change makes no sense")))]
+    (status = 404, description = "Request not found"),
+    (status = 409, description = "The request has ended, or the status cannot be set"),
+    (status = 412, description = "The request has another version"),
+    (status = 422, description = "Invalid change")))]
 async fn update_request(
     State(state): State<AppState>,
     caller: Caller,
@@ -219,7 +220,7 @@ async fn update_request(
             request_queries::get_request(db, &changed, now)
         };
     let shown = caller.perform_as_caller(&state, AuthOperation::ChangeRequest, work).await?;
-    // Also those that come after it in the queue.
+    // The change may affect later requests in the queue.
     state.lifecycle.wake_all();
     Ok(response_with_etag(shown))
 }
@@ -231,24 +232,24 @@ fn parse_if_match(headers: &HeaderMap) -> ApiResult<Option<i64>> {
         return Ok(None);
     }
     let version = text.trim_matches('"').parse().ok();
-    version.map(Some).ok_or_else(|| ApiError::invalid("If-Match is not the version of a request"))
+    version.map(Some).ok_or_else(|| ApiError::invalid("If-Match is not a version of a request"))
 }
 
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct AbortRequestQuery {
-    /// Why; goes into the audit trail.
+    /// Reason, stored in the audit trail.
     #[param(max_length = 1000)]
     reason: Option<String>,
 }
 
 /// Abort a request
 ///
-/// What runs is stopped first; outputs that are not whole are taken back.
+/// Running jobs are stopped first; incomplete outputs are invalidated.
 #[utoipa::path(delete, path = "/requests/{name}", tag = "requests", operation_id = "abort_request",
     params(("name" = String, Path,), AbortRequestQuery), responses(
-    (status = 200, description = "It is aborted, or about to be", body = AbortResponse),
-    (status = 404, description = "There is no such request"),
+    (status = 200, description = "The request is aborted or being aborted", body = AbortResponse),
+    (status = 404, description = "Request not found"),
     (status = 409, description = "It is over")))]
 async fn abort_request(
     State(state): State<AppState>,
@@ -267,11 +268,11 @@ async fn abort_request(
 
 /// Stop a request cleanly
 ///
-/// Its run is stopped, what is completed stays so, and a run that goes on with it waits for its turn.
+/// Its run is stopped, completed work units are kept, and a run for the rest is queued for admission.
 #[utoipa::path(post, path = "/requests/{name}/stop", tag = "requests", operation_id = "stop_request",
     params(("name" = String, Path,)), request_body = Option<StopRequest>, responses(
-    (status = 200, description = "The stop has begun", body = StopResponse),
-    (status = 404, description = "There is no such request"),
+    (status = 200, description = "The stop was started", body = StopResponse),
+    (status = 404, description = "Request not found"),
     (status = 409, description = "It is over")))]
 async fn stop_request(
     State(state): State<AppState>,
@@ -282,7 +283,7 @@ async fn stop_request(
     stop_as(&state, &caller, &name, wanted.reason).await.map(Json)
 }
 
-/// Stops it cleanly, if this caller may.
+/// Stops the request cleanly, if the caller may.
 pub(crate) async fn stop_as(
     state: &AppState,
     caller: &Caller,
@@ -298,11 +299,11 @@ pub(crate) async fn stop_as(
     Ok(stopped)
 }
 
-/// The versions of a request
+/// List the versions of a request
 #[utoipa::path(get, path = "/requests/{name}/versions", tag = "requests", operation_id = "list_request_versions",
     params(("name" = String, Path,)), responses(
-    (status = 200, description = "The newest one and those before it", body = RequestVersionList),
-    (status = 404, description = "There is no such request")))]
+    (status = 200, description = "The newest version and all earlier ones", body = RequestVersionList),
+    (status = 404, description = "Request not found")))]
 async fn list_request_versions(
     State(state): State<AppState>,
     caller: Caller,

@@ -1,5 +1,5 @@
-//! Runs of requests, the queue they wait in, and how the reconciler is. Workflows of requests are found by their UUIDs
-//! where those of the engine are found by their numbers.
+//! Routes of the runs of requests, admission, and the reconciler. Workflows of requests are addressed by UUID,
+//! workflows of the engine by number.
 
 use super::parse_list;
 use crate::caller::Caller;
@@ -44,25 +44,26 @@ pub(super) fn routes() -> OpenApiRouter<AppState> {
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct RequestWorkflowQuery {
-    /// Only those of this request; `*` stands for any text.
+    /// Only workflows of this request; `*` matches any text.
     request_name: Option<String>,
-    /// Only those whose request is in one of these, with commas between them.
+    /// Only workflows whose request is in one of these statuses, comma-separated.
     status: Option<String>,
-    /// Skip this number of requests.
+    /// Number of requests to skip.
     #[param(minimum = 0)]
     offset: Option<u64>,
-    /// At most this number of requests; 1000 without it.
+    /// Maximum number of requests. Default: 1000.
     #[param(minimum = 0, maximum = 10_000)]
     limit: Option<u64>,
 }
 
-/// Workflows of requests
+/// List workflows of requests
 ///
-/// The workflow of a request spans all its rounds and has a UUID. Workflows of the engine, which have numbers, are another
-/// kind of object: `GET /workflows` lists those.
+/// The workflow of a request spans all its rounds and has a UUID. Workflows of the engine, which have numbers,
+/// are another
+/// type of object, listed by `GET /workflows`.
 #[utoipa::path(get, path = "/request-workflows", tag = "requests", operation_id = "list_request_workflows",
     params(RequestWorkflowQuery),
-    responses((status = 200, description = "By the name of their request", body = RequestWorkflowList)))]
+    responses((status = 200, description = "By request name", body = RequestWorkflowList)))]
 async fn list_request_workflows(
     State(state): State<AppState>,
     caller: Caller,
@@ -78,13 +79,13 @@ async fn list_request_workflows(
     caller.read_as_caller(&state, move |db| workflows::list_request_workflows(db, filter)).await.map(Json)
 }
 
-/// The workflow of a request
+/// Get the workflow of a request
 ///
-/// `GET /workflows/{uuid}` answers the same.
+/// `GET /workflows/{uuid}` returns the same.
 #[utoipa::path(get, path = "/request-workflows/{id}", tag = "requests", operation_id = "get_request_workflow",
     params(("id" = String, Path, description = "UUID of the workflow"),), responses(
-    (status = 200, description = "The workflow, its runs, its blocks", body = RequestWorkflowDetails),
-    (status = 404, description = "No request has this workflow")))]
+    (status = 200, description = "The workflow, its runs and blocks", body = RequestWorkflowDetails),
+    (status = 404, description = "Workflow not found")))]
 async fn get_request_workflow(
     State(state): State<AppState>,
     caller: Caller,
@@ -93,14 +94,14 @@ async fn get_request_workflow(
     caller.read_as_caller(&state, move |db| workflows::get_request_workflow(db, &id)).await.map(Json)
 }
 
-/// Progress of the workflow of a request
+/// Get the progress of the workflow of a request
 ///
-/// `GET /workflows/{uuid}/status` answers the same.
+/// `GET /workflows/{uuid}/status` returns the same.
 #[utoipa::path(get, path = "/request-workflows/{id}/status", tag = "requests",
     operation_id = "get_request_workflow_status",
     params(("id" = String, Path, description = "UUID of the workflow"),), responses(
-    (status = 200, description = "Its latest run, its blocks, its progress", body = RequestWorkflowStatus),
-    (status = 404, description = "No request has this workflow")))]
+    (status = 200, description = "Its latest run, blocks and progress", body = RequestWorkflowStatus),
+    (status = 404, description = "Workflow not found")))]
 async fn get_request_workflow_status(
     State(state): State<AppState>,
     caller: Caller,
@@ -110,12 +111,12 @@ async fn get_request_workflow_status(
     caller.read_as_caller(&state, move |db| workflows::get_workflow_status(db, &id, now)).await.map(Json)
 }
 
-/// What `GET /workflows/{id}` answers where the id is a UUID.
+/// The response of `GET /workflows/{id}` if the id is a UUID.
 pub(crate) fn get_workflow_by_uuid(db: &dyn StoreDatabase, uuid: &str) -> ApiResult<RequestWorkflowDetails> {
     workflows::get_request_workflow(db, uuid)
 }
 
-/// What `GET /workflows/{id}/status` answers where the id is a UUID.
+/// The response of `GET /workflows/{id}/status` if the id is a UUID.
 pub(crate) fn get_status_by_uuid(
     db: &dyn StoreDatabase,
     uuid: &str,
@@ -127,21 +128,21 @@ pub(crate) fn get_status_by_uuid(
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct DagListQuery {
-    /// Only those in one of these, with commas between them.
+    /// Only runs in these statuses, comma-separated.
     status: Option<String>,
-    /// Only those of this workflow, by its UUID.
+    /// Only runs of the workflow with this UUID.
     workflow_id: Option<String>,
-    /// Skip so many.
+    /// Number of runs to skip.
     #[param(minimum = 0)]
     offset: Option<u64>,
-    /// At most so many; 1000 without it.
+    /// Maximum number of runs. Default: 1000.
     #[param(minimum = 0, maximum = 10_000)]
     limit: Option<u64>,
 }
 
-/// Runs of requests
+/// List runs of requests
 #[utoipa::path(get, path = "/dags", tag = "requests", operation_id = "list_dags", params(DagListQuery),
-    responses((status = 200, description = "By workflow, in the order in which they were made", body = RequestDagList)))]
+    responses((status = 200, description = "By workflow, in the order of creation", body = RequestDagList)))]
 async fn list_dags(
     State(state): State<AppState>,
     caller: Caller,
@@ -157,10 +158,10 @@ async fn list_dags(
     caller.read_as_caller(&state, move |db| dags::list_dags(db, filter)).await.map(Json)
 }
 
-/// A run of a request, with its history
+/// Get a run of a request, with its history
 #[utoipa::path(get, path = "/dags/{id}", tag = "requests", operation_id = "get_dag", params(("id" = String, Path,)),
-    responses((status = 200, description = "The run, its counts, its history", body = RequestDag),
-    (status = 404, description = "There is no such run")))]
+    responses((status = 200, description = "The run, its counts and history", body = RequestDag),
+    (status = 404, description = "Run not found")))]
 async fn get_dag(
     State(state): State<AppState>,
     caller: Caller,
@@ -172,23 +173,23 @@ async fn get_dag(
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct DagNodeListQuery {
-    /// Only those in one of these states, of jobs of the engine or of nodes of DAGMan, with commas between them.
+    /// Only nodes in these statuses (of engine jobs or DAGMan nodes), comma-separated.
     status: Option<String>,
-    /// Only those of this work unit, by its number.
+    /// Only nodes of the work unit with this number.
     work_unit: Option<u32>,
-    /// Skip so many.
+    /// Number of nodes to skip.
     #[param(minimum = 0)]
     offset: Option<u64>,
-    /// At most so many; 1000 without it.
+    /// Maximum number of nodes. Default: 1000.
     #[param(minimum = 0, maximum = 10_000)]
     limit: Option<u64>,
 }
 
-/// The nodes of a run as they are now
+/// List the nodes of a run in their current state
 #[utoipa::path(get, path = "/dags/{id}/nodes", tag = "requests", operation_id = "list_dag_nodes",
     params(("id" = String, Path,), DagNodeListQuery), responses(
-    (status = 200, description = "Jobs of the engine or nodes of DAGMan, at this moment", body = RequestDagNodeList),
-    (status = 404, description = "There is no such run")))]
+    (status = 200, description = "Jobs of the engine or nodes of DAGMan", body = RequestDagNodeList),
+    (status = 404, description = "Run not found")))]
 async fn list_dag_nodes(
     State(state): State<AppState>,
     caller: Caller,
@@ -204,13 +205,13 @@ async fn list_dag_nodes(
     caller.read_as_caller(&state, move |db| dags::list_dag_nodes(db, &id, &wanted)).await.map(Json)
 }
 
-/// Where the logs of a run are
+/// Get the location of the logs of a run
 #[utoipa::path(get, path = "/dags/{id}/logs", tag = "requests", operation_id = "get_dag_logs",
     params(("id" = String, Path,), DagLogQuery), responses(
     (status = 200, description = "Directories and files, and how to read them", body = DagLogs),
-    (status = 403, description = "The request is another user's"),
-    (status = 404, description = "There is no such run"),
-    (status = 422, description = "No node can be called so")))]
+    (status = 403, description = "The request belongs to another user"),
+    (status = 404, description = "Run not found"),
+    (status = 422, description = "Invalid node name")))]
 async fn get_dag_logs(
     State(state): State<AppState>,
     caller: Caller,
@@ -232,17 +233,17 @@ async fn get_dag_logs(
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct DagLogQuery {
-    /// Of this work unit of an HTCondor DAG, by its number.
+    /// Only logs of the work unit with this number, for runs on HTCondor.
     work_unit: Option<u32>,
-    /// Of this node; without it, of DAGMan.
+    /// Only logs of this node. Default: logs of DAGMan.
     node: Option<String>,
 }
 
-/// What happened to a run
+/// Get the history of a run
 #[utoipa::path(get, path = "/dags/{id}/history", tag = "requests", operation_id = "get_dag_history",
     params(("id" = String, Path,)), responses(
-    (status = 200, description = "The oldest first", body = DagHistory),
-    (status = 404, description = "There is no such run")))]
+    (status = 200, description = "Oldest first", body = DagHistory),
+    (status = 404, description = "Run not found")))]
 async fn get_dag_history(
     State(state): State<AppState>,
     caller: Caller,
@@ -253,12 +254,12 @@ async fn get_dag_history(
 
 /// Hold a run on HTCondor
 ///
-/// DAGMan begins nothing more; what runs goes on.
+/// DAGMan starts no new nodes; running nodes continue.
 #[utoipa::path(post, path = "/dags/{id}/hold", tag = "requests", operation_id = "hold_dag",
     params(("id" = String, Path,)), request_body = Option<DagReason>, responses(
     (status = 200, description = "It is held", body = DagAction),
-    (status = 404, description = "There is no such run"),
-    (status = 409, description = "It is not in the queue of HTCondor"),
+    (status = 404, description = "Run not found"),
+    (status = 409, description = "The run is not in the HTCondor queue"),
     (status = 503, description = "The schedd does not answer")))]
 async fn hold_dag(
     State(state): State<AppState>,
@@ -270,12 +271,12 @@ async fn hold_dag(
         .await
 }
 
-/// Let a run go on that is held on HTCondor
+/// Release a held run on HTCondor
 #[utoipa::path(post, path = "/dags/{id}/release", tag = "requests", operation_id = "release_dag",
     params(("id" = String, Path,)), request_body = Option<DagReason>, responses(
-    (status = 200, description = "It goes on", body = DagAction),
-    (status = 404, description = "There is no such run"),
-    (status = 409, description = "It is not in the queue of HTCondor"),
+    (status = 200, description = "The run continues", body = DagAction),
+    (status = 404, description = "Run not found"),
+    (status = 409, description = "The run is not in the HTCondor queue"),
     (status = 503, description = "The schedd does not answer")))]
 async fn release_dag(
     State(state): State<AppState>,
@@ -289,11 +290,11 @@ async fn release_dag(
     .await
 }
 
-/// End a run; its request is held
+/// Remove a run; its request is held
 #[utoipa::path(post, path = "/dags/{id}/remove", tag = "requests", operation_id = "remove_dag",
     params(("id" = String, Path,)), request_body = Option<DagReason>, responses(
-    (status = 200, description = "It is being ended", body = DagAction),
-    (status = 404, description = "There is no such run"),
+    (status = 200, description = "The run is being removed", body = DagAction),
+    (status = 404, description = "Run not found"),
     (status = 409, description = "It is over")))]
 async fn remove_dag(
     State(state): State<AppState>,
@@ -307,14 +308,15 @@ async fn remove_dag(
     .await
 }
 
-/// Go on with what a run has left
+/// Rescue a run
 ///
-/// It must be over, and its request held: another run is made whose parent it is.
+/// Creates a new run for the work units that are not completed. The run must have ended, and its request must
+/// be held.
 #[utoipa::path(post, path = "/dags/{id}/rescue", tag = "requests", operation_id = "rescue_dag",
     params(("id" = String, Path,)), request_body = Option<DagReason>, responses(
-    (status = 200, description = "Another run is prepared", body = DagAction),
-    (status = 404, description = "There is no such run"),
-    (status = 409, description = "It is not over, or nothing is left of it")))]
+    (status = 200, description = "A new run is prepared", body = DagAction),
+    (status = 404, description = "Run not found"),
+    (status = 409, description = "The run has not ended, or nothing is left to do")))]
 async fn rescue_dag(
     State(state): State<AppState>,
     caller: Caller,
@@ -327,7 +329,7 @@ async fn rescue_dag(
     .await
 }
 
-/// Does it, and has the reconciler look at the request.
+/// Performs the action and wakes the reconciler for the request.
 async fn perform_dag_action(
     state: &AppState,
     caller: &Caller,
@@ -341,12 +343,12 @@ async fn perform_dag_action(
 #[derive(Clone, Copy, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct AdmissionQueueQuery {
-    /// At most so many of the queue; 100 without it.
+    /// Maximum number of queue entries. Default: 100.
     #[param(minimum = 0, maximum = 10_000)]
     limit: Option<u64>,
 }
 
-/// Who waits for a place, and who is next
+/// Get the admission queue
 #[utoipa::path(get, path = "/admission/queue", tag = "requests", operation_id = "get_admission_queue",
     params(AdmissionQueueQuery), responses((status = 200, description = "The queue, in order", body = AdmissionQueue)))]
 async fn get_admission_queue(
@@ -361,12 +363,12 @@ async fn get_admission_queue(
         .map(Json)
 }
 
-/// Change how many runs may be under way at once
+/// Change the maximum number of active runs
 #[utoipa::path(patch, path = "/admission/config", tag = "requests", operation_id = "update_admission_config",
     request_body = AdmissionConfig, responses(
     (status = 200, description = "As it is now", body = AdmissionConfig),
-    (status = 403, description = "This is for operators"),
-    (status = 422, description = "The number makes no sense")))]
+    (status = 403, description = "Requires the role operator"),
+    (status = 422, description = "Invalid number")))]
 async fn update_admission_config(
     State(state): State<AppState>,
     caller: Caller,
@@ -380,9 +382,9 @@ async fn update_admission_config(
     Ok(Json(config))
 }
 
-/// How the reconciler is, which owns the states of all requests
+/// Get the state of the reconciler, which owns the states of all requests
 #[utoipa::path(get, path = "/lifecycle/status", tag = "requests", operation_id = "get_lifecycle_status",
-    responses((status = 200, description = "Its last pass and its next one", body = Value)))]
+    responses((status = 200, description = "Its last and next pass", body = Value)))]
 async fn get_lifecycle_status(State(state): State<AppState>, caller: Caller) -> ApiResult<Json<Value>> {
     caller.authorize(AuthOperation::ListVisible, ObjectRelation::Own, "such thing")?;
     let status = serde_json::to_value(state.lifecycle.status());

@@ -1,4 +1,4 @@
-//! What became of the input files of a request.
+//! The input files of a request.
 
 use super::parse_list;
 use crate::caller::Caller;
@@ -20,24 +20,25 @@ pub(super) fn routes() -> OpenApiRouter<AppState> {
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct RequestFileQuery {
-    /// Only those in one of these, with commas between them: `attempted`, `processed`, `excluded`.
+    /// Only files in these states, comma-separated: `attempted`, `processed`, `excluded`.
     state: Option<String>,
-    /// Skip so many.
+    /// Number of files to skip.
     #[param(minimum = 0)]
     offset: Option<u64>,
-    /// At most so many.
+    /// Maximum number of files.
     #[param(minimum = 0)]
     limit: Option<u64>,
 }
 
-/// The input files of a request
+/// List the input files of a request
 ///
-/// Those that its rounds have dealt with: processed, to be tried again, or excluded and why. The others are fresh. What a
-/// round does shows here when it is over.
+/// Files that its rounds have used: processed, to be retried, or excluded and why. All other files are unused.
+/// The files of a
+/// round are updated when the round ends.
 #[utoipa::path(get, path = "/requests/{name}/files", tag = "requests", operation_id = "list_request_files",
     params(("name" = String, Path,), RequestFileQuery), responses(
-    (status = 200, description = "By name, with counts and what was excluded", body = RequestFiles),
-    (status = 404, description = "There is no such request")))]
+    (status = 200, description = "By name, with counts and a summary of exclusions", body = RequestFiles),
+    (status = 404, description = "Request not found")))]
 async fn list_request_files(
     State(state): State<AppState>,
     caller: Caller,

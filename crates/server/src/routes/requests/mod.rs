@@ -1,5 +1,6 @@
-//! Requests, their workflows and runs, admission, sites, and the catalog: who calls is found out here, what is asked is
-//! answered in [`crate::requests`].
+//! Routes of requests, their workflows and runs, admission, sites and the catalog. Callers are authenticated
+//! here; the
+//! operations are in [`crate::requests`].
 
 mod agent_calls;
 mod catalog;
@@ -33,18 +34,18 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
         .merge(catalog::routes())
 }
 
-/// Bodies that may be long: the files of a dataset.
+/// Routes with large bodies: the files of a dataset.
 pub(crate) fn upload_routes() -> OpenApiRouter<AppState> {
     catalog::upload_routes()
 }
 
 impl Caller {
-    /// What somebody's request is to him. Requests are everybody's to see, so that one of another is never hidden.
+    /// Returns the caller's relation to a request. All users may see all requests, so none is ever hidden.
     fn relation_to_requestor(&self, requestor: &str) -> ObjectRelation {
         if *requestor == *self.0.user { ObjectRelation::Own } else { ObjectRelation::Shared }
     }
 
-    /// Does something in the books as him, if he may do such a thing to what it turns out to be about.
+    /// Performs an operation in the database as the caller, checking the permission once the object is known.
     pub(super) async fn perform_as_caller<T: Send + 'static>(
         &self,
         state: &AppState,
@@ -63,7 +64,8 @@ impl Caller {
         state.with_database(work).await
     }
 
-    /// Reads something of a request that only its requestor and operators may read. `requestor` says whose it is.
+    /// Reads data of a request that only its requestor and operators may read. `requestor` returns its
+    /// requestor.
     pub(super) async fn read_request_details<T: Send + 'static>(
         &self,
         state: &AppState,
@@ -77,7 +79,7 @@ impl Caller {
         self.perform_as_caller(state, AuthOperation::ReadRequestDetails, work).await
     }
 
-    /// A request as this caller may see it.
+    /// Returns a request as the caller may see it.
     pub(super) async fn read_request(&self, state: &AppState, name: String) -> ApiResult<FullRequest> {
         let now = state.now();
         let mut shown =
@@ -85,12 +87,12 @@ impl Caller {
         let relation = self.relation_to_requestor(&shown.request.requestor);
         if self.authorize(AuthOperation::ReadRequestDetails, relation, "request").is_err() {
             shown.request.payload_config =
-                Map::from_iter([("hidden".to_owned(), "shown to the requestor and to operators".into())]);
+                Map::from_iter([("hidden".to_owned(), "visible only to the requestor and operators".into())]);
         }
         Ok(shown)
     }
 
-    /// Looks at something that everybody who is let in may see.
+    /// Reads data that every authenticated caller may see.
     pub(super) async fn read_as_caller<T: Send + 'static>(
         &self,
         state: &AppState,
@@ -101,7 +103,7 @@ impl Caller {
     }
 }
 
-/// Words with commas between them.
+/// Parses a comma-separated list.
 fn parse_list<T: std::str::FromStr<Err: std::fmt::Display>>(
     name: &str,
     text: Option<&str>,

@@ -1,4 +1,4 @@
-//! What operators do about requests that failed or are to end, and what people were told.
+//! Recovery of requests by operators, and alerts.
 
 use crate::caller::Caller;
 use crate::error::ApiResult;
@@ -32,19 +32,20 @@ pub(super) fn routes() -> OpenApiRouter<AppState> {
 #[derive(Clone, Copy, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct RequestErrorsQuery {
-    /// Over all rounds; otherwise over the present one and its rescues.
+    /// Count all rounds. Default: the current round and its rescues.
     all: Option<bool>,
 }
 
-/// What went wrong in a request
+/// Get the errors of a request
 ///
-/// Failed attempts by category, site, exit code, bad input file, and by what they have in common, with what one of each kind
-/// said last; and what might be done about them, as bodies of a release.
+/// Failed attempts by category, site, exit code, bad input file and signature, with a log excerpt of one
+/// failure of each
+/// type, and suggested actions as bodies of a release.
 #[utoipa::path(get, path = "/requests/{name}/errors", tag = "requests", operation_id = "get_request_errors",
     params(("name" = String, Path,), RequestErrorsQuery), responses(
-    (status = 200, description = "The most frequent first", body = RequestErrors),
-    (status = 403, description = "The request is another user's"),
-    (status = 404, description = "There is no such request")))]
+    (status = 200, description = "Most frequent first", body = RequestErrors),
+    (status = 403, description = "The request belongs to another user"),
+    (status = 404, description = "Request not found")))]
 async fn get_request_errors(
     State(state): State<AppState>,
     caller: Caller,
@@ -59,18 +60,21 @@ async fn get_request_errors(
     caller.read_request_details(&state, move |db| load_requestor(db, &of), show).await.map(Json)
 }
 
-/// Let a request go on that is held
+/// Release a held request
 ///
-/// After failures what is done is credited and the next round does what is left; with `rescue` the same round is tried once
-/// more. What is said beside that holds from now on: sites that get nothing more of it, memory, retries, when it is held
-/// again, input files to be left out. All of it holds, or none. Recording outputs that was given up is tried again, also of
-/// a request that is over.
+/// After failures, finished work units are kept and the rest is queued as the next round; with `rescue` the
+/// failed units run
+/// again within the same round. Further fields apply from now on: site bans, memory, retries, the hold
+/// threshold, excluded
+/// input files. All changes are applied or none. Output steps that were given up are retried, also for a
+/// request that has
+/// ended.
 #[utoipa::path(post, path = "/requests/{name}/release", tag = "requests", operation_id = "release_request",
     params(("name" = String, Path,)), request_body = Option<ReleaseRequest>, responses(
-    (status = 200, description = "It goes on", body = ReleaseResponse),
-    (status = 404, description = "There is no such request"),
-    (status = 409, description = "It is not held, and nothing about its outputs was given up"),
-    (status = 422, description = "What is to change makes no sense: all faults are in `errors`")))]
+    (status = 200, description = "The request continues", body = ReleaseResponse),
+    (status = 404, description = "Request not found"),
+    (status = 409, description = "The request is not held, and no output step was given up"),
+    (status = 422, description = "Invalid changes: all errors are in `errors`")))]
 async fn release_request(
     State(state): State<AppState>,
     caller: Caller,
@@ -80,7 +84,7 @@ async fn release_request(
     release_as(&state, &caller, &name, wanted).await.map(Json)
 }
 
-/// Lets it go on, if this caller may.
+/// Releases the request, if the caller may.
 pub(crate) async fn release_as(
     state: &AppState,
     caller: &Caller,
@@ -97,15 +101,16 @@ pub(crate) async fn release_as(
     Ok(released)
 }
 
-/// Give a request up
+/// Fail a request
 ///
-/// What runs is stopped; then it is written down what there is of its outputs (`invalidation.json` in the directory of the
-/// request), and it is failed for good.
+/// Running jobs are stopped, the inventory of its outputs is written (`invalidation.json` in the directory of
+/// the
+/// request), and the request fails permanently.
 #[utoipa::path(post, path = "/requests/{name}/fail", tag = "requests", operation_id = "fail_request",
     params(("name" = String, Path,)), request_body = Option<FailRequest>, responses(
-    (status = 200, description = "It is being given up", body = AbortResponse),
-    (status = 404, description = "There is no such request"),
-    (status = 409, description = "It is over, or has not begun")))]
+    (status = 200, description = "The request is being failed", body = AbortResponse),
+    (status = 404, description = "Request not found"),
+    (status = 409, description = "The request has ended or has not started")))]
 async fn fail_request(
     State(state): State<AppState>,
     caller: Caller,
@@ -115,7 +120,7 @@ async fn fail_request(
     fail_as(&state, &caller, &name, wanted).await.map(Json)
 }
 
-/// Gives it up, if this caller may.
+/// Fails the request, if the caller may.
 pub(crate) async fn fail_as(
     state: &AppState,
     caller: &Caller,
@@ -131,17 +136,19 @@ pub(crate) async fn fail_as(
     Ok(failed)
 }
 
-/// Begin a request anew
+/// Restart a request as its next version
 ///
-/// The old one is given up, and a new one with the next processing version takes its place. Its outputs stay until the new
-/// one is completed; then they are superseded, and taken back at once or by hand, as `cleanup_policy` says. Called twice it
-/// is answered with the request that there is.
+/// Fails the request and submits it again with the next processing version. The old outputs stay until the new
+/// request is
+/// completed; then they are superseded, and invalidated automatically or by hand according to `cleanup_policy`.
+/// Repeating the
+/// call returns the existing new request.
 #[utoipa::path(post, path = "/requests/{name}/restart", tag = "requests", operation_id = "restart_request",
     params(("name" = String, Path,)), request_body = Option<RestartRequest>, responses(
-    (status = 201, description = "The new request is submitted", body = RestartResponse),
-    (status = 200, description = "It was restarted before", body = RestartResponse),
-    (status = 404, description = "There is no such request"),
-    (status = 409, description = "It has not begun")))]
+    (status = 201, description = "The new request was submitted", body = RestartResponse),
+    (status = 200, description = "The request was already restarted", body = RestartResponse),
+    (status = 404, description = "Request not found"),
+    (status = 409, description = "The request has not started")))]
 async fn restart_request(
     State(state): State<AppState>,
     caller: Caller,
@@ -159,14 +166,14 @@ async fn restart_request(
     Ok((status, Json(restarted)).into_response())
 }
 
-/// Take back the outputs of a request that is over
+/// Invalidate the outputs of an ended request
 ///
-/// Rules are removed, and files made invalid.
+/// Rules are removed and files invalidated.
 #[utoipa::path(post, path = "/requests/{name}/invalidate", tag = "requests", operation_id = "invalidate_request",
     params(("name" = String, Path,)), request_body = Option<InvalidateRequest>, responses(
-    (status = 200, description = "Its blocks are being taken back", body = InvalidateResponse),
-    (status = 404, description = "There is no such request"),
-    (status = 409, description = "It is not over")))]
+    (status = 200, description = "Its blocks are being invalidated", body = InvalidateResponse),
+    (status = 404, description = "Request not found"),
+    (status = 409, description = "The request has not ended")))]
 async fn invalidate_request(
     State(state): State<AppState>,
     caller: Caller,
@@ -185,18 +192,18 @@ async fn invalidate_request(
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct AlertListQuery {
-    /// Only those about this request.
+    /// Only alerts about this request.
     request_name: Option<String>,
-    /// Only those of this kind: `held`, `site_banned`, …
+    /// Only alerts of this type: `held`, `site_banned`, …
     kind: Option<String>,
-    /// The newest so many; 1000 without it.
+    /// Maximum number of alerts; the newest are selected. Default: 1000.
     #[param(minimum = 0, maximum = 10_000)]
     limit: Option<u64>,
 }
 
-/// What people were told
+/// List alerts
 #[utoipa::path(get, path = "/alerts", tag = "requests", operation_id = "list_alerts", params(AlertListQuery),
-    responses((status = 200, description = "The newest that fit, the oldest of them first", body = AlertList)))]
+    responses((status = 200, description = "The newest matching alerts, from old to new", body = AlertList)))]
 async fn list_alerts(
     State(state): State<AppState>,
     caller: Caller,

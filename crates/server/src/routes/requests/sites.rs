@@ -1,4 +1,4 @@
-//! Sites.
+//! Routes of sites.
 
 use crate::caller::Caller;
 use crate::error::ApiResult;
@@ -24,9 +24,9 @@ pub(super) fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(ban_site, unban_site))
 }
 
-/// Sites
+/// List sites
 #[utoipa::path(get, path = "/sites", tag = "sites", operation_id = "list_sites",
-    responses((status = 200, description = "By name, with the bans that hold", body = SiteList)))]
+    responses((status = 200, description = "By name, with active bans", body = SiteList)))]
 async fn list_sites(State(state): State<AppState>, caller: Caller) -> ApiResult<Json<SiteList>> {
     let now = state.now();
     caller.read_as_caller(&state, move |db| sites::list_sites(db, now)).await.map(Json)
@@ -35,17 +35,17 @@ async fn list_sites(State(state): State<AppState>, caller: Caller) -> ApiResult<
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct BanListQuery {
-    /// Only those of this site.
+    /// Only bans of this site.
     site_name: Option<String>,
-    /// Only those that hold for this request: its own, and those for all.
+    /// Only bans that apply to this request: its own, and those for all requests.
     request_name: Option<String>,
-    /// Also those that are over or were lifted.
+    /// Include expired and lifted bans.
     all: Option<bool>,
 }
 
-/// Bans of sites
+/// List bans of sites
 #[utoipa::path(get, path = "/sites/bans", tag = "sites", operation_id = "list_bans", params(BanListQuery),
-    responses((status = 200, description = "Those that hold, the oldest first", body = BanList)))]
+    responses((status = 200, description = "Active bans, oldest first", body = BanList)))]
 async fn list_bans(
     State(state): State<AppState>,
     caller: Caller,
@@ -59,10 +59,10 @@ async fn list_bans(
     caller.read_as_caller(&state, look).await.map(Json)
 }
 
-/// A site
+/// Get a site
 #[utoipa::path(get, path = "/sites/{name}", tag = "sites", operation_id = "get_site", params(("name" = String, Path,)),
-    responses((status = 200, description = "The site, with the bans that hold", body = SiteResponse),
-    (status = 404, description = "There is no such site")))]
+    responses((status = 200, description = "The site, with active bans", body = SiteResponse),
+    (status = 404, description = "Site not found")))]
 async fn get_site(
     State(state): State<AppState>,
     caller: Caller,
@@ -72,12 +72,12 @@ async fn get_site(
     caller.read_as_caller(&state, move |db| sites::get_site(db, &name, now)).await.map(Json)
 }
 
-/// Change what is known of a site, or make one known
+/// Create or change a site
 #[utoipa::path(patch, path = "/sites/{name}", tag = "sites", operation_id = "update_site",
     params(("name" = String, Path,)), request_body = PatchSite, responses(
     (status = 200, description = "As it is now", body = SiteResponse),
-    (status = 403, description = "This is for operators"),
-    (status = 422, description = "The change makes no sense")))]
+    (status = 403, description = "Requires the role operator"),
+    (status = 422, description = "Invalid change")))]
 async fn update_site(
     State(state): State<AppState>,
     caller: Caller,
@@ -87,12 +87,12 @@ async fn update_site(
     perform_site_change(&state, &caller, move |db, _, now| sites::patch_site(db, &name, &wanted, now)).await
 }
 
-/// Have a site finish what it has and get nothing new
+/// Drain a site: running work ends, no new work starts
 #[utoipa::path(post, path = "/sites/{name}/drain", tag = "sites", operation_id = "drain_site",
     params(("name" = String, Path,)), request_body = Option<DrainSite>, responses(
     (status = 200, description = "As it is now", body = SiteResponse),
-    (status = 403, description = "This is for operators"),
-    (status = 404, description = "There is no such site")))]
+    (status = 403, description = "Requires the role operator"),
+    (status = 404, description = "Site not found")))]
 async fn drain_site(
     State(state): State<AppState>,
     caller: Caller,
@@ -103,12 +103,12 @@ async fn drain_site(
         .await
 }
 
-/// Have a site get work again
+/// Enable a site
 #[utoipa::path(post, path = "/sites/{name}/enable", tag = "sites", operation_id = "enable_site",
     params(("name" = String, Path,)), responses(
     (status = 200, description = "As it is now", body = SiteResponse),
-    (status = 403, description = "This is for operators"),
-    (status = 404, description = "There is no such site")))]
+    (status = 403, description = "Requires the role operator"),
+    (status = 404, description = "Site not found")))]
 async fn enable_site(
     State(state): State<AppState>,
     caller: Caller,
@@ -117,14 +117,14 @@ async fn enable_site(
     perform_site_change(&state, &caller, move |db, _, now| sites::enable_site(db, &name, now)).await
 }
 
-/// Have a site get no new work for a while
+/// Ban a site for a time: it gets no new work
 #[utoipa::path(post, path = "/sites/{name}/ban", tag = "sites", operation_id = "ban_site",
     params(("name" = String, Path,)), request_body = BanSite, responses(
     (status = 200, description = "As it is now", body = SiteResponse),
-    (status = 403, description = "This is for operators"),
-    (status = 404, description = "There is no such site, or no such request"),
-    (status = 409, description = "It would leave no site"),
-    (status = 422, description = "The time makes no sense")))]
+    (status = 403, description = "Requires the role operator"),
+    (status = 404, description = "Site or request not found"),
+    (status = 409, description = "The ban would leave no site"),
+    (status = 422, description = "Invalid duration")))]
 async fn ban_site(
     State(state): State<AppState>,
     caller: Caller,
@@ -140,16 +140,16 @@ async fn ban_site(
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct UnbanQuery {
-    /// Only those for work of this request.
+    /// Only bans for this request.
     request_name: Option<String>,
 }
 
 /// Lift the bans of a site
 #[utoipa::path(delete, path = "/sites/{name}/ban", tag = "sites", operation_id = "unban_site",
     params(("name" = String, Path,), UnbanQuery), responses(
-    (status = 200, description = "How many were lifted", body = UnbanResponse),
-    (status = 403, description = "This is for operators"),
-    (status = 404, description = "There is no such site")))]
+    (status = 200, description = "Number of lifted bans", body = UnbanResponse),
+    (status = 403, description = "Requires the role operator"),
+    (status = 404, description = "Site not found")))]
 async fn unban_site(
     State(state): State<AppState>,
     caller: Caller,
@@ -163,7 +163,7 @@ async fn unban_site(
     .await
 }
 
-/// Whatever changes about a site may concern any request.
+/// A change of a site may affect any request.
 async fn perform_site_change<T: Send + 'static>(
     state: &AppState,
     caller: &Caller,

@@ -1,4 +1,4 @@
-//! Access groups: people who share workflows.
+//! Access groups: users who share workflows.
 
 use super::call::TorcCall;
 use super::input;
@@ -14,41 +14,46 @@ use windlass_store::model::{AccessGroupRow, GroupMemberRow};
 
 pub(super) fn operations() -> OperationTable {
     OperationTable::new("access")
-        .get("/access_groups", "list_access_groups", "The groups that one may see", list_groups)
-        .post("/access_groups", "create_access_group", "Makes a group", create_group)
-        .get("/access_groups/{id}", "get_access_group", "One group", get_group)
-        .delete("/access_groups/{id}", "delete_access_group", "Deletes a group", delete_group)
-        .get("/access_groups/{id}/members", "list_group_members", "Who is in a group", list_members)
-        .post("/access_groups/{id}/members", "add_user_to_group", "Takes somebody into a group", add_member)
+        .get(
+            "/access_groups",
+            "list_access_groups",
+            "List the access groups that the caller may see",
+            list_groups,
+        )
+        .post("/access_groups", "create_access_group", "Create an access group", create_group)
+        .get("/access_groups/{id}", "get_access_group", "Get an access group", get_group)
+        .delete("/access_groups/{id}", "delete_access_group", "Delete an access group", delete_group)
+        .get("/access_groups/{id}/members", "list_group_members", "List the members of a group", list_members)
+        .post("/access_groups/{id}/members", "add_user_to_group", "Add a member to a group", add_member)
         .delete(
             "/access_groups/{id}/members/{user_name}",
             "remove_user_from_group",
-            "Puts somebody out of it",
+            "Remove a member from a group",
             remove_member,
         )
-        .get("/users/{user_name}/groups", "list_user_groups", "The groups of somebody", list_user_groups)
+        .get("/users/{user_name}/groups", "list_user_groups", "List the groups of a user", list_user_groups)
         .get(
             "/workflows/{id}/access_groups",
             "list_workflow_groups",
-            "The groups that share a workflow",
+            "List the groups that share a workflow",
             list_workflow_groups,
         )
         .post(
             "/workflows/{id}/access_groups/{group_id}",
             "add_workflow_to_group",
-            "Shares a workflow",
+            "Share a workflow with a group",
             share_workflow,
         )
         .delete(
             "/workflows/{id}/access_groups/{group_id}",
             "remove_workflow_from_group",
-            "Shares it no more",
+            "Stop sharing a workflow with a group",
             unshare_workflow,
         )
         .get(
             "/access_check/{workflow_id}/{user_name}",
             "check_workflow_access",
-            "Whether somebody may see a workflow",
+            "Check whether a user may access a workflow",
             check_access,
         )
 }
@@ -63,7 +68,7 @@ fn group_page(
     Ok(GroupPage::from_full_list(groups.into_iter().map(group_model).collect(), view.offset, view.limit))
 }
 
-/// The group, if he may do this to it.
+/// Returns the group if the caller may perform the operation on it.
 fn authorize_group(call: &TorcCall, operation: AuthOperation, id: i64) -> ApiResult<AccessGroupRow> {
     let missing = || ApiError::not_found(format_args!("access group {id}"));
     call.check_access(operation, ObjectRelation::Own, missing)?;
@@ -157,7 +162,7 @@ fn remove_member(
     Ok(membership_model(member))
 }
 
-/// Of others, only those groups that one shares with them.
+/// For another user, lists only groups that the caller shares with that user.
 fn list_user_groups(
     call: &TorcCall,
     Path(user): Path<String>,
@@ -183,7 +188,7 @@ fn list_workflow_groups(
     group_page(call, call.store().groups_sharing(row.id)?, &query)
 }
 
-/// With any group that one sees; who owns the workflow decides.
+/// A workflow can be shared with any visible group; the owner decides.
 fn share_workflow(
     call: &TorcCall,
     Path((id, group_id)): Path<(i64, i64)>,
@@ -215,9 +220,11 @@ fn unshare_workflow(
 fn check_access(call: &TorcCall, Path((id, user)): Path<(i64, String)>) -> ApiResult<AccessCheckResponse> {
     let row = call.authorize_workflow(AuthOperation::ReadWorkflow, id)?;
     let (has_access, reason) = match () {
-        () if row.user == user => (true, "it is the owner"),
-        () if call.store().is_shared_with(row.id, &user)? => (true, "a group shares it"),
-        () => (false, "it is neither the owner nor in a group that shares it"),
+        () if row.user == user => (true, "owner of the workflow"),
+        () if call.store().is_shared_with(row.id, &user)? => {
+            (true, "member of a group that shares the workflow")
+        }
+        () => (false, "neither the owner nor a member of a group that shares the workflow"),
     };
     Ok(AccessCheckResponse { has_access, reason: Some(reason.to_owned()), user_name: user, workflow_id: id })
 }

@@ -1,4 +1,4 @@
-//! Actions: what is done when something happened.
+//! Actions: commands triggered by workflow events.
 
 use super::call::TorcCall;
 use super::input;
@@ -18,30 +18,35 @@ use windlass_types::{JobId, WorkerId};
 
 pub(super) fn operations() -> OperationTable {
     OperationTable::new("actions")
-        .get("/workflows/{id}/actions", "get_workflow_actions", "Actions of a workflow", list_actions)
-        .post("/workflows/{id}/actions", "create_workflow_action", "Adds an action", create_action)
+        .get(
+            "/workflows/{id}/actions",
+            "get_workflow_actions",
+            "List the actions of a workflow",
+            list_actions,
+        )
+        .post("/workflows/{id}/actions", "create_workflow_action", "Add an action", create_action)
         .get(
             "/workflows/{id}/actions/pending",
             "get_pending_actions",
-            "Actions that wait to be carried out",
+            "List pending actions",
             list_pending_actions,
         )
         .put(
             "/workflows/{id}/actions/{action_id}",
             "update_workflow_action",
-            "Changes what an action does",
+            "Change an action",
             update_action,
         )
         .delete(
             "/workflows/{id}/actions/{action_id}",
             "delete_workflow_action",
-            "Deletes an action",
+            "Delete an action",
             delete_action,
         )
         .post(
             "/workflows/{id}/actions/{action_id}/claim",
             "claim_action",
-            "A runner carries out an action",
+            "Claim an action for a runner",
             claim_action,
         )
 }
@@ -51,7 +56,7 @@ fn list_actions(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<Vec<WorkflowA
     action_models(call, &row, call.store().actions(row.id)?)
 }
 
-/// The triggers that are asked for; the parameter may stand more than once.
+/// The requested triggers; the parameter may be repeated.
 pub(super) struct TriggerFilter(Vec<String>);
 
 impl Taken for TriggerFilter {
@@ -72,7 +77,7 @@ fn list_pending_actions(
     TriggerFilter(triggers): TriggerFilter,
 ) -> ApiResult<Vec<WorkflowActionModel>> {
     let row = call.authorize_workflow(AuthOperation::ReadWorkflow, id)?;
-    // Every runner asks again and again; most workflows have no actions.
+    // Every runner polls, and most workflows have no actions.
     if call.store().actions(row.id)?.is_empty() {
         return Ok(Vec::new());
     }
@@ -106,7 +111,7 @@ fn load_action_model(call: &TorcCall, row: &WorkflowRow, id: i64) -> ApiResult<W
         .ok_or_else(|| ApiError::internal("an action without a model"))
 }
 
-/// An action as it is to be, checked.
+/// Checks and converts an action.
 fn parse_action(
     call: &TorcCall,
     row: &WorkflowRow,
@@ -124,14 +129,14 @@ fn parse_action(
     }
     action.retain(|_, value| !value.is_null());
     let action: WorkflowAction = serde_json::from_value(Value::Object(action))
-        .map_err(|error| ApiError::invalid(format!("the action makes no sense: {error}")))?;
+        .map_err(|error| ApiError::invalid(format!("invalid action: {error}")))?;
     if action.action_type == ActionType::RunCommands && action.commands.is_empty() {
-        return Err(ApiError::invalid("action_config: run_commands needs commands"));
+        return Err(ApiError::invalid("action_config: run_commands requires commands"));
     }
     action.commands.iter().try_for_each(|command| input::check_text("commands", command).map(drop))?;
     let jobs: Vec<JobId> = body.job_ids.iter().flatten().copied().map(JobId).collect();
     if action.trigger_type.is_about_jobs() && jobs.is_empty() {
-        return Err(ApiError::invalid(format!("{} needs job_ids", body.trigger_type)));
+        return Err(ApiError::invalid(format!("{} requires job_ids", body.trigger_type)));
     }
     call.check_parts_of(row.id, jobs.iter().copied().map(WorkflowPartId::Job))?;
     Ok(NewAllocationAction { action, jobs, is_recovery: body.is_recovery })
@@ -143,7 +148,7 @@ fn load_scheduler_name(call: &TorcCall, row: &WorkflowRow, id: i64) -> ApiResult
     found.map(|found| found.scheduler.name).ok_or_else(missing)
 }
 
-/// Changes fields of what the action does.
+/// Changes fields of the action's configuration.
 fn update_action(
     call: &TorcCall,
     Path((id, action)): Path<(i64, i64)>,
@@ -152,9 +157,9 @@ fn update_action(
     let row = authorize_action(call, AuthOperation::ChangeWorkflow, id, action)?;
     let mut model = load_action_model(call, &row, action)?;
     let Value::Object(changes) = body else {
-        return Err(ApiError::invalid("the body must be an object of the fields to change"));
+        return Err(ApiError::invalid("the body must be an object with the fields to change"));
     };
-    // A whole action, what it does, or fields of what it does.
+    // A whole action, its configuration, or fields of the configuration.
     let changes = match changes.get("action_config") {
         Some(Value::Object(config)) => config.clone(),
         Some(_) => return Err(ApiError::invalid("action_config must be an object")),
@@ -170,7 +175,7 @@ fn update_action(
     load_action_model(call, &row, action)
 }
 
-/// The workflow of the path, if the action is one of its.
+/// Returns the workflow of the path, if the action belongs to it.
 fn authorize_action(
     call: &TorcCall,
     operation: AuthOperation,
@@ -204,7 +209,7 @@ fn claim_action(
     if !success {
         return Err(ApiError::conflict(
             "claimed",
-            format!("action {action} is not to be had: another runner has it, or its time has not come"),
+            format!("action {action} cannot be claimed: another runner has it, or it is not triggered yet"),
         ));
     }
     Ok(ClaimActionResponse { action_id: action, success })
@@ -241,7 +246,7 @@ fn action_model(
         config.insert("scheduler_id".to_owned(), json!(known.id));
     }
     let required_triggers = action.required_triggers();
-    // Runners judge by themselves when they start and leave; to them it has happened as soon as the workflow has begun.
+    // Runners detect their own start and exit; for them the trigger has fired once the workflow has started.
     let is_theirs = action.action.trigger_type.is_about_workers() && row.started_at.is_some();
     let trigger_count = if is_theirs { required_triggers } else { action.trigger_count };
     Ok(WorkflowActionModel {
@@ -250,7 +255,7 @@ fn action_model(
         action_config: Value::Object(config),
         action_type,
         trigger_type,
-        // Another runner may always have what is for each of them.
+        // Actions that fire once per runner are always available to other runners.
         executed: last.is_some() && !action.action.persistent,
         executed_at: last.map(|run| run.started_at.to_string()),
         executed_by: last.and_then(|run| run.worker_id).map(|id| id.0),

@@ -1,5 +1,6 @@
-//! Scheduled compute nodes: what the contract calls allocations. Runners of Torc say how theirs stand; ours are looked after
-//! here, and can be seen.
+//! Scheduled compute nodes: the contract's name for allocations. Torc runners report the state of theirs;
+//! allocations of
+//! Windlass are managed here and can be listed.
 
 use super::call::TorcCall;
 use super::operation_table::OperationTable;
@@ -15,41 +16,46 @@ use windlass_types::slurm::Allocation;
 use windlass_types::{AllocationId, WorkflowId};
 
 pub(super) fn operations() -> OperationTable {
-    OperationTable::new("kept for clients")
+    OperationTable::new("client data")
         .get(
             "/scheduled_compute_nodes",
             "list_scheduled_compute_nodes",
-            "Allocations of a workflow",
+            "List the allocations of a workflow",
             list_allocations,
         )
         .post(
             "/scheduled_compute_nodes",
             "create_scheduled_compute_node",
-            "An allocation was asked for",
+            "Add an allocation",
             create_allocation,
         )
         .delete(
             "/scheduled_compute_nodes",
             "delete_scheduled_compute_nodes",
-            "Forgets those of a workflow",
+            "Delete the allocations of a workflow",
             delete_allocations,
         )
-        .get("/scheduled_compute_nodes/{id}", "get_scheduled_compute_node", "One allocation", get_allocation)
+        .get(
+            "/scheduled_compute_nodes/{id}",
+            "get_scheduled_compute_node",
+            "Get an allocation",
+            get_allocation,
+        )
         .put(
             "/scheduled_compute_nodes/{id}",
             "update_scheduled_compute_node",
-            "It began, or ended",
+            "Change the state of an allocation",
             update_allocation,
         )
         .delete(
             "/scheduled_compute_nodes/{id}",
             "delete_scheduled_compute_node",
-            "Forgets it",
+            "Delete an allocation",
             delete_allocation,
         )
 }
 
-/// How those stand that are not over.
+/// State of the open allocations.
 pub(super) fn list_open_allocations(
     call: &TorcCall,
     workflow: WorkflowId,
@@ -74,12 +80,11 @@ fn allocation_model(row: &Allocation) -> ScheduledComputeNodesModel {
 
 fn parse_allocation(body: &ScheduledComputeNodesModel) -> ApiResult<ExternalAllocation> {
     let status = TorcAllocationStatus::from_name(&body.status).ok_or_else(|| {
-        ApiError::invalid(format!("status: `{}` is none", body.status.escape_debug()))
-            .with_hint("pending, active, complete or canceled")
+        ApiError::invalid(format!("status: `{}` is not a status", body.status.escape_debug()))
+            .with_hint("expected pending, active, complete or canceled")
     })?;
-    let job_id = u64::try_from(body.scheduler_id).map_err(|_| {
-        ApiError::invalid("scheduler_id: the number of a job of the batch system is not below 0")
-    })?;
+    let job_id = u64::try_from(body.scheduler_id)
+        .map_err(|_| ApiError::invalid("scheduler_id: must not be negative"))?;
     Ok(ExternalAllocation {
         workflow: WorkflowId(body.workflow_id),
         job_id,
@@ -117,7 +122,7 @@ fn update_allocation(
 ) -> ApiResult<ScheduledComputeNodesModel> {
     let row = authorize_allocation(call, AuthOperation::RunJobs, id)?;
     if body.workflow_id != row.workflow.0 || body.id.is_some_and(|said| said != id) {
-        return Err(ApiError::invalid("a scheduled compute node keeps its id and its workflow"));
+        return Err(ApiError::invalid("id and workflow of a scheduled compute node cannot change"));
     }
     let stated = parse_allocation(&body)?;
     call.write_store(|store, now| store.record_client_allocation(Some(row.id), &stated, now))?;

@@ -1,4 +1,5 @@
-//! One call of an operation: who asks, whether he may, and how the books and the service are asked for him.
+//! The context of an operation: the caller, permission checks, and access to the store and the scheduler on the
+//! caller's behalf.
 
 use crate::error::{ApiError, ApiResult};
 use crate::state::AppState;
@@ -32,26 +33,27 @@ impl TorcCall {
         self.state.now()
     }
 
-    /// Who asks, for the books.
+    /// The caller, for the store.
     pub(super) fn caller_name(&self) -> &str {
         &self.principal.user
     }
 
-    /// Asks the service and waits for its answer.
+    /// Calls the scheduler and waits for the answer.
     pub(super) fn call_service<T: Send + 'static>(
         &self,
         question: impl FnOnce(&SchedulerHandle, CallReply<T>),
     ) -> ApiResult<T> {
         let (sender, receiver) = mpsc::sync_channel(1);
-        // Nobody listens any more only if this thread is gone.
+        // Sending fails only if this thread is gone.
         question(&self.state.service, Box::new(move |answer| drop(sender.try_send(answer))));
         match receiver.recv() {
             Ok(answer) => answer.map_err(ApiError::from),
-            Err(_) => Err(ApiError::unavailable("the server is about to stop", Duration::from_secs(5))),
+            Err(_) => Err(ApiError::unavailable("the server is shutting down", Duration::from_secs(5))),
         }
     }
 
-    /// Changes a workflow in the books while the service keeps away from it, so that its memory and the books agree.
+    /// Changes a workflow in the database while the scheduler has suspended it, so that memory and database
+    /// agree.
     pub(super) fn change_workflow<T: Send + 'static>(
         &self,
         workflow: WorkflowId,
@@ -64,7 +66,7 @@ impl TorcCall {
         self.call_service(|service, reply| service.run_exclusive(workflow, quiet, Box::new(work), reply))
     }
 
-    /// Changes something that the service does not keep in memory: it need not keep away meanwhile, nor read anything anew.
+    /// Changes data that the scheduler does not keep in memory; the workflow need not be suspended or reloaded.
     pub(super) fn write_store<T>(
         &self,
         work: impl FnOnce(&dyn Store, Timestamp) -> Result<T, windlass_store::StoreError>,
@@ -74,22 +76,23 @@ impl TorcCall {
         Ok(done)
     }
 
-    /// Whether he may do this, where no object is concerned.
+    /// Checks a permission that concerns no object.
     pub(super) fn authorize(&self, operation: AuthOperation) -> ApiResult<()> {
         self.check_access(operation, ObjectRelation::Own, || ApiError::not_found("such thing"))
     }
 
-    /// The workflow, if he may do this to it.
+    /// Returns the workflow if the caller may perform the operation on it.
     pub(super) fn authorize_workflow(&self, operation: AuthOperation, id: i64) -> ApiResult<WorkflowRow> {
         let missing = || ApiError::not_found(format_args!("workflow {id}"));
-        // Want of a role is told before anything is looked at.
+        // Report a missing role before reading the database.
         self.check_access(operation, ObjectRelation::Own, missing)?;
         let row = self.store().workflow(WorkflowId(id))?.ok_or_else(missing)?;
         self.check_access(operation, self.workflow_relation(&row)?, missing)?;
         Ok(row)
     }
 
-    /// The same for something that belongs to a workflow. What is nobody's business of his is not there.
+    /// Returns an object of a workflow if the caller may perform the operation; objects that the caller may not
+    /// see return 404.
     pub(super) fn authorize_part(
         &self,
         operation: AuthOperation,
@@ -103,7 +106,7 @@ impl TorcCall {
         Ok(row)
     }
 
-    /// That something he names in a request belongs to this workflow.
+    /// Checks that an object named in a request belongs to this workflow.
     pub(super) fn check_part_of(&self, workflow: WorkflowId, part: WorkflowPartId) -> ApiResult<()> {
         if self.store().workflow_of(part)? == Some(workflow) {
             return Ok(());
@@ -111,7 +114,7 @@ impl TorcCall {
         Err(ApiError::invalid(format!("workflow {workflow} has no {}", part_name(part))))
     }
 
-    /// The same for many, each of which is looked up once.
+    /// The same for many objects; each is looked up once.
     pub(super) fn check_parts_of(
         &self,
         workflow: WorkflowId,
@@ -120,7 +123,7 @@ impl TorcCall {
         parts.into_iter().try_for_each(|part| self.check_part_of(workflow, part))
     }
 
-    /// Whether he is to see values that are secret.
+    /// Whether the caller may see secret values.
     pub(super) fn can_read_secrets(&self, workflow: &WorkflowRow) -> ApiResult<bool> {
         let relation = self.workflow_relation(workflow)?;
         Ok(decide_access(AuthOperation::ReadSecrets, self.principal.role, self.principal.scopes, relation)
@@ -151,10 +154,10 @@ impl TorcCall {
             AccessDecision::ForbidScope => ApiError::new(
                 StatusCode::FORBIDDEN,
                 "scope",
-                "what you showed is not good for this: it lacks the scope",
+                "the credential lacks the scope for this operation",
             ),
             AccessDecision::ForbidRole => {
-                ApiError::forbidden(format!("a {} may not do this here", self.principal.role))
+                ApiError::forbidden(format!("role {} does not permit this operation", self.principal.role))
             }
         };
         Err(match suggest_remedy(operation, verdict, relation) {
@@ -181,7 +184,7 @@ fn part_name(part: WorkflowPartId) -> String {
     }
 }
 
-/// The order of a list, as the books have it.
+/// Converts the order of a list.
 pub(super) fn sort_order(view: ListView<'_>) -> Option<SortBy> {
     match (view.sort_by, view.reverse) {
         (None, false) => None,

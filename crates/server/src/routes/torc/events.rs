@@ -1,4 +1,4 @@
-//! Events: what was noted, by the server or by clients.
+//! Events, recorded by the server or by clients.
 
 use super::call::{TorcCall, limit, offset};
 use super::operation_table::OperationTable;
@@ -13,19 +13,19 @@ use windlass_types::{EventId, Timestamp};
 
 pub(super) fn operations() -> OperationTable {
     OperationTable::new("events")
-        .get("/events", "list_events", "Events of a workflow, oldest first", list_events)
-        .post("/events", "create_event", "Notes something", create_event)
-        .delete("/events", "delete_events", "Deletes the events of a workflow", delete_events)
-        .get("/events/{id}", "get_event", "One event", get_event)
-        .put("/events/{id}", "update_event", "Replaces what an event says", update_event)
-        .delete("/events/{id}", "delete_event", "Deletes an event", delete_event)
+        .get("/events", "list_events", "List the events of a workflow, oldest first", list_events)
+        .post("/events", "create_event", "Add an event", create_event)
+        .delete("/events", "delete_events", "Delete the events of a workflow", delete_events)
+        .get("/events/{id}", "get_event", "Get an event", get_event)
+        .put("/events/{id}", "update_event", "Replace the data of an event", update_event)
+        .delete("/events/{id}", "delete_event", "Delete an event", delete_event)
 }
 
 fn list_events(call: &TorcCall, Query(query): Query<ListEvents>) -> ApiResult<ListPage<EventModel>> {
     let row = call.authorize_workflow(AuthOperation::ReadWorkflow, query.workflow_id)?;
     let view = query.view();
     if !matches!(view.sort_by, None | Some("id" | "timestamp" | "workflow_id")) {
-        return Err(ApiError::invalid("events are sorted by id or timestamp"));
+        return Err(ApiError::invalid("events can be sorted by id or timestamp"));
     }
     let mut filter = EventFilter {
         category: query.category.clone(),
@@ -50,7 +50,7 @@ fn load_event_model(call: &TorcCall, id: i64) -> ApiResult<EventModel> {
     row.map(event_model).ok_or_else(|| ApiError::not_found(format_args!("event {id}")))
 }
 
-/// The category is what the data say it is. The time is ours.
+/// The category is taken from the data. The server sets the time.
 fn create_event(call: &TorcCall, Json(body): Json<EventModel>) -> ApiResult<EventModel> {
     let row = call.authorize_workflow(AuthOperation::RunJobs, body.workflow_id)?;
     let word = |field: &str| body.data.get(field).and_then(Value::as_str);
@@ -59,7 +59,7 @@ fn create_event(call: &TorcCall, Json(body): Json<EventModel>) -> ApiResult<Even
         job: None,
         severity: parse_severity(word("severity").or_else(|| word("level"))),
         category: word("category").unwrap_or("user").chars().take(100).collect(),
-        // What clients say is in the data, and given back as it came.
+        // Client data is stored and returned unchanged.
         message: String::new(),
         data: Some(body.data.clone()),
     };
@@ -109,7 +109,7 @@ fn event_model(row: EventRow) -> EventModel {
     EventModel { id: Some(id), workflow_id, timestamp, data: event_data(row) }
 }
 
-/// What a client noted is given back as it came; to what we noted, we add who, what and how grave.
+/// Events of clients are returned unchanged; events of the server get user, message and severity added.
 fn event_data(row: EventRow) -> Value {
     if row.message.is_empty()
         && row.job_id.is_none()

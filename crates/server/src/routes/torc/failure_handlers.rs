@@ -16,13 +16,18 @@ use windlass_types::settings::{FailureHandler, FailureRule};
 
 pub(super) fn operations() -> OperationTable {
     OperationTable::new("failure handlers")
-        .post("/failure_handlers", "create_failure_handler", "Adds a failure handler", create_failure_handler)
-        .get("/failure_handlers/{id}", "get_failure_handler", "One failure handler", get_failure_handler)
-        .delete("/failure_handlers/{id}", "delete_failure_handler", "Deletes it", delete_failure_handler)
+        .post("/failure_handlers", "create_failure_handler", "Add a failure handler", create_failure_handler)
+        .get("/failure_handlers/{id}", "get_failure_handler", "Get a failure handler", get_failure_handler)
+        .delete(
+            "/failure_handlers/{id}",
+            "delete_failure_handler",
+            "Delete a failure handler",
+            delete_failure_handler,
+        )
         .get(
             "/workflows/{id}/failure_handlers",
             "list_failure_handlers",
-            "Those of a workflow",
+            "List the failure handlers of a workflow",
             list_failure_handlers,
         )
 }
@@ -64,7 +69,7 @@ fn create_failure_handler(
     let rules: Vec<FailureRule> =
         serde_json::from_str(&body.rules).map_err(|error| ApiError::invalid(format!("rules: {error}")))?;
     let handler = FailureHandler { name: input::check_name("a failure handler", &body.name)?, rules };
-    // Now, when somebody is there to hear of it, and not when the first job has failed.
+    // Report errors now, not when the first job has failed.
     CompiledHandler::compile(&handler).map_err(|error| ApiError::invalid(error.to_string()))?;
     let id = call.change_workflow(workflow, ExclusiveRequirement::NoneRequired, move |store, now| {
         store.add_handler(workflow, &handler, now)
@@ -72,10 +77,10 @@ fn create_failure_handler(
     load_failure_handler_model(call, workflow, id)
 }
 
-/// A field that no rule has would be dropped, and the rule would match other failures than its author meant.
+/// Rejects unknown fields: ignoring them would make a rule match other failures than intended.
 fn check_rule_fields(rules: &str) -> ApiResult<()> {
     let Ok(rules) = serde_json::from_str::<Vec<serde_json::Map<String, serde_json::Value>>>(rules) else {
-        // Deserializing the rules says what is wrong.
+        // Deserializing the rules reports the error.
         return Ok(());
     };
     for (number, rule) in rules.iter().enumerate() {
@@ -83,7 +88,7 @@ fn check_rule_fields(rules: &str) -> ApiResult<()> {
             let error = ApiError::invalid(format!("rules[{number}]: unknown field `{unknown}`"));
             return Err(error.with_hint(match near {
                 Some(near) => format!("did you mean `{near}`?"),
-                None => format!("the fields of a rule are {}", FailureRule::FIELDS.join(", ")),
+                None => format!("fields of a rule: {}", FailureRule::FIELDS.join(", ")),
             }));
         }
     }

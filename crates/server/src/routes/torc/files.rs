@@ -16,13 +16,28 @@ use windlass_types::{FileId, JobId, WorkflowId};
 
 pub(super) fn operations() -> OperationTable {
     OperationTable::new("files")
-        .get("/files", "list_files", "Files of a workflow", list_files)
-        .post("/files", "create_file", "Adds a file", create_file)
-        .delete("/files", "delete_files", "Forgets all files of a workflow that no job names", delete_files)
-        .post("/bulk_files", "create_files", "Adds files of one workflow: all of them or none", create_files)
-        .get("/files/{id}", "get_file", "One file", get_file)
-        .put("/files/{id}", "update_file", "Changes what is said; leaves the rest", update_file)
-        .delete("/files/{id}", "delete_file", "Forgets a file; the file itself stays", delete_file)
+        .get("/files", "list_files", "List the files of a workflow", list_files)
+        .post("/files", "create_file", "Add a file", create_file)
+        .delete(
+            "/files",
+            "delete_files",
+            "Delete the file records of a workflow that no job uses",
+            delete_files,
+        )
+        .post("/bulk_files", "create_files", "Add files to one workflow, all or none", create_files)
+        .get("/files/{id}", "get_file", "Get a file record", get_file)
+        .put(
+            "/files/{id}",
+            "update_file",
+            "Change a file record; absent fields keep their value",
+            update_file,
+        )
+        .delete(
+            "/files/{id}",
+            "delete_file",
+            "Delete a file record; the file itself is not deleted",
+            delete_file,
+        )
 }
 
 fn list_files(call: &TorcCall, Query(query): Query<ListFiles>) -> ApiResult<ListPage<FileModel>> {
@@ -62,7 +77,7 @@ fn create_file(call: &TorcCall, Json(body): Json<FileModel>) -> ApiResult<FileMo
 fn create_files(call: &TorcCall, Json(body): Json<FilesModel>) -> ApiResult<CreateFilesResponse> {
     let Some(first) = body.files.first() else { return Ok(CreateFilesResponse { files: Some(Vec::new()) }) };
     if body.files.len() as i64 > MAX_PAGE {
-        return Err(ApiError::invalid(format!("at most {MAX_PAGE} files at once")));
+        return Err(ApiError::invalid(format!("at most {MAX_PAGE} files per request")));
     }
     if body.files.iter().any(|file| file.workflow_id != first.workflow_id) {
         return Err(ApiError::invalid("the files of one request must belong to one workflow"));
@@ -87,12 +102,12 @@ fn add_files(call: &TorcCall, workflow: WorkflowId, files: &[FileModel]) -> ApiR
 
 fn check_path(text: &str) -> ApiResult<String> {
     if text.is_empty() {
-        return Err(ApiError::invalid("a file needs a path"));
+        return Err(ApiError::invalid("a file requires a path"));
     }
     input::check_text("path", text)
 }
 
-/// Seconds since 1970 as nanoseconds. A double holds them to the microsecond.
+/// Converts seconds since 1970 to nanoseconds. A double is accurate to the microsecond.
 fn to_nanoseconds(seconds: f64) -> ApiResult<i64> {
     match seconds {
         -9e9..9e9 => Ok(((seconds * 1e6).round() as i64) * 1000),
@@ -103,7 +118,7 @@ fn to_nanoseconds(seconds: f64) -> ApiResult<i64> {
 fn update_file(call: &TorcCall, Path(id): Path<i64>, Json(body): Json<FileModel>) -> ApiResult<FileModel> {
     let row = call.authorize_part(AuthOperation::ChangeWorkflow, WorkflowPartId::File(FileId(id)))?;
     if body.workflow_id != row.id.0 || body.id.is_some_and(|said| said != id) {
-        return Err(ApiError::invalid("a file keeps its id and its workflow"));
+        return Err(ApiError::invalid("id and workflow of a file cannot change"));
     }
     let old = load_file_model(call, id)?;
     let update = FileUpdate {

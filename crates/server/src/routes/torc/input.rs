@@ -1,24 +1,25 @@
-//! What clients send, checked and turned into our types; and amounts in the words of the contract.
+//! Validation and conversion of client input, and formatting of amounts as in the contract.
 
 use crate::error::{ApiError, ApiResult};
 use std::collections::BTreeMap;
 use std::time::Duration;
+use windlass_types::worker_bounds::check_labels;
 use windlass_types::{Bytes, Capacity, Resources, Timestamp, parse_duration};
 
-/// Names of things: something, and not a novel.
+/// Checks a name: not empty, and not too long.
 pub(super) fn check_name(what: &str, name: &str) -> ApiResult<String> {
     const LONGEST: usize = 1024;
     match name {
-        _ if name.trim().is_empty() => Err(ApiError::invalid(format!("{what} needs a name"))),
+        _ if name.trim().is_empty() => Err(ApiError::invalid(format!("{what} requires a name"))),
         _ if name.len() > LONGEST => {
-            Err(ApiError::invalid(format!("the name of {what} has more than {LONGEST} bytes")))
+            Err(ApiError::invalid(format!("the name of {what} exceeds {LONGEST} bytes")))
         }
         _ if name.contains('\0') => Err(ApiError::invalid(format!("the name of {what} contains a NUL"))),
         _ => Ok(name.to_owned()),
     }
 }
 
-/// Texts that reach a shell or a file system, which know no NUL.
+/// Checks a text for a shell or a file system, which do not support NUL.
 pub(super) fn check_text(what: &str, text: &str) -> ApiResult<String> {
     if text.contains('\0') {
         return Err(ApiError::invalid(format!("{what} contains a NUL")));
@@ -26,12 +27,12 @@ pub(super) fn check_text(what: &str, text: &str) -> ApiResult<String> {
     Ok(text.to_owned())
 }
 
-/// Numbers that must fit into a smaller type.
+/// Converts a number to a smaller type.
 pub(super) fn convert_number<T: TryFrom<i64>>(field: &str, value: i64) -> ApiResult<T> {
     T::try_from(value).map_err(|_| ApiError::invalid(format!("{field}: {value} is out of range")))
 }
 
-/// What a compute node can give, as far as any could.
+/// Checks the resources of a compute node against plausible limits.
 pub(super) fn check_capacity(capacity: Capacity) -> ApiResult<Capacity> {
     capacity.check(&"compute node").map_err(|error| ApiError::invalid(error.to_string()))?;
     Ok(capacity)
@@ -47,7 +48,7 @@ pub(super) fn parse_duration_field(field: &str, text: &str) -> ApiResult<Duratio
 
 pub(super) fn parse_time(field: &str, text: &str) -> ApiResult<Timestamp> {
     text.parse().map_err(|_| {
-        ApiError::invalid(format!("{field}: `{text}` is not a time; write for example 2026-01-31T12:00:00Z"))
+        ApiError::invalid(format!("{field}: `{text}` is not a time; example: 2026-01-31T12:00:00Z"))
     })
 }
 
@@ -55,8 +56,8 @@ pub(super) fn parse_environment(env: Option<&BTreeMap<String, String>>) -> ApiRe
     let mut checked = Vec::new();
     for (name, value) in env.into_iter().flatten() {
         if !is_variable_name(name) {
-            return Err(ApiError::invalid(format!("env: `{name}` is no name of a variable"))
-                .with_hint("letters, digits and underscores, and no digit in front"));
+            return Err(ApiError::invalid(format!("env: `{name}` is not a valid variable name"))
+                .with_hint("use letters, digits and underscores; not a digit first"));
         }
         checked.push((name.clone(), check_text("env", value)?));
     }
@@ -68,22 +69,26 @@ fn is_variable_name(name: &str) -> bool {
     !name.is_empty() && name.chars().all(is_word) && !name.starts_with(|c: char| c.is_ascii_digit())
 }
 
-/// Labels are words without commas, because lists of them are written with commas.
+/// Checks labels: without commas, because lists of them are comma-separated.
 pub(super) fn parse_labels(labels: Option<&[String]>) -> ApiResult<Vec<String>> {
     let mut checked = Vec::new();
     for label in labels.into_iter().flatten() {
         let label = label.trim();
         if label.is_empty() || label.contains(|c: char| c == ',' || c.is_control()) {
-            return Err(ApiError::invalid(format!("labels: `{}` is no label", label.escape_debug())));
+            return Err(ApiError::invalid(format!(
+                "labels: `{}` is not a valid label",
+                label.escape_debug()
+            )));
         }
         checked.push(label.to_owned());
     }
     checked.sort_unstable();
     checked.dedup();
+    check_labels(&checked).map_err(|error| ApiError::invalid(error.to_string()))?;
     Ok(checked)
 }
 
-/// Words between commas.
+/// Splits a comma-separated list.
 pub(super) fn parse_label_list(text: Option<&str>) -> ApiResult<Vec<String>> {
     let words: Vec<String> = text
         .unwrap_or("")
@@ -95,14 +100,14 @@ pub(super) fn parse_label_list(text: Option<&str>) -> ApiResult<Vec<String>> {
     parse_labels(Some(&words))
 }
 
-/// `1m`, `4g`: the largest unit that needs no fraction.
+/// Formats bytes with the largest unit that needs no fraction: `1m`, `4g`.
 pub(super) fn render_memory(bytes: Bytes) -> String {
     const UNITS: [(u32, &str); 4] = [(40, "t"), (30, "g"), (20, "m"), (10, "k")];
     let unit = UNITS.into_iter().find(|(shift, _)| bytes.0 > 0 && bytes.0.trailing_zeros() >= *shift);
     unit.map_or_else(|| bytes.0.to_string(), |(shift, unit)| format!("{}{unit}", bytes.0 >> shift))
 }
 
-/// `PT1H30M`.
+/// Formats a duration: `PT1H30M`.
 pub(super) fn render_duration(duration: Duration) -> String {
     let total = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
     let (days, hours, minutes, seconds) = (total / 86_400, total / 3600 % 24, total / 60 % 60, total % 60);
@@ -115,7 +120,7 @@ pub(super) fn render_duration(duration: Duration) -> String {
     }
 }
 
-/// What every workflow of the contract has for jobs that ask for nothing.
+/// Name of the default requirements that every workflow has in the contract.
 pub(super) const DEFAULT_REQUIREMENTS: &str = "default";
 
 pub(super) const DEFAULT_RESOURCES: Resources =
@@ -142,6 +147,9 @@ mod tests {
         assert_eq!(parse_label_list(None).unwrap(), [""; 0]);
         assert!(parse_labels(Some(&["a,b".to_owned()])).is_err());
         assert!(parse_labels(Some(&[" ".to_owned()])).is_err());
+        assert!(parse_labels(Some(&["l".repeat(256)])).is_err());
+        let many = |n: usize| (0..n).map(|label| label.to_string()).collect::<Vec<_>>();
+        assert!(parse_labels(Some(&many(64))).is_ok() && parse_labels(Some(&many(65))).is_err());
     }
 
     #[test]

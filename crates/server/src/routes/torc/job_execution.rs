@@ -1,4 +1,4 @@
-//! The verbs of runners: claim, start, complete, retry, and jobs that jobs add.
+//! Operations of runners: claim, start, complete and retry jobs, and add jobs.
 
 use super::call::TorcCall;
 use super::input;
@@ -24,9 +24,9 @@ use windlass_store::model::{
 use windlass_types::worker_messages::{AttemptKey, AttemptUsage};
 use windlass_types::{Attempt, Bytes, Capacity, JobId, JobStatus, RunId, WorkerId};
 
-/// No attempt takes longer: about a hundred years.
+/// Maximum duration of an attempt: about a hundred years.
 const MAX_MINUTES: f64 = 60.0 * 24.0 * 36_525.0;
-/// A job adds at most so many jobs at once.
+/// Maximum number of jobs that a job adds at once.
 const MAX_SPAWNED: usize = 100_000;
 
 pub(super) fn operations() -> OperationTable {
@@ -34,46 +34,51 @@ pub(super) fn operations() -> OperationTable {
         .post(
             "/workflows/{id}/claim_next_jobs",
             "claim_next_jobs",
-            "Claims ready jobs, whatever they ask for",
+            "Claim ready jobs regardless of their resource requirements",
             claim_next_jobs,
         )
         .post(
             "/workflows/{id}/claim_jobs_based_on_resources/{limit}",
             "claim_jobs_based_on_resources",
-            "Claims ready jobs that fit a runner together",
+            "Claim ready jobs that fit a runner together",
             claim_fitting_jobs,
         )
-        .put(
-            "/jobs/{id}/start_job/{run_id}/{compute_node_id}",
-            "start_job",
-            "A claimed job starts",
-            start_job,
+        .put("/jobs/{id}/start_job/{run_id}/{compute_node_id}", "start_job", "Start a claimed job", start_job)
+        .post(
+            "/jobs/{id}/complete_job/{status}/{run_id}",
+            "complete_job",
+            "Report the result of a job",
+            complete_job,
         )
-        .post("/jobs/{id}/complete_job/{status}/{run_id}", "complete_job", "A job has ended", complete_job)
-        .post("/workflows/{id}/batch_complete_jobs", "batch_complete_jobs", "Jobs have ended", complete_jobs)
-        .post("/jobs/{id}/retry/{run_id}", "retry_job", "A job that failed is to run again", retry_job)
+        .post(
+            "/workflows/{id}/batch_complete_jobs",
+            "batch_complete_jobs",
+            "Report the results of jobs",
+            complete_jobs,
+        )
+        .post("/jobs/{id}/retry/{run_id}", "retry_job", "Retry a failed job", retry_job)
         .put(
             "/jobs/{id}/manage_status_change/{status}/{run_id}",
             "manage_status_change",
-            "Puts a job into another state",
+            "Change the status of a job",
             change_job_status,
         )
-        .post("/jobs/{id}/spawn_jobs", "spawn_jobs", "A running job adds jobs", spawn_jobs)
+        .post("/jobs/{id}/spawn_jobs", "spawn_jobs", "Add jobs from a running job", spawn_jobs)
         .get(
             "/workflows/{id}/running_jobs",
             "get_running_jobs",
-            "Jobs that run, and where",
+            "List running jobs with their workers",
             list_running_jobs,
         )
         .get(
             "/workflows/{id}/slurm_job_correlations",
             "get_slurm_job_correlations",
-            "Jobs and the Slurm jobs that hosted their workers",
+            "List jobs with the Slurm jobs that hosted their workers",
             list_slurm_job_correlations,
         )
 }
 
-/// An answer with claimed jobs. If nobody is there to hear it, the jobs go back.
+/// A response with claimed jobs. If the client has disconnected, the jobs are returned.
 pub(super) struct ClaimedJobs<T> {
     answer: T,
     guard: ClaimGuard,
@@ -89,7 +94,7 @@ struct ClaimGuard {
 impl Drop for ClaimGuard {
     fn drop(&mut self) {
         for job in self.jobs.drain(..) {
-            // If the service is gone, its successor gives them back.
+            // If the scheduler has stopped, the next server returns them.
             self.service.change_job_status(job, JobStatus::Ready, self.run, &self.by, Box::new(drop));
         }
     }
@@ -151,7 +156,7 @@ fn claim_fitting_jobs(
     let none =
         |reason: &str| ClaimJobsBasedOnResources { jobs: Some(Vec::new()), reason: Some(reason.to_owned()) };
     if row.is_canceled || limit == 0 {
-        let reason = if row.is_canceled { "the workflow was canceled" } else { "no jobs were asked for" };
+        let reason = if row.is_canceled { "the workflow was canceled" } else { "no jobs were requested" };
         return claim_nothing(call, &row, none(reason));
     }
     let ClaimedJobs { answer, guard: held } =
@@ -164,7 +169,7 @@ fn claim_fitting_jobs(
     Ok(ClaimedJobs { answer, guard: held })
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "as a claim that gets something")]
+#[expect(clippy::unnecessary_wraps, reason = "like a claim that returns jobs")]
 fn claim_nothing<T>(call: &TorcCall, row: &WorkflowRow, answer: T) -> ApiResult<ClaimedJobs<T>> {
     let service = call.state.service.clone();
     Ok(ClaimedJobs {
@@ -175,7 +180,7 @@ fn claim_nothing<T>(call: &TorcCall, row: &WorkflowRow, answer: T) -> ApiResult<
 
 fn parse_claim_limit(limit: i64) -> ApiResult<usize> {
     if limit > MAX_PAGE {
-        return Err(ApiError::invalid(format!("at most {MAX_PAGE} jobs at once")));
+        return Err(ApiError::invalid(format!("at most {MAX_PAGE} jobs per request")));
     }
     input::convert_number("limit", limit)
 }
@@ -218,7 +223,7 @@ fn complete_job(
     }
 }
 
-/// The contract has no conflicts here: what does not fit is wrong.
+/// The contract has no conflict status here: such requests are invalid (422).
 fn as_unprocessable(mut error: ApiError) -> ApiError {
     if error.status == axum::http::StatusCode::CONFLICT {
         error.status = axum::http::StatusCode::UNPROCESSABLE_ENTITY;
@@ -259,7 +264,7 @@ fn completion_error(job_id: i64, message: &str) -> JobCompletionError {
     JobCompletionError { job_id, message: message.to_owned() }
 }
 
-/// What a runner states, if it agrees with itself.
+/// Converts and checks a reported result.
 fn parse_completion(
     call: &TorcCall,
     row: &WorkflowRow,
@@ -276,11 +281,11 @@ fn parse_completion(
         JobStatus::PendingFailed,
     ];
     if !ends.contains(&status) {
-        return Err(ApiError::invalid(format!("{status} is not how a job ends")));
+        return Err(ApiError::invalid(format!("{status} is not a final status")));
     }
     if status == JobStatus::PendingFailed && !row.settings.use_pending_failed {
         return Err(ApiError::invalid(format!(
-            "workflow {} does not use pending_failed, so no job of it waits for a decision",
+            "workflow {} does not use pending_failed, so its jobs cannot wait for a decision",
             row.id
         ))
         .with_hint("complete the job as failed, or set `use_pending_failed: true` for the workflow"));
@@ -292,12 +297,14 @@ fn parse_completion(
         ("status", result.status == status),
     ];
     if let Some((field, _)) = agrees.iter().find(|(_, is_same)| !is_same) {
-        return Err(ApiError::invalid(format!("the {field} of the result is not the one that is completed")));
+        return Err(ApiError::invalid(format!(
+            "{field} in the result differs from that of the completed job"
+        )));
     }
     call.check_part_of(row.id, WorkflowPartId::Job(JobId(job)))?;
     if run != row.run_id.0 {
         return Err(ApiError::invalid(format!(
-            "run {run} is not under way: the workflow is at run {}",
+            "run {run} is not active: the workflow is at run {}",
             row.run_id
         )));
     }
@@ -346,7 +353,7 @@ fn retry_job(
 ) -> ApiResult<JobModel> {
     let row = call.authorize_part(AuthOperation::RunJobs, WorkflowPartId::Job(JobId(id)))?;
     let most = u32::try_from(query.max_retries)
-        .map_err(|_| ApiError::invalid("max_retries: it must not be negative"))?;
+        .map_err(|_| ApiError::invalid("max_retries: must not be negative"))?;
     call.call_service(|service, reply| {
         service.retry_job(JobId(id), RunId(run), most, call.caller_name(), reply);
     })
@@ -374,7 +381,7 @@ fn spawn_jobs(
     let row = call.authorize_part(AuthOperation::RunJobs, WorkflowPartId::Job(JobId(id)))?;
     let job = call.store().job(JobId(id))?.ok_or_else(|| ApiError::not_found(format_args!("job {id}")))?;
     if body.jobs.len() > MAX_SPAWNED {
-        return Err(ApiError::invalid(format!("at most {MAX_SPAWNED} jobs are added at once")));
+        return Err(ApiError::invalid(format!("at most {MAX_SPAWNED} jobs can be added at once")));
     }
     let names = index_by_name(&body.jobs)?;
     let jobs =
@@ -394,12 +401,12 @@ fn spawn_jobs(
     })
 }
 
-/// The place of each by its name.
+/// Returns the index of each job by name.
 fn index_by_name(jobs: &[SpawnJobModel]) -> ApiResult<HashMap<&str, u32>> {
     let mut names = HashMap::with_capacity(jobs.len());
     for (place, job) in (0..).zip(jobs) {
         if names.insert(job.name.as_str(), place).is_some() {
-            return Err(ApiError::invalid(format!("two of the jobs are called `{}`", job.name)));
+            return Err(ApiError::invalid(format!("two of the jobs have the name `{}`", job.name)));
         }
     }
     Ok(names)
@@ -408,7 +415,7 @@ fn index_by_name(jobs: &[SpawnJobModel]) -> ApiResult<HashMap<&str, u32>> {
 fn parse_spawn_job(job: &SpawnJobModel, names: &HashMap<&str, u32>) -> ApiResult<SpawnJob> {
     let number = |name: &String| {
         names.get(name.as_str()).copied().ok_or_else(|| {
-            ApiError::invalid(format!("`{}` waits for `{name}`, which is not in the request", job.name))
+            ApiError::invalid(format!("`{}` depends on `{name}`, which is not in the request", job.name))
         })
     };
     Ok(SpawnJob {
@@ -424,7 +431,7 @@ fn parse_spawn_job(job: &SpawnJobModel, names: &HashMap<&str, u32>) -> ApiResult
     })
 }
 
-/// Takes away what waits for nothing that is left, until nothing can be taken: then nothing is to be left.
+/// Checks for cycles: repeatedly removes jobs without remaining dependencies; none may be left.
 fn reject_cycles(jobs: &[SpawnJob]) -> ApiResult<()> {
     let mut waits: Vec<usize> = jobs.iter().map(|job| job.depends_on.len()).collect();
     let mut waiters: Vec<Vec<usize>> = vec![Vec::new(); jobs.len()];
@@ -447,7 +454,7 @@ fn reject_cycles(jobs: &[SpawnJob]) -> ApiResult<()> {
     if taken == jobs.len() {
         Ok(())
     } else {
-        Err(ApiError::invalid("the jobs wait for each other in a circle"))
+        Err(ApiError::invalid("the dependencies of the jobs form a cycle"))
     }
 }
 
@@ -507,7 +514,7 @@ fn load_workers(call: &TorcCall, ids: impl Iterator<Item = WorkerId>) -> ApiResu
     Ok(call.store().workers(&WorkerFilter { ids, ..WorkerFilter::default() })?)
 }
 
-/// The Slurm job that hosts a worker, if it said so.
+/// Returns the Slurm job that hosts a worker, if known.
 fn slurm_job_id(worker: &WorkerRow) -> Option<String> {
     let scheduler = worker.worker.extra.as_ref()?.get("scheduler")?;
     let id = ["slurm_job_id", "scheduler_id", "job_id"].iter().find_map(|key| scheduler.get(*key))?;
@@ -530,7 +537,7 @@ mod tests {
         Ok(jobs)
     }
 
-    /// Each waits for the one behind it: looking through all of them for each would take minutes.
+    /// A chain in reverse order: scanning all jobs for each one would take minutes.
     #[test]
     fn as_many_as_may_be_added_are_looked_through_once() {
         let name = |n: usize| format!("j{n}");

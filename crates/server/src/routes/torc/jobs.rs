@@ -1,4 +1,4 @@
-//! Jobs as objects: made, listed, changed, deleted.
+//! Jobs as objects: create, list, change, delete.
 
 use super::call::{TorcCall, limit, offset, sort_order};
 use super::input::{self, DEFAULT_REQUIREMENTS, DEFAULT_RESOURCES};
@@ -21,14 +21,19 @@ use windlass_types::{FileId, JobId, JobStatus, RequirementsId, UserDataId, Worke
 
 pub(super) fn operations() -> OperationTable {
     OperationTable::new("jobs")
-        .get("/jobs", "list_jobs", "Jobs of a workflow", list_jobs)
-        .post("/jobs", "create_job", "Adds a job", create_job)
-        .delete("/jobs", "delete_jobs", "Deletes all jobs of a workflow, with their results", delete_jobs)
-        .post("/bulk_jobs", "create_jobs", "Adds jobs of one workflow: all of them or none", create_jobs)
-        .get("/jobs/{id}", "get_job", "One job", get_job)
-        .put("/jobs/{id}", "update_job", "Changes what is said; leaves the rest", update_job)
-        .delete("/jobs/{id}", "delete_job", "Deletes a job and its results", delete_job)
-        .get("/workflows/{id}/job_ids", "list_job_ids", "The ids of all jobs of a workflow", list_job_ids)
+        .get("/jobs", "list_jobs", "List the jobs of a workflow", list_jobs)
+        .post("/jobs", "create_job", "Add a job", create_job)
+        .delete("/jobs", "delete_jobs", "Delete all jobs of a workflow, with their results", delete_jobs)
+        .post("/bulk_jobs", "create_jobs", "Add jobs to one workflow, all or none", create_jobs)
+        .get("/jobs/{id}", "get_job", "Get a job", get_job)
+        .put("/jobs/{id}", "update_job", "Change a job; absent fields keep their value", update_job)
+        .delete("/jobs/{id}", "delete_job", "Delete a job and its results", delete_job)
+        .get(
+            "/workflows/{id}/job_ids",
+            "list_job_ids",
+            "List the ids of all jobs of a workflow",
+            list_job_ids,
+        )
 }
 
 fn list_jobs(call: &TorcCall, Query(query): Query<ListJobs>) -> ApiResult<ListPage<JobModel>> {
@@ -59,14 +64,14 @@ fn get_job(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<JobModel> {
     load_job_model(call, &row, JobId(id))
 }
 
-/// A job with all that hangs on it.
+/// Returns a job with its relations.
 pub(super) fn load_job_model(call: &TorcCall, row: &WorkflowRow, id: JobId) -> ApiResult<JobModel> {
     let job = call.store().job(id)?.ok_or_else(|| ApiError::not_found(format_args!("job {id}")))?;
     let mut models = job_models(call, row, vec![job], true)?;
     models.pop().ok_or_else(|| ApiError::internal("a job without a model"))
 }
 
-/// Jobs for whoever is about to run them: their secrets are not masked. In the order of the ids.
+/// Returns jobs for the runner that executes them, with secrets unmasked. Ordered by id.
 pub(super) fn load_jobs_to_run(
     call: &TorcCall,
     row: &WorkflowRow,
@@ -81,7 +86,7 @@ pub(super) fn load_jobs_to_run(
     Ok(models)
 }
 
-/// The jobs with these ids, in this order.
+/// Returns the jobs with these ids, in this order.
 fn load_job_details(call: &TorcCall, row: &WorkflowRow, ids: &[JobId]) -> ApiResult<Vec<JobDetails>> {
     if ids.is_empty() {
         return Ok(Vec::new());
@@ -102,7 +107,7 @@ fn create_job(call: &TorcCall, Json(body): Json<JobModel>) -> ApiResult<JobModel
 fn create_jobs(call: &TorcCall, Json(body): Json<JobsModel>) -> ApiResult<CreateJobsResponse> {
     let Some(first) = body.jobs.first() else { return Ok(CreateJobsResponse { jobs: Some(Vec::new()) }) };
     if body.jobs.len() as i64 > MAX_PAGE {
-        return Err(ApiError::invalid(format!("at most {MAX_PAGE} jobs at once")));
+        return Err(ApiError::invalid(format!("at most {MAX_PAGE} jobs per request")));
     }
     if body.jobs.iter().any(|job| job.workflow_id != first.workflow_id) {
         return Err(ApiError::invalid("the jobs of one request must belong to one workflow"));
@@ -127,14 +132,14 @@ fn parse_job(body: &JobModel, default: RequirementsId) -> ApiResult<AddJob> {
     let scheduler = body.scheduler_id;
     let labels = input::parse_labels(body.labels.as_deref())?;
     if scheduler.is_some() && !labels.is_empty() {
-        return Err(ApiError::invalid("a job has labels or a scheduler, not both"));
+        return Err(ApiError::invalid("a job may have labels or a scheduler, not both"));
     }
     Ok(AddJob {
         name: input::check_name("a job", &body.name)?,
         command: check_command(&body.command)?,
         invocation_script: check_script(body)?,
         env: input::parse_environment(body.env.as_ref())?,
-        // The default limits nothing, and so it is none.
+        // The default requirements limit nothing, so they are stored as none.
         requirements: body.resource_requirements_id.map(RequirementsId).filter(|id| *id != default),
         priority: parse_priority(body.priority)?.unwrap_or(0),
         cancel_on_blocking_job_failure: body.cancel_on_blocking_job_failure.unwrap_or(true),
@@ -154,7 +159,7 @@ fn parse_job(body: &JobModel, default: RequirementsId) -> ApiResult<AddJob> {
 
 fn check_command(text: &str) -> ApiResult<String> {
     if text.trim().is_empty() {
-        return Err(ApiError::invalid("a job needs a command"));
+        return Err(ApiError::invalid("a job requires a command"));
     }
     input::check_text("command", text)
 }
@@ -165,13 +170,13 @@ fn check_script(body: &JobModel) -> ApiResult<Option<String>> {
 
 fn parse_priority(said: Option<i64>) -> ApiResult<Option<i32>> {
     match said {
-        Some(..0) => Err(ApiError::invalid("priority: it must not be negative")),
+        Some(..0) => Err(ApiError::invalid("priority: must not be negative")),
         Some(priority) => input::convert_number("priority", priority).map(Some),
         None => Ok(None),
     }
 }
 
-/// That what jobs name belongs to their workflow. Each thing is looked up once.
+/// Checks that objects named by jobs belong to their workflow. Each object is looked up once.
 fn check_references(call: &TorcCall, workflow: WorkflowId, jobs: &[AddJob]) -> ApiResult<()> {
     let mut named: Vec<(u8, i64)> = Vec::new();
     for job in jobs {
@@ -195,16 +200,16 @@ fn check_references(call: &TorcCall, workflow: WorkflowId, jobs: &[AddJob]) -> A
     call.check_parts_of(workflow, named.into_iter().map(part))
 }
 
-/// Changes what is said and differs. How a job stands is no such thing: there are verbs for that.
+/// Changes the given fields that differ. The status is not among them: it has its own operations.
 fn update_job(call: &TorcCall, Path(id): Path<i64>, Json(body): Json<JobModel>) -> ApiResult<JobModel> {
     let row = call.authorize_part(AuthOperation::ChangeWorkflow, WorkflowPartId::Job(JobId(id)))?;
     let old = load_job_model(call, &row, JobId(id))?;
     if body.workflow_id != row.id.0 || body.id.is_some_and(|said| said != id) {
-        return Err(ApiError::invalid("a job keeps its id and its workflow"));
+        return Err(ApiError::invalid("id and workflow of a job cannot change"));
     }
     if body.status.is_some() && body.status != old.status {
-        return Err(ApiError::invalid("the status of a job is not changed like this")
-            .with_hint("start_job, complete_job, retry, manage_status_change and reset_job_status do it"));
+        return Err(ApiError::invalid("the status of a job cannot be changed by an update")
+            .with_hint("use start_job, complete_job, retry, manage_status_change or reset_job_status"));
     }
     reject_fixed_changes(&body, &old)?;
     let default = ensure_default_requirements(call, row.id)?;
@@ -241,7 +246,7 @@ fn update_job(call: &TorcCall, Path(id): Path<i64>, Json(body): Json<JobModel>) 
     load_job_model(call, &row, JobId(id))
 }
 
-/// What a job waits for, reads and writes stays as it was made.
+/// Rejects changes of dependencies, inputs and outputs.
 fn reject_fixed_changes(body: &JobModel, old: &JobModel) -> ApiResult<()> {
     let sorted = |ids: &Option<Vec<i64>>| {
         let mut ids = ids.clone().unwrap_or_default();
@@ -259,13 +264,13 @@ fn reject_fixed_changes(body: &JobModel, old: &JobModel) -> ApiResult<()> {
     for (field, said, was) in lists {
         if said.is_some() && sorted(said) != sorted(was) {
             return Err(ApiError::invalid(format!(
-                "{field}: what a job hangs on does not change afterwards"
+                "{field}: dependencies, inputs and outputs of a job cannot change"
             ))
-            .with_hint("delete the job and make another one"));
+            .with_hint("delete the job and create another one"));
         }
     }
     if body.env.is_some() && body.env != old.env {
-        return Err(ApiError::invalid("env: the environment of a job does not change afterwards"));
+        return Err(ApiError::invalid("env: the environment of a job cannot change"));
     }
     Ok(())
 }
@@ -296,8 +301,9 @@ fn list_job_ids(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<ListJobIdsRes
     Ok(ListJobIdsResponse { count: job_ids.len() as i64, job_ids })
 }
 
-/// The requirements that stand for none. Clients want every job to have some, so workflows that were made elsewhere get
-/// them when somebody first asks.
+/// Returns the default requirements. Clients expect every job to have requirements, so workflows created
+/// elsewhere get
+/// them on the first request.
 pub(super) fn ensure_default_requirements(
     call: &TorcCall,
     workflow: WorkflowId,
@@ -337,7 +343,7 @@ fn job_model(
     relations: Option<JobRelations>,
     default: RequirementsId,
 ) -> ApiResult<JobModel> {
-    // A claim names no compute node; starting the job does.
+    // A claim has no compute node; starting the job sets it.
     let is_running = job.row.status == JobStatus::Running;
     let relations = relations.map(|all| {
         [

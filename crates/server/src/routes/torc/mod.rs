@@ -1,4 +1,5 @@
-//! The job-level contract of Torc 1.0, one file per noun. See [`table`] for how an operation is written.
+//! The job-level contract of Torc 1.0, one file per noun. For how an operation is declared see
+//! [`operation_table`].
 
 mod access;
 mod actions;

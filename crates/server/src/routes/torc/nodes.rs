@@ -1,4 +1,5 @@
-//! Compute nodes: what the contract calls workers. Runners of Torc make theirs here; ours appear by themselves.
+//! Compute nodes: the contract's name for workers. Torc runners create theirs here; Windlass workers register
+//! themselves.
 
 use super::call::{TorcCall, limit, offset, sort_order};
 use super::input;
@@ -13,29 +14,35 @@ use windlass_auth::AuthOperation;
 use windlass_store::model::{
     CountQuery, NewWorker, WorkerFilter, WorkerKind, WorkerRow, WorkerUpdate, WorkflowPartId, WorkflowRow,
 };
+use windlass_types::worker_bounds::{self, UserWorkers};
 use windlass_types::{AllocationId, Bytes, Capacity, WorkerId};
 
 pub(super) fn operations() -> OperationTable {
     OperationTable::new("compute nodes")
-        .get("/compute_nodes", "list_compute_nodes", "Workers of a workflow", list_compute_nodes)
-        .post("/compute_nodes", "create_compute_node", "A runner introduces itself", create_compute_node)
+        .get("/compute_nodes", "list_compute_nodes", "List the workers of a workflow", list_compute_nodes)
+        .post("/compute_nodes", "create_compute_node", "Register a runner", create_compute_node)
         .delete(
             "/compute_nodes",
             "delete_compute_nodes",
-            "Forgets all workers of a workflow",
+            "Delete the records of all workers of a workflow",
             delete_compute_nodes,
         )
-        .get("/compute_nodes/{id}", "get_compute_node", "One worker", get_compute_node)
+        .get("/compute_nodes/{id}", "get_compute_node", "Get a worker", get_compute_node)
         .put(
             "/compute_nodes/{id}",
             "update_compute_node",
-            "A runner has news of itself, or leaves",
+            "Update a runner, or report that it has left",
             update_compute_node,
         )
-        .delete("/compute_nodes/{id}", "delete_compute_node", "Forgets a worker", delete_compute_node)
+        .delete(
+            "/compute_nodes/{id}",
+            "delete_compute_node",
+            "Delete the record of a worker",
+            delete_compute_node,
+        )
 }
 
-/// Those that stand for nobody are not shown.
+/// Rows that do not represent a worker are hidden.
 const LISTED_KINDS: [WorkerKind; 3] = [WorkerKind::Local, WorkerKind::Remote, WorkerKind::Torc];
 
 fn list_compute_nodes(
@@ -76,6 +83,8 @@ fn load_worker(call: &TorcCall, id: i64) -> ApiResult<WorkerRow> {
 
 fn create_compute_node(call: &TorcCall, Json(body): Json<ComputeNodeModel>) -> ApiResult<ComputeNodeModel> {
     let row = call.authorize_workflow(AuthOperation::RunJobs, body.workflow_id)?;
+    let capacity = parse_capacity(&body)?;
+    check_user_workers(call, capacity)?;
     let worker = NewWorker {
         kind: WorkerKind::Torc,
         workflow: Some(row.id),
@@ -83,9 +92,9 @@ fn create_compute_node(call: &TorcCall, Json(body): Json<ComputeNodeModel>) -> A
         user: call.caller_name().to_owned(),
         version: "torc".to_owned(),
         labels: input::parse_labels(body.labels.as_deref())?,
-        host: input::check_name("a compute node", &body.hostname)?,
+        host: parse_host(&body)?,
         pid: input::convert_number("pid", body.pid)?,
-        capacity: parse_capacity(&body)?,
+        capacity,
         allocation: find_allocation(call, &row, &body)?,
         extra: Some(extra_fields(&body)?),
         ..NewWorker::default()
@@ -101,6 +110,28 @@ fn create_compute_node(call: &TorcCall, Json(body): Json<ComputeNodeModel>) -> A
     get_compute_node(call, Path(id.0))
 }
 
+/// Runners of Torc are counted by their rows: the scheduler does not know them until they hold a job.
+fn check_user_workers(call: &TorcCall, capacity: Capacity) -> ApiResult<()> {
+    let filter = WorkerFilter {
+        user: Some(call.caller_name().to_owned()),
+        kinds: vec![WorkerKind::Torc],
+        is_active: Some(true),
+        ..WorkerFilter::default()
+    };
+    let others = call.store().workers(&filter)?;
+    let others: UserWorkers = others.into_iter().map(|row| row.worker.capacity).collect();
+    others.check_further(&capacity).map_err(|error| {
+        ApiError::invalid(error.to_string())
+            .with_hint("set `is_active` to false for compute nodes that are gone")
+    })
+}
+
+fn parse_host(body: &ComputeNodeModel) -> ApiResult<String> {
+    worker_bounds::check_host(&body.hostname)
+        .map_err(|error| ApiError::invalid(format!("compute node: {error}")))?;
+    Ok(body.hostname.clone())
+}
+
 fn parse_capacity(body: &ComputeNodeModel) -> ApiResult<Capacity> {
     if !(0.0..1e9).contains(&body.memory_gb) {
         return Err(ApiError::invalid("memory_gb is out of range"));
@@ -114,7 +145,7 @@ fn parse_capacity(body: &ComputeNodeModel) -> ApiResult<Capacity> {
     })
 }
 
-/// The scheduled compute node that started it, if the workflow has such a one: what others asked for is not its own.
+/// Returns the scheduled compute node that started the worker, if it belongs to the workflow.
 fn find_allocation(call: &TorcCall, row: &WorkflowRow, body: &ComputeNodeModel) -> ApiResult<Option<i64>> {
     let said = body.scheduler.as_ref().and_then(|scheduler| scheduler.get("scheduler_id")?.as_i64());
     let Some(id) = said else { return Ok(None) };
@@ -122,7 +153,7 @@ fn find_allocation(call: &TorcCall, row: &WorkflowRow, body: &ComputeNodeModel) 
     Ok(found.filter(|allocation| allocation.workflow == row.id).map(|allocation| allocation.id.0))
 }
 
-/// Fields that no column holds.
+/// Fields without a database column.
 const EXTRA_FIELDS: [&str; 11] = [
     "avg_cpu_percent",
     "avg_memory_bytes",
@@ -148,7 +179,7 @@ fn extra_fields(body: &ComputeNodeModel) -> ApiResult<Value> {
     Ok(Value::Object(all))
 }
 
-/// A runner that says it is not active any more has left: what it still held runs again.
+/// A runner that becomes inactive has left: the jobs that it held run again.
 fn update_compute_node(
     call: &TorcCall,
     Path(id): Path<i64>,
@@ -157,10 +188,14 @@ fn update_compute_node(
     let row = call.authorize_part(AuthOperation::RunJobs, WorkflowPartId::Worker(WorkerId(id)))?;
     let old = load_worker(call, id)?;
     if body.workflow_id != row.id.0 || body.id.is_some_and(|said| said != id) {
-        return Err(ApiError::invalid("a compute node keeps its id and its workflow"));
+        return Err(ApiError::invalid("id and workflow of a compute node cannot change"));
     }
     if old.worker.kind != WorkerKind::Torc {
-        return Err(ApiError::invalid("this worker speaks for itself"));
+        return Err(ApiError::invalid("this worker reports its own state and cannot be changed"));
+    }
+    let capacity = parse_capacity(&body)?;
+    if body.is_active == Some(true) && !old.is_active() {
+        check_user_workers(call, capacity)?;
     }
     let Value::Object(news) = extra_fields(&body)? else { return Err(ApiError::internal("no object")) };
     let mut all = match old.worker.extra.clone() {
@@ -170,10 +205,10 @@ fn update_compute_node(
     all.extend(news);
     let store = call.store().acting_as(call.caller_name());
     let update = WorkerUpdate {
-        host: Some(input::check_name("a compute node", &body.hostname)?),
+        host: Some(parse_host(&body)?),
         pid: Some(input::convert_number("pid", body.pid)?),
         labels: body.labels.as_deref().map(|labels| input::parse_labels(Some(labels))).transpose()?,
-        capacity: Some(parse_capacity(&body)?),
+        capacity: Some(capacity),
         allocation: find_allocation(call, &row, &body)?,
         extra: Some(Value::Object(all)),
         ended_at: (body.is_active == Some(true) && !old.is_active()).then_some(None),
@@ -205,7 +240,8 @@ fn delete_compute_nodes(
     Ok(DeleteCountResponse { count: workers.len() as i64 })
 }
 
-/// What it holds runs again, and it is gone. The service knows only those that have held something.
+/// Retires the worker, so that its jobs run again, and deletes it. The scheduler knows only workers that have
+/// held jobs.
 fn retire_worker(call: &TorcCall, id: WorkerId) -> ApiResult<()> {
     match call.call_service(|service, reply| service.retire_worker(id, call.caller_name(), reply)) {
         Err(error) if error.status != StatusCode::NOT_FOUND => return Err(error),
@@ -214,11 +250,11 @@ fn retire_worker(call: &TorcCall, id: WorkerId) -> ApiResult<()> {
     Ok(call.store().acting_as(call.caller_name()).retire_worker(id, call.now())?)
 }
 
-/// Those that are still there leave first. Only runners of Torc can be sent away like this.
+/// Retires connected runners before their rows are deleted. Possible for Torc runners only.
 fn delete_workers(call: &TorcCall, workers: &[WorkerRow]) -> ApiResult<()> {
     if let Some(own) = workers.iter().find(|row| row.is_active() && row.worker.kind != WorkerKind::Torc) {
-        return Err(ApiError::invalid(format!("worker {} is there and speaks for itself", own.id))
-            .with_hint("`windlass workers drain` sends it away"));
+        return Err(ApiError::invalid(format!("worker {} is connected and reports its own state", own.id))
+            .with_hint("`windlass workers drain` drains it"));
     }
     for row in workers.iter().filter(|row| row.is_active()) {
         retire_worker(call, row.id)?;
@@ -227,7 +263,7 @@ fn delete_workers(call: &TorcCall, workers: &[WorkerRow]) -> ApiResult<()> {
     Ok(call.store().acting_as(call.caller_name()).delete_workers(&ids, call.now())?)
 }
 
-/// What started a worker, in the words of the contract.
+/// Returns how a worker was started, as the contract names it.
 pub(super) fn node_type(row: &WorkerRow) -> String {
     let said =
         row.worker.extra.as_ref().and_then(|extra| extra.get("compute_node_type")).and_then(Value::as_str);

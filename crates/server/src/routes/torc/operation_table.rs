@@ -1,12 +1,14 @@
-//! The table of operations: a handler is a plain function, and what it takes and gives says how it is routed and described.
+//! The table of operations: a handler is a plain function, and its parameter and result types define its route
+//! and description.
 //!
 //! ```ignore
-//! Table::new("files")
-//!     .get("/files/{id}", "get_file", "One file", get)       // fn get(call: &Call, Path(id): Path<i64>) -> Answer<FileModel>
+//! OperationTable::new("files")
+//!     .get("/files/{id}", "get_file", "Get a file record", get) // fn get(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<FileModel>
 //! ```
 //!
-//! Handlers of the contract ask the books and the service and wait for the answers, so each runs as a whole on the blocking
-//! pool. It runs to its end also when its caller hangs up meanwhile: what it asked for is done or not done, never half.
+//! Handlers of the contract call the store and the scheduler and wait for the answers, so each runs as a whole
+//! on the blocking
+//! pool. It runs to its end even if the client disconnects: an operation is applied completely or not at all.
 
 use super::call::TorcCall;
 use crate::caller::Caller;
@@ -32,7 +34,7 @@ use windlass_types::JobStatus;
 
 pub(super) type NamedSchemas = Vec<(String, RefOr<Schema>)>;
 
-/// Operations about one noun.
+/// Operations on one type of object.
 pub(super) struct OperationTable {
     tag: &'static str,
     router: OpenApiRouter<AppState>,
@@ -92,7 +94,7 @@ impl OperationTable {
     }
 }
 
-/// An operation while it is being described.
+/// The description of an operation under construction.
 pub(super) struct OperationDescription<'a> {
     path: &'static str,
     operation: OperationBuilder,
@@ -105,7 +107,7 @@ impl OperationDescription<'_> {
         self
     }
 
-    /// Names a schema and keeps it and all that it refers to.
+    /// Registers a named schema and all schemas that it refers to.
     pub(super) fn add_schema<T: ToSchema>(&mut self) -> Ref {
         self.schemas.push((T::name().into_owned(), T::schema()));
         T::schemas(self.schemas);
@@ -132,7 +134,7 @@ impl OperationDescription<'_> {
     }
 }
 
-/// A function that answers an operation.
+/// A handler function of an operation.
 pub(super) trait OperationHandler<A>: Clone + Send + Sync + 'static {
     fn describe(description: OperationDescription<'_>) -> Operation;
     fn handle(self, call: TorcCall, request: Request) -> impl Future<Output = Response> + Send;
@@ -165,7 +167,7 @@ macro_rules! handlers {
     )*};
 }
 
-/// Runs a handler where it may block.
+/// Runs a handler on the blocking pool.
 async fn run_blocking_handler<R: HandlerReply>(
     handler: impl FnOnce() -> ApiResult<R> + Send + 'static,
 ) -> Response {
@@ -195,7 +197,7 @@ handlers! {
     (A a, B b, C c)
 }
 
-/// What is left of a request while its parts are taken.
+/// The parts of a request that are not extracted yet.
 pub(super) struct HandlerInput {
     parts: Parts,
     body: Option<axum::body::Body>,
@@ -212,7 +214,7 @@ impl HandlerInput {
     }
 }
 
-/// What a handler takes out of a request.
+/// A parameter that is extracted from a request.
 pub(super) trait HandlerArgument: Sized + Send + 'static {
     fn describe(description: OperationDescription<'_>) -> OperationDescription<'_>;
     fn extract(given: &mut HandlerInput, call: &TorcCall) -> impl Future<Output = ApiResult<Self>> + Send;
@@ -261,13 +263,13 @@ impl<T: DeserializeOwned + DescribedSchema + Send + 'static> HandlerArgument for
     }
 
     async fn extract(given: &mut HandlerInput, call: &TorcCall) -> ApiResult<Self> {
-        let body = given.body.take().ok_or_else(|| ApiError::internal("a body is taken twice"))?;
+        let body = given.body.take().ok_or_else(|| ApiError::internal("a body is extracted twice"))?;
         let request = Request::from_parts(given.parts.clone(), body);
         Self::from_request(request, &call.state).await
     }
 }
 
-/// What stands in a path.
+/// A path parameter.
 pub(super) trait PathParameters: DeserializeOwned + Send + 'static {
     fn schemas() -> Vec<RefOr<Schema>>;
 }
@@ -292,7 +294,7 @@ path_values! {
     (i64, JobStatus, i64): [i64, JobStatusName, i64];
 }
 
-/// A workflow of the engine by its number; or, which the contract does not know, that of a request by its UUID.
+/// The integer id of an engine workflow, or (beyond the contract) the UUID of a request's workflow.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub(super) enum WorkflowKey {
@@ -309,7 +311,7 @@ impl TryFrom<String> for WorkflowKey {
     }
 }
 
-/// What the contract describes, or something of our own for a key that it does not know.
+/// A response of the contract, or a Windlass response for a key that the contract does not know.
 pub(super) enum ContractOrOwn<T, O> {
     Contract(T),
     Own(O),
@@ -328,7 +330,7 @@ impl<T: HandlerReply, O: Serialize + Send + 'static> HandlerReply for ContractOr
     }
 }
 
-/// What has a schema by name, or is a list of such, or is anything at all.
+/// A body with a named schema, a list of such, or any JSON.
 pub(super) trait DescribedSchema {
     fn schema_ref(description: &mut OperationDescription<'_>) -> RefOr<Schema>;
 }
@@ -346,7 +348,7 @@ impl DescribedSchema for Vec<String> {
     }
 }
 
-/// Gives models their schema by name.
+/// Implements the body schema of models by name.
 macro_rules! described {
     ($($model:ident),* $(,)?) => {$(
         impl DescribedSchema for windlass_api::torc::$model {
@@ -390,7 +392,7 @@ impl<T: windlass_api::torc::PageItem> DescribedSchema for windlass_api::torc::Gr
     }
 }
 
-/// What a handler gives.
+/// The response of a handler.
 pub(super) trait HandlerReply: Send + 'static {
     fn describe(description: OperationDescription<'_>) -> OperationDescription<'_>;
     fn render(self) -> Response;

@@ -1,4 +1,4 @@
-//! Objects that only clients know what to do with. The books keep them as they came.
+//! Objects that only clients interpret, stored unchanged.
 
 use super::call::TorcCall;
 use super::input;
@@ -21,109 +21,119 @@ use windlass_store::model::{RecordRow, WorkflowPartId, WorkflowRow};
 use windlass_types::{FileId, JobId, WorkflowId};
 
 pub(super) fn operations() -> OperationTable {
-    OperationTable::new("kept for clients")
+    OperationTable::new("client data")
         .get(
             "/local_schedulers",
             "list_local_schedulers",
-            "Local schedulers of a workflow",
+            "List the local schedulers of a workflow",
             list_local_schedulers,
         )
         .post(
             "/local_schedulers",
             "create_local_scheduler",
-            "Adds a local scheduler",
+            "Add a local scheduler",
             create_record::<LocalSchedulerModel>,
         )
         .delete(
             "/local_schedulers",
             "delete_local_schedulers",
-            "Deletes those of a workflow",
+            "Delete the local schedulers of a workflow",
             delete_records::<LocalSchedulerModel>,
         )
         .get(
             "/local_schedulers/{id}",
             "get_local_scheduler",
-            "One local scheduler",
+            "Get a local scheduler",
             get_record::<LocalSchedulerModel>,
         )
         .put(
             "/local_schedulers/{id}",
             "update_local_scheduler",
-            "Changes it",
+            "Change a local scheduler",
             update_record::<LocalSchedulerModel>,
         )
         .delete(
             "/local_schedulers/{id}",
             "delete_local_scheduler",
-            "Deletes it",
+            "Delete a local scheduler",
             delete_record::<LocalSchedulerModel>,
         )
         .post(
             "/ro_crate_entities",
             "create_ro_crate_entity",
-            "Describes a thing",
+            "Add an RO-Crate entity",
             create_record::<RoCrateEntityModel>,
         )
         .get(
             "/ro_crate_entities/{id}",
             "get_ro_crate_entity",
-            "One description",
+            "Get an RO-Crate entity",
             get_record::<RoCrateEntityModel>,
         )
         .put(
             "/ro_crate_entities/{id}",
             "update_ro_crate_entity",
-            "Describes it otherwise",
+            "Change an RO-Crate entity",
             update_record::<RoCrateEntityModel>,
         )
-        .delete("/ro_crate_entities/{id}", "delete_ro_crate_entity", "Deletes a description", delete_entity)
+        .delete(
+            "/ro_crate_entities/{id}",
+            "delete_ro_crate_entity",
+            "Delete an RO-Crate entity",
+            delete_entity,
+        )
         .get(
             "/workflows/{id}/ro_crate_entities",
             "list_ro_crate_entities",
-            "Descriptions of a workflow",
+            "List the RO-Crate entities of a workflow",
             list_entities,
         )
         .delete(
             "/workflows/{id}/ro_crate_entities",
             "delete_ro_crate_entities",
-            "Deletes all of them",
+            "Delete the RO-Crate entities of a workflow",
             delete_entities,
         )
-        .get("/slurm_stats", "list_slurm_stats", "What Slurm measured", list_slurm_stats)
+        .get("/slurm_stats", "list_slurm_stats", "List Slurm accounting data", list_slurm_stats)
         .post(
             "/slurm_stats",
             "create_slurm_stats",
-            "Notes what Slurm measured",
+            "Add Slurm accounting data",
             create_record::<SlurmStatsModel>,
         )
         .get(
             "/workflows/{id}/remote_workers",
             "list_remote_workers",
-            "Hosts for workers of a workflow",
+            "List the hosts for workers of a workflow",
             list_remote_workers,
         )
-        .post("/workflows/{id}/remote_workers", "create_remote_workers", "Adds hosts", create_remote_workers)
+        .post(
+            "/workflows/{id}/remote_workers",
+            "create_remote_workers",
+            "Add hosts for workers",
+            create_remote_workers,
+        )
         .delete(
             "/workflows/{id}/remote_workers/{worker}",
             "delete_remote_worker",
-            "Forgets a host",
+            "Remove a host",
             delete_remote_worker,
         )
 }
 
 const REMOTE_WORKER: &str = "remote_worker";
 
-/// An object that is kept as it is.
+/// An object that is stored unchanged.
 trait StoredRecord: Serialize + DeserializeOwned + Send + 'static {
     const KIND: &'static str;
     const WHAT: &'static str;
     fn workflow(&self) -> i64;
     fn id(&mut self) -> &mut Option<i64>;
-    /// The name that no other of its kind and workflow may have.
+    /// Name that is unique for its type within a workflow.
     fn name(&self) -> Option<&str> {
         None
     }
-    /// Whether it makes sense in this workflow.
+    /// Validates the object for this workflow.
     fn check(&self, call: &TorcCall, workflow: WorkflowId) -> ApiResult<()>;
 }
 
@@ -189,7 +199,7 @@ fn load_record<T: StoredRecord>(
 ) -> ApiResult<(WorkflowRow, T)> {
     let missing = || ApiError::not_found(format_args!("{} {id}", T::WHAT));
     let record = call.store().record(id)?.filter(|record| record.kind == T::KIND);
-    // Want of a role is told first, whatever the object is.
+    // Report a missing role first, regardless of the object.
     let row = match &record {
         Some(_) => call.authorize_part(operation, WorkflowPartId::Record(id)).map_err(|error| match error
             .status
@@ -224,7 +234,7 @@ fn update_record<T: StoredRecord>(
 ) -> ApiResult<T> {
     let (row, _) = load_record::<T>(call, AuthOperation::RunJobs, id)?;
     if body.workflow() != row.id.0 || body.id().is_some_and(|said| said != id) {
-        return Err(ApiError::invalid(format!("a {} keeps its id and its workflow", T::WHAT)));
+        return Err(ApiError::invalid(format!("id and workflow of a {} cannot change", T::WHAT)));
     }
     body.check(call, row.id)?;
     *body.id() = None;
@@ -248,7 +258,7 @@ fn delete_records<T: StoredRecord>(
     Ok(DeleteCountResponse { count: count as i64 })
 }
 
-/// Sorts models by a field of theirs.
+/// Sorts models by a field.
 pub(super) fn sort_models<T: Serialize>(models: Vec<T>, view: ListView<'_>) -> ApiResult<Vec<T>> {
     let mut keyed = Vec::with_capacity(models.len());
     for model in models {
@@ -315,14 +325,14 @@ fn list_entities(
 
 fn delete_entity(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<MessageResponse> {
     let entity: RoCrateEntityModel = delete_record(call, Path(id))?;
-    Ok(MessageResponse { message: format!("the description of {} was deleted", entity.entity_id) })
+    Ok(MessageResponse { message: format!("deleted RO-Crate entity {}", entity.entity_id) })
 }
 
 fn delete_entities(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<DeleteRoCrateEntitiesResponse> {
     let deleted = delete_records::<RoCrateEntityModel>(call, Query(WorkflowQuery { workflow_id: id }))?.count;
     Ok(DeleteRoCrateEntitiesResponse {
         deleted_count: deleted,
-        message: format!("{deleted} descriptions were deleted"),
+        message: format!("deleted {deleted} RO-Crate entities"),
     })
 }
 
@@ -333,7 +343,7 @@ fn list_remote_workers(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<Vec<Re
     Ok(hosts.map(|worker| RemoteWorkerModel { worker, workflow_id: id }).collect())
 }
 
-/// A host that is there already stays.
+/// Existing hosts are kept.
 fn create_remote_workers(
     call: &TorcCall,
     Path(id): Path<i64>,

@@ -1,4 +1,4 @@
-//! Who waits for whom, who reads and writes what, and what must be there before a workflow starts.
+//! Relations: dependencies of jobs, readers and writers of data, and files that must exist at the start.
 
 use super::call::{TorcCall, limit, offset};
 use super::input;
@@ -20,37 +20,37 @@ pub(super) fn operations() -> OperationTable {
         .get(
             "/workflows/{id}/job_dependencies",
             "list_job_dependencies",
-            "Which jobs wait for which",
+            "List dependencies between jobs",
             list_dependencies,
         )
         .get(
             "/workflows/{id}/job_file_relationships",
             "list_job_file_relationships",
-            "Which jobs write and read which files",
+            "List the files that jobs write and read",
             list_job_files,
         )
         .get(
             "/workflows/{id}/job_user_data_relationships",
             "list_job_user_data_relationships",
-            "Which jobs write and read which user data",
+            "List the user data that jobs write and read",
             list_job_user_data,
         )
         .get(
             "/workflows/{id}/required_existing_files",
             "list_required_existing_files",
-            "Files that must be there before the workflow starts",
+            "List the files that must exist before the workflow starts",
             list_required_files,
         )
         .get(
             "/workflows/{id}/missing_user_data",
             "list_missing_user_data",
-            "User data that hold nothing yet",
+            "List user data without a value",
             list_missing_user_data,
         )
         .get(
             "/workflows/{id}/ready_job_requirements",
             "get_ready_job_requirements",
-            "What the ready jobs ask for, summed up",
+            "Get the total resource requirements of the ready jobs",
             get_ready_job_requirements,
         )
 }
@@ -74,7 +74,8 @@ fn list_dependencies(
     Ok(ListPage::new(items.collect(), view.offset, total as i64))
 }
 
-/// Something that jobs write and read: each pair of a writer and a reader once, and those alone who have no other side.
+/// Pairs each writer of an object with each reader; writers without readers and readers without writers are
+/// single rows.
 struct ProducerConsumerMap<K> {
     writers: BTreeMap<K, Vec<JobId>>,
     readers: BTreeMap<K, Vec<JobId>>,

@@ -1,4 +1,4 @@
-//! What jobs ask for.
+//! Resource requirements of jobs.
 
 use super::call::TorcCall;
 use super::input::{self, render_duration, render_memory};
@@ -17,37 +17,37 @@ pub(super) fn operations() -> OperationTable {
         .get(
             "/resource_requirements",
             "list_resource_requirements",
-            "Requirements of a workflow",
+            "List the resource requirements of a workflow",
             list_requirements,
         )
         .post(
             "/resource_requirements",
             "create_resource_requirements",
-            "Adds requirements",
+            "Add resource requirements",
             create_requirements,
         )
         .delete(
             "/resource_requirements",
             "delete_resource_requirements",
-            "Deletes all requirements of a workflow that no job has",
+            "Delete all resource requirements of a workflow that no job uses",
             delete_all_requirements,
         )
         .get(
             "/resource_requirements/{id}",
             "get_resource_requirements",
-            "What some jobs ask for",
+            "Get resource requirements",
             get_requirements,
         )
         .put(
             "/resource_requirements/{id}",
             "update_resource_requirements",
-            "Changes them",
+            "Change resource requirements",
             update_requirements,
         )
         .delete(
             "/resource_requirements/{id}",
             "delete_resource_requirement",
-            "Deletes them",
+            "Delete resource requirements",
             delete_requirements,
         )
 }
@@ -86,7 +86,7 @@ fn list_requirements(
         Some("num_gpus") => found.sort_by_key(|row| row.resources.gpus),
         Some("num_nodes") => found.sort_by_key(|row| row.resources.nodes),
         Some("runtime") => found.sort_by_key(|row| effective_runtime(&row.resources)),
-        Some(field) => return Err(ApiError::invalid(format!("there is no field `{field}` to sort by"))),
+        Some(field) => return Err(ApiError::invalid(format!("cannot sort by `{field}`"))),
     }
     if view.reverse {
         found.reverse();
@@ -131,16 +131,18 @@ fn create_requirements(
 
 fn parse_resources(body: &ResourceRequirementsModel) -> ApiResult<Resources> {
     let at_least_one = |field: &str, value: i64| match value {
-        ..1 => Err(ApiError::invalid(format!("{field}: it must be at least 1"))),
+        ..1 => Err(ApiError::invalid(format!("{field}: must be at least 1"))),
         _ => input::convert_number(field, value),
     };
-    Ok(Resources {
+    let resources = Resources {
         cpus: at_least_one("num_cpus", body.num_cpus)?,
         memory: input::parse_memory(&body.memory)?,
         gpus: input::convert_number("num_gpus", body.num_gpus)?,
         nodes: at_least_one("num_nodes", body.num_nodes)?,
         runtime: Some(input::parse_duration_field("runtime", &body.runtime)?),
-    })
+    };
+    resources.check().map_err(|error| ApiError::invalid(error.to_string()))?;
+    Ok(resources)
 }
 
 fn update_requirements(
@@ -151,7 +153,7 @@ fn update_requirements(
     let row =
         call.authorize_part(AuthOperation::ChangeWorkflow, WorkflowPartId::Requirements(RequirementsId(id)))?;
     if body.workflow_id != row.id.0 || body.id.is_some_and(|said| said != id) {
-        return Err(ApiError::invalid("requirements keep their id and their workflow"));
+        return Err(ApiError::invalid("id and workflow of resource requirements cannot change"));
     }
     let old = load_requirements_model(call, row.id, id)?;
     let update = RequirementsUpdate {

@@ -1,4 +1,4 @@
-//! What attempts of jobs came to.
+//! Results of job attempts.
 
 use super::call::{TorcCall, limit, offset, sort_order};
 use super::input;
@@ -16,12 +16,12 @@ use windlass_types::{Attempt, JobId, ResultId, RunId, WorkerId};
 
 pub(super) fn operations() -> OperationTable {
     OperationTable::new("results")
-        .get("/results", "list_results", "Results of a workflow", list_results)
-        .post("/results", "create_result", "States a result; the job stays as it is", create_result)
-        .delete("/results", "delete_results", "Deletes all results of a workflow", delete_results)
-        .get("/results/{id}", "get_result", "One result", get_result)
-        .put("/results/{id}", "update_result", "Corrects a result", update_result)
-        .delete("/results/{id}", "delete_result", "Deletes a result; the job stays as it is", delete_result)
+        .get("/results", "list_results", "List the results of a workflow", list_results)
+        .post("/results", "create_result", "Add a result without changing the job", create_result)
+        .delete("/results", "delete_results", "Delete all results of a workflow", delete_results)
+        .get("/results/{id}", "get_result", "Get a result", get_result)
+        .put("/results/{id}", "update_result", "Change a result", update_result)
+        .delete("/results/{id}", "delete_result", "Delete a result without changing the job", delete_result)
 }
 
 fn list_results(call: &TorcCall, Query(query): Query<ListResults>) -> ApiResult<ListPage<ResultModel>> {
@@ -77,7 +77,7 @@ fn parse_result(call: &TorcCall, row: &WorkflowRow, body: &ResultModel) -> ApiRe
     if attempt < Attempt::FIRST {
         return Err(ApiError::invalid("attempt_id: attempts are counted from 1"));
     }
-    // What a number must not be is the same as for a worker's report.
+    // The limits are the same as for a worker's report.
     parse_usage(body)?;
     Ok(ClientResult {
         job: JobId(body.job_id),
@@ -102,7 +102,7 @@ fn update_result(
 ) -> ApiResult<ResultModel> {
     let row = call.authorize_part(AuthOperation::ChangeWorkflow, WorkflowPartId::Result(ResultId(id)))?;
     if body.workflow_id != row.id.0 || body.id.is_some_and(|said| said != id) {
-        return Err(ApiError::invalid("a result keeps its id and its workflow"));
+        return Err(ApiError::invalid("id and workflow of a result cannot change"));
     }
     let result = parse_result(call, &row, &body)?;
     call.change_workflow(row.id, ExclusiveRequirement::NoneRequired, move |store, now| {

@@ -1,4 +1,4 @@
-//! Slurm schedulers: where allocations come from.
+//! Slurm schedulers: settings for allocations.
 
 use super::call::TorcCall;
 use super::input;
@@ -16,17 +16,27 @@ use windlass_types::settings::{SlurmScheduler, parse_walltime};
 
 pub(super) fn operations() -> OperationTable {
     OperationTable::new("schedulers")
-        .get("/slurm_schedulers", "list_slurm_schedulers", "Slurm schedulers of a workflow", list_schedulers)
-        .post("/slurm_schedulers", "create_slurm_scheduler", "Adds a Slurm scheduler", create_scheduler)
+        .get(
+            "/slurm_schedulers",
+            "list_slurm_schedulers",
+            "List the Slurm schedulers of a workflow",
+            list_schedulers,
+        )
+        .post("/slurm_schedulers", "create_slurm_scheduler", "Add a Slurm scheduler", create_scheduler)
         .delete(
             "/slurm_schedulers",
             "delete_slurm_schedulers",
-            "Deletes those that no job names",
+            "Delete the Slurm schedulers of a workflow that no job uses",
             delete_schedulers,
         )
-        .get("/slurm_schedulers/{id}", "get_slurm_scheduler", "One Slurm scheduler", get_scheduler)
-        .put("/slurm_schedulers/{id}", "update_slurm_scheduler", "Changes it", update_scheduler)
-        .delete("/slurm_schedulers/{id}", "delete_slurm_scheduler", "Deletes it", delete_scheduler)
+        .get("/slurm_schedulers/{id}", "get_slurm_scheduler", "Get a Slurm scheduler", get_scheduler)
+        .put("/slurm_schedulers/{id}", "update_slurm_scheduler", "Change a Slurm scheduler", update_scheduler)
+        .delete(
+            "/slurm_schedulers/{id}",
+            "delete_slurm_scheduler",
+            "Delete a Slurm scheduler",
+            delete_scheduler,
+        )
 }
 
 fn list_schedulers(
@@ -104,7 +114,7 @@ fn update_scheduler(
 ) -> ApiResult<SlurmSchedulerModel> {
     let workflow = call.authorize_part(AuthOperation::ChangeWorkflow, WorkflowPartId::Scheduler(id))?.id;
     if body.workflow_id != workflow.0 || body.id.is_some_and(|said| said != id) {
-        return Err(ApiError::invalid("a scheduler keeps its id and its workflow"));
+        return Err(ApiError::invalid("id and workflow of a scheduler cannot change"));
     }
     let mut scheduler = parse_scheduler(&body)?;
     if body.name.is_none() {

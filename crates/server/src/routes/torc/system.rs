@@ -1,4 +1,4 @@
-//! The server itself: whether it is there, what it is, and what administrators ask of it.
+//! The server itself: ping, version, status, and administration.
 
 use super::call::TorcCall;
 use super::operation_table::OperationTable;
@@ -15,19 +15,24 @@ use windlass_auth::AuthOperation;
 
 pub(super) fn operations() -> OperationTable {
     OperationTable::new("system")
-        .get("/ping", "ping", "Whether somebody is there", get_ping)
-        .get("/version", "get_version", "What answers here", get_version)
-        .get("/admin/audit-log", "list_admin_audit_log", "Statements that administrators ran", list_audit_log)
-        .get("/admin/api-stats", "get_api_stats", "What the server is busy with", get_stats)
-        .post("/admin/sql", "admin_sql", "Statements for the database: offered to nobody", reject_sql)
+        .get("/ping", "ping", "Check that the server runs", get_ping)
+        .get("/version", "get_version", "Get the version of the server", get_version)
+        .get(
+            "/admin/audit-log",
+            "list_admin_audit_log",
+            "List SQL statements run by administrators",
+            list_audit_log,
+        )
+        .get("/admin/api-stats", "get_api_stats", "Get the load of the server", get_stats)
+        .post("/admin/sql", "admin_sql", "Run an SQL statement (always rejected)", reject_sql)
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "as all handlers")]
+#[expect(clippy::unnecessary_wraps, reason = "same signature as all handlers")]
 fn get_ping(_: &TorcCall) -> ApiResult<PingResponse> {
     Ok(PingResponse { status: "ok".to_owned() })
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "as all handlers")]
+#[expect(clippy::unnecessary_wraps, reason = "same signature as all handlers")]
 fn get_version(_: &TorcCall) -> ApiResult<VersionResponse> {
     Ok(VersionResponse {
         api_version: API_VERSION.to_owned(),
@@ -36,13 +41,13 @@ fn get_version(_: &TorcCall) -> ApiResult<VersionResponse> {
     })
 }
 
-/// Always empty: nobody can run statements. What people did is among the events.
+/// Always empty: SQL statements are not supported. Administrative actions are recorded as events.
 fn list_audit_log(call: &TorcCall, Query(page): Query<PageQuery>) -> ApiResult<ListPage<AdminAuditLogEntry>> {
     call.authorize(AuthOperation::Administer)?;
     Ok(ListPage::new(Vec::new(), page.view().offset, 0))
 }
 
-/// A few figures; `/metrics` has all of them.
+/// Some figures; `/metrics` has all of them.
 fn get_stats(call: &TorcCall) -> ApiResult<Value> {
     call.authorize(AuthOperation::Administer)?;
     let figures = call.state.service.metrics();
@@ -60,8 +65,7 @@ fn get_stats(call: &TorcCall) -> ApiResult<Value> {
 
 fn reject_sql(call: &TorcCall, Json(_): Json<AdminSqlRequest>) -> ApiResult<AdminSqlResponse> {
     call.authorize(AuthOperation::Administer)?;
-    let refusal =
-        "this server runs no statements of others: they would go past its memory, its events and its rules";
+    let refusal = "this server does not run SQL statements: they would bypass its memory, its events and its permission checks";
     Err(ApiError::new(StatusCode::FORBIDDEN, "no_sql", refusal)
-        .with_hint("read a copy of the database made by `windlass db backup`, or ask through this interface"))
+        .with_hint("query a copy of the database made by `windlass db backup`, or use the API"))
 }

@@ -1,4 +1,4 @@
-//! Data that jobs read and write.
+//! User data that jobs read and write.
 
 use super::call::{TorcCall, limit, offset, sort_order};
 use super::input;
@@ -19,28 +19,28 @@ use windlass_types::{JobId, UserDataId, WorkflowId};
 
 pub(super) fn operations() -> OperationTable {
     OperationTable::new("user data")
-        .get("/user_data", "list_user_data", "User data of a workflow", list_user_data)
-        .post(
-            "/user_data",
-            "create_user_data",
-            "Adds a piece of user data, for jobs that are there",
-            create_user_data,
-        )
+        .get("/user_data", "list_user_data", "List the user data of a workflow", list_user_data)
+        .post("/user_data", "create_user_data", "Add user data for existing jobs", create_user_data)
         .delete(
             "/user_data",
             "delete_all_user_data",
-            "Deletes all user data of a workflow that no job names",
+            "Delete all user data of a workflow that no job uses",
             delete_all_user_data,
         )
         .post(
             "/bulk_user_data",
             "create_user_data_list",
-            "Adds user data of one workflow: all or none",
+            "Add user data to one workflow, all or none",
             create_user_data_list,
         )
-        .get("/user_data/{id}", "get_user_data", "A piece of user data", get_user_data)
-        .put("/user_data/{id}", "update_user_data", "Changes what is said; leaves the rest", update_user_data)
-        .delete("/user_data/{id}", "delete_user_data", "Deletes a piece of user data", delete_user_data)
+        .get("/user_data/{id}", "get_user_data", "Get user data", get_user_data)
+        .put(
+            "/user_data/{id}",
+            "update_user_data",
+            "Change user data; absent fields keep their value",
+            update_user_data,
+        )
+        .delete("/user_data/{id}", "delete_user_data", "Delete user data", delete_user_data)
 }
 
 fn list_user_data(call: &TorcCall, Query(query): Query<ListUserData>) -> ApiResult<ListPage<UserDataModel>> {
@@ -94,7 +94,7 @@ fn create_user_data_list(
         return Ok(CreateUserDataListResponse { user_data: Some(Vec::new()) });
     };
     if body.user_data.len() as i64 > MAX_PAGE {
-        return Err(ApiError::invalid(format!("at most {MAX_PAGE} pieces at once")));
+        return Err(ApiError::invalid(format!("at most {MAX_PAGE} items per request")));
     }
     if body.user_data.iter().any(|piece| piece.workflow_id != first.workflow_id) {
         return Err(ApiError::invalid("the user data of one request must belong to one workflow"));
@@ -115,7 +115,7 @@ fn parse_user_data(body: &UserDataModel) -> ApiResult<AddUserData> {
     })
 }
 
-/// `null` is nothing.
+/// `null` means no value.
 fn non_null(data: Option<Value>) -> Option<Value> {
     data.filter(|data| !data.is_null())
 }
@@ -125,7 +125,7 @@ fn add_user_data(
     workflow: WorkflowId,
     list: Vec<AddUserData>,
 ) -> ApiResult<Vec<UserDataId>> {
-    // Who reads or writes it waits for others, and the service has to know.
+    // Readers and writers get new dependencies, which the scheduler has to load.
     let has_sides = list.iter().any(|piece| !piece.consumers.is_empty() || !piece.producers.is_empty());
     if has_sides {
         return call.change_workflow(workflow, ExclusiveRequirement::NoneRequired, move |store, now| {
@@ -135,7 +135,7 @@ fn add_user_data(
     call.write_store(|store, now| store.add_user_data_list(workflow, &list, now))
 }
 
-/// Data that are not said stay; jobs write theirs while the workflow runs.
+/// Absent data is not changed: jobs write it while the workflow runs.
 fn update_user_data(
     call: &TorcCall,
     Path(id): Path<i64>,
@@ -143,7 +143,7 @@ fn update_user_data(
 ) -> ApiResult<UserDataModel> {
     let row = call.authorize_part(AuthOperation::ChangeUserData, WorkflowPartId::UserData(UserDataId(id)))?;
     if body.workflow_id != row.id.0 || body.id.is_some_and(|said| said != id) {
-        return Err(ApiError::invalid("user data keep their id and their workflow"));
+        return Err(ApiError::invalid("id and workflow of user data cannot change"));
     }
     let old = load_user_data_model(call, id)?;
     let update = UserDataUpdate {

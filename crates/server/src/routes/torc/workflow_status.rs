@@ -1,4 +1,4 @@
-//! What is done with a whole workflow, and how it stands.
+//! Operations on whole workflows, and their status.
 
 use super::call::TorcCall;
 use super::operation_table::{
@@ -30,51 +30,56 @@ pub(super) fn operations() -> OperationTable {
         .get(
             "/workflows/{id}/status",
             "get_workflow_status",
-            "How a workflow of the engine stands; with a UUID, as `/request-workflows/{id}/status`",
+            "Get the status of an engine workflow; with a UUID, same as `/request-workflows/{id}/status`",
             get_status_by_key,
         )
-        .get("/workflows/{id}/is_complete", "is_workflow_complete", "Whether it is over", is_complete)
+        .get(
+            "/workflows/{id}/is_complete",
+            "is_workflow_complete",
+            "Check whether a workflow has ended",
+            is_complete,
+        )
         .get(
             "/workflows/{id}/is_uninitialized",
             "is_workflow_uninitialized",
-            "Whether no job was looked at yet",
+            "Check whether all jobs are uninitialized",
             is_uninitialized,
         )
         .post(
             "/workflows/{id}/initialize_jobs",
             "initialize_jobs",
-            "Makes jobs ready or blocked",
+            "Initialize jobs: make them ready or blocked",
             initialize_jobs,
         )
         .put(
             "/workflows/{id}/cancel",
             "cancel_workflow",
-            "Cancels it, and the jobs that run",
+            "Cancel a workflow and its running jobs",
             cancel_workflow,
         )
         .post(
             "/workflows/{id}/reset_status",
             "reset_workflow_status",
-            "Begins the next run",
+            "Start the next run",
             reset_workflow_status,
         )
         .post(
             "/workflows/{id}/reset_job_status",
             "reset_job_status",
-            "Puts jobs back to the start",
+            "Reset jobs to uninitialized",
             reset_job_status,
         )
         .post(
             "/workflows/{id}/process_changed_job_inputs",
             "process_changed_job_inputs",
-            "Puts jobs back to the start whose inputs changed since they were initialized",
+            "Reset jobs whose inputs changed since they were initialized",
             process_changed_inputs,
         )
-        .get("/tasks/{id}", "get_task", "Something that was done in the background", get_task)
+        .get("/tasks/{id}", "get_task", "Get a background task", get_task)
         .get(
             "/workflows/{id}/active_task",
             "get_active_task_for_workflow",
-            "What is being done in the background",
+            "Get the active background task of a workflow",
             get_active_task,
         )
 }
@@ -131,23 +136,23 @@ fn get_workflow_status(call: &TorcCall, id: i64) -> ApiResult<WorkflowStatusResp
     })
 }
 
-/// Whether this is somebody who works for this workflow, not the row that stands for claims of clients.
+/// Whether the row is a worker of this workflow, not the row that represents claims of clients.
 fn is_compute_node_of(worker: &WorkerRow, workflow: WorkflowId) -> bool {
     worker.worker.workflow == Some(workflow) && worker.worker.kind != WorkerKind::Claims
 }
 
-/// From the start of the current run to its end, or to now.
+/// Returns the time from the start of the current run to its end, or until now.
 fn walltime(row: &WorkflowRow, now: Timestamp) -> Option<f64> {
     row.started_at.map(|start| row.ended_at.unwrap_or(now).since(start).as_secs_f64())
 }
 
-/// How much of its allocation a worker has left, if it said.
+/// Returns the remaining time of a worker's allocation, if known.
 fn time_left(worker: &WorkerRow, now: Timestamp) -> Option<Duration> {
     let end = worker.worker.extra.as_ref()?.get("end_time")?.as_str()?.parse::<Timestamp>().ok()?;
     Some(end.since(now))
 }
 
-/// From memory where the workflow is active, however many jobs it has; else from its rows.
+/// Counts jobs from memory if the workflow is active, whatever its size; otherwise from the database.
 fn load_outline(call: &TorcCall, row: &WorkflowRow) -> ApiResult<WorkflowSnapshot> {
     if let Some(outline) = call.call_service(|service, reply| service.snapshot_workflow(row.id, reply))? {
         return Ok(outline);
@@ -169,7 +174,7 @@ fn load_outline(call: &TorcCall, row: &WorkflowRow) -> ApiResult<WorkflowSnapsho
     Ok(WorkflowSnapshot { ready_jobs: asked.chain(labeled).collect(), wall_time: wall })
 }
 
-/// Labels of ready jobs that no active worker has, with the number of those jobs.
+/// Returns the number of ready jobs by labels that no active worker has.
 fn unserved_labels(ready: &[ReadyJobGroup], workers: &[WorkerRow]) -> BTreeMap<String, i64> {
     let is_served = |label: &String| workers.iter().any(|worker| worker.worker.labels.contains(label));
     let mut unserved = BTreeMap::new();
@@ -213,7 +218,7 @@ fn is_uninitialized(call: &TorcCall, Path(id): Path<i64>) -> ApiResult<IsUniniti
     Ok(IsUninitializedResponse { is_uninitialized: untouched == counts.total() })
 }
 
-/// Done, and either nothing more to say or a task that says it.
+/// The operation was completed: an empty response, or a task to report it.
 pub(super) enum InitializeResponse {
     Done,
     Task(TaskModel),
@@ -224,7 +229,7 @@ impl HandlerReply for InitializeResponse {
         let task = description.add_schema::<TaskModel>();
         description.with_response("200", "Done", Some(utoipa::openapi::schema::empty().into())).with_response(
             "202",
-            "A task that does it, or has",
+            "The task, already completed",
             Some(task.into()),
         )
     }
@@ -263,7 +268,7 @@ fn initialize_jobs(
     record_task(call, row.id, started, done.err()).map(InitializeResponse::Task)
 }
 
-/// Initializing takes no longer than an answer may, so a task is over when it is first told of.
+/// Initializing takes no longer than a response may, so a task has ended when it is first returned.
 fn record_task(
     call: &TorcCall,
     workflow: WorkflowId,
@@ -313,7 +318,7 @@ fn reset_workflow_status(
     Query(query): Query<ResetStatusQuery>,
 ) -> ApiResult<Value> {
     let row = call.authorize_workflow(AuthOperation::ChangeWorkflow, id)?;
-    // Torc's clients ask for this before the first run as well, which is then still to come.
+    // Torc's clients also ask before the first run.
     if row.started_at.is_none() && !row.is_archived {
         return Ok(Value::Null);
     }
@@ -329,7 +334,7 @@ fn reject_open_allocations(call: &TorcCall, id: WorkflowId) -> ApiResult<()> {
     match super::allocations::list_open_allocations(call, id)?.len() {
         0 => Ok(()),
         n => Err(ApiError::invalid(format!("{n} scheduled compute nodes are pending or active"))
-            .with_hint("wait for them, cancel them, or say force=true")),
+            .with_hint("wait for them, cancel them, or use force=true")),
     }
 }
 
@@ -351,7 +356,7 @@ fn reset_job_status(
     })
 }
 
-/// What the inputs of jobs were when they were initialized: one entry for the workflow.
+/// Name of the record with the job inputs at initialization: one entry per workflow.
 const INPUTS_RECORD: &str = "job_inputs";
 
 fn save_input_digests(call: &TorcCall, workflow: WorkflowId) -> ApiResult<()> {
@@ -389,7 +394,7 @@ fn process_changed_inputs(
     Ok(ProcessChangedJobInputsResponse { reinitialized_jobs })
 }
 
-/// A digest of what each job is and reads, by id.
+/// Computes a digest of the definition and inputs of each job, by id.
 fn compute_input_digests(call: &TorcCall, workflow: WorkflowId) -> ApiResult<BTreeMap<i64, String>> {
     let store = call.store();
     let jobs = store.job_details(workflow, &JobFilter::default())?;

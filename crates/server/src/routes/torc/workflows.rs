@@ -1,4 +1,4 @@
-//! Workflows as objects: made, listed, changed, deleted.
+//! Workflows as objects: create, list, change, delete.
 
 use super::call::{TorcCall, limit, offset, sort_order};
 use super::input::{self, DEFAULT_REQUIREMENTS, DEFAULT_RESOURCES};
@@ -28,27 +28,27 @@ pub(super) fn operations() -> OperationTable {
         .get(
             "/workflows",
             "list_workflows",
-            "Workflows of the engine that the caller may see; `/request-workflows` lists those of requests",
+            "List the engine workflows that the caller may see; `/request-workflows` lists those of requests",
             list_workflows,
         )
-        .post("/workflows", "create_workflow", "Makes a workflow without jobs", create_workflow)
+        .post("/workflows", "create_workflow", "Create a workflow without jobs", create_workflow)
         .get(
             "/workflows/{id}",
             "get_workflow",
-            "A workflow of the engine by its number; with a UUID, as `/request-workflows/{id}`",
+            "Get an engine workflow by its number; with a UUID, same as `/request-workflows/{id}`",
             get_workflow_by_key,
         )
-        .put("/workflows/{id}", "update_workflow", "Changes what is said; leaves the rest", update_workflow)
-        .delete(
+        .put(
             "/workflows/{id}",
-            "delete_workflow",
-            "Deletes a workflow and all that is known of it",
-            delete_workflow,
+            "update_workflow",
+            "Change a workflow; absent fields keep their value",
+            update_workflow,
         )
+        .delete("/workflows/{id}", "delete_workflow", "Delete a workflow with all its data", delete_workflow)
         .post(
             "/workflows/{id}/archive",
             "archive_workflow",
-            "Puts a workflow out of sight, or back",
+            "Archive or restore a workflow",
             archive_workflow,
         )
 }
@@ -123,7 +123,7 @@ fn create_workflow(call: &TorcCall, Json(body): Json<WorkflowModel>) -> ApiResul
     get_workflow(call, Path(id.0))
 }
 
-/// The ids of groups by name. One that is not there makes the whole request wrong.
+/// Returns the ids of groups by name; an unknown group makes the request invalid.
 fn find_group_ids(call: &TorcCall, names: &[String]) -> ApiResult<Vec<i64>> {
     if names.is_empty() {
         return Ok(Vec::new());
@@ -138,24 +138,25 @@ fn find_group_ids(call: &TorcCall, names: &[String]) -> ApiResult<Vec<i64>> {
     names.iter().map(find).collect()
 }
 
-/// Where the server itself runs.
+/// The working directory of the server.
 fn current_directory() -> Option<String> {
     std::env::current_dir().ok()?.into_os_string().into_string().ok()
 }
 
-/// Where the jobs of a workflow run. If nobody says so, where the server does.
+/// Returns the directory in which jobs run. Default: the working directory of the server.
 fn submission_directory(said: Option<&str>) -> ApiResult<String> {
     match said {
         Some(path) if path.starts_with('/') => input::check_text("submission_directory", path),
         Some(path) => {
             Err(ApiError::invalid(format!("submission_directory: `{}` is not absolute", path.escape_debug())))
         }
-        None => current_directory()
-            .ok_or_else(|| ApiError::invalid("submission_directory: nothing is said, and nothing is known")),
+        None => current_directory().ok_or_else(|| {
+            ApiError::invalid("submission_directory: not set, and the server's working directory is unknown")
+        }),
     }
 }
 
-/// Changes what is said. What nobody says stays as it is; so does the owner, which is not the caller's to give away.
+/// Changes the given fields. Absent fields keep their value; the owner cannot be changed.
 fn update_workflow(
     call: &TorcCall,
     Path(id): Path<i64>,
@@ -163,7 +164,7 @@ fn update_workflow(
 ) -> ApiResult<WorkflowModel> {
     let row = call.authorize_workflow(AuthOperation::ChangeWorkflow, id)?;
     if body.id.is_some_and(|said| said != id) {
-        return Err(ApiError::invalid("the id of a workflow does not change"));
+        return Err(ApiError::invalid("the id of a workflow cannot change"));
     }
     let update = WorkflowUpdate {
         name: Some(input::check_name("a workflow", &body.name)?),
@@ -193,7 +194,7 @@ fn update_workflow(
     get_workflow(call, Path(id))
 }
 
-/// A client that gives back what it was shown does not mean the masks.
+/// A client that sends back a masked value does not change the secret.
 fn merge_environment(said: &BTreeMap<String, String>, row: &WorkflowRow) -> ApiResult<Vec<(String, String)>> {
     let mut env = input::parse_environment(Some(said))?;
     for (name, value) in &mut env {
@@ -235,7 +236,7 @@ fn set_archived(call: &TorcCall, id: i64, is_archived: bool) -> ApiResult<()> {
     })
 }
 
-/// What a body says, on top of what holds.
+/// Merges the fields of a body into the current settings.
 fn merge_settings(body: &WorkflowModel, mut settings: WorkflowSettings) -> ApiResult<WorkflowSettings> {
     let seconds = |field: &str, value: Option<i64>, kept: Option<u64>| match value {
         Some(value) => input::convert_number(field, value).map(Some),
@@ -289,23 +290,23 @@ fn parse_dynamic_jobs(config: DynamicJobsConfig) -> ApiResult<DynamicJobSettings
     let Some(max_iterations) = config.max_iterations else { return Ok(DynamicJobSettings::default()) };
     match u32::try_from(max_iterations) {
         Ok(max_iterations @ 1..) => Ok(DynamicJobSettings { max_iterations }),
-        _ => Err(ApiError::invalid("dynamic_jobs.max_iterations: it must be at least 1")),
+        _ => Err(ApiError::invalid("dynamic_jobs.max_iterations: must be at least 1")),
     }
 }
 
-/// The same settings in another type with the same names.
+/// Converts settings to another type with the same field names.
 fn convert_settings<T: DeserializeOwned>(field: &str, value: &impl Serialize) -> ApiResult<T> {
     let json = serde_json::to_value(value).map_err(ApiError::internal)?;
     serde_json::from_value(json).map_err(|error| ApiError::invalid(format!("{field}: {error}")))
 }
 
-/// What is in the books and cannot be told in the contract's words is a fault, and not left out.
+/// A stored setting that the contract cannot express is an error, and is not omitted.
 fn execution_config_model(config: &windlass_types::settings::ExecutionConfig) -> ApiResult<ExecutionConfig> {
     let json = serde_json::to_value(config).map_err(ApiError::internal)?;
     serde_json::from_value(json).map_err(|error| ApiError::internal(format!("execution_config: {error}")))
 }
 
-/// What is measured, in the whole seconds of the contract; ours may be fractions.
+/// Monitoring settings in whole seconds, as in the contract; ours may be fractions.
 fn monitor_model(config: &ResourceMonitor) -> ApiResult<ResourceMonitorConfig> {
     let seconds = |time: Duration| i32::try_from(time.as_secs().max(1)).unwrap_or(i32::MAX);
     let mut json = serde_json::to_value(config).map_err(ApiError::internal)?;
@@ -350,7 +351,7 @@ pub(super) fn workflow_model(call: &TorcCall, row: &WorkflowRow) -> ApiResult<Wo
     })
 }
 
-/// Variables, with the values of secrets masked for those who may not see them.
+/// Returns the environment variables, with secret values masked for callers that may not see them.
 pub(super) fn visible_environment(
     call: &TorcCall,
     row: &WorkflowRow,
