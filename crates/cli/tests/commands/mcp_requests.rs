@@ -74,7 +74,7 @@ fn an_agent_gives_a_request_up_only_when_it_is_meant() {
     let mut agent = Agent::start(&sandbox, &["--allow-write"]);
     let wish = json!({"request_name": "reco", "reason": "nobody wants it"});
     let said = agent.refused("fail_request", &wish);
-    assert!(said.contains("give it up for good") && said.contains("confirm: true"), "{said}");
+    assert!(said.contains("fail it permanently") && said.contains("confirm: true"), "{said}");
     assert_eq!(sandbox.json(&["request", "show", "reco"])["wanted"], Value::Null);
     let meant = json!({"request_name": "reco", "reason": "nobody wants it", "confirm": true});
     agent.call("fail_request", &meant);

@@ -230,7 +230,7 @@ fn made_for_slurm(house: &House<'_>, seen: &Value) {
     assert!(!schedulers.is_empty() && schedulers.iter().all(|one| one["account"] == "lab"), "{schedulers:?}");
     let said = |name: &str| seen[name].as_str().unwrap();
     assert!(said("unfit").contains("job `a` fits no partition"), "{}", said("unfit"));
-    assert!(said("free").contains("which account pays"), "{}", said("free"));
-    assert!(said("local").contains("workflow_type slurm"), "{}", said("local"));
+    assert!(said("free").contains("no Slurm account given"), "{}", said("free"));
+    assert!(said("local").contains("set workflow_type to slurm"), "{}", said("local"));
     assert_eq!(house.json(&["workflows"]).as_array().unwrap().len(), 2, "one by `submit`, one by the agent");
 }
