@@ -196,11 +196,15 @@ impl MergePart<'_> {
             |error: &std::io::Error| PayloadFailure::from_io(codes::STAGE_OUT, "write", target, error);
         let mut draft = DraftFile::new(target).map_err(|error| trouble(&error))?;
         for source in self.sources {
-            let mut write_error = None;
+            let (mut write_error, mut is_binary) = (None, false);
             verify_source(source, |piece| {
+                is_binary |= piece.contains(&0);
                 draft.write_all(piece).inspect_err(|error| write_error = Some(trouble(error)))
             })
             .map_err(|failure| write_error.take().unwrap_or(failure))?;
+            if is_binary && self.sources.len() > 1 {
+                return Err(binary_source_error(source));
+            }
         }
         draft.publish().map_err(|error| trouble(&error))
     }
@@ -314,6 +318,17 @@ fn verify_source(
         }
         _ => Ok(()),
     }
+}
+
+/// Only text can be concatenated: programs read no more than the first of several binary files in one.
+fn binary_source_error(source: &MergeSource<'_>) -> PayloadFailure {
+    let message = format!(
+        "{} of node {} is a binary file, and binary files are not concatenated: name a command that merges them in \
+         `merge.command` (for ROOT files `hadd -f $WINDLASS_OUTPUT $(cat $WINDLASS_INPUTS)`)",
+        source.path.display(),
+        source.node
+    );
+    PayloadFailure::new(codes::CONFIGURATION, message)
 }
 
 fn read_and_count(path: &Path) -> std::io::Result<(FileChecksum, Option<crate::events::EventFileContents>)> {

@@ -377,6 +377,43 @@ fn merge_counts_events() {
     assert!(unit.merge().unwrap_err().message.contains("events 2, told 3"));
 }
 
+/// Writes six bytes that are no text, and reports three events.
+fn binary_step() -> ManifestStep {
+    let report =
+        "<FrameworkJobReport><File><PFN>%s</PFN><TotalEvents>3</TotalEvents></File></FrameworkJobReport>";
+    let command = format!(
+        r#"printf 'root\000\001' > "$WINDLASS_OUTPUT"; printf '{report}' "$WINDLASS_OUTPUT" > "$WINDLASS_JOB_REPORT""#
+    );
+    step("RECO", &command)
+}
+
+#[test]
+fn binary_files_are_not_concatenated() {
+    let mut unit = Unit::new();
+    unit.manifest.steps = vec![binary_step()];
+    unit.run(0).unwrap();
+    unit.run(1).unwrap();
+    let failure = unit.merge().unwrap_err();
+    assert!(failure.message.contains("RECO_0.txt of node 0 is a binary file"), "{failure}");
+    assert!(failure.message.contains("`merge.command`"), "{failure}");
+    assert_eq!((failure.class, failure.process_code()), (Some(FailureClass::Permanent), 70));
+    assert!(!unit.path(MERGED).exists() && unit.place().merge_output().unwrap().is_none());
+
+    unit.manifest.merge.max_bytes = Some(6);
+    let merged = unit.merge().unwrap();
+    assert_eq!(merged.counts.files, 2, "one file for each node: nothing is joined");
+}
+
+#[test]
+fn a_merge_command_merges_binary_files() {
+    let mut unit = Unit::new();
+    unit.manifest.steps = vec![binary_step()];
+    unit.manifest.merge.command = Some("cat $(cat $WINDLASS_INPUTS) > $WINDLASS_OUTPUT".to_owned());
+    unit.run(0).unwrap();
+    unit.run(1).unwrap();
+    assert_eq!((unit.merge().unwrap().counts.files, unit.merge().unwrap().counts.events), (1, 6));
+}
+
 #[test]
 fn merged_files_are_closed_before_they_get_too_large() {
     let mut unit = Unit::new();
