@@ -1,5 +1,6 @@
-//! Orders about failed and waiting jobs as a person gives them, and what came of them, in words.
+//! Failure commands given by a user, and their results as text.
 
+use crate::args::auth::AuthSubcommand;
 use crate::args::jobs::JobsSubcommand;
 use crate::args::workflows::WorkflowsSubcommand;
 use crate::args::{CliCommand, MachineArgs};
@@ -22,48 +23,41 @@ use windlass_types::failure_commands::{
 };
 use windlass_types::{JobId, WorkflowId};
 
-/// So many jobs are named.
+/// Maximum number of jobs named.
 const MAX_NAMED: usize = 5;
 
-/// Set for an agent that we start: whatever it decides through the command line, it decides as this agent.
+/// Set for a started agent: its decisions on the command line are recorded under this name.
 pub(crate) const AGENT_VARIABLE: &str = "WINDLASS_AGENT";
 
-/// What an agent is called that took its name out of its environment.
+/// Name of an agent that removed its name from its environment.
 const UNNAMED_AGENT: &str = "agent";
 
-/// The agent that decides here, unless it is a person. What an agent starts acts as an agent, whatever its environment says.
+/// The agent that decides here; `None` for a user. A process started by an agent acts as the agent, regardless
+/// of its environment.
 pub(crate) fn acting_agent(named: Option<&str>) -> Option<String> {
     let said = || std::env::var(AGENT_VARIABLE).ok().filter(|name| !name.is_empty());
     let marked = || is_agent_descendant().then(|| UNNAMED_AGENT.to_owned());
     named.map(str::to_owned).or_else(said).or_else(marked)
 }
 
-/// Commands that give rights, or change something else than what agents decide about, are not for a process that an agent
-/// has started.
+/// Rejects commands for processes started by an agent if they grant permissions, or change more than agents may
+/// decide.
 pub(crate) fn refuse_command_for_agents(command: &CliCommand) -> Result<(), CliError> {
     if !is_agent_descendant() || !requires_person(command) {
         return Ok(());
     }
-    let why = "an agent may not use this command: it gives rights, or changes more than agents decide about";
+    let why =
+        "agents may not use this command: it grants permissions, or changes more than agents may decide";
     Err(CliError::refused(why)
-        .with_hint("`windlass triage` is for agents; for all else ask the person who started the agent"))
+        .with_hint("agents use `windlass triage`; for anything else, ask the user who started the agent"))
 }
 
 fn requires_person(command: &CliCommand) -> bool {
     use JobsSubcommand as J;
     use WorkflowsSubcommand as W;
     match command {
-        CliCommand::Token(_)
-        | CliCommand::Login(_)
-        | CliCommand::Logout(_)
-        | CliCommand::Password(_)
-        | CliCommand::AccessGroups(_)
-        | CliCommand::Serve(_)
-        | CliCommand::Db(_)
-        | CliCommand::Delete(_)
-        | CliCommand::Archive(_)
-        | CliCommand::Import(_)
-        | CliCommand::Cancel(_) => true,
+        CliCommand::Serve(_) | CliCommand::Db(_) | CliCommand::Cancel(_) => true,
+        CliCommand::Auth(args) => !matches!(args.verb, AuthSubcommand::Whoami | AuthSubcommand::Ping),
         CliCommand::Jobs(args) => matches!(
             args.verb,
             Some(J::Create(_) | J::CreateFromFile(_) | J::Update(_) | J::Delete(_) | J::DeleteAll(_))
@@ -75,7 +69,8 @@ fn requires_person(command: &CliCommand) -> bool {
     }
 }
 
-/// What a workflow keeps for decisions, an agent does not have run again with everything else. `goes_back`: what would be.
+/// Prevents an agent from rerunning jobs for which the workflow requires a decision. `goes_back` selects the
+/// jobs that would be rerun.
 pub(crate) fn refuse_agent_rerun(
     store: &dyn Store,
     row: &WorkflowRow,
@@ -88,12 +83,12 @@ pub(crate) fn refuse_agent_rerun(
     kept.retain(|job, _| goes_back(*job));
     failure_commands::describe_barred_jobs(&kept).map_or(Ok(()), |why| {
         Err(CliError::refused(why).with_hint(
-            "`windlass triage` shows what waits, and `windlass triage retry` decides; the rest is for a person",
+            "`windlass triage` lists waiting failures, and `windlass triage retry` retries them; anything else needs a user",
         ))
     })
 }
 
-/// That an agent had something done which is no decision about a job.
+/// Records an action of an agent that is not a decision about a job.
 pub(crate) fn record_agent_action(
     ctx: &CliContext,
     store: &dyn Store,
@@ -106,26 +101,26 @@ pub(crate) fn record_agent_action(
         job: None,
         severity: EventSeverity::Info,
         category: "orders".to_owned(),
-        message: format!("agent `{agent}` had {what}"),
+        message: format!("agent `{agent}`: {what}"),
         data: Some(serde_json::json!({ "agent": agent })),
     };
     store.add_event(&event, ctx.clock.now())?;
     Ok(())
 }
 
-/// Has it done, by whom it may be done. What each order came to.
+/// Applies the commands in the process that may apply them, and returns the result per command.
 pub(crate) fn submit_failure_commands(
     store: &dyn Store,
     workflow: WorkflowId,
     wanted: &TriageCommand,
 ) -> Result<Vec<FailureCommandOutcome>, CliError> {
-    // Who cannot be told looks once in a while.
+    // If the signal fails, the process still polls for pending commands.
     Ok(failure_commands::submit_failure_commands(store, workflow, wanted, &|holder| {
         drop(cancel::signal_holder(holder));
     })?)
 }
 
-/// The same for decisions of people and agents: none makes a job ask for more than any worker has. A server sees to that
+/// Checks for users and agents alike that no job requests more than any worker has. A server checks this
 /// itself.
 pub(crate) fn submit_failure_commands_within_limits(
     store: &dyn Store,
@@ -141,7 +136,7 @@ pub(crate) fn submit_failure_commands_within_limits(
     Ok(failure_commands::submit_within_limits(store, workflow, orders, &room, &nudge)?)
 }
 
-/// What orders came to, for people and programs.
+/// Results of failure commands, for text and JSON output.
 pub(crate) struct FailureCommandReport<'a> {
     pub(crate) workflow: &'a WorkflowRow,
     pub(crate) dry_run: bool,
@@ -170,7 +165,7 @@ struct FailureCommandResultView<'a> {
 }
 
 impl FailureCommandReport<'_> {
-    /// Prints what came of the orders; the exit code says whether all were carried out.
+    /// Prints the results of the commands; the exit code tells whether all were applied.
     pub(crate) fn print_report(&self, ctx: &CliContext, store: &dyn Store) -> Result<CliExit, CliError> {
         let ids: Vec<JobId> = self.outcomes.iter().map(|outcome| outcome.job).collect();
         let names = store.job_names(&ids)?;
@@ -220,7 +215,7 @@ impl FailureCommandReport<'_> {
         }
     }
 
-    /// Those of whom the same is to be said on one line.
+    /// Jobs with the same result, printed on one line.
     fn render_lines(&self, ctx: &CliContext, names: &[String]) -> Vec<String> {
         let mut alike: Vec<((FailureCommandStatus, &str), Vec<&str>)> = Vec::new();
         for (outcome, name) in self.outcomes.iter().zip(names) {
@@ -243,7 +238,7 @@ impl FailureCommandReport<'_> {
         alike.into_iter().map(line).collect()
     }
 
-    /// Where the workflow stands now, and how it goes on.
+    /// The present state of the workflow, and the next command.
     fn print_next_steps(&self, ctx: &CliContext, store: &dyn Store) -> Result<(), CliError> {
         let Some(now) = store.workflow(self.workflow.id)? else { return Ok(()) };
         let counts = run_summary::render_counts(&now.counts, ctx.ui.stderr_painter());

@@ -1,7 +1,7 @@
-//! Finds the failures that the command line means: by group, class, job, or a pattern of names.
+//! Finds the failures that the command line selects: by group, class, job, or name pattern.
 
 use crate::args::JobRef;
-use crate::args::triage::FailureFilterArgs;
+use crate::args::triage::{FailureFilterArgs, TriageDecisionArgs};
 use crate::error::CliError;
 use crate::object_selection;
 use windlass_core::failure_commands::is_applicable;
@@ -10,10 +10,13 @@ use windlass_store::model::{FailureFilter, FailureGroup, FailureRow, WorkflowRow
 use windlass_types::JobId;
 use windlass_types::failure_commands::FailureCommandKind;
 
-/// So much of a key is shown; there are never so many groups that it would not do.
+/// Number of characters of a key that are shown; enough for any realistic number of groups.
 pub(crate) const KEY_LENGTH: usize = 8;
 
-/// The group that a key, or the beginning of one, names.
+/// Shorter words that name a job are jobs, also if a key begins with them.
+const MIN_CLEAR_KEY: usize = 4;
+
+/// Finds the group by its key or a prefix of it.
 pub(crate) fn find_group<'g>(
     groups: &'g [FailureGroup],
     key: &str,
@@ -23,15 +26,15 @@ pub(crate) fn find_group<'g>(
     let error = match found.as_slice() {
         [one] if !key.is_empty() => return Ok(one),
         [] => format!(
-            "no failure in run {} of workflow {} ({}) has the key `{key}`",
+            "no failure in run {} of workflow {} ({}) has key `{key}`",
             workflow.run_id, workflow.id, workflow.name
         ),
-        _ => format!("several groups have keys that begin with `{key}`"),
+        _ => format!("several groups have keys that start with `{key}`"),
     };
     Err(CliError::user(error).with_hint(format!("`windlass failures {}` lists them", workflow.id)))
 }
 
-/// The keys of the groups that were named.
+/// The keys of the selected groups.
 fn find_signatures(
     store: &dyn Store,
     workflow: &WorkflowRow,
@@ -44,7 +47,7 @@ fn find_signatures(
     keys.iter().map(|key| Ok(find_group(&groups, key, workflow)?.signature.clone())).collect()
 }
 
-/// Failures that nothing came after, as far as they were asked for.
+/// The latest failures of jobs, filtered by the selection.
 pub(crate) fn list_open_failures(
     store: &dyn Store,
     workflow: &WorkflowRow,
@@ -58,8 +61,48 @@ pub(crate) fn list_open_failures(
     Ok(rows)
 }
 
-/// The jobs that an order is for. Those that are named one by one are taken as they are, so that the answer says why it
-/// cannot be done; of those that are meant together only the ones for which it can.
+/// Separates the keys of groups from the jobs among the words of a decision. A word that names a job is a job, unless it is
+/// long enough to be meant as a key.
+pub(crate) fn split_jobs_and_groups(
+    store: &dyn Store,
+    workflow: &WorkflowRow,
+    args: &TriageDecisionArgs,
+) -> Result<(Vec<JobRef>, FailureFilterArgs), CliError> {
+    let mut which = args.which.clone();
+    let (mut jobs, mut keys) = (Vec::new(), Vec::new());
+    let groups = if args.jobs.is_empty() { Vec::new() } else { store.failure_groups(workflow.id)? };
+    for word in &args.jobs {
+        let is_key = groups.iter().any(|group| group.signature.starts_with(&word.text));
+        if !is_key || word.text.is_empty() {
+            jobs.push(word.clone());
+            continue;
+        }
+        match object_selection::find_exact_job(store, workflow, word)? {
+            None => keys.push(word.text.clone()),
+            Some(_) if word.text.len() < MIN_CLEAR_KEY => jobs.push(word.clone()),
+            Some(job) => {
+                return Err(CliError::user(format!("`{}` names a job and a group of failures", word.text))
+                    .with_hint(format!(
+                        "`{}` names the job, and `--group {}` the group",
+                        job.name, word.text
+                    )));
+            }
+        }
+    }
+    if !keys.is_empty() && !jobs.is_empty() {
+        return Err(
+            CliError::user("jobs and groups cannot be combined").with_hint("use one command for each")
+        );
+    }
+    if !keys.is_empty() && args.reason.is_empty() {
+        return Err(CliError::user("a decision about a group needs a reason").with_hint("--reason TEXT"));
+    }
+    which.group.extend(keys);
+    Ok((jobs, which))
+}
+
+/// The jobs of a command. Jobs that are named individually are kept, so that the result explains why the
+/// command cannot be applied; of jobs selected by group or pattern, only those are kept to which it can be.
 pub(crate) fn select_jobs(
     store: &dyn Store,
     workflow: &WorkflowRow,
@@ -94,22 +137,22 @@ pub(crate) fn select_jobs(
 
 fn no_failures_error(workflow: &WorkflowRow, verdict: FailureCommandKind) -> CliError {
     let what = match verdict {
-        FailureCommandKind::Fail => "waits for a decision",
+        FailureCommandKind::Fail => "is waiting for a decision",
         _ => "has failed",
     };
     CliError::user(format!("none of these jobs of workflow {} ({}) {what}", workflow.id, workflow.name))
-        .with_hint(format!("`windlass failures {}` lists what failed", workflow.id))
+        .with_hint(format!("`windlass failures {}` lists the failures", workflow.id))
 }
 
 fn is_pattern(text: &str) -> bool {
     text.contains(['*', '?'])
 }
 
-/// Whether a name is like a pattern, in which `*` is anything and `?` one letter.
+/// Whether a name matches a pattern, in which `*` matches any text and `?` one character.
 fn matches_pattern(name: &str, pattern: &str) -> bool {
     let (name, pattern): (Vec<char>, Vec<char>) = (name.chars().collect(), pattern.chars().collect());
     let (mut n, mut p) = (0, 0);
-    // Where the last `*` stood, and how much of the name it has taken.
+    // The position of the last `*`, and the part of the name that it matches.
     let mut star: Option<(usize, usize)> = None;
     while n < name.len() {
         match pattern.get(p) {

@@ -1,4 +1,4 @@
-//! `windlass`: reads the settings and the command line, runs one command, prints, and says by its exit code how it went.
+//! `windlass`: reads settings and command line, runs one command, and returns its exit code.
 
 mod args;
 mod changes;
@@ -37,11 +37,13 @@ mod ui;
 mod workflow_outline;
 mod workflow_view;
 
+use args::old_spellings::OldSpelling;
 use args::{Cli, OutputFormat};
 use config::{CliConfig, ConfigPaths};
 use context::CliContext;
 use error::{CliError, CliExit};
 use std::ffi::OsString;
+use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use ui::TerminalUi;
@@ -49,7 +51,7 @@ use windlass_store::StoreLocation;
 
 fn main() -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().collect();
-    // First of all: it has the place of a job, and takes signals that are meant for that.
+    // Before anything else: the step supervisor replaces the job and handles signals meant for it.
     if let Some(exit) = windlass_worker::run_step_if_requested(&words) {
         return exit;
     }
@@ -57,11 +59,16 @@ fn main() -> ExitCode {
         return exit;
     }
     let config = load_config();
-    let cli = match parse_command_line(&words, &config) {
-        Ok(cli) => cli,
+    let (cli, old_spelling) = match parse_command_line(&words, &config) {
+        Ok(parsed) => parsed,
         Err(exit) => return exit,
     };
     let ui = TerminalUi::new(&cli.globals);
+    if cli.globals.format == OutputFormat::Table
+        && let Some(note) = old_spelling.and_then(OldSpelling::note)
+    {
+        ui.print_note(&note);
+    }
     let end = catch_unwind(AssertUnwindSafe(|| run_command(cli, &ui, config)))
         .unwrap_or_else(|_| Err(internal_error()));
     let exit = end.unwrap_or_else(|error| {
@@ -71,7 +78,8 @@ fn main() -> ExitCode {
     exit.into()
 }
 
-/// What files and the environment say. A directory that is gone is reported by whatever needs it.
+/// Settings from files and the environment. A missing current directory is reported by the command that needs
+/// it.
 fn load_config() -> CliConfig {
     let paths =
         ConfigPaths::new(&std::env::current_dir().unwrap_or_default(), |name| std::env::var(name).ok());
@@ -80,18 +88,28 @@ fn load_config() -> CliConfig {
     CliConfig::load(&paths, environment)
 }
 
-/// The command line, or how to exit if it was wrong or only asked for help.
-fn parse_command_line(words: &[OsString], config: &CliConfig) -> Result<Cli, ExitCode> {
-    let command = config.apply_defaults(args::build_command());
-    let words = args::move_subcommands_first(&command, words.to_vec());
+/// The command line, and its old spelling if it has one; or how to exit if it was wrong or only asked for help.
+fn parse_command_line(
+    words: &[OsString],
+    config: &CliConfig,
+) -> Result<(Cli, Option<&'static OldSpelling>), ExitCode> {
+    let command = build_configured_command(config);
+    let (words, old_spelling) = args::replace_old_spelling(&command, words.to_vec());
+    let words = args::move_subcommands_first(&command, words);
+    if words.len() == 3 && words[1] == "help" && words[2] == "options" {
+        let page = args::help::render_global_options(&config.apply_defaults(args::build_plain_command()));
+        // As with clap's own pages: if it cannot be printed, nothing is left to do.
+        drop(writeln!(std::io::stdout(), "{page}"));
+        return Err(CliExit::Success.into());
+    }
     let matches = command.try_get_matches_from(&words);
     let parsed = matches.and_then(|matches| args::from_matches(&matches));
-    parsed.map_err(|mut error| {
+    parsed.map(|cli| (cli, old_spelling)).map_err(|mut error| {
         args::usage_errors::add_suggestion(&mut error, &args::build_command(), &words);
         let wants_json = args::usage_errors::wants_json(&words)
             || config.get("format").is_some_and(|value| value.text == OutputFormat::Json.name());
         if !error.use_stderr() || !wants_json {
-            // Help and version too are such errors. If nobody can be told, nothing is left to do.
+            // Help and version too are such errors. If they cannot be printed, nothing is left to do.
             drop(error.print());
             return if error.use_stderr() { CliExit::Usage.into() } else { CliExit::Success.into() };
         }
@@ -100,36 +118,39 @@ fn parse_command_line(words: &[OsString], config: &CliConfig) -> Result<Cli, Exi
     })
 }
 
+/// The command line with the defaults of the settings.
+fn build_configured_command(config: &CliConfig) -> clap::Command {
+    args::help::group_commands(config.apply_defaults(args::build_plain_command()))
+}
+
 fn run_command(cli: Cli, ui: &TerminalUi, config: CliConfig) -> Result<CliExit, CliError> {
     let Some(command) = cli.command else {
-        ui.print_help(&config.apply_defaults(args::build_command()).render_help())?;
+        ui.print_help(&build_configured_command(&config).render_help())?;
         return Ok(CliExit::Success);
     };
     if let (Some(problem), false) = (config.problems.first(), command.tolerates_invalid_config()) {
         return Err(CliError::user(problem.to_string())
-            .with_hint("`windlass config validate` names every mistake in the settings"));
+            .with_hint("`windlass config validate` lists all errors in the settings"));
     }
-    // In the settings a format is a wish, for the commands that know it.
+    // A format in the settings applies only to commands that support it.
     if config.get("format").is_none_or(|setting| setting.text != cli.globals.format.name()) {
         refuse_unsupported_format(&command, cli.globals.format)?;
     }
     failure_commands::refuse_command_for_agents(&command)?;
     let ctx = CliContext::new(&cli.globals, config)?;
     for flag in cli.torc.ignored_flags() {
-        ctx.ui.print_note(&format!(
-            "{flag} has no effect: `windlass serve` runs a server, and without one the database is a file"
-        ));
+        ctx.ui.print_note(&format!("{flag} has no effect without a server: `windlass serve` starts one"));
     }
     if cli.torc.has_password() || contains_password(std::env::args_os()) {
         ctx.ui.print_warning(
-            "a password stands on the command line, where everybody on this machine can read it; PGPASSWORD, ~/.pgpass or \
-             `windlass login` are for that",
+            "a password on the command line is visible to all users of this machine; use PGPASSWORD, ~/.pgpass or \
+             `windlass login`",
         );
     }
     commands::dispatch_command(&ctx, &command)
 }
 
-/// Whether the URL of a database holds one.
+/// Whether the URL of a database contains a password.
 fn contains_password(words: impl Iterator<Item = OsString>) -> bool {
     words.skip(1).any(|word| {
         let word = word.to_string_lossy();
@@ -145,14 +166,14 @@ fn refuse_unsupported_format(command: &args::CliCommand, format: OutputFormat) -
         return Ok(());
     }
     let list = known.iter().map(|format| format.name()).collect::<Vec<_>>().join(", ");
-    Err(CliError::user(format!("this command does not know the format {}", format.name()))
-        .with_hint(format!("it knows: {list}")))
+    Err(CliError::user(format!("this command does not support the format {}", format.name()))
+        .with_hint(format!("supported: {list}")))
 }
 
-/// A panic has already said where it happened; what is on disk is whole in any case.
+/// The panic message has been printed; data on disk is consistent in any case.
 fn internal_error() -> CliError {
-    CliError::internal("this is a bug in windlass; nothing that was completed is lost")
-        .with_hint("`windlass resume` goes on; please report what is printed above")
+    CliError::internal("this is a bug in windlass; completed work is not lost")
+        .with_hint("continue with `windlass resume`; please report the output above")
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Finds the workflows or the job that the command line means: by id, name, the beginning of a name, or `last`.
+//! Finds the workflows or the job that the command line selects: by id, name, name prefix, or `last`.
 
 use crate::args::{JobRef, WorkflowRef, WorkflowSet, WorkflowSetPart};
 use crate::error::CliError;
@@ -7,11 +7,11 @@ use windlass_store::Store;
 use windlass_store::model::{JobFilter, JobRow, WorkflowRow};
 use windlass_types::{JobId, WorkflowId};
 
-/// A uuid may be named by so many characters or more; fewer would be a guess.
+/// Minimum length of a uuid prefix; shorter ones would be a guess.
 const MIN_UUID_PREFIX: usize = 4;
-/// So many names are looked at to find a near one.
+/// Number of names that are searched for a similar one.
 const MAX_NAMES_COMPARED: u64 = 50_000;
-/// So many candidates are named.
+/// Maximum number of candidates named.
 const MAX_CANDIDATES: usize = 5;
 
 pub(crate) fn find_workflow(store: &dyn Store, wanted: &WorkflowRef) -> Result<WorkflowRow, CliError> {
@@ -24,33 +24,33 @@ pub(crate) fn find_workflow(store: &dyn Store, wanted: &WorkflowRef) -> Result<W
     }
 }
 
-/// What was put out of sight is not meant by `last`.
+/// `last` never selects an archived workflow.
 fn newest_workflow(all: Vec<WorkflowRow>) -> Result<WorkflowRow, CliError> {
     let archived = all.len();
     let newest = all.into_iter().filter(|row| !row.is_archived).max_by_key(|row| row.id);
     newest.ok_or_else(|| match archived {
         0 => {
-            CliError::user("there is no workflow yet").with_hint("`windlass run SPEC` makes one and runs it")
+            CliError::user("there are no workflows yet").with_hint("`windlass run SPEC` creates and runs one")
         }
         _ => CliError::user("all workflows are archived")
-            .with_hint("`windlass list --archived-only` lists them; name one by its id"),
+            .with_hint("`windlass list --archived-only` lists them; select one by its id"),
     })
 }
 
-/// A word that names no file, and has nothing of a path, may name a workflow.
+/// A word that is neither an existing file nor looks like a path may name a workflow.
 pub(crate) fn workflow_ref_from_word(cwd: &Path, word: &Path) -> Option<WorkflowRef> {
     let text = word.to_str()?;
     let is_a_path = text == "-" || text.contains('/') || cwd.join(word).exists();
     let Ok(named) = text.parse();
     match named {
-        // `sim.yaml` is a file that is not there rather than a workflow of that name.
+        // `sim.yaml` is a missing file rather than a workflow of that name.
         WorkflowRef::Name(name) if is_a_path || name.contains('.') => None,
         _ if is_a_path => None,
         named => Some(named),
     }
 }
 
-/// All that are meant, each once, in the order named.
+/// All selected workflows, without duplicates, in the given order.
 pub(crate) fn find_workflows(
     store: &dyn Store,
     wanted: &[WorkflowSet],
@@ -114,12 +114,12 @@ fn ambiguous_name_error(found: &[&WorkflowRow], name: &str) -> CliError {
     } else {
         let named = found.iter().take(MAX_CANDIDATES).map(|row| format!("{} ({})", row.id, row.name));
         let dots = if count > MAX_CANDIDATES { ", …" } else { "" };
-        format!("{count} workflows begin with `{name}`: {}{dots}", named.collect::<Vec<_>>().join(", "))
+        format!("{count} workflows start with `{name}`: {}{dots}", named.collect::<Vec<_>>().join(", "))
     };
-    CliError::user(message).with_hint(format!("name it by its id; the newest is {newest}"))
+    CliError::user(message).with_hint(format!("use its id; the newest is {newest}"))
 }
 
-/// The job that was named on the command line. `elsewhere` says how that command names another workflow.
+/// The job that was named on the command line. `elsewhere` is how that command selects another workflow.
 pub(crate) fn find_job(
     store: &dyn Store,
     workflow: &WorkflowRow,
@@ -132,8 +132,8 @@ pub(crate) fn find_job(
     }
 }
 
-/// By its id or its whole name.
-fn find_exact_job(
+/// By id or full name.
+pub(crate) fn find_exact_job(
     store: &dyn Store,
     workflow: &WorkflowRow,
     wanted: &JobRef,
@@ -143,10 +143,10 @@ fn find_exact_job(
     let by_name = store.jobs(workflow.id, &by_name)?.into_iter().next();
     match (by_id, by_name) {
         (Some(first), Some(second)) if first.id != second.id => Err(CliError::user(format!(
-            "`{0}` is the id of job `{1}` and the name of job {2}",
+            "`{0}` is both the id of job `{1}` and the name of job {2}",
             wanted.text, first.name, second.id
         ))
-        .with_hint(format!("say `{}` or {}", first.name, second.id))),
+        .with_hint(format!("use `{}` or {}", first.name, second.id))),
         (by_id, by_name) => Ok(by_id.or(by_name)),
     }
 }
@@ -168,11 +168,11 @@ fn find_job_by_prefix(
                 found.iter().take(MAX_CANDIDATES).map(|job| format!("`{}`", job.name)).collect::<Vec<_>>();
             let dots = if n > MAX_CANDIDATES { ", …" } else { "" };
             Err(CliError::user(format!(
-                "several jobs begin with `{}`: {}{dots}",
+                "several jobs start with `{}`: {}{dots}",
                 wanted.text,
                 names.join(", ")
             ))
-            .with_hint("write more of the name, or the id"))
+            .with_hint("give more of the name, or the id"))
         }
     }
 }
@@ -189,12 +189,12 @@ fn job_not_found_error(
     let meant = near.map(|near| format!("did you mean `{near}`? ")).unwrap_or_default();
     let said = format!("workflow {} ({}) has no job `{}`", workflow.id, workflow.name, wanted.text);
     Ok(CliError::user(said).with_hint(format!(
-        "{meant}`windlass jobs {}` lists its jobs; {elsewhere} names another workflow",
+        "{meant}`windlass jobs {}` lists its jobs; use {elsewhere} for another workflow",
         workflow.id
     )))
 }
 
-/// The job that was named, in the workflow that was named; an id alone is enough, whichever workflow it belongs to.
+/// The named job in the selected workflow; an id alone is enough, in any workflow.
 pub(crate) fn find_job_anywhere(
     store: &dyn Store,
     wanted: &JobRef,

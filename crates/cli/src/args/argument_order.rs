@@ -6,17 +6,29 @@
 use clap::{Arg, Command};
 use std::ffi::OsString;
 
-/// The same words with a verb right behind its noun.
+/// The same words with each subcommand right behind its command.
 pub(crate) fn move_subcommands_first(root: &Command, mut words: Vec<OsString>) -> Vec<OsString> {
-    let of_root: Vec<&Arg> = root.get_arguments().collect();
-    let global: Vec<&Arg> = of_root.iter().copied().filter(|arg| arg.is_global_set()).collect();
-    let noun_at = skip_flags(&of_root, &words, 1);
-    let Some(noun) = find_subcommand(root, &words, noun_at) else { return words };
-    let verb_at = skip_flags(&global, &words, noun_at + 1);
-    if find_subcommand(noun, &words, verb_at).is_some() {
-        words[noun_at + 1..=verb_at].rotate_right(1);
+    let (mut command, mut at) = (root, noun_position(root, &words));
+    while let Some(noun) = find_subcommand(command, &words, at) {
+        let verb_at = verb_position(root, &words, at);
+        if find_subcommand(noun, &words, verb_at).is_none() {
+            break;
+        }
+        words[at + 1..=verb_at].rotate_right(1);
+        (command, at) = (noun, at + 1);
     }
     words
+}
+
+/// Where the command is, behind the options of the root.
+pub(super) fn noun_position(root: &Command, words: &[OsString]) -> usize {
+    skip_flags(&root.get_arguments().collect::<Vec<_>>(), words, 1)
+}
+
+/// Where the subcommand of the command at `noun_at` is, if it has one.
+pub(super) fn verb_position(root: &Command, words: &[OsString], noun_at: usize) -> usize {
+    let global: Vec<&Arg> = root.get_arguments().filter(|arg| arg.is_global_set()).collect();
+    skip_flags(&global, words, noun_at + 1)
 }
 
 fn find_subcommand<'c>(command: &'c Command, words: &[OsString], at: usize) -> Option<&'c Command> {
@@ -65,7 +77,8 @@ mod tests {
                 "windlass --db x jobs --format=csv --color never running",
                 "windlass --db x jobs running --format=csv --color never",
             ),
-            ("windlass -s files -f json delete 3", "windlass -s files delete -f json 3"),
+            ("windlass -s events -f json delete 3", "windlass -s events delete -f json 3"),
+            ("windlass jobs -q files -f json delete 3", "windlass jobs files delete -q -f json 3"),
         ] {
             assert_eq!(ordered(line), expected);
         }
@@ -81,7 +94,7 @@ mod tests {
             "windlass jobs -f json 3",
             "windlass jobs -f",
             "windlass exec -f json -- jobs -f json list",
-            "windlass list -f json jobs list",
+            "windlass status -f json jobs list",
         ] {
             assert_eq!(ordered(line), line);
         }

@@ -4,6 +4,30 @@ use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
+pub(crate) struct AuthArgs {
+    #[command(subcommand)]
+    pub(crate) verb: AuthSubcommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum AuthSubcommand {
+    /// Store a token for a server, so that commands with its URL use it.
+    Login(LoginArgs),
+    /// Delete the stored token for a server.
+    Logout(LogoutArgs),
+    /// Show the user, role and permissions that a server recognizes.
+    Whoami,
+    /// Tokens for programs that connect to a server: create, list, revoke.
+    Token(TokenArgs),
+    /// Password file of a server: add, remove, verify, list.
+    Password(PasswordArgs),
+    /// Groups of users who share workflows: list, create, delete, add-user, share …
+    AccessGroups(super::access_groups::AccessGroupsArgs),
+    /// Check that a server answers.
+    Ping,
+}
+
+#[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   windlass token create --name laptop --scope write --expires-in 90d

@@ -27,6 +27,8 @@ pub(crate) enum ConfigSubcommand {
     Init(ConfigInitArgs),
     /// Check the settings and name every mistake.
     Validate,
+    /// Print a shell's completion script for windlass.
+    Completions(CompletionsArgs),
 }
 
 #[derive(Debug, Args)]

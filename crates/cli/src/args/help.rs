@@ -1,65 +1,86 @@
-//! `windlass help`, readable also with many commands: in groups, with examples.
+//! Help texts of the whole program: commands in groups, examples, exit codes, and the global options on a page of their own.
 
 use crate::error::CliExit;
+use clap::{Arg, Command};
 use std::fmt::Write as _;
 
 const EXAMPLES: &str = "\
 Examples:
-  windlass demo                              watch a small workflow run
-  windlass run pipeline.yaml                 run a workflow; run it again to go on where it stopped
-  windlass status                            where the newest workflow stands
-  windlass jobs --status failed              which jobs failed
-  windlass logs align_7 --stderr             what one of them said
-  windlass resume --retry-failed             go on, and try the failed ones again
+  windlass demo                              run a small example workflow
+  windlass run pipeline.yaml                 run a workflow; the same command continues it
+  windlass status                            show the progress of the newest workflow
+  windlass jobs --failed                     list the failed jobs
+  windlass logs align_7 --stderr             show the stderr of a job
+  windlass resume --retry-failed             continue, and retry failed jobs
   windlass exec -j4 -C commands.txt          run a list of commands, four at a time
 
-Results are kept in .windlass/ in this directory or the nearest one above it that has one.";
+`windlass help COMMAND` explains a command, `windlass help options` the global options.
+Workflows are stored in .windlass/ in this directory, or in the nearest parent directory that has one.";
 
-/// Every command that is not hidden, in the order in which help shows them.
+/// The commands on the first page of the help, in the order in which it lists them.
 pub(crate) const COMMAND_GROUPS: &[(&str, &[&str])] = &[
-    (
-        "Run",
-        &[
-            "run",
-            "resume",
-            "recover",
-            "watch",
-            "exec",
-            "create",
-            "submit",
-            "plan",
-            "cancel",
-            "reinit",
-            "reset-status",
-            "demo",
-        ],
-    ),
-    ("Look", &["status", "list", "jobs", "results", "logs", "why", "files", "user-data", "events"]),
-    ("Produce", &["request", "dag", "catalog", "site", "admission", "payload", "condor"]),
-    ("Mend", &["failures", "triage", "revisions", "classify"]),
-    ("Improve", &["resources", "tune", "plot", "spec"]),
-    ("Keep house", &["archive", "delete", "export", "import", "workflows", "db"]),
-    ("Share", &["serve", "worker", "workers", "nodes", "remote", "ping", "mcp"]),
-    ("On clusters", &["slurm", "hpc"]),
-    ("Details", &["job-dependencies", "resource-requirements", "failure-handlers", "actions"]),
-    ("Who you are", &["login", "logout", "whoami", "token", "password", "access-groups"]),
-    ("Windlass itself", &["config", "completions", "help"]),
+    ("Run", &["run", "resume", "exec", "create", "submit", "plan", "watch", "cancel"]),
+    ("Inspect", &["status", "workflows", "jobs", "logs", "events", "why"]),
+    ("Recover", &["recover", "failures", "resources"]),
+    ("Requests", &["request", "catalog", "site"]),
+    ("Clusters", &["worker", "slurm"]),
+    ("Server", &["serve", "auth", "mcp"]),
+    ("Administration", &["spec", "db", "config"]),
 ];
 
-/// The command with its commands in groups.
-pub(super) fn group_commands(command: clap::Command) -> clap::Command {
-    let command = add_short_forms(command);
+/// Documented commands that the groups leave out: the examples name `demo`, and users do not call the others.
+pub(crate) const UNLISTED_COMMANDS: &[&str] = &["demo", "payload", "condor"];
+
+const GLOBAL_OPTIONS: &str = "Global options";
+
+/// The command with its commands in groups, and with one line about the global options in the help of each command.
+pub(crate) fn group_commands(command: Command) -> Command {
     let commands = render_command_groups(&command);
-    // Clap takes braces for placeholders; none of our words has any.
+    let options = render_options(&command, |_| true);
+    let line = list_global_options(&command);
+    // Clap takes braces for placeholders; none of our texts has any.
     let template = format!(
-        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n{commands}\nGlobal options:\n{{options}}{{after-help}}"
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n{commands}\n{GLOBAL_OPTIONS}:\n{options}{{after-help}}"
     );
-    command.help_template(template).after_help(EXAMPLES).after_long_help(render_long_help())
+    let command = command
+        .mut_args(|arg| if arg.is_global_set() { arg.hide(true) } else { arg })
+        .help_template(template)
+        .after_help(EXAMPLES)
+        .after_long_help(render_long_help());
+    let template = format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{{all-args}}\n\n{line}{{after-help}}"
+    );
+    command.mut_subcommands(|inner| set_help_template(inner, &template))
 }
 
-/// Two of Torc's lists have short forms for what others spell out.
-fn add_short_forms(command: clap::Command) -> clap::Command {
-    let short = |list: clap::Command, forms: &[(&'static str, char)]| {
+fn set_help_template(command: Command, template: &str) -> Command {
+    command.help_template(template.to_owned()).mut_subcommands(|inner| set_help_template(inner, template))
+}
+
+/// The options that all commands have, with their full descriptions: the page of `windlass help options`.
+pub(crate) fn render_global_options(command: &Command) -> String {
+    format!("{GLOBAL_OPTIONS}, which all commands accept:\n{}", render_options(command, Arg::is_global_set))
+}
+
+/// The descriptions of the options that are not hidden, as clap prints them.
+fn render_options(command: &Command, is_shown: impl Fn(&Arg) -> bool) -> String {
+    let is_shown = |arg: &Arg| !arg.is_hide_set() && is_shown(arg);
+    let page = Command::new("windlass").help_template("{options}").max_term_width(100);
+    let mut page =
+        page.disable_help_flag(true).args(command.get_arguments().filter(|arg| is_shown(arg)).cloned());
+    page.render_help().to_string().trim_end().to_owned()
+}
+
+/// One line with the names of the global options.
+fn list_global_options(command: &Command) -> String {
+    let names = command.get_arguments().filter(|arg| arg.is_global_set()).filter_map(Arg::get_long);
+    let names: Vec<String> = names.map(|name| format!("--{name}")).collect();
+    format!("{GLOBAL_OPTIONS} (see `windlass help options`):\n  {}", names.join(", "))
+}
+
+/// The short forms of options that two of Torc's lists have.
+pub(super) fn add_short_forms(command: Command) -> Command {
+    let short = |list: Command, forms: &[(&'static str, char)]| {
         forms.iter().fold(list, |list, (id, short)| list.mut_arg(id, |arg| arg.short(*short)))
     };
     command
@@ -68,30 +89,25 @@ fn add_short_forms(command: clap::Command) -> clap::Command {
                 short(list, &[("offset", 'o'), ("sort_by", 's'), ("reverse_sort", 'r')])
             })
         })
-        .mut_subcommand("user-data", |noun| {
-            noun.mut_subcommand("list", |list| short(list, &[("offset", 'o')]))
+        .mut_subcommand("jobs", |noun| {
+            noun.mut_subcommand("user-data", |data| {
+                data.mut_subcommand("list", |list| short(list, &[("offset", 'o')]))
+            })
         })
 }
 
-fn render_command_groups(command: &clap::Command) -> String {
+fn render_command_groups(command: &Command) -> String {
     let width = COMMAND_GROUPS.iter().flat_map(|(_, names)| *names).map(|name| name.len()).max().unwrap_or(0);
     let mut text = String::new();
     for (heading, names) in COMMAND_GROUPS {
         write!(text, "\n{heading}:\n").expect("a String takes everything");
         for name in *names {
-            let about = command_about(command, name);
+            let about = command.find_subcommand(name).and_then(Command::get_about);
+            let about = about.map(ToString::to_string).unwrap_or_default();
             writeln!(text, "  {name:width$}  {about}").expect("a String takes everything");
         }
     }
     text
-}
-
-fn command_about(command: &clap::Command, name: &str) -> String {
-    match command.find_subcommand(name).and_then(clap::Command::get_about) {
-        Some(about) => about.to_string(),
-        // Clap adds it only when it needs it.
-        None => "Show this, or the help of a command".to_owned(),
-    }
 }
 
 fn render_long_help() -> String {
@@ -102,14 +118,16 @@ fn render_long_help() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::{build_command, build_plain_command};
 
     #[test]
     fn every_command_has_its_place_in_one_group() {
         let mut grouped: Vec<&str> = COMMAND_GROUPS.iter().flat_map(|(_, names)| *names).copied().collect();
-        let command = super::super::build_command();
+        assert!(grouped.len() <= 28, "{} commands", grouped.len());
+        grouped.extend(UNLISTED_COMMANDS);
+        let command = build_command();
         let mut known: Vec<&str> =
-            command.get_subcommands().filter(|c| !c.is_hide_set()).map(clap::Command::get_name).collect();
-        known.push("help");
+            command.get_subcommands().filter(|c| !c.is_hide_set()).map(Command::get_name).collect();
         grouped.sort_unstable();
         known.sort_unstable();
         assert_eq!(grouped, known);
@@ -117,22 +135,49 @@ mod tests {
 
     #[test]
     fn the_help_shows_groups_options_and_examples() {
-        let help = super::super::build_command().render_help().to_string();
+        let help = build_command().render_help().to_string();
         for part in
-            ["\nRun:\n  run ", "\nLook:\n  status ", "--format <FORMAT>", "Examples:\n  windlass demo"]
+            ["\nRun:\n  run ", "\nInspect:\n  status ", "--format <FORMAT>", "Examples:\n  windlass demo"]
         {
             assert!(help.contains(part), "{part}\n{help}");
         }
         assert!(help.lines().all(|line| line.chars().count() <= 110), "{help}");
         assert!(!help.contains("--in-memory") && !help.contains("__worker"), "{help}");
+        assert!(!help.contains("payload") && !help.contains("condor"), "{help}");
     }
 
     #[test]
     fn the_long_help_lists_every_exit_code() {
-        let help = super::super::build_command().render_long_help().to_string();
+        let help = build_command().render_long_help().to_string();
         for exit in CliExit::ALL {
             let line = format!("  {:>2}  {}", exit.code(), exit.meaning());
             assert!(help.contains(&line), "{line}\n{help}");
         }
+    }
+
+    #[test]
+    fn commands_name_the_global_options_and_their_own_page_explains_them() {
+        let mut command = build_command();
+        command.build();
+        let jobs = command.find_subcommand_mut("jobs").unwrap();
+        for help in [
+            jobs.render_help().to_string(),
+            jobs.find_subcommand_mut("list").unwrap().render_long_help().to_string(),
+        ] {
+            assert!(
+                help.contains("Global options (see `windlass help options`):\n  --db, --url, "),
+                "{help}"
+            );
+            assert!(!help.contains("--db <"), "{help}");
+        }
+        let page = render_global_options(&build_plain_command());
+        for arg in build_plain_command().get_arguments().filter(|arg| arg.is_global_set()) {
+            assert!(
+                page.contains(&format!("--{} ", arg.get_long().unwrap()))
+                    || page.contains(&format!("--{}\n", arg.get_long().unwrap())),
+                "{page}"
+            );
+        }
+        assert!(!page.contains("--help") && !page.contains("--in-memory"), "{page}");
     }
 }

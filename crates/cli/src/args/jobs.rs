@@ -65,6 +65,16 @@ pub(crate) enum JobsSubcommand {
     ResetStatus(super::plan::JobsResetArgs),
     /// Add jobs to the workflow of the job that calls this.
     Spawn(super::spec::JobSpawnArgs),
+    /// Results of finished attempts: exit codes, times, memory.
+    Results(ResultsArgs),
+    /// Files that jobs read and write: list, get, create, update, delete …
+    Files(super::files_and_events::FilesArgs),
+    /// User data that jobs read and write: list, get, update, create, delete …
+    UserData(super::files_and_events::UserDataArgs),
+    /// Dependencies of jobs on jobs, files and user data: job-job, job-file, job-user-data.
+    Dependencies(DependenciesArgs),
+    /// Resource requirements of jobs: list, get, create, update, delete.
+    Requirements(RequirementsArgs),
 }
 
 #[derive(Clone, Debug, Args)]

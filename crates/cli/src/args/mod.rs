@@ -24,6 +24,7 @@ pub(crate) mod logs;
 pub(crate) mod mcp;
 pub(crate) mod nodes;
 mod object_refs;
+pub(crate) mod old_spellings;
 pub(crate) mod payload;
 pub(crate) mod plan;
 pub(crate) mod recover;
@@ -49,7 +50,9 @@ pub(crate) mod workers;
 pub(crate) mod workflows;
 
 pub(crate) use argument_order::move_subcommands_first;
+use config_and_docs::ConfigSubcommand;
 pub(crate) use object_refs::{JobRef, WorkflowRef, WorkflowSet, WorkflowSetPart};
+pub(crate) use old_spellings::replace_old_spelling;
 pub(crate) use run::{MachineArgs, OutputDirArgs, ParameterLink, parse_memory};
 
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
@@ -181,152 +184,83 @@ pub(crate) enum ColorChoice {
     Never,
 }
 
-/// What can be done. A new command also gets a place in [`help::GROUPS`].
+/// The commands. A new one also gets a place in [`help::COMMAND_GROUPS`]; a renamed one an entry in `old_spellings`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CliCommand {
-    /// Run a workflow from a spec file on this machine, or go on with it.
+    /// Run a workflow from a spec file on this machine, or continue it.
     Run(run::RunArgs),
-    /// Go on with a workflow that was interrupted, killed, or left with failures.
+    /// Continue a workflow that was interrupted or has failed jobs.
     Resume(run::ResumeArgs),
-    /// Run a list of commands, like GNU parallel, with everything a workflow has.
+    /// Run a list of shell commands in parallel, like GNU parallel.
     Exec(run::ExecArgs),
-    /// Check a spec file and store its workflow without running it.
+    /// Validate a spec file and store its workflow without running it.
     Create(run::CreateArgs),
-    /// Hand a workflow to a server, whose workers run it, or to HTCondor.
+    /// Submit a workflow to a server, whose workers run it, or to HTCondor.
     Submit(Box<run::SubmitArgs>),
-    /// Show where a workflow stands.
-    Status(workflows::WorkflowStatusArgs),
-    /// List the workflows in this database, the newest first.
-    List(workflows::WorkflowsListArgs),
-    /// Workflows: list, get, update, archive, delete, list-actions, is-complete …
-    Workflows(workflows::WorkflowsArgs),
-    /// Jobs of a workflow: list, get, running, reset-status, spawn.
-    Jobs(jobs::JobsArgs),
-    /// Attempts that ended, with exit codes, times, memory: list, get.
-    Results(jobs::ResultsArgs),
-    /// What jobs printed: show, follow, analyze, bundle.
-    Logs(logs::LogsArgs),
-    /// Files that jobs read and write: list, get, list-required-existing.
-    Files(files_and_events::FilesArgs),
-    /// Data that jobs pass on: list, get, update, create, delete, list-missing.
-    UserData(files_and_events::UserDataArgs),
-    /// What happened, who did it and when: list, follow, create, get-latest-event.
-    Events(files_and_events::EventsArgs),
-    /// Who waits for whom, reads and writes what: job-job, job-file, job-user-data.
-    JobDependencies(jobs::DependenciesArgs),
-    /// What jobs ask for: list, get.
-    ResourceRequirements(jobs::RequirementsArgs),
-    /// What is to happen when jobs fail: list, get.
-    FailureHandlers(jobs::HandlersArgs),
-    /// What is done around the jobs, and how it went: list, show, retry.
-    Actions(actions::ActionsArgs),
-    /// The database as a whole: migrate, backup, check, copy.
-    Db(db::DbArgs),
-    /// Put workflows out of sight, or back.
-    Archive(workflows::WorkflowArchiveArgs),
-    /// Delete workflows with all that is known about them.
-    Delete(workflows::WorkflowDeleteArgs),
-    /// Write a workflow to a file that another database can import.
-    Export(workflows::WorkflowExportArgs),
-    /// Read a workflow that `export` wrote.
-    Import(workflows::WorkflowImportArgs),
-    /// Show what a spec or a workflow would do, and what has changed since it ran.
+    /// Show what a spec or workflow would run, and what changed since its last run.
     Plan(plan::PlanArgs),
-    /// Explain where a job stands, and what to type next.
-    Why(plan::WhyArgs),
-    /// What failed, in groups of what failed alike, and what is to become of them.
-    Failures(triage::FailuresArgs),
-    /// Failures that wait for a decision: list, show, retry, fail, ignore, approve, report …
-    Triage(triage::TriageArgs),
-    /// What somebody changed about failed and waiting jobs: list, show, undo.
-    Revisions(triage::RevisionsArgs),
-    /// Say of what class a failure is, from its log and how it ended.
-    Classify(classify::ClassifyArgs),
-    /// Bring a workflow back that stopped with failures: diagnose, ask for more, run again.
-    Recover(recover::RecoverArgs),
-    /// Follow a workflow until it is over, and recover it on the way.
+    /// Follow a workflow until it ends, and optionally recover it from failures.
     Watch(recover::WatchArgs),
-    /// Have what changed since a workflow ran run again, with all that builds on it.
-    Reinit(plan::ReinitArgs),
-    /// Have jobs run again, and what was built on them.
-    ResetStatus(plan::ResetStatusArgs),
-    /// What jobs ask for and what they use: check, correct.
-    Resources(resources::ResourcesArgs),
-    /// Write better requirements, learned from what was used, into a spec file.
-    Tune(resources::TuneArgs),
-    /// Pictures of what was used: resources.
-    Plot(resources::PlotArgs),
-    /// As `windlass plot resources`; Torc's spelling.
-    #[command(hide = true)]
-    PlotResources(resources::PlotResourcesArgs),
-    /// Spec files: schema, reference, convert, format.
-    Spec(spec::SpecArgs),
-    /// Stop a workflow for good: end what runs, start nothing more.
+    /// Cancel a workflow: stop its running jobs and start no more.
     Cancel(workflows::WorkflowCancelArgs),
-    /// Run workflows of several people on many machines: a server for workers and clients.
-    Serve(Box<serve::ServeArgs>),
-    /// Tokens for programs that talk to a server: create, list, revoke.
-    Token(auth::TokenArgs),
-    /// The file of people who show passwords to a server: add, remove, verify, list.
-    Password(auth::PasswordArgs),
-    /// Keep a token for a server, so that commands with its URL find it.
-    Login(auth::LoginArgs),
-    /// Forget the token for a server.
-    Logout(auth::LogoutArgs),
-    /// Show who you are to a server, and what you may do there.
-    Whoami,
-    /// People who share workflows of a server: list, create, delete, add-user, share …
-    AccessGroups(access_groups::AccessGroupsArgs),
-    /// Datasets to be made: submit, run, list, show, plan, watch, stop …
+    /// Run a small example workflow.
+    Demo(run::DemoArgs),
+    /// Show the progress of a workflow.
+    Status(workflows::WorkflowStatusArgs),
+    /// Workflows: list, get, update, reinit, reset-status, archive, delete, export, import …
+    Workflows(workflows::WorkflowsArgs),
+    /// Jobs: list, get, running, results, files, user-data, dependencies, requirements …
+    Jobs(jobs::JobsArgs),
+    /// Logs of jobs: show, follow, analyze, bundle.
+    Logs(logs::LogsArgs),
+    /// Events of a workflow: list, follow, create, get-latest-event.
+    Events(files_and_events::EventsArgs),
+    /// Explain the state of a job, and suggest the next command.
+    Why(plan::WhyArgs),
+    /// Recover a workflow from failures: diagnose, increase resources, retry.
+    Recover(recover::RecoverArgs),
+    /// Failed jobs, grouped by cause: list, show, retry, ignore, fail, undo, report …
+    Failures(triage::FailuresArgs),
+    /// Requested and used resources of jobs: check, correct, tune, plot.
+    Resources(resources::ResourcesArgs),
+    /// Requests for datasets: submit, run, list, show, watch, stop, dag, admission …
     #[command(alias = "requests")]
     Request(request::RequestArgs),
-    /// Runs of requests, on the engine or on HTCondor: list, show, nodes, logs, hold …
-    #[command(alias = "dags")]
-    Dag(dag::DagArgs),
-    /// Where the work of requests runs: list, show, drain, enable, ban, unban, set.
+    /// Datasets, their files and locations: add, list, show, import, forget.
+    Catalog(catalog::CatalogArgs),
+    /// Sites where requests run: list, show, drain, enable, ban, unban, set.
     #[command(alias = "sites")]
     Site(site::SiteArgs),
-    /// How many requests may be under way at once, and who is next: show, set.
-    Admission(site::AdmissionArgs),
-    /// Datasets, their files and where those are: add, list, show, import, forget.
-    Catalog(catalog::CatalogArgs),
-    /// Have this machine work for a server.
-    Worker(worker::WorkerArgs),
-    /// Workers on machines that ssh reaches: add, run, status, stop, collect-logs.
-    Remote(worker::RemoteArgs),
-    /// Those who work for a server: list, show, drain, retire.
-    #[command(alias = "compute-nodes")]
-    Workers(workers::WorkersArgs),
-    /// Nodes that get no jobs for a while: list, set-aside, release.
-    Nodes(nodes::NodesArgs),
-    /// Ask a server how it is.
-    Ping,
-    /// Let an AI agent look at workflows, and act on them if you allow it: an MCP server.
-    Mcp(mcp::McpArgs),
-    /// What runs on a worker for a request: run, land, merge, cleanup, simulate.
-    Payload(payload::PayloadArgs),
-    /// What DAGMan of HTCondor calls for nodes of a request: post, elect, pre, unit.
-    Condor(dagman_scripts::DagmanScriptArgs),
-    /// What is asked of Slurm: plan, generate, regenerate, allocations, usage, audit …
+    /// Start a worker on this machine, or manage workers: list, drain, retire, nodes, remote.
+    Worker(Box<workers::WorkerCommandArgs>),
+    /// Slurm allocations: plan, generate, regenerate, list, cancel, usage, audit, hpc …
     Slurm(Box<slurm::SlurmArgs>),
-    /// What a cluster has, and where jobs fit: list, detect, show, partitions, match …
-    Hpc(slurm::HpcArgs),
-    /// Settings: show, paths, init, validate.
+    /// Run a server for workers and clients on many machines.
+    Serve(Box<serve::ServeArgs>),
+    /// Authentication: login, logout, whoami, token, password, access-groups, ping.
+    Auth(auth::AuthArgs),
+    /// Give an AI agent access to workflows, as an MCP server.
+    Mcp(mcp::McpArgs),
+    /// Spec files: schema, reference, convert, format.
+    Spec(spec::SpecArgs),
+    /// Maintain the database: migrate, backup, check, copy.
+    Db(db::DbArgs),
+    /// Settings: show, paths, init, validate, completions.
     Config(config_and_docs::ConfigArgs),
-    /// Print the code that makes a shell complete the commands of windlass.
-    Completions(config_and_docs::CompletionsArgs),
-    /// Run a small workflow that explains itself.
-    Demo(run::DemoArgs),
-    /// Writes the man pages and the reference of the command line; not for people.
+    /// Jobs of requests, started by workers: run, land, merge, cleanup, simulate.
+    Payload(payload::PayloadArgs),
+    /// Scripts that HTCondor's DAGMan calls for requests: post, elect, pre, unit.
+    Condor(dagman_scripts::DagmanScriptArgs),
+    /// Write the man pages and the command line reference; internal.
     #[command(name = "__docs", hide = true)]
     Docs(config_and_docs::DocsArgs),
-    /// The process that a run starts to execute jobs; not for people.
+    /// The worker process that a run starts to execute jobs; internal.
     #[command(name = "__worker", hide = true)]
     WorkerProcess,
 }
 
 impl CliCommand {
-    /// The values of `--format` that it knows.
+    /// The values of `--format` that this command supports.
     pub(crate) const fn supported_formats(&self) -> &'static [OutputFormat] {
         match self {
             Self::Plan(_) => &[
@@ -337,7 +271,7 @@ impl CliCommand {
                 OutputFormat::Mermaid,
                 OutputFormat::Svg,
             ],
-            Self::Config(_) => {
+            Self::Config(args) if !matches!(args.verb, ConfigSubcommand::Completions(_)) => {
                 &[OutputFormat::Table, OutputFormat::Json, OutputFormat::Csv, OutputFormat::Toml]
             }
             _ if self.prints_tables() => OutputFormat::COMMON,
@@ -345,52 +279,43 @@ impl CliCommand {
         }
     }
 
-    /// Whether what it prints has rows and columns.
+    /// Whether the output has rows and columns.
     const fn prints_tables(&self) -> bool {
-        use workflows::WorkflowsSubcommand::{Get, List, ListActions, Status};
+        use workflows::WorkflowsSubcommand::{Actions, Get, List, ListActions};
         match self {
             Self::Status(_)
-            | Self::List(_)
             | Self::Jobs(_)
-            | Self::Results(_)
-            | Self::Files(_)
-            | Self::UserData(_)
             | Self::Events(_)
-            | Self::JobDependencies(_)
-            | Self::ResourceRequirements(_)
-            | Self::FailureHandlers(_)
-            | Self::Actions(_)
-            | Self::Classify(_)
             | Self::Failures(_)
-            | Self::Triage(_)
-            | Self::Revisions(_)
-            | Self::Token(_)
-            | Self::AccessGroups(_)
-            | Self::Remote(_)
-            | Self::Nodes(_)
-            | Self::Request(_)
-            | Self::Dag(_)
             | Self::Site(_)
             | Self::Catalog(_)
-            | Self::Slurm(_)
-            | Self::Hpc(_)
-            | Self::Workers(_) => true,
+            | Self::Slurm(_) => true,
             Self::Workflows(args) => {
-                matches!(args.verb, None | Some(List(_) | Get(_) | ListActions(_) | Status(_)))
+                matches!(args.verb, None | Some(List(_) | Get(_) | ListActions(_) | Actions(_)))
+            }
+            Self::Request(args) => !matches!(args.verb, Some(request::RequestSubcommand::Admission(_))),
+            Self::Worker(args) => !matches!(args.verb, None | Some(workers::WorkerSubcommand::Start(_))),
+            Self::Auth(args) => {
+                matches!(args.verb, auth::AuthSubcommand::Token(_) | auth::AuthSubcommand::AccessGroups(_))
             }
             _ => false,
         }
     }
 
-    /// Works also where the settings are wrong: they are what it is about, or it uses none.
+    /// Whether the command also runs with invalid settings, because it is about them or uses none.
     pub(crate) const fn tolerates_invalid_config(&self) -> bool {
-        matches!(self, Self::Config(_) | Self::Completions(_) | Self::Docs(_) | Self::WorkerProcess)
+        matches!(self, Self::Config(_) | Self::Docs(_) | Self::WorkerProcess)
     }
 }
 
-/// The whole command line as clap sees it, with help in groups.
+/// The complete command line, with help in groups and the global options on a page of their own.
 pub(crate) fn build_command() -> clap::Command {
-    help::group_commands(Cli::command())
+    help::group_commands(build_plain_command())
+}
+
+/// The same as clap derives it: help of each command lists the global options. For shell completions.
+pub(crate) fn build_plain_command() -> clap::Command {
+    help::add_short_forms(Cli::command())
 }
 
 pub(crate) fn from_matches(matches: &clap::ArgMatches) -> Result<Cli, clap::Error> {
@@ -403,8 +328,9 @@ pub(crate) mod tests {
 
     pub(crate) fn parse(line: &[&str]) -> Result<CliCommand, clap::Error> {
         let words = std::iter::once(&"windlass").chain(line).map(std::ffi::OsString::from);
-        let matches = build_command()
-            .try_get_matches_from(move_subcommands_first(&build_command(), words.collect()))?;
+        let (words, _) = replace_old_spelling(&build_command(), words.collect());
+        let matches =
+            build_command().try_get_matches_from(move_subcommands_first(&build_command(), words))?;
         from_matches(&matches).map(|cli| cli.command.unwrap())
     }
 

@@ -80,6 +80,11 @@ pub(crate) enum RequestSubcommand {
     Versions(OneRequestArgs),
     /// Show which input files are processed, to be tried again, or excluded and why.
     Files(RequestFilesArgs),
+    /// Runs of requests and workflows as DAGs: list, show, nodes, logs, hold, release …
+    #[command(alias = "dags")]
+    Dag(super::dag::DagArgs),
+    /// Limit of concurrent requests, and the queue: show, set.
+    Admission(super::site::AdmissionArgs),
 }
 
 #[derive(Debug, Args)]

@@ -17,6 +17,10 @@ pub(crate) enum ResourcesSubcommand {
     Check(ResourcesCheckArgs),
     /// Give waiting and failed jobs better requirements, learned from what was used.
     Correct(ResourcesCorrectArgs),
+    /// Write corrected requirements into a spec file.
+    Tune(TuneArgs),
+    /// Plot CPU and memory usage and the jobs of a workflow over time.
+    Plot(PlotResourcesArgs),
 }
 
 #[derive(Debug, Args)]
@@ -108,18 +112,6 @@ pub(crate) struct TuneArgs {
     pub(crate) workflow: Option<WorkflowRef>,
     #[command(flatten)]
     pub(crate) sizing: SizingArgs,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct PlotArgs {
-    #[command(subcommand)]
-    pub(crate) what: PlotSubcommand,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum PlotSubcommand {
-    /// Draw CPU, memory and the jobs of a workflow over time.
-    Resources(PlotResourcesArgs),
 }
 
 #[derive(Debug, Args)]

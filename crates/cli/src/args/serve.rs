@@ -116,7 +116,7 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     pub(crate) reqmgr2: Reqmgr2Args,
     #[command(flatten)]
-    pub(crate) steward: AllocationReconcilerArgs,
+    pub(crate) reconciler: AllocationReconcilerArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -39,6 +39,8 @@ pub(crate) enum SlurmSubcommand {
     Worker(SlurmWorkerArgs),
     /// Make new schedulers and allocations for what is left of a workflow.
     Regenerate(RegenerateArgs),
+    /// Partitions of a cluster, and which of them fit a job: list, detect, show, partitions, match …
+    Hpc(HpcArgs),
 }
 
 /// How jobs are packed into allocations.

@@ -55,39 +55,36 @@ pub(crate) struct FailuresListArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum FailuresSubcommand {
-    /// List the groups of a workflow, or the jobs of one.
+    /// List the groups of failures of a workflow, or the jobs of one group.
     List(FailuresListArgs),
-    /// Have the jobs of groups run again, perhaps changed.
-    Retry(GroupChangeArgs),
-    /// Let the jobs of groups be failed that wait for a decision, and with them what depends on them.
-    Fail(GroupDecisionArgs),
-    /// Let what depends on the jobs of groups go on as if they had completed.
-    Ignore(GroupDecisionArgs),
-    /// Change the jobs of groups, and leave them where they are.
-    Change(GroupChangeArgs),
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct GroupDecisionArgs {
-    /// Groups: their keys, or the beginnings of them.
-    #[arg(value_name = "KEY", required = true)]
-    pub(crate) groups: Vec<String>,
-    /// Workflow: its id, its name, or `last`.
-    #[arg(short, long, value_name = "ID", default_value = "last")]
-    pub(crate) workflow: WorkflowRef,
-    /// Why; kept with the decision, for those who ask later.
-    #[arg(short, long, value_name = "TEXT")]
-    pub(crate) reason: String,
-    #[command(flatten)]
-    pub(crate) confirm: ConfirmArgs,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct GroupChangeArgs {
-    #[command(flatten)]
-    pub(crate) which: GroupDecisionArgs,
-    #[command(flatten)]
-    pub(crate) changes: JobChangeArgs,
+    /// List failures that wait for a decision (`pending_failed`), with the last lines of their logs.
+    Pending(TriageListArgs),
+    /// Show the failures of a job, and the decisions about it.
+    Show(TriageShowArgs),
+    /// Retry failed jobs, optionally with changed resources or another command.
+    Retry(TriageChangeArgs),
+    /// Ignore failures: dependents run as if the jobs had completed.
+    Ignore(TriageDecisionArgs),
+    /// Fail jobs that wait for a decision; their dependents are canceled.
+    Fail(TriageDecisionArgs),
+    /// Change failed jobs without retrying them.
+    Change(TriageChangeArgs),
+    /// Carry out decisions that an agent proposed.
+    Approve(ProposalReviewArgs),
+    /// Decline decisions that an agent proposed; the jobs keep waiting.
+    Decline(ProposalReviewArgs),
+    /// List decisions about failures, and their outcomes.
+    Decisions(TriageDecisionsArgs),
+    /// List or show changes of jobs (revisions).
+    Revisions(RevisionsArgs),
+    /// Undo a revision: restore the jobs as they were before.
+    Undo(OneRevisionArgs),
+    /// Report how often the decisions of each agent and person were right.
+    Report(TriageReportArgs),
+    /// Classify a failure by its log, exit code or signal.
+    Classify(super::classify::ClassifyArgs),
+    /// Failure handlers of a workflow: list, get.
+    Handlers(super::jobs::HandlersArgs),
 }
 
 /// What of jobs is to be otherwise.
@@ -130,52 +127,6 @@ impl From<&JobChangeArgs> for RequestedJobChanges {
             ..Self::default()
         }
     }
-}
-
-#[derive(Debug, Args)]
-#[command(
-    args_conflicts_with_subcommands = true,
-    after_help = "\
-In a workflow with `use_pending_failed: true`, failures that no rule is for wait for a decision (`pending_failed`), and \
-what depends on them waits too. A decision says who made it and why, and `windlass triage report` how often it was right.
-
-Examples:
-  windlass triage                                          what waits, and the last words of each
-  windlass triage show align_7                             all about one
-  windlass triage retry align_7 --memory 8g --reason 'out of memory'
-  windlass triage retry 'align_*' --class transient        several, by name and class
-  windlass triage fail 12 13 --reason 'bad input'          what depends on them is canceled
-  windlass triage ignore qc_3 --reason 'an empty sample'   what depends on it goes on
-  windlass triage approve 4                                what an agent proposed
-  windlass triage report"
-)]
-pub(crate) struct TriageArgs {
-    #[command(subcommand)]
-    pub(crate) verb: Option<TriageSubcommand>,
-    #[command(flatten)]
-    pub(crate) list: TriageListArgs,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum TriageSubcommand {
-    /// List what waits for a decision, with the last words of each.
-    List(TriageListArgs),
-    /// Show all about the failure of a job, and what was decided about it.
-    Show(TriageShowArgs),
-    /// Have jobs run again, perhaps changed.
-    Retry(TriageChangeArgs),
-    /// Let jobs be failed, and with them what depends on them.
-    Fail(TriageDecisionArgs),
-    /// Let what depends on jobs go on as if they had completed.
-    Ignore(TriageDecisionArgs),
-    /// Carry out what an agent proposed.
-    Approve(ProposalReviewArgs),
-    /// Do not carry out what an agent proposed; the job waits on.
-    Decline(ProposalReviewArgs),
-    /// List what was decided, and what came of it.
-    Decisions(TriageDecisionsArgs),
-    /// Say how often each agent and person was right.
-    Report(TriageReportArgs),
 }
 
 #[derive(Debug, Args)]
@@ -318,12 +269,10 @@ pub(crate) struct RevisionsArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum RevisionsSubcommand {
-    /// List what was changed about the jobs of a workflow.
+    /// List the revisions of a workflow's jobs.
     List(super::workflows::ListInWorkflowArgs),
-    /// Show what one revision changed, job by job.
+    /// Show the changes of one revision, job by job.
     Show(OneRevisionArgs),
-    /// Put back what a revision changed.
-    Undo(OneRevisionArgs),
 }
 
 #[derive(Debug, Args)]

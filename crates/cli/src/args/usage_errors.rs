@@ -1,35 +1,54 @@
 //! Mistakes in the command line as our own kind of error, so that they too come as JSON where JSON is wanted.
 
 use crate::error::CliError;
-use clap::error::{ContextKind, ContextValue};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use std::ffi::OsString;
 
-/// Adds what was perhaps meant where clap has no idea: it does not recognise two letters that changed places.
+/// Improves clap's suggestions for unknown commands and options: it misses swapped letters, and suggests options that
+/// have little in common with what was typed.
 pub(crate) fn add_suggestion(error: &mut clap::Error, command: &clap::Command, words: &[OsString]) {
     let of = innermost_command(command, words);
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),
         _ => None,
     };
-    let has = |kind| error.get(kind).is_some();
-    let found = if let Some(word) = text(ContextKind::InvalidSubcommand) {
+    if let Some(word) = text(ContextKind::InvalidSubcommand) {
         let names = of.get_subcommands().filter(|verb| !verb.is_hide_set()).map(clap::Command::get_name);
-        let near =
-            windlass_spec::nearest_name(&word, names).filter(|_| !has(ContextKind::SuggestedSubcommand));
-        near.map(|near| (ContextKind::SuggestedSubcommand, ContextValue::Strings(vec![near.to_owned()])))
-    } else if let Some(flag) = text(ContextKind::InvalidArg).filter(|_| !has(ContextKind::SuggestedArg)) {
-        let flags = of.get_arguments().chain(command.get_arguments().filter(|arg| arg.is_global_set()));
-        let names = flags.filter(|arg| !arg.is_hide_set()).filter_map(clap::Arg::get_long);
-        let near = flag.strip_prefix("--").and_then(|flag| windlass_spec::nearest_name(flag, names));
-        let unknown = error.kind() == clap::error::ErrorKind::UnknownArgument;
-        near.filter(|_| unknown)
-            .map(|near| (ContextKind::SuggestedArg, ContextValue::String(format!("--{near}"))))
-    } else {
-        None
-    };
-    if let Some((kind, value)) = found {
-        error.insert(kind, value);
+        if let Some(near) = windlass_spec::nearest_name(&word, names)
+            && error.get(ContextKind::SuggestedSubcommand).is_none()
+        {
+            let near = ContextValue::Strings(vec![near.to_owned()]);
+            error.insert(ContextKind::SuggestedSubcommand, near);
+        }
+    } else if error.kind() == ErrorKind::UnknownArgument
+        && let Some(typed) = text(ContextKind::InvalidArg)
+        && let Some(flag) = typed.strip_prefix("--")
+    {
+        // `-- --flag` is almost never meant.
+        error.remove(ContextKind::Suggested);
+        error.remove(ContextKind::SuggestedArg);
+        if let Some(near) = nearest_option(flag, of, command) {
+            error.insert(ContextKind::SuggestedArg, ContextValue::String(format!("--{near}")));
+        }
     }
+}
+
+/// The option of the command nearest to a word; if none is near, a global one.
+fn nearest_option(flag: &str, of: &clap::Command, root: &clap::Command) -> Option<String> {
+    let names = |arg: &clap::Arg| -> Vec<String> {
+        let aliases = arg.get_visible_aliases().unwrap_or_default();
+        arg.get_long().into_iter().chain(aliases).map(str::to_owned).collect()
+    };
+    let own: Vec<String> = of.get_arguments().filter(|arg| !arg.is_hide_set()).flat_map(names).collect();
+    let global: Vec<String> =
+        root.get_arguments().filter(|arg| arg.is_global_set()).flat_map(names).collect();
+    let is_part = |name: &&String| {
+        name.split('-').any(|part| part == flag) || flag.split('-').any(|part| part == name.as_str())
+    };
+    windlass_spec::nearest_name(flag, own.iter().map(String::as_str))
+        .or_else(|| own.iter().find(is_part).map(String::as_str))
+        .or_else(|| windlass_spec::nearest_name(flag, global.iter().map(String::as_str)))
+        .map(str::to_owned)
 }
 
 /// The command or verb that the words lead to, as far as they are known.
@@ -83,9 +102,9 @@ mod tests {
         assert!(found.hint.unwrap().contains("'status'"));
         let found = complaint(&["jobs", "--limit", "x"]);
         assert!(found.message.contains("invalid value 'x'"), "{}", found.message);
-        let found = complaint(&["completions"]);
+        let found = complaint(&["config", "completions"]);
         assert!(!found.message.contains('\n') && found.message.contains("<SHELL>"), "{}", found.message);
-        assert!(found.hint.unwrap().starts_with("Usage: windlass completions"));
+        assert!(found.hint.unwrap().starts_with("Usage: windlass config completions"));
     }
 
     #[test]
@@ -94,7 +113,7 @@ mod tests {
             (["rnu", "x.yaml"], "'run'"),
             (["logs", "--sdterr"], "'--stderr'"),
             (["jobs", "--fromat=json"], "'--format'"),
-            (["job-dependencies", "job-fiel"], "'job-file'"),
+            (["dependencies", "job-fiel"], "'job-file'"),
         ] {
             let found = complaint(&line);
             assert!(

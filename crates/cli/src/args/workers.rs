@@ -1,36 +1,36 @@
 //! Those who work for a server.
 
 use super::WorkflowRef;
+use super::worker::WorkerArgs;
 use clap::{Args, Subcommand};
 use windlass_types::WorkerId;
 
 #[derive(Debug, Args)]
-#[command(
-    args_conflicts_with_subcommands = true,
-    after_help = "\
-Examples:
-  windlass workers                     who works now
-  windlass workers drain 7             it finishes what it has, and leaves
-  windlass workers retire 7            it is certainly dead: what it held runs again at once"
-)]
-pub(crate) struct WorkersArgs {
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct WorkerCommandArgs {
     #[command(flatten)]
-    pub(crate) list: WorkersListArgs,
+    pub(crate) start: WorkerArgs,
     #[command(subcommand)]
-    pub(crate) verb: Option<WorkersSubcommand>,
+    pub(crate) verb: Option<WorkerSubcommand>,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum WorkersSubcommand {
-    /// List who works now.
+pub(crate) enum WorkerSubcommand {
+    /// Start a worker on this machine, as `windlass worker` alone does.
+    Start(WorkerArgs),
+    /// List the workers of a server.
     List(WorkersListArgs),
-    /// Show all about one.
+    /// Show the details of a worker.
     #[command(alias = "get")]
     Show(OneWorkerArgs),
-    /// Have one finish what it has, and leave.
+    /// Drain a worker: it finishes its jobs, takes no more, and exits.
     Drain(OneWorkerArgs),
-    /// Say that one is certainly dead: what it held runs again at once.
+    /// Declare a worker dead: its jobs run again at once.
     Retire(OneWorkerArgs),
+    /// Nodes that get no jobs for a time: list, set-aside, release.
+    Nodes(super::nodes::NodesArgs),
+    /// Workers on machines reached by ssh: add, run, status, stop, collect-logs.
+    Remote(super::worker::RemoteArgs),
 }
 
 #[derive(Debug, Args)]

@@ -2,7 +2,7 @@
 
 use super::list_options::{ConfirmArgs, ListPageArgs};
 use super::object_refs::{WorkflowRef, WorkflowSet};
-use clap::{ArgAction, Args, Subcommand};
+use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -17,52 +17,36 @@ pub(crate) struct WorkflowsArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum WorkflowsSubcommand {
-    /// List the workflows in this database, the newest first.
+    /// List the workflows in this database, newest first.
     List(WorkflowsListArgs),
-    /// Show everything that is known about a workflow.
+    /// Show the details of a workflow.
     Get(OneWorkflowArgs),
-    /// Make a workflow without jobs, to be filled by hand.
+    /// Create a workflow without jobs, to add jobs with `windlass jobs create`.
     New(super::crud::NewWorkflowArgs),
-    /// Change the name, the description or other notes of a workflow.
+    /// Change the name, description, owner, project or metadata of a workflow.
     Update(UpdateWorkflowArgs),
-    /// Put workflows out of sight, or back.
-    Archive(TorcWorkflowArchiveArgs),
-    /// Delete workflows with all that is known about them.
-    Delete(WorkflowDeleteArgs),
-    /// Say whether a workflow is over.
-    IsComplete(OneWorkflowArgs),
-    /// List what is to be done when something happens in a workflow.
-    ListActions(ListInWorkflowArgs),
-    /// Write a workflow to a file that another database can import.
-    Export(WorkflowExportArgs),
-    /// Read a workflow that `export` wrote.
-    Import(WorkflowImportArgs),
-    /// Have jobs run again, and what was built on them; as `windlass reset-status`.
-    ResetStatus(super::plan::ResetStatusArgs),
-    /// Check that a workflow has all it needs to run.
-    Init(super::plan::WorkflowInitArgs),
-    /// Find what changed since a workflow ran, and have it run again; as `windlass reinit`.
+    /// Mark jobs whose inputs changed, and their dependents, to run again.
     Reinit(super::plan::ReinitArgs),
-    /// Show what a spec or a workflow would do; as `windlass plan`.
-    ExecutionPlan(super::plan::PlanArgs),
-    /// Compare what jobs asked for with what they used; as `windlass resources check`.
-    CheckResources(super::resources::ResourcesCheckArgs),
-    /// Give jobs better requirements; as `windlass resources correct`.
-    CorrectResources(super::resources::ResourcesCorrectArgs),
-    /// Find running jobs whose worker is gone, and have them run again.
+    /// Mark jobs and their dependents to run again.
+    ResetStatus(super::plan::ResetStatusArgs),
+    /// Return jobs of dead workers to the queue.
     SyncStatus(super::recover::SyncStatusArgs),
-    /// As `windlass run`; the older spelling.
-    #[command(hide = true)]
-    Run(super::run::RunArgs),
-    /// As `windlass create`; the older spelling.
-    #[command(hide = true)]
-    Create(super::run::CreateArgs),
-    /// As `windlass status`; the older spelling.
-    #[command(hide = true)]
-    Status(WorkflowStatusArgs),
-    /// As `windlass cancel`; the older spelling.
-    #[command(hide = true)]
-    Cancel(WorkflowCancelArgs),
+    /// Check that the input files of a workflow exist.
+    Init(super::plan::WorkflowInitArgs),
+    /// Report whether a workflow has ended.
+    IsComplete(OneWorkflowArgs),
+    /// Hide workflows from lists, or restore them.
+    Archive(WorkflowArchiveArgs),
+    /// Delete workflows with their jobs, results and events.
+    Delete(WorkflowDeleteArgs),
+    /// Export a workflow to a file that another database can import.
+    Export(WorkflowExportArgs),
+    /// Import a workflow that `export` wrote.
+    Import(WorkflowImportArgs),
+    /// Actions of a workflow and their executions: list, show, retry.
+    Actions(super::actions::ActionsArgs),
+    /// List the actions of a workflow as they are defined.
+    ListActions(ListInWorkflowArgs),
 }
 
 #[derive(Clone, Debug, Default, Args)]
@@ -155,16 +139,6 @@ pub(crate) struct WorkflowArchiveArgs {
     /// Say what would be done, and do nothing.
     #[arg(long)]
     pub(crate) dry_run: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct TorcWorkflowArchiveArgs {
-    /// `true` puts them out of sight, `false` brings them back.
-    #[arg(value_name = "TRUE|FALSE", action = ArgAction::Set)]
-    pub(crate) is_archived: bool,
-    /// Workflows: ids, ranges such as `1-5,9`, names, or `last`.
-    #[arg(value_name = "ID", required = true)]
-    pub(crate) workflows: Vec<WorkflowSet>,
 }
 
 #[derive(Debug, Args)]

@@ -1,4 +1,4 @@
-//! `windlass config`: which settings are in force, where they come from, and whether they are right.
+//! `windlass config`: shows the effective settings and their origin, and checks them.
 
 use crate::args::OutputFormat;
 use crate::args::config_and_docs::{ConfigArgs, ConfigInitArgs, ConfigShowArgs, ConfigSubcommand};
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use windlass_store::StoreLocation;
 
 pub(crate) fn run(ctx: &CliContext, args: &ConfigArgs) -> Result<CliExit, CliError> {
-    if !matches!(args.verb, ConfigSubcommand::Validate) {
+    if !matches!(args.verb, ConfigSubcommand::Validate | ConfigSubcommand::Completions(_)) {
         for problem in &ctx.config.problems {
             ctx.ui.print_warning(&problem.to_string());
         }
@@ -26,17 +26,19 @@ pub(crate) fn run(ctx: &CliContext, args: &ConfigArgs) -> Result<CliExit, CliErr
         ConfigSubcommand::Paths => list_locations(ctx),
         ConfigSubcommand::Init(args) => init_config(ctx, args),
         ConfigSubcommand::Validate => validate_config(ctx),
+        // Prints no setting, so it warns of none.
+        ConfigSubcommand::Completions(args) => super::completions::run(ctx, args),
     }
 }
 
-/// A setting, what it is, and who said so.
+/// A setting, its value, and where it was set.
 struct ConfigSettingRow {
     key: &'static SettingKey,
     value: Option<SettingValue>,
 }
 
 impl ConfigSettingRow {
-    /// What is shown may be shown to others: the URL of a database comes without its password.
+    /// The output may be shared: database URLs are shown without passwords.
     fn value_text(&self) -> Option<Cow<'_, str>> {
         let text = self.value.as_ref().map(|value| value.text.as_str()).or(self.key.default)?;
         let is_secret = StoreLocation::is_postgres(text);
@@ -87,13 +89,13 @@ fn render_toml(settings: &[ConfigSettingRow], with_origin: bool) -> Vec<String> 
             lines.push(format!("[{}]", section.unwrap_or_default()));
         }
         let origin = if with_origin { format!("  # {}", setting.origin()) } else { String::new() };
-        // A JSON string is a TOML string.
+        // A JSON string is a valid TOML string.
         lines.push(format!("{name} = {}{origin}", serde_json::Value::from(&*text)));
     }
     lines
 }
 
-/// A place where settings are looked for.
+/// A location that is searched for settings.
 struct ConfigLocation {
     name: &'static str,
     path: String,
@@ -137,13 +139,12 @@ fn init_config(ctx: &CliContext, args: &ConfigInitArgs) -> Result<CliExit, CliEr
         options.create_new(true)
     };
     let mut file = options.open(&path).map_err(|e| match e.kind() {
-        ErrorKind::AlreadyExists => {
-            CliError::refused(format!("{} is there already", path.display())).with_hint("--force replaces it")
-        }
+        ErrorKind::AlreadyExists => CliError::refused(format!("{} already exists", path.display()))
+            .with_hint("use --force to replace it"),
         _ => failed(&e),
     })?;
     file.write_all(render_template().as_bytes()).map_err(|e| failed(&e))?;
-    ctx.ui.print_note(&format!("wrote {}; nothing in it is switched on yet", path.display()));
+    ctx.ui.print_note(&format!("wrote {}; all settings in it are commented out", path.display()));
     Ok(CliExit::Success)
 }
 
@@ -154,8 +155,7 @@ fn config_path_for(paths: &ConfigPaths, args: &ConfigInitArgs) -> Result<PathBuf
         Ok(paths.local.clone())
     } else {
         paths.user.clone().ok_or_else(|| {
-            CliError::user("your home directory is not known")
-                .with_hint("set HOME, or say --local or --system")
+            CliError::user("the home directory is unknown").with_hint("set HOME, or use --local or --system")
         })
     }
 }
@@ -176,7 +176,7 @@ fn validate_config(ctx: &CliContext) -> Result<CliExit, CliError> {
     if problems.is_empty() {
         let read = config_paths(ctx).layers().iter().filter(|(_, path)| path.exists()).count() as u64;
         ctx.ui.print_note(&format!(
-            "the settings are good ({} and the environment)",
+            "the settings are valid ({} and the environment)",
             text::render_count(read, "file")
         ));
         return Ok(CliExit::Success);
@@ -188,10 +188,11 @@ fn validate_config(ctx: &CliContext) -> Result<CliExit, CliError> {
     }
     let found = text::render_count(problems.len() as u64, "mistake");
     Err(CliError::user(format!("the settings have {found}"))
-        .with_hint("`windlass config paths` says where they come from"))
+        .with_hint("`windlass config paths` shows where they come from"))
 }
 
-/// Settings that mean nothing one without the other. `windlass serve` takes the other one from its command line too.
+/// Settings that have no effect without each other. `windlass serve` also takes the other one from its command
+/// line.
 fn incomplete_pairs(ctx: &CliContext) -> Vec<SettingProblem> {
     let pairs = [
         ("serve.tls_cert", "serve.tls_key"),
@@ -201,8 +202,8 @@ fn incomplete_pairs(ctx: &CliContext) -> Vec<SettingProblem> {
     ];
     let found = pairs.into_iter().filter_map(|(one, other)| {
         let set = ctx.config.get(one).filter(|_| ctx.config.get(other).is_none())?;
-        let said = format!("`{one}` without `{other}` secures nothing");
-        let hint = Some(format!("set `{other}` too, or give it to each command"));
+        let said = format!("`{one}` has no effect without `{other}`");
+        let hint = Some(format!("set `{other}` too, or pass it to each command"));
         Some(SettingProblem { location: set.origin.to_string(), message: said, hint })
     });
     found.collect()

@@ -1,7 +1,11 @@
-//! `windlass __docs`: the man pages and the reference of the command line, from the definition of the command line; and
-//! the tools that agents are offered.
+//! `windlass __docs`: generates the man pages and the command line reference from the clap definitions, and the
+//! list of MCP tools.
 
-use crate::args::{self, config_and_docs::DocsArgs, help::COMMAND_GROUPS};
+use crate::args::{
+    self,
+    config_and_docs::DocsArgs,
+    help::{COMMAND_GROUPS, UNLISTED_COMMANDS},
+};
 use crate::error::{CliError, CliExit};
 use std::fmt::Write as _;
 use std::io;
@@ -19,6 +23,8 @@ fn write_docs(dir: &Path) -> io::Result<()> {
     let man = dir.join("man");
     std::fs::create_dir_all(&man)?;
     write_man(&man, &command, "windlass")?;
+    // The first page explains the global options, which other pages only name.
+    write_page(&man, show_global_options(command.clone()), "windlass")?;
     let reference = dir.join("reference");
     std::fs::create_dir_all(&reference)?;
     std::fs::write(reference.join("cli.md"), render_markdown(&command))?;
@@ -27,15 +33,23 @@ fn write_docs(dir: &Path) -> io::Result<()> {
     std::fs::write(reference.join("mcp-tools.json"), tools)
 }
 
-/// One page per command, verbs included: `windlass-jobs-list.1`.
+/// One page per command, subcommands included: `windlass-jobs-list.1`.
 fn write_man(dir: &Path, command: &clap::Command, name: &str) -> io::Result<()> {
-    // A page must not hold the way to this page's own help.
-    let page = command.clone().name(name.to_owned()).disable_help_subcommand(true);
-    let mut text = Vec::new();
-    clap_mangen::Man::new(page).render(&mut text)?;
-    std::fs::write(dir.join(format!("{name}.1")), text)?;
+    write_page(dir, command.clone(), name)?;
     visible_subcommands(command)
         .try_for_each(|inner| write_man(dir, inner, &format!("{name}-{}", inner.get_name())))
+}
+
+fn show_global_options(command: clap::Command) -> clap::Command {
+    command.mut_args(|arg| if arg.is_global_set() { arg.hide(false) } else { arg })
+}
+
+fn write_page(dir: &Path, command: clap::Command, name: &str) -> io::Result<()> {
+    // Help text must not contain the path of the executable that generates it.
+    let page = command.name(name.to_owned()).disable_help_subcommand(true);
+    let mut text = Vec::new();
+    clap_mangen::Man::new(page).render(&mut text)?;
+    std::fs::write(dir.join(format!("{name}.1")), text)
 }
 
 fn visible_subcommands(command: &clap::Command) -> impl Iterator<Item = &clap::Command> {
@@ -50,13 +64,13 @@ fn render_markdown(command: &clap::Command) -> String {
     );
     for (heading, names) in COMMAND_GROUPS {
         append_text(&mut text, format_args!("\n- {heading}: "));
-        let known = names.iter().filter(|name| **name != "help");
-        let links: Vec<String> = known.map(|name| format!("[`{name}`](#windlass-{name})")).collect();
+        let links: Vec<String> = names.iter().map(|name| format!("[`{name}`](#windlass-{name})")).collect();
         text.push_str(&links.join(", "));
     }
     append_text(&mut text, format_args!("\n\n## windlass\n\n```text\n{}\n```\n", plain_help(command)));
-    for name in COMMAND_GROUPS.iter().flat_map(|(_, names)| *names) {
-        if let Some(inner) = command.find_subcommand(name).filter(|_| *name != "help") {
+    let listed = COMMAND_GROUPS.iter().flat_map(|(_, names)| *names);
+    for name in listed.chain(UNLISTED_COMMANDS) {
+        if let Some(inner) = command.find_subcommand(name) {
             render_section(&mut text, inner, &format!("windlass {name}"), 2);
         }
     }
@@ -73,12 +87,12 @@ fn render_section(text: &mut String, command: &clap::Command, path: &str, level:
     }
 }
 
-/// As printed, without blanks at the ends of lines.
+/// As printed, without trailing blanks.
 fn plain_help(command: &clap::Command) -> String {
     let help = command.clone().render_long_help().to_string();
     help.trim().lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
 }
 
 fn append_text(text: &mut String, arguments: std::fmt::Arguments<'_>) {
-    text.write_fmt(arguments).expect("a String takes everything");
+    text.write_fmt(arguments).expect("writing to a String never fails");
 }

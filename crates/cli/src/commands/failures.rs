@@ -1,13 +1,11 @@
-//! `windlass failures`: what failed, in groups of what failed alike, and what is to become of whole groups.
+//! `windlass failures`: lists failures grouped by cause; retries, ignores or fails whole groups.
 
+use super::{classify, revisions, triage, workflow_parts};
 use crate::args::OutputFormat;
-use crate::args::triage::{
-    FailureFilterArgs, FailuresArgs, FailuresListArgs, FailuresSubcommand, GroupDecisionArgs,
-};
+use crate::args::triage::{FailuresArgs, FailuresListArgs, FailuresSubcommand};
 use crate::commands::classify::class_value;
 use crate::context::CliContext;
 use crate::error::{CliError, CliExit};
-use crate::failure_commands::{self, FailureCommandReport};
 use crate::failure_selection::{self, KEY_LENGTH};
 use crate::object_selection;
 use crate::ui::attempt_end::AttemptEndSummary;
@@ -16,41 +14,46 @@ use crate::ui::table::TableColumn;
 use crate::ui::text;
 use windlass_store::Store;
 use windlass_store::model::{FailureFilter, FailureGroup, FailureRow, WorkflowRow};
-use windlass_types::failure_commands::{
-    FailureCommand, FailureCommandBatch, FailureCommandKind, RequestedJobChanges,
-};
+use windlass_types::failure_commands::{FailureCommandBatch, FailureCommandKind, RequestedJobChanges};
 use windlass_types::{FailureClass, JobId};
 
 pub(crate) fn run(ctx: &CliContext, args: &FailuresArgs) -> Result<CliExit, CliError> {
+    use FailureCommandKind as Kind;
+    let unchanged = RequestedJobChanges::default();
     match &args.verb {
         None => list_groups(ctx, &args.list),
         Some(FailuresSubcommand::List(args)) => list_groups(ctx, args),
-        Some(FailuresSubcommand::Retry(args)) => decide_group(
-            ctx,
-            FailureCommandKind::Retry,
-            &args.which,
-            &RequestedJobChanges::from(&args.changes),
-        ),
-        Some(FailuresSubcommand::Change(args)) => decide_group(
-            ctx,
-            FailureCommandKind::Change,
-            &args.which,
-            &RequestedJobChanges::from(&args.changes),
-        ),
-        Some(FailuresSubcommand::Fail(args)) => {
-            decide_group(ctx, FailureCommandKind::Fail, args, &RequestedJobChanges::default())
+        Some(FailuresSubcommand::Pending(args)) => triage::list_pending_failures(ctx, args),
+        Some(FailuresSubcommand::Show(args)) => triage::show_failures(ctx, args),
+        Some(FailuresSubcommand::Retry(args)) => {
+            triage::decide_failures(ctx, Kind::Retry, &args.which, &(&args.changes).into())
         }
+        Some(FailuresSubcommand::Change(args)) => {
+            triage::decide_failures(ctx, Kind::Change, &args.which, &(&args.changes).into())
+        }
+        Some(FailuresSubcommand::Fail(args)) => triage::decide_failures(ctx, Kind::Fail, args, &unchanged),
         Some(FailuresSubcommand::Ignore(args)) => {
-            decide_group(ctx, FailureCommandKind::Ignore, args, &RequestedJobChanges::default())
+            triage::decide_failures(ctx, Kind::Ignore, args, &unchanged)
         }
+        Some(FailuresSubcommand::Approve(args)) => triage::review_proposals(ctx, args, true),
+        Some(FailuresSubcommand::Decline(args)) => triage::review_proposals(ctx, args, false),
+        Some(FailuresSubcommand::Decisions(args)) => triage::list_decisions(ctx, args),
+        Some(FailuresSubcommand::Report(args)) => triage::show_report(ctx, args),
+        Some(FailuresSubcommand::Revisions(args)) => revisions::run(ctx, args),
+        Some(FailuresSubcommand::Undo(args)) => revisions::undo_revision(ctx, args),
+        Some(FailuresSubcommand::Classify(args)) => classify::run(ctx, args),
+        Some(FailuresSubcommand::Handlers(args)) => match &args.verb {
+            None => workflow_parts::list_handlers(ctx, &args.list),
+            Some(verb) => workflow_parts::dispatch_handlers(ctx, verb),
+        },
     }
 }
 
-/// A group, and what it is a part of.
+/// A failure group with its context.
 struct FailureGroupRow {
     group: FailureGroup,
     example: String,
-    /// How many jobs have failed or wait for a decision, in all groups.
+    /// Number of failed and pending_failed jobs in all groups.
     total_open: u64,
 }
 
@@ -89,19 +92,19 @@ const FIELDS: &[ListField<FailureGroupRow>] = &[
     ListField::new("hint", |row: &FailureGroupRow| group_hint(&row.group).into()),
 ];
 
-/// What mostly helps; with what is to be typed instead of dots.
+/// The usual remedy, and the options to add to the command.
 fn group_hint(group: &FailureGroup) -> Option<String> {
     if group.failed + group.pending == 0 {
         return None;
     }
     let key = group.signature.get(..KEY_LENGTH).unwrap_or(&group.signature);
     let (what, with) = match group.class {
-        FailureClass::Memory => ("give it more memory", " --memory SIZE"),
-        FailureClass::Timeout => ("give it more time", " --runtime DURATION"),
-        FailureClass::Transient | FailureClass::Infrastructure => ("try again", ""),
-        FailureClass::Data => ("mend its input, then try again", ""),
-        FailureClass::Permanent => ("mend the program or its command, then try again", ""),
-        FailureClass::Unknown => ("look at one of them, then try again", ""),
+        FailureClass::Memory => ("give the jobs more memory", " --memory SIZE"),
+        FailureClass::Timeout => ("give the jobs more time", " --runtime DURATION"),
+        FailureClass::Transient | FailureClass::Infrastructure => ("retry", ""),
+        FailureClass::Data => ("fix the input, then retry", ""),
+        FailureClass::Permanent => ("fix the program or its command, then retry", ""),
+        FailureClass::Unknown => ("inspect one of the jobs, then retry", ""),
     };
     Some(format!("windlass failures retry {key}{with} --reason TEXT   ({what})"))
 }
@@ -130,7 +133,7 @@ fn list_groups(ctx: &CliContext, args: &FailuresListArgs) -> Result<CliExit, Cli
     let listing = ListFields::new(FIELDS).without_fields(&args.page.exclude)?;
     ctx.ui.print_list(&listing, listing.sort_and_limit(rows, &args.page)?)?;
     match first {
-        // For programs it stands in the list.
+        // For JSON output this is part of the list.
         Some(_) if ctx.ui.format() != OutputFormat::Table => {}
         Some((key, hint)) => {
             ctx.ui.print_note(&format!("next: windlass failures {} --group {key}", workflow.id));
@@ -139,11 +142,8 @@ fn list_groups(ctx: &CliContext, args: &FailuresListArgs) -> Result<CliExit, Cli
             }
         }
         None => {
-            let all = if args.all { "" } else { "; --all also lists what was tried again" };
-            ctx.ui.print_note(&format!(
-                "nothing of workflow {} ({}) has failed{all}",
-                workflow.id, workflow.name
-            ));
+            let all = if args.all { "" } else { "; --all includes failures that were retried" };
+            ctx.ui.print_note(&format!("workflow {} ({}) has no failures{all}", workflow.id, workflow.name));
         }
     }
     Ok(CliExit::Success)
@@ -213,51 +213,20 @@ fn list_group_jobs(
     Ok(CliExit::Success)
 }
 
-fn decide_group(
-    ctx: &CliContext,
-    verdict: FailureCommandKind,
-    args: &GroupDecisionArgs,
-    changes: &RequestedJobChanges,
-) -> Result<CliExit, CliError> {
-    refuse_no_change(verdict, changes)?;
-    let store = ctx.open_write()?;
-    let workflow = object_selection::find_workflow(&*store, &args.workflow)?;
-    let which = FailureFilterArgs { group: args.groups.clone(), class: Vec::new() };
-    let jobs = failure_selection::select_jobs(&*store, &workflow, verdict, &[], &which)?;
-    let order = |job| FailureCommand {
-        job,
-        verdict,
-        changes: changes.clone(),
-        reason: args.reason.clone(),
-        confidence: None,
-        evidence: Vec::new(),
-    };
-    let dry_run = args.confirm.dry_run;
-    let given = jobs.into_iter().map(order).collect();
-    let orders = FailureCommandBatch {
-        agent: failure_commands::acting_agent(None),
-        dry_run,
-        orders: given,
-        ..FailureCommandBatch::default()
-    };
-    confirm_decision(ctx, &workflow, verdict, &orders, args.confirm)?;
-    let outcomes = failure_commands::submit_failure_commands_within_limits(&*store, workflow.id, orders)?;
-    FailureCommandReport { workflow: &workflow, dry_run, outcomes }.print_report(ctx, &*store)
-}
-
 pub(crate) fn refuse_no_change(
     verdict: FailureCommandKind,
     changes: &RequestedJobChanges,
 ) -> Result<(), CliError> {
     if verdict == FailureCommandKind::Change && changes.is_empty() {
-        return Err(CliError::user("nothing was said that is to change")
-            .with_hint("--memory, --runtime, --cpus, --command, --priority, --scheduler or --partition"));
+        return Err(CliError::user("no changes given").with_hint(
+            "use --memory, --runtime, --cpus, --command, --priority, --scheduler or --partition",
+        ));
     }
     Ok(())
 }
 
-/// What is tried again can fail again, and what was changed can be put back; but what was failed takes others with it, and
-/// what was ignored lets others go on without it. For one job that is what was said; for many it is asked once more.
+/// Retries can be repeated and changes undone, but failing a job cancels its dependents, and ignoring a failure
+/// starts them. One job needs no confirmation; several do.
 pub(crate) fn confirm_decision(
     ctx: &CliContext,
     workflow: &WorkflowRow,
@@ -271,7 +240,7 @@ pub(crate) fn confirm_decision(
         return Ok(());
     }
     let what = match verdict {
-        FailureCommandKind::Fail => "let fail",
+        FailureCommandKind::Fail => "fail",
         _ => "ignore the failures of",
     };
     let whose = format!("workflow {} ({})", workflow.id, text::one_line(&workflow.name));

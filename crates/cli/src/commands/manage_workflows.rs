@@ -1,9 +1,7 @@
-//! `archive`, `delete` and `workflows update`: what is done to workflows that are there.
+//! `archive`, `delete` and `workflows update`: change existing workflows.
 
-use crate::args::workflows::{
-    TorcWorkflowArchiveArgs, UpdateWorkflowArgs, WorkflowArchiveArgs, WorkflowDeleteArgs,
-};
-use crate::args::{WorkflowRef, WorkflowSet};
+use crate::args::workflows::{UpdateWorkflowArgs, WorkflowArchiveArgs, WorkflowDeleteArgs};
+use crate::args::{WorkflowRef, WorkflowSet, WorkflowSetPart};
 use crate::context::CliContext;
 use crate::error::{CliError, CliExit};
 use crate::object_selection;
@@ -17,7 +15,7 @@ use std::collections::BTreeMap;
 use windlass_store::model::{WorkflowRow, WorkflowUpdate};
 use windlass_types::WorkflowId;
 
-/// What was, or would be, done to a workflow.
+/// The change that was, or would be, made to a workflow.
 struct WorkflowActionRow {
     id: WorkflowId,
     name: String,
@@ -40,14 +38,15 @@ fn print_actions(ctx: &CliContext, rows: &[WorkflowRow], done: &'static str) -> 
 }
 
 pub(crate) fn archive_workflows(ctx: &CliContext, args: &WorkflowArchiveArgs) -> Result<CliExit, CliError> {
+    // Torc's spelling: `workflows archive true|false ID...`.
+    if let [first, rest @ ..] = args.workflows.as_slice()
+        && let ([WorkflowSetPart::One(WorkflowRef::Name(word))], false) =
+            (first.0.as_slice(), rest.is_empty())
+        && let Ok(archived) = word.parse::<bool>()
+    {
+        return set_archived(ctx, rest, archived, args.dry_run);
+    }
     set_archived(ctx, &args.workflows, !args.restore, args.dry_run)
-}
-
-pub(crate) fn torc_archive_workflows(
-    ctx: &CliContext,
-    args: &TorcWorkflowArchiveArgs,
-) -> Result<CliExit, CliError> {
-    set_archived(ctx, &args.workflows, args.is_archived, false)
 }
 
 fn set_archived(
@@ -66,7 +65,7 @@ fn set_archived(
         (false, false) => "restored",
     };
     if rows.is_empty() {
-        ctx.ui.print_note("nothing to do: they are so already");
+        ctx.ui.print_note("nothing to do: already in this state");
     }
     if !dry_run {
         let ids: Vec<WorkflowId> = rows.iter().map(|row| row.id).collect();
@@ -99,8 +98,8 @@ fn render_workflows(rows: &[WorkflowRow]) -> String {
 pub(crate) fn update_workflow(ctx: &CliContext, args: &UpdateWorkflowArgs) -> Result<CliExit, CliError> {
     let update = workflow_update(args)?;
     if update == WorkflowUpdate::default() {
-        return Err(CliError::user("nothing was said that is to change")
-            .with_hint("--name, --description, --project, --metadata or --owner-user"));
+        return Err(CliError::user("no changes given")
+            .with_hint("use --name, --description, --project, --metadata or --owner-user"));
     }
     let store = ctx.open_write()?;
     let row = object_selection::find_workflow(&*store, &args.workflow)?;
@@ -120,12 +119,12 @@ pub(crate) fn update_workflow(ctx: &CliContext, args: &UpdateWorkflowArgs) -> Re
     Ok(CliExit::Success)
 }
 
-/// An empty text takes away what may be absent.
+/// An empty text removes an optional value.
 fn workflow_update(args: &UpdateWorkflowArgs) -> Result<WorkflowUpdate, CliError> {
     let optional =
         |text: &Option<String>| text.clone().map(|text| Some(text).filter(|text| !text.is_empty()));
     if args.name.as_deref() == Some("") {
-        return Err(CliError::user("a workflow needs a name"));
+        return Err(CliError::user("the name of a workflow must not be empty"));
     }
     let metadata = args.metadata.as_deref().map(|text| {
         serde_json::from_str::<BTreeMap<String, Value>>(text)

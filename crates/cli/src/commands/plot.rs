@@ -1,6 +1,6 @@
-//! `windlass plot resources`: CPU, memory and the jobs of a run over time, as one page.
+//! `windlass plot resources`: draws CPU, memory and jobs of a run over time as an HTML page.
 
-use crate::args::resources::{PlotArgs, PlotResourcesArgs, PlotSubcommand};
+use crate::args::resources::PlotResourcesArgs;
 use crate::context::CliContext;
 use crate::error::{CliError, CliExit};
 use crate::job_logs;
@@ -19,25 +19,19 @@ use windlass_store::model::{JobFilter, LoadedJobs, ResultFilter, ResultRow, Work
 use windlass_types::{Attempt, JobId, JobStatus, RunId, Timestamp, WorkflowId, format_duration};
 
 const PAGE_SIZE: u64 = 2000;
-/// More bars than this are no picture any more: the longest are drawn.
+/// Maximum number of bars: the longest attempts are drawn.
 const MAX_BARS: usize = 3000;
-
-pub(crate) fn run(ctx: &CliContext, args: &PlotArgs) -> Result<CliExit, CliError> {
-    match &args.what {
-        PlotSubcommand::Resources(args) => plot_resources(ctx, args),
-    }
-}
 
 #[derive(Serialize)]
 struct ResourcePlotView {
     workflow_id: WorkflowId,
     run_id: RunId,
     path: PathBuf,
-    /// How many attempts there were.
+    /// Number of attempts.
     attempts: usize,
-    /// How many of them have a bar.
+    /// Number of attempts with a bar.
     bars: usize,
-    /// How many of them, and of machines, have lines.
+    /// Number of attempts and hosts with lines.
     series: usize,
 }
 
@@ -58,13 +52,13 @@ pub(crate) fn plot_resources(ctx: &CliContext, args: &PlotResourcesArgs) -> Resu
             ctx.ui.print_note(&format!("the longest {} of {} attempts are drawn", view.bars, view.attempts));
         }
         if view.series == 0 {
-            ctx.ui.print_note("no samples were kept, so there are only bars; `windlass plot resources --help` says how to keep them");
+            ctx.ui.print_note("no samples were kept, so only bars are drawn; `windlass plot resources --help` explains how to keep samples");
         }
     }
     Ok(CliExit::Success)
 }
 
-/// At the end of a run, for workflows that ask for it. A picture that cannot be drawn spoils no run.
+/// At the end of a run, for workflows that ask for it. A plot that fails does not fail the run.
 pub(crate) fn plot_after_run(ctx: &CliContext, store: &dyn Store, workflow: WorkflowId) {
     let Ok(Some(row)) = store.workflow(workflow) else { return };
     if !row.settings.resource_monitor.is_some_and(|monitor| monitor.generate_plots) {
@@ -72,8 +66,8 @@ pub(crate) fn plot_after_run(ctx: &CliContext, store: &dyn Store, workflow: Work
     }
     let path = default_path(&row, row.run_id);
     match write_plot(ctx, store, &row, row.run_id, &path) {
-        Ok(_) => ctx.ui.print_note(&format!("drew {}", job_logs::short_path(&path, &ctx.cwd))),
-        Err(error) => ctx.ui.print_warning(&format!("the resources could not be drawn: {error}")),
+        Ok(_) => ctx.ui.print_note(&format!("wrote {}", job_logs::short_path(&path, &ctx.cwd))),
+        Err(error) => ctx.ui.print_warning(&format!("cannot plot the resources: {error}")),
     }
 }
 
@@ -92,10 +86,10 @@ fn write_plot(
     let attempts = load_attempts(ctx, store, row, run)?;
     let Some(origin) = attempts.iter().map(|one| one.start).chain(samples.first_sample_time()).min() else {
         return Err(CliError::user(format!(
-            "workflow {} ({}) has nothing to draw: nothing of run {run} is known",
+            "workflow {} ({}) has no data to plot for run {run}",
             row.id, row.name
         ))
-        .with_hint("`windlass results --all-runs` shows what ran in which run"));
+        .with_hint("`windlass results --all-runs` lists the attempts of each run"));
     };
     let table = store.load_jobs(row.id)?;
     let usage = build_usage_page(row, run, origin, &samples, &attempts, &table);
@@ -114,7 +108,7 @@ fn write_plot(
     })
 }
 
-/// When an attempt ran, and how it ended.
+/// When an attempt ran, and its outcome.
 struct AttemptSpan {
     job: JobId,
     attempt: Attempt,
@@ -222,13 +216,13 @@ fn attempt_bar(ran: &AttemptSpan, origin: Timestamp) -> AttemptBar {
     }
 }
 
-/// The first attempt of a job is the job; later ones say so.
+/// The first attempt is labeled with the job name alone.
 fn attempt_label(name: Option<&str>, job: JobId, attempt: Attempt) -> String {
     let name = name.map_or_else(|| format!("job {job}"), str::to_owned);
     if attempt.0 > 1 { format!("{name} (attempt {attempt})") } else { name }
 }
 
-/// What a job asked for, if it asked for anything.
+/// The requirements of a job, if it has any.
 fn requested_limits(table: &LoadedJobs, job: JobId) -> PlotLimits {
     let Ok(number) = table.ids.binary_search(&job) else { return PlotLimits::default() };
     match table.class[number] {

@@ -1,4 +1,4 @@
-//! `windlass resources`: what jobs asked for and what they used; and better requirements, learned from that.
+//! `windlass resources`: requested and used resources of jobs, and requirements corrected from measurements.
 
 use crate::args::resources::{
     ResourcesArgs, ResourcesCheckArgs, ResourcesCorrectArgs, ResourcesSubcommand, SizingArgs,
@@ -20,6 +20,8 @@ pub(crate) fn run(ctx: &CliContext, args: &ResourcesArgs) -> Result<CliExit, Cli
     match &args.verb {
         ResourcesSubcommand::Check(args) => check(ctx, args),
         ResourcesSubcommand::Correct(args) => correct_requirements(ctx, args),
+        ResourcesSubcommand::Tune(args) => super::tune::run(ctx, args),
+        ResourcesSubcommand::Plot(args) => super::plot::plot_resources(ctx, args),
     }
 }
 
@@ -34,7 +36,7 @@ impl From<SizingArgs> for SizingRules {
     }
 }
 
-/// Classes of jobs as programs see them.
+/// Job groups as JSON.
 #[derive(Serialize)]
 struct JobClassesView<'a> {
     workflow_id: WorkflowId,
@@ -73,13 +75,13 @@ pub(crate) fn check(ctx: &CliContext, args: &ResourcesCheckArgs) -> Result<CliEx
     }
     if shown.iter().any(|sizing| !sizing.changes.is_empty()) {
         let tune = row.spec_path.is_some();
-        let spec = if tune { "; `windlass tune SPEC` puts them into the spec" } else { "" };
+        let spec = if tune { "; `windlass tune SPEC` writes them into the spec" } else { "" };
         ctx.ui.print_note(&format!("next: windlass resources correct {} --dry-run{spec}", row.id));
     }
     Ok(CliExit::Success)
 }
 
-/// By how many percent a class went over what it asked for, at worst.
+/// The largest excess over the requirements, in percent.
 fn worst_excess(sizing: &GroupSizing) -> f64 {
     let worst = sizing.excesses.iter().filter_map(|excess| excess.worst).fold(0.0, f64::max);
     (worst - 1.0) * 100.0
@@ -88,10 +90,10 @@ fn worst_excess(sizing: &GroupSizing) -> f64 {
 fn nothing_to_report(row: &WorkflowRow, classes: usize, all: bool) -> String {
     let of = format!("workflow {} ({})", row.id, text::one_line(&row.name));
     match classes {
-        0 => format!("{of}: no job that asks for something has a result of its own"),
-        _ if all => format!("{of}: nothing to show"),
+        0 => format!("{of}: no job with resource requirements has a result"),
+        _ if all => format!("{of}: no resource use to show"),
         n => format!(
-            "{of}: {} of jobs, all of which ask for about what they use; --all shows them",
+            "{of}: {} of jobs, all of which request about what they use; --all shows them",
             text::render_count(n as u64, "class").replace("classs", "classes")
         ),
     }
@@ -135,7 +137,7 @@ fn usage_table(shown: &[&GroupSizing]) -> TextTable {
     table
 }
 
-/// What should change, each with what it rests on.
+/// Proposed changes, each with the measurements behind it.
 pub(crate) fn proposal_lines(sizing: &GroupSizing, paint: TextPainter) -> Vec<String> {
     let name = paint.apply(TextTone::Bold, &text::one_line(&sizing.name));
     let mut lines: Vec<String> = sizing
@@ -179,14 +181,14 @@ pub(crate) fn correct_requirements(
     let lines: Vec<String> = judged.iter().flat_map(|(_, sizing)| proposal_lines(sizing, paint)).collect();
     ctx.ui.print_lines(&lines)?;
     ctx.ui.print_note(&match (sizings.len(), args.dry_run) {
-        (0, _) => format!("workflow {} ({}): nothing needs to change", row.id, row.name),
-        (_, true) => "nothing was changed".to_owned(),
-        (_, false) => "the new requirements hold from the next attempt of each job on".to_owned(),
+        (0, _) => format!("workflow {} ({}): no changes needed", row.id, row.name),
+        (_, true) => "no requirements were changed".to_owned(),
+        (_, false) => "the new requirements apply from the next attempt of each job".to_owned(),
     });
     Ok(CliExit::Success)
 }
 
-/// A set of its own for the class, so that others who share the old one keep it.
+/// Creates a separate set for the group, so that other jobs that share the old set keep it.
 fn requirements_change(class: &JobGroupUsage, resources: Resources, jobs: &[JobId]) -> RequirementsChange {
     let used_by = match class.kind {
         Some(kind) if jobs.is_empty() => RequirementsUsers::Kind(kind),

@@ -1,4 +1,4 @@
-//! `windlass revisions`: what somebody changed about failed and waiting jobs, and how it is put back.
+//! `windlass revisions`: lists and undoes changes to failed and waiting jobs.
 
 use crate::args::triage::{OneRevisionArgs, RevisionsArgs, RevisionsSubcommand};
 use crate::args::workflows::ListInWorkflowArgs;
@@ -19,11 +19,10 @@ pub(crate) fn run(ctx: &CliContext, args: &RevisionsArgs) -> Result<CliExit, Cli
         None => list_revisions(ctx, &args.list),
         Some(RevisionsSubcommand::List(args)) => list_revisions(ctx, args),
         Some(RevisionsSubcommand::Show(args)) => show_revision(ctx, args),
-        Some(RevisionsSubcommand::Undo(args)) => undo_revision(ctx, args),
     }
 }
 
-/// What was changed together.
+/// Changes made together.
 struct RevisionSummary {
     first: JobRevisionRow,
     jobs: u64,
@@ -73,7 +72,7 @@ fn render_change(row: &JobRevisionRow) -> String {
 }
 
 fn edition_value(edition: &JobPatch) -> FieldValue {
-    // Words and numbers always have a JSON.
+    // Words and numbers can always be written as JSON.
     serde_json::to_value(edition).map_or(FieldValue::Empty, FieldValue::Json)
 }
 
@@ -83,13 +82,12 @@ fn list_revisions(ctx: &CliContext, args: &ListInWorkflowArgs) -> Result<CliExit
     let listing = ListFields::new(FIELDS).without_fields(&args.page.exclude)?;
     let rows = group_by_batch(store.revisions(workflow.id, RevisionFilter::default())?);
     if ctx.ui.print_list(&listing, listing.sort_and_limit(rows, &args.page)?)? == 0 {
-        ctx.ui
-            .print_note(&format!("nobody has changed jobs of workflow {} ({})", workflow.id, workflow.name));
+        ctx.ui.print_note(&format!("workflow {} ({}) has no revisions", workflow.id, workflow.name));
     }
     Ok(CliExit::Success)
 }
 
-/// In the order of their numbers; each row of a batch says who and why, the first also what.
+/// In order of revision number; each row has the user and the reason, the first row also the changes.
 fn group_by_batch(rows: Vec<JobRevisionRow>) -> Vec<RevisionSummary> {
     let mut found: Vec<RevisionSummary> = Vec::new();
     for row in rows {
@@ -106,7 +104,7 @@ fn group_by_batch(rows: Vec<JobRevisionRow>) -> Vec<RevisionSummary> {
     found
 }
 
-/// `ada`, or `ada (2 of 3)` where some of its jobs could not be put back.
+/// `ada`, or `ada (2 of 3)` if some of its jobs could not be restored.
 fn render_undone_by(revision: &RevisionSummary) -> Option<String> {
     let RevisionSummary { jobs, undone, undone_by, .. } = revision;
     let by = undone_by.clone()?;
@@ -138,17 +136,17 @@ fn load_revision(
     if rows.is_empty() {
         let none = format!("workflow {} ({}) has no revision {revision}", workflow.id, workflow.name);
         return Err(CliError::user(none)
-            .with_hint("`windlass revisions` lists them; --workflow names another workflow"));
+            .with_hint("`windlass revisions` lists them; use --workflow for another workflow"));
     }
     Ok(rows)
 }
 
-fn undo_revision(ctx: &CliContext, args: &OneRevisionArgs) -> Result<CliExit, CliError> {
+pub(crate) fn undo_revision(ctx: &CliContext, args: &OneRevisionArgs) -> Result<CliExit, CliError> {
     let store = ctx.open_write()?;
     let workflow = object_selection::find_workflow(&*store, &args.workflow)?;
     let rows = load_revision(&*store, &workflow, args.revision)?;
     if rows.iter().all(|row| row.undone_at.is_some()) {
-        let by = rows.iter().find_map(|row| row.undone_by.as_deref()).unwrap_or("somebody");
+        let by = rows.iter().find_map(|row| row.undone_by.as_deref()).unwrap_or("another user");
         return Err(CliError::refused(format!("revision {} was undone by {by}", args.revision)));
     }
     let wanted = TriageCommand::Undo { batch: args.revision, agent: failure_commands::acting_agent(None) };

@@ -1,6 +1,6 @@
-//! `windlass workers`: those who work for a server, or for a run on this machine.
+//! `windlass workers`: the workers of a server, or of a run on this machine.
 
-use crate::args::workers::{WorkersArgs, WorkersListArgs, WorkersSubcommand};
+use crate::args::workers::{WorkerSubcommand, WorkersListArgs};
 use crate::context::CliContext;
 use crate::error::{CliError, CliExit};
 use crate::object_selection;
@@ -15,7 +15,7 @@ const FIELDS: &[ListField<WorkerInfo>] = &[
     ListField::new("id", |w: &WorkerInfo| w.id.0.into()).column(TableColumn::number("ID")),
     ListField::new("kind", |w: &WorkerInfo| (&w.kind).into()).column(TableColumn::text("KIND")),
     ListField::new("user", |w: &WorkerInfo| (&w.user).into()).column(TableColumn::text("USER")),
-    // Empty: for all that its user may run.
+    // Empty: all workflows that the user may run.
     ListField::new("workflow_id", |w: &WorkerInfo| w.workflow_id.map(|id| id.0).into())
         .column(TableColumn::number("WORKFLOW")),
     ListField::new("host", |w: &WorkerInfo| (&w.host).into()).column(TableColumn::text("HOST")),
@@ -38,13 +38,13 @@ const FIELDS: &[ListField<WorkerInfo>] = &[
     ListField::new("standing", |w: &WorkerInfo| w.standing.clone().into()),
     ListField::new("set_aside_until", |w: &WorkerInfo| FieldValue::from(w.set_aside_until)),
     ListField::new("set_aside_because", |w: &WorkerInfo| w.set_aside_because.clone().into()),
-    // Empty: it gets all that fits.
+    // Empty: accepts all jobs that fit.
     ListField::table_only(TableColumn::text("RESTS"), render_standing),
     ListField::new("started_at", |w: &WorkerInfo| w.started_at.into()).column(TableColumn::text("SINCE")),
     ListField::new("ended_at", |w: &WorkerInfo| FieldValue::from(w.ended_at)),
 ];
 
-/// Why its node gets nothing, or little.
+/// Why its node gets no jobs, or few.
 fn render_standing(worker: &WorkerInfo) -> FieldValue {
     let why = worker.set_aside_because.as_deref().unwrap_or_default();
     match (worker.standing.as_deref(), worker.set_aside_until) {
@@ -58,21 +58,23 @@ fn seconds_to_duration(seconds: f64) -> Duration {
     Duration::from_secs(seconds as u64)
 }
 
-pub(crate) fn run(ctx: &CliContext, args: &WorkersArgs) -> Result<CliExit, CliError> {
-    match &args.verb {
-        None => list_workers(ctx, &args.list),
-        Some(WorkersSubcommand::List(args)) => list_workers(ctx, args),
-        Some(WorkersSubcommand::Show(args)) => show_worker(ctx, args.worker),
-        Some(WorkersSubcommand::Drain(args)) => {
+pub(crate) fn run(ctx: &CliContext, verb: &WorkerSubcommand) -> Result<CliExit, CliError> {
+    match verb {
+        WorkerSubcommand::List(args) => list_workers(ctx, args),
+        WorkerSubcommand::Show(args) => show_worker(ctx, args.worker),
+        WorkerSubcommand::Drain(args) => {
             ctx.require_server()?.drain_worker(args.worker)?;
-            ctx.ui.print_note(&format!("worker {} finishes what it has, and leaves", args.worker));
+            ctx.ui.print_note(&format!("worker {} is draining: it finishes its jobs and exits", args.worker));
             Ok(CliExit::Success)
         }
-        Some(WorkersSubcommand::Retire(args)) => {
+        WorkerSubcommand::Retire(args) => {
             ctx.require_server()?.retire_worker(args.worker)?;
-            ctx.ui.print_note(&format!("worker {} is noted as gone; what it held runs again", args.worker));
+            ctx.ui.print_note(&format!("worker {} is retired; its jobs are queued again", args.worker));
             Ok(CliExit::Success)
         }
+        WorkerSubcommand::Start(args) => super::worker::run(ctx, args),
+        WorkerSubcommand::Nodes(args) => super::nodes::run(ctx, args),
+        WorkerSubcommand::Remote(args) => super::remote::run(ctx, &args.verb),
     }
 }
 
@@ -86,7 +88,7 @@ fn list_workers(ctx: &CliContext, args: &WorkersListArgs) -> Result<CliExit, Cli
         None => store.active_workers(workflow)?.into_iter().map(worker_from_row).collect(),
     };
     if workers.is_empty() {
-        ctx.ui.print_note("nobody works here now; `windlass worker` starts a worker");
+        ctx.ui.print_note("no workers; `windlass worker` starts one");
     }
     ctx.ui.print_list(&ListFields::new(FIELDS), workers)?;
     Ok(CliExit::Success)
@@ -103,7 +105,7 @@ fn show_worker(ctx: &CliContext, worker: WorkerId) -> Result<CliExit, CliError> 
     Ok(CliExit::Success)
 }
 
-/// One of a run on this machine: what changes all the time only that run knows.
+/// A worker of a run on this machine: only that run knows its present load.
 fn worker_from_row(row: WorkerRow) -> WorkerInfo {
     let WorkerRow { id, worker, started_at, ended_at, is_draining } = row;
     WorkerInfo {

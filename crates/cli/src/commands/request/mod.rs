@@ -1,4 +1,4 @@
-//! `windlass request`: datasets to be made, from their documents to their outputs.
+//! `windlass request`: requests for datasets, from their documents to their outputs.
 
 mod demo_campaign;
 mod documents;
@@ -52,6 +52,8 @@ pub(crate) fn run(ctx: &CliContext, args: &RequestArgs) -> Result<CliExit, CliEr
         Some(RequestSubcommand::Priority(args)) => set_priority(ctx, args),
         Some(RequestSubcommand::Versions(args)) => list_versions(ctx, args),
         Some(RequestSubcommand::Files(args)) => files::run(ctx, args),
+        Some(RequestSubcommand::Dag(args)) => super::dag::run(ctx, args),
+        Some(RequestSubcommand::Admission(args)) => super::site::dispatch_admission(ctx, args),
     }
 }
 
@@ -59,9 +61,9 @@ fn submit_requests(ctx: &CliContext, args: &RequestSubmitArgs) -> Result<CliExit
     let steps = documents::parse_steps(&args.steps)?;
     let wanted = documents::load_documents(ctx, &args.files, &[], &steps)?;
     if args.dry_run {
+        documents::check_submission(plan::open_request_service(ctx)?.as_ref(), &wanted)?;
         for one in &wanted {
-            documents::refuse_foreign(&one.request)?;
-            ctx.ui.print_note(&format!("{} is all right", one.request.request_name));
+            ctx.ui.print_note(&format!("{} is valid", one.request.request_name));
         }
         if ctx.ui.wants_json() {
             let requests: Vec<_> = wanted.iter().map(|one| &one.request).collect();
@@ -69,32 +71,32 @@ fn submit_requests(ctx: &CliContext, args: &RequestSubmitArgs) -> Result<CliExit
         }
         return Ok(CliExit::Success);
     }
-    let desk = ctx.request_service()?;
+    let request_service = ctx.request_service()?;
     let mut submitted = Vec::new();
     for one in &wanted {
-        submitted.push(desk.submit(&one.document)?);
+        submitted.push(request_service.submit(&one.document)?);
     }
     if ctx.ui.wants_json() && !args.watch {
         ctx.ui.print_json(&submitted)?;
     }
-    print_submitted(ctx, &desk, &submitted);
+    print_submitted(ctx, &request_service, &submitted);
     if args.watch {
         let names: Vec<String> = submitted.into_iter().map(|one| one.request_name).collect();
-        return watch::follow_requests(ctx, &desk, &names, None, None);
+        return watch::follow_requests(ctx, &request_service, &names, None, None);
     }
     Ok(CliExit::Success)
 }
 
-fn print_submitted(ctx: &CliContext, desk: &RequestService, submitted: &[SubmitResponse]) {
+fn print_submitted(ctx: &CliContext, request_service: &RequestService, submitted: &[SubmitResponse]) {
     for one in submitted {
         ctx.ui.print_note(&match one.status {
             RequestStatus::Submitted => format!("{} is submitted", one.request_name),
-            status => format!("{} was submitted before; it is {status}", one.request_name),
+            status => format!("{} is already submitted; it is {status}", one.request_name),
         });
     }
-    if desk.has_no_server() {
+    if request_service.has_no_server() {
         ctx.ui.print_note(
-            "no server has this database now: `windlass serve` or `windlass request run` carries requests out",
+            "no server is using this database: start `windlass serve` or `windlass request run` to process requests",
         );
     }
 }
@@ -121,44 +123,45 @@ fn list_requests(ctx: &CliContext, args: &RequestListArgs) -> Result<CliExit, Cl
     let found = ctx.request_service_read()?.list_requests(&query)?;
     let (shown, total) = (found.items.len() as u64, found.total);
     if shown == 0 {
-        ctx.ui.print_note("there are no such requests");
+        ctx.ui.print_note("no requests match");
     }
     ctx.ui.print_list(&ListFields::new(fields::REQUEST_LIST_FIELDS), found.items)?;
     if shown > 0 && args.offset + shown < total {
-        ctx.ui.print_note(&format!("{shown} of {total}; --limit and --offset show others"));
+        ctx.ui.print_note(&format!("{shown} of {total}; use --limit and --offset for others"));
     }
     Ok(CliExit::Success)
 }
 
-/// A request that is not there may be called otherwise.
+/// Suggests a similar name for an unknown request.
 pub(super) fn suggest_request<T>(
-    desk: &RequestService,
+    request_service: &RequestService,
     name: &str,
     answer: Result<T, CliError>,
 ) -> Result<T, CliError> {
     answer.map_err(|error| {
-        if !error.message.starts_with("there is no request") {
+        if !error.message.starts_with("no request is named") {
             return error;
         }
         let query = RequestListOptions { limit: Some(10_000), ..RequestListOptions::default() };
-        let Ok(all) = desk.list_requests(&query) else { return error };
+        let Ok(all) = request_service.list_requests(&query) else { return error };
         match windlass_spec::nearest_name(name, all.items.iter().map(|one| one.request_name.as_str())) {
             Some(near) => error.with_hint(format!("did you mean `{near}`?")),
-            None => error.with_hint("`windlass request list` shows those that there are"),
+            None => error.with_hint("`windlass request list` lists the requests"),
         }
     })
 }
 
 fn stop_request(ctx: &CliContext, args: &RequestStopArgs) -> Result<CliExit, CliError> {
-    let desk = ctx.request_service()?;
+    let request_service = ctx.request_service()?;
     let name = &args.which.name;
-    let stopped = suggest_request(&desk, name, desk.stop_request(name, &args.which.reason))?;
+    let stopped =
+        suggest_request(&request_service, name, request_service.stop_request(name, &args.which.reason))?;
     if ctx.ui.wants_json() {
         ctx.ui.print_json(&stopped)?;
     }
     ctx.ui.print_note(&format!("{name}: {}", stopped.message));
     if args.wait {
-        watch::wait_for_status(ctx, &desk, name, |status| {
+        watch::wait_for_status(ctx, &request_service, name, |status| {
             !matches!(status, RequestStatus::Active | RequestStatus::Planning | RequestStatus::Stopping)
         })?;
     }
@@ -166,16 +169,16 @@ fn stop_request(ctx: &CliContext, args: &RequestStopArgs) -> Result<CliExit, Cli
 }
 
 fn cancel_request(ctx: &CliContext, args: &RequestCancelArgs) -> Result<CliExit, CliError> {
-    let desk = ctx.request_service()?;
+    let request_service = ctx.request_service()?;
     let name = &args.which.name;
-    let before = suggest_request(&desk, name, desk.get_request(name))?;
-    let what = format!("end request {name}, which is {}", before.status);
+    let before = suggest_request(&request_service, name, request_service.get_request(name))?;
+    let what = format!("cancel request {name}, which is {}", before.status);
     if args.confirm.dry_run {
         ctx.ui.print_note(&format!("would {what}"));
         return Ok(CliExit::Success);
     }
     ctx.ui.confirm(&what, args.confirm)?;
-    let aborted = desk.abort_request(name, &args.which.reason)?;
+    let aborted = request_service.abort_request(name, &args.which.reason)?;
     if ctx.ui.wants_json() {
         ctx.ui.print_json(&aborted)?;
     }
@@ -184,9 +187,10 @@ fn cancel_request(ctx: &CliContext, args: &RequestCancelArgs) -> Result<CliExit,
 }
 
 fn set_priority(ctx: &CliContext, args: &RequestPriorityArgs) -> Result<CliExit, CliError> {
-    let desk = ctx.request_service()?;
+    let request_service = ctx.request_service()?;
     let patch = PatchRequest { priority: Some(args.priority), ..PatchRequest::default() };
-    let shown = suggest_request(&desk, &args.name, desk.patch_request(&args.name, &patch))?;
+    let shown =
+        suggest_request(&request_service, &args.name, request_service.patch_request(&args.name, &patch))?;
     if ctx.ui.wants_json() {
         ctx.ui.print_json(&shown)?;
     }
@@ -208,8 +212,9 @@ const VERSION_FIELDS: &[ListField<RequestVersion>] = &[
 ];
 
 fn list_versions(ctx: &CliContext, args: &OneRequestArgs) -> Result<CliExit, CliError> {
-    let desk = ctx.request_service_read()?;
-    let versions = suggest_request(&desk, &args.name, desk.request_versions(&args.name))?;
+    let request_service = ctx.request_service_read()?;
+    let versions =
+        suggest_request(&request_service, &args.name, request_service.request_versions(&args.name))?;
     if ctx.ui.wants_json() {
         ctx.ui.print_json(&versions)?;
         return Ok(CliExit::Success);

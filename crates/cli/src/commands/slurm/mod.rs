@@ -1,4 +1,4 @@
-//! `windlass slurm`: what is asked of Slurm for a workflow, and what runs there.
+//! `windlass slurm`: schedulers, allocations and usage of Slurm for a workflow.
 
 mod accounting;
 mod allocations;
@@ -31,6 +31,7 @@ pub(crate) fn run(ctx: &CliContext, verb: &SlurmSubcommand) -> Result<CliExit, C
         SlurmSubcommand::Reports(SlurmReportSubcommand::Logs(args)) => logs::run(ctx, args),
         SlurmSubcommand::Worker(args) => worker::run(ctx, args),
         SlurmSubcommand::Regenerate(args) => regenerate::run(ctx, args),
+        SlurmSubcommand::Hpc(args) => super::hpc::run(ctx, &args.verb),
     }
 }
 

@@ -1,4 +1,4 @@
-//! How often those who decide were right.
+//! How often decisions turned out right.
 
 use crate::context::CliContext;
 use crate::error::{CliError, CliExit};
@@ -9,29 +9,29 @@ use windlass_store::model::{DecisionRow, DecisionState};
 use windlass_types::JobStatus;
 use windlass_types::failure_commands::FailureCommandKind;
 
-/// What came of the decisions of one agent or person.
+/// The results of the decisions of one agent or user.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct DecisionRecord {
     made_by: String,
     is_agent: bool,
     decisions: u64,
-    /// Tried again: it then completed, failed once more, or has not ended yet.
+    /// Retry decisions: the job then completed, failed again, or has not ended yet.
     retries: u64,
     completed: u64,
     failed_again: u64,
-    /// Failed: of these a person confirmed so many, and had so many tried again or ignored after all. The rest was not
-    /// reviewed, which says nothing.
+    /// Fail decisions: the number confirmed by a user, and the number overruled by a retry or ignore. The rest
+    /// was not reviewed.
     fails: u64,
     confirmed: u64,
     overruled: u64,
     ignores: u64,
-    /// Proposed: of these a person declined so many, and so many wait.
+    /// Proposals: the number declined by a user, and the number waiting.
     declined: u64,
     waiting: u64,
 }
 
 impl DecisionRecord {
-    /// Of how many decisions it is known whether they were right, and of how many that they were.
+    /// The number of decisions with a known result, and the number of right ones.
     const fn correct_count(&self) -> (u64, u64) {
         let right = self.completed + self.confirmed;
         (right, right + self.failed_again + self.overruled + self.declined)
@@ -39,8 +39,8 @@ impl DecisionRecord {
 
     fn render_summary(&self) -> String {
         match self.correct_count() {
-            (_, 0) => "nothing is known yet".to_owned(),
-            (right, known) => format!("right {right} of {known}"),
+            (_, 0) => "no results yet".to_owned(),
+            (right, known) => format!("{right} of {known} right"),
         }
     }
 }
@@ -72,10 +72,10 @@ const FIELDS: &[ListField<DecisionRecord>] = &[
     ListField::table_only(TableColumn::text("IN SHORT"), |r: &DecisionRecord| r.render_summary().into()),
 ];
 
-/// Of several workflows together.
+/// Totals over several workflows.
 pub(super) fn print_report(ctx: &CliContext, workflows: &[Vec<DecisionRow>]) -> Result<CliExit, CliError> {
     if ctx.ui.print_list(&ListFields::new(FIELDS), collect_records(workflows))? == 0 {
-        ctx.ui.print_note("nothing was decided yet");
+        ctx.ui.print_note("no decisions yet");
     }
     Ok(CliExit::Success)
 }
@@ -106,7 +106,7 @@ fn count_decision(record: &mut DecisionRecord, row: &DecisionRow, all: &[Decisio
             record.retries += 1;
             match row.next_status {
                 Some(JobStatus::Completed) => record.completed += 1,
-                // Stopped by somebody: that says nothing.
+                // A terminated retry has no result.
                 None | Some(JobStatus::Canceled) => {}
                 Some(_) => record.failed_again += 1,
             }
@@ -120,20 +120,20 @@ fn count_decision(record: &mut DecisionRecord, row: &DecisionRow, all: &[Decisio
             }
         }
         (DecisionState::Done, FailureCommandKind::Ignore) => record.ignores += 1,
-        // Nobody said whether it was right.
+        // Not reviewed.
         (DecisionState::Overtaken, _) | (DecisionState::Done, FailureCommandKind::Change) => {}
     }
 }
 
-/// What a person made of a decision to let a job fail.
+/// The review of a fail decision by a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DecisionReview {
     Confirmed,
     Overruled,
 }
 
-/// What a person decided about the same failure: by approving the proposal, or by a decision of their own afterwards. The
-/// last word counts. A person's own decision needs no review.
+/// What a user decided about the same failure: by approving the proposal, or by a later decision. The last one
+/// counts. A user's own decision needs no review.
 fn review_decision(row: &DecisionRow, all: &[DecisionRow]) -> Option<DecisionReview> {
     let is_later = |other: &&DecisionRow| {
         other.id > row.id
@@ -209,24 +209,24 @@ mod tests {
         let robot = &found[0];
         assert_eq!((robot.decisions, robot.retries, robot.completed, robot.failed_again), (7, 3, 1, 1));
         assert_eq!((robot.fails, robot.confirmed, robot.overruled, robot.declined), (3, 1, 1, 1));
-        assert_eq!(robot.render_summary(), "right 2 of 5", "nobody has reviewed the failure of job 4");
-        assert_eq!(found[1].render_summary(), "right 1 of 1");
+        assert_eq!(robot.render_summary(), "2 of 5 right", "the failure of job 4 was not reviewed");
+        assert_eq!(found[1].render_summary(), "1 of 1 right");
     }
 
     #[test]
     fn an_unreviewed_decision_to_fail_says_nothing() {
         let found = collect_records(&[vec![row(1, 1, "robot", FailureCommandKind::Fail, None)]]);
-        assert_eq!(found[0].render_summary(), "nothing is known yet");
+        assert_eq!(found[0].render_summary(), "no results yet");
         let reviewed = vec![
             row(1, 1, "robot", FailureCommandKind::Fail, None),
             row(2, 1, "ann", FailureCommandKind::Fail, None),
         ];
-        assert_eq!(collect_records(&[reviewed])[0].render_summary(), "right 1 of 1");
+        assert_eq!(collect_records(&[reviewed])[0].render_summary(), "1 of 1 right");
     }
 
     #[test]
     fn what_has_not_ended_says_nothing() {
         let found = collect_records(&[vec![row(1, 1, "robot", FailureCommandKind::Retry, None)]]);
-        assert_eq!(found[0].render_summary(), "nothing is known yet");
+        assert_eq!(found[0].render_summary(), "no results yet");
     }
 }

@@ -1,4 +1,4 @@
-//! Failures with what they said: several in short, or one in full.
+//! Failures with their log excerpts: several in short form, or one in full.
 
 use crate::args::OutputFormat;
 use crate::args::triage::TriageListArgs;
@@ -14,16 +14,19 @@ use crate::ui::text;
 use windlass_store::model::{DecisionFilter, DecisionRow, DecisionState, FailureRow, JobRow, WorkflowRow};
 use windlass_types::JobStatus;
 
-/// So many are shown to people who say no other number.
+/// Default number of failures shown.
 const DEFAULT_SHOWN: u64 = 20;
 
-/// A failure, and what is proposed about it.
+/// A failure with the proposals for it.
 struct FailureWithProposals {
     failure: FailureRow,
     proposals: Vec<DecisionRow>,
 }
 
-pub(super) fn run(ctx: &CliContext, args: &TriageListArgs) -> Result<CliExit, CliError> {
+pub(in crate::commands) fn list_pending_failures(
+    ctx: &CliContext,
+    args: &TriageListArgs,
+) -> Result<CliExit, CliError> {
     let store = ctx.open_read()?;
     let workflow = object_selection::find_workflow(&*store, &args.workflow)?;
     let mut rows = failure_selection::list_open_failures(&*store, &workflow, &args.which)?;
@@ -61,24 +64,25 @@ pub(super) fn run(ctx: &CliContext, args: &TriageListArgs) -> Result<CliExit, Cl
     let left = all - waiting.len() as u64;
     if left > 0 {
         lines.push(String::new());
-        lines.push(format!("… and {left} more; `windlass failures {}` shows them in groups", workflow.id));
+        lines.push(format!("… and {left} more; `windlass failures {}` lists them by group", workflow.id));
     }
     ctx.ui.print_lines(&lines)?;
     print_next_steps(ctx, &workflow, &waiting);
     Ok(CliExit::Success)
 }
 
-/// A proposal about a failure that something came after is about nothing.
+/// A proposal applies only to the attempt for which it was made.
 fn applies_to(row: &DecisionRow, failure: &FailureRow) -> bool {
     row.job_id == failure.job_id && row.attempt_id == failure.attempt_id
 }
 
 fn no_failures_text(workflow: &WorkflowRow) -> String {
-    let none = format!("nothing of workflow {} ({}) waits for a decision", workflow.id, workflow.name);
+    let none =
+        format!("no failures of workflow {} ({}) are waiting for a decision", workflow.id, workflow.name);
     if workflow.settings.use_pending_failed {
         none
     } else {
-        format!("{none}: failures do so in workflows that say `use_pending_failed: true`")
+        format!("{none}: failures wait only in workflows with `use_pending_failed: true`")
     }
 }
 
@@ -86,9 +90,9 @@ fn print_next_steps(ctx: &CliContext, workflow: &WorkflowRow, waiting: &[Failure
     let Some(first) = waiting.first() else { return };
     let name = text::shell_quote(&first.failure.job_name);
     let of = format!("-w {}", workflow.id);
-    ctx.ui.print_note(&format!("next: windlass triage retry {name} {of}   or fail, or ignore"));
+    ctx.ui.print_note(&format!("next: windlass triage retry {name} {of}   (or fail, ignore)"));
     if let Some(proposal) = waiting.iter().flat_map(|one| &one.proposals).next() {
-        ctx.ui.print_note(&format!("      windlass triage approve {}   or decline", proposal.id));
+        ctx.ui.print_note(&format!("      windlass triage approve {}   (or decline)", proposal.id));
     }
 }
 
@@ -113,7 +117,7 @@ fn render_short(one: &FailureWithProposals, lines: usize, paint: TextPainter) ->
     shown
 }
 
-/// The last lines of what it said.
+/// The last lines of the log excerpt.
 fn render_excerpt(row: &FailureRow, lines: usize) -> impl Iterator<Item = String> {
     let words = row.last_words.as_deref().unwrap_or_default().trim_end();
     let skipped = words.lines().count().saturating_sub(lines);
@@ -121,13 +125,13 @@ fn render_excerpt(row: &FailureRow, lines: usize) -> impl Iterator<Item = String
 }
 
 fn render_proposal(row: &DecisionRow) -> String {
-    let sure = row.confidence.map(|sure| format!(", sure to {sure}")).unwrap_or_default();
+    let sure = row.confidence.map(|sure| format!(", confidence {sure}")).unwrap_or_default();
     let what = decision_history::render_verdict(row.verdict, &row.changes);
     let why = if row.reason.is_empty() { String::new() } else { format!(": {}", row.reason) };
     text::one_line(&format!("proposal {} of {}{sure}: {what}{why}", row.id, row.made_by))
 }
 
-/// For programs: the failures, and beside each what is proposed.
+/// JSON output: the failures, each with its proposals.
 fn print_for_programs(ctx: &CliContext, waiting: Vec<FailureWithProposals>) -> Result<CliExit, CliError> {
     if ctx.ui.format() == OutputFormat::Csv {
         let failures = waiting.into_iter().map(|one| one.failure).collect();
@@ -158,7 +162,7 @@ const FAILURE_FIELDS: &[ListField<FailureWithProposals>] = &[
     }),
 ];
 
-/// All about the failures of one job.
+/// All failures of one job.
 pub(super) fn render_full(
     ctx: &CliContext,
     workflow: &WorkflowRow,
@@ -185,7 +189,7 @@ pub(super) fn render_full(
         );
     }
     if failures.is_empty() {
-        lines.push("  it has not failed in this run".to_owned());
+        lines.push("  no failures in this run".to_owned());
     }
     let told = history.render_lines();
     if !told.is_empty() {

@@ -1,13 +1,14 @@
-//! `windlass triage`: failures that wait for a decision, and what is decided about them.
+//! `windlass triage`: failures that wait for a decision, and decisions about them.
 
 mod decision_report;
 mod failure_list;
 
-use super::failures::confirm_decision;
+pub(super) use failure_list::list_pending_failures;
+
+use super::failures::{confirm_decision, refuse_no_change};
 use crate::args::WorkflowRef;
 use crate::args::triage::{
-    ProposalReviewArgs, TriageArgs, TriageDecisionArgs, TriageDecisionsArgs, TriageReportArgs,
-    TriageShowArgs, TriageSubcommand,
+    ProposalReviewArgs, TriageDecisionArgs, TriageDecisionsArgs, TriageReportArgs, TriageShowArgs,
 };
 use crate::commands::classify::class_value;
 use crate::context::CliContext;
@@ -28,45 +29,22 @@ use windlass_types::failure_commands::{
     FailureCommand, FailureCommandBatch, FailureCommandKind, RequestedJobChanges, TriageCommand,
 };
 
-pub(crate) fn run(ctx: &CliContext, args: &TriageArgs) -> Result<CliExit, CliError> {
-    match &args.verb {
-        None => failure_list::run(ctx, &args.list),
-        Some(TriageSubcommand::List(args)) => failure_list::run(ctx, args),
-        Some(TriageSubcommand::Show(args)) => show_failures(ctx, args),
-        Some(TriageSubcommand::Retry(args)) => decide_failures(
-            ctx,
-            FailureCommandKind::Retry,
-            &args.which,
-            &RequestedJobChanges::from(&args.changes),
-        ),
-        Some(TriageSubcommand::Fail(args)) => {
-            decide_failures(ctx, FailureCommandKind::Fail, args, &RequestedJobChanges::default())
-        }
-        Some(TriageSubcommand::Ignore(args)) => {
-            decide_failures(ctx, FailureCommandKind::Ignore, args, &RequestedJobChanges::default())
-        }
-        Some(TriageSubcommand::Approve(args)) => review_proposals(ctx, args, true),
-        Some(TriageSubcommand::Decline(args)) => review_proposals(ctx, args, false),
-        Some(TriageSubcommand::Decisions(args)) => list_decisions(ctx, args),
-        Some(TriageSubcommand::Report(args)) => show_report(ctx, args),
-    }
-}
-
-fn decide_failures(
+pub(super) fn decide_failures(
     ctx: &CliContext,
     verdict: FailureCommandKind,
     args: &TriageDecisionArgs,
     changes: &RequestedJobChanges,
 ) -> Result<CliExit, CliError> {
+    refuse_no_change(verdict, changes)?;
     let agent = failure_commands::acting_agent(args.agent.agent.as_deref());
     if agent.is_none() && (args.agent.confidence.is_some() || !args.agent.evidence.is_empty()) {
-        return Err(
-            CliError::user("--confidence and --evidence are for agents").with_hint("--agent names one")
-        );
+        return Err(CliError::user("--confidence and --evidence are for agents")
+            .with_hint("use --agent to name the agent"));
     }
     let store = ctx.open_write()?;
     let workflow = object_selection::find_workflow(&*store, &args.workflow)?;
-    let jobs = failure_selection::select_jobs(&*store, &workflow, verdict, &args.jobs, &args.which)?;
+    let (named, which) = failure_selection::split_jobs_and_groups(&*store, &workflow, args)?;
+    let jobs = failure_selection::select_jobs(&*store, &workflow, verdict, &named, &which)?;
     let order = |job| FailureCommand {
         job,
         verdict,
@@ -83,11 +61,15 @@ fn decide_failures(
     FailureCommandReport { workflow: &workflow, dry_run, outcomes }.print_report(ctx, &*store)
 }
 
-/// Says yes or no to what agents proposed.
-fn review_proposals(ctx: &CliContext, args: &ProposalReviewArgs, agreed: bool) -> Result<CliExit, CliError> {
+/// Approves or declines proposals of agents.
+pub(super) fn review_proposals(
+    ctx: &CliContext,
+    args: &ProposalReviewArgs,
+    agreed: bool,
+) -> Result<CliExit, CliError> {
     if let Some(agent) = failure_commands::acting_agent(None) {
         return Err(CliError::refused(format!(
-            "what waits for a person is not for agent `{agent}` to settle"
+            "agent `{agent}` may not settle proposals, which need a user"
         )));
     }
     let store = ctx.open_write()?;
@@ -103,8 +85,8 @@ fn review_proposals(ctx: &CliContext, args: &ProposalReviewArgs, agreed: bool) -
     FailureCommandReport { workflow: &workflow, dry_run: false, outcomes }.print_report(ctx, &*store)
 }
 
-/// The workflow that proposals are about, which are all there. Their numbers are unique in a database: they say which
-/// workflow is meant, if nobody did.
+/// The workflow of the proposals, all of which must exist. Their ids are unique in a database and determine the
+/// workflow if none is given.
 fn workflow_of_proposals(
     store: &dyn Store,
     named: &WorkflowRef,
@@ -119,14 +101,11 @@ fn workflow_of_proposals(
             }
         }
     }
-    Err(CliError::user(format!(
-        "no proposal {missing} waits for a person in workflow {} ({})",
-        here.id, here.name
-    ))
-    .with_hint(format!("`windlass triage decisions {} --proposed` lists those that do", here.id)))
+    Err(CliError::user(format!("no proposal {missing} is waiting in workflow {} ({})", here.id, here.name))
+        .with_hint(format!("`windlass triage decisions {} --proposed` lists the waiting ones", here.id)))
 }
 
-/// The first proposal that does not wait in this workflow.
+/// The first proposal that is not waiting in this workflow.
 fn missing_proposal(
     store: &dyn Store,
     workflow: &WorkflowRow,
@@ -137,7 +116,7 @@ fn missing_proposal(
     Ok(proposals.iter().copied().find(|id| rows.iter().all(|row| row.id != *id)))
 }
 
-/// The failure of a job, and what was made of it.
+/// The failure of a job with its classification and retry decision.
 #[derive(Serialize)]
 struct JobFailuresView<'a> {
     job_id: JobId,
@@ -149,7 +128,7 @@ struct JobFailuresView<'a> {
     history: DecisionHistory,
 }
 
-fn show_failures(ctx: &CliContext, args: &TriageShowArgs) -> Result<CliExit, CliError> {
+pub(super) fn show_failures(ctx: &CliContext, args: &TriageShowArgs) -> Result<CliExit, CliError> {
     let store = ctx.open_read()?;
     let (workflow, job) = object_selection::find_job_anywhere(&*store, &args.job, &args.workflow)?;
     let filter = FailureFilter { job: Some(job.id), ..FailureFilter::default() };
@@ -196,7 +175,7 @@ const FIELDS: &[ListField<DecisionRow>] = &[
 ];
 
 fn json_value(value: &impl Serialize) -> FieldValue {
-    // Words and numbers always have a JSON.
+    // Words and numbers can always be written as JSON.
     serde_json::to_value(value).map_or(FieldValue::Empty, FieldValue::Json)
 }
 
@@ -209,7 +188,7 @@ const fn state_value(state: DecisionState) -> FieldValue {
     FieldValue::Word(state.as_str(), tone)
 }
 
-fn list_decisions(ctx: &CliContext, args: &TriageDecisionsArgs) -> Result<CliExit, CliError> {
+pub(super) fn list_decisions(ctx: &CliContext, args: &TriageDecisionsArgs) -> Result<CliExit, CliError> {
     let store = ctx.open_read()?;
     let workflow = object_selection::find_workflow(&*store, &args.workflow)?;
     let job = args
@@ -224,12 +203,12 @@ fn list_decisions(ctx: &CliContext, args: &TriageDecisionsArgs) -> Result<CliExi
     let listing = ListFields::new(FIELDS).without_fields(&args.page.exclude)?;
     let rows = store.decisions(workflow.id, &filter)?;
     if ctx.ui.print_list(&listing, listing.sort_and_limit(rows, &args.page)?)? == 0 {
-        ctx.ui.print_note(&format!("nothing was decided about workflow {} ({})", workflow.id, workflow.name));
+        ctx.ui.print_note(&format!("workflow {} ({}) has no decisions", workflow.id, workflow.name));
     }
     Ok(CliExit::Success)
 }
 
-fn show_report(ctx: &CliContext, args: &TriageReportArgs) -> Result<CliExit, CliError> {
+pub(super) fn show_report(ctx: &CliContext, args: &TriageReportArgs) -> Result<CliExit, CliError> {
     let store = ctx.open_read()?;
     let workflows = if args.all {
         store.workflows()?
