@@ -1,4 +1,4 @@
-//! Rules of the user for the classes of failures, from the file that the settings name.
+//! User-defined classification rules for failures, read from the file that the settings name.
 
 use crate::context::CliContext;
 use crate::error::CliError;
@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use windlass_core::classify::{ClassificationRule, FailureClassifier};
 
-/// `[[rule]]`, again and again.
+/// Repeated `[[rule]]` tables.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RulesFile {
@@ -15,13 +15,13 @@ struct RulesFile {
     rule: Vec<ClassificationRule>,
 }
 
-/// For whoever runs workflows; `None` where the settings name no file.
+/// For commands that run workflows; `None` if the settings name no file.
 pub(crate) fn configured_classifier(ctx: &CliContext) -> Result<Option<Arc<FailureClassifier>>, CliError> {
     let Some(file) = ctx.config.get("classify.rules_file") else { return Ok(None) };
     build_classifier(Some(&ctx.cwd.join(&file.text))).map(|read| Some(Arc::new(read)))
 }
 
-/// The rules that are built in, after those in the file if there is one.
+/// The built-in rules, preceded by those of the file if there is one.
 pub(crate) fn build_classifier(file: Option<&Path>) -> Result<FailureClassifier, CliError> {
     let own = file.map(read_rules).transpose()?.unwrap_or_default();
     FailureClassifier::new(own).map_err(|error| match file {
@@ -31,17 +31,17 @@ pub(crate) fn build_classifier(file: Option<&Path>) -> Result<FailureClassifier,
 }
 
 fn read_rules(path: &Path) -> Result<Vec<ClassificationRule>, CliError> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|e| CliError::user(format!("cannot read the rules in {}: {e}", path.display())))?;
+    let text = std::fs::read_to_string(path).map_err(|e| {
+        CliError::user(format!("cannot read the classification rules in {}: {e}", path.display()))
+    })?;
     let file: RulesFile =
         toml::from_str(&text).map_err(|error| rules_error(path, error.to_string().trim_end()))?;
     Ok(file.rule)
 }
 
 fn rules_error(path: &Path, what: &str) -> CliError {
-    CliError::user(format!("{}: {what}", path.display())).with_hint(
-        "`windlass classify --rules --format json` shows how the rules that are built in are written",
-    )
+    CliError::user(format!("{}: {what}", path.display()))
+        .with_hint("`windlass failures classify --rules --format json` prints the built-in rules as an example")
 }
 
 #[cfg(test)]
@@ -82,7 +82,7 @@ mod tests {
                 "[[rule]]\nname = \"x\"\nclass = \"data\"\npattern = \"a\"\n",
                 ["rules.toml", "line 4", "`pattern`"],
             ),
-            ("[[rule]]\nname = \"x\"\nclass = \"data\"\n", ["rules.toml", "`x`", "names no condition"]),
+            ("[[rule]]\nname = \"x\"\nclass = \"data\"\n", ["rules.toml", "`x`", "has no condition"]),
             ("[[rules]]\n", ["rules.toml", "line 1", "`rules`"]),
         ] {
             let said = load(text).unwrap_err();

@@ -1,4 +1,4 @@
-//! Which cluster is meant: the one that Slurm tells of here, or one that a file describes.
+//! Selects a cluster profile: the cluster that Slurm reports here, or one that a file describes.
 
 use crate::config::ConfigPaths;
 use crate::context::CliContext;
@@ -9,17 +9,18 @@ use windlass_slurm::cluster_discovery::{self, ClusterDiscoveryError};
 use windlass_slurm::slurm_client::SlurmClient;
 use windlass_spec::SpecSource;
 
-/// What asks Slurm itself is called.
+/// Name of the profile that is read from Slurm itself.
 pub(crate) const LOCAL_SLURM: &str = "slurm";
-/// Beside config.toml.
+/// Directory beside config.toml.
 const PROFILES_FOLDER: &str = "hpc";
 
-/// The one that is named; otherwise the one whose environment this is, otherwise the one that Slurm tells of.
+/// The named profile; otherwise the profile whose environment matches, otherwise the cluster that Slurm
+/// reports.
 pub(crate) fn find_profile(ctx: &CliContext, named: Option<&str>) -> Result<ClusterProfile, CliError> {
     find_profile_from(&ctx.cwd, named)
 }
 
-/// The same for whoever is in this directory.
+/// The same for a caller in this directory.
 pub(crate) fn find_profile_from(cwd: &Path, named: Option<&str>) -> Result<ClusterProfile, CliError> {
     match named {
         Some(LOCAL_SLURM) => Ok(cluster_discovery::discover_cluster(&SlurmClient::unlimited())?),
@@ -31,8 +32,8 @@ pub(crate) fn find_profile_from(cwd: &Path, named: Option<&str>) -> Result<Clust
             let names = names.join(", ");
             known.into_iter().map(|(profile, _)| profile).find(|profile| profile.name == name).ok_or_else(
                 || {
-                    CliError::user(format!("there is no profile `{name}`; there are: {names}")).with_hint(
-                    "no cluster is built in: `windlass hpc generate` on the cluster writes a profile of it",
+                    CliError::user(format!("no profile is named `{name}`; available: {names}")).with_hint(
+                    "there are no built-in profiles: `windlass slurm hpc generate` on the cluster writes a profile of it",
                 )
                 },
             )
@@ -42,7 +43,7 @@ pub(crate) fn find_profile_from(cwd: &Path, named: Option<&str>) -> Result<Clust
     }
 }
 
-/// The profile whose environment this is.
+/// The profile whose environment matches this one.
 pub(crate) fn detect_profile(cwd: &Path) -> Result<Option<ClusterProfile>, CliError> {
     let variable = |name: &str| std::env::var(name).ok();
     Ok(list_profiles(cwd)?
@@ -51,7 +52,7 @@ pub(crate) fn detect_profile(cwd: &Path) -> Result<Option<ClusterProfile>, CliEr
         .find(|profile| profile.is_detected(variable)))
 }
 
-/// Those that are kept, by name, with their files.
+/// The stored profiles by name, with their files.
 pub(crate) fn list_profiles(cwd: &Path) -> Result<Vec<(ClusterProfile, PathBuf)>, CliError> {
     let paths = ConfigPaths::new(cwd, |name| std::env::var(name).ok());
     let folders = [Some(paths.system.as_path()), paths.user.as_deref()];
@@ -65,7 +66,7 @@ pub(crate) fn list_profiles(cwd: &Path) -> Result<Vec<(ClusterProfile, PathBuf)>
         files.sort();
         for file in files {
             let profile = read_profile(&file)?;
-            // Your own goes before that of the machine.
+            // The user's profiles take precedence over those of the machine.
             found.retain(|(other, _)| other.name != profile.name);
             found.push((profile, file));
         }
@@ -74,13 +75,13 @@ pub(crate) fn list_profiles(cwd: &Path) -> Result<Vec<(ClusterProfile, PathBuf)>
     Ok(found)
 }
 
-/// A file in any format that specs have.
+/// Reads a profile from a file in any format that specs support.
 fn read_profile(path: &Path) -> Result<ClusterProfile, CliError> {
     let name = path.display().to_string();
     let bytes = std::fs::read(path).map_err(|e| CliError::user(format!("cannot read {name}: {e}")))?;
     let value = windlass_spec::document_to_json(SpecSource::new(&name, &bytes))?;
     let profile: ClusterProfile = serde_json::from_value(value)
-        .map_err(|e| CliError::user(format!("{name} is no profile of a cluster: {e}")))?;
+        .map_err(|e| CliError::user(format!("{name} is not a valid cluster profile: {e}")))?;
     match profile.find_problem() {
         Some(complaint) => Err(CliError::user(format!("{name}: {complaint}"))),
         None => Ok(profile),
@@ -96,7 +97,7 @@ impl From<ClusterDiscoveryError> for CliError {
             ClusterDiscoveryError::InvalidRequest { .. } => {
                 "change the scheduler, or slurm_defaults of the spec"
             }
-            _ => "see what Slurm says by hand: sinfo; scontrol ping",
+            _ => "check the output of Slurm: sinfo; scontrol ping",
         };
         Self::io(error.to_string()).with_hint(hint)
     }

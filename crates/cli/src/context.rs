@@ -1,4 +1,4 @@
-//! What every command has at hand: the global flags, the terminal, and the way to the database.
+//! The context of a command: global options, the terminal, and access to the database.
 
 use crate::args::GlobalArgs;
 use crate::config::CliConfig;
@@ -23,23 +23,23 @@ pub(crate) const DATABASE_FILE: &str = "windlass.db";
 pub(crate) struct CliContext {
     pub(crate) ui: TerminalUi,
     pub(crate) clock: SystemClock,
-    /// Absolute: where the command was typed.
+    /// The current directory, absolute.
     pub(crate) cwd: PathBuf,
-    /// What files and the environment say; the command line knows it already.
+    /// Settings of files and the environment; the clap defaults already include them.
     pub(crate) config: CliConfig,
     /// From `--db` or the settings, absolute.
     db: Option<PathBuf>,
     /// From `--url` or the settings.
     url: Option<String>,
     connection_settings: ConnectionSettings,
-    /// Whom we talk to; looked for once.
+    /// The server in use; searched for once.
     server: OnceLock<Option<Client>>,
 }
 
 impl CliContext {
     pub(crate) fn new(globals: &GlobalArgs, config: CliConfig) -> Result<Self, CliError> {
         let cwd = std::env::current_dir()
-            .map_err(|e| CliError::io(format!("cannot tell the current directory: {e}")))?;
+            .map_err(|e| CliError::io(format!("cannot determine the current directory: {e}")))?;
         let (db, url) = server_discovery::choose_location(globals, &config)?;
         db.as_deref().map_or(Ok(()), refuse_unsupported_urls)?;
         let db = db.map(|path| absolute_database(&cwd, &path));
@@ -56,8 +56,8 @@ impl CliContext {
         })
     }
 
-    /// The server that was named, or the one that serves the database that was found. `None`: the database is a file
-    /// that nobody serves.
+    /// The named server, or the server that uses the found database. `None`: the database is a file without a
+    /// server.
     pub(crate) fn server(&self) -> Result<Option<&Client>, CliError> {
         if self.server.get().is_none() {
             let found = server_discovery::find_server(
@@ -65,13 +65,13 @@ impl CliContext {
                 &self.connection_settings,
                 self.find_database().as_deref(),
             )?;
-            // Nobody else sets it: there is one thread here.
+            // Cannot fail: this is the only thread here.
             self.server.set(found).ok();
         }
         Ok(self.server.get().and_then(Option::as_ref))
     }
 
-    /// The words that have another `windlass` work on the same database or server.
+    /// The global options that make another `windlass` process use the same database or server.
     pub(crate) fn repeat_global_args(&self) -> Vec<OsString> {
         let trust = &self.connection_settings.trust;
         let credentials = [
@@ -83,7 +83,7 @@ impl CliContext {
         self.repeat_global_args_without_credentials().into_iter().chain(given.flatten()).collect()
     }
 
-    /// The same without the user's credentials, for a process that has its own.
+    /// The same without the user's credentials, for a process with its own.
     pub(crate) fn repeat_global_args_without_credentials(&self) -> Vec<OsString> {
         let named = [
             ("--db", self.db.as_ref().map(|path| path.as_os_str())),
@@ -95,32 +95,32 @@ impl CliContext {
         given.flatten().chain(in_the_clear).collect()
     }
 
-    /// How servers are talked to, as it was said.
+    /// The connection options that were given.
     pub(crate) const fn connection_settings(&self) -> &ConnectionSettings {
         &self.connection_settings
     }
 
-    /// Looks once more for the server of the database: another one may have taken over. `None`: it was named, and then
-    /// it is that one or none.
+    /// Searches again for the server of the database, since another one may have taken over. `None` if the
+    /// server was named explicitly.
     pub(crate) fn server_finder(&self) -> Option<impl Fn() -> Option<Client> + Send + Sync + 'static> {
         let database = self.find_database().filter(|_| self.url.is_none())?;
         let manner = self.connection_settings.clone();
         Some(move || server_discovery::find_server(None, &manner, Some(&database)).ok().flatten())
     }
 
-    /// The server, for what only a server can do.
+    /// The server, for operations that need one.
     pub(crate) fn require_server(&self) -> Result<&Client, CliError> {
         self.server()?.ok_or_else(|| {
-            CliError::user("this needs a server, and none was named or serves this database")
-                .with_hint("--url or WINDLASS_URL names one; `windlass serve` starts one")
+            CliError::user("this command needs a server, but none is running for this database")
+                .with_hint("start one with `windlass serve`, or name one with --url or WINDLASS_URL")
         })
     }
 
-    /// For commands that cannot be done by a server.
+    /// For commands that do not work with a server.
     pub(crate) fn refuse_server(&self, why: &str) -> Result<(), CliError> {
         match &self.url {
             Some(url) => {
-                Err(CliError::user(format!("{why}, and the settings or --url name the server {url}"))
+                Err(CliError::user(format!("{why}, but the settings or --url name the server {url}"))
                     .with_hint("leave out --url, and unset WINDLASS_URL"))
             }
             None => Ok(()),
@@ -133,8 +133,8 @@ impl CliContext {
 
     /// The database, for reading only. It must exist.
     pub(crate) fn open_read(&self) -> Result<Arc<dyn Store>, CliError> {
-        if let Some(books) = self.open_remote()? {
-            return Ok(books);
+        if let Some(jobs_store) = self.open_remote()? {
+            return Ok(jobs_store);
         }
         let path = self.existing_database()?;
         Ok(self.open_at(&path, OpenMode::ReadOnly)?)
@@ -142,8 +142,8 @@ impl CliContext {
 
     /// The database, for writing. It must exist.
     pub(crate) fn open_write(&self) -> Result<Arc<dyn Store>, CliError> {
-        if let Some(books) = self.open_remote()? {
-            return Ok(books);
+        if let Some(jobs_store) = self.open_remote()? {
+            return Ok(jobs_store);
         }
         let path = self.existing_database()?;
         self.refuse_foreign_owner(&path)?;
@@ -162,46 +162,46 @@ impl CliContext {
         there.then(|| self.open_read()).transpose()
     }
 
-    /// The database itself, whoever serves it, for reading only, if there is one.
+    /// The database itself, also while a server uses it, read-only, if it exists.
     pub(crate) fn open_local_if_exists(&self) -> Result<Option<Arc<dyn Store>>, CliError> {
         let Some(path) = self.find_database().filter(|_| self.database_exists()) else { return Ok(None) };
         if let Some(url) = postgres_url(&path)
             && let Err(windlass_store::StoreError::FormatTooOld { found: 0, .. }) =
                 PgStore::open(url, OpenMode::ReadOnly)
         {
-            // It has no tables: the database is there, and yet to be made.
+            // An empty database exists but has no tables yet.
             return Ok(None);
         }
         Ok(Some(self.open_at(&path, OpenMode::ReadOnly)?))
     }
 
-    /// The database itself with all that it keeps, for reading only. It must exist.
+    /// The database itself with its contents, read-only. It must exist.
     pub(crate) fn open_database_read(&self) -> Result<Arc<dyn StoreDatabase>, CliError> {
         self.open_at(&self.existing_database()?, OpenMode::ReadOnly)
     }
 
-    /// The database, for writing; made here if there is none here or above.
+    /// The database, for writing; created in the current directory if there is none there or in a parent.
     pub(crate) fn open_or_create(&self) -> Result<Arc<dyn Store>, CliError> {
-        if let Some(books) = self.open_remote()? {
-            return Ok(books);
+        if let Some(jobs_store) = self.open_remote()? {
+            return Ok(jobs_store);
         }
         let store = self.open_or_create_local()?;
         self.refuse_served_database(&*store)?;
         Ok(store)
     }
 
-    /// Before a workflow is made: nobody here could run it while a server that does not talk to us has the database.
+    /// Called before a workflow is created: it could not be run while an unreachable server holds the database.
     pub(crate) fn refuse_served_database(&self, store: &dyn Store) -> Result<(), CliError> {
         if self.server()?.is_some() {
             return Ok(());
         }
-        // Whoever holds a workflow that is not there holds them all.
+        // A lock on workflow 0 is a lock on all workflows.
         let Some(holder) = store.lock_holder(WorkflowId(0))? else { return Ok(()) };
         Err(CliError::refused(format!("the database is in use by {holder}"))
-            .with_hint("wait for it, stop it, name it with --url, or use another database"))
+            .with_hint("wait for it, stop it, connect to it with --url, or use another database"))
     }
 
-    /// The database itself, whoever serves it; made here if there is none here or above.
+    /// The database itself, also while a server uses it; created if there is none.
     pub(crate) fn open_or_create_local(&self) -> Result<Arc<dyn StoreDatabase>, CliError> {
         let path = match self.find_database() {
             Some(path) => {
@@ -216,7 +216,7 @@ impl CliContext {
         Ok(self.print_open_warnings(SqliteStore::open_or_create(&path)?))
     }
 
-    /// Where the database is, or would be made; that of a server goes by its name.
+    /// The path of the database, existing or not; for a server, its URL.
     pub(crate) fn database(&self) -> PathBuf {
         let served = self.url.as_ref().map(PathBuf::from);
         served
@@ -224,14 +224,14 @@ impl CliContext {
             .unwrap_or_else(|| self.cwd.join(DATA_FOLDER).join(DATABASE_FILE))
     }
 
-    /// The same, to be shown: without what is secret about it.
+    /// The same for display, without passwords.
     pub(crate) fn database_name(&self) -> String {
         let database = self.database();
         postgres_url(&database)
             .map_or_else(|| database.display().to_string(), StoreLocation::without_password)
     }
 
-    /// Whether the database is one of PostgreSQL.
+    /// Whether the database is PostgreSQL.
     pub(crate) fn is_postgres(&self) -> bool {
         postgres_url(&self.database()).is_some()
     }
@@ -242,24 +242,28 @@ impl CliContext {
 
     pub(crate) fn existing_database(&self) -> Result<PathBuf, CliError> {
         self.find_database().ok_or_else(|| {
-            CliError::user(format!("there is no {DATA_FOLDER} folder in {} or above it", self.cwd.display()))
-                .with_hint("`windlass run SPEC` makes one; --db or WINDLASS_DB names a database elsewhere")
+            CliError::user(format!(
+                "there is no {DATA_FOLDER} folder in {} or a parent directory",
+                self.cwd.display()
+            ))
+            .with_hint("`windlass run SPEC` creates one; use --db or WINDLASS_DB for a database elsewhere")
         })
     }
 
-    /// What a database says is run as commands: one that was merely found must be one's own.
+    /// Commands in a database are executed, so a database that was found by searching must belong to the
+    /// caller.
     fn refuse_foreign_owner(&self, path: &Path) -> Result<(), CliError> {
         let Some(folder) = path.parent().filter(|_| self.db.is_none()) else { return Ok(()) };
         let owner = std::fs::metadata(folder).map(|meta| meta.uid());
         if owner.is_ok_and(|uid| uid != rustix::process::geteuid().as_raw()) {
-            return Err(CliError::refused(format!("{} belongs to somebody else", folder.display()))
-                .with_hint(format!("to use it all the same, say so: --db {}", path.display())));
+            return Err(CliError::refused(format!("{} belongs to another user", folder.display()))
+                .with_hint(format!("to use it anyway: --db {}", path.display())));
         }
         Ok(())
     }
 
-    /// A file that must be there, or a PostgreSQL database, which gets its tables when it is opened for writing.
-    /// Whether something that cannot be looked at is a database, opening it says.
+    /// Checks that the file exists; a PostgreSQL database gets its tables when it is opened for writing. Other
+    /// errors are reported when the database is opened.
     pub(crate) fn database_exists(&self) -> bool {
         self.find_database()
             .is_some_and(|path| postgres_url(&path).is_some() || path.try_exists().unwrap_or(true))
@@ -276,17 +280,17 @@ impl CliContext {
         for warning in &opened.warnings {
             self.ui.print_warning(&warning.to_string());
         }
-        // Events say who did it.
+        // The user is recorded in events.
         Arc::new(opened.store.acting_as(&crate::spec_file::current_user()))
     }
 }
 
-/// The URL of a PostgreSQL database, where a path was expected.
+/// The URL of a PostgreSQL database, given where a path was expected.
 fn postgres_url(path: &Path) -> Option<&str> {
     path.to_str().filter(|text| StoreLocation::is_postgres(text))
 }
 
-/// Nobody has a folder called `mysql:`, with another one in it.
+/// Recognizes URLs with another scheme, such as `mysql://`, which are unlikely paths.
 fn refuse_unsupported_urls(db: &Path) -> Result<(), CliError> {
     let Some((scheme, _)) =
         db.to_str().filter(|text| !StoreLocation::is_postgres(text)).and_then(|text| text.split_once("://"))
@@ -294,14 +298,14 @@ fn refuse_unsupported_urls(db: &Path) -> Result<(), CliError> {
         return Ok(());
     };
     let hint = match scheme {
-        "http" | "https" => "--url names a server; --db a file, or postgres://USER@HOST:PORT/DATABASE",
-        _ => "it is a file, or a database of PostgreSQL: postgres://USER@HOST:PORT/DATABASE",
+        "http" | "https" => "use --url for a server; --db takes a file or postgres://USER@HOST:PORT/DATABASE",
+        _ => "use a file, or a PostgreSQL database: postgres://USER@HOST:PORT/DATABASE",
     };
     let shown = StoreLocation::without_password(&db.to_string_lossy());
-    Err(CliError::user(format!("{shown} is no database that windlass can use")).with_hint(hint))
+    Err(CliError::user(format!("{shown} is not a supported database")).with_hint(hint))
 }
 
-/// A path becomes absolute; a URL stays as it is.
+/// Makes a path absolute; leaves a URL unchanged.
 fn absolute_database(cwd: &Path, db: &Path) -> PathBuf {
     if postgres_url(db).is_some() { db.to_owned() } else { cwd.join(db) }
 }
@@ -310,20 +314,20 @@ fn find_folder(from: &Path) -> Option<PathBuf> {
     from.ancestors().map(|dir| dir.join(DATA_FOLDER)).find(|folder| folder.is_dir())
 }
 
-/// Private, and out of git's sight.
+/// Creates the folder, private and ignored by git.
 pub(crate) fn make_folder(parent: &Path) -> Result<PathBuf, CliError> {
     let folder = parent.join(DATA_FOLDER);
     let made = match DirBuilder::new().mode(0o700).create(&folder) {
-        // Somebody else made it just now.
+        // Another process created it concurrently.
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        // Its name must survive a power cut, as what is in it does.
+        // The directory entry must survive a power failure, like the contents.
         made => made
             .and_then(|()| std::fs::write(folder.join(".gitignore"), "*\n"))
             .and_then(|()| std::fs::File::open(parent)?.sync_all()),
     };
     made.map_err(|e| {
-        CliError::io(format!("cannot make {}: {e}", folder.display()))
-            .with_hint("--db or WINDLASS_DB names a database elsewhere")
+        CliError::io(format!("cannot create {}: {e}", folder.display()))
+            .with_hint("use --db or WINDLASS_DB for a database elsewhere")
     })?;
     Ok(folder)
 }

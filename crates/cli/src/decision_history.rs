@@ -1,4 +1,4 @@
-//! What was decided about a job and changed about it, to be shown wherever the job is.
+//! Decisions about a job and changes to it, shown together with the job.
 
 use crate::error::CliError;
 use crate::ui::text;
@@ -28,20 +28,21 @@ impl DecisionHistory {
         let decisions = self.decisions.iter().map(|row| (row.made_at, render_decision(row)));
         let revisions = self.revisions.iter().map(|row| (row.made_at, render_revision(row)));
         let mut lines: Vec<_> = decisions.chain(revisions).collect();
-        // What was decided comes before what was changed for it.
+        // A decision is listed before the changes made for it.
         lines.sort_by_key(|(at, _)| *at);
         lines.into_iter().map(|(at, line)| format!("{}  {line}", text::render_time(at))).collect()
     }
 }
 
-/// `decision 4 of agent claude about attempt 1: retry with memory 8 GiB (sure to 0.9): it grew; then completed`
+/// `decision 4 of agent claude about attempt 1: retry with memory 8 GiB (confidence 0.9): it grew; then
+/// completed`
 fn render_decision(row: &DecisionRow) -> String {
     let who = if row.is_agent { "agent " } else { "" };
-    let settled = row.settled_by.as_deref().unwrap_or("a person");
+    let settled = row.settled_by.as_deref().unwrap_or("a user");
     let state = match row.state {
-        DecisionState::Proposed => "; waits for a person".to_owned(),
+        DecisionState::Proposed => "; waiting for approval".to_owned(),
         DecisionState::Declined => format!("; declined by {settled}"),
-        DecisionState::Overtaken => "; nobody answered in time".to_owned(),
+        DecisionState::Overtaken => "; superseded without an answer".to_owned(),
         DecisionState::Done if row.settled_by.is_some() => format!("; approved by {settled}"),
         DecisionState::Done => String::new(),
     };
@@ -52,7 +53,7 @@ fn render_decision(row: &DecisionRow) -> String {
         row.made_by,
         row.attempt_id,
         render_verdict(row.verdict, &row.changes),
-        row.confidence.map(|sure| format!(" (sure to {sure})")).unwrap_or_default(),
+        row.confidence.map(|sure| format!(" (confidence {sure})")).unwrap_or_default(),
         render_reason(&row.reason),
     ))
 }

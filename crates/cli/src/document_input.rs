@@ -5,10 +5,10 @@ use crate::error::CliError;
 use std::io::Read as _;
 use std::path::Path;
 
-/// More is no document.
+/// Maximum size of a document.
 const MAX_DOCUMENT_SIZE: u64 = 1 << 30;
 
-/// Its name, for messages, and its bytes. `-` is standard input.
+/// Returns the name for messages, and the contents. `-` is standard input.
 pub(crate) fn read_document(ctx: &CliContext, path: &Path) -> Result<(String, Vec<u8>), CliError> {
     let mut bytes = Vec::new();
     if path == Path::new("-") {

@@ -1,6 +1,6 @@
-//! What goes wrong in a command, as the user sees it: a message, a hint, and an exit code.
+//! Errors of a command as shown to the user: a message, a hint, and an exit code.
 //!
-//! Library errors become [`CliError`]s here and nowhere else, one `From` per library error.
+//! Library errors are converted to [`CliError`] only here, with one `From` per library error.
 
 use crate::ui::text;
 use serde::Serialize;
@@ -41,18 +41,18 @@ impl CliExit {
 
     pub(crate) const fn meaning(self) -> &'static str {
         match self {
-            Self::Success => "everything asked for was done; all jobs completed",
-            Self::JobsFailed => "the workflow ran, but some jobs did not complete",
-            Self::Usage => "wrong usage, or an error in the spec file",
-            Self::Interrupted => "interrupted before the end; `windlass resume` goes on",
+            Self::Success => "success: the command succeeded and all jobs completed",
+            Self::JobsFailed => "the workflow ended, but some jobs did not complete",
+            Self::Usage => "invalid usage, or an error in the spec file",
+            Self::Interrupted => "interrupted before the end; continue with `windlass resume`",
             Self::Refused => {
-                "refused: in use, canceled, over, somebody else's, not allowed, of a newer version"
+                "refused: in use, canceled, already ended, owned by another user, not permitted, or from a newer version"
             }
             Self::Environment => {
-                "trouble around: damaged database, full disk, permissions, server out of reach"
+                "environment error: damaged database, full disk, permissions, unreachable server"
             }
             Self::NeedsDecision => {
-                "somebody has to decide: failures wait for a verdict, or the retry budget is used up"
+                "decision needed: failures wait for a decision, or the retry budget is used up"
             }
             Self::Internal => "a bug in windlass",
         }
@@ -81,21 +81,21 @@ impl From<CliExit> for std::process::ExitCode {
     }
 }
 
-/// What sort of trouble it is; decides the exit code.
+/// The error category, which determines the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum CliErrorKind {
-    /// The command line asks for something that is not there or makes no sense.
+    /// The command line names a missing object or is invalid.
     User,
     /// The spec file has errors.
     Spec,
-    /// Somebody else is at it, or it would destroy something.
+    /// The object is in use, or the operation would destroy something.
     Refused,
     /// Files, disk, permissions, a damaged database.
     Io,
     /// A bug.
     Internal,
-    /// Whoever read our output went away (`windlass jobs | head`): nothing to complain about.
+    /// The reader of the output closed it (`windlass jobs | head`): not an error to report.
     OutputClosed,
 }
 
@@ -111,13 +111,13 @@ impl CliErrorKind {
     }
 }
 
-/// An error for the user: what happened, and what to do about it.
+/// An error for the user: the message, and a hint.
 #[derive(Debug)]
 pub(crate) struct CliError {
     pub(crate) kind: CliErrorKind,
     pub(crate) message: String,
     pub(crate) hint: Option<String>,
-    /// What is wrong with spec files or documents, file by file and place by place.
+    /// Errors of spec files or documents, with positions, per file.
     pub(crate) diagnostics: Vec<SpecDiagnostics>,
 }
 
@@ -260,27 +260,27 @@ impl From<windlass_scheduler::SchedulerError> for CliError {
             E::NoSuchWorkflow(_) => Self::user(message).with_hint("`windlass workflows` lists them"),
             E::Cycle(_) => Self::new(CliErrorKind::Spec, message),
             E::WrongSite { .. } => Self::user(message).with_hint(
-                "a server gives such jobs to the workers of those sites: `windlass serve`, `windlass worker --site NAME`",
+                "a server assigns such jobs to workers of those sites: `windlass serve`, `windlass worker --site NAME`",
             ),
             E::MissingLabels { labels, .. } => Self::user(message).with_hint(format!(
-                "`{}` says that this machine has it; a server gives such jobs to `windlass worker --label`",
+                "`{}` declares that this machine has it; a server assigns such jobs to `windlass worker --label`",
                 labels.iter().map(|label| format!("--label {label}")).collect::<Vec<_>>().join(" ")
             )),
             E::JobTooLarge { asked, capacity, .. } => Self::user(message).with_hint(format!(
-                "it asks for {}, and jobs may use {} here; --num-cpus, --memory-gb and --num-gpus say otherwise; \
-                 `windlass jobs update JOB --memory SIZE` lets it ask for less",
+                "it requests {}, and {} are available to jobs here; change that with --num-cpus, --memory-gb and --num-gpus, \
+                 or lower the request with `windlass jobs update JOB --memory SIZE`",
                 render_amounts(asked.cpus, asked.memory, asked.gpus),
                 render_amounts(capacity.cpus, capacity.memory, capacity.gpus)
             )),
             E::StartWorker(_) | E::Wait(_) | E::WorkerKeepsDying(_) => Self::io(message),
             E::EnsureWorkerDead(_) => Self::refused(message)
-                .with_hint("nothing was started, so that no job runs twice at the same time; end them, then resume; if that machine is gone for good, `windlass resume --assume-dead`"),
+                .with_hint("nothing was started, so that no job runs twice at the same time; end these processes, then resume; if the host is dead for good: `windlass resume --assume-dead`"),
             E::LockLost(error @ windlass_store::StoreError::FileRemoved { .. }) => {
                 let hint = error.hint();
                 Self { hint, ..Self::io(message) }
             }
             E::LockLost(_) => Self::refused(message)
-                .with_hint("its jobs were ended here; `windlass status` shows how far the other one is"),
+                .with_hint("its jobs were terminated here; `windlass status` shows the progress of the other process"),
             E::Protocol(_) => Self::internal(message),
         }
     }
@@ -295,7 +295,7 @@ impl From<SpecDiagnostics> for CliError {
     }
 }
 
-/// Of several files, each with something wrong.
+/// Combines errors of several files.
 impl From<Vec<SpecDiagnostics>> for CliError {
     fn from(mut several: Vec<SpecDiagnostics>) -> Self {
         if several.len() == 1 {
@@ -313,7 +313,7 @@ fn render_amounts(cpus: u32, memory: Bytes, gpus: u32) -> String {
     format!("{}, {memory}{gpus}", text::render_count(cpus.into(), "CPU"))
 }
 
-/// The error and what caused it, on one line. Some errors name their cause themselves: it is told once.
+/// The error and its causes on one line. A cause that the error already contains is not repeated.
 pub(crate) fn with_sources(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source());
     causes.fold(error.to_string(), |text, cause| {

@@ -49,7 +49,7 @@ pub(crate) fn refuse_command_for_agents(command: &CliCommand) -> Result<(), CliE
     let why =
         "agents may not use this command: it grants permissions, or changes more than agents may decide";
     Err(CliError::refused(why)
-        .with_hint("agents use `windlass triage`; for anything else, ask the user who started the agent"))
+        .with_hint("agents use `windlass failures`; for anything else, ask the user who started the agent"))
 }
 
 fn requires_person(command: &CliCommand) -> bool {
@@ -83,7 +83,7 @@ pub(crate) fn refuse_agent_rerun(
     kept.retain(|job, _| goes_back(*job));
     failure_commands::describe_barred_jobs(&kept).map_or(Ok(()), |why| {
         Err(CliError::refused(why).with_hint(
-            "`windlass triage` lists waiting failures, and `windlass triage retry` retries them; anything else needs a user",
+            "`windlass failures pending` lists waiting failures, and `windlass failures retry` retries them; anything else needs a user",
         ))
     })
 }

@@ -1,5 +1,5 @@
-//! Where requests, sites and datasets are asked about: a server, or the database itself where nobody serves it. Both speak
-//! the same words; what is asked of a database is seen to when a server takes it up.
+//! Access to requests, sites and datasets: through a server, or directly in a database without a server. Both
+//! have the same operations; a server carries out stored commands when it is started.
 
 use crate::context::CliContext;
 use crate::error::{CliError, CliErrorKind};
@@ -10,8 +10,8 @@ use windlass_api::requests::{
     DatasetBlockList, DatasetFileList, DatasetList, DrainSite, FailRequest, FullRequest, ImportFiles,
     ImportResponse, InvalidateRequest, InvalidateResponse, PatchRequest, PatchSite, ReleaseRequest,
     ReleaseResponse, RequestDag, RequestDagList, RequestDagNodeList, RequestErrors, RequestFiles,
-    RequestList, RequestMetrics, RequestVersionList, RequestWorkflowStatus, RestartRequest, RestartResponse,
-    SiteList, SiteResponse, StopResponse, SubmitResponse, UnbanResponse,
+    RequestList, RequestMetrics, RequestSummary, RequestVersionList, RequestWorkflowStatus, RestartRequest,
+    RestartResponse, SiteList, SiteResponse, StopResponse, SubmitResponse, UnbanResponse,
 };
 use windlass_client::{Client, DagListOptions, DagNodeListOptions, RequestListOptions};
 use windlass_core::adaptive::MemoryWindow;
@@ -26,14 +26,14 @@ use windlass_store::StoreDatabase;
 use windlass_store::model::{RequestFilter, RequestRunFilter, SortBy};
 use windlass_types::SystemClock;
 use windlass_types::catalog::DatasetSummary;
-use windlass_types::requests::RequestFileState;
+use windlass_types::requests::{Request, RequestFileState, RequestStatus};
 
 pub(crate) enum RequestService {
     Server(Box<Client>),
     Local(LocalRequests),
 }
 
-/// A database that nobody serves, and whoever is at it.
+/// A database without a server, and the user.
 pub(crate) struct LocalRequests {
     pub(crate) database: Arc<dyn StoreDatabase>,
     user: String,
@@ -50,7 +50,7 @@ impl LocalRequests {
 }
 
 impl CliContext {
-    /// To look at things.
+    /// For reading.
     pub(crate) fn request_service_read(&self) -> Result<RequestService, CliError> {
         match self.server()? {
             Some(client) => Ok(RequestService::Server(Box::new(client.clone()))),
@@ -58,7 +58,7 @@ impl CliContext {
         }
     }
 
-    /// To change things, or to make the first of them.
+    /// For writing; creates the database if needed.
     pub(crate) fn request_service(&self) -> Result<RequestService, CliError> {
         if let Some(client) = self.server()? {
             return Ok(RequestService::Server(Box::new(client.clone())));
@@ -69,7 +69,7 @@ impl CliContext {
     }
 }
 
-/// What can be done about a run.
+/// Operations on a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DagOperation {
     Hold,
@@ -89,7 +89,7 @@ impl DagOperation {
     }
 }
 
-/// One question, put to whoever is there.
+/// One operation, performed by the server or locally.
 macro_rules! ask {
     ($self:ident, |$client:ident| $remote:expr, |$here:ident| $local:expr) => {
         match $self {
@@ -100,7 +100,7 @@ macro_rules! ask {
 }
 
 impl RequestService {
-    /// Nobody sees to what is asked for here before a server takes the database up.
+    /// Whether stored commands wait until a server is started.
     pub(crate) const fn has_no_server(&self) -> bool {
         matches!(self, Self::Local(_))
     }
@@ -116,6 +116,25 @@ impl RequestService {
             )
             .map(|(submitted, _)| submitted)
         })
+    }
+
+    /// Output datasets that a new request may not write into, each with the reason. With a server, only requests that the
+    /// caller may see are considered.
+    pub(crate) fn find_output_conflicts(&self, new: &Request) -> Result<Vec<(String, String)>, CliError> {
+        let submitted = self.get_request(&new.request_name).map(|own| own.request.output_datasets);
+        let outputs = new.output_datasets.iter();
+        let outputs = outputs.filter(|dataset| !submitted.as_ref().is_ok_and(|own| own.contains(dataset)));
+        let mut conflicts = Vec::new();
+        for dataset in outputs {
+            let conflict = match self {
+                Self::Server(client) => find_remote_conflict(client, dataset, &new.request_name)?,
+                Self::Local(here) => {
+                    here.database.output_taken_by(dataset, &new.request_name).map_err(ApiError::from)?
+                }
+            };
+            conflicts.extend(conflict.map(|why| (dataset.clone(), why)));
+        }
+        Ok(conflicts)
     }
 
     pub(crate) fn list_requests(&self, query: &RequestListOptions) -> Result<RequestList, CliError> {
@@ -414,6 +433,27 @@ impl RequestService {
     }
 }
 
+fn find_remote_conflict(client: &Client, dataset: &str, request: &str) -> Result<Option<String>, CliError> {
+    let is_writer = |one: &RequestSummary| {
+        one.request_name != request
+            && !matches!(one.status, RequestStatus::Failed | RequestStatus::Aborted)
+            && one.output_datasets.iter().any(|output| output == dataset)
+    };
+    let mut query = RequestListOptions { limit: Some(1000), ..RequestListOptions::default() };
+    loop {
+        let page = client.requests(&query)?;
+        if let Some(writer) = page.items.iter().find(|one| is_writer(one)) {
+            return Ok(Some(format!("request `{}` writes it", writer.request_name)));
+        }
+        query.offset += page.items.len() as u64;
+        if page.items.is_empty() || query.offset >= page.total {
+            break;
+        }
+    }
+    let known = client.datasets(Some(dataset))?.items;
+    Ok(known.iter().any(|known| known.name == dataset).then(|| "it is in the catalog already".to_owned()))
+}
+
 fn request_filter(query: &RequestListOptions) -> RequestFilter {
     let sort = query.sort_by.map(|field| SortBy { field: field.to_owned(), descending: query.reverse });
     let by_name = || SortBy { field: "request_name".to_owned(), descending: true };
@@ -429,7 +469,7 @@ fn request_filter(query: &RequestListOptions) -> RequestFilter {
     }
 }
 
-/// What the use cases of a server refuse when they are called here.
+/// Errors of the server's use cases when called locally.
 impl From<ApiError> for CliError {
     fn from(error: ApiError) -> Self {
         let kind = match error.status.as_u16() {

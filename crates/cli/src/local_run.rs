@@ -1,4 +1,4 @@
-//! Runs a stored workflow on this machine until it is over: shared by `run`, `resume` and `exec`.
+//! Runs a stored workflow on this machine until it has ended: shared by `run`, `resume` and `exec`.
 
 use crate::args::MachineArgs;
 use crate::classification_rules;
@@ -25,16 +25,16 @@ use windlass_store::model::WorkflowRow;
 use windlass_store::{Store, StoreLocation};
 use windlass_types::WorkflowId;
 
-/// What to do with jobs that ended badly in an earlier run.
+/// What to do with jobs that failed or were canceled in an earlier run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FailedJobsPolicy {
-    /// They stay as they are.
+    /// Keep their states.
     Keep,
-    /// A new run starts, in which they and what was built on them run again.
+    /// Start a new run in which they and their dependents run again.
     RunAgain,
 }
 
-/// Runs the workflow, shows how it goes, and tells how it ended.
+/// Runs the workflow, shows its progress, and reports the outcome.
 pub(crate) fn run_locally(
     ctx: &CliContext,
     store: &dyn Store,
@@ -64,7 +64,7 @@ pub(crate) fn run_locally(
     })
 }
 
-/// Runs the workflow and tells only the observer, which is gone afterwards: the terminal is its own again.
+/// Runs the workflow and reports to the observer, which is dropped afterwards and releases the terminal.
 pub(crate) fn run_with_observer(
     ctx: &CliContext,
     store: &dyn Store,
@@ -73,12 +73,13 @@ pub(crate) fn run_with_observer(
     machine: &MachineArgs,
     mut observer: Box<dyn RunObserver>,
 ) -> Result<RunSummary, CliError> {
-    // Before the lock is taken: whoever holds it is sent SIGUSR1 by `cancel`, which ends a process that does not listen.
+    // Handlers are installed before the lock is taken: `cancel` sends SIGUSR1 to the lock holder, which would
+    // kill a process without a handler.
     let signals = listen_for_signals()?;
     let lock = store.lock(LockScope::Workflow(workflow), ctx.clock.now())?;
     orphaned_workers::refuse_orphaned_workers(store, workflow, machine.take_over)?;
     if failed == FailedJobsPolicy::Keep && load_workflow_row(store, workflow)?.is_canceled {
-        return Err(CliError::refused(format!("workflow {workflow} was canceled in this moment")));
+        return Err(CliError::refused(format!("workflow {workflow} has just been canceled")));
     }
     warn_without_bash(&ctx.ui);
     let mut host = LocalHost::new(machine, &worker_database(store)?).with_password_of(&ctx.database());
@@ -105,15 +106,15 @@ pub(crate) fn run_with_observer(
     Ok(run?)
 }
 
-/// Said before jobs run on this machine.
+/// Notices before jobs run on this machine.
 pub(crate) fn warn_without_bash(ui: &TerminalUi) {
     if !shell::has_bash() {
         ui.print_warning(shell::NO_BASH_WARNING);
     }
 }
 
-/// When the run has to end, if anybody said so. Jobs are asked to stop as long before as the workflow says, else as a
-/// stopped job gets anyway; but not before half of the time is over.
+/// The end time of the run, if given. Jobs are asked to stop before it by the time that the workflow sets, or
+/// by the grace period, but not before half of the time has passed.
 pub(crate) fn run_deadline(
     ctx: &CliContext,
     machine: &MachineArgs,
@@ -121,7 +122,7 @@ pub(crate) fn run_deadline(
 ) -> Result<Option<RunDeadline>, CliError> {
     let now = ctx.clock.now();
     if let Some(end) = machine.end_time.filter(|end| *end <= now) {
-        return Err(CliError::user(format!("--end-time {end} is over; it is {now}")));
+        return Err(CliError::user(format!("--end-time {end} has passed; it is {now}")));
     }
     let until_then = machine.end_time.map(|end| end.since(now));
     let Some(time) = machine.time_limit.into_iter().chain(until_then).min() else { return Ok(None) };
@@ -131,18 +132,18 @@ pub(crate) fn run_deadline(
     Ok(Instant::now().checked_add(time).map(|end| RunDeadline { end, stop_before_end: lead }))
 }
 
-/// The file or PostgreSQL database that jobs run here are noted in, and told of.
+/// The file or PostgreSQL database in which jobs that run here are recorded.
 pub(crate) fn worker_database(store: &dyn Store) -> Result<PathBuf, CliError> {
     match store.location() {
         StoreLocation::Sqlite(path) => Ok(path),
         StoreLocation::Postgres { url } if default_state_dir().is_some() => Ok(url.into()),
-        StoreLocation::Postgres { .. } => {
-            Err(CliError::io("nobody's home is known, and notes on what runs are kept there")
-                .with_hint("set HOME"))
-        }
+        StoreLocation::Postgres { .. } => Err(CliError::io(
+            "the home directory is unknown, and it is needed for records of running processes",
+        )
+        .with_hint("set HOME")),
         location @ StoreLocation::Server(_) => {
-            Err(CliError::refused(format!("jobs cannot be run from here into {location}"))
-                .with_hint("a server gives them to its workers: `windlass worker --url URL`"))
+            Err(CliError::refused(format!("jobs for {location} cannot be run from here"))
+                .with_hint("use a server, which assigns them to its workers: `windlass worker --url URL`"))
         }
     }
 }
@@ -151,31 +152,31 @@ fn load_workflow_row(store: &dyn Store, workflow: WorkflowId) -> Result<Workflow
     store.workflow(workflow)?.ok_or(CliError::from(windlass_store::StoreError::NoSuchWorkflow(workflow)))
 }
 
-/// Every job would fail to start in a directory that is gone, for instance because the project was moved.
+/// Every job would fail to start in a missing directory, for instance after the project was moved.
 fn require_directory(row: &WorkflowRow) -> Result<(), CliError> {
     if Path::new(&row.submission_dir).is_dir() {
         return Ok(());
     }
     Err(CliError::io(format!(
-        "the directory {}, in which the jobs of workflow {} run, is not there",
+        "the working directory {} of the jobs of workflow {} does not exist",
         row.submission_dir, row.id
     ))
-    .with_hint("move it back, or run the spec where it is now: `windlass run --new SPEC`"))
+    .with_hint("move it back, or run the spec at its new path: `windlass run --new SPEC`"))
 }
 
-/// Not to those that were ignored before we came: `nohup` and shells mean it.
+/// Signals that were already ignored stay ignored, as `nohup` and shells intend.
 pub(crate) fn listen_for_signals() -> Result<Signals, CliError> {
     let ignored = ignored_signals();
     let wanted = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| ignored & (1 << (signal - 1)) == 0);
     Signals::new(wanted.chain([SIGUSR1])).map_err(|e| signal_error(&e))
 }
 
-/// Whether somebody had this signal ignored before we came.
+/// Whether this signal was already ignored at the start.
 pub(crate) fn is_ignored(signal: i32) -> bool {
     ignored_signals() & (1 << (signal - 1)) != 0
 }
 
-/// One bit per signal, the first one lowest.
+/// One bit per signal, signal 1 lowest.
 fn ignored_signals() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -183,10 +184,10 @@ fn ignored_signals() -> u64 {
 }
 
 fn signal_error(error: &std::io::Error) -> CliError {
-    CliError::io(format!("cannot listen for signals: {error}"))
+    CliError::io(format!("cannot install signal handlers: {error}"))
 }
 
-/// Passes signals on, until it is dropped.
+/// Forwards signals until it is dropped.
 pub(crate) struct RunSignalListener(Handle);
 
 impl RunSignalListener {

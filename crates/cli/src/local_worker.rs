@@ -1,4 +1,4 @@
-//! The worker of this machine: how `run`, `resume` and `exec` start it, and what `windlass __worker` does.
+//! The worker of this machine: how `run`, `resume` and `exec` start it, and the command `windlass __worker`.
 
 use crate::args::MachineArgs;
 use crate::error::{CliError, CliExit};
@@ -27,16 +27,17 @@ use windlass_types::worker_protocol::ActionCommand;
 use windlass_types::{Capacity, LOCAL_SITE};
 use windlass_worker::{LaunchedWorker, WorkerOptions, read_ends, remove_ends};
 
-/// How long processes that were killed may take to be gone.
+/// Maximum time for killed processes to disappear.
 const KILL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// `windlass __worker`: the process that a run starts to execute its jobs.
+/// `windlass __worker`: the process that executes the jobs of a local run.
 pub(crate) fn run_worker() -> Result<CliExit, CliError> {
-    windlass_worker::serve_on_stdin().map_err(|e| CliError::io(format!("the worker cannot go on: {e}")))?;
+    windlass_worker::serve_on_stdin()
+        .map_err(|e| CliError::io(format!("the worker cannot continue: {e}")))?;
     Ok(CliExit::Success)
 }
 
-/// What jobs may use of this machine: all of it, or what was said.
+/// The resources available to jobs: those of this machine, or the given ones.
 pub(crate) fn machine_capacity(args: &MachineArgs, machine: &MachineInfo) -> Capacity {
     Capacity {
         cpus: args.num_cpus.unwrap_or(machine.cpus),
@@ -47,28 +48,28 @@ pub(crate) fn machine_capacity(args: &MachineArgs, machine: &MachineInfo) -> Cap
     }
 }
 
-/// Starts worker processes on this machine and buries dead ones.
+/// Starts worker processes on this machine and makes sure that lost ones are dead.
 pub(crate) struct LocalHost {
     machine: MachineInfo,
     capacity: Capacity,
     labels: Vec<String>,
     grace: Duration,
-    /// Somebody has made sure that workers on other machines are dead.
+    /// The user has confirmed that workers on other hosts are dead.
     assume_dead: bool,
-    /// Absolute, or the URL of a PostgreSQL database.
+    /// Absolute path, or the URL of a PostgreSQL database.
     database: PathBuf,
-    /// Where the ledgers go.
+    /// Directory of the ledgers.
     run_directory: PathBuf,
-    /// A line with the password of the database, which jobs are not told in its URL.
+    /// A line with the database password, which is not part of the URL that jobs get.
     pgpass_line: Option<String>,
     pgpass_file: Option<PathBuf>,
-    /// To be reaped; a worker that is a zombie is as dead as one that is gone.
+    /// Child processes to reap: a zombie worker counts as dead.
     children: Vec<Child>,
-    /// Each with one that was begun here.
+    /// Each with the ledger that was created here.
     actions: Vec<ActionRunner>,
 }
 
-/// `<database>.run/` beside a file; for PostgreSQL, where this user keeps such things on this machine.
+/// `<database>.run/` beside a file; for PostgreSQL, a directory of this user on this machine.
 fn run_directory(database: &Path) -> PathBuf {
     let is_postgres = database.to_str().is_some_and(StoreLocation::is_postgres);
     let beside = || {
@@ -98,15 +99,15 @@ impl LocalHost {
         }
     }
 
-    /// Lets jobs use a database whose URL has a password.
+    /// Gives jobs access to a database whose URL has a password.
     pub(crate) fn with_password_of(mut self, database: &Path) -> Self {
         self.pgpass_line =
             database.to_str().filter(|text| StoreLocation::is_postgres(text)).and_then(render_passfile_line);
         self
     }
 
-    /// The password in a file that only this user can read, as long as this lives: what stands in the environment is
-    /// sooner or later printed by some job into its log.
+    /// Keeps the password in a file readable only by this user while this value lives: environment variables
+    /// tend to end up in job logs.
     fn write_password_file(&mut self) -> std::io::Result<Option<&Path>> {
         if let (Some(line), None) = (&self.pgpass_line, &self.pgpass_file) {
             let path = self.run_directory.join(format!("pass-{}", unique_token()?));
@@ -117,7 +118,7 @@ impl LocalHost {
         Ok(self.pgpass_file.as_deref())
     }
 
-    /// Not those of another database, which may be of other attempts than ours.
+    /// Workers of another database are ignored: their attempts are unrelated.
     fn recorded_ends(&self, worker: &NewWorker) -> HashMap<AttemptKey, AttemptEndReport> {
         let ledger = ledger_of(worker, &self.database);
         let is_ours = !is_of_another_database(&process_identity(worker, &ledger, &self.database));
@@ -132,7 +133,7 @@ impl LocalHost {
 impl Drop for LocalHost {
     fn drop(&mut self) {
         if let Some(path) = &self.pgpass_file {
-            // Whatever is left of it is its owner's alone.
+            // A file that remains is readable only by its owner.
             std::fs::remove_file(path).unwrap_or_default();
         }
     }
@@ -162,13 +163,13 @@ impl WorkerHost for LocalHost {
         options.gpu_devices.clone_from(&self.machine.gpus);
         options.timeout_grace = self.grace;
         options.database = Some(self.database.clone());
-        // Without it jobs can still be run; they only do not find us unless we are installed.
+        // Jobs can run without this directory; they only do not find windlass unless it is installed.
         options.program = std::env::current_exe().ok();
         set_resource_monitor(&mut options, workflow);
-        // Not the file that is at our path now, which may be a newer build, but the one that runs.
+        // The running executable, not the file now at its path, which may be a newer build.
         let mut command = Command::new("/proc/self/exe");
         command.arg0("windlass").arg("__worker");
-        // Jobs get the environment that the run was started with, without what it acts at servers with.
+        // Jobs get the environment of the run, without the credentials for servers.
         for name in CREDENTIAL_VARIABLES {
             command.env_remove(name);
         }
@@ -176,7 +177,7 @@ impl WorkerHost for LocalHost {
             command.env(PASS_FILE_VARIABLE, path);
         }
         let LaunchedWorker { child, link } = windlass_worker::launch_worker(command, &options)?;
-        let process = ProcessIdentity::from_pid(child.id()).ok_or("the worker died at once")?;
+        let process = ProcessIdentity::from_pid(child.id()).ok_or("the worker died immediately")?;
         self.children.push(child);
         let worker = NewWorker {
             workflow: Some(workflow.id),
@@ -205,6 +206,11 @@ impl WorkerHost for LocalHost {
                 started_attempts: report.started_attempts,
                 killed_processes: report.killed_pids.len(),
                 is_same_boot: boot_id().is_ok_and(|now| now == worker.boot_id),
+                leftover_usage: report
+                    .leftover_usage
+                    .into_iter()
+                    .map(|(key, usage)| (key, usage.into()))
+                    .collect(),
                 recorded_ends: self.recorded_ends(worker),
             }),
             Err(
@@ -220,7 +226,7 @@ impl WorkerHost for LocalHost {
         if is_of_another_database(&process_identity(worker, &ledger, &self.database)) {
             return;
         }
-        // Best effort: a ledger that stays behind is a file of a few hundred kilobytes and no harm.
+        // Best effort: a ledger that remains is only a file of a few hundred kilobytes.
         std::fs::remove_file(&ledger).unwrap_or_default();
         remove_ends(&ledger);
     }
@@ -243,7 +249,7 @@ impl WorkerHost for LocalHost {
     }
 }
 
-/// Makes sure that a worker is dead with all that it started.
+/// Makes sure that a worker and all its child processes are dead.
 pub(crate) fn ensure_worker_dead(
     worker: &NewWorker,
     database: &Path,
@@ -254,14 +260,14 @@ pub(crate) fn ensure_worker_dead(
     )
 }
 
-/// Where it was, or beside the database, should that have been moved.
+/// The recorded directory, or the one beside the database if that was moved.
 fn ledger_of(worker: &NewWorker, database: &Path) -> PathBuf {
     let noted = Path::new(&worker.ledger_path);
     let beside = noted.file_name().map(|name| run_directory(database).join(name));
     beside.filter(|beside| !noted.exists() && beside.exists()).unwrap_or_else(|| noted.to_owned())
 }
 
-/// Looks for a worker, and does nothing to it.
+/// Looks up a worker without changing anything.
 pub(crate) fn find_worker(
     worker: &NewWorker,
 ) -> Result<ensure_dead::WorkerLiveness, ensure_dead::EnsureDeadError> {
@@ -275,7 +281,7 @@ fn process_identity<'a>(worker: &'a NewWorker, ledger: &'a Path, database: &Path
         process: ProcessIdentity { pid: worker.pid, start_ticks: worker.pid_start_ticks },
         token: &worker.token,
         ledger,
-        // Of a PostgreSQL database there is no file.
+        // A PostgreSQL database has no file.
         database: FileIdentity::from_path(database),
     }
 }

@@ -1,15 +1,15 @@
-//! Looking through logs for lines that say something.
+//! Scans logs for known error patterns.
 
 use crate::error::CliError;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use windlass_core::log_excerpt::{LogSeverity, find_possible_pattern};
 
-/// Of one file so many findings are shown: a loop that fails a million times fails for one reason.
+/// Maximum number of findings per file: a loop that fails a million times has one cause.
 const MAX_SIGNS_PER_FILE: usize = 20;
-/// Longer lines are cut: they are data rather than words.
+/// Longer lines are truncated: they are data rather than text.
 const MAX_LINE_LENGTH: usize = 4096;
-/// So much is read at once.
+/// Read buffer size.
 const CHUNK_SIZE: usize = 1 << 20;
 
 /// The file itself, or all files in the directory and below, in order.
@@ -24,22 +24,23 @@ pub(crate) fn files_below(path: &Path) -> Result<Vec<PathBuf>, CliError> {
         .collect::<Result<_, _>>()
         .map_err(unreadable)?;
     inner.sort();
-    // A link may lead back up.
+    // Symbolic links may form a cycle.
     inner.retain(|path| !path.is_symlink());
     let lists: Vec<Vec<PathBuf>> = inner.iter().map(|path| files_below(path)).collect::<Result<_, _>>()?;
     Ok(lists.into_iter().flatten().collect())
 }
 
-/// Lines from 1 with what they are a sign of, the heaviest if there are many. The same text again is the same sign.
+/// Matching lines, numbered from 1, with the matched pattern; the most severe if there are many. Repeated text
+/// counts once.
 pub(crate) fn find_signs<S>(
     mut reader: impl Read,
     sign_of: impl Fn(&str) -> Option<(LogSeverity, S)>,
 ) -> io::Result<Vec<(u64, S, String)>> {
     let mut search = LogScanner { sign_of, line: 1, found_signs: Vec::new() };
     let mut buffer = vec![0; CHUNK_SIZE];
-    // So much of the buffer is the begin of a line whose end is still to be read.
+    // This part of the buffer is the beginning of an incomplete line.
     let mut kept = 0;
-    // The begin of the line was searched already, and what is left of it is passed over.
+    // The beginning of the line was already searched; the rest is skipped.
     let mut is_passing_over = false;
     loop {
         let read = read_some(&mut reader, &mut buffer[kept..])?;
@@ -83,13 +84,13 @@ fn read_some(reader: &mut impl Read, into: &mut [u8]) -> io::Result<usize> {
 
 struct LogScanner<F, S> {
     sign_of: F,
-    /// The number of the line that comes next.
+    /// The number of the next line.
     line: u64,
     found_signs: Vec<FoundLogSign<S>>,
 }
 
 impl<S, F: Fn(&str) -> Option<(LogSeverity, S)>> LogScanner<F, S> {
-    /// Whole lines: those that can be no sign are only counted.
+    /// Whole lines; those that cannot match are only counted.
     fn scan_lines(&mut self, mut text: &[u8]) {
         while let Some(at) = find_possible_pattern(text) {
             let begin = text[..at].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
@@ -130,7 +131,7 @@ struct FoundLogSign<S> {
     text: String,
 }
 
-/// Makes room by letting go of the lightest, the earliest first: what comes last in a log mostly says most.
+/// Drops the least severe, earliest finding: the last lines of a log usually explain most.
 fn keep_heaviest<S>(found: &mut Vec<FoundLogSign<S>>, new: FoundLogSign<S>) {
     found.push(new);
     if found.len() > MAX_SIGNS_PER_FILE
@@ -161,7 +162,7 @@ mod tests {
         assert_eq!(lines(&text), [(3, "permission"), (5, "segmentation-fault")]);
     }
 
-    /// Gives a few bytes at a time, so that lines and words are cut everywhere.
+    /// Returns a few bytes per read, so that lines and words are split everywhere.
     struct Dripping<'t>(&'t [u8], usize);
 
     impl Read for Dripping<'_> {

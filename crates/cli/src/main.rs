@@ -144,7 +144,7 @@ fn run_command(cli: Cli, ui: &TerminalUi, config: CliConfig) -> Result<CliExit, 
     if cli.torc.has_password() || contains_password(std::env::args_os()) {
         ctx.ui.print_warning(
             "a password on the command line is visible to all users of this machine; use PGPASSWORD, ~/.pgpass or \
-             `windlass login`",
+             `windlass auth login`",
         );
     }
     commands::dispatch_command(&ctx, &command)

@@ -1,4 +1,4 @@
-//! Before a run: the files that its jobs read and that none of its jobs makes must be there.
+//! Checks before a run that all input files exist which no job of the workflow writes.
 
 use crate::error::CliError;
 use crate::ui::text;
@@ -8,11 +8,11 @@ use windlass_store::Store;
 use windlass_store::model::{DataFilter, JobFileRow, WorkflowFileRow, WorkflowRow};
 use windlass_types::{FileId, JobId};
 
-/// How many missing files are named.
+/// Maximum number of missing files named.
 const MAX_NAMED: usize = 10;
 
-/// Refuses to start if an input is missing that nobody is going to make: the jobs that read it would only fail, perhaps
-/// hours from now.
+/// Refuses to start if an input is missing that no job writes: the jobs that read it would only fail, perhaps
+/// hours later.
 pub(crate) fn require_inputs(store: &dyn Store, workflow: &WorkflowRow) -> Result<(), CliError> {
     refuse_missing(&find_missing(store, workflow, &[])?)
 }
@@ -21,10 +21,10 @@ pub(crate) fn refuse_missing(missing: &[WorkflowFileRow]) -> Result<(), CliError
     if missing.is_empty() {
         return Ok(());
     }
-    Err(CliError::refused(render_missing(missing)).with_hint("put them where the spec says, or say --force"))
+    Err(CliError::refused(render_missing(missing)).with_hint("create them at these paths, or use --force"))
 }
 
-/// Inputs that are not there, of the jobs that are still to run and of those that are to run `again`.
+/// Missing inputs of the jobs that have not run yet and of those that run `again`.
 pub(crate) fn find_missing(
     store: &dyn Store,
     workflow: &WorkflowRow,
@@ -43,7 +43,7 @@ pub(crate) fn find_missing(
     Ok(files)
 }
 
-/// What jobs that are still to run read and no job writes.
+/// Files read by jobs that have not run yet and written by no job.
 fn required_files(relations: &[JobFileRow], waiting: &HashSet<JobId>) -> HashSet<FileId> {
     let made: HashSet<FileId> = relations.iter().filter(|r| r.is_output).map(|r| r.file_id).collect();
     relations
@@ -53,10 +53,10 @@ fn required_files(relations: &[JobFileRow], waiting: &HashSet<JobId>) -> HashSet
         .collect()
 }
 
-/// How many, and which.
+/// The number, and the names.
 pub(crate) fn render_missing(missing: &[WorkflowFileRow]) -> String {
     let mut lines = vec![format!(
-        "{} missing that no job makes:",
+        "{} missing that no job writes:",
         text::render_count(missing.len() as u64, "input file")
     )];
     lines.extend(missing.iter().take(MAX_NAMED).map(|file| {
@@ -106,7 +106,7 @@ mod tests {
             .collect();
         let text = render_missing(&files);
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[0], "12 input files missing that no job makes:");
+        assert_eq!(lines[0], "12 input files missing that no job writes:");
         assert_eq!((lines[1], lines[2]), ("  0.dat (mesh)", "  1.dat"));
         assert_eq!((lines.len(), lines[11]), (12, "  and 2 more"));
     }

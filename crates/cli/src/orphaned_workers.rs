@@ -1,5 +1,5 @@
-//! Workers of this machine that live and hold jobs, although the server that they work for is gone. Brought back, it lets
-//! them go on; whoever runs their workflow himself has to end them first.
+//! Workers of this machine that still hold jobs although their server has stopped. If the server is started
+//! again, they continue; a local run of their workflow has to end them first.
 
 use crate::error::CliError;
 use crate::ui::text;
@@ -13,18 +13,18 @@ use windlass_types::{WorkerId, WorkflowId};
 pub(crate) struct OrphanedWorker {
     pub(crate) worker: WorkerId,
     pub(crate) pid: u32,
-    /// Of the workflow.
+    /// Jobs of the workflow.
     pub(crate) jobs: u64,
 }
 
 impl OrphanedWorker {
     pub(crate) fn describe(&self) -> String {
         let jobs = text::render_count(self.jobs, "job");
-        format!("worker {} (process {}) lives and holds {jobs} of it", self.worker, self.pid)
+        format!("worker {} (process {}) is still running and holds {jobs} of it", self.worker, self.pid)
     }
 }
 
-/// Of a workflow of a database that nobody serves.
+/// For a workflow of a database without a server.
 pub(crate) fn find_orphaned_workers(
     store: &dyn Store,
     workflow: WorkflowId,
@@ -46,7 +46,7 @@ fn is_alive_on_host(row: &WorkerRow, here: &str) -> bool {
         && ProcessIdentity { pid: worker.pid, start_ticks: worker.pid_start_ticks }.is_alive()
 }
 
-/// They may be at work for others too, and what they do is not lost yet.
+/// They are not ended by default: they may also run other workflows, and their work is not lost yet.
 pub(crate) fn refuse_orphaned_workers(
     store: &dyn Store,
     workflow: WorkflowId,
@@ -61,11 +61,11 @@ pub(crate) fn refuse_orphaned_workers(
     }
     let found: Vec<String> = strays.iter().map(OrphanedWorker::describe).collect();
     Err(CliError::refused(format!(
-        "the server of workflow {workflow} is gone, but {}",
+        "the server of workflow {workflow} has stopped, but {}",
         found.join(", and ")
     ))
     .with_hint(
-        "`windlass serve` brings the server back, and they go on; --take-over of `run` and `resume` ends them instead, and \
+        "restart the server with `windlass serve`, and they continue; or end them with --take-over of `run` or `resume`, and \
          their jobs run again",
     ))
 }

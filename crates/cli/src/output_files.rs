@@ -1,4 +1,4 @@
-//! Where results go that may be wanted in a file: standard output, a new file, or a file that is replaced.
+//! Writes results to standard output or a file; replaces files atomically.
 
 use crate::context::CliContext;
 use crate::error::CliError;
@@ -6,10 +6,10 @@ use std::fs::{File, Permissions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-/// To the file if one is named, else to standard output.
+/// Writes to the named file, or to standard output.
 pub(crate) fn write_text(ctx: &CliContext, output: Option<&Path>, text: &str) -> Result<(), CliError> {
     match output {
-        None => ctx.ui.print_untrusted_text(text.as_bytes()),
+        None => ctx.ui.print_rendered_text(text),
         Some(path) => {
             replace_file(&ctx.cwd.join(path), text)?;
             ctx.ui.print_note(&format!("wrote {}", path.display()));
@@ -18,13 +18,13 @@ pub(crate) fn write_text(ctx: &CliContext, output: Option<&Path>, text: &str) ->
     }
 }
 
-/// Puts a text in place of what the file holds, if there is one: all of it or, whatever happens, nothing.
+/// Replaces the contents of a file atomically, or creates it.
 pub(crate) fn replace_file(path: &Path, text: &str) -> Result<(), CliError> {
     try_replace_file(path, text).map_err(|e| CliError::io(format!("cannot write {}: {e}", path.display())))
 }
 
 fn try_replace_file(path: &Path, text: &str) -> io::Result<()> {
-    // A link stays a link; what it points to is replaced.
+    // A link is kept, and its target is replaced.
     let target = match path.canonicalize() {
         Err(e) if e.kind() == io::ErrorKind::NotFound => path.to_owned(),
         target => target?,
@@ -37,13 +37,13 @@ fn try_replace_file(path: &Path, text: &str) -> io::Result<()> {
     let beside = temporary_path(&target)?;
     let written = write_new(&beside, text, permissions).and_then(|()| std::fs::rename(&beside, &target));
     if written.is_err() {
-        // It may not have come to be.
+        // The temporary file may not exist.
         drop(std::fs::remove_file(&beside));
     }
     written
 }
 
-/// A name in the same directory, so that renaming is one step.
+/// A name in the same directory, so that renaming is atomic.
 fn temporary_path(target: &Path) -> io::Result<PathBuf> {
     let name = target.file_name().ok_or(io::ErrorKind::IsADirectory)?;
     let mut hidden = std::ffi::OsString::from(".");

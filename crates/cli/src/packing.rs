@@ -1,4 +1,4 @@
-//! From a spec to one that says what is asked of Slurm for it. What that is, is found out in `insight/src/slurm_planning.rs`.
+//! Adds Slurm schedulers and actions to a spec. They are computed in `insight/src/slurm_planning.rs`.
 
 use crate::args::slurm::SlurmPackingArgs;
 use crate::error::{CliError, CliErrorKind};
@@ -11,7 +11,7 @@ use windlass_spec::ResolvedWorkflow;
 
 pub(crate) use windlass_insight::slurm_planning::{check, cluster_title, entry_demands, has_schedulers};
 
-/// A proposal for all of its jobs; or an error that names those that fit nowhere.
+/// A proposal for all its jobs, or an error that names jobs that fit nowhere.
 pub(crate) fn plan_packing(
     workflow: &ResolvedWorkflow<'_>,
     demands: &[EntryDemand],
@@ -21,7 +21,7 @@ pub(crate) fn plan_packing(
     Ok(asking::propose_workflow_schedulers(workflow, demands, profile, &packing_options(workflow, args))?)
 }
 
-/// What was said on the command line, and what the spec says where that says nothing.
+/// The options of the command line, completed by those of the spec.
 pub(crate) fn packing_options(workflow: &ResolvedWorkflow<'_>, args: &SlurmPackingArgs) -> AllocationOptions {
     args.options(asking::default_account(workflow).or(args.default_account.as_deref()))
 }
@@ -37,16 +37,16 @@ impl From<SpecScheduleError> for CliError {
     fn from(error: SpecScheduleError) -> Self {
         match error {
             SpecScheduleError::NoAccount => Self::user(error.to_string()).with_hint(
-                "--account NAME, `account` in the spec's slurm_defaults, or `slurm.account` in the settings",
+                "use --account NAME, set `account` in the spec's slurm_defaults, or `slurm.account` in the settings",
             ),
             SpecScheduleError::NoPattern(_) => Self::new(CliErrorKind::Spec, error.to_string())
-                .with_hint("give jobs of one entry names that no others have, or use --no-actions"),
+                .with_hint("give the jobs of each entry distinct names, or use --no-actions"),
             SpecScheduleError::Patch(error) => error.into(),
         }
     }
 }
 
-/// The spec with schedulers, who uses them, and the actions that ask for their allocations.
+/// The spec with schedulers, their assignment to jobs, and the actions that request allocations.
 pub(crate) fn add_schedulers(
     file: &SpecFile,
     workflow: &ResolvedWorkflow<'_>,

@@ -1,7 +1,7 @@
-//! The parameters of `exec`: what `--param` means, how several combine, and how they are put into commands.
+//! The parameters of `exec`: parsing of `--param`, combinations, and substitution into commands.
 //!
-//! Ranges, lists and `{name}` are those of spec files. What differs: values are words, shown with the digits that they
-//! were written with, and braces that name no parameter are the shell's business.
+//! Ranges, lists and `{name}` are those of spec files. The differences: values are words and keep the digits as
+//! written, and braces that name no parameter are left to the shell.
 //!
 //! Pure except for [`ParamArg::values`], which reads `@FILE`.
 
@@ -14,17 +14,17 @@ use windlass_spec::ParameterValue;
 use windlass_spec::parameters::{self, ParameterRange};
 use windlass_spec::template::{self, HoleFormat};
 
-/// More jobs than this from one command line is a mistake, not a wish.
+/// Limit on the number of jobs from one command line; more is probably a mistake.
 const MAX_COMBINATIONS: usize = 1_000_000;
 
-/// `NAME=VALUES` as typed; the values are worked out by [`ParamArg::values`].
+/// `NAME=VALUES` as typed; expanded by [`ParamArg::values`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ExecParameterArg {
     pub(crate) name: String,
     values: String,
 }
 
-/// A parameter and all the values it takes.
+/// A parameter and its values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ExecParameter {
     pub(crate) name: String,
@@ -34,13 +34,13 @@ pub(crate) struct ExecParameter {
 /// One value for each parameter.
 pub(crate) type ParameterBinding<'a> = Vec<(&'a str, &'a str)>;
 
-/// A command before its `{name}`s are filled in.
+/// A command before parameter substitution.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ExecCommandTemplate {
-    /// Text for the shell. Values that the shell would not leave alone must be asked for quoted, as `{name:q}`: a file
-    /// name with a space or a semicolon must not become something else than a file name.
+    /// Text for the shell. Values with characters special to the shell must be inserted quoted, as `{name:q}`,
+    /// so that a file name with a space or semicolon remains one word.
     Shell(String),
-    /// Words as typed after `--`; each is filled in, then quoted so that the shell leaves it whole.
+    /// Words as typed after `--`; parameters are substituted, then each word is quoted.
     Words(Vec<String>),
 }
 
@@ -95,13 +95,13 @@ fn expand_range(text: &str, range: &ParameterRange) -> Result<Vec<String>, Strin
     Ok((0..range.count()).map(|index| range.format_fixed(index, places)).collect())
 }
 
-/// How many places before the point are filled with zeros: `01:10` means 01, 02, … 10.
+/// Number of digits before the point, padded with zeros: `01:10` means 01, 02, … 10.
 fn zero_padding_width(range: &str) -> usize {
     let whole = range.trim_start().split([':', '.']).next().unwrap_or_default().trim_end();
     if whole.len() > 1 && whole.starts_with('0') { whole.len() } else { 0 }
 }
 
-/// All combinations, the last parameter changing fastest. No parameters: one empty binding.
+/// All combinations, the last parameter changing fastest. Without parameters: one empty binding.
 pub(crate) fn combine_parameters(
     params: &[ExecParameter],
     link: ParameterLink,
@@ -150,7 +150,7 @@ fn zip_parameters(params: &[ExecParameter]) -> Result<Vec<ParameterBinding<'_>>,
 }
 
 impl ExecCommandTemplate {
-    /// What was typed after `--`: one word is a whole shell command, several are a command and its arguments.
+    /// The arguments after `--`: one word is a shell command, several are a command and its arguments.
     pub(crate) fn from_words(words: &[String]) -> Self {
         match words {
             [only] => Self::Shell(only.clone()),
@@ -163,7 +163,7 @@ impl ExecCommandTemplate {
         match self {
             Self::Shell(text) => substitute_parameters(text, binding, quote_for_shell),
             Self::Words(words) => {
-                // The whole word is quoted afterwards, so both forms give the value as it is.
+                // The whole word is quoted afterwards, so both forms insert the plain value.
                 let as_it_is = |_: &str, value: &str, format: HoleFormat| {
                     Ok(if format == HoleFormat::Quoted {
                         value.to_owned()
@@ -179,7 +179,7 @@ impl ExecCommandTemplate {
         }
     }
 
-    /// Whether there is anything to run.
+    /// Whether the command is empty.
     pub(crate) fn is_empty(&self) -> bool {
         match self {
             Self::Shell(text) => text.trim().is_empty(),
@@ -198,7 +198,7 @@ impl ExecCommandTemplate {
     }
 }
 
-/// A parameter that is used nowhere would only repeat every command: somebody has misspelled it.
+/// An unused parameter would only repeat every command: it is probably misspelled.
 pub(crate) fn refuse_unused_parameters(
     params: &[ExecParameter],
     templates: &[ExecCommandTemplate],
@@ -212,8 +212,8 @@ pub(crate) fn refuse_unused_parameters(
     }
 }
 
-/// What looks like a parameter and is none, in commands that have some. Without any, braces belong to the shell and to
-/// awk.
+/// Text that looks like a parameter but is not one, in commands that have parameters. Without parameters,
+/// braces belong to the shell or to awk.
 pub(crate) fn undefined_parameters<'t>(
     params: &[ExecParameter],
     templates: &'t [ExecCommandTemplate],
@@ -233,7 +233,7 @@ pub(crate) fn undefined_parameters<'t>(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ExecTemplatePiece<'t> {
     Text(&'t str),
-    /// The number of the parameter.
+    /// The index of the parameter.
     Value(usize, HoleFormat),
 }
 
@@ -256,7 +256,7 @@ fn parse_pieces<'t>(text: &'t str, names: &[&str]) -> Vec<ExecTemplatePiece<'t>>
     pieces
 }
 
-/// Fills in the values, each as `put(name, value, form)` says.
+/// Substitutes the values; `put(name, value, form)` formats each.
 fn substitute_parameters(
     text: &str,
     binding: &[(&str, &str)],
@@ -286,7 +286,7 @@ fn quote_for_shell(name: &str, value: &str, format: HoleFormat) -> Result<String
         return Ok(format_value(value, format));
     }
     let shown = text::truncate(&text::one_line(value), 60);
-    let why = if value.is_empty() { "which is empty" } else { "which means something to the shell" };
+    let why = if value.is_empty() { "which is empty" } else { "which is special to the shell" };
     Err(CliError::user(format!("parameter `{name}` has the value `{shown}`, {why}"))
         .with_hint(format!("write {{{name}:q}} to insert it quoted")))
 }

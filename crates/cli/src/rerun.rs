@@ -1,5 +1,5 @@
-//! The next run of a workflow: which of its jobs go back to the start. Decided and noted while nobody else runs it;
-//! running it is another command.
+//! The next run of a workflow: decides and stores which jobs are reset, under the lock of the workflow. Running
+//! it is another step.
 
 use crate::args::MachineArgs;
 use crate::changes::{self, ComparisonSettings, StoredJobs, WorkflowChanges};
@@ -18,9 +18,9 @@ use windlass_store::lock::{LockGuard, LockScope};
 use windlass_store::model::{DataFilter, WorkflowRow};
 use windlass_types::{JobId, JobStatus, RunId, WorkflowId};
 
-/// Has `choose` say which jobs go back, and starts the next run with them. `None` if there are none.
+/// Starts the next run with the jobs that `choose` returns. `None` if there are none.
 ///
-/// What a dead process left running is first made sure to be dead, so that what is decided on stands still.
+/// Processes left by a dead run are ended first, so that the state does not change while `choose` decides.
 pub(crate) fn start_next_run<T>(
     ctx: &CliContext,
     store: &dyn Store,
@@ -30,7 +30,7 @@ pub(crate) fn start_next_run<T>(
     start_next_run_from(ctx, store, workflow, &MachineArgs::default(), choose)
 }
 
-/// The same; what was said of this machine also says what is done about workers of earlier processes.
+/// The same with machine options, which also determine how workers of earlier processes are handled.
 fn start_next_run_from<T>(
     ctx: &CliContext,
     store: &dyn Store,
@@ -38,7 +38,7 @@ fn start_next_run_from<T>(
     machine: &MachineArgs,
     choose: impl FnOnce(&WorkflowRow) -> Result<(Vec<JobId>, T), CliError>,
 ) -> Result<(Option<RunId>, T), CliError> {
-    // A server refuses while a worker holds a job, and sees to dead ones itself.
+    // A server refuses while a worker holds a job, and handles dead workers itself.
     let served = ctx.server()?.is_some();
     let lock = if served { None } else { Some(store.lock(LockScope::Workflow(workflow), ctx.clock.now())?) };
     let row = match &lock {
@@ -52,7 +52,7 @@ fn start_next_run_from<T>(
     Ok((Some(store.begin_next_run(workflow, &again, ctx.clock.now())?), found))
 }
 
-/// Makes sure that nothing of a workflow runs whose lock we hold. How it stands then.
+/// Makes sure that nothing of a locked workflow runs, and returns its present state.
 pub(crate) fn ensure_nothing_runs(
     ctx: &CliContext,
     store: &dyn Store,
@@ -74,10 +74,10 @@ pub(crate) fn ensure_nothing_runs(
     load_workflow_row(store, workflow)
 }
 
-/// Starts the next run of a workflow if what its completed jobs were made from has changed since: input files, data, or
-/// outputs that are gone. Says what; `None` if nothing has.
+/// Starts the next run of a workflow if the input files or user data of completed jobs have changed, or outputs
+/// are missing. Returns a description; `None` if nothing changed.
 ///
-/// Jobs that ended badly stay as they are unless they are to run again or stand behind what does.
+/// Failed and canceled jobs keep their states unless they are to run again or depend on jobs that do.
 pub(crate) fn start_next_run_if_changed(
     ctx: &CliContext,
     store: &dyn Store,
@@ -91,56 +91,56 @@ pub(crate) fn start_next_run_if_changed(
     if nothing_done || (row.file_count == 0 && store.user_data(row.id, &any)?.is_empty()) {
         return Ok(None);
     }
-    let books = StoredJobs::load(store, row)?;
-    if outdated_jobs(&books, &changes::compare_workflow(&books, terms)?).is_empty() {
+    let jobs_store = StoredJobs::load(store, row)?;
+    if outdated_jobs(&jobs_store, &changes::compare_workflow(&jobs_store, terms)?).is_empty() {
         return Ok(None);
     }
-    // Once more, now that nobody else can change anything.
+    // Repeated under the lock, which excludes other changes.
     let (run, news) = start_next_run_from(ctx, store, row.id, machine, |row| {
-        let books = StoredJobs::load(store, row)?;
-        let changes = changes::compare_workflow(&books, terms)?;
-        let again = jobs_to_reset(&books, &changes, failed)?;
+        let jobs_store = StoredJobs::load(store, row)?;
+        let changes = changes::compare_workflow(&jobs_store, terms)?;
+        let again = jobs_to_reset(&jobs_store, &changes, failed)?;
         if !machine.force {
             missing_inputs::refuse_missing(&missing_inputs::find_missing(store, row, &again)?)?;
         }
-        let news = changes::render_headline(&changes, |number| books.name(number));
-        books.check_read_error()?;
+        let news = changes::render_headline(&changes, |number| jobs_store.name(number));
+        jobs_store.check_read_error()?;
         Ok((again, news))
     })?;
     Ok(run.map(|_| news))
 }
 
-/// Completed jobs whose work does not hold any more, by number.
-fn outdated_jobs(books: &StoredJobs<'_>, changes: &WorkflowChanges) -> Vec<u32> {
+/// Completed jobs whose results are outdated, by number.
+fn outdated_jobs(jobs_store: &StoredJobs<'_>, changes: &WorkflowChanges) -> Vec<u32> {
     let numbers = changes.jobs_to_run().map(|(number, _)| number);
-    numbers.filter(|number| books.status(*number) == JobStatus::Completed).collect()
+    numbers.filter(|number| jobs_store.status(*number) == JobStatus::Completed).collect()
 }
 
 fn jobs_to_reset(
-    books: &StoredJobs<'_>,
+    jobs_store: &StoredJobs<'_>,
     changes: &WorkflowChanges,
     failed: FailedJobsPolicy,
 ) -> Result<Vec<JobId>, CliError> {
-    let jobs = outdated_jobs(books, changes);
+    let jobs = outdated_jobs(jobs_store, changes);
     if jobs.is_empty() {
         return Ok(Vec::new());
     }
     if failed == FailedJobsPolicy::RunAgain {
-        return Ok(changes::jobs_to_reset(books, changes));
+        return Ok(changes::jobs_to_reset(jobs_store, changes));
     }
-    let table = books.loaded_jobs();
+    let table = jobs_store.loaded_jobs();
     let standing = |&status: &JobStatus| JobResetState { status, return_code: None };
     let standings: Vec<JobResetState> = table.status.iter().map(standing).collect();
     let reset = plan_reset(&standings, &table.edges, &ResetSelection { jobs, ..ResetSelection::default() });
     let reset = reset.map_err(|refused| CliError::new(CliErrorKind::Refused, refused.to_string()))?;
-    Ok(reset.all_jobs().into_iter().map(|number| books.id(number)).collect())
+    Ok(reset.all_jobs().into_iter().map(|number| jobs_store.id(number)).collect())
 }
 
 pub(crate) fn load_workflow_row(store: &dyn Store, workflow: WorkflowId) -> Result<WorkflowRow, CliError> {
     store.workflow(workflow)?.ok_or(CliError::from(windlass_store::StoreError::NoSuchWorkflow(workflow)))
 }
 
-/// Passes on what is found out about earlier processes.
+/// Prints notices about earlier processes.
 struct NoticePrinter<'a>(&'a CliContext);
 
 impl RunObserver for NoticePrinter<'_> {

@@ -1,4 +1,4 @@
-//! The samples that workers kept of a run, from all their files.
+//! Resource samples of a run, read from the files of all workers.
 
 use crate::error::CliError;
 use std::collections::BTreeMap;
@@ -11,14 +11,14 @@ use windlass_types::{Attempt, JobId, RunId, Timestamp};
 
 #[derive(Default)]
 pub(crate) struct RunSamples {
-    /// Of the machine. Where several workers ran one after the other, one after the other.
+    /// The host's samples. Those of consecutive workers are concatenated.
     pub(crate) node: Vec<SeriesSample>,
     pub(crate) limits: PlotLimits,
     pub(crate) jobs: BTreeMap<(JobId, Attempt), Vec<SeriesSample>>,
 }
 
 impl RunSamples {
-    /// When the first was taken.
+    /// Time of the first sample.
     pub(crate) fn first_sample_time(&self) -> Option<Timestamp> {
         self.jobs.values().chain([&self.node]).filter_map(|points| points.first()).map(|point| point.at).min()
     }
@@ -37,7 +37,7 @@ impl RunSamples {
     }
 }
 
-/// Nothing was kept unless somebody asked for it; then there is not even a folder.
+/// Samples are kept only on request; otherwise the folder does not exist.
 pub(crate) fn load_samples(row: &WorkflowRow, run: RunId) -> Result<RunSamples, CliError> {
     let folder = Path::new(&row.output_dir).join(resource_series::SERIES_DIR);
     let mut samples = RunSamples::default();
@@ -52,7 +52,7 @@ pub(crate) fn load_samples(row: &WorkflowRow, run: RunId) -> Result<RunSamples, 
             continue;
         }
         let bytes = std::fs::read(&path).map_err(|e| read_error(&path, &e))?;
-        // A file that a worker has only just begun says nothing yet.
+        // A file that a worker has just created is still empty.
         if let Ok(recording) = ResourceRecording::read(&bytes)
             && recording.head.run_id == run
         {
@@ -67,7 +67,7 @@ fn read_error(path: &Path, error: &io::Error) -> CliError {
     CliError::io(format!("cannot read {}: {error}", path.display()))
 }
 
-/// As lines over the seconds since `origin`.
+/// As lines over seconds since `origin`.
 pub(crate) fn to_series(points: &[SeriesSample], origin: Timestamp) -> PlotSeries {
     let at = |point: &SeriesSample| point.at.since(origin).as_secs_f64();
     PlotSeries {

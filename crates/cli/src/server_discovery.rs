@@ -1,5 +1,4 @@
-//! The way to a server: which one is meant, if any, and the token that is for it. It is one that was named, or the one
-//! that serves the database here.
+//! Finds the server to use, if any, and its token: a named server, or the one that uses the database here.
 
 use crate::args::GlobalArgs;
 use crate::config::{CliConfig, ConfigPaths, SettingOrigin};
@@ -14,8 +13,8 @@ use windlass_process::agent_mark::is_agent_descendant;
 use windlass_process::process_identity::{boot_id, kernel_boot};
 use windlass_store::StoreLocation;
 
-/// What was said about where the books are: a database, a server, or nothing. What was typed wins over what was set, the
-/// environment over files, and where both are said in the same place, the server.
+/// The location of the data as configured: a database, a server, or nothing. The command line takes precedence
+/// over the environment, and that over files; within one layer, the server takes precedence.
 pub(crate) fn choose_location(
     globals: &GlobalArgs,
     config: &CliConfig,
@@ -26,8 +25,8 @@ pub(crate) fn choose_location(
     let (db_set, url_set) = (set("db", &db.to_string_lossy()), set("url", url));
     let url_wins = match (db_set, url_set) {
         (None, None) => {
-            return Err(CliError::user("--db names a database and --url a server")
-                .with_hint("a command works on one of them; leave out the other"));
+            return Err(CliError::user("--db and --url were both given")
+                .with_hint("a command uses either a database or a server; leave out one"));
         }
         (None, Some(_)) => false,
         (Some(_), None) => true,
@@ -40,10 +39,10 @@ fn has_precedence(url: &SettingOrigin, db: &SettingOrigin) -> bool {
     !matches!((url, db), (SettingOrigin::File { .. }, SettingOrigin::Environment(_)))
 }
 
-/// What a server says of itself beside its database, to its owner alone.
+/// What a server publishes beside its database, readable only by its owner.
 #[derive(Debug, Deserialize)]
 struct DiscoveredServer {
-    /// Where it stands.
+    /// The path of this file.
     #[serde(skip)]
     dir: PathBuf,
     url: String,
@@ -59,7 +58,7 @@ struct DiscoveredServer {
 }
 
 impl DiscoveredServer {
-    /// By what it is known to be the one that said this.
+    /// How the server proves that it published this.
     fn trust(&self) -> ServerTrust {
         let here = boot_id().ok();
         let is_here = self.boot_id.is_some() && self.boot_id.as_deref() == here.as_deref().map(kernel_boot);
@@ -68,7 +67,7 @@ impl DiscoveredServer {
     }
 }
 
-/// What was said about how to talk to a server, whichever it is.
+/// Connection options for any server.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ConnectionSettings {
     pub(crate) trust: ServerTrust,
@@ -79,8 +78,8 @@ impl ConnectionSettings {
     pub(crate) fn new(globals: &GlobalArgs, cwd: &Path) -> Result<Self, CliError> {
         let absolute = |path: &Option<PathBuf>| path.as_ref().map(|path| cwd.join(path));
         if globals.key.is_some() && globals.cert.is_none() {
-            return Err(CliError::user("--key without --cert: a key alone says nothing")
-                .with_hint("--cert or WINDLASS_CERT names the certificate that it is of"));
+            return Err(CliError::user("--key without --cert: a key is useless without its certificate")
+                .with_hint("give the certificate with --cert or WINDLASS_CERT"));
         }
         let trust = ServerTrust {
             ca_file: absolute(&globals.ca_file),
@@ -92,7 +91,7 @@ impl ConnectionSettings {
         Ok(Self { trust, insecure_http: globals.insecure_http })
     }
 
-    /// What was said wins over what was kept.
+    /// Given options take precedence over saved ones.
     fn merge_saved_trust(&self, kept: ServerTrust) -> ServerTrust {
         let ServerTrust { ca_file, cert, key, .. } = self.trust.clone();
         let (cert, key) = if cert.is_some() { (cert, key) } else { (kept.cert.clone(), kept.key.clone()) };
@@ -101,7 +100,7 @@ impl ConnectionSettings {
     }
 }
 
-/// The server at `url`, or the one that serves `database` now.
+/// The server at `url`, or the server that now uses `database`.
 pub(crate) fn find_server(
     url: Option<&str>,
     manner: &ConnectionSettings,
@@ -119,12 +118,12 @@ pub(crate) fn find_server(
     let for_job = saved_login_for_job(&url)?;
     let moved = for_job.as_ref().filter(|kept| !is_same_url(&kept.url, &url)).map(|kept| kept.url.clone());
     let url = moved.unwrap_or(url);
-    // A token goes to the server that it is of, and to no other.
+    // A token is sent only to the server that it belongs to.
     let own = announced
         .filter(|server| is_same_url(&server.url, &url))
         .or_else(|| find_server_by_url(&url).filter(|server| may_be_running(server, manner)));
     let proven = own.as_ref().map(DiscoveredServer::trust).unwrap_or_default();
-    // Its token is sent where it is certain that this server listens; or to another machine, which says nothing without
+    // Its token is sent where it is certain that this server listens; or to another host, which requires
     // --insecure-http.
     let is_certain = proven.socket.is_some() || proven.pin_file.is_some() || !is_local_address(&url);
     let own = own.filter(|_| is_certain);
@@ -142,15 +141,16 @@ pub(crate) fn find_server(
     trust.pin_file = proven.pin_file.or(trust.pin_file);
     trust.socket = proven.socket.or(trust.socket);
     let named = environment_variable("WINDLASS_TOKEN").or_else(token_from_file);
-    // One that was named is not replaced by one that is found.
+    // A server that was named explicitly is not replaced by one that is found.
     let mut find_token = find_token.filter(|_| named.is_none());
     let token = if is_agent_descendant() {
-        // An agent has a token of its own, and uses no other one that its user has kept here.
+        // An agent has its own token, and must not use one that its user has saved.
         trust = ServerTrust { cert: None, key: None, ..trust };
         find_token = None;
         named
     } else {
-        // One that was named comes before one that was found: a worker in an allocation does not take the owner's.
+        // A token given explicitly takes precedence over the one found here: a worker in an allocation must
+        // not use the owner's.
         named.or(kept_token)
     };
     let insecure_http = manner.insecure_http;
@@ -165,27 +165,27 @@ pub(crate) fn find_server(
     Ok(Some(Client::new(options)?))
 }
 
-/// Reads the token of the owner again, where another server has come that is known by the same proof. A call that is under way
-/// meanwhile was made with the token of the server before.
+/// Reads the owner's token again after another server with the same proof has taken over. A concurrent call
+/// still used the old token.
 fn token_finder(url: &str, server: &DiscoveredServer) -> TokenLookup {
     let (url, dir, proof) = (url.to_owned(), server.dir.clone(), server.trust());
     Arc::new(move || {
         let now = read_run_file(&dir)?;
-        // Calls go on to the socket wherever the server listens besides, and otherwise to the address.
+        // Calls continue to use the socket regardless of other addresses; otherwise the address.
         let is_called = now.trust() == proof && (proof.socket.is_some() || is_same_url(&now.url, &url));
         if is_called { now.token } else { None }
     })
 }
 
-/// What is in the file that `WINDLASS_TOKEN_FILE` names: how a worker in an allocation, which starts elsewhere than its
-/// server, finds its key without anybody reading it in a script or an environment.
+/// The contents of the file that `WINDLASS_TOKEN_FILE` names: gives a worker in an allocation its token without
+/// exposing it in a script or an environment.
 fn token_from_file() -> Option<String> {
     let text = std::fs::read_to_string(environment_variable("WINDLASS_TOKEN_FILE")?).ok()?;
     Some(text.trim().to_owned()).filter(|token| !token.is_empty())
 }
 
-/// Where the worker of a server says to its jobs that its server is, and by what it is known. It keeps one server there;
-/// if that is another one than the job was told of, another one has taken over since.
+/// The file in which the worker of a server tells its jobs the address and proof of its server. If that is not
+/// the server that the job was started for, another server has taken over.
 fn saved_login_for_job(url: &str) -> Result<Option<SavedServer>, CliError> {
     let Some(directory) = environment_variable(windlass_agent::KEYRING_VARIABLE) else { return Ok(None) };
     let keyring = Keyring::open(Path::new(&directory))?;
@@ -194,15 +194,15 @@ fn saved_login_for_job(url: &str) -> Result<Option<SavedServer>, CliError> {
     Ok(keyring.find(url).or_else(moved).cloned())
 }
 
-/// Tokens that were kept by `windlass login`.
+/// Tokens saved by `windlass auth login`.
 pub(crate) fn open_keyring() -> Result<Keyring, CliError> {
     let paths = ConfigPaths::new(Path::new("/"), |name| std::env::var(name).ok());
     let dir = paths.user.as_deref().and_then(Path::parent);
-    let dir = dir.ok_or_else(|| CliError::io("nobody's home is known").with_hint("set HOME"))?;
+    let dir = dir.ok_or_else(|| CliError::io("the home directory is unknown").with_hint("set HOME"))?;
     Ok(Keyring::open(dir)?)
 }
 
-/// The same, where somebody has a home to keep them in.
+/// The same, if the user has a home directory.
 fn open_keyring_if_exists() -> Result<Option<Keyring>, CliError> {
     let has_home = ["HOME", "XDG_CONFIG_HOME"].into_iter().any(|name| environment_variable(name).is_some());
     has_home.then(open_keyring).transpose()
@@ -214,8 +214,8 @@ fn is_same_url(one: &str, other: &str) -> bool {
     matches!((place(one), place(other)), (Ok(one), Ok(other)) if one == other)
 }
 
-/// The directory, its owner's alone, where a server of this database says where it is. Beside the file, where the locks
-/// are too; a PostgreSQL database has no place here, so its servers on this machine share one in the home of their owner.
+/// The private directory in which a server of this database publishes its address: beside the file, like the
+/// locks. A PostgreSQL database has no local file, so its servers share a directory in the home of their owner.
 pub(crate) fn server_run_dir(database: &Path) -> Option<PathBuf> {
     if let Some(url) = database.to_str().filter(|text| StoreLocation::is_postgres(text)) {
         return Some(
@@ -233,7 +233,7 @@ fn state_dir() -> Option<PathBuf> {
     Some(base.join("windlass"))
 }
 
-/// Two texts never give the same name.
+/// An injective file name for a text.
 fn hashed_file_name(text: &str) -> String {
     let name = text.bytes().map(|byte| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'-' | b'_' => char::from(byte).to_string(),
@@ -242,17 +242,17 @@ fn hashed_file_name(text: &str) -> String {
     name.collect()
 }
 
-/// What a server says beside this database, or one that was killed said.
+/// The file of a running server of this database, or of one that was killed.
 fn load_discovered_server(database: &Path) -> Option<DiscoveredServer> {
     read_run_file(&server_run_dir(database)?)
 }
 
-/// Where the last server of this database listened, if it was killed.
+/// The address of the last server of this database, if it was killed.
 pub(crate) fn last_listen_address(database: &Path) -> Option<SocketAddr> {
     load_discovered_server(database)?.url.strip_prefix("http://")?.parse().ok()
 }
 
-/// Of the servers of PostgreSQL databases that one's own user runs here, the one at this address.
+/// The server at this address among the user's servers of PostgreSQL databases on this machine.
 fn find_server_by_url(url: &str) -> Option<DiscoveredServer> {
     let dirs = std::fs::read_dir(state_dir()?.join("servers")).ok()?;
     let mut servers = dirs.flatten().filter_map(|dir| read_run_file(&dir.path()));
@@ -269,8 +269,8 @@ fn read_run_file(run_dir: &Path) -> Option<DiscoveredServer> {
     Some(DiscoveredServer { dir: run_dir.to_owned(), ..said })
 }
 
-/// What a server that was killed left behind is not believed. One that is there and cannot be talked to is not passed
-/// over: the database is its.
+/// Ignores files of servers that were killed. A running but unreachable server is an error: it holds the
+/// database.
 fn is_server_running(server: &DiscoveredServer, manner: &ConnectionSettings) -> Result<bool, CliError> {
     let ServerTrust { pin_file, socket, .. } = server.trust();
     let trust = ServerTrust { pin_file, socket, ..manner.trust.clone() };
@@ -281,7 +281,7 @@ fn is_server_running(server: &DiscoveredServer, manner: &ConnectionSettings) -> 
         Err(error) => {
             let hint = error.hint();
             let error = CliError::io(format!(
-                "process {} serves this database, and cannot be talked to: {error}",
+                "process {} is the server of this database, but is unreachable: {error}",
                 server.pid
             ));
             Err(match hint {
@@ -292,7 +292,7 @@ fn is_server_running(server: &DiscoveredServer, manner: &ConnectionSettings) -> 
     }
 }
 
-/// Whether this address is one of this machine's own, where any of its users can listen.
+/// Whether this is an address of this machine, where any local user can listen.
 fn is_local_address(url: &str) -> bool {
     origin(url).is_ok_and(|origin| {
         let host = origin.split_once("://").map_or("", |(_, rest)| rest);
@@ -300,7 +300,7 @@ fn is_local_address(url: &str) -> bool {
     })
 }
 
-/// What is for a server that is gone is shown to nobody who may have taken its port.
+/// Credentials for a stopped server are never sent to a process that may have taken its port.
 fn may_be_running(server: &DiscoveredServer, manner: &ConnectionSettings) -> bool {
     is_server_running(server, manner).unwrap_or(true)
 }

@@ -1,5 +1,5 @@
-//! Runs a workflow of a server until it is over, with a worker of this machine: `run`, `resume` and `exec` where the books
-//! are a server's. Other workers of the server may take part.
+//! Runs a workflow of a server until it has ended, with a worker of this machine: `run`, `resume` and `exec`
+//! with a server. Other workers of the server may take part.
 
 use crate::args::MachineArgs;
 use crate::commands::plot;
@@ -24,10 +24,10 @@ use windlass_store::Store;
 use windlass_store::model::WorkflowRow;
 use windlass_types::{StatusCounts, WorkflowId};
 
-/// How often the books are asked how things stand.
+/// Poll interval for the state of the workflow.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Has the server start the workflow, works for it, and tells how it ended.
+/// Makes the server start the workflow, runs a worker for it, and reports the outcome.
 pub(crate) fn run_on_server(
     ctx: &CliContext,
     client: &Client,
@@ -48,24 +48,24 @@ pub(crate) fn run_on_server(
     let outcome = run_until_over(ctx, client, store, &row, machine)?;
     if let Some(kept) = &outcome.kept {
         ctx.ui.print_warning(&format!(
-            "{} results did not reach the server; they are kept in {}, for the next worker on this machine",
+            "{} results did not reach the server; they are kept in {} for the next worker on this machine",
             outcome.undelivered,
             kept.display()
         ));
     }
     let exit = run_summary::report_run_end(ctx, store, workflow, began.elapsed())?;
     plot::plot_after_run(ctx, store, workflow);
-    // Somebody else may have finished what we left.
+    // Other workers may have run the rest.
     let is_over = rerun::load_workflow_row(store, workflow)?.ended_at.is_some();
     Ok(match outcome.reason {
         _ if is_over => exit,
-        // There is nothing to stay for, though it is not over.
+        // The worker has no more to do, but the workflow has not ended.
         LeaveReason::Dismissed => CliExit::NeedsDecision,
         _ => CliExit::Interrupted,
     })
 }
 
-/// Works until the workflow is over or we have to go, and shows meanwhile how it stands.
+/// Runs until the workflow has ended or this process must exit, and shows the progress.
 fn run_until_over(
     ctx: &CliContext,
     client: &Client,
@@ -77,7 +77,7 @@ fn run_until_over(
     let agent = RemoteWorker::new(agent_options(ctx, client, row, machine)?)?;
     let control = agent.control();
     let listener = RunSignalListener::start(signals, move |signal| {
-        // That one is for those whom `cancel` asks to look; here the server tells.
+        // SIGUSR1 only wakes local runs; here the server notifies.
         if signal != SIGUSR1 {
             control.interrupt();
         }
@@ -91,7 +91,7 @@ fn run_until_over(
             match news.recv_timeout(POLL_INTERVAL) {
                 Ok(text) => observer.on_notice(&text),
                 Err(RecvTimeoutError::Timeout) => {
-                    // Where the server is away, the agent says so.
+                    // While the server is unreachable, the agent reports it.
                     if let Ok(Some(row)) = store.workflow(row.id) {
                         observer.on_progress(&meter.progress(row.counts));
                     }
@@ -99,7 +99,7 @@ fn run_until_over(
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
-        working.join().map_err(|_| CliError::internal("the worker of this machine broke down"))
+        working.join().map_err(|_| CliError::internal("the worker of this machine crashed"))
     });
     drop((listener, observer));
     Ok(outcome??)
@@ -113,7 +113,8 @@ fn agent_options(
 ) -> Result<RemoteWorkerOptions, CliError> {
     let here = MachineInfo::detect();
     let state_dir = default_state_dir().ok_or_else(|| {
-        CliError::io("nobody's home is known, and a worker keeps notes there").with_hint("set HOME")
+        CliError::io("the home directory is unknown, and it is needed for the journal of the worker")
+            .with_hint("set HOME")
     })?;
     let mut options =
         RemoteWorkerOptions::new(client.clone(), local_worker::machine_capacity(machine, &here), state_dir);
@@ -121,7 +122,7 @@ fn agent_options(
     options.gpu_devices = here.gpus;
     options.labels.clone_from(&machine.label);
     options.workflow = Some(row.id);
-    // As without a server: what was set up before the command is there for its jobs.
+    // As without a server: jobs get the environment of the command.
     options.environment.extra_patterns.push("*".to_owned());
     options.grace = machine.grace;
     let until = run_deadline(ctx, machine, row)?;
@@ -132,19 +133,19 @@ fn agent_options(
     Ok(options)
 }
 
-/// Passes on what the agent has to say.
+/// Prints the notices of the agent.
 struct NoticeForwarder(Sender<String>);
 
 impl windlass_agent::RemoteWorkerObserver for NoticeForwarder {
     fn on_notice(&mut self, text: &str) {
-        // Whoever showed it is gone only when all is over.
+        // The receiver is dropped only at the end.
         self.0.send(text.to_owned()).ok();
     }
 
     fn on_progress(&mut self, _progress: &windlass_agent::RemoteWorkerProgress) {}
 }
 
-/// How fast it goes.
+/// The rate of ended jobs.
 pub(crate) struct ProgressMeter {
     started_at: Instant,
     initial_settled: u64,

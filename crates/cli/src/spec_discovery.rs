@@ -1,9 +1,9 @@
-//! The spec file that is meant when none is named.
+//! Finds the spec file if none is named.
 
 use crate::error::CliError;
 use std::path::{Path, PathBuf};
 
-/// `windlass.toml` is not among them: that is the file of settings.
+/// `windlass.toml` is not among them: that is the settings file.
 const SPEC_NAMES: [&str; 5] =
     ["windlass.yaml", "windlass.yml", "windlass.json", "windlass.json5", "windlass.kdl"];
 const SPEC_SUFFIXES: [&str; 6] = [
@@ -15,20 +15,20 @@ const SPEC_SUFFIXES: [&str; 6] = [
     ".windlass.toml",
 ];
 
-/// The file that was named, or the one that is here.
+/// The named file, or the one in this directory.
 pub(crate) fn resolve_spec_path(named: Option<&PathBuf>, cwd: &Path) -> Result<PathBuf, CliError> {
     named.map_or_else(|| find_spec(cwd), |path| Ok(path.clone()))
 }
 
-/// The spec of this directory, as somebody would have typed it.
+/// The spec of this directory, with the path as a user would type it.
 fn find_spec(cwd: &Path) -> Result<PathBuf, CliError> {
     let entries = std::fs::read_dir(cwd)
-        .map_err(|e| CliError::io(format!("cannot look for a spec in {}: {e}", cwd.display())))?;
+        .map_err(|e| CliError::io(format!("cannot search for a spec in {}: {e}", cwd.display())))?;
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     choose_spec(names.collect()).map(PathBuf::from)
 }
 
-/// `windlass.*` comes first; of the others there must be one.
+/// `windlass.*` takes precedence; otherwise there must be exactly one file.
 fn choose_spec(mut names: Vec<String>) -> Result<String, CliError> {
     names.sort();
     let pick = |is_one: &dyn Fn(&str) -> bool| -> Vec<&String> {
@@ -42,12 +42,12 @@ fn choose_spec(mut names: Vec<String>) -> Result<String, CliError> {
     };
     match found.as_slice() {
         [one] => Ok((*one).clone()),
-        [] => Err(CliError::user("no spec was named, and there is no windlass.yaml or *.windlass.yaml here")
-            .with_hint("name the file; `windlass exec -- CMD` runs a command without a spec")),
+        [] => Err(CliError::user("no spec given, and there is no windlass.yaml or *.windlass.yaml here")
+            .with_hint("give the file; `windlass exec -- CMD` runs a command without a spec")),
         several => {
             let list = several.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
-            Err(CliError::user(format!("several files here may be meant: {list}"))
-                .with_hint("name one of them"))
+            Err(CliError::user(format!("there are several spec files here: {list}"))
+                .with_hint("give one of them"))
         }
     }
 }
@@ -69,10 +69,10 @@ mod tests {
     #[test]
     fn otherwise_the_only_one_with_the_suffix() {
         assert_eq!(chosen(&["sim.windlass.toml", "windlass.toml", "x.yaml"]).unwrap(), "sim.windlass.toml");
-        assert!(chosen(&["x.yaml", "windlass.toml"]).unwrap_err().contains("no spec was named"));
+        assert!(chosen(&["x.yaml", "windlass.toml"]).unwrap_err().contains("no spec given"));
         assert_eq!(
             chosen(&["b.windlass.yml", "a.windlass.yaml"]).unwrap_err(),
-            "several files here may be meant: a.windlass.yaml, b.windlass.yml"
+            "there are several spec files here: a.windlass.yaml, b.windlass.yml"
         );
         assert!(chosen(&["windlass.yaml", "windlass.json"]).unwrap_err().contains("several"));
     }

@@ -1,4 +1,4 @@
-//! From a spec file to a workflow in the store. Shared by `create` and `run`.
+//! Creates a workflow in the store from a spec file. Shared by `create` and `run`.
 
 use crate::args::OutputDirArgs;
 use crate::context::CliContext;
@@ -15,7 +15,7 @@ use windlass_store::Store;
 use windlass_store::model::WorkflowRow;
 use windlass_types::{Timestamp, WorkflowId};
 
-/// The text of a spec and where it came from.
+/// The text of a spec with its origin.
 #[derive(Clone, Debug)]
 pub(crate) struct SpecFile {
     /// As typed, for messages.
@@ -23,7 +23,7 @@ pub(crate) struct SpecFile {
     /// Absolute; `None` if it came from stdin.
     path: Option<PathBuf>,
     bytes: Vec<u8>,
-    /// Files beside it that it reads, each with the digest of its contents; known once it was loaded.
+    /// Files that the spec reads, each with the digest of its contents; known after loading.
     attached: OnceCell<BTreeMap<String, String>>,
 }
 
@@ -42,13 +42,13 @@ impl SpecFile {
         Ok(Self { name, path: Some(normalize_path(&path)), bytes, attached: OnceCell::new() })
     }
 
-    /// The same file with another text in it, which nobody has written there.
+    /// The same file with another text, which has not been written.
     pub(crate) fn with_text(&self, text: String) -> Self {
         let (name, path) = (self.name.clone(), self.path.clone());
         Self { name, path, bytes: text.into_bytes(), attached: OnceCell::new() }
     }
 
-    /// All errors of the file at once.
+    /// Parses the spec; returns all errors at once.
     pub(crate) fn load(&self) -> Result<ResolvedWorkflow<'_>, CliError> {
         let beside = self.path.as_deref().and_then(Path::parent).unwrap_or(Path::new("."));
         let working_directory = std::env::current_dir().ok();
@@ -59,12 +59,12 @@ impl SpecFile {
         Ok(loaded?)
     }
 
-    /// Its text and its format.
+    /// The text and its format.
     pub(crate) fn source(&self) -> SpecSource<'_> {
         SpecSource::new(&self.name, &self.bytes)
     }
 
-    /// The same text, with the same tables and lists beside it, gives the same digest, here and everywhere.
+    /// The digest of the text and the files that it reads; equal on all machines.
     pub(crate) fn digest(&self) -> String {
         let text = windlass_types::digest_bytes(&self.bytes);
         let Some(attached) = self.attached().filter(|attached| !attached.is_empty()) else { return text };
@@ -72,16 +72,16 @@ impl SpecFile {
         windlass_types::digest_bytes((text + &beside.collect::<String>()).as_bytes())
     }
 
-    /// A text that cannot name other files need not be understood for this, which takes its time for a million jobs.
+    /// A text that cannot refer to other files is not parsed for this, which saves time for a million jobs.
     fn attached(&self) -> Option<&BTreeMap<String, String>> {
         if self.attached.get().is_none() && self.may_name_files() {
-            // Mistakes are told by whoever wants the workflow.
+            // Errors are reported when the workflow is created.
             drop(self.load());
         }
         self.attached.get()
     }
 
-    /// What names one may also be written with escapes: `"\u0040list.txt"`.
+    /// References may also be written with escapes: `"\u0040list.txt"`.
     fn may_name_files(&self) -> bool {
         let mentions = |word: &[u8]| self.bytes.windows(word.len()).any(|part| part == word);
         ["@", "parameters_file", "\\u", "\\U", "\\x"].iter().any(|word| mentions(word.as_bytes()))
@@ -97,8 +97,8 @@ impl SpecFile {
     }
 }
 
-/// The one way to write where a file is, however it was typed. A link keeps its own name: it is next to it, not next to
-/// where it points, that its tables are looked for.
+/// The canonical path of a file. A link keeps its own name, because the files of a spec are searched next to
+/// the link, not next to its target.
 fn normalize_path(path: &Path) -> PathBuf {
     let directory = path.parent().and_then(|directory| directory.canonicalize().ok());
     match (directory, path.file_name()) {
@@ -107,11 +107,11 @@ fn normalize_path(path: &Path) -> PathBuf {
     }
 }
 
-/// Files beside a spec file, or below the working directory where Torc looks for them.
+/// Files beside a spec file, or below the working directory, where Torc searches.
 struct SpecFileAttachments<'a> {
     directory: &'a Path,
     working_directory: Option<PathBuf>,
-    /// What was read, with the digest of its contents.
+    /// The files read, with the digests of their contents.
     files_read: RefCell<BTreeMap<String, String>>,
 }
 
@@ -129,7 +129,7 @@ impl SpecAttachments for SpecFileAttachments<'_> {
     }
 }
 
-/// What is worth saying about a spec that is no error, each with its place and its remedy in a line.
+/// Warnings about a spec, each with position and remedy on one line.
 pub(crate) fn warnings(workflow: &ResolvedWorkflow<'_>) -> Vec<String> {
     workflow.warning_diagnostics().reports().iter().map(render_warning).collect()
 }
@@ -144,14 +144,14 @@ pub(crate) fn render_warning(report: &DiagnosticReport) -> String {
     format!("{place}: {}{help}", report.message)
 }
 
-/// The newest workflow that this file made in this directory.
+/// The newest workflow that this file created in this directory.
 pub(crate) fn newest_workflow_of(
     store: &dyn Store,
     file: &SpecFile,
     directory: &Path,
 ) -> Result<Option<WorkflowRow>, CliError> {
     let Some(path) = file.path() else { return Ok(None) };
-    // One that was not made from a text, but imported, says nothing about this file.
+    // An imported workflow was not created from a text and is unrelated to this file.
     let from_here = |row: &WorkflowRow| {
         row.spec_digest.is_some()
             && row.spec_path.as_deref().map(Path::new) == Some(path)
@@ -160,7 +160,7 @@ pub(crate) fn newest_workflow_of(
     Ok(store.workflows()?.into_iter().filter(from_here).max_by_key(|row| row.id))
 }
 
-/// Stores the workflow of a spec file. What is reused counts as completed from the start.
+/// Stores the workflow of a spec file. Reused jobs are completed from the start.
 pub(crate) fn create_from_spec(
     store: &dyn Store,
     file: &SpecFile,
@@ -180,10 +180,11 @@ pub(crate) fn create_from_spec(
     Ok(workflow_creation::create_workflow(store, workflow, origin, reused, now)?)
 }
 
-/// The directory for logs, absolute, made if it is not there. Found out before a workflow is made that could not use it.
-/// Where the usual one holds the logs of another database, one beside it is named after this database.
+/// The absolute log directory, created if missing. Determined before a workflow is created that could not use
+/// it. If the default directory holds the logs of another database, a directory beside it is named after this
+/// database.
 pub(crate) fn output_directory(ctx: &CliContext, args: &OutputDirArgs) -> Result<PathBuf, CliError> {
-    // It is written down there.
+    // The database is recorded in the directory.
     let database = PathBuf::from(ctx.database_name());
     let asked = &args.output_dir;
     let mut taken = match claim_directory(&ctx.cwd, asked, &database)? {
@@ -200,14 +201,14 @@ pub(crate) fn output_directory(ctx: &CliContext, args: &OutputDirArgs) -> Result
         }
     }
     Err(CliError::refused(format!(
-        "{} holds the logs of another database, {}; those of two would overwrite each other",
+        "{} contains the logs of another database, {}; logs of both would overwrite each other",
         asked.display(),
         taken.display()
     ))
-    .with_hint("name another directory with --output-dir"))
+    .with_hint("use another directory with --output-dir"))
 }
 
-/// What a directory is named after: the host and port of a server, the name of a PostgreSQL database, or that of a file
+/// The name for the directory: host and port of a server, the name of a PostgreSQL database, or the file name
 /// without its extension.
 fn short_name(database: &str) -> Option<&str> {
     let Some((scheme, address)) = database.split_once("://") else {
@@ -235,7 +236,7 @@ fn claim_directory(cwd: &Path, asked: &Path, database: &Path) -> Result<OutputDi
         Ok(None) => Ok(OutputDirClaim::Ours(directory)),
         Ok(Some(other)) => Ok(OutputDirClaim::OwnedBy(other)),
         Err(e) => Err(CliError::io(format!("cannot use {} as the output directory: {e}", asked.display()))
-            .with_hint("name a directory that can be made and written to with --output-dir")),
+            .with_hint("give a writable directory with --output-dir")),
     }
 }
 
@@ -243,11 +244,11 @@ fn claim_directory(cwd: &Path, asked: &Path, database: &Path) -> Result<OutputDi
 pub(crate) fn path_to_utf8(path: &Path) -> Result<&str, CliError> {
     path.to_str().ok_or_else(|| {
         CliError::user(format!("the path {} is not UTF-8", path.display()))
-            .with_hint("use a directory with a plain name")
+            .with_hint("use a directory with a UTF-8 name")
     })
 }
 
-/// Whoever runs this.
+/// The user who runs this process.
 pub(crate) fn current_user() -> String {
     let named =
         ["USER", "LOGNAME"].into_iter().find_map(|name| std::env::var(name).ok()).filter(|n| !n.is_empty());
@@ -269,8 +270,8 @@ fn read_error(spec: &Path, error: &std::io::Error) -> CliError {
     let message = format!("cannot read the spec {}: {error}", spec.display());
     match error.kind() {
         std::io::ErrorKind::NotFound => CliError::user(message)
-            .with_hint("paths are taken from the current directory; `windlass exec -- CMD` runs a command without a spec"),
-        std::io::ErrorKind::IsADirectory => CliError::user(message).with_hint("name the file in it"),
+            .with_hint("relative paths start at the current directory; `windlass exec -- CMD` runs a command without a spec"),
+        std::io::ErrorKind::IsADirectory => CliError::user(message).with_hint("give the file in it"),
         _ => CliError::io(message),
     }
 }

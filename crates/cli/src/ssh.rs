@@ -1,8 +1,8 @@
-//! Machines that ssh reaches, and how something is run there.
+//! Hosts that ssh reaches, and running scripts on them.
 //!
-//! Commands go to `/bin/sh -s` over standard input, so that nothing of them is in the command line of ssh or of anything
-//! there, a token least of all. Names of machines are checked before they reach ssh, which would take one that begins
-//! with a dash for an option. Whether a machine is the one that it says is ssh's own business: unknown ones are refused.
+//! Commands are sent to `/bin/sh -s` over standard input, so that they, and tokens in particular, do not appear
+//! in a command line of ssh or on the host. Host names are checked, because ssh would take a leading dash for
+//! an option. Host keys are verified by ssh itself: unknown ones are rejected.
 
 use std::fmt;
 use std::io::{self, Write as _};
@@ -21,7 +21,7 @@ impl FromStr for RemoteHost {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is no machine: write HOST, USER@HOST, or USER@HOST:PORT");
+        let wrong = || format!("`{text}` is not a host: write HOST, USER@HOST, or USER@HOST:PORT");
         let (user, rest) = match text.split_once('@') {
             Some((user, rest)) => (Some(user), rest),
             None => (None, text),
@@ -39,7 +39,7 @@ impl FromStr for RemoteHost {
     }
 }
 
-/// Nothing that a shell, or ssh, could take for something else.
+/// Only characters that are not special to a shell or ssh.
 fn is_safe_word(word: &str) -> bool {
     let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
     !word.is_empty() && !word.starts_with(['-', '.']) && word.chars().all(is_part)
@@ -56,12 +56,12 @@ impl fmt::Display for RemoteHost {
 }
 
 impl RemoteHost {
-    /// Runs a script there; what it prints is in the output.
+    /// Runs a script on the host, and captures its output.
     pub(crate) fn run_script(&self, script: &str, options: &[String]) -> io::Result<Output> {
         self.start_script(script, options)?.wait_with_output()
     }
 
-    /// Begins to run a script there, with what it prints coming through a pipe.
+    /// Starts a script on the host, with its output in a pipe.
     pub(crate) fn start_script(&self, script: &str, options: &[String]) -> io::Result<Child> {
         let mut command = Command::new("ssh");
         command
@@ -71,7 +71,7 @@ impl RemoteHost {
             .stderr(Stdio::piped());
         let mut child = command.spawn()?;
         if let Some(mut stdin) = child.stdin.take() {
-            // One that went away says so itself.
+            // If ssh has ended, it reports the error itself.
             stdin.write_all(script.as_bytes()).ok();
         }
         Ok(child)

@@ -1,4 +1,4 @@
-//! Reading what is added to a file.
+//! Reads text that is appended to a file.
 
 use crate::job_logs::LogStream;
 use std::fs::File;
@@ -6,15 +6,15 @@ use std::io::{self, Read as _};
 use std::path::PathBuf;
 use windlass_insight::log_tail::skip_to_last_lines;
 
-/// A file that grows, and how much of it was read.
+/// A growing file, and the read position.
 #[derive(Debug)]
 pub(crate) struct LogCursor {
     pub(crate) stream: LogStream,
     pub(crate) path: PathBuf,
-    /// Begin with the last lines that are there when the file is first seen.
+    /// Start with the last lines that exist when the file is first seen.
     tail: Option<usize>,
     file: Option<File>,
-    /// The part of a line that has come so far; for [`Cursor::complete_lines`].
+    /// The incomplete last line; for [`Cursor::complete_lines`].
     unfinished: Vec<u8>,
 }
 
@@ -23,7 +23,7 @@ impl LogCursor {
         Self { stream, path, tail, file: None, unfinished: Vec::new() }
     }
 
-    /// What was added since the last time. A file that is not there yet has nothing in it.
+    /// The text appended since the last call. A file that does not exist yet is empty.
     pub(crate) fn read_new(&mut self) -> io::Result<Vec<u8>> {
         let file = match &mut self.file {
             Some(file) => file,

@@ -1,4 +1,4 @@
-//! Writing a tar archive (POSIX ustar), as much of it as a bundle of logs needs: plain files with short names.
+//! Writes tar archives (POSIX ustar), with what a log bundle needs: regular files with short names.
 
 use std::io::{self, Read, Write};
 
@@ -17,7 +17,7 @@ impl<W: Write> TarArchive<W> {
         Self { out, modified }
     }
 
-    /// Adds a member of exactly `size` bytes: a file that grows meanwhile is cut, one that shrank is filled up.
+    /// Adds a member of exactly `size` bytes: a file that grows is cut, one that shrinks is padded.
     pub(crate) fn add_member(&mut self, name: &str, size: u64, content: impl Read) -> io::Result<()> {
         self.out.write_all(&render_header(name, size, self.modified)?)?;
         let copied = io::copy(&mut content.take(size), &mut self.out)?;
@@ -29,7 +29,7 @@ impl<W: Write> TarArchive<W> {
         Ok(())
     }
 
-    /// Two empty blocks are the end.
+    /// Two empty blocks mark the end.
     pub(crate) fn finish(mut self) -> io::Result<W> {
         self.out.write_all(&[0; 2 * BLOCK_SIZE])?;
         Ok(self.out)
@@ -48,7 +48,7 @@ fn render_header(name: &str, size: u64, modified: u64) -> io::Result<[u8; BLOCK_
     put(116, b"0000000\0");
     put(124, render_size(size).as_slice());
     put(136, format!("{modified:011o}\0").as_bytes());
-    // The checksum is computed with blanks in its own place.
+    // The checksum is computed with blanks in its own field.
     put(148, b"        ");
     put(156, b"0");
     put(257, b"ustar\x0000");
@@ -57,7 +57,7 @@ fn render_header(name: &str, size: u64, modified: u64) -> io::Result<[u8; BLOCK_
     Ok(header)
 }
 
-/// Octal up to 8 GiB; beyond that binary with the highest bit set, which every tar of today reads.
+/// Octal up to 8 GiB; beyond that binary with the highest bit set, which all current tar programs read.
 fn render_size(size: u64) -> [u8; 12] {
     let mut field = [0; 12];
     if size < 1 << 33 {

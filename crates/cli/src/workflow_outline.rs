@@ -1,4 +1,5 @@
-//! A workflow as an outline is drawn from it: names, kinds, resources and edges, from a spec or from the books.
+//! The outline of a workflow for drawings: names, job groups, resources and edges, from a spec or from the
+//! database.
 
 use crate::args::plan::CapacityArgs;
 use crate::changes::{PlannedJobs, StoredJobs, WorkflowChanges};
@@ -14,7 +15,7 @@ use windlass_types::{Capacity, Resources};
 
 const PAGE_SIZE: u64 = 2000;
 
-/// The machine to plan for: this one, but for what was said.
+/// The machine to plan for: this one, with the given overrides.
 pub(crate) fn planning_capacity(args: CapacityArgs) -> Capacity {
     let machine = MachineInfo::detect();
     Capacity {
@@ -26,7 +27,7 @@ pub(crate) fn planning_capacity(args: CapacityArgs) -> Capacity {
     }
 }
 
-/// Outlines a spec. What an earlier version of it measured tells how long jobs take; what is reused takes no time.
+/// Outlines a spec. Measurements of an earlier version estimate job durations; reused jobs take no time.
 pub(crate) fn outline_spec(
     planned: &PlannedJobs<'_, '_>,
     earlier: Option<(&StoredJobs<'_>, &WorkflowChanges)>,
@@ -37,8 +38,8 @@ pub(crate) fn outline_spec(
     let kinds: Vec<&str> = workflow.job_groups().iter().map(|kind| kind.name.as_str()).collect();
     let facts = |number: u32| {
         let job = workflow.job(number as usize);
-        let measured = earlier.and_then(|(books, changes)| {
-            expected_duration(changes, number, || books.completed_work(books.number(job.name)?))
+        let measured = earlier.and_then(|(jobs_store, changes)| {
+            expected_duration(changes, number, || jobs_store.completed_work(jobs_store.number(job.name)?))
         });
         JobFacts {
             name: job.name,
@@ -61,17 +62,17 @@ pub(crate) fn outline_spec(
     })
 }
 
-/// Outlines a workflow that is in the books.
+/// Outlines a stored workflow.
 pub(crate) fn outline_workflow(
     store: &dyn Store,
-    books: &StoredJobs<'_>,
+    jobs_store: &StoredJobs<'_>,
     changes: Option<&WorkflowChanges>,
     grain: OutlineGrain,
     capacity: Capacity,
 ) -> Result<WorkflowOutline, CliError> {
-    let names = OutlineNames::load(store, books)?;
+    let names = OutlineNames::load(store, jobs_store)?;
     let kinds: Vec<&str> = names.kinds.iter().map(String::as_str).collect();
-    let table = books.loaded_jobs();
+    let table = jobs_store.loaded_jobs();
     let facts = |number: u32| {
         let index = number as usize;
         JobFacts {
@@ -80,13 +81,13 @@ pub(crate) fn outline_workflow(
             resources: table.requirements[table.class[index] as usize],
             priority: table.priority[index],
             measured_runtime: changes
-                .and_then(|changes| expected_duration(changes, number, || books.completed_work(number))),
+                .and_then(|changes| expected_duration(changes, number, || jobs_store.completed_work(number))),
             is_reused: changes.is_some_and(|changes| changes.is_reused(number)),
         }
     };
     let edges: &DependencyEdges = &table.edges;
     build_outline(&OutlineRequest {
-        jobs: books.count(),
+        jobs: jobs_store.count(),
         edges,
         entries: &kinds,
         facts: &facts,
@@ -100,7 +101,7 @@ fn build_outline(request: &OutlineRequest<'_>) -> Result<WorkflowOutline, CliErr
         .map_err(|cycle| CliError::new(CliErrorKind::Spec, cycle.to_string()))
 }
 
-/// How long a job should take, from what it took before.
+/// The expected duration of a job, from earlier ones.
 fn expected_duration<'r>(
     changes: &WorkflowChanges,
     number: u32,
@@ -113,7 +114,7 @@ fn expected_duration<'r>(
     Some(record.ended_at.since(record.started_at?))
 }
 
-/// What all jobs are called, and of which kind they are.
+/// The names of all jobs, and their job groups.
 struct OutlineNames {
     jobs: Vec<String>,
     kinds: Vec<String>,
@@ -121,13 +122,13 @@ struct OutlineNames {
 }
 
 impl OutlineNames {
-    fn load(store: &dyn Store, books: &StoredJobs<'_>) -> Result<Self, CliError> {
+    fn load(store: &dyn Store, jobs_store: &StoredJobs<'_>) -> Result<Self, CliError> {
         let mut names = Self { jobs: Vec::new(), kinds: Vec::new(), kind_of: Vec::new() };
         let mut known: HashMap<String, u32> = HashMap::new();
         let mut after = None;
         loop {
             let filter = JobFilter { after, limit: Some(PAGE_SIZE), ..JobFilter::default() };
-            let page = store.jobs(books.workflow_row().id, &filter)?;
+            let page = store.jobs(jobs_store.workflow_row().id, &filter)?;
             let Some(last) = page.last().map(|job| job.id) else { break };
             for job in page {
                 names.jobs.push(job.name);
@@ -140,10 +141,10 @@ impl OutlineNames {
             }
             after = Some(last);
         }
-        if names.jobs.len() == books.count() as usize {
+        if names.jobs.len() == jobs_store.count() as usize {
             return Ok(names);
         }
-        // Jobs were added between two readings.
-        Err(CliError::refused("the workflow is changing just now").with_hint("try again"))
+        // Jobs were added between two reads.
+        Err(CliError::refused("the workflow has just changed").with_hint("try again"))
     }
 }

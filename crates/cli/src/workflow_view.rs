@@ -1,4 +1,4 @@
-//! What is shown about a workflow, gathered from the store; shared by `status`, `workflows` and the end of a run.
+//! Views of a workflow, loaded from the store; shared by `status`, `workflows` and the end of a run.
 //!
 //! The serialized field names are part of the contract of `--format json`.
 
@@ -17,10 +17,10 @@ use windlass_store::model::{JobFilter, JobRow, ResultFilter, ResultRow, Workflow
 use windlass_types::worker_messages::StdioSettings;
 use windlass_types::{Attempt, JobId, JobStatus, RunId, StatusCounts, Timestamp};
 
-/// So many failed or running jobs are named; the counts say how many there are.
+/// Maximum number of failed or running jobs listed; the counts cover all.
 const MAX_LISTED: u64 = 10;
 
-/// How a command that ran the workflow exits.
+/// The exit code of a command that ran the workflow.
 pub(crate) fn exit_for_counts(counts: &StatusCounts) -> CliExit {
     match () {
         () if needs_decision(counts) => CliExit::NeedsDecision,
@@ -36,7 +36,7 @@ pub(crate) struct WorkflowView {
     pub(crate) row: WorkflowRow,
     pub(crate) state: WorkflowPhase,
     pub(crate) jobs: StatusCountsView,
-    /// Of the current run: from its start to its end, or until now if somebody runs it.
+    /// Of the current run: from its start to its end, or until now while it runs.
     pub(crate) elapsed_seconds: Option<f64>,
 }
 
@@ -60,20 +60,20 @@ impl Serialize for WorkflowView {
     }
 }
 
-/// One workflow in full: what runs, what failed.
+/// One workflow in full, with running and failed jobs.
 #[derive(Debug, Serialize)]
 pub(crate) struct WorkflowOverview {
     #[serde(flatten)]
     pub(crate) workflow: WorkflowView,
     pub(crate) running: Vec<RunningJobView>,
     pub(crate) failures: Vec<FailedJobView>,
-    /// Commands that name no workflow mean this one.
+    /// Whether this is the workflow that commands select by default.
     #[serde(skip)]
     pub(crate) is_newest: bool,
-    /// Those who live on without their server.
+    /// Workers that still run without their server.
     #[serde(skip)]
     pub(crate) strays: Vec<OrphanedWorker>,
-    /// On Slurm: how much of what it was given was used, where that is to be shown.
+    /// On Slurm: how much of the allocations was used, if it is to be shown.
     #[serde(skip)]
     pub(crate) usage: Option<String>,
 }
@@ -87,7 +87,7 @@ pub(crate) struct RunningJobView {
     pub(crate) started_at: Option<Timestamp>,
 }
 
-/// A job that failed, with its last attempt.
+/// A failed job, with its last attempt.
 #[derive(Debug, Serialize)]
 pub(crate) struct FailedJobView {
     pub(crate) job_id: JobId,
@@ -99,9 +99,9 @@ pub(crate) struct FailedJobView {
     pub(crate) signal: Option<i32>,
     pub(crate) out_of_memory: bool,
     pub(crate) reason: Option<String>,
-    /// Where to look first; `None` if nothing was kept.
+    /// The log file to read first; `None` if none was kept.
     pub(crate) log_path: Option<PathBuf>,
-    /// The stream that says something there.
+    /// The stream of that file.
     #[serde(skip)]
     pub(crate) spoken: Option<LogStream>,
 }
@@ -126,7 +126,7 @@ impl WorkflowOverview {
         let id = row.id;
         let workflow = WorkflowView::new(row, somebody_runs_it, now);
         let strays = if workflow.state == WorkflowPhase::Interrupted && !is_remote_store(store) {
-            // Being able to show the workflow matters more.
+            // The overview is shown even if this fails.
             orphaned_workers::find_orphaned_workers(store, id).unwrap_or_default()
         } else {
             Vec::new()

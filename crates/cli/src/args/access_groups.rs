@@ -9,10 +9,10 @@ Whoever is in a group with which a workflow is shared sees it, and may act on it
 make groups and delete them; a group's own admins take people in and put them out. Owners share their workflows.
 
 Examples:
-  windlass access-groups create climate --description 'the climate people'
-  windlass access-groups add-user climate ana --role admin
-  windlass access-groups share 7 climate
-  windlass access-groups unshare 7 climate")]
+  windlass auth access-groups create climate --description 'the climate people'
+  windlass auth access-groups add-user climate ana --role admin
+  windlass auth access-groups share 7 climate
+  windlass auth access-groups unshare 7 climate")]
 pub(crate) struct AccessGroupsArgs {
     #[command(subcommand)]
     pub(crate) verb: AccessGroupsSubcommand,

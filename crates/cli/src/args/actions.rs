@@ -9,9 +9,9 @@ use clap::{Args, Subcommand};
     args_conflicts_with_subcommands = true,
     after_help = "\
 Examples:
-  windlass actions                     those of the newest workflow, and how they went
-  windlass actions show 7              all about one: its commands, its executions
-  windlass actions retry 7             one that failed once more"
+  windlass workflows actions                     those of the newest workflow, and how they went
+  windlass workflows actions show 7              all about one: its commands, its executions
+  windlass workflows actions retry 7             one that failed once more"
 )]
 pub(crate) struct ActionsArgs {
     #[command(flatten)]
@@ -33,7 +33,7 @@ pub(crate) enum ActionsSubcommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct OneActionArgs {
-    /// The number that `windlass actions` shows.
+    /// The number that `windlass workflows actions` shows.
     #[arg(value_name = "ID")]
     pub(crate) action: i64,
     /// The workflow that it belongs to: id, name, or `last`.

@@ -30,11 +30,11 @@ pub(crate) enum AuthSubcommand {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  windlass token create --name laptop --scope write --expires-in 90d
-  windlass token create --name farm --scope worker            for `windlass worker`
-  windlass token create --name ci --user ci --scope write     for somebody else; admins only
-  windlass token revoke 7
-  windlass token revoke --user ana            all tokens of a user who has left")]
+  windlass auth token create --name laptop --scope write --expires-in 90d
+  windlass auth token create --name farm --scope worker            for `windlass worker`
+  windlass auth token create --name ci --user ci --scope write     for somebody else; admins only
+  windlass auth token revoke 7
+  windlass auth token revoke --user ana            all tokens of a user who has left")]
 pub(crate) struct TokenArgs {
     #[command(subcommand)]
     pub(crate) verb: TokenSubcommand,
@@ -78,7 +78,7 @@ pub(crate) struct TokenListArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct TokenRevokeArgs {
-    /// The id of the token, as `windlass token list` shows it.
+    /// The id of the token, as `windlass auth token list` shows it.
     #[arg(value_name = "ID", required_unless_present = "user")]
     pub(crate) id: Option<i64>,
     /// Revoke all tokens of this user (admins only, for other users).
@@ -92,8 +92,8 @@ The file has one line per user, `name:hash`, as `htpasswd -B` and Torc write it.
 and when an admin asks for it (POST /api/v1/admin/reload-auth).
 
 Examples:
-  windlass password add users.htpasswd ana            asks for the password
-  windlass password add users.htpasswd ana < secret   reads it from a file
+  windlass auth password add users.htpasswd ana            asks for the password
+  windlass auth password add users.htpasswd ana < secret   reads it from a file
   windlass serve --password-file users.htpasswd")]
 pub(crate) struct PasswordArgs {
     #[command(subcommand)]
@@ -143,9 +143,9 @@ pub(crate) struct PasswordListArgs {
 The token is kept in ~/.config/windlass/tokens.toml, which only you can read, and is sent to that server alone.
 
 Examples:
-  windlass login https://windlass.example.org               asks for a token
-  windlass login https://windlass.example.org --user ana    asks for the password, and has a token made
-  windlass login https://windlass.example.org < token       reads it from a file")]
+  windlass auth login https://windlass.example.org               asks for a token
+  windlass auth login https://windlass.example.org --user ana    asks for the password, and has a token made
+  windlass auth login https://windlass.example.org < token       reads it from a file")]
 pub(crate) struct LoginArgs {
     /// The server.
     #[arg(value_name = "URL")]

@@ -10,12 +10,12 @@ Classes: transient, permanent, data, infrastructure, memory, timeout, unknown. A
 nothing.
 
 Examples:
-  windlass classify job.e
-  windlass classify slurm-*.out --return-code 75
-  windlass classify job.e --signal SIGKILL
-  ssh node17 cat job.e | windlass classify -
-  windlass classify --rules                     all rules, in the order in which they are asked
-  windlass classify job.e --rules-file our-rules.toml")]
+  windlass failures classify job.e
+  windlass failures classify slurm-*.out --return-code 75
+  windlass failures classify job.e --signal SIGKILL
+  ssh node17 cat job.e | windlass failures classify -
+  windlass failures classify --rules                     all rules, in the order in which they are asked
+  windlass failures classify job.e --rules-file our-rules.toml")]
 pub(crate) struct ClassifyArgs {
     /// Logs of failures, of which the last lines count; `-` is standard input.
     #[arg(value_name = "LOGFILE", required_unless_present = "rules")]

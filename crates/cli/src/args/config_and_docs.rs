@@ -57,9 +57,9 @@ pub(crate) struct ConfigInitArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  source <(windlass completions bash)                  in ~/.bashrc
-  windlass completions zsh > ~/.zfunc/_windlass
-  windlass completions fish > ~/.config/fish/completions/windlass.fish")]
+  source <(windlass config completions bash)                  in ~/.bashrc
+  windlass config completions zsh > ~/.zfunc/_windlass
+  windlass config completions fish > ~/.config/fish/completions/windlass.fish")]
 pub(crate) struct CompletionsArgs {
     /// The shell that is to know the commands.
     #[arg(value_enum, value_name = "SHELL")]

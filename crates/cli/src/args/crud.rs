@@ -91,7 +91,7 @@ pub(crate) struct CreateJobsArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A job that completed stays completed; `windlass reinit` sees that its command changed, and has it run again. Every \
+A job that completed stays completed; `windlass workflows reinit` sees that its command changed, and has it run again. Every \
 change is an event, with what was there before.
 
 Examples:
@@ -212,7 +212,7 @@ pub(crate) struct ResourceAmountArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  windlass resource-requirements create last -n large --num-cpus 8 --memory 16g --runtime 2h")]
+  windlass jobs requirements create last -n large --num-cpus 8 --memory 16g --runtime 2h")]
 pub(crate) struct CreateRequirementsArgs {
     /// Workflow: its id, its name, or `last`.
     #[arg(value_name = "ID", default_value = "last")]

@@ -9,13 +9,13 @@ A DAG is one run of a request: on the engine, or on HTCondor. It is named by its
 run of it), or, where `windlass submit --backend htcondor` made it, by its directory.
 
 Examples:
-  windlass dag                                         all of them
-  windlass dag show reco                               how the newest run of `reco` stands, and what is held
-  windlass dag nodes reco --status failed,held         its nodes as they are at this moment
-  windlass dag logs reco proc_000003 --unit 12         where the logs of a node are
-  windlass dag hold reco --reason \"storage is down\"    nothing more of it begins; what runs goes on
-  windlass dag release reco                            it goes on
-  windlass dag rescue reco                             go on with what the run has left";
+  windlass request dag                                         all of them
+  windlass request dag show reco                               how the newest run of `reco` stands, and what is held
+  windlass request dag nodes reco --status failed,held         its nodes as they are at this moment
+  windlass request dag logs reco proc_000003 --unit 12         where the logs of a node are
+  windlass request dag hold reco --reason \"storage is down\"    nothing more of it begins; what runs goes on
+  windlass request dag release reco                            it goes on
+  windlass request dag rescue reco                             go on with what the run has left";
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, after_help = EXAMPLES)]

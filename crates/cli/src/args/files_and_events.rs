@@ -100,9 +100,9 @@ pub(crate) struct UserDataListArgs {
 In a job the workflow is known, and the id comes from the spec: `${user_data.output.NAME}`.
 
 Examples:
-  windlass user-data update 7 --data '{\"best\": 0.3}'
-  windlass user-data update limits --data @limits.json
-  compute | windlass user-data update limits --data -")]
+  windlass jobs user-data update 7 --data '{\"best\": 0.3}'
+  windlass jobs user-data update limits --data @limits.json
+  compute | windlass jobs user-data update limits --data -")]
 pub(crate) struct UpdateUserDataArgs {
     /// Its id or its name.
     #[arg(value_name = "NAME")]

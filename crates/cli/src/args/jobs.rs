@@ -115,9 +115,9 @@ pub(crate) struct OneJobArgs {
 Every attempt leaves a result, also the ones that failed and were tried again.
 
 Examples:
-  windlass results --failed
-  windlass results --failed --include-logs
-  windlass results --job align_7 --all-runs"
+  windlass jobs results --failed
+  windlass jobs results --failed --include-logs
+  windlass jobs results --job align_7 --all-runs"
 )]
 pub(crate) struct ResultsArgs {
     #[command(subcommand)]
@@ -171,7 +171,7 @@ pub(crate) struct ResultsListArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct OneResultArgs {
-    /// Result: its id, as in `windlass results --format json`.
+    /// Result: its id, as in `windlass jobs results --format json`.
     #[arg(value_name = "RESULT")]
     pub(crate) result: i64,
     /// Workflow of the result: id, name, or `last`.

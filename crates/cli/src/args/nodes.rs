@@ -9,9 +9,9 @@ A server sets a node aside that fails what others do not, and says why. After th
 goes well the node is trusted again, if not it is set aside for twice as long.
 
 Examples:
-  windlass nodes                                        which are set aside, and why
-  windlass nodes set-aside n17 --for 2h --reason \"its disk is full\"
-  windlass nodes release n17                            it was mended: it gets jobs again at once")]
+  windlass worker nodes                                        which are set aside, and why
+  windlass worker nodes set-aside n17 --for 2h --reason \"its disk is full\"
+  windlass worker nodes release n17                            it was mended: it gets jobs again at once")]
 pub(crate) struct NodesArgs {
     #[command(subcommand)]
     pub(crate) verb: Option<NodesSubcommand>,
@@ -41,7 +41,7 @@ pub(crate) struct NodeQuarantineArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct OneNodeArgs {
-    /// The host as `windlass workers` shows it.
+    /// The host as `windlass worker list` shows it.
     #[arg(value_name = "HOST", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(crate) host: String,
 }

@@ -24,7 +24,7 @@ Formats:
 Examples:
   windlass plan                                    the spec of this directory
   windlass plan sweep.yaml
-  windlass plan last                               what `windlass reinit` would run again
+  windlass plan last                               what `windlass workflows reinit` would run again
   windlass plan sweep.yaml --format svg -o sweep.svg
   windlass plan sweep.yaml --format dot | dot -Tpdf > sweep.pdf
   windlass plan sweep.yaml --accept merge:command  merge was only written differently
@@ -94,12 +94,12 @@ pub(crate) struct WhyArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 A finished job runs again if one of its input files or input data changed since it ran, if one of its output files is \
-gone, or if it depends on a job that runs again. Results of earlier runs stay visible with `windlass results --all-runs`.
+gone, or if it depends on a job that runs again. Results of earlier runs stay visible with `windlass jobs results --all-runs`.
 
 Examples:
-  windlass reinit --dry-run              say what would run again, and why
-  windlass reinit && windlass resume
-  windlass reinit 3 --content            a file that was only touched has not changed")]
+  windlass workflows reinit --dry-run              say what would run again, and why
+  windlass workflows reinit && windlass resume
+  windlass workflows reinit 3 --content            a file that was only touched has not changed")]
 pub(crate) struct ReinitArgs {
     /// Workflow: its id, its name, or `last`.
     #[arg(value_name = "ID", default_value = "last")]
@@ -155,13 +155,13 @@ pub(crate) struct WorkflowInitArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Without --failed-only, --job, --status or --return-code every job of the workflow runs again. Jobs built on those that \
-run again do so too. Results of earlier runs stay visible with `windlass results --all-runs`.
+run again do so too. Results of earlier runs stay visible with `windlass jobs results --all-runs`.
 
 Examples:
-  windlass reset-status --failed-only && windlass resume
-  windlass reset-status --job align_7 --dry-run
-  windlass reset-status 3 --status canceled --no-prompts
-  windlass reset-status --return-code 137")]
+  windlass workflows reset-status --failed-only && windlass resume
+  windlass workflows reset-status --job align_7 --dry-run
+  windlass workflows reset-status 3 --status canceled --no-prompts
+  windlass workflows reset-status --return-code 137")]
 pub(crate) struct ResetStatusArgs {
     /// Workflow: its id, its name, or `last`.
     #[arg(value_name = "ID", default_value = "last")]
@@ -178,7 +178,7 @@ pub(crate) struct ResetStatusArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Jobs built on those that run again do so too. Results of earlier runs stay visible with `windlass results --all-runs`.
+Jobs built on those that run again do so too. Results of earlier runs stay visible with `windlass jobs results --all-runs`.
 
 Examples:
   windlass jobs reset-status 12 13
@@ -203,7 +203,7 @@ pub(crate) struct ResetOptionArgs {
     /// Only jobs whose newest attempt ended with this code.
     #[arg(long, value_name = "CODE", allow_hyphen_values = true)]
     pub(crate) return_code: Option<i32>,
-    /// Also jobs whose inputs changed, as `windlass reinit` finds them.
+    /// Also jobs whose inputs changed, as `windlass workflows reinit` finds them.
     #[arg(short = 'r', long, visible_alias = "reinit")]
     pub(crate) reinitialize: bool,
     /// Go on although input files are missing.

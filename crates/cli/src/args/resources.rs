@@ -54,7 +54,7 @@ pub(crate) struct ResourcesCheckArgs {
 #[command(after_help = "\
 Asks for more where jobs used more than they asked for, and for less where all jobs of a class completed and the saving \
 is worth it. Applied per class of jobs, that is the jobs of one entry of the spec, so that others who share the \
-requirements keep theirs. The spec file stays as it is: see `windlass tune`.
+requirements keep theirs. The spec file stays as it is: see `windlass resources tune`.
 
 Examples:
   windlass resources correct --dry-run
@@ -97,9 +97,9 @@ Learns from the newest workflow that this file made here. Without --apply it pri
 With --apply only the numbers in the file change: comments and layout stay, and each change says what it rests on.
 
 Examples:
-  windlass tune sweep.yaml
-  windlass tune sweep.yaml --apply
-  windlass tune sweep.yaml --workflow 3 | patch sweep.yaml")]
+  windlass resources tune sweep.yaml
+  windlass resources tune sweep.yaml --apply
+  windlass resources tune sweep.yaml --workflow 3 | patch sweep.yaml")]
 pub(crate) struct TuneArgs {
     /// Spec file; the spec of this directory by default.
     #[arg(value_name = "SPEC")]
@@ -121,9 +121,9 @@ The bars of the jobs are always there. The lines need samples, which are kept if
 The page needs no network: everything is in the one file.
 
 Examples:
-  windlass plot resources
-  windlass plot resources 3 -o usage.html
-  windlass plot resources -o usage.svg")]
+  windlass resources plot
+  windlass resources plot 3 -o usage.html
+  windlass resources plot -o usage.svg")]
 pub(crate) struct PlotResourcesArgs {
     /// Workflow: its id, its name, or `last`.
     #[arg(value_name = "ID", default_value = "last")]

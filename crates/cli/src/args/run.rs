@@ -244,13 +244,13 @@ impl TorcRunArgs {
 #[derive(Clone, Copy, Debug, PartialEq, Args)]
 #[command(next_help_heading = "What to measure")]
 pub(crate) struct ResourceMonitorArgs {
-    /// What to keep of each job: a summary of each attempt, or every sample for `windlass plot resources`.
+    /// What to keep of each job: a summary of each attempt, or every sample for `windlass resources plot`.
     #[arg(long, value_enum, value_name = "HOW", default_value = "summary")]
     pub(crate) monitor: ResourceMonitorArg,
     /// What to keep of the machine.
     #[arg(long, value_enum, value_name = "HOW", default_value = "off")]
     pub(crate) monitor_compute_node: ResourceMonitorArg,
-    /// Draw what was measured when all is done, as `windlass plot resources` does.
+    /// Draw what was measured when all is done, as `windlass resources plot` does.
     #[arg(long)]
     pub(crate) generate_plots: bool,
     /// Time between two samples.

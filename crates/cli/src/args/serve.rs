@@ -62,7 +62,7 @@ pub(crate) struct ServeArgs {
     /// Pause before a failed job of a request is retried, and before a round is rescued; doubled each time, up to ten minutes.
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse_duration)]
     pub(crate) cool_off: Duration,
-    /// Users and their passwords, as `windlass password` and Torc's `torc-htpasswd` write them.
+    /// Users and their passwords, as `windlass auth password` and Torc's `torc-htpasswd` write them.
     #[arg(long, value_name = "FILE")]
     pub(crate) password_file: Option<PathBuf>,
     /// Speak TLS with this certificate, its chain behind it (PEM).

@@ -136,8 +136,8 @@ fn parse_status(text: &str) -> Result<SiteStatus, String> {
 Requests wait in a queue: urgent ones first, then by priority; between equals places go round the requestors.
 
 Examples:
-  windlass admission                        how many are under way, and who is next
-  windlass admission set --max-active 50    no more than 50 at once from now on")]
+  windlass request admission                        how many are under way, and who is next
+  windlass request admission set --max-active 50    no more than 50 at once from now on")]
 pub(crate) struct AdmissionArgs {
     #[command(subcommand)]
     pub(crate) verb: Option<AdmissionSubcommand>,

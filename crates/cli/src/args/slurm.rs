@@ -166,12 +166,12 @@ pub(crate) struct SlurmPlanArgs {
 #[command(after_help = "\
 What a cluster has is asked of Slurm itself. A profile describes a cluster that is not here, or one of which you know
 more: a file in the directory hpc/ beside your config.toml, or anywhere with --profile FILE. No cluster is built in;
-`windlass hpc generate` writes a profile of the one that you are on.
+`windlass slurm hpc generate` writes a profile of the one that you are on.
 
 Examples:
-  windlass hpc partitions                                    what there is
-  windlass hpc match --cpus 8 --memory 32g --walltime 4h     where such a job could run, the best first
-  windlass hpc generate -o ~/.config/windlass/hpc/ours.toml  keep it, to plan elsewhere")]
+  windlass slurm hpc partitions                                    what there is
+  windlass slurm hpc match --cpus 8 --memory 32g --walltime 4h     where such a job could run, the best first
+  windlass slurm hpc generate -o ~/.config/windlass/hpc/ours.toml  keep it, to plan elsewhere")]
 pub(crate) struct HpcArgs {
     #[command(subcommand)]
     pub(crate) verb: HpcSubcommand,

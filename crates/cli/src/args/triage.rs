@@ -215,7 +215,7 @@ pub(crate) struct DecisionAgentArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ProposalReviewArgs {
-    /// The numbers of proposals, as `windlass triage` shows them.
+    /// The numbers of proposals, as `windlass failures pending` shows them.
     #[arg(value_name = "DECISION", required = true)]
     pub(crate) decisions: Vec<i64>,
     /// Workflow that they belong to: id, name, or `last`.
@@ -256,9 +256,9 @@ What is changed together is one revision: who changed which jobs, why, from what
 jobs wait or have failed.
 
 Examples:
-  windlass revisions
-  windlass revisions show 3
-  windlass revisions undo 3"
+  windlass failures revisions
+  windlass failures revisions show 3
+  windlass failures undo 3"
 )]
 pub(crate) struct RevisionsArgs {
     #[command(subcommand)]
@@ -277,7 +277,7 @@ pub(crate) enum RevisionsSubcommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct OneRevisionArgs {
-    /// The number that `windlass revisions` shows.
+    /// The number that `windlass failures revisions` shows.
     #[arg(value_name = "N")]
     pub(crate) revision: i64,
     /// Workflow that it belongs to: id, name, or `last`.

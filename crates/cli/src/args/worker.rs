@@ -92,11 +92,11 @@ The list of machines is kept for you on this machine. Machines must be reachable
 the same path.
 
 Examples:
-  windlass remote add 7 node1 alice@node2:2222
-  windlass remote run 7 -j 8
-  windlass remote status 7
-  windlass remote stop 7
-  windlass remote collect-logs 7")]
+  windlass worker remote add 7 node1 alice@node2:2222
+  windlass worker remote run 7 -j 8
+  windlass worker remote status 7
+  windlass worker remote stop 7
+  windlass worker remote collect-logs 7")]
 pub(crate) struct RemoteArgs {
     #[command(subcommand)]
     pub(crate) verb: RemoteSubcommand,

@@ -42,7 +42,7 @@ pub(crate) struct WorkersListArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct OneWorkerArgs {
-    /// The number that `windlass workers` shows.
+    /// The number that `windlass worker list` shows.
     #[arg(value_name = "ID", value_parser = parse_worker_id)]
     pub(crate) worker: WorkerId,
 }

@@ -127,8 +127,8 @@ pub(crate) struct UpdateWorkflowArgs {
 An archived workflow is left out of lists, and `last` does not mean it. Nothing of it is deleted.
 
 Examples:
-  windlass archive 1-5,9
-  windlass archive --restore 3")]
+  windlass workflows archive 1-5,9
+  windlass workflows archive --restore 3")]
 pub(crate) struct WorkflowArchiveArgs {
     /// Workflows: ids, ranges such as `1-5,9`, names, or `last`.
     #[arg(value_name = "ID", required = true)]
@@ -147,8 +147,8 @@ Everything in the database about these workflows is gone afterwards: jobs, resul
 are. A workflow that somebody runs is not deleted.
 
 Examples:
-  windlass delete 3
-  windlass delete 1-5,9 --yes")]
+  windlass workflows delete 3
+  windlass workflows delete 1-5,9 --yes")]
 pub(crate) struct WorkflowDeleteArgs {
     /// Workflows: ids, ranges such as `1-5,9`, names, or `last`.
     #[arg(value_name = "ID", required = true)]
@@ -160,8 +160,8 @@ pub(crate) struct WorkflowDeleteArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  windlass export > sim.json
-  windlass export 3 --include-results -o sim.json")]
+  windlass workflows export > sim.json
+  windlass workflows export 3 --include-results -o sim.json")]
 pub(crate) struct WorkflowExportArgs {
     /// Workflow: its id, its name, or `last`.
     #[arg(value_name = "ID", default_value = "last")]
@@ -184,10 +184,10 @@ the current directory, wherever they ran before. Commands are taken as they are:
 `${user_data.input.NAME}` they hold the old id, which is pointed out.
 
 Examples:
-  windlass import sim.json
-  windlass import - --name copy < sim.json")]
+  windlass workflows import sim.json
+  windlass workflows import - --name copy < sim.json")]
 pub(crate) struct WorkflowImportArgs {
-    /// File that `windlass export` wrote; `-` reads it from stdin.
+    /// File that `windlass workflows export` wrote; `-` reads it from stdin.
     #[arg(value_name = "FILE")]
     pub(crate) file: PathBuf,
     /// Give the workflow this name.

@@ -1,6 +1,6 @@
-//! Commands of jobs in the books by number, so that a million of them need not be in memory at once: whole pages where
-//! they are asked for one after the other, and single ones where somebody jumps (a sweep whose parameters were swapped
-//! is compared column by column).
+//! Reads the commands of jobs in the database by job number without holding all of them in memory: whole pages
+//! for sequential access, and single jobs for random access (a sweep whose parameters were swapped is compared
+//! column by column).
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -8,24 +8,24 @@ use std::rc::Rc;
 use windlass_store::model::JobCommand;
 use windlass_types::JobId;
 
-/// Jobs that are read at once, and how many such pages are kept.
+/// Number of jobs per page, and number of pages kept.
 const PAGE_SIZE: usize = 1024;
 const MAX_PAGES: usize = 32;
-/// So many sequences may be read side by side: jobs whose dependencies lie in other entries.
+/// Number of sequences that can be read side by side: jobs whose dependencies lie in other entries of the spec.
 const MAX_SEQUENCES: usize = 8;
 
 #[derive(Default)]
 pub(super) struct CommandPages {
     cached: RefCell<HashMap<usize, Rc<Vec<JobCommand>>>>,
-    /// The last one that was read alone.
+    /// The job that was last read on its own.
     single: RefCell<Option<(u32, Rc<Vec<JobCommand>>)>>,
-    /// The numbers asked for last, and how many there were in all.
+    /// The job numbers requested last, and the total number of requests.
     recent: RefCell<[Option<u32>; MAX_SEQUENCES]>,
     request_count: Cell<usize>,
 }
 
 impl CommandPages {
-    /// The job of that number, `ids` being those of all of them.
+    /// Returns the job with that number; `ids` holds the ids of all jobs.
     pub(super) fn get(
         &self,
         number: u32,
@@ -56,7 +56,7 @@ impl CommandPages {
         PagedJobCommand::new(&read, index)
     }
 
-    /// Whether the one before it was asked for lately.
+    /// Whether the previous job number was requested recently.
     fn is_sequential(&self, number: u32) -> bool {
         number == 0 || self.recent.borrow().contains(&Some(number - 1))
     }
@@ -92,7 +92,8 @@ impl std::ops::Deref for PagedJobCommand {
 mod tests {
     use super::*;
 
-    /// How many jobs are read for being asked for those, each of which must be the right one.
+    /// Requests these jobs, checks that each returned job is the right one, and returns how many jobs were
+    /// read.
     fn read(asked: impl IntoIterator<Item = u32>) -> usize {
         let ids: Vec<JobId> = (0..10_000).map(|number| JobId(number + 7)).collect();
         let (pages, count) = (CommandPages::default(), Cell::new(0));

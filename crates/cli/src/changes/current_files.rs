@@ -1,4 +1,5 @@
-//! The files as they are now; each is looked at once, so that what was decided and what is noted of it agree.
+//! The present state of declared files. Each file is inspected once, so that decisions and stored records
+//! agree.
 
 use std::borrow::Cow;
 use std::cell::{OnceCell, RefCell};
@@ -12,7 +13,7 @@ pub(super) struct CurrentFiles {
     files: FileInspector,
     with_contents: bool,
     states: RefCell<HashMap<String, Option<FileSnapshot>>>,
-    /// All that are declared.
+    /// All declared paths.
     paths: OnceCell<BTreeSet<String>>,
 }
 
@@ -31,7 +32,7 @@ impl CurrentFiles {
         state
     }
 
-    /// The files of a job; `None` if it has none.
+    /// The files of a job; `None` if the job has none.
     pub(super) fn files_seen(
         &self,
         inputs: &[Cow<'_, str>],
@@ -42,7 +43,7 @@ impl CurrentFiles {
         has_files.then(|| AttemptFiles { inputs: states(inputs), outputs: states(outputs) })
     }
 
-    /// Whether one of the declared files lies in this directory. `declared` is asked once.
+    /// Whether a declared file lies in this directory. `declared` is called once.
     pub(super) fn is_shared_directory(
         &self,
         directory: &str,

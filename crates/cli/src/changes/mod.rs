@@ -1,6 +1,6 @@
-//! What would run and what is reused: gathers how things were (the books), how they are to be (a spec, or the same
-//! books) and how the files are, and has `windlass_core::reuse` decide. Shared by `plan`, `reinit`, `reset-status`
-//! and `run`.
+//! Decides which jobs run and which are reused: collects the earlier state (database), the new state (a spec,
+//! or the same database) and the state of the files for `windlass_core::reuse`. Shared by `plan`, `reinit`,
+//! `reset-status` and `run`.
 
 mod command_pages;
 mod current_files;
@@ -23,14 +23,14 @@ use windlass_store::model::{CompletedWork, WorkflowRow};
 use windlass_types::settings::ChangeDetection;
 use windlass_types::{JobId, JobStatus, WorkflowId};
 
-/// A reason longer than this is cut where there is one line for it.
+/// A longer reason is truncated where only one line is available.
 const MAX_REASON_LENGTH: usize = 100;
 
-/// What becomes of each job, by number, compared with an earlier workflow or with an earlier run.
+/// The decision for each job, by number, compared with an earlier workflow or an earlier run.
 pub(crate) struct WorkflowChanges {
     pub(crate) decisions: Vec<ReuseDecision>,
     pub(crate) compared_with: WorkflowId,
-    /// The files as they were when that was decided.
+    /// The state of the files when the decision was made.
     files: CurrentFiles,
 }
 
@@ -39,12 +39,12 @@ impl WorkflowChanges {
         ReuseSummary::from_decisions(&self.decisions)
     }
 
-    /// What an earlier run has done already.
+    /// Jobs that an earlier run has completed.
     pub(crate) fn is_reused(&self, number: u32) -> bool {
         !self.decisions[number as usize].runs()
     }
 
-    /// `(number, why)` of each job that runs.
+    /// `(number, reason)` of each job that runs.
     pub(crate) fn jobs_to_run(&self) -> impl Iterator<Item = (u32, &RerunReason)> {
         (0u32..).zip(&self.decisions).filter_map(|(number, decision)| match decision {
             ReuseDecision::Run(reason) => Some((number, reason)),
@@ -53,14 +53,15 @@ impl WorkflowChanges {
     }
 }
 
-/// How the comparison is to be made.
+/// Options of the comparison.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct ComparisonSettings<'a> {
-    /// Files are told apart by what is in them, also where the workflow does not ask for it.
+    /// Compare files by content, even if the workflow does not ask for it.
     pub(crate) compare_contents: bool,
-    /// Changes that mean nothing.
+    /// Changes to ignore.
     pub(crate) accepted_changes: &'a [AcceptedChange],
-    /// The workflow was made from this very text and goes on: what its jobs have added is still part of it.
+    /// The workflow was created from exactly this text and continues: jobs that were added at run time still
+    /// belong to it.
     pub(crate) same_text: bool,
 }
 
@@ -70,14 +71,14 @@ fn check_accepted_names(
 ) -> Result<(), CliError> {
     let named = accepted.iter().filter_map(|accept| accept.job.as_deref());
     match named.into_iter().find(|name| !is_known(name)) {
-        Some(name) => Err(CliError::user(format!("--accept names `{name}`, and there is no such job"))),
+        Some(name) => Err(CliError::user(format!("--accept names `{name}`, but no job has this name"))),
         None => Ok(()),
     }
 }
 
-/// Compares a spec with the workflow that an earlier version of it made.
+/// Compares a spec with the workflow that an earlier version of the spec created.
 pub(crate) fn compare_spec(
-    books: &StoredJobs<'_>,
+    store: &StoredJobs<'_>,
     planned: &PlannedJobs<'_, '_>,
     terms: ComparisonSettings<'_>,
 ) -> Result<WorkflowChanges, CliError> {
@@ -85,12 +86,12 @@ pub(crate) fn compare_spec(
         planned.workflow().jobs().any(|job| job.name == name)
     })?;
     let files =
-        CurrentFiles::new(books.workflow_row(), terms.compare_contents || planned.compares_contents());
+        CurrentFiles::new(store.workflow_row(), terms.compare_contents || planned.compares_contents());
     let before = |name: &str| {
-        let number = books.number(name)?;
-        let mut before = books.last_state(number);
-        before.definition.depends_on = books.depends_on(number);
-        before.has_added = !terms.same_text && books.has_spawned_jobs(number);
+        let number = store.number(name)?;
+        let mut before = store.last_state(number);
+        before.definition.depends_on = store.depends_on(number);
+        before.has_added = !terms.same_text && store.has_spawned_jobs(number);
         Some(before)
     };
     let question = ReuseQuery {
@@ -102,58 +103,58 @@ pub(crate) fn compare_spec(
         is_shared: &|path| files.is_shared_directory(path, || planned.all_paths()),
         accepted: terms.accepted_changes,
     };
-    let decisions = decide_reuse(&question, books)?;
-    Ok(WorkflowChanges { decisions, compared_with: books.workflow_row().id, files })
+    let decisions = decide_reuse(&question, store)?;
+    Ok(WorkflowChanges { decisions, compared_with: store.workflow_row().id, files })
 }
 
-/// Finds what the next run of a workflow would do.
+/// Determines what the next run of a workflow would do.
 pub(crate) fn compare_workflow(
-    books: &StoredJobs<'_>,
+    store: &StoredJobs<'_>,
     terms: ComparisonSettings<'_>,
 ) -> Result<WorkflowChanges, CliError> {
-    check_accepted_names(terms.accepted_changes, |name| books.number(name).is_some())?;
+    check_accepted_names(terms.accepted_changes, |name| store.number(name).is_some())?;
     let files = CurrentFiles::new(
-        books.workflow_row(),
-        terms.compare_contents || compares_contents(books.workflow_row()),
+        store.workflow_row(),
+        terms.compare_contents || compares_contents(store.workflow_row()),
     );
     let question = ReuseQuery {
-        jobs: books.count(),
-        edges: books.edges(),
-        current: &|number| books.definition(number),
-        previous: &|number, _| Some(books.last_state(number)),
+        jobs: store.count(),
+        edges: store.edges(),
+        current: &|number| store.definition(number),
+        previous: &|number, _| Some(store.last_state(number)),
         file: &|path| files.state(path),
-        is_shared: &|path| files.is_shared_directory(path, || books.paths()),
+        is_shared: &|path| files.is_shared_directory(path, || store.paths()),
         accepted: terms.accepted_changes,
     };
-    let decisions = decide_reuse(&question, books)?;
-    Ok(WorkflowChanges { decisions, compared_with: books.workflow_row().id, files })
+    let decisions = decide_reuse(&question, store)?;
+    Ok(WorkflowChanges { decisions, compared_with: store.workflow_row().id, files })
 }
 
-fn decide_reuse(question: &ReuseQuery<'_>, books: &StoredJobs<'_>) -> Result<Vec<ReuseDecision>, CliError> {
+fn decide_reuse(question: &ReuseQuery<'_>, store: &StoredJobs<'_>) -> Result<Vec<ReuseDecision>, CliError> {
     let decisions = reuse::decide_reuse(question)
         .map_err(|cycle| CliError::new(CliErrorKind::Spec, cycle.to_string()))?;
-    // What could not be read was taken for missing; the decision is worth nothing then.
-    books.check_read_error()?;
+    // Files that could not be read were treated as missing, so the decision is invalid.
+    store.check_read_error()?;
     Ok(decisions)
 }
 
-/// What the new workflow takes over from the earlier one. With each job goes what is known of its work, so that the new
-/// workflow needs the earlier one no more: that may run again or be deleted.
+/// What the new workflow reuses from the earlier one. The record of each reused job is copied, so the new
+/// workflow no longer needs the earlier one, which may run again or be deleted.
 pub(crate) fn collect_reused(
-    books: &StoredJobs<'_>,
+    store: &StoredJobs<'_>,
     planned: &PlannedJobs<'_, '_>,
     changes: &WorkflowChanges,
 ) -> ReusedJobs {
     let workflow = planned.workflow();
     let earlier = |number: u32| {
-        let old = books.number(workflow.job(number as usize).name)?;
-        // What was left out on purpose has done nothing that could be taken over.
-        let old = (books.status(old) == JobStatus::Completed).then_some(old)?;
-        let Some(work) = books.completed_work(old) else {
-            return Some(ReusedJob { from: books.id(old), work: None });
+        let old = store.number(workflow.job(number as usize).name)?;
+        // Jobs excluded on purpose have no result to reuse.
+        let old = (store.status(old) == JobStatus::Completed).then_some(old)?;
+        let Some(work) = store.completed_work(old) else {
+            return Some(ReusedJob { from: store.id(old), work: None });
         };
         let files = changes.files.files_seen(&planned.inputs(number), &planned.outputs(number));
-        // A job that was itself reused points to the one that ran.
+        // A job that was itself reused points to the job that ran.
         Some(ReusedJob { from: work.done_by.job, work: Some(CompletedWork { files, ..work.clone() }) })
     };
     let jobs: Vec<Option<ReusedJob>> = (0u32..)
@@ -162,7 +163,7 @@ pub(crate) fn collect_reused(
         .collect();
     let mut user_data = HashMap::new();
     if workflow.user_data_count() > 0 {
-        let old: HashMap<&str, &serde_json::Value> = books
+        let old: HashMap<&str, &serde_json::Value> = store
             .user_data()
             .iter()
             .filter_map(|piece| Some((piece.name.as_str(), piece.data.as_ref()?)))
@@ -178,7 +179,7 @@ pub(crate) fn collect_reused(
     ReusedJobs { jobs, user_data }
 }
 
-/// In a line: how much is reused, how much runs, and the first thing that changed.
+/// One-line summary: number of jobs reused, number of jobs to run, and the first change.
 pub(crate) fn render_headline(changes: &WorkflowChanges, name: impl Fn(u32) -> String) -> String {
     let summary = changes.summary();
     let jobs = text::render_count(summary.reused.into(), "job");
@@ -197,13 +198,13 @@ pub(crate) fn render_headline(changes: &WorkflowChanges, name: impl Fn(u32) -> S
     format!("{jobs} reused, {} to run; {first}{more}", summary.rerun_count())
 }
 
-/// The jobs of a workflow that go back to the start for these decisions: those that are over.
-pub(crate) fn jobs_to_reset(books: &StoredJobs<'_>, changes: &WorkflowChanges) -> Vec<JobId> {
+/// The ended jobs of a workflow that these decisions reset.
+pub(crate) fn jobs_to_reset(store: &StoredJobs<'_>, changes: &WorkflowChanges) -> Vec<JobId> {
     let is_over = |number: u32| {
-        let status = books.status(number);
+        let status = store.status(number);
         status.is_settled() || status == JobStatus::PendingFailed
     };
-    changes.jobs_to_run().filter(|(number, _)| is_over(*number)).map(|(number, _)| books.id(number)).collect()
+    changes.jobs_to_run().filter(|(number, _)| is_over(*number)).map(|(number, _)| store.id(number)).collect()
 }
 
 pub(crate) fn compares_contents(row: &WorkflowRow) -> bool {

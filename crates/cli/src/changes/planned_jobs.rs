@@ -1,4 +1,4 @@
-//! The jobs of a spec, as the comparison wants them.
+//! The jobs of a spec in the form that the comparison needs.
 
 use super::stored_jobs::merge_environment;
 use super::{StoredJobs, user_data};
@@ -14,17 +14,18 @@ use windlass_types::settings::ChangeDetection;
 pub(crate) struct PlannedJobs<'a, 's> {
     workflow: &'a ResolvedWorkflow<'s>,
     edges: DependencyEdges,
-    /// By number: whom the job waits for.
+    /// Dependencies by job number.
     depends_on: Vec<NameSetDigest>,
-    /// By number: the user data as the comparison takes them.
+    /// User data by job number, in the form that the comparison needs.
     user_data: Vec<SpecUserData>,
 }
 
-/// Commands hold ids of user data. They are compared as if those of the same name had the ids of the earlier workflow.
+/// Commands contain ids of user data. They are compared as if user data of the same name had the ids of the
+/// earlier workflow.
 struct SpecUserData {
     id: i64,
-    /// What a job writes is, for its readers, what that left in the earlier workflow; if it has to be written anew, they
-    /// run anyway.
+    /// Readers of a job's output are compared with the output of the earlier workflow; if the job has to run
+    /// again, its readers run anyway.
     previous_value: Option<String>,
 }
 
@@ -83,7 +84,7 @@ impl<'a, 's> PlannedJobs<'a, 's> {
         }
     }
 
-    /// The paths of all files that it declares.
+    /// The paths of all declared files.
     pub(super) fn all_paths(&self) -> BTreeSet<String> {
         (0..self.workflow.file_count()).map(|number| self.workflow.file(number).path.into_owned()).collect()
     }
@@ -119,7 +120,7 @@ fn plan_user_data(workflow: &ResolvedWorkflow<'_>, earlier: Option<&StoredJobs<'
     let known = earlier.map_or(&[][..], StoredJobs::user_data).iter();
     let known: HashMap<&str, &UserDataRow> = known.map(|piece| (piece.name.as_str(), piece)).collect();
     let named = |number: usize| known.get(workflow.user_data(number).name);
-    // 0 is nobody's id.
+    // 0 is never a valid id.
     let id = |number: usize| named(number).map_or(0, |piece| piece.id.0);
     let mut all: Vec<SpecUserData> = (0..workflow.user_data_count())
         .map(|number| SpecUserData { id: id(number), previous_value: None })
@@ -131,7 +132,7 @@ fn plan_user_data(workflow: &ResolvedWorkflow<'_>, earlier: Option<&StoredJobs<'
     all
 }
 
-/// Each once.
+/// Removes duplicates.
 fn unique_numbers<'l>(lists: impl Iterator<Item = &'l [u32]>) -> Vec<u32> {
     let mut all: Vec<u32> = lists.flatten().copied().collect();
     all.sort_unstable();

@@ -1,4 +1,4 @@
-//! Reasons for programs: names instead of numbers, and every field there, known or not.
+//! Reasons in machine-readable form: names instead of numbers, and every field present even if unknown.
 
 use serde::Serialize;
 use windlass_core::reuse::{DefinitionField, RerunReason};
@@ -13,7 +13,7 @@ pub(crate) struct RerunReasonView {
     file: Option<String>,
     old: Option<serde_json::Value>,
     new: Option<serde_json::Value>,
-    /// The nearest job that runs for a reason of its own.
+    /// The nearest upstream job that runs for a reason of its own.
     upstream: Option<String>,
     pub(crate) reason: String,
 }

@@ -1,4 +1,4 @@
-//! The jobs of a workflow in the books, as the comparison wants them.
+//! The stored jobs of a workflow in the form that the comparison needs.
 
 use super::command_pages::{CommandPages, PagedJobCommand};
 use super::user_data::{self, WorkflowUserData};
@@ -14,20 +14,20 @@ use windlass_store::model::{
 };
 use windlass_types::{JobId, JobStatus, Timestamp};
 
-/// Jobs whose names are read at once.
+/// Number of jobs whose names are read at once.
 const NAMES_PER_PAGE: usize = 1024;
 
 pub(crate) struct StoredJobs<'a> {
     store: &'a dyn Store,
     row: &'a WorkflowRow,
     loaded_jobs: LoadedJobs,
-    /// By number.
+    /// By job number.
     records: HashMap<u32, CompletionRecord>,
     data: WorkflowUserData,
-    /// Jobs that have added others, ascending.
+    /// Jobs that added other jobs, ascending.
     spawners: Vec<JobId>,
     names: OnceCell<StoredJobNames>,
-    /// By number: whom the job waits for.
+    /// Dependencies by job number.
     depends_on: OnceCell<Vec<NameSetDigest>>,
     pages: CommandPages,
     read_error: RefCell<Option<windlass_store::StoreError>>,
@@ -36,7 +36,7 @@ pub(crate) struct StoredJobs<'a> {
 #[derive(Default)]
 struct StoredJobNames {
     numbers: HashMap<String, u32>,
-    /// By number.
+    /// By job number.
     digests: Vec<NameSetDigest>,
 }
 
@@ -81,7 +81,7 @@ impl<'a> StoredJobs<'a> {
         self.loaded_jobs.ids[number as usize]
     }
 
-    /// Whether it added jobs to its workflow.
+    /// Whether the job added jobs to its workflow.
     pub(super) fn has_spawned_jobs(&self, number: u32) -> bool {
         self.spawners.binary_search(&self.id(number)).is_ok()
     }
@@ -94,7 +94,7 @@ impl<'a> StoredJobs<'a> {
         self.load_command(number).map(|job| job.name.clone()).unwrap_or_default()
     }
 
-    /// The attempt whose work counts as that of this completed job.
+    /// The attempt whose result counts for this completed job.
     pub(crate) fn completed_work(&self, number: u32) -> Option<&CompletedWork> {
         self.records.get(&number).map(|record| &record.work)
     }
@@ -103,13 +103,13 @@ impl<'a> StoredJobs<'a> {
         &self.data.rows
     }
 
-    /// The paths of all files that it declares.
+    /// The paths of all declared files.
     pub(super) fn paths(&self) -> BTreeSet<String> {
         let rows = self.keep_error(self.store.files(self.row.id, &DataFilter::default())).unwrap_or_default();
         rows.into_iter().map(|file| file.path).collect()
     }
 
-    /// The number of the job of that name.
+    /// The number of the job with that name.
     pub(crate) fn number(&self, name: &str) -> Option<u32> {
         self.names().numbers.get(name).copied()
     }
@@ -127,7 +127,7 @@ impl<'a> StoredJobs<'a> {
         })
     }
 
-    /// Whom the job waits for.
+    /// The dependencies of the job.
     pub(super) fn depends_on(&self, number: u32) -> Option<NameSetDigest> {
         let all = self.depends_on.get_or_init(|| {
             let digests = &self.names().digests;
@@ -137,15 +137,16 @@ impl<'a> StoredJobs<'a> {
         all.get(number as usize).copied()
     }
 
-    /// What the job is, as the books have it now.
+    /// The present definition of the job in the database.
     pub(super) fn definition(&self, number: u32) -> ReuseDefinition<'static> {
         self.build_definition(number, |piece, _| user_data::current_text(piece))
     }
 
-    /// What the job was when it last ran, and how that went.
+    /// The definition of the job when it last ran, and the result of that run.
     pub(super) fn last_state(&self, number: u32) -> PreviousJob<'static> {
         let record = self.completed_work(number);
-        // What a reused job read was compared with the data of this workflow when that was made.
+        // User data read by a reused job were compared with those of this workflow when the workflow was
+        // created.
         let settled = |at: Timestamp| at.max(self.row.created_at);
         let since = record.and_then(|record| record.started_at).map(settled);
         let written =
@@ -159,12 +160,12 @@ impl<'a> StoredJobs<'a> {
             definition,
             status: self.status(number),
             files: record.and_then(|record| record.files.clone()),
-            // What a job adds is in the books like any other.
+            // Jobs added at run time are stored like any others.
             has_added: false,
         }
     }
 
-    /// `data` gives the text of what it reads; it is also told who writes that.
+    /// `data` returns the text of the user data that the job reads; it also receives the job that writes them.
     fn build_definition(
         &self,
         number: u32,
@@ -203,13 +204,13 @@ impl<'a> StoredJobs<'a> {
         result.map_err(|error| *self.read_error.borrow_mut() = Some(error)).ok()
     }
 
-    /// Whatever could not be read meanwhile.
+    /// The first read error, if any.
     pub(crate) fn check_read_error(&self) -> Result<(), CliError> {
         self.read_error.take().map_or(Ok(()), |error| Err(error.into()))
     }
 }
 
-/// All that is set for a job, the later lists winning, and its parameters.
+/// All environment variables of a job (later lists win) and its parameters.
 pub(super) fn merge_environment(
     levels: &[&[(String, String)]],
     params: &JobParameters,

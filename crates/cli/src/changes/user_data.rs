@@ -1,9 +1,9 @@
-//! The user data of a workflow in the books, as the comparison wants them: who reads and writes them, and whether they
-//! are still what a reader read.
+//! The user data of a stored workflow in the form that the comparison needs: which jobs read and write them,
+//! and whether they have changed since they were read.
 //!
-//! The books keep the present data and when they were set. What its writer set is the business of the two jobs: if the
-//! writer runs again, so does the reader. What somebody else set later makes the readers run, and not the writer, which
-//! would undo it.
+//! The database keeps the present value and the time it was set. A value set by the job that writes it needs no
+//! check: if the writer runs again, so does the reader. A value set later from outside makes the readers run,
+//! but not the writer, which would overwrite it.
 
 use crate::error::CliError;
 use std::collections::HashMap;
@@ -14,10 +14,10 @@ use windlass_types::{JobId, Timestamp, UserDataId};
 #[derive(Default)]
 pub(super) struct WorkflowUserData {
     pub(super) rows: Vec<UserDataRow>,
-    /// By number of the job: indices into `rows`.
+    /// Indices into `rows`, by job number.
     reads: HashMap<u32, Vec<usize>>,
     writes: HashMap<u32, Vec<usize>>,
-    /// By index: the job that writes it.
+    /// The job that writes the user data, by index.
     writers: HashMap<usize, u32>,
 }
 
@@ -48,7 +48,7 @@ impl WorkflowUserData {
         Ok(Self { rows, ..data })
     }
 
-    /// Name and present text of what a job reads.
+    /// Name and present text of the user data that a job reads.
     pub(super) fn read_by(&self, number: u32) -> impl Iterator<Item = (&UserDataRow, Option<u32>)> {
         let indices = self.reads.get(&number).into_iter().flatten();
         indices.map(|index| (&self.rows[*index], self.writers.get(index).copied()))
@@ -59,12 +59,12 @@ impl WorkflowUserData {
     }
 }
 
-/// What it holds now.
+/// The present value.
 pub(super) fn current_text(piece: &UserDataRow) -> String {
     piece.data.as_ref().map_or_else(|| "null".to_owned(), ToString::to_string)
 }
 
-/// What it held for a reader that started `since` then; `written` is when the job that writes it had ended.
+/// The value seen by a reader that started at `since`; `written` is when the writing job ended.
 pub(super) fn text_as_of(
     piece: &UserDataRow,
     since: Option<Timestamp>,
@@ -97,7 +97,7 @@ mod tests {
         assert!(is_same(10, Some(10), None) && is_same(10, None, None));
         assert!(!is_same(11, Some(10), None), "set from outside after the start");
         assert!(is_same(11, Some(10), Some(11)), "set by the job that writes it");
-        assert!(!is_same(12, Some(10), Some(11)), "set by hand after that");
-        assert!(is_same(12, Some(13), Some(11)), "set by hand, and then read");
+        assert!(!is_same(12, Some(10), Some(11)), "set by a user after that");
+        assert!(is_same(12, Some(13), Some(11)), "set by a user, and then read");
     }
 }

@@ -1,4 +1,4 @@
-//! `windlass access-groups`: people who share workflows of a server.
+//! `windlass auth access-groups`: groups of users who share workflows on a server.
 
 use crate::args::access_groups::{
     AccessGroupAddUserArgs, AccessGroupCreateArgs, AccessGroupUserArgs, AccessGroupsSubcommand,
@@ -38,7 +38,7 @@ pub(crate) fn run(ctx: &CliContext, verb: &AccessGroupsSubcommand) -> Result<Cli
         AccessGroupsSubcommand::Delete(args) => {
             let group = find_group(client, &args.group)?;
             client.delete_group(group.id)?;
-            ctx.ui.print_note(&format!("group `{}` is deleted", group.name));
+            ctx.ui.print_note(&format!("access group `{}` deleted", group.name));
             Ok(CliExit::Success)
         }
         AccessGroupsSubcommand::ListMembers(args) => {
@@ -55,13 +55,13 @@ pub(crate) fn run(ctx: &CliContext, verb: &AccessGroupsSubcommand) -> Result<Cli
     }
 }
 
-/// A group that is there.
+/// Finds an existing group.
 struct FoundAccessGroup {
     id: i64,
     name: String,
 }
 
-/// By name, else by number: a group may be called `7`.
+/// By name first, then by number: a group may be named `7`.
 fn find_group(client: &Client, wanted: &str) -> Result<FoundAccessGroup, CliError> {
     let groups = client.groups()?;
     let number = wanted.parse().ok();
@@ -69,14 +69,16 @@ fn find_group(client: &Client, wanted: &str) -> Result<FoundAccessGroup, CliErro
     let found = by_name.or_else(|| groups.iter().find(|group| group.id.is_some() && group.id == number));
     let found = found.and_then(|group| Some(FoundAccessGroup { id: group.id?, name: group.name.clone() }));
     found.ok_or_else(|| {
-        CliError::user(format!("there is no access group `{wanted}`, or you are not in it"))
-            .with_hint("`windlass access-groups list` shows those that you see")
+        CliError::user(format!("access group `{wanted}` does not exist, or you are not a member"))
+            .with_hint("`windlass auth access-groups list` lists the groups that you can see")
     })
 }
 
 fn list_groups(ctx: &CliContext, client: &Client) -> Result<CliExit, CliError> {
     if ctx.ui.print_list(&ListFields::new(GROUP_FIELDS), client.groups()?)? == 0 {
-        ctx.ui.print_note("you are in no group; an admin makes them: `windlass access-groups create`");
+        ctx.ui.print_note(
+            "you are not a member of any group; an admin creates groups: `windlass auth access-groups create`",
+        );
     }
     Ok(CliExit::Success)
 }
@@ -101,7 +103,7 @@ fn add_user(ctx: &CliContext, client: &Client, args: &AccessGroupAddUserArgs) ->
 fn remove_user(ctx: &CliContext, client: &Client, args: &AccessGroupUserArgs) -> Result<CliExit, CliError> {
     let group = find_group(client, &args.of.group)?;
     client.remove_member(group.id, &args.user)?;
-    ctx.ui.print_note(&format!("{} is not in `{}` any more", args.user, group.name));
+    ctx.ui.print_note(&format!("{} is no longer a member of `{}`", args.user, group.name));
     Ok(CliExit::Success)
 }
 
@@ -118,7 +120,7 @@ fn set_shared(
         "is shared"
     } else {
         client.unshare_workflow(workflow.id, group.id)?;
-        "is not shared any more"
+        "is no longer shared"
     };
     ctx.ui.print_note(&format!("workflow {} (`{}`) {how} with `{}`", workflow.id, workflow.name, group.name));
     Ok(CliExit::Success)

@@ -1,4 +1,4 @@
-//! `windlass actions`: what is done around the jobs of a workflow, and how it went.
+//! `windlass workflows actions`: lists the actions of a workflow and their state.
 
 use super::workflow_parts::{action_details, json_value, name_value, print_objects};
 use crate::args::MachineArgs;
@@ -31,7 +31,7 @@ const FIELDS: &[ListField<ActionRow>] = &[
     ListField::new("executions", |a: &ActionRow| json_value(&a.runs)),
 ];
 
-/// Where it stands, in a word.
+/// The state in one word.
 fn action_state(row: &ActionRow) -> &'static str {
     match row.last_run() {
         None if row.trigger_count < row.required_triggers() => "waiting",
@@ -68,19 +68,19 @@ fn show_action(ctx: &CliContext, args: &OneActionArgs) -> Result<CliExit, CliErr
     Ok(CliExit::Success)
 }
 
-/// Arms it anew, and carries it out if nothing else is left to do in its workflow. At a server workers do that.
+/// Resets an action, and runs it if nothing else is left to do in its workflow. On a server the workers run it.
 fn retry_action(ctx: &CliContext, args: &OneActionArgs) -> Result<CliExit, CliError> {
     let store = ctx.open_write()?;
     let workflow = object_selection::find_workflow(&*store, &args.workflow)?;
     let id = args.action;
     if !matches!(action_state(&find_action(&*store, &workflow, id)?), "failed" | "interrupted" | "completed")
     {
-        return Err(CliError::refused(format!("action {id} was not carried out yet"))
-            .with_hint("`windlass actions` shows what it waits for"));
+        return Err(CliError::refused(format!("action {id} has not run yet"))
+            .with_hint("`windlass workflows actions` shows what it is waiting for"));
     }
     if ctx.server()?.is_some() {
         store.retry_action(workflow.id, id, ctx.clock.now())?;
-        ctx.ui.print_note(&format!("action {id} is carried out by the next worker that is there"));
+        ctx.ui.print_note(&format!("action {id} will be run by the next available worker"));
         return Ok(CliExit::Success);
     }
     let lock = store.lock(LockScope::Workflow(workflow.id), ctx.clock.now())?;
@@ -89,14 +89,14 @@ fn retry_action(ctx: &CliContext, args: &OneActionArgs) -> Result<CliExit, CliEr
     if !run_summary::is_over(&workflow) {
         let workflow = workflow.id;
         ctx.ui.print_note(&format!(
-            "action {id} is carried out when its workflow goes on: `windlass resume {workflow}`"
+            "action {id} will run when its workflow is resumed: `windlass resume {workflow}`"
         ));
         return Ok(CliExit::Success);
     }
     run_locally(ctx, &*store, workflow.id, FailedJobsPolicy::Keep, &MachineArgs::default())?;
     let again = find_action(&*store, &workflow, id)?;
     if action_state(&again) == "completed" {
-        ctx.ui.print_note(&format!("action {id} is done"));
+        ctx.ui.print_note(&format!("action {id} completed"));
         return Ok(CliExit::Success);
     }
     let why = again.last_run().and_then(|run| run.message.clone()).unwrap_or_default();
@@ -107,6 +107,6 @@ fn find_action(store: &dyn Store, workflow: &WorkflowRow, id: i64) -> Result<Act
     let found = store.actions(workflow.id)?.into_iter().find(|action| action.id == id);
     found.ok_or_else(|| {
         CliError::user(format!("workflow {} ({}) has no action {id}", workflow.id, workflow.name))
-            .with_hint("`windlass actions` lists them; -w names another workflow")
+            .with_hint("`windlass workflows actions` lists them; -w names another workflow")
     })
 }

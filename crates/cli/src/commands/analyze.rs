@@ -1,4 +1,4 @@
-//! `windlass logs analyze`: lines in the logs of failed attempts that usually say why.
+//! `windlass logs analyze`: finds lines in the logs of failed attempts that usually explain the failure.
 
 use super::results;
 use crate::args::logs::LogAnalyzeArgs;
@@ -18,9 +18,9 @@ use windlass_core::log_excerpt::{LogPattern, LogSeverity, match_line};
 use windlass_store::Store;
 use windlass_store::model::{ResultFilter, ResultRow, WorkflowRow};
 
-/// A line that says something.
+/// A matching line.
 struct AttemptLogFinding {
-    /// `None` in a file that was named by its path.
+    /// `None` in a file that was given by its path.
     result: Option<ResultRow>,
     path: String,
     line: u64,
@@ -67,12 +67,12 @@ pub(crate) fn run(ctx: &CliContext, args: &LogAnalyzeArgs) -> Result<CliExit, Cl
     };
     if ctx.ui.print_list(&listing, listing.sort_and_limit(findings, &args.page)?)? == 0 {
         let files = text::render_count(searched, "file");
-        ctx.ui.print_note(&format!("no known sign of trouble in {files}"));
+        ctx.ui.print_note(&format!("no known error patterns in {files}"));
     }
     Ok(CliExit::Success)
 }
 
-/// In the logs of attempts that did not complete; also how many files there were.
+/// Scans the logs of attempts that did not complete; also returns the number of files.
 fn search_workflow_logs(
     store: &dyn Store,
     workflow: &WorkflowRow,
@@ -104,7 +104,7 @@ fn search_log_files(paths: &[PathBuf], cwd: &Path) -> Result<(Vec<AttemptLogFind
     Ok((findings, searched))
 }
 
-/// Whether there was such a file: an attempt that printed nothing leaves none.
+/// Returns whether the file exists: an attempt without output leaves none.
 fn search_log(
     path: &Path,
     cwd: &Path,

@@ -1,4 +1,4 @@
-//! `windlass logs bundle`: all that somebody needs who is to help, in one file.
+//! `windlass logs bundle`: collects everything needed to diagnose a workflow in one file.
 
 use super::{jobs, results, workflows};
 use crate::args::logs::LogBundleArgs;
@@ -36,7 +36,8 @@ pub(crate) fn run(ctx: &CliContext, args: &LogBundleArgs) -> Result<CliExit, Cli
     let path = folder.join(format!("wf{}.tar.gz", row.id));
     let failed = |e: io::Error| CliError::io(format!("cannot write {}: {e}", path.display()));
     std::fs::create_dir_all(&folder).map_err(failed)?;
-    // Nobody finds half a bundle under its name, and what is in it may be secret.
+    // Written under a temporary name with restricted permissions: an incomplete bundle never has the final
+    // name, and the contents may be secret.
     let unfinished = folder.join(format!(".wf{}.tar.gz.{}", row.id, std::process::id()));
     let written = create_private_file(&unfinished).map_err(failed).and_then(|file| {
         let mut bundle = LogBundle::new(&unfinished, file, &row, ctx.clock.now());
@@ -46,7 +47,7 @@ pub(crate) fn run(ctx: &CliContext, args: &LogBundleArgs) -> Result<CliExit, Cli
     let files = match written {
         Ok(files) => files,
         Err(error) => {
-            // What is left of it is of no use; if it cannot be removed, the error below is the one to tell.
+            // The incomplete file is useless; if removing it fails too, the error below is the one to report.
             drop(std::fs::remove_file(&unfinished));
             return Err(error);
         }
@@ -57,7 +58,7 @@ pub(crate) fn run(ctx: &CliContext, args: &LogBundleArgs) -> Result<CliExit, Cli
     } else {
         ctx.ui.print_line(&job_logs::short_path(&path, &ctx.cwd))?;
         ctx.ui.print_note(&format!(
-            "{} in it; look into it before you give it away: commands and logs may hold secrets",
+            "{} in it; review it before you share it: commands and logs may contain secrets",
             text::render_count(files, "file")
         ));
     }
@@ -70,9 +71,10 @@ fn create_private_file(path: &Path) -> io::Result<File> {
 
 struct LogBundle {
     archive: TarArchive<GzEncoder<BufWriter<File>>>,
-    /// In front of every name.
+    /// Prefix of every name.
     root: String,
-    /// Where lists are gathered first: a member must say how long it is before it begins.
+    /// Lists are written to this file first, because an archive member must state its length before its
+    /// content.
     scratch: PathBuf,
     files: u64,
 }
@@ -114,27 +116,26 @@ impl LogBundle {
         self.add_logs(row)
     }
 
-    /// Only the very text that made the workflow: another one would mislead, and may be no spec at all.
+    /// Includes the spec only if it is unchanged since the workflow was created: another text would mislead,
+    /// and may not be a spec at all.
     fn add_spec(&mut self, ctx: &CliContext, row: &WorkflowRow) -> Result<(), CliError> {
         let Some(path) = row.spec_path.as_deref().map(Path::new) else { return Ok(()) };
         let is_it = SpecFile::read(&ctx.cwd, path).is_ok_and(|spec| Some(spec.digest()) == row.spec_digest);
         if !is_it {
             let path = job_logs::short_path(path, &ctx.cwd);
-            ctx.ui.print_note(&format!(
-                "{path} is not what the workflow was made from any more, and is left out"
-            ));
+            ctx.ui.print_note(&format!("{path} has changed since the workflow was created, and is left out"));
             return Ok(());
         }
         let extension = path.extension().and_then(|e| e.to_str()).unwrap_or("txt");
         self.add_file(&format!("spec.{extension}"), path)
     }
 
-    /// All attempts of all runs: whoever helps may want to compare.
+    /// Logs of all attempts of all runs, so that they can be compared.
     fn add_logs(&mut self, row: &WorkflowRow) -> Result<(), CliError> {
         let folder = Path::new(&row.output_dir).join(job_logs::LOG_FOLDER);
         let ours = format!("job_wf{}_", row.id);
         let entries = match std::fs::read_dir(&folder) {
-            // Nothing was printed yet, or it was moved away.
+            // No output yet, or the file was moved.
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
             entries => entries.map_err(|e| read_error(&folder, &e))?,
         };
@@ -147,7 +148,7 @@ impl LogBundle {
         Ok(())
     }
 
-    /// A file as it is; one that is gone is left out.
+    /// Adds a file as it is; a missing file is skipped.
     fn add_file(&mut self, name: &str, path: &Path) -> Result<(), CliError> {
         let file = match File::open(path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -162,9 +163,9 @@ impl LogBundle {
         name: &str,
         write: impl FnOnce(&mut BufWriter<&File>) -> Result<u64, CliError>,
     ) -> Result<(), CliError> {
-        let failed = |e: &io::Error| CliError::io(format!("cannot gather {name} for the bundle: {e}"));
+        let failed = |e: &io::Error| CliError::io(format!("cannot collect {name} for the bundle: {e}"));
         let mut file = create_private_file(&self.scratch).map_err(|e| failed(&e))?;
-        // Only this process needs it, and only as long as it is open.
+        // Only this process needs the file, and only while it is open.
         std::fs::remove_file(&self.scratch).map_err(|e| failed(&e))?;
         let mut out = BufWriter::new(&file);
         write(&mut out)?;
@@ -179,10 +180,10 @@ impl LogBundle {
         self.files += 1;
         self.archive
             .add_member(&format!("{}/{name}", self.root), size, content.take(size))
-            .map_err(|e| CliError::io(format!("cannot put {name} into the bundle: {e}")))
+            .map_err(|e| CliError::io(format!("cannot add {name} to the bundle: {e}")))
     }
 
-    /// How many files are in it.
+    /// Number of files in the bundle.
     fn finish(self) -> io::Result<u64> {
         let file = self.archive.finish()?.finish()?.into_inner().map_err(io::IntoInnerError::into_error)?;
         file.sync_all()?;

@@ -1,7 +1,7 @@
-//! `windlass cancel`: stops a workflow for good.
+//! `windlass cancel`: cancels a workflow.
 //!
-//! The request goes into the books first, so that it is not lost whatever happens next. Whoever runs the workflow is
-//! then told to look; if nobody does, it is carried out here.
+//! The pending command is stored first, so that it cannot be lost. Then the process that runs the workflow is
+//! notified; if no process runs it, the cancellation is carried out here.
 
 use crate::args::workflows::WorkflowCancelArgs;
 use crate::args::{MachineArgs, WorkflowRef};
@@ -20,16 +20,16 @@ use windlass_store::lock::LockHolder;
 use windlass_store::model::WorkflowRow;
 use windlass_types::{JobStatus, WorkflowId};
 
-/// Another process is watched through the books, which cannot notify.
+/// Poll interval: the database cannot notify about another process.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What `--format json` says.
+/// Output of `--format json`.
 #[derive(Serialize)]
 struct CancelView {
     workflow_id: WorkflowId,
     name: String,
     state: CancelState,
-    /// Who was asked to stop it; `null` if nobody ran it.
+    /// The process that was asked to cancel; `null` if no process ran the workflow.
     pid: Option<u32>,
 }
 
@@ -37,7 +37,7 @@ struct CancelView {
 #[serde(rename_all = "snake_case")]
 enum CancelState {
     Canceled,
-    /// Whoever runs it is about to.
+    /// The process that runs the workflow is canceling it.
     Canceling,
     /// With `--dry-run`.
     WouldCancel,
@@ -50,7 +50,7 @@ pub(crate) fn run(ctx: &CliContext, args: &WorkflowCancelArgs) -> Result<CliExit
     let mut views = Vec::new();
     for row in rows {
         if several && run_summary::is_over(&row) {
-            ctx.ui.print_note(&format!("{} is over", workflow_title(&row)));
+            ctx.ui.print_note(&format!("{} has ended", workflow_title(&row)));
             continue;
         }
         views.push(if args.dry_run {
@@ -77,7 +77,7 @@ fn plan_cancel(ctx: &CliContext, row: &WorkflowRow) -> Result<CancelView, CliErr
     Ok(build_view(row, CancelState::WouldCancel, None))
 }
 
-/// Cancels one workflow and says so.
+/// Cancels one workflow and reports it.
 fn cancel_workflow(
     ctx: &CliContext,
     store: &dyn Store,
@@ -86,7 +86,7 @@ fn cancel_workflow(
 ) -> Result<CancelView, CliError> {
     let title = workflow_title(row);
     if row.is_canceled {
-        ctx.ui.print_note(&format!("{title} is canceled already"));
+        ctx.ui.print_note(&format!("{title} is already canceled"));
         return Ok(build_view(row, CancelState::Canceled, None));
     }
     refuse_if_ended(row)?;
@@ -101,7 +101,7 @@ fn cancel_workflow(
             if !args.wait {
                 let running = row.counts.get(JobStatus::Running) + row.counts.get(JobStatus::Pending);
                 let held = text::render_count(running, "job");
-                ctx.ui.print_note(&format!("asked process {pid} to stop {title}, which holds {held}"));
+                ctx.ui.print_note(&format!("asked process {pid} to cancel {title}, which holds {held}"));
                 return Ok(build_view(row, CancelState::Canceling, Some(pid)));
             }
             wait_until_unlocked(store, row.id)?;
@@ -118,7 +118,7 @@ fn cancel_workflow(
     Ok(build_view(row, CancelState::Canceled, asked))
 }
 
-/// The server has told its workers, which end what runs.
+/// The server has notified its workers, which terminate running jobs.
 fn cancel_on_server(
     ctx: &CliContext,
     store: &dyn Store,
@@ -134,7 +134,7 @@ fn cancel_on_server(
     }
     let state = if is_running(&row_now) { CancelState::Canceling } else { CancelState::Canceled };
     ctx.ui.print_note(&match state {
-        CancelState::Canceling => format!("asked the server to stop {title}"),
+        CancelState::Canceling => format!("asked the server to cancel {title}"),
         _ => format!("{title} is canceled"),
     });
     Ok(build_view(row, state, None))
@@ -148,10 +148,13 @@ fn refuse_if_ended(row: &WorkflowRow) -> Result<(), CliError> {
     if row.counts.settled() < row.counts.total() {
         return Ok(());
     }
-    Err(CliError::refused(format!("workflow {} ({}) is over: there is nothing to cancel", row.id, row.name)))
+    Err(CliError::refused(format!(
+        "workflow {} ({}) has ended: there is nothing to cancel",
+        row.id, row.name
+    )))
 }
 
-/// Nobody runs it, but jobs of a process that died may still run: the usual way sees to both.
+/// No process runs the workflow, but jobs of a dead process may still run: the usual path handles both.
 fn cancel_locally(
     ctx: &CliContext,
     store: &dyn Store,
@@ -170,17 +173,17 @@ fn wait_until_unlocked(store: &dyn Store, workflow: WorkflowId) -> Result<(), Cl
     Ok(())
 }
 
-/// Has whoever runs a workflow look into the books.
+/// Notifies the process that runs a workflow.
 pub(crate) fn signal_holder(holder: &LockHolder) -> Result<(), CliError> {
     let here = hostname();
     if holder.host != here {
-        return Err(CliError::refused(format!("the workflow is run by {holder}, and this is {here}"))
-            .with_hint("the request is stored: that process finds it when it next starts; to stop it now, run this there"));
+        return Err(CliError::refused(format!("the workflow is run by {holder}, and this host is {here}"))
+            .with_hint("the request is stored and applied when that process next starts; to cancel now, run this command there"));
     }
     let process = ProcessIdentity { pid: holder.pid, start_ticks: holder.pid_start_ticks };
     let Some(pid) = to_pid(holder.pid).filter(|_| process.is_alive()) else { return Ok(()) };
     kill_process(pid, Signal::USR1).map_err(|e| {
-        CliError::io(format!("cannot tell process {} to look: {e}", holder.pid))
-            .with_hint("the request is stored, and is carried out when the workflow is next resumed")
+        CliError::io(format!("cannot notify process {}: {e}", holder.pid))
+            .with_hint("the request is stored, and is applied when the workflow is next resumed")
     })
 }

@@ -1,4 +1,5 @@
-//! `windlass classify`: of what class a failure is, which rule says so, and which failures are one with it.
+//! `windlass failures classify`: prints the class of a failure, the rule that determined it, and the failures with the
+//! same signature.
 
 use crate::args::OutputFormat;
 use crate::args::classify::ClassifyArgs;
@@ -21,14 +22,14 @@ use windlass_core::redact::SecretRedactor;
 use windlass_types::FailureClass;
 use windlass_types::worker_messages::return_code;
 
-/// So much of the end of a log is read; what counts of it is less.
+/// Number of bytes read from the end of a log; fewer are used.
 const MAX_READ: u64 = 64 * 1024;
 
-/// What is said about one log.
+/// Result for one log.
 struct LogClassification {
     path: String,
     classified: FailureClassification,
-    /// Of the rule that spoke.
+    /// Of the rule that matched.
     origin: Option<RuleOrigin>,
     signature: FailureSignature,
 }
@@ -77,8 +78,8 @@ pub(crate) fn run(ctx: &CliContext, args: &ClassifyArgs) -> Result<CliExit, CliE
         return Ok(CliExit::Success);
     }
     if args.return_code == Some(0) && args.signal.is_none() && !args.oom && !args.timeout {
-        return Err(CliError::user("a job that ended with 0 did not fail")
-            .with_hint("--return-code says with which other code it ended"));
+        return Err(CliError::user("a job that exited with 0 did not fail")
+            .with_hint("--return-code sets another exit code"));
     }
     let mut verdicts = Vec::new();
     for log in &args.logs {
@@ -109,7 +110,7 @@ fn classify_log(
     Ok(LogClassification { path: log.display().to_string(), classified: found, origin, signature })
 }
 
-/// What would be known of a job that left this log and ended as the arguments say.
+/// The failure record of a job that left this log and ended as the arguments say.
 fn build_evidence<'t>(args: &ClassifyArgs, tail: &'t str) -> FailureEvidence<'t> {
     let (cause, usual) = match args.signal {
         _ if args.oom => (TerminationCause::OutOfMemory, return_code::OUT_OF_MEMORY),
@@ -121,7 +122,7 @@ fn build_evidence<'t>(args: &ClassifyArgs, tail: &'t str) -> FailureEvidence<'t>
     FailureEvidence { signal, cause, ..FailureEvidence::from_exit(args.return_code.unwrap_or(usual), tail) }
 }
 
-/// What a worker would report of the log: its last lines, without secrets.
+/// The excerpt that a worker would report: the last lines, without secrets.
 fn log_excerpt(log: &Path, cwd: &Path) -> io::Result<String> {
     let (bytes, torn) =
         if log == Path::new("-") { read_stream_end(io::stdin().lock())? } else { read_file(&cwd.join(log))? };
@@ -129,12 +130,12 @@ fn log_excerpt(log: &Path, cwd: &Path) -> io::Result<String> {
     Ok(log_lines::log_tail(&SecretRedactor::default().redact(&text), torn).to_owned())
 }
 
-/// The end of a file, and whether something comes before it.
+/// The end of a file, and whether anything precedes it.
 fn read_file(path: &Path) -> io::Result<(Vec<u8>, bool)> {
     let mut file = File::open(path)?;
     let meta = file.metadata()?;
     if !meta.is_file() {
-        // A pipe, or what is no file at all and says so.
+        // A pipe, or something that cannot be read as a file and reports that.
         return read_stream_end(file);
     }
     let skipped = meta.len().saturating_sub(MAX_READ);
@@ -144,7 +145,7 @@ fn read_file(path: &Path) -> io::Result<(Vec<u8>, bool)> {
     Ok((bytes, skipped > 0))
 }
 
-/// The end of what cannot be sought in; no more of it is kept than is needed.
+/// The end of an unseekable stream; keeps no more of it than needed.
 fn read_stream_end(mut input: impl Read) -> io::Result<(Vec<u8>, bool)> {
     let (mut bytes, mut torn) = (Vec::new(), false);
     loop {
@@ -174,11 +175,11 @@ pub(crate) const fn class_value(class: FailureClass) -> FieldValue {
 }
 
 fn json_value(value: &impl serde::Serialize) -> FieldValue {
-    // Lists of words and numbers always have a JSON.
+    // Lists of words and numbers can always be written as JSON.
     serde_json::to_value(value).map_or(FieldValue::Empty, FieldValue::Json)
 }
 
-/// The conditions of a rule in short.
+/// The conditions of a rule, abbreviated.
 fn render_conditions(rule: &ClassificationRule) -> String {
     let mut parts: Vec<String> = rule.on.iter().map(|cause| cause.as_str().replace('_', " ")).collect();
     parts.extend(rule.signals.iter().map(ToString::to_string));

@@ -1,4 +1,4 @@
-//! `windlass completions`: prints the completion script of a shell.
+//! `windlass config completions`: prints the completion script of a shell.
 
 use crate::args::{self, config_and_docs::CompletionsArgs};
 use crate::context::CliContext;

@@ -1,4 +1,4 @@
-//! `windlass create`: checks a spec and stores its workflow.
+//! `windlass create`: validates a spec and stores its workflow.
 
 use crate::args::run::CreateArgs;
 use crate::context::CliContext;
@@ -22,7 +22,7 @@ struct CreatedWorkflowView<'a> {
 
 pub(crate) fn run(ctx: &CliContext, args: &CreateArgs) -> Result<CliExit, CliError> {
     if args.torc.no_resource_monitoring {
-        ctx.ui.print_warning("--no-resource-monitoring has no effect: `resource_monitor: {enabled: false}` in the spec has jobs not measured");
+        ctx.ui.print_warning("--no-resource-monitoring has no effect: set `resource_monitor: {enabled: false}` in the spec to disable measurements");
     }
     let file = SpecFile::read(&ctx.cwd, &spec_discovery::resolve_spec_path(args.spec.as_ref(), &ctx.cwd)?)?;
     if args.dry_run {
@@ -46,7 +46,7 @@ pub(crate) fn run(ctx: &CliContext, args: &CreateArgs) -> Result<CliExit, CliErr
     Ok(CliExit::Success)
 }
 
-/// What a dry run found, good or bad; the same fields as a created workflow has, and Torc's.
+/// Result of a dry run, valid or not; the same fields as for a created workflow, and Torc's.
 #[derive(Serialize)]
 struct SpecCheckView<'a> {
     workflow_id: Option<WorkflowId>,
@@ -75,7 +75,7 @@ struct SpecSummaryView<'a> {
     scheduler_names: Vec<&'a str>,
 }
 
-/// `--dry-run`: no database is touched.
+/// `--dry-run`: no database is opened.
 fn check_spec(ctx: &CliContext, file: &SpecFile) -> Result<CliExit, CliError> {
     if !ctx.ui.wants_json() {
         let workflow = file.load()?;
@@ -134,11 +134,11 @@ fn summarize_spec<'a>(workflow: &'a ResolvedWorkflow<'_>) -> SpecSummaryView<'a>
     }
 }
 
-/// What there is of what; nothing is said of what there is none of.
+/// Counts of the objects; zero counts are omitted.
 fn render_summary(workflow: &ResolvedWorkflow<'_>) -> Vec<String> {
     let (jobs, entries) = (workflow.job_count(), workflow.entry_count());
     let mut lines =
-        vec![format!("the spec is good: {}, {}", workflow.name(), text::render_count(jobs as u64, "job"))];
+        vec![format!("the spec is valid: {}, {}", workflow.name(), text::render_count(jobs as u64, "job"))];
     if entries != jobs {
         lines.push(format!("  jobs as written: {entries}"));
     }

@@ -1,10 +1,11 @@
-//! `windlass condor`: what DAGMan calls for the nodes of a run.
+//! `windlass condor`: the scripts that DAGMan calls for the nodes of a run.
 //!
-//! The exit code is the answer, so it is decided here and not by what sort of error there was.
+//! The exit code is the result, so it is chosen here and does not depend on the type of an error.
 
 use crate::args::dagman_scripts::{
     DagDirectoryArgs, DagmanScriptCli, DagmanScriptSubcommand, PostScriptArgs,
 };
+use crate::ui::text;
 use clap::Parser as _;
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -15,15 +16,16 @@ use windlass_htcondor::scripts::{
     self, PreScriptResult, ScriptCall, ScriptDecision, ScriptError, ScriptExitCode,
 };
 
-/// What a script says.
+/// Result of a script.
 struct DagmanScriptResult {
     code: u8,
-    /// For the debug log of DAGMan, and for people who try it.
+    /// For DAGMan's debug log, and for users who run the script by hand.
     message: String,
 }
 
-/// Runs a script if the words are nothing but one: neither the settings are read then nor the tree of all commands is
-/// built, which takes longer than the script itself. Anything else, also a mistake in the words, is for the long way.
+/// Runs a script if the arguments are exactly a valid script call, without reading the settings or building the
+/// clap command tree, which would take longer than the script itself. All other calls, also invalid ones, take
+/// the normal path.
 pub(crate) fn run_script_early(words: &[OsString]) -> Option<ExitCode> {
     let [_, command, rest @ ..] = words else { return None };
     if command != "condor" {
@@ -33,15 +35,15 @@ pub(crate) fn run_script_early(words: &[OsString]) -> Option<ExitCode> {
     Some(ExitCode::from(run_script_command(&parsed.verb)))
 }
 
-/// Runs a script; what the process ends with.
+/// Runs a script and returns the exit code of the process.
 pub(crate) fn run_script_command(verb: &DagmanScriptSubcommand) -> u8 {
-    // A script whose answer is an accident must not pass for one that decided something.
+    // The exit code of a panic must not be mistaken for a decision of the script.
     let answer = std::panic::catch_unwind(|| run_script(verb)).unwrap_or_else(|_| DagmanScriptResult {
         code: ScriptExitCode::Retry.code(),
-        message: "this is a bug in windlass; please report what is printed above".to_owned(),
+        message: "this is a bug in windlass; please report the output above".to_owned(),
     });
-    // DAGMan may have closed it.
-    writeln!(std::io::stderr(), "windlass condor: {}", answer.message).ok();
+    // DAGMan may have closed stderr.
+    writeln!(std::io::stderr(), "windlass condor: {}", text::escape_control(&answer.message)).ok();
     answer.code
 }
 
@@ -89,7 +91,7 @@ fn ready_result(ready: PreScriptResult) -> DagmanScriptResult {
     match ready {
         PreScriptResult::Ready => DagmanScriptResult { code: 0, message: "ready".to_owned() },
         PreScriptResult::TooEarly => {
-            DagmanScriptResult { code: TOO_EARLY_EXIT_CODE, message: "its cool-off is not over".to_owned() }
+            DagmanScriptResult { code: TOO_EARLY_EXIT_CODE, message: "its cool-off has not ended".to_owned() }
         }
         PreScriptResult::Paused => {
             DagmanScriptResult { code: TOO_EARLY_EXIT_CODE, message: "its run is paused".to_owned() }
@@ -100,7 +102,7 @@ fn ready_result(ready: PreScriptResult) -> DagmanScriptResult {
 fn unit_result(unit: &str, verdict: ScriptExitCode) -> DagmanScriptResult {
     let how = match verdict {
         ScriptExitCode::Success => "completed",
-        ScriptExitCode::Abort => "aborted, and the run with it",
+        ScriptExitCode::Abort => "aborted, together with its run",
         ScriptExitCode::Retry | ScriptExitCode::Permanent => "failed",
     };
     DagmanScriptResult { code: verdict.code(), message: format!("{unit}: {how}") }

@@ -1,4 +1,4 @@
-//! `windlass db`: bringing a database up to date, backing it up, looking whether all is well, moving it.
+//! `windlass db`: migrates, backs up, checks and copies a database.
 
 use crate::args::db::{DbArgs, DbBackupArgs, DbCopyArgs, DbSubcommand};
 use crate::context::CliContext;
@@ -11,7 +11,7 @@ use windlass_store::{StoreLocation, maintenance};
 use windlass_types::Bytes;
 
 pub(crate) fn run(ctx: &CliContext, args: &DbArgs) -> Result<CliExit, CliError> {
-    ctx.refuse_server("the care of a database is for whoever has it")?;
+    ctx.refuse_server("only the host that has the database can maintain it")?;
     match &args.verb {
         DbSubcommand::Migrate => migrate_database(ctx),
         DbSubcommand::Backup(args) => backup_database(ctx, args),
@@ -24,14 +24,14 @@ pub(crate) fn run(ctx: &CliContext, args: &DbArgs) -> Result<CliExit, CliError> 
 fn database_location(ctx: &CliContext) -> Result<String, CliError> {
     let path = ctx.existing_database()?;
     let text = path.to_str().map(ToOwned::to_owned);
-    text.ok_or_else(|| CliError::user(format!("{} is no text", path.display())))
+    text.ok_or_else(|| CliError::user(format!("{} is not UTF-8", path.display())))
 }
 
-/// For what is done to a file.
+/// For operations on files.
 fn database_file(ctx: &CliContext, what: &str, instead: &str) -> Result<PathBuf, CliError> {
     let location = database_location(ctx)?;
     if StoreLocation::is_postgres(&location) {
-        return Err(CliError::user(format!("{what} is for database files")).with_hint(instead));
+        return Err(CliError::user(format!("{what} works only for database files")).with_hint(instead));
     }
     Ok(location.into())
 }
@@ -41,7 +41,7 @@ fn migrate_database(ctx: &CliContext) -> Result<CliExit, CliError> {
     if ctx.ui.wants_json() {
         ctx.ui.print_json(&migrated)?;
     } else if migrated.before == migrated.after {
-        ctx.ui.print_line(&format!("it has format {} already", migrated.after))?;
+        ctx.ui.print_line(&format!("the database already has format {}", migrated.after))?;
     } else {
         ctx.ui.print_line(&format!("from format {} to {}", migrated.before, migrated.after))?;
     }
@@ -66,22 +66,24 @@ fn backup_database(ctx: &CliContext, args: &DbBackupArgs) -> Result<CliExit, Cli
     Ok(CliExit::Success)
 }
 
-/// What does not hold is an answer and not an error; the exit code tells.
+/// A failed check is a result and not an error; the exit code tells the difference.
 fn check_database(ctx: &CliContext) -> Result<CliExit, CliError> {
     let checked = maintenance::check(&database_location(ctx)?)?;
     if ctx.ui.wants_json() {
         ctx.ui.print_json(&checked)?;
     } else {
         for problem in &checked.problems {
-            let first = problem.first.map_or_else(String::new, |first| format!(", the first is {first}"));
+            let first = problem.first.map_or_else(String::new, |first| format!("; first: {first}"));
             ctx.ui.print_line(&format!("{}: {}{first}", problem.what, problem.count))?;
         }
         let found = match checked.problems.len() as u64 {
-            0 => "all is well".to_owned(),
+            0 => "no problems found".to_owned(),
             n => text::render_count(n, "problem"),
         };
-        ctx.ui
-            .print_line(&format!("{} made: {found}", text::render_count(checked.checks as u64, "check")))?;
+        ctx.ui.print_line(&format!(
+            "{} performed: {found}",
+            text::render_count(checked.checks as u64, "check")
+        ))?;
     }
     Ok(if checked.problems.is_empty() { CliExit::Success } else { CliExit::Environment })
 }
@@ -101,7 +103,7 @@ fn copy_database(ctx: &CliContext, args: &DbCopyArgs) -> Result<CliExit, CliErro
     } else {
         let tables = text::render_count(copied.tables.len() as u64, "table");
         ctx.ui.print_line(&format!(
-            "{} in {tables} copied and counted",
+            "{} in {tables} copied and verified",
             text::render_count(copied.rows, "row")
         ))?;
     }

@@ -1,4 +1,4 @@
-//! `windlass demo`: a small workflow that is killed on purpose in the middle, and goes on.
+//! `windlass demo`: a small workflow that is killed on purpose in the middle, and resumed.
 
 use crate::args::run::{DemoArgs, DemoSubcommand};
 use crate::context::{self, CliContext};
@@ -14,7 +14,7 @@ use windlass_store::sqlite::{OpenMode, SqliteStore};
 use windlass_types::{JobStatus, StatusCounts, WorkflowId};
 
 const THROW_JOBS: usize = 12;
-/// So many jobs are done when the engine is killed.
+/// Number of completed jobs at which the engine is killed.
 const KILL_AFTER_JOBS: u64 = 5;
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -25,7 +25,7 @@ sleep 0.4
 "#;
 
 pub(crate) fn run(ctx: &CliContext, args: &DemoArgs) -> Result<CliExit, CliError> {
-    ctx.refuse_server("the demo runs on this machine, with a database of its own")?;
+    ctx.refuse_server("the demo runs on this machine, with its own database")?;
     if let Some(DemoSubcommand::Requests(place)) = &args.verb {
         return super::request::run_demo(ctx, &make_directory(place.dir.as_deref())?);
     }
@@ -40,27 +40,27 @@ pub(crate) fn run(ctx: &CliContext, args: &DemoArgs) -> Result<CliExit, CliError
     demo.wait_for_exit(first)?;
 
     ctx.ui.print_note(&kill_text(&counts));
-    ctx.ui.print_note("3. Go on.           $ windlass resume\n");
+    ctx.ui.print_note("3. Resume it.       $ windlass resume\n");
     let resumed = demo.start_windlass(&["resume"])?;
     let status = demo.wait_for_exit(resumed)?;
     if !status.success() {
         return Err(CliError::internal(format!("the demo did not complete: {status}"))
-            .with_hint(format!("look round in {}", demo.dir.display())));
+            .with_hint(format!("inspect {}", demo.dir.display())));
     }
     demo.finish(ctx)
 }
 
 fn introduction_text() -> String {
     format!(
-        "A small workflow: one job prepares, {THROW_JOBS} throw darts at the same time, and one\n\
-         counts the hits to estimate π. It is written in"
+        "A small workflow: one job prepares, {THROW_JOBS} jobs throw darts in parallel, and one\n\
+         job counts the hits to estimate π. It is written in"
     )
 }
 
 fn kill_text(counts: &StatusCounts) -> String {
     format!(
-        "\n2. That run was just killed, on purpose, with kill -9, after {} of {} jobs.\n\
-         \u{20}  The books are on disk, so nothing that was done is lost.\n",
+        "\n2. The run was killed on purpose, with kill -9, after {} of {} jobs.\n\
+         \u{20}  The database is on disk, so no completed work is lost.\n",
         counts.get(JobStatus::Completed),
         counts.total()
     )
@@ -69,8 +69,8 @@ fn kill_text(counts: &StatusCounts) -> String {
 fn conclusion_text(estimate: &str, again: u64) -> String {
     let were = if again == 1 { "was" } else { "were" };
     format!(
-        "\nπ is about {estimate}. Nothing that had completed ran a second time;\n\
-         {} that {were} in the middle of the work when the run was killed\n\
+        "\nπ is about {estimate}. No completed job ran a second time;\n\
+         {} that {were} running when the run was killed\n\
          {were} started again.\n",
         text::render_count(again, "job")
     )
@@ -87,7 +87,7 @@ impl DemoRun {
     fn create(dir: Option<&Path>, quiet: bool) -> Result<Self, CliError> {
         let exe = std::env::current_exe().map_err(|e| demo_error("find windlass itself", &e))?;
         let dir = make_directory(dir)?;
-        // Made beforehand, or one further up would be found and used.
+        // Created first; otherwise a database in a parent directory would be used.
         let database = context::make_folder(&dir)?.join(context::DATABASE_FILE);
         std::fs::write(dir.join("demo.yaml"), spec_text()).map_err(|e| demo_error("write demo.yaml", &e))?;
         std::fs::write(dir.join("throw.sh"), THROW_SCRIPT).map_err(|e| demo_error("write throw.sh", &e))?;
@@ -99,7 +99,7 @@ impl DemoRun {
             .args(args)
             .args(self.quiet.then_some("--quiet"))
             .current_dir(&self.dir)
-            // Over whatever the settings say.
+            // Overrides all settings.
             .env("WINDLASS_DB", &self.database)
             .spawn()
             .map_err(|e| CliError::io(format!("cannot start {}: {e}", self.exe.display())))
@@ -109,7 +109,7 @@ impl DemoRun {
         child.wait().map_err(|e| CliError::io(format!("cannot wait for {}: {e}", self.exe.display())))
     }
 
-    /// Looks at the books from outside, as `windlass status` does, until so many jobs are done.
+    /// Polls the database, as `windlass status` does, until this many jobs are completed.
     fn wait_until_completed(&self, jobs: u64, run: &mut Child) -> Result<StatusCounts, CliError> {
         loop {
             let counts = self.load_counts();
@@ -118,13 +118,13 @@ impl DemoRun {
             }
             if let Ok(Some(status)) = run.try_wait() {
                 return Err(CliError::internal(format!("the demo ended early: {status}"))
-                    .with_hint(format!("look round in {}", self.dir.display())));
+                    .with_hint(format!("inspect {}", self.dir.display())));
             }
             std::thread::sleep(POLL_INTERVAL);
         }
     }
 
-    /// Nothing at all before the database is there.
+    /// Empty until the database exists.
     fn load_counts(&self) -> StatusCounts {
         let opened = SqliteStore::open(&self.database, OpenMode::ReadOnly).ok();
         let row = opened.and_then(|opened| opened.store.workflow(WorkflowId(1)).ok().flatten());
@@ -148,11 +148,11 @@ impl DemoRun {
             writeln!(next, "  alias windlass={}", self.exe.display()).unwrap_or_default();
         }
         for (command, what) in [
-            ("status", "where it stands"),
-            ("results", "every attempt, with its time and memory"),
-            ("logs estimate", "what a job printed"),
-            ("run --new demo.yaml", "again; press Ctrl-C, then `resume`"),
-            ("exec --help", "run a list of your own commands"),
+            ("status", "show the progress"),
+            ("results", "list all attempts with time and memory"),
+            ("logs estimate", "show the output of a job"),
+            ("run --new demo.yaml", "run it again; press Ctrl-C, then `resume`"),
+            ("exec --help", "run a list of commands"),
         ] {
             writeln!(next, "  windlass {command:<22} {what}").unwrap_or_default();
         }
@@ -160,7 +160,7 @@ impl DemoRun {
         Ok(CliExit::Success)
     }
 
-    /// Typing `windlass` starts this very program.
+    /// Whether typing `windlass` starts this executable.
     fn is_on_path(&self) -> bool {
         let path = std::env::var_os("PATH").unwrap_or_default();
         std::env::split_paths(&path)
@@ -173,17 +173,17 @@ fn demo_error(what: &str, error: &io::Error) -> CliError {
     CliError::io(format!("cannot {what} for the demo: {error}"))
 }
 
-/// One that nothing was done in yet.
+/// An unused directory.
 fn make_directory(dir: Option<&Path>) -> Result<PathBuf, CliError> {
     let dir = match dir {
         Some(dir) => dir.to_owned(),
-        None => create_temp_directory().map_err(|e| demo_error("make a directory", &e))?,
+        None => create_temp_directory().map_err(|e| demo_error("create a directory", &e))?,
     };
-    std::fs::create_dir_all(&dir).map_err(|e| demo_error("make a directory", &e))?;
+    std::fs::create_dir_all(&dir).map_err(|e| demo_error("create a directory", &e))?;
     let dir = dir.canonicalize().map_err(|e| demo_error("find the directory", &e))?;
     if dir.join(".windlass").exists() {
-        return Err(CliError::refused(format!("{} has been used already", dir.display()))
-            .with_hint("give the demo a directory of its own"));
+        return Err(CliError::refused(format!("{} is already in use", dir.display()))
+            .with_hint("give the demo an empty directory"));
     }
     Ok(dir)
 }
@@ -218,7 +218,7 @@ fn spec_text() -> String {
     spec
 }
 
-/// The first jobs and the last one; a reader gets the idea.
+/// The first jobs and the last one, as an illustration.
 fn spec_excerpt(spec: &str) -> String {
     let lines: Vec<&str> = spec.lines().collect();
     let (head, tail) = (&lines[..10], &lines[lines.len() - 4..]);

@@ -1,4 +1,5 @@
-//! Workflows and jobs made, changed and deleted by hand: `workflows new`, `jobs create`, `update`, `delete` …
+//! Workflows and jobs created, changed and deleted one at a time: `workflows new`, `jobs create`, `update`,
+//! `delete` …
 
 use super::edit_objects::{self, find_requirements_id};
 use super::jobs;
@@ -22,12 +23,12 @@ use windlass_types::failure_commands::{
 };
 use windlass_types::{Bytes, JobId, RequirementsId, Resources, WorkflowId};
 
-/// So many jobs are named before a question.
+/// Maximum number of jobs named in a confirmation prompt.
 const MAX_NAMED: usize = 5;
 
 pub(crate) fn new_workflow(ctx: &CliContext, args: &NewWorkflowArgs) -> Result<CliExit, CliError> {
     if args.name.is_empty() {
-        return Err(CliError::user("a workflow needs a name"));
+        return Err(CliError::user("the name of a workflow must not be empty"));
     }
     let output_dir = spec_file::output_directory(ctx, &args.output)?;
     let store = ctx.open_or_create()?;
@@ -54,7 +55,7 @@ pub(crate) fn new_workflow(ctx: &CliContext, args: &NewWorkflowArgs) -> Result<C
 
 pub(crate) fn create_job(ctx: &CliContext, args: &CreateJobArgs) -> Result<CliExit, CliError> {
     if args.name.is_empty() {
-        return Err(CliError::user("a job needs a name"));
+        return Err(CliError::user("the name of a job must not be empty"));
     }
     let store = ctx.open_write()?;
     let workflow = object_selection::find_workflow(&*store, &args.workflow)?;
@@ -98,7 +99,7 @@ fn print_job(
 pub(crate) fn create_jobs_from_file(ctx: &CliContext, args: &CreateJobsArgs) -> Result<CliExit, CliError> {
     let commands = super::exec::read_commands(&args.file)?;
     if commands.is_empty() {
-        return Err(CliError::user(format!("{} holds no commands", args.file.display())));
+        return Err(CliError::user(format!("{} contains no commands", args.file.display())));
     }
     let store = ctx.open_write()?;
     let workflow = object_selection::find_workflow(&*store, &args.workflow)?;
@@ -124,7 +125,7 @@ fn job_name(number: u64) -> String {
     format!("job{number}")
 }
 
-/// Of the jobs that are called `job<N>`.
+/// Among the jobs named `job<N>`.
 fn highest_number(store: &dyn Store, workflow: &WorkflowRow) -> Result<u64, CliError> {
     let filter = JobFilter { name_prefix: Some("job".to_owned()), ..JobFilter::default() };
     let jobs = store.jobs(workflow.id, &filter)?;
@@ -132,7 +133,7 @@ fn highest_number(store: &dyn Store, workflow: &WorkflowRow) -> Result<u64, CliE
     Ok(numbers.max().unwrap_or(0))
 }
 
-/// One set for all jobs of the file, if anything was said; it is called after the first of them.
+/// One set of requirements for all jobs of the file, if any were given; named after the first job.
 fn requirements_for(
     ctx: &CliContext,
     store: &dyn Store,
@@ -161,8 +162,8 @@ pub(crate) fn update_job(ctx: &CliContext, args: &UpdateJobArgs) -> Result<CliEx
     let asked =
         RequestedJobChanges { memory_bytes: args.memory, cpus: args.cpus, ..RequestedJobChanges::default() };
     if update == JobUpdate::default() && asked.is_empty() {
-        return Err(CliError::user("nothing was said that is to change").with_hint(
-            "--name, --command, --memory, --cpus, --runtime, --resource-requirements-id, --priority, --label or --clear-labels",
+        return Err(CliError::user("no changes given").with_hint(
+            "use --name, --command, --memory, --cpus, --runtime, --resource-requirements-id, --priority, --label or --clear-labels",
         ));
     }
     if !asked.is_empty() {
@@ -178,7 +179,7 @@ pub(crate) fn update_job(ctx: &CliContext, args: &UpdateJobArgs) -> Result<CliEx
     Ok(CliExit::Success)
 }
 
-/// By an order: it can be undone, and asks for no more than a worker has.
+/// Applied as a failure command: it can be undone, and is checked against the capacity of the workers.
 fn change_resources(
     ctx: &CliContext,
     store: &dyn Store,
@@ -211,7 +212,7 @@ fn job_update(
     args: &UpdateJobArgs,
 ) -> Result<JobUpdate, CliError> {
     if args.name.as_deref() == Some("") {
-        return Err(CliError::user("a job needs a name"));
+        return Err(CliError::user("the name of a job must not be empty"));
     }
     let requirements = args.resource_requirements_id.as_deref();
     let new_labels = args.clear_labels || !args.label.is_empty();

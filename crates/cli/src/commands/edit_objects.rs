@@ -1,4 +1,4 @@
-//! Files and resource requirements made, changed and deleted by hand; results and events deleted.
+//! Files and resource requirements created, changed and deleted one at a time; results and events deleted.
 
 use super::files;
 use super::job_relations;
@@ -57,7 +57,7 @@ pub(crate) fn delete_file(ctx: &CliContext, args: &NamedObjectArgs) -> Result<Cl
     store.delete_file(file.id, ctx.clock.now())?;
     let whose = format!("workflow {} ({})", workflow.id, workflow.name);
     ctx.ui.print_note(&format!(
-        "{whose} no longer names file {} ({}); the file itself stays",
+        "{whose} no longer refers to file {} ({}); the file itself is kept",
         file.id, file.name
     ));
     Ok(CliExit::Success)
@@ -89,7 +89,7 @@ pub(crate) fn create_requirements(
     }
     let store = ctx.open_write()?;
     let workflow = object_selection::find_workflow(&*store, &args.workflow)?;
-    // What is not said limits nothing.
+    // Options that are not given set no limit.
     let resources =
         apply_resource_args(Resources { memory: Bytes(0), ..Resources::DEFAULT }, &args.resources);
     let id = store.add_requirements(workflow.id, &args.name, &resources, ctx.clock.now())?;
@@ -168,24 +168,24 @@ fn find_requirements(
 
 pub(crate) fn delete_result(ctx: &CliContext, args: &RecordIdArgs) -> Result<CliExit, CliError> {
     ctx.open_write()?.delete_result(ResultId(args.id), ctx.clock.now())?;
-    ctx.ui.print_note(&format!("deleted result {}; its job stays as it is", args.id));
+    ctx.ui.print_note(&format!("deleted result {}; its job is unchanged", args.id));
     Ok(CliExit::Success)
 }
 
 pub(crate) fn delete_event(ctx: &CliContext, args: &RecordIdArgs) -> Result<CliExit, CliError> {
     ctx.open_write()?.delete_event(EventId(args.id), ctx.clock.now())?;
-    ctx.ui.print_note(&format!("deleted event {}; another event says so", args.id));
+    ctx.ui.print_note(&format!("deleted event {}; the deletion is recorded as another event", args.id));
     Ok(CliExit::Success)
 }
 
 fn no_changes_error(flags: &str) -> CliError {
-    CliError::user("nothing was said that is to change").with_hint(flags)
+    CliError::user("no changes given").with_hint(flags)
 }
 
-/// `job 3 (a): priority 0 → 5`, a line for each.
+/// `job 3 (a): priority 0 → 5`, one line per change.
 pub(crate) fn print_changes(ctx: &CliContext, whose: &str, changes: &[FieldChange]) {
     if changes.is_empty() {
-        ctx.ui.print_note(&format!("nothing to do: {whose} is so already"));
+        ctx.ui.print_note(&format!("nothing to do: {whose} already has these values"));
     }
     for FieldChange { field, old, new } in changes {
         ctx.ui.print_note(&format!(

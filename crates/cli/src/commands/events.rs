@@ -1,4 +1,4 @@
-//! `windlass events`: what happened to workflows, who did it, and when.
+//! `windlass events`: lists events of workflows with user and time.
 
 use crate::args::files_and_events::{
     CreateEventArgs, EventSeverityArg, EventsListArgs, EventsSubcommand, FollowEventsArgs,
@@ -24,9 +24,9 @@ use windlass_store::model::{EventFilter, EventRow, EventSeverity, NewEvent};
 use windlass_store::rpc::rpc_error::ErrorCategory;
 use windlass_types::{EventId, WorkflowId};
 
-/// Another process is watched through the books, which cannot notify.
+/// Poll interval: the database cannot notify about another process.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
-/// A server that says nothing for so long has nothing to say just now.
+/// Idle time of the event stream after which the server is considered to have sent all present events.
 const STREAM_IDLE: Duration = Duration::from_millis(500);
 
 const FIELDS: &[ListField<EventRow>] = &[
@@ -83,7 +83,7 @@ pub(crate) fn list_events(ctx: &CliContext, args: &EventsListArgs) -> Result<Cli
     let listing = ListFields::new(FIELDS).without_fields(&args.page.exclude)?;
     let rows = listing.sort_and_limit(store.events(workflow, &filter)?, &args.page)?;
     if ctx.ui.print_list(&listing, rows)? == 0 {
-        ctx.ui.print_note("there are no such events");
+        ctx.ui.print_note("no events match");
     }
     Ok(CliExit::Success)
 }
@@ -94,9 +94,7 @@ fn show_latest_event(ctx: &CliContext, args: &OneWorkflowArgs) -> Result<CliExit
     let filter = EventFilter { newest: Some(1), ..EventFilter::default() };
     match store.events(Some(workflow.id), &filter)?.pop() {
         Some(event) => ctx.ui.print_record(&ListFields::new(FIELDS), event)?,
-        None => ctx
-            .ui
-            .print_note(&format!("nothing was noted about workflow {} ({})", workflow.id, workflow.name)),
+        None => ctx.ui.print_note(&format!("workflow {} ({}) has no events", workflow.id, workflow.name)),
     }
     Ok(CliExit::Success)
 }
@@ -125,12 +123,12 @@ fn create_event(ctx: &CliContext, args: &CreateEventArgs) -> Result<CliExit, Cli
     if ctx.ui.wants_json() {
         ctx.ui.print_json(&serde_json::json!({ "id": id }))?;
     } else {
-        ctx.ui.print_note(&format!("noted as event {id}"));
+        ctx.ui.print_note(&format!("recorded as event {id}"));
     }
     Ok(CliExit::Success)
 }
 
-/// Prints what is new, from now on, until nobody runs the workflow any more, or the time is up.
+/// Prints new events until no process runs the workflow any more, or the time limit is reached.
 fn follow_events(ctx: &CliContext, args: &FollowEventsArgs) -> Result<CliExit, CliError> {
     let store = ctx.open_read()?;
     let workflow = object_selection::find_workflow(&*store, &args.workflow)?;
@@ -146,11 +144,11 @@ fn follow_events(ctx: &CliContext, args: &FollowEventsArgs) -> Result<CliExit, C
     let newest = EventFilter { newest: Some(1), ..EventFilter::default() };
     let mut after = store.events(Some(workflow.id), &newest)?.pop().map(|event| event.id);
     if !workflow_view::has_active_process(&*store, &workflow) {
-        ctx.ui.print_note(&format!("nobody runs workflow {} ({}) now", workflow.id, workflow.name));
+        ctx.ui.print_note(&format!("no process is running workflow {} ({})", workflow.id, workflow.name));
     }
     let mut was_run = false;
     loop {
-        // Asked before the events are read: what happened until its end is then certainly seen.
+        // Checked before the events are read, so that no event before the end of the run is missed.
         let is_run = workflow_view::has_active_process(&*store, &workflow);
         let filter = EventFilter { after, severity: Some(args.level.into()), ..EventFilter::default() };
         for event in store.events(Some(workflow.id), &filter)? {
@@ -166,7 +164,8 @@ fn follow_events(ctx: &CliContext, args: &FollowEventsArgs) -> Result<CliExit, C
     }
 }
 
-/// The same from a server, which says by itself what is new. One that is away is waited for, as long as the stream does.
+/// The same for a server, which pushes new events. While the server is unreachable, the stream waits and
+/// reconnects.
 fn follow_event_stream(
     ctx: &CliContext,
     client: &Client,
@@ -193,7 +192,7 @@ fn follow_event_stream(
         loop {
             let event = stream.next_event();
             let is_last = event.is_err();
-            // Nobody listens any more: the command is about to end.
+            // The receiver is gone: the command is ending.
             if sender.send(event).is_err() || is_last {
                 return;
             }
@@ -206,13 +205,14 @@ fn follow_event_stream(
         if asked.as_ref().is_err_and(is_server_unavailable)
             && let Some(client) = relocate.as_ref().and_then(|find| find())
         {
-            // At once: what runs now may be over when nothing more is heard, and nobody would know that it ever ran.
+            // Checked at once: a run that ends before the first event would otherwise never be seen as
+            // running.
             store = Arc::new(client.store());
             asked = store.workflow(workflow);
         }
         let is_run = match asked {
             Ok(row) => row.is_some_and(|row| workflow_view::has_active_process(&*store, &row)),
-            // Nobody knows; what is known when it is back counts.
+            // Unknown; the state after the reconnect counts.
             Err(error) if is_server_unavailable(&error) => was_run,
             Err(error) => return Err(error.into()),
         };
@@ -222,7 +222,7 @@ fn follow_event_stream(
         }
         let is_over = was_run && !is_run;
         if is_over {
-            // What happened until its end may still be on its way, if the connection was lost in between.
+            // If the connection was lost, events before the end of the run may still be in transit.
             let filter = EventFilter { after: last, severity, ..EventFilter::default() };
             for event in store.events(Some(workflow), &filter)? {
                 write_event(ctx, &event, file.as_mut())?;
@@ -235,12 +235,12 @@ fn follow_event_stream(
     }
 }
 
-/// The server cannot be reached, or has no database in this moment.
+/// Whether the server is unreachable or has lost its database connection.
 pub(crate) fn is_server_unavailable(error: &windlass_store::StoreError) -> bool {
     matches!(error, windlass_store::StoreError::Remote(elsewhere) if elsewhere.category == ErrorCategory::Surroundings)
 }
 
-/// The next event, if one comes before it has been silent for a moment or the time is up.
+/// The next event, unless the stream stays idle or the time limit is reached first.
 fn next_event(
     events: &mpsc::Receiver<Result<EventRow, windlass_client::ClientError>>,
     deadline: Option<Instant>,
@@ -249,7 +249,7 @@ fn next_event(
     match events.recv_timeout(left.min(STREAM_IDLE)) {
         Ok(event) => Ok(Some(event?)),
         Err(RecvTimeoutError::Timeout) => Ok(None),
-        Err(RecvTimeoutError::Disconnected) => Err(CliError::io("the server tells no more events")),
+        Err(RecvTimeoutError::Disconnected) => Err(CliError::io("the server ended the event stream")),
     }
 }
 

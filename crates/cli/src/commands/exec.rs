@@ -1,4 +1,4 @@
-//! `windlass exec`: a list of commands as a workflow.
+//! `windlass exec`: runs a list of commands as a workflow.
 
 use crate::args::run::{ExecArgs, ResourceMonitorArg, ResourceMonitorArgs};
 use crate::context::CliContext;
@@ -42,7 +42,7 @@ pub(crate) fn run(ctx: &CliContext, args: &ExecArgs) -> Result<CliExit, CliError
     run_locally(ctx, &*store, workflow, FailedJobsPolicy::Keep, &args.machine)
 }
 
-/// How the commands are watched, as a spec would say it; nothing where nothing was asked for.
+/// The resource monitor of the commands as in a spec; `None` if no option asks for it.
 fn monitor_settings(args: ResourceMonitorArgs) -> Option<WorkflowSettings> {
     if args == ResourceMonitorArgs::default() {
         return None;
@@ -69,21 +69,21 @@ fn monitor_settings(args: ResourceMonitorArgs) -> Option<WorkflowSettings> {
     Some(WorkflowSettings { resource_monitor: Some(monitor), ..WorkflowSettings::default() })
 }
 
-/// Every command line to run: each template with each combination of the parameters.
+/// All command lines: each template with each combination of parameters.
 fn expand_commands(ctx: &CliContext, args: &ExecArgs) -> Result<Vec<String>, CliError> {
     let templates = parse_templates(args)?;
     let params: Vec<ExecParameter> =
         args.params.iter().map(ExecParameterArg::load_values).collect::<Result<_, _>>()?;
     parameter_sweep::refuse_unused_parameters(&params, &templates)?;
     for name in parameter_sweep::undefined_parameters(&params, &templates) {
-        ctx.ui.print_warning(&format!("{{{name}}} stays as it is: there is no parameter `{name}`"));
+        ctx.ui.print_warning(&format!("{{{name}}} is not replaced: no parameter is named `{name}`"));
     }
     let bindings = parameter_sweep::combine_parameters(&params, args.link)?;
     let filled =
         templates.iter().flat_map(|template| bindings.iter().map(|binding| template.fill_in(binding)));
     let commands: Vec<String> = filled.collect::<Result<_, _>>()?;
     match commands.iter().find(|command| command.contains('\0')) {
-        Some(_) => Err(CliError::user("a command contains a NUL byte, which no program can be given")),
+        Some(_) => Err(CliError::user("a command contains a NUL byte, which cannot be passed to a program")),
         None => Ok(commands),
     }
 }
@@ -98,16 +98,16 @@ fn parse_templates(args: &ExecArgs) -> Result<Vec<ExecCommandTemplate>, CliError
         templates.push(ExecCommandTemplate::from_words(&args.trailing));
     }
     if templates.is_empty() {
-        return Err(CliError::user("there is nothing to run")
-            .with_hint("give commands with -c, a file of them with -C, or one after `--`"));
+        return Err(CliError::user("no commands given")
+            .with_hint("give commands with -c, a file of commands with -C, or one command after `--`"));
     }
     if templates.iter().any(ExecCommandTemplate::is_empty) {
-        return Err(CliError::user("a command is empty").with_hint("a variable of your shell may be unset"));
+        return Err(CliError::user("a command is empty").with_hint("a shell variable may be unset"));
     }
     Ok(templates)
 }
 
-/// One on each line; empty lines and comments are left out.
+/// One command per line; empty lines and comments are skipped.
 pub(super) fn read_commands(path: &Path) -> Result<Vec<String>, CliError> {
     let text = read_text(path)?;
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));

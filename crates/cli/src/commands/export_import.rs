@@ -1,4 +1,4 @@
-//! `export` and `import`: a workflow as a file, to keep it or to give it away.
+//! `export` and `import`: write a workflow to a file and read it back.
 
 use crate::args::workflows::{WorkflowExportArgs, WorkflowImportArgs};
 use crate::context::CliContext;
@@ -74,8 +74,8 @@ pub(crate) fn import_workflow(ctx: &CliContext, args: &WorkflowImportArgs) -> Re
     Ok(CliExit::Success)
 }
 
-/// Where a spec says `${user_data.input.NAME}`, a command has an id of the database that it came from. Nobody can tell it
-/// from any other number, so it is not rewritten.
+/// For `${user_data.input.NAME}` in a spec, a stored command contains an id of the original database. It cannot
+/// be told from any other number, so it is not rewritten.
 fn warn_of_stale_ids(
     ctx: &CliContext,
     store: &dyn Store,
@@ -94,14 +94,14 @@ fn warn_of_stale_ids(
         n => format!(", and so do the commands of {}", text::render_count(n as u64, "other job")),
     };
     ctx.ui.print_warning(&format!(
-        "the command of job `{}` seems to name user data by the id it had, {old}, which is {} now{others}; \
-         `windlass jobs update` changes a command, and in a job user data can be named by their names",
+        "the command of job `{}` seems to contain {old}, a former id of user data (now {}){others}; \
+         use `windlass jobs update` to change the command; jobs can also refer to user data by name",
         job.name, changed[&old]
     ));
     Ok(())
 }
 
-/// The id of user data that the job uses, if it stands in its command as a word and means something else now.
+/// The former id of user data of the job, if the command contains it as a word and it now means something else.
 fn stale_id_in(job: &ExportedJob, changed: &HashMap<i64, i64>) -> Option<i64> {
     let used = job.input_user_data_ids.iter().chain(&job.output_user_data_ids);
     let names = |id: &i64| {
@@ -111,8 +111,8 @@ fn stale_id_in(job: &ExportedJob, changed: &HashMap<i64, i64>) -> Option<i64> {
     used.filter(|id| changed.contains_key(id)).find(|id| names(id)).copied()
 }
 
-/// Jobs run where the workflow is imported, wherever they ran before: the files of somebody else's directory are not
-/// touched, and neither are its logs.
+/// Jobs run where the workflow is imported, regardless of the original directory: files and logs in another
+/// user's directory are not touched.
 fn import_options(ctx: &CliContext, args: &WorkflowImportArgs) -> Result<ImportOptions, CliError> {
     let output_dir = spec_file::output_directory(ctx, &args.output)?;
     Ok(ImportOptions {
@@ -131,8 +131,8 @@ fn read_export(ctx: &CliContext, file: &Path) -> Result<WorkflowExport, CliError
         serde_json::from_reader(BufReader::new(opened))
     };
     let export = parsed.map_err(|e| {
-        CliError::new(CliErrorKind::Spec, format!("{} is no exported workflow: {e}", file.display()))
-            .with_hint("`windlass export` writes such files")
+        CliError::new(CliErrorKind::Spec, format!("{} is not an exported workflow: {e}", file.display()))
+            .with_hint("`windlass workflows export` writes such files")
     })?;
     if export.export_version != WorkflowExport::VERSION {
         return Err(CliError::refused(format!(

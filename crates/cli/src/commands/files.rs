@@ -1,4 +1,4 @@
-//! `windlass files`: what jobs read and write, and whether it is there.
+//! `windlass jobs files`: lists the files that jobs read and write, and whether they exist.
 
 use super::job_relations::{self, JobUse};
 use crate::args::files_and_events::FilesListArgs;
@@ -14,10 +14,10 @@ use std::time::UNIX_EPOCH;
 use windlass_store::model::{DataFilter, WorkflowFileRow, WorkflowRow};
 use windlass_types::{Bytes, FileId, Timestamp};
 
-/// A file as the books know it and as it is now.
+/// A declared file with its present state.
 struct FileWithState {
     file: WorkflowFileRow,
-    /// `None`: it is not there.
+    /// `None`: the file does not exist.
     disk_state: Option<(Bytes, Option<Timestamp>)>,
 }
 
@@ -55,7 +55,7 @@ pub(crate) fn list_files(ctx: &CliContext, args: &FilesListArgs) -> Result<CliEx
     let workflow = object_selection::find_workflow(&*store, &args.workflow)?;
     let producer = args.produced_by_job_id.as_ref();
     let producer = producer
-        .map(|job| object_selection::find_job(&*store, &workflow, job, "`windlass files ID`"))
+        .map(|job| object_selection::find_job(&*store, &workflow, job, "`windlass jobs files ID`"))
         .transpose()?;
     let filter = DataFilter { job: producer.as_ref().map(|job| job.id), ..DataFilter::default() };
     let mut files = store.files(workflow.id, &filter)?;
@@ -89,7 +89,7 @@ pub(crate) fn print_record(
     ctx.ui.print_record(&ListFields::new(FIELDS), FileWithState::new(workflow, file))
 }
 
-/// What jobs read and no job writes.
+/// Files that jobs read and no job writes.
 pub(crate) fn list_required_files(ctx: &CliContext, args: &ListInWorkflowArgs) -> Result<CliExit, CliError> {
     let store = ctx.open_read()?;
     let workflow = object_selection::find_workflow(&*store, &args.workflow)?;
@@ -111,7 +111,7 @@ fn print_files(
 ) -> Result<CliExit, CliError> {
     let listing = ListFields::new(FIELDS).without_fields(&page.exclude)?;
     if ctx.ui.print_list(&listing, listing.sort_and_limit(rows, page)?)? == 0 {
-        ctx.ui.print_note(&format!("workflow {} ({}) names no such files", workflow.id, workflow.name));
+        ctx.ui.print_note(&format!("workflow {} ({}) has no such files", workflow.id, workflow.name));
     }
     Ok(CliExit::Success)
 }

@@ -1,4 +1,4 @@
-//! `windlass hpc`: what a cluster has, and where jobs fit.
+//! `windlass slurm hpc`: lists the resources of a cluster and the partitions where jobs fit.
 
 use crate::args::slurm::{HpcGenerateArgs, HpcMatchArgs, HpcPartitionsArgs, HpcSubcommand};
 use crate::cluster_profiles;
@@ -79,7 +79,7 @@ fn list_profiles(ctx: &CliContext) -> Result<(), CliError> {
         .map(|(profile, file)| ClusterProfileRow { profile, file: file.display().to_string() })
         .collect();
     match cluster_discovery::discover_cluster(&SlurmClient::unlimited()) {
-        Ok(profile) => rows.push(ClusterProfileRow { profile, file: "asked of Slurm".to_owned() }),
+        Ok(profile) => rows.push(ClusterProfileRow { profile, file: "queried from Slurm".to_owned() }),
         Err(error) => ctx.ui.print_note(&error.to_string()),
     }
     ctx.ui.print_list(&ListFields::new(PROFILE_FIELDS), rows)?;
@@ -112,8 +112,8 @@ fn match_partitions(ctx: &CliContext, args: &HpcMatchArgs) -> Result<(), CliErro
         account: "",
     };
     if let Err(unfit) = partition_fit::best_partition(&profile, &ask) {
-        let message = format!("no partition of {} can hold {ask}; {unfit}", cluster_title(&profile));
-        return Err(CliError::user(message).with_hint("`windlass hpc partitions` shows what there is"));
+        let message = format!("no partition of {} fits {ask}; {unfit}", cluster_title(&profile));
+        return Err(CliError::user(message).with_hint("`windlass slurm hpc partitions` lists the partitions"));
     }
     let fitting: Vec<Partition> =
         partition_fit::fitting_partitions(&profile, &ask).into_iter().cloned().collect();
@@ -130,13 +130,13 @@ fn generate_profile(ctx: &CliContext, args: &HpcGenerateArgs) -> Result<(), CliE
         profile.partitions.retain(|one| !["stdby", "standby"].iter().any(|word| one.name.contains(word)));
     }
     let value = serde_json::to_value(&profile)
-        .map_err(|e| CliError::internal(format!("the profile cannot be written: {e}")))?;
+        .map_err(|e| CliError::internal(format!("cannot write the profile: {e}")))?;
     let mut text = String::new();
     write_toml_table("", &value, &mut text);
     output_files::write_text(ctx, args.output.as_deref(), &text)
 }
 
-/// As TOML: plain values first, which JSON writes in the same way, then tables.
+/// As TOML: plain values first (written as in JSON), then tables.
 fn write_toml_table(path: &str, value: &Value, text: &mut String) {
     let Value::Object(fields) = value else { return };
     let is_table = |value: &Value| match value {
@@ -164,7 +164,7 @@ fn write_toml_table(path: &str, value: &Value, text: &mut String) {
     }
 }
 
-/// What else is worth knowing about it, in few words.
+/// Further properties of a partition, abbreviated.
 fn partition_remarks(one: &Partition) -> String {
     let mut remarks = Vec::new();
     let mut add = |is: bool, text: String| {
@@ -173,10 +173,10 @@ fn partition_remarks(one: &Partition) -> String {
         }
     };
     add(one.is_default, "default".to_owned());
-    add(!one.is_up, "takes no jobs now".to_owned());
+    add(!one.is_up, "accepts no jobs now".to_owned());
     add(!one.other_nodes.is_empty(), format!("nodes of {} kinds", one.other_nodes.len() + 1));
     add(!one.shared, "whole nodes".to_owned());
-    add(one.preempt_mode.is_some(), "jobs may be driven out".to_owned());
+    add(one.preempt_mode.is_some(), "jobs may be preempted".to_owned());
     add(!one.allow_accounts.is_empty(), format!("accounts {}", one.allow_accounts.join(",")));
     add(!one.allow_groups.is_empty(), format!("groups {}", one.allow_groups.join(",")));
     remarks.join(", ")

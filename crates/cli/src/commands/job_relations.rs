@@ -1,4 +1,5 @@
-//! What hangs on jobs: who waits for whom, who reads and writes what. And how one thing of a workflow is named.
+//! Relations of jobs: dependencies, and the files and user data that jobs read and write. Also looks up objects
+//! of a workflow by name or id.
 
 use crate::args::WorkflowRef;
 use crate::args::jobs::{DependenciesSubcommand, NamedObjectArgs};
@@ -26,7 +27,7 @@ pub(crate) fn run(ctx: &CliContext, verb: &DependenciesSubcommand) -> Result<Cli
     }
 }
 
-/// A job that waits for another.
+/// A job and one of its dependencies.
 struct JobDependencyRow {
     job: JobId,
     job_name: String,
@@ -44,7 +45,7 @@ const DEPENDENCY_FIELDS: &[ListField<JobDependencyRow>] = &[
         .column(TableColumn::flexible("NAME")),
 ];
 
-/// A thousand jobs that wait for a thousand others are a million pairs: they are made page by page.
+/// A thousand jobs that depend on a thousand others are a million pairs, so pairs are produced page by page.
 fn list_job_dependencies(ctx: &CliContext, args: &ListInWorkflowArgs) -> Result<CliExit, CliError> {
     let store = ctx.open_read()?;
     let workflow = object_selection::find_workflow(&*store, &args.workflow)?;
@@ -71,11 +72,11 @@ fn list_job_dependencies(ctx: &CliContext, args: &ListInWorkflowArgs) -> Result<
         let mut rest = rest.take(args.page.limit.map_or(usize::MAX, at_most));
         ctx.ui.print_pages(&listing, || named(rest.by_ref().take(PAGE_SIZE as usize).collect()))?
     };
-    note_if_empty(ctx, printed, &workflow, "no job of", "waits for another");
+    note_if_empty(ctx, printed, &workflow, "no job of", "has dependencies");
     Ok(CliExit::Success)
 }
 
-/// `(job, the one it waits for)` by number, those behind gates included.
+/// `(job, dependency)` by number, dependency groups included.
 pub(crate) fn dependency_pairs(edges: &DependencyEdges) -> impl Iterator<Item = (u32, u32)> {
     let gated = |(job, gate): &(u32, u32)| {
         let job = *job;
@@ -84,7 +85,7 @@ pub(crate) fn dependency_pairs(edges: &DependencyEdges) -> impl Iterator<Item = 
     edges.direct.iter().copied().chain(edges.waits.iter().flat_map(gated))
 }
 
-/// A job that reads or writes something.
+/// A job that reads or writes an object.
 struct JobUseRow {
     job: JobId,
     job_name: String,
@@ -170,13 +171,13 @@ fn note_if_empty(ctx: &CliContext, printed: u64, workflow: &WorkflowRow, before:
     }
 }
 
-/// A job reads or writes a thing.
+/// A job that reads or writes a file or user data.
 pub(crate) struct JobUse<T> {
     pub(crate) is_output: bool,
     pub(crate) object: T,
 }
 
-/// What must be there from the start: somebody reads it and nobody writes it.
+/// Objects that must exist at the start: some job reads them and no job writes them.
 pub(crate) fn required_inputs<T: Copy + Ord + Hash>(
     relations: impl Iterator<Item = JobUse<T>>,
 ) -> BTreeSet<T> {
@@ -188,7 +189,7 @@ pub(crate) fn required_inputs<T: Copy + Ord + Hash>(
     &read - &written
 }
 
-/// What hangs on one job, by id.
+/// The relations of one job, by id.
 #[derive(Default)]
 pub(crate) struct JobRelationIds {
     pub(crate) waits_for: Vec<i64>,
@@ -210,7 +211,7 @@ impl From<JobRelations> for JobRelationIds {
     }
 }
 
-/// What hangs on the jobs of a workflow.
+/// The relations of the jobs of a workflow.
 #[derive(Default)]
 pub(crate) struct WorkflowRelations {
     by_job: HashMap<JobId, JobRelationIds>,
@@ -240,18 +241,18 @@ impl WorkflowRelations {
         self.by_job.entry(job).or_default()
     }
 
-    /// The jobs that wait for this one.
+    /// The dependents of this job.
     pub(crate) fn dependents(&self, job: JobId) -> impl Iterator<Item = JobId> {
         self.by_job.iter().filter(move |(_, uses)| uses.waits_for.contains(&job.0)).map(|(id, _)| *id)
     }
 
-    /// What hangs on the job; it is shown once.
+    /// Takes the relations of a job; each job is shown once.
     pub(crate) fn take_job(&mut self, job: JobId) -> JobRelationIds {
         self.by_job.remove(&job).unwrap_or_default()
     }
 }
 
-/// Something of a workflow that has a name in it.
+/// An object with a name that is unique in its workflow.
 pub(crate) trait NamedObject {
     const WHAT: &'static str;
     fn name(&self) -> &str;
@@ -277,8 +278,8 @@ named! {
     SlurmSchedulerRow, "scheduler", |row| &row.scheduler.name;
 }
 
-/// One thing that was named: by its id, whichever workflow it belongs to, or by its name in the workflow named.
-/// `in_workflow` gives all things of a workflow.
+/// Finds one object: by id in any workflow, or by name in the given workflow. `in_workflow` returns all objects
+/// of a workflow.
 pub(crate) fn find_named<T: NamedObject>(
     store: &dyn Store,
     args: &NamedObjectArgs,
@@ -296,7 +297,7 @@ pub(crate) fn find_named<T: NamedObject>(
     }
     let hint = match windlass_spec::nearest_name(&args.name, all.iter().map(NamedObject::name)) {
         Some(near) => format!("did you mean `{near}`?"),
-        None => "--workflow names another workflow".to_owned(),
+        None => "use --workflow to select another workflow".to_owned(),
     };
     let said = format!("workflow {} ({}) has no {} `{}`", workflow.id, workflow.name, T::WHAT, args.name);
     Err(CliError::user(said).with_hint(hint))

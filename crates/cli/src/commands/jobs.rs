@@ -17,14 +17,14 @@ use windlass_store::Store;
 use windlass_store::model::{JobFilter, JobOrigin, JobRow, WorkflowRow};
 use windlass_types::{JobId, JobStatus, Timestamp, matching_statuses};
 
-/// What `--failed` lists.
+/// The states that `--failed` lists.
 const FAILED_STATUSES: [JobStatus; 3] = [JobStatus::Failed, JobStatus::Terminated, JobStatus::PendingFailed];
 
-/// A job, perhaps with what hangs on it.
+/// A job, optionally with its relations.
 pub(crate) struct JobListRow {
     job: JobRow,
     relations: JobRelationIds,
-    /// Only of one that is shown alone.
+    /// Only for a job that is shown alone.
     history: DecisionHistory,
 }
 
@@ -103,7 +103,7 @@ pub(crate) fn list_jobs(ctx: &CliContext, args: &JobsListArgs) -> Result<CliExit
     }
     if let Some(upstream) = &args.upstream_job_id {
         let upstream = object_selection::find_job(&*store, &workflow, upstream, "the first argument")?;
-        // Nobody has the id 0: an empty list would mean all.
+        // No object has the id 0: an empty list would match all.
         filter.ids = relations.dependents(upstream.id).chain([JobId(0)]).collect();
     }
     let listing = ListFields::new(FIELDS);
@@ -119,12 +119,12 @@ pub(crate) fn list_jobs(ctx: &CliContext, args: &JobsListArgs) -> Result<CliExit
         ctx.ui.print_pages(&listing, || Ok(pages.next_page()?.into_iter().map(&mut row).collect()))?
     };
     if printed == 0 {
-        ctx.ui.print_note(&format!("workflow {} ({}) has no such jobs", workflow.id, workflow.name));
+        ctx.ui.print_note(&format!("workflow {} ({}) has no matching jobs", workflow.id, workflow.name));
     }
     Ok(CliExit::Success)
 }
 
-/// The jobs of a workflow, so many at a time, so that a million of them are never in memory at once.
+/// Reads the jobs of a workflow in pages, so that a million jobs are never in memory at once.
 pub(crate) struct JobPages<'a> {
     store: &'a dyn Store,
     workflow: &'a WorkflowRow,
@@ -150,7 +150,7 @@ impl<'a> JobPages<'a> {
         self.filter.limit = Some(self.remaining.min(PAGE_SIZE));
         let rows = self.store.jobs(self.workflow.id, &self.filter)?;
         self.remaining -= rows.len() as u64;
-        // From now on pages are found by where the last one ended.
+        // Later pages start after the last row of the previous page.
         self.filter.offset = 0;
         self.filter.after = rows.last().map(|job| job.id);
         Ok(rows)
@@ -164,7 +164,7 @@ pub(crate) fn show_job(ctx: &CliContext, args: &OneJobArgs) -> Result<CliExit, C
     Ok(CliExit::Success)
 }
 
-/// A job with all that hangs on it.
+/// A job with all its relations.
 pub(crate) fn print_record(ctx: &CliContext, store: &dyn Store, job: JobRow) -> Result<(), CliError> {
     let uses = store.job_relations(job.id)?.into();
     let history = DecisionHistory::load(store, job.workflow_id, job.id)?;
@@ -184,7 +184,7 @@ pub(crate) fn print_record(ctx: &CliContext, store: &dyn Store, job: JobRow) -> 
     ctx.ui.print_lines(&[vec![String::new(), heading], told].concat())
 }
 
-/// A job that runs, and since when.
+/// A running job, and its start time.
 struct RunningJobRow {
     job: JobRow,
     elapsed: Option<Duration>,
@@ -216,7 +216,7 @@ pub(crate) fn list_running_jobs(ctx: &CliContext, args: &ListInWorkflowArgs) -> 
     let store = ctx.open_read()?;
     let workflow = object_selection::find_workflow(&*store, &args.workflow)?;
     let listing = ListFields::new(RUNNING_FIELDS).without_fields(&args.page.exclude)?;
-    // What an interrupted run left as running is not running.
+    // A job that an interrupted run left in the running state is not running.
     let rows = if workflow_view::has_active_process(&*store, &workflow) {
         let filter = JobFilter { status: vec![JobStatus::Running], ..JobFilter::default() };
         let now = ctx.clock.now();
@@ -225,7 +225,7 @@ pub(crate) fn list_running_jobs(ctx: &CliContext, args: &ListInWorkflowArgs) -> 
         Vec::new()
     };
     if ctx.ui.print_list(&listing, listing.sort_and_limit(rows, &args.page)?)? == 0 {
-        ctx.ui.print_note(&format!("nothing of workflow {} ({}) runs now", workflow.id, workflow.name));
+        ctx.ui.print_note(&format!("no jobs of workflow {} ({}) are running", workflow.id, workflow.name));
     }
     Ok(CliExit::Success)
 }

@@ -1,4 +1,4 @@
-//! `windlass logs`: what a job printed, or prints.
+//! `windlass logs`: shows the output of a job.
 
 use crate::args::WorkflowRef;
 use crate::args::logs::LogShowArgs;
@@ -19,7 +19,7 @@ use windlass_store::model::{JobRow, ResultFilter, WorkflowRow};
 use windlass_types::worker_messages::{AttemptKey, StdioSettings};
 use windlass_types::{Attempt, JobId, JobStatus, RunId, WorkflowId};
 
-/// Files are looked at again and again: network filesystems tell nobody when a file has grown.
+/// Poll interval: network filesystems do not notify when a file has grown.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 pub(crate) fn show_logs(ctx: &CliContext, args: &LogShowArgs) -> Result<CliExit, CliError> {
@@ -66,13 +66,13 @@ fn selected_streams(
     };
     let streams: Vec<LogStream> = job_logs::kept(stdio.mode).iter().copied().filter(wanted).collect();
     if streams.is_empty() {
-        let said = format!("that output of job `{}` was not kept", job.name);
-        return Err(CliError::user(said).with_hint("its spec says so under `stdio`"));
+        let said = format!("this output of job `{}` was not kept", job.name);
+        return Err(CliError::user(said).with_hint("because of `stdio` in its spec"));
     }
     Ok(streams)
 }
 
-/// The attempts of the job, in all runs, that may have printed something, in order.
+/// All attempts of the job, in all runs, that may have produced output, in order.
 fn list_attempts(
     store: &dyn Store,
     workflow: &WorkflowRow,
@@ -119,33 +119,33 @@ fn attempt_not_found_error(
         ([], _) if args.run.is_none() => {
             let did = if job.status.is_settled() { "did not run" } else { "has not run yet" };
             CliError::user(format!("job `{name}` {did}; it is {}", job.status))
-                .with_hint(format!("`windlass status {}` shows where the workflow stands", workflow.id))
+                .with_hint(format!("`windlass status {}` shows the state of the workflow", workflow.id))
         }
         ([], _) => CliError::user(format!("job `{name}` did not run in run {run}")).with_hint(format!(
-            "`windlass results {} --job {} --all-runs` lists its attempts",
+            "`windlass jobs results {} --job {} --all-runs` lists its attempts",
             workflow.id, job.id
         )),
         (_, Some(number)) => {
             let list = attempts.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
             CliError::user(format!("job `{name}` has no attempt {number} in run {run}"))
-                .with_hint(format!("it has: {list}"))
+                .with_hint(format!("attempts: {list}"))
         }
-        (_, None) => CliError::internal("an attempt was there and was not chosen"),
+        (_, None) => CliError::internal("an attempt was found and not selected"),
     }
 }
 
-/// What `logs` shows when it does not follow.
+/// `logs` without `--follow`.
 struct AttemptLogSelection<'a> {
     workflow: &'a WorkflowRow,
     job: &'a JobRow,
     key: AttemptKey,
     stdio: StdioSettings,
     streams: Vec<LogStream>,
-    /// The machine where it ran, if that is another one.
+    /// The host where the attempt ran, if it is another one.
     remote_host: Option<String>,
 }
 
-/// Where a worker of a server ran this attempt, if that was not here and one may know.
+/// The host where a worker of a server ran this attempt, if it is another one and the caller may see it.
 fn attempt_host(ctx: &CliContext, store: &dyn Store, key: AttemptKey) -> Result<Option<String>, CliError> {
     let Some(client) = ctx.server()? else { return Ok(None) };
     let filter = ResultFilter { job: Some(key.job), all_runs: true, ..ResultFilter::default() };
@@ -207,10 +207,9 @@ fn print_logs_text(
             _ => String::new(),
         };
         let (name, attempt) = (&shown.job.name, shown.key.attempt);
-        let unless = shown
-            .remote_host
-            .as_ref()
-            .map(|host| format!(", unless {host}, where it ran, has its own {}", shown.workflow.output_dir));
+        let unless = shown.remote_host.as_ref().map(|host| {
+            format!(", unless {host}, where it ran, has a separate {}", shown.workflow.output_dir)
+        });
         let unless = unless.unwrap_or_default();
         ctx.ui
             .print_note(&format!("job `{name}`, attempt {attempt}, printed nothing{place}{so_far}{unless}"));
@@ -232,7 +231,7 @@ struct JobLogsView<'a> {
 struct LogStreamView {
     stream: &'static str,
     path: PathBuf,
-    /// What is not UTF-8 is replaced.
+    /// Bytes that are not UTF-8 are replaced.
     text: String,
 }
 
@@ -278,17 +277,19 @@ fn open_log(path: &Path, tail: Option<usize>) -> Result<Option<File>, CliError> 
     positioned.map(Some).map_err(|e| read_error(path, &e))
 }
 
-/// Where reading goes on, and where the file ends.
+/// The read position, and the end of the file.
 fn read_extent(file: &mut File) -> io::Result<(u64, u64)> {
     Ok((file.stream_position()?, file.metadata()?.len()))
 }
 
-/// Why there is no file at all; `None` if the attempt simply printed nothing, which leaves none.
+/// Why there is no file; `None` if the attempt simply printed nothing, which leaves no file.
 fn missing_logs_error(shown: &AttemptLogSelection<'_>) -> Option<CliError> {
     let AttemptLogSelection { job, workflow, .. } = shown;
     if shown.stdio.delete_on_success && job.status == JobStatus::Completed {
         let said = format!("the output of job `{}`, if any, was deleted because it completed", job.name);
-        return Some(CliError::user(said).with_hint("the spec says `delete_on_success` under `stdio`"));
+        return Some(
+            CliError::user(said).with_hint("because of `delete_on_success` under `stdio` in the spec"),
+        );
     }
     let directory = Path::new(&workflow.output_dir).join(job_logs::LOG_FOLDER);
     (!directory.is_dir()).then(|| missing_file_error(&job.name, &directory, shown.remote_host.as_deref()))
@@ -297,9 +298,9 @@ fn missing_logs_error(shown: &AttemptLogSelection<'_>) -> Option<CliError> {
 fn missing_file_error(job: &str, directory: &Path, host: Option<&str>) -> CliError {
     let directory = directory.display();
     match host {
-        Some(host) => CliError::io(format!("job `{job}` ran on {host}; what it printed is there, in {directory}, and not on this machine"))
-            .with_hint("look there; `windlass remote collect-logs` fetches logs over ssh; a directory that all machines share spares both"),
-        None => CliError::user(format!("the directory of the logs, {directory}, is not there"))
+        Some(host) => CliError::io(format!("job `{job}` ran on {host}; its output is there, in {directory}, and not on this machine"))
+            .with_hint("read it there, or fetch logs over ssh with `windlass worker remote collect-logs`; with a shared directory neither is needed"),
+        None => CliError::user(format!("the log directory {directory} does not exist"))
             .with_hint("it may have been moved or deleted"),
     }
 }
@@ -308,7 +309,7 @@ fn read_error(path: &Path, error: &io::Error) -> CliError {
     CliError::io(format!("cannot read {}: {error}", path.display()))
 }
 
-/// `--follow`: prints what comes, across attempts, until the job is over.
+/// `--follow`: prints new output, across attempts, until the job has ended.
 struct LogFollower<'a> {
     ctx: &'a CliContext,
     store: &'a dyn Store,
@@ -333,11 +334,12 @@ impl LogFollower<'_> {
         self.warn_if_not_running()?;
         let mut current: Option<(AttemptKey, Vec<LogCursor>)> = None;
         loop {
-            // The state is read before the files: what the job wrote before it was over is then certainly seen.
+            // The state is read before the files, so that output written before the end of the job is not
+            // missed.
             let (workflow, job) = self.load_state()?;
             let over = job.status.is_settled() || job.status == JobStatus::PendingFailed;
             let attempts = list_attempts(self.store, &workflow, &job)?;
-            // At first the newest, from then on each that follows.
+            // The newest attempt first, then each later one.
             let next = match &current {
                 None => attempts.last(),
                 Some((key, _)) => attempts.iter().find(|next| **next > (key.run, key.attempt)),
@@ -428,7 +430,7 @@ impl LogFollower<'_> {
         } else {
             let id = workflow.id;
             self.ctx.ui.print_warning(&format!(
-                "{stands} and nobody runs its workflow; `windlass resume {id}` does"
+                "{stands} and its workflow is not running; start it with `windlass resume {id}`"
             ));
         }
         Ok(())
@@ -444,6 +446,6 @@ mod tests {
         let there = missing_file_error("a", Path::new("/out/job_stdio"), Some("node7")).to_string();
         assert!(there.contains("ran on node7") && there.contains("/out/job_stdio"), "{there}");
         let gone = missing_file_error("a", Path::new("/out/job_stdio"), None).to_string();
-        assert!(gone.contains("is not there"), "{gone}");
+        assert!(gone.contains("does not exist"), "{gone}");
     }
 }

@@ -1,7 +1,7 @@
-//! `windlass mcp`: what an agent is served with on this machine.
+//! `windlass mcp`: the MCP server for agents on this machine.
 //!
-//! Reading goes to the books. What changes something is done by this program itself, started once more as a person would
-//! start it: so an agent can do nothing that the command line would not do, with the same checks and the same words.
+//! Reads use the database directly. Changes are made by starting this program as a user would, so that an agent
+//! is subject to the same checks and gets the same messages as on the command line.
 
 use crate::args::MachineArgs;
 use crate::args::mcp::McpArgs;
@@ -39,9 +39,9 @@ use windlass_types::payload::check_name;
 use windlass_types::slurm::AllocationRequest;
 use windlass_types::worker_messages::AttemptReport;
 
-/// Another process is watched through the books, which cannot notify.
+/// Poll interval: the database cannot notify about another process.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// So long it may take until it has taken up a workflow.
+/// Maximum time until a started process holds the lock of its workflow.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(crate) fn run(ctx: &CliContext, args: &McpArgs) -> Result<CliExit, CliError> {
@@ -49,33 +49,33 @@ pub(crate) fn run(ctx: &CliContext, args: &McpArgs) -> Result<CliExit, CliError>
         ctx.ui.print_json(&windlass_mcp::describe_tools())?;
         return Ok(CliExit::Success);
     }
-    let books = if args.allow_write { ctx.open_or_create()? } else { ctx.open_read()? };
-    let program =
-        std::env::current_exe().map_err(|e| CliError::io(format!("cannot tell where windlass is: {e}")))?;
+    let jobs_store = if args.allow_write { ctx.open_or_create()? } else { ctx.open_read()? };
+    let program = std::env::current_exe()
+        .map_err(|e| CliError::io(format!("cannot find the windlass executable: {e}")))?;
     let hands = CommandLineExecutor {
         program,
         global_args: ctx.repeat_global_args(),
         cwd: ctx.cwd.clone(),
-        store: Arc::clone(&books),
+        store: Arc::clone(&jobs_store),
         client: ctx.server()?.cloned(),
     };
-    let desk = AgentSession {
-        store: books,
+    let requests = AgentSession {
+        store: jobs_store,
         actions: Arc::new(hands),
         masking: SecretNames::default(),
         agent: "agent".to_owned(),
         known_as: crate::failure_commands::acting_agent(None),
         allow_write: args.allow_write,
     };
-    windlass_mcp::serve_stdio(desk)
-        .map_err(|e| CliError::io(format!("the agent cannot be spoken to: {e}")))?;
+    windlass_mcp::serve_stdio(requests)
+        .map_err(|e| CliError::io(format!("cannot communicate with the agent: {e}")))?;
     Ok(CliExit::Success)
 }
 
-/// Does what a person would do at a terminal.
+/// Performs actions by running windlass commands.
 struct CommandLineExecutor {
     program: PathBuf,
-    /// What was said of the database or the server.
+    /// Global options for the database or the server.
     global_args: Vec<OsString>,
     cwd: PathBuf,
     store: Arc<dyn Store>,
@@ -90,7 +90,7 @@ impl CommandLineExecutor {
         command
     }
 
-    /// Types a command and reads what it prints.
+    /// Runs a command and parses its output.
     fn run_windlass(&self, words: &[&str], input: &str) -> Result<Value, ToolError> {
         let mut command = self.command(words);
         command.args(["--format", "json", "--quiet"]);
@@ -99,21 +99,22 @@ impl CommandLineExecutor {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .map_err(|why| ToolError::new(format!("windlass cannot be started: {why}")))?;
+            .map_err(|why| ToolError::new(format!("cannot start windlass: {why}")))?;
         if let Some(mut stdin) = child.stdin.take() {
-            // One that reads nothing says why by how it ends.
+            // A command that does not read stdin explains itself by its exit code.
             drop(stdin.write_all(input.as_bytes()));
         }
         let output = child
             .wait_with_output()
-            .map_err(|why| ToolError::new(format!("windlass cannot be waited for: {why}")))?;
+            .map_err(|why| ToolError::new(format!("cannot wait for windlass: {why}")))?;
         if !output.status.success() {
             return Err(parse_error_output(&String::from_utf8_lossy(&output.stderr)));
         }
-        serde_json::from_slice(&output.stdout).map_err(|why| ToolError::new(format!("windlass said: {why}")))
+        serde_json::from_slice(&output.stdout)
+            .map_err(|why| ToolError::new(format!("cannot parse the output of windlass: {why}")))
     }
 
-    /// Waits until somebody runs the workflow, or the one who was to gave up.
+    /// Waits until the workflow is being run, or the started process has ended.
     fn wait_until_started(&self, workflow: WorkflowId, child: &mut Child) -> Result<(), ToolError> {
         let began = Instant::now();
         loop {
@@ -121,13 +122,15 @@ impl CommandLineExecutor {
                 return Ok(());
             }
             match child.try_wait() {
-                // It may be over already.
+                // The run may have ended already.
                 Ok(Some(end)) if end.code().is_some_and(|code| code <= 1) => return Ok(()),
                 Ok(Some(end)) => {
-                    return Err(ToolError::new(format!("`windlass resume {workflow}` ended at once: {end}")));
+                    return Err(ToolError::new(format!(
+                        "`windlass resume {workflow}` ended immediately: {end}"
+                    )));
                 }
                 _ if began.elapsed() > START_TIMEOUT => {
-                    return Err(ToolError::new("it has not begun yet").with_hint("look again in a while"));
+                    return Err(ToolError::new("the run has not started yet").with_hint("check again later"));
                 }
                 _ => std::thread::sleep(POLL_INTERVAL),
             }
@@ -135,9 +138,9 @@ impl CommandLineExecutor {
     }
 }
 
-/// What a person would type to ask this about requests, or to have it done.
+/// The command line for a request tool call.
 fn request_command(asked: &RequestToolCall) -> Result<Vec<String>, ToolError> {
-    // Words of an agent are values, and never options: a name that begins with a dash is none.
+    // Values given by an agent must never become options: a name that begins with a dash is invalid.
     let named = |verb: &str, name: &str| {
         check_name(name).map_err(|why| ToolError::new(format!("there is no request `{name}`: {why}")))?;
         Ok::<_, ToolError>(vec!["request".to_owned(), verb.to_owned(), name.to_owned()])
@@ -159,7 +162,7 @@ fn request_command(asked: &RequestToolCall) -> Result<Vec<String>, ToolError> {
         }
         RequestToolCall::Release { name, body } => {
             let release: ReleaseRequest = serde_json::from_value(body.clone())
-                .map_err(|why| ToolError::new(format!("the release makes no sense: {why}")))?;
+                .map_err(|why| ToolError::new(format!("invalid release: {why}")))?;
             let mut words = named("release", name)?;
             words.extend(release_options(&release).into_iter().map(|(flag, value)| match value {
                 Some(value) => format!("{flag}={value}"),
@@ -174,7 +177,7 @@ fn request_command(asked: &RequestToolCall) -> Result<Vec<String>, ToolError> {
     })
 }
 
-/// What a command said when it refused.
+/// The error that a failed command printed.
 fn parse_error_output(stderr: &str) -> ToolError {
     let last = stderr.lines().rev().find_map(|line| serde_json::from_str::<Value>(line).ok());
     let all = serde_json::from_str::<Value>(stderr).ok().or(last);
@@ -189,11 +192,11 @@ impl From<CliError> for ToolError {
     }
 }
 
-/// The results that a worker has and its server does not.
+/// Results that a worker holds and its server has not received.
 fn to_undelivered(found: windlass_agent::UndeliveredSummary, workflow: WorkflowId) -> WorkerJournal {
     let attempt = |report: AttemptReport| {
         let (key, return_code) = match report {
-            AttemptReport::Started { .. } => return None,
+            AttemptReport::Started { .. } | AttemptReport::LeftBehind { .. } => return None,
             AttemptReport::Returned { key, .. } => (key, None),
             AttemptReport::Ended(ended) => (ended.key, Some(ended.exit.return_code())),
         };
@@ -215,13 +218,13 @@ impl AgentActions for CommandLineExecutor {
 
     fn create_workflow(&self, spec: &SpecText, working_dir: Option<&str>) -> Result<Value, ToolError> {
         if working_dir.is_some_and(|directory| Path::new(directory) != self.cwd) {
-            return Err(ToolError::new(format!("jobs run in {} here", self.cwd.display()))
-                .with_hint("leave out working_dir, or have `windlass mcp` started there"));
+            return Err(ToolError::new(format!("jobs run in {} on this server", self.cwd.display()))
+                .with_hint("leave out working_dir, or start `windlass mcp` in that directory"));
         }
         self.run_windlass(&["create", "-"], &spec.0)
     }
 
-    /// Workers of a server have journals; who runs a workflow of this machine writes into its books.
+    /// Only workers of a server have journals; a local run writes directly into the database.
     fn undelivered_results(&self, workflow: WorkflowId) -> Result<Vec<WorkerJournal>, ToolError> {
         let (Some(client), Some(state_dir)) = (&self.client, windlass_agent::default_state_dir()) else {
             return Ok(Vec::new());
@@ -232,12 +235,12 @@ impl AgentActions for CommandLineExecutor {
         Ok(here.map(|found| to_undelivered(found, workflow)).collect())
     }
 
-    /// Only below the directory where we were started, and never in place of another file.
+    /// Writes only below the directory where this process was started, and never overwrites a file.
     fn save_spec(&self, spec: &SpecText, path: &str) -> Result<Value, ToolError> {
         let below =
             Path::new(path).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
         if !below {
-            return Err(ToolError::new(format!("{path} is not below {}", self.cwd.display())));
+            return Err(ToolError::new(format!("{path} is not inside {}", self.cwd.display())));
         }
         let file = self.cwd.join(path);
         let written = std::fs::File::create_new(&file).and_then(|mut file| file.write_all(spec.0.as_bytes()));
@@ -253,14 +256,14 @@ impl AgentActions for CommandLineExecutor {
     fn start_workflow(&self, workflow: WorkflowId) -> Result<Value, ToolError> {
         if let Some(client) = &self.client {
             let run = client.start_workflow(workflow).map_err(windlass_store::StoreError::from)?;
-            return Ok(json!({ "workflow_id": workflow, "run_id": run, "state": "workers may have it" }));
+            return Ok(json!({ "workflow_id": workflow, "run_id": run, "state": "available to workers" }));
         }
-        // It goes on when the agent is gone.
+        // In its own process group, so that it survives the agent.
         let mut child = self
             .command(&["resume", &workflow.to_string(), "--quiet"])
             .process_group(0)
             .spawn()
-            .map_err(|why| ToolError::new(format!("windlass cannot be started: {why}")))?;
+            .map_err(|why| ToolError::new(format!("cannot start windlass: {why}")))?;
         let pid = child.id();
         let taken_up = self.wait_until_started(workflow, &mut child);
         std::thread::spawn(move || child.wait());
@@ -297,23 +300,23 @@ impl AgentActions for CommandLineExecutor {
 
     fn eligible_capacity(
         &self,
-        books: &dyn Store,
+        jobs_store: &dyn Store,
         workflow: WorkflowId,
     ) -> Result<EligibleCapacity, ToolError> {
-        // What workers have now says little where new allocations bring others.
-        if allocation_planning::is_on_slurm(books, workflow)?
+        // On Slurm, new allocations bring new workers, so the present workers do not limit the capacity.
+        if allocation_planning::is_on_slurm(jobs_store, workflow)?
             && let Ok(profile) = self.load_cluster_profile(None)
         {
-            let settings = books.workflow(workflow)?.map(|row| row.settings).unwrap_or_default();
+            let settings = jobs_store.workflow(workflow)?.map(|row| row.settings).unwrap_or_default();
             return Ok(allocation_planning::cluster_capacity(&profile, None, &settings));
         }
         match &self.client {
-            Some(_) => Ok(EligibleCapacity::from_offers(&self.available_workers(books, workflow)?)),
-            None => Ok(local_capacity(books, workflow, &MachineArgs::default())?),
+            Some(_) => Ok(EligibleCapacity::from_offers(&self.available_workers(jobs_store, workflow)?)),
+            None => Ok(local_capacity(jobs_store, workflow, &MachineArgs::default())?),
         }
     }
 
-    /// A server does so by itself, and so does whoever runs the workflow.
+    /// A server does this by itself, and so does a process that runs the workflow.
     fn requeue_orphaned_jobs(&self, workflow: WorkflowId) -> Result<(), ToolError> {
         let is_seen_to = self.client.is_some() || self.store.lock_holder(workflow)?.is_some();
         if !is_seen_to && !self.store.held_jobs(workflow)?.is_empty() {
@@ -323,13 +326,13 @@ impl AgentActions for CommandLineExecutor {
     }
 
     fn wake_holder(&self, holder: &LockHolder) {
-        // Who cannot be told looks once in a while.
+        // If the signal fails, the process still polls for pending commands.
         drop(cancel::signal_holder(holder));
     }
 
     fn available_workers(
         &self,
-        books: &dyn Store,
+        jobs_store: &dyn Store,
         workflow: WorkflowId,
     ) -> Result<Vec<WorkerAvailability>, ToolError> {
         match &self.client {
@@ -337,7 +340,7 @@ impl AgentActions for CommandLineExecutor {
                 let there = client.workers(Some(workflow)).map_err(windlass_store::StoreError::from)?;
                 Ok(there.into_iter().map(why::worker_offer).collect())
             }
-            None => Ok(books
+            None => Ok(jobs_store
                 .active_workers(Some(workflow))?
                 .into_iter()
                 .map(|row| WorkerAvailability::from_capacity(row.worker.capacity))

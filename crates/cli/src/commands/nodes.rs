@@ -1,4 +1,4 @@
-//! `windlass nodes`: those that get no jobs for a while.
+//! `windlass worker nodes`: quarantined nodes.
 
 use crate::args::nodes::{NodeQuarantineArgs, NodesArgs, NodesSubcommand};
 use crate::context::CliContext;
@@ -32,7 +32,7 @@ pub(crate) fn run(ctx: &CliContext, args: &NodesArgs) -> Result<CliExit, CliErro
         Some(NodesSubcommand::SetAside(args)) => quarantine_node(ctx, args),
         Some(NodesSubcommand::Release(args)) => {
             ctx.require_server()?.release_node(&args.host)?;
-            ctx.ui.print_note(&format!("node {} gets jobs again", args.host));
+            ctx.ui.print_note(&format!("node {} is released from quarantine", args.host));
             Ok(CliExit::Success)
         }
     }
@@ -46,7 +46,7 @@ fn list_nodes(ctx: &CliContext) -> Result<CliExit, CliError> {
         ctx.open_read()?.quarantined_nodes()?.into_iter().map(|row| node_from_row(row, now)).collect()
     };
     if nodes.is_empty() {
-        ctx.ui.print_note("no node is set aside");
+        ctx.ui.print_note("no nodes are in quarantine");
     }
     ctx.ui.print_list(&ListFields::new(FIELDS), nodes)?;
     Ok(CliExit::Success)
@@ -54,11 +54,14 @@ fn list_nodes(ctx: &CliContext) -> Result<CliExit, CliError> {
 
 fn quarantine_node(ctx: &CliContext, args: &NodeQuarantineArgs) -> Result<CliExit, CliError> {
     let node = ctx.require_server()?.quarantine_node(&args.node.host, args.spell, &args.reason)?;
-    ctx.ui.print_note(&format!("node {} gets no jobs until {}; what it runs goes on", node.host, node.until));
+    ctx.ui.print_note(&format!(
+        "node {} is in quarantine until {}; running jobs continue",
+        node.host, node.until
+    ));
     Ok(CliExit::Success)
 }
 
-/// As the books have it while no server is there.
+/// From the database, if no server is running.
 fn node_from_row(row: NodeQuarantineRow, now: Timestamp) -> NodeQuarantineInfo {
     let NodeQuarantineRow { host, user, since, until, set_by, reason, evidence } = row;
     let standing = NodeStanding::from_quarantine(Some(until), now).as_str().to_owned();

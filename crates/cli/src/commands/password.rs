@@ -1,4 +1,4 @@
-//! `windlass password`: the file of people who show passwords.
+//! `windlass auth password`: maintains the password file.
 
 use crate::args::auth::{PasswordAddArgs, PasswordListArgs, PasswordSubcommand, PasswordUserArgs};
 use crate::context::CliContext;
@@ -34,7 +34,7 @@ fn remove_user(ctx: &CliContext, args: &PasswordUserArgs) -> Result<CliExit, Cli
         return Err(unknown_user_error(&args.user, &args.file));
     }
     file.write(&args.file)?;
-    ctx.ui.print_note(&format!("{} was taken out of {}", args.user, args.file.display()));
+    ctx.ui.print_note(&format!("{} was removed from {}", args.user, args.file.display()));
     Ok(CliExit::Success)
 }
 
@@ -45,9 +45,9 @@ fn verify_password(ctx: &CliContext, args: &PasswordUserArgs) -> Result<CliExit,
     }
     let password = ctx.ui.prompt_secret(&format!("Password of {}: ", args.user))?;
     if !file.verify(&args.user, &password) {
-        return Err(CliError::refused("the password is wrong"));
+        return Err(CliError::refused("the password is incorrect"));
     }
-    ctx.ui.print_note("the password is right");
+    ctx.ui.print_note("the password is correct");
     Ok(CliExit::Success)
 }
 
@@ -64,7 +64,7 @@ fn list_users(ctx: &CliContext, args: &PasswordListArgs) -> Result<CliExit, CliE
 
 fn unknown_user_error(user: &str, path: &Path) -> CliError {
     CliError::user(format!("there is no user `{user}` in {}", path.display()))
-        .with_hint(format!("`windlass password list {}` shows who is", path.display()))
+        .with_hint(format!("`windlass auth password list {}` lists the users", path.display()))
 }
 
 impl From<PasswordError> for CliError {

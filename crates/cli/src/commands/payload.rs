@@ -1,6 +1,6 @@
-//! `windlass payload`: what runs on a worker for a request.
+//! `windlass payload`: the program that runs on a worker for a request.
 //!
-//! Its exit codes are those of the programs it runs, so it ends the process by itself when something failed.
+//! Its exit codes are those of the programs it runs, so on failure it ends the process itself.
 
 use crate::args::payload::{
     PayloadCleanupArgs, PayloadLandArgs, PayloadMergeArgs, PayloadResultsArgs, PayloadRunArgs,
@@ -19,7 +19,7 @@ use windlass_payload::{
 };
 use windlass_types::payload::{EventGeneration, MergeOutput, NodeReport, SimulatedFailure};
 
-/// Where a worker that names no site is.
+/// Site of a worker that names none.
 const DEFAULT_SITE: &str = "local";
 
 pub(crate) fn run(ctx: &CliContext, verb: &PayloadSubcommand) -> Result<CliExit, CliError> {
@@ -32,7 +32,7 @@ pub(crate) fn run(ctx: &CliContext, verb: &PayloadSubcommand) -> Result<CliExit,
     }
 }
 
-/// Prints what came of it; a failure as the last line, and with its own exit code.
+/// Prints the result; a failure as the last line, with its own exit code.
 fn print_result(
     ctx: &CliContext,
     ended: Result<Result<(), CliError>, PayloadFailure>,
@@ -51,7 +51,7 @@ type PayloadResult = Result<Result<(), CliError>, PayloadFailure>;
 fn run_node(ctx: &CliContext, args: &PayloadRunArgs) -> Result<PayloadResult, CliError> {
     let control = forward_signals()?;
     let program = std::env::current_exe()
-        .map_err(|error| CliError::io(format!("cannot find the windlass that runs this: {error}")))?;
+        .map_err(|error| CliError::io(format!("cannot find the windlass executable: {error}")))?;
     let work_dir = work_dir(&args.work);
     Ok(open_unit_with_results(&args.unit, &args.results).and_then(|place| {
         let options = NodeRunOptions {
@@ -140,7 +140,7 @@ fn environment_variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|text| !text.is_empty())
 }
 
-/// Counted from 1 by whoever runs the job.
+/// Attempt number from 1, set by the process that runs the job.
 fn attempt_number() -> u32 {
     environment_variable("WINDLASS_ATTEMPT").and_then(|text| text.parse().ok()).unwrap_or(1)
 }
@@ -149,11 +149,11 @@ fn work_dir(args: &PayloadWorkDirArgs) -> PathBuf {
     args.work_dir.clone().unwrap_or_else(std::env::temp_dir)
 }
 
-/// From now on signals for this process are for the step that runs.
+/// From here on, signals for this process are forwarded to the running step.
 fn forward_signals() -> Result<StepControl, CliError> {
     const ENDING: [i32; 4] = [SIGTERM, SIGINT, SIGHUP, SIGQUIT];
     let mut signals = Signals::new(ENDING.into_iter().chain([SIGUSR1, SIGUSR2]))
-        .map_err(|error| CliError::io(format!("cannot listen for signals: {error}")))?;
+        .map_err(|error| CliError::io(format!("cannot install signal handlers: {error}")))?;
     let control = StepControl::default();
     let passed = control.clone();
     std::thread::spawn(move || {
@@ -175,7 +175,7 @@ fn simulate_step(ctx: &CliContext, args: &PayloadSimulateArgs) -> Result<CliExit
     std::process::exit(code.into())
 }
 
-/// What the environment says, and what the command line says over it.
+/// Values of the environment, overridden by the command line.
 fn simulation_task(args: &PayloadSimulateArgs) -> Result<SimulationTask, CliError> {
     let mut task = SimulationTask::from_environment(environment_variable)
         .map_err(|error| CliError::user(error.to_string()))?;
@@ -197,7 +197,7 @@ fn simulation_task(args: &PayloadSimulateArgs) -> Result<SimulationTask, CliErro
         task.outputs.clone_from(&args.output);
     }
     if task.outputs.is_empty() {
-        return Err(CliError::user("there is nothing to write").with_hint("--output FILE says where"));
+        return Err(CliError::user("no output given").with_hint("use --output FILE"));
     }
     task.report = args.report.clone().or(task.report);
     task.seed = args.seed.unwrap_or(task.seed);

@@ -1,4 +1,4 @@
-//! `windlass ping`: who answers, how he is, and whether he knows us.
+//! `windlass auth ping`: shows the state of a server and whether the caller is authenticated.
 
 use crate::context::CliContext;
 use crate::error::{CliError, CliExit};
@@ -10,7 +10,7 @@ struct PingView<'a> {
     url: &'a str,
     #[serde(flatten)]
     health: &'a ServerHealth,
-    /// Whether we may use it.
+    /// Whether the caller has access.
     lets_us_in: bool,
 }
 

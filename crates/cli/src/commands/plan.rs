@@ -1,4 +1,5 @@
-//! `windlass plan`: what a spec or a workflow would do, in words, as a drawing, and compared with what was done before.
+//! `windlass plan`: shows what a spec or a workflow would run, as text, as a drawing, and compared with earlier
+//! runs.
 
 use crate::args::plan::PlanArgs;
 use crate::args::{OutputFormat, WorkflowRef};
@@ -20,11 +21,11 @@ use windlass_render::GraphDrawing;
 use windlass_store::model::WorkflowRow;
 use windlass_types::{WorkflowId, format_duration};
 
-/// A drawing for nobody's terminal.
+/// Columns of a drawing that is not printed on a terminal.
 const DEFAULT_WIDTH: usize = 100;
-/// So many jobs that run again are named unless all are asked for.
+/// Maximum number of jobs listed without --all.
 const MAX_NAMED: usize = 20;
-/// Steps of a critical path that are shown; what lies between the first and the last of them is counted.
+/// Maximum number of steps of a critical path that are shown; those in the middle are counted.
 const MAX_STEPS: usize = 8;
 
 pub(crate) fn run(ctx: &CliContext, args: &PlanArgs) -> Result<CliExit, CliError> {
@@ -41,7 +42,7 @@ pub(crate) fn run(ctx: &CliContext, args: &PlanArgs) -> Result<CliExit, CliError
     Ok(CliExit::Success)
 }
 
-/// A plan, also for programs.
+/// A plan, also as JSON.
 #[derive(Serialize)]
 struct WorkflowPlanView {
     /// `null` for a spec.
@@ -50,7 +51,7 @@ struct WorkflowPlanView {
     spec_path: Option<String>,
     #[serde(flatten)]
     outline: WorkflowOutline,
-    /// `null` if there is nothing to compare with.
+    /// `null` if there is no earlier run.
     changes: Option<WorkflowChangesView>,
     #[serde(skip)]
     drawing: GraphDrawing,
@@ -85,16 +86,19 @@ fn plan_spec(ctx: &CliContext, file: &SpecFile, args: &PlanArgs) -> Result<Workf
         Some(store) => spec_file::newest_workflow_of(&**store, file, &ctx.cwd)?,
         None => None,
     };
-    let books = match (store.as_deref(), &earlier) {
+    let jobs_store = match (store.as_deref(), &earlier) {
         (Some(store), Some(row)) => Some(StoredJobs::load(store, row)?),
         _ => None,
     };
-    let planned = PlannedJobs::new(&workflow, books.as_ref());
+    let planned = PlannedJobs::new(&workflow, jobs_store.as_ref());
     let same_text = earlier.as_ref().is_some_and(|row| row.spec_digest == Some(file.digest()));
     let terms =
         ComparisonSettings { compare_contents: args.content, accepted_changes: &args.accept, same_text };
-    let changes = books.as_ref().map(|books| changes::compare_spec(books, &planned, terms)).transpose()?;
-    let earlier = books.as_ref().zip(changes.as_ref());
+    let changes = jobs_store
+        .as_ref()
+        .map(|jobs_store| changes::compare_spec(jobs_store, &planned, terms))
+        .transpose()?;
+    let earlier = jobs_store.as_ref().zip(changes.as_ref());
     let outline = workflow_outline::outline_spec(
         &planned,
         earlier,
@@ -119,18 +123,23 @@ fn plan_workflow(
 ) -> Result<WorkflowPlanView, CliError> {
     let store = ctx.open_read()?;
     let row: WorkflowRow = object_selection::find_workflow(&*store, workflow)?;
-    let books = StoredJobs::load(&*store, &row)?;
-    // Before the first run there is nothing to compare with.
+    let jobs_store = StoredJobs::load(&*store, &row)?;
+    // Before the first run there is no earlier run to compare with.
     let compared = row.started_at.is_some() && !args.new;
     let terms = ComparisonSettings {
         compare_contents: args.content,
         accepted_changes: &args.accept,
         ..ComparisonSettings::default()
     };
-    let changes = compared.then(|| changes::compare_workflow(&books, terms)).transpose()?;
+    let changes = compared.then(|| changes::compare_workflow(&jobs_store, terms)).transpose()?;
     let machine = workflow_outline::planning_capacity(args.capacity);
-    let outline =
-        workflow_outline::outline_workflow(&*store, &books, changes.as_ref(), plan_grain(args), machine)?;
+    let outline = workflow_outline::outline_workflow(
+        &*store,
+        &jobs_store,
+        changes.as_ref(),
+        plan_grain(args),
+        machine,
+    )?;
     let view = WorkflowPlanView {
         workflow_id: Some(row.id),
         name: row.name.clone(),
@@ -138,14 +147,14 @@ fn plan_workflow(
         drawing: build_drawing(&outline, changes.as_ref()),
         changes: changes
             .as_ref()
-            .map(|changes| WorkflowChangesView::new(changes, |number| books.name(number))),
+            .map(|changes| WorkflowChangesView::new(changes, |number| jobs_store.name(number))),
         outline,
     };
-    books.check_read_error()?;
+    jobs_store.check_read_error()?;
     Ok(view)
 }
 
-/// With what runs and what is reused, where that is known.
+/// Shows which jobs run and which are reused, where known.
 fn build_drawing(outline: &WorkflowOutline, changes: Option<&WorkflowChanges>) -> GraphDrawing {
     let mut drawing = GraphDrawing::from_outline(outline);
     if let Some(changes) = changes {
@@ -158,9 +167,9 @@ fn render_plan(ctx: &CliContext, view: &WorkflowPlanView, args: &PlanArgs) -> Re
     Ok(match ctx.ui.format() {
         OutputFormat::Json => {
             let mut text = serde_json::to_string_pretty(view)
-                .map_err(|e| CliError::internal(format!("the plan cannot be written as JSON: {e}")))?;
+                .map_err(|e| CliError::internal(format!("cannot write the plan as JSON: {e}")))?;
             text.push('\n');
-            text
+            text::escape_json(&text).into_owned()
         }
         OutputFormat::Dot => windlass_render::render_dot(&view.drawing),
         OutputFormat::Mermaid => windlass_render::render_mermaid(&view.drawing),
@@ -207,7 +216,7 @@ fn render_facts(outline: &WorkflowOutline) -> Vec<String> {
         return facts;
     }
     facts.push(format!(
-        "at most {} at once, on {}; {} in all",
+        "at most {} in parallel, on {}; {} in all",
         text::render_count(outline.width.into(), "job"),
         text::render_count(outline.width_cpus, "CPU"),
         render_cpu_time(outline.cpu_hours)
@@ -229,7 +238,7 @@ fn render_facts(outline: &WorkflowOutline) -> Vec<String> {
     facts
 }
 
-/// In hours, unless that would say nothing.
+/// In hours, unless that rounds to zero.
 fn render_cpu_time(hours: f64) -> String {
     if hours >= 0.1 {
         return format!("{hours:.1} CPU-hours");
@@ -237,7 +246,7 @@ fn render_cpu_time(hours: f64) -> String {
     format!("{} of CPU time", format_duration(Duration::from_secs_f64((hours * 3600.0).max(0.0))))
 }
 
-/// The steps that take their time: what is reused does not.
+/// The steps that take time: reused jobs take none.
 fn render_critical_path(outline: &WorkflowOutline) -> String {
     let steps: Vec<&CriticalStep> =
         outline.critical_path.iter().filter(|step| !step.expected.is_zero()).collect();
@@ -261,7 +270,7 @@ fn render_estimate(estimate: &MakespanEstimate) -> String {
     let machine = format!("{}, {}{gpus}", text::render_count(capacity.cpus.into(), "CPU"), capacity.memory);
     let never = match estimate.never {
         0 => String::new(),
-        n => format!("; {} would never run there", text::render_count(n.into(), "job")),
+        n => format!("; {} would never fit", text::render_count(n.into(), "job")),
     };
     format!("about {} on a machine with {machine}{never}", format_duration(estimate.makespan))
 }

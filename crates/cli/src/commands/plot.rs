@@ -1,4 +1,4 @@
-//! `windlass plot resources`: draws CPU, memory and jobs of a run over time as an HTML page.
+//! `windlass resources plot`: draws CPU, memory and jobs of a run over time as an HTML page.
 
 use crate::args::resources::PlotResourcesArgs;
 use crate::context::CliContext;
@@ -52,7 +52,7 @@ pub(crate) fn plot_resources(ctx: &CliContext, args: &PlotResourcesArgs) -> Resu
             ctx.ui.print_note(&format!("the longest {} of {} attempts are drawn", view.bars, view.attempts));
         }
         if view.series == 0 {
-            ctx.ui.print_note("no samples were kept, so only bars are drawn; `windlass plot resources --help` explains how to keep samples");
+            ctx.ui.print_note("no samples were kept, so only bars are drawn; `windlass resources plot --help` explains how to keep samples");
         }
     }
     Ok(CliExit::Success)
@@ -89,7 +89,7 @@ fn write_plot(
             "workflow {} ({}) has no data to plot for run {run}",
             row.id, row.name
         ))
-        .with_hint("`windlass results --all-runs` lists the attempts of each run"));
+        .with_hint("`windlass jobs results --all-runs` lists the attempts of each run"));
     };
     let table = store.load_jobs(row.id)?;
     let usage = build_usage_page(row, run, origin, &samples, &attempts, &table);

@@ -1,4 +1,4 @@
-//! `windlass recover`: brings a workflow back that stopped with failures.
+//! `windlass recover`: recovers a workflow that stopped with failures.
 
 use crate::args::recover::RecoverArgs;
 use crate::context::CliContext;
@@ -27,9 +27,9 @@ pub(crate) fn run(ctx: &CliContext, args: &RecoverArgs) -> Result<CliExit, CliEr
         return run_locally(ctx, &*store, row.id, FailedJobsPolicy::Keep, &args.machine);
     }
     if done.proposed_count > 0 {
-        ctx.ui.print_note(&format!("a person has to agree first: windlass triage -w {}", row.id));
+        ctx.ui.print_note(&format!("approval required: windlass failures pending {}", row.id));
     } else if !goes_on && done.unchanged_count > 0 {
-        ctx.ui.print_note("--retry-unknown runs them again as they are; `windlass why JOB` explains one");
+        ctx.ui.print_note("--retry-unknown reruns them unchanged; `windlass why JOB` explains a failure");
     }
     if goes_on && !done.are_nodes_requested && !will_be_run(ctx, &*store, &row, is_run)? {
         ctx.ui.print_note(&format!("next: windlass resume {}", row.id));
@@ -37,8 +37,8 @@ pub(crate) fn run(ctx: &CliContext, args: &RecoverArgs) -> Result<CliExit, CliEr
     Ok(recovery_exit(done))
 }
 
-/// Whether somebody is there to do what is left. A server has it done by its workers, if it has any; those of Slurm come when
-/// they are asked for.
+/// Whether the remaining jobs will be run without another command. A server needs workers for them; Slurm
+/// workers are requested on demand.
 fn will_be_run(
     ctx: &CliContext,
     store: &dyn Store,
@@ -49,7 +49,7 @@ fn will_be_run(
     Ok(allocation_planning::is_on_slurm(store, row.id)? || !client.workers(Some(row.id))?.is_empty())
 }
 
-/// Nothing could be done about what failed, or not before somebody agrees.
+/// No failed job could be rerun, or only after approval.
 const fn recovery_exit(done: RecoverySummary) -> CliExit {
     match done {
         RecoverySummary { rerun_count: 0, proposed_count: 1.., .. } => CliExit::NeedsDecision,

@@ -1,4 +1,5 @@
-//! `windlass reinit`: what changed since a workflow ran, and what builds on it, is to run again. And `workflows init`.
+//! `windlass workflows reinit`: marks jobs whose inputs changed, and their dependents, to run again. Also `workflows
+//! init`.
 
 use crate::args::plan::{ReinitArgs, WorkflowInitArgs};
 use crate::changes::{self, ComparisonSettings, RerunReasonView, StoredJobs, WorkflowChanges};
@@ -13,7 +14,7 @@ use windlass_store::Store;
 use windlass_store::model::{WorkflowFileRow, WorkflowRow};
 use windlass_types::{JobId, RunId, WorkflowId};
 
-/// So many jobs are named when something was done; a dry run names all.
+/// Maximum number of jobs listed after a reset; a dry run lists all.
 const MAX_NAMED: usize = 20;
 
 pub(crate) fn run(ctx: &CliContext, args: &ReinitArgs) -> Result<CliExit, CliError> {
@@ -29,7 +30,8 @@ pub(crate) fn run(ctx: &CliContext, args: &ReinitArgs) -> Result<CliExit, CliErr
             if !args.force {
                 missing_inputs::refuse_missing(&found.missing_inputs)?;
             }
-            // No run begins for a workflow that never ran, and what a recovery added to it has no purpose either.
+            // A workflow that never ran gets no new run, and jobs that a recovery added have no purpose
+            // either.
             if row.started_at.is_none() && !is_served {
                 store.rearm_actions(row.id, true, ctx.clock.now())?;
             }
@@ -40,7 +42,7 @@ pub(crate) fn run(ctx: &CliContext, args: &ReinitArgs) -> Result<CliExit, CliErr
     Ok(CliExit::Success)
 }
 
-/// What was found out about a workflow.
+/// The comparison result for a workflow.
 struct ReinitPlan {
     jobs_to_reset: Vec<JobId>,
     reused_count: u32,
@@ -50,19 +52,19 @@ struct ReinitPlan {
 
 impl ReinitPlan {
     fn new(store: &dyn Store, row: &WorkflowRow, content: bool) -> Result<Self, CliError> {
-        let books = StoredJobs::load(store, row)?;
+        let jobs_store = StoredJobs::load(store, row)?;
         let changes = changes::compare_workflow(
-            &books,
+            &jobs_store,
             ComparisonSettings { compare_contents: content, ..ComparisonSettings::default() },
         )?;
-        let going_back = changes::jobs_to_reset(&books, &changes);
+        let going_back = changes::jobs_to_reset(&jobs_store, &changes);
         let found = Self {
             missing_inputs: missing_inputs::find_missing(store, row, &going_back)?,
             jobs_to_reset: going_back,
             reused_count: changes.summary().reused,
-            reasons_to_run: rerun_reasons(&books, &changes),
+            reasons_to_run: rerun_reasons(&jobs_store, &changes),
         };
-        books.check_read_error()?;
+        jobs_store.check_read_error()?;
         Ok(found)
     }
 
@@ -97,8 +99,8 @@ impl ReinitPlan {
         let of = format!("workflow {} ({})", row.id, text::one_line(&row.name));
         if self.reasons_to_run.is_empty() {
             let all = match self.reused_count {
-                1 => "its job stays as it is".to_owned(),
-                more => format!("{more} jobs stay as they are"),
+                1 => "its job is unchanged".to_owned(),
+                more => format!("{more} jobs are unchanged"),
             };
             return vec![format!("{of}: nothing has changed; {all}")];
         }
@@ -118,13 +120,13 @@ impl ReinitPlan {
     }
 }
 
-/// For programs.
+/// JSON output.
 #[derive(Serialize)]
 struct ReinitView<'a> {
     workflow_id: WorkflowId,
     name: &'a str,
     dry_run: bool,
-    /// The run that was started; `null` if nothing was.
+    /// The run that was started; `null` if none.
     run_id: Option<RunId>,
     reused: u32,
     run: &'a [RerunReasonView],
@@ -141,23 +143,23 @@ fn warn_missing_inputs(ctx: &CliContext, missing: &[WorkflowFileRow]) {
     }
 }
 
-pub(crate) fn rerun_reasons(books: &StoredJobs<'_>, changes: &WorkflowChanges) -> Vec<RerunReasonView> {
+pub(crate) fn rerun_reasons(jobs_store: &StoredJobs<'_>, changes: &WorkflowChanges) -> Vec<RerunReasonView> {
     changes
         .jobs_to_run()
-        .map(|(job, reason)| RerunReasonView::new(job, reason, |number| books.name(number)))
+        .map(|(job, reason)| RerunReasonView::new(job, reason, |number| jobs_store.name(number)))
         .collect()
 }
 
-/// The first so many jobs, each with the one thing because of which it runs.
+/// The first jobs, each with its main reason to run.
 pub(crate) fn reason_table(run: &[RerunReasonView], named: usize) -> TextTable {
-    let mut table = TextTable::new(vec![TableColumn::flexible("JOB"), TableColumn::flexible("RUNS BECAUSE")]);
+    let mut table = TextTable::new(vec![TableColumn::flexible("JOB"), TableColumn::flexible("REASON")]);
     for view in run.iter().take(named) {
         table.add_row(vec![TableCell::new(&view.name), TableCell::new(&view.reason)]);
     }
     table
 }
 
-/// `workflows init`: a workflow is ready as soon as it is created; what can be missing are its inputs.
+/// `workflows init`: a workflow is ready as soon as it is created; only its input files can be missing.
 pub(crate) fn check_workflow_inputs(ctx: &CliContext, args: &WorkflowInitArgs) -> Result<CliExit, CliError> {
     let store = ctx.open_read()?;
     let row = object_selection::find_workflow(&*store, &args.workflow)?;
@@ -183,7 +185,7 @@ pub(crate) fn check_workflow_inputs(ctx: &CliContext, args: &WorkflowInitArgs) -
         return Ok(CliExit::Success);
     }
     warn_missing_inputs(ctx, &missing);
-    let state = if missing.is_empty() { "is ready to run" } else { "can run, but not well" };
+    let state = if missing.is_empty() { "is ready to run" } else { "can run, with warnings" };
     ctx.ui.print_line(&format!("workflow {} ({}) {state}", row.id, text::one_line(&row.name)))?;
     ctx.ui.print_note(&format!("next: windlass resume {}", row.id));
     Ok(CliExit::Success)

@@ -1,7 +1,7 @@
-//! `windlass remote`: workers on machines that ssh reaches.
+//! `windlass worker remote`: workers on hosts that ssh reaches.
 //!
-//! On each machine a worker of a workflow has a directory of its own in the home directory, with its log and a note of
-//! its process: pid and start time, so that a pid that was given to somebody else is never taken for it.
+//! On each host the worker of a workflow has its own directory in the home directory, with its log and a file
+//! with the pid and start time of its process, so that a reused pid is never mistaken for the worker.
 
 use crate::args::worker::{
     RemoteLogsArgs, RemoteRunArgs, RemoteStopArgs, RemoteSubcommand, SshArgs, WorkerCapacityArgs,
@@ -22,7 +22,7 @@ use windlass_api::tokens::CreateToken;
 use windlass_client::Client;
 use windlass_store::model::WorkflowRow;
 
-/// What a machine said.
+/// The answer of a host.
 #[derive(Debug)]
 struct HostResult {
     host: String,
@@ -37,7 +37,7 @@ const RESULT_FIELDS: &[ListField<HostResult>] = &[
     ListField::new("detail", |s: &HostResult| (&s.detail).into()).column(TableColumn::flexible("DETAIL")),
 ];
 
-/// The beginning of every script: in the worker's directory, with a way to tell whether it lives.
+/// Common part of the scripts: enters the worker's directory and defines `alive`.
 const SCRIPT_PROLOGUE: &str = r#"set -u
 umask 077
 mkdir -p "$dir" && cd "$dir" || exit 1
@@ -135,7 +135,8 @@ fn start_script(ctx: &CliContext, workflow: &WorkflowRow, args: &RemoteRunArgs) 
     Ok(worker_script(workflow, &body))
 }
 
-/// What the workers show to the server. The token of its owner may do everything and ends with the server, so it stays here.
+/// The token for the workers. The owner's token has full access and expires with the server, so it is not sent
+/// to other hosts.
 fn worker_token(client: &Client, workflow: &WorkflowRow) -> Result<Option<String>, CliError> {
     let Some(own) = client.token() else { return Ok(None) };
     if client.caller_info()?.how != "owner" {
@@ -166,7 +167,7 @@ fn capacity_args(offer: &WorkerCapacityArgs) -> Vec<String> {
     .collect()
 }
 
-/// The first signal drains, the second stops; between them it must have time to see the first.
+/// The first signal drains, the second stops; the pause in between lets the worker handle the first.
 const fn stop_script(args: &RemoteStopArgs) -> &'static str {
     if args.force {
         "if alive; then kill -KILL \"$pid\"; echo \"killed\tprocess $pid\"; else echo 'not running'; fi"
@@ -178,7 +179,7 @@ const fn stop_script(args: &RemoteStopArgs) -> &'static str {
     }
 }
 
-/// Asks all of them, some at a time. What one says first goes up to a tab.
+/// Runs a script on all hosts, several in parallel. The answer begins with a word and a tab.
 fn run_on_all(
     hosts: &BTreeSet<RemoteHost>,
     ssh: &SshArgs,
@@ -228,8 +229,8 @@ fn print_results(ctx: &CliContext, said: Vec<HostResult>) -> Result<CliExit, Cli
     let failed = said.iter().filter(|said| !said.is_ok).count();
     ctx.ui.print_list(&ListFields::new(RESULT_FIELDS), said)?;
     if failed > 0 {
-        return Err(CliError::io(format!("{failed} of them could not be reached, or could not do it")).with_hint(
-            "`ssh HOST true` must work without a password or a question; the machine needs windlass on its PATH, or --program",
+        return Err(CliError::io(format!("{failed} of them could not be reached, or the command failed there")).with_hint(
+            "`ssh HOST true` must work without a password or prompt; the host needs windlass on its PATH, or use --program",
         ));
     }
     Ok(CliExit::Success)
@@ -258,7 +259,7 @@ fn collect_logs(
     print_results(ctx, said)
 }
 
-/// Unpacks what a machine sends; `tar` takes nothing out of the directory that it is given.
+/// Unpacks an archive from a host; `tar` does not extract outside the given directory.
 fn fetch_archive(host: &RemoteHost, script: &str, ssh: &SshArgs, directory: &Path) -> Result<(), String> {
     let trouble = |what: &str, error: &std::io::Error| format!("{what}: {error}");
     std::fs::create_dir_all(directory).map_err(|e| trouble(&directory.display().to_string(), &e))?;
@@ -279,7 +280,7 @@ fn fetch_archive(host: &RemoteHost, script: &str, ssh: &SshArgs, directory: &Pat
     }
 }
 
-/// Which machines a workflow may use: one per line, in a file of this user.
+/// The hosts that a workflow may use: one per line, in a file of the user.
 struct HostList {
     path: PathBuf,
 }
@@ -288,7 +289,8 @@ impl HostList {
     fn for_workflow(_ctx: &CliContext, workflow: &WorkflowRow) -> Result<Self, CliError> {
         let state =
             windlass_agent::default_state_dir().and_then(|dir| Some(dir.parent()?.parent()?.to_owned()));
-        let state = state.ok_or_else(|| CliError::user("there is no home directory to keep the list in"))?;
+        let state =
+            state.ok_or_else(|| CliError::user("cannot store the list of hosts: no home directory"))?;
         Ok(Self { path: state.join("remotes").join(&workflow.uuid) })
     }
 
@@ -303,8 +305,8 @@ impl HostList {
     fn require_hosts(&self) -> Result<BTreeSet<RemoteHost>, CliError> {
         let hosts = self.read()?;
         if hosts.is_empty() {
-            return Err(CliError::user("this workflow has no machines yet")
-                .with_hint("`windlass remote add WORKFLOW HOST …` adds some"));
+            return Err(CliError::user("this workflow has no hosts yet")
+                .with_hint("`windlass worker remote add WORKFLOW HOST …` adds hosts"));
         }
         Ok(hosts)
     }

@@ -1,4 +1,4 @@
-//! `windlass reset-status` and `windlass jobs reset-status`: jobs that are to run again, and what was built on them.
+//! `windlass workflows reset-status` and `windlass jobs reset-status`: reset jobs and their dependents to run again.
 
 use crate::args::JobRef;
 use crate::args::plan::{JobsResetArgs, ResetOptionArgs, ResetStatusArgs};
@@ -18,7 +18,7 @@ use windlass_store::Store;
 use windlass_store::model::{JobFilter, LoadedJobs, WorkflowRow};
 use windlass_types::{JobId, JobStatus, RunId, StatusCounts, WorkflowId, matching_statuses};
 
-/// So many jobs are named; the counts say how many there are.
+/// Maximum number of jobs listed; the counts cover all.
 const MAX_NAMED: usize = 20;
 const PAGE_SIZE: u64 = 2000;
 
@@ -37,8 +37,8 @@ pub(crate) fn run(ctx: &CliContext, args: &ResetStatusArgs) -> Result<CliExit, C
 pub(crate) fn reset_named_jobs(ctx: &CliContext, args: &JobsResetArgs) -> Result<CliExit, CliError> {
     let narrowed = !args.how.status.is_empty() || args.how.return_code.is_some();
     if args.jobs.is_empty() && !narrowed {
-        return Err(CliError::user("no job was named").with_hint(
-            "name jobs, or choose them with --status or --return-code; `windlass reset-status` resets all",
+        return Err(CliError::user("no jobs selected").with_hint(
+            "name jobs, or select them with --status or --return-code; `windlass workflows reset-status` resets all",
         ));
     }
     let store = open_store(ctx, &args.how)?;
@@ -55,7 +55,7 @@ fn open_store(ctx: &CliContext, how: &ResetOptionArgs) -> Result<Arc<dyn Store>,
     if how.confirm.dry_run { ctx.open_read() } else { ctx.open_write() }
 }
 
-/// `elsewhere` says how the command names another workflow.
+/// `elsewhere` is how the command selects another workflow.
 fn find_jobs(
     store: &dyn Store,
     row: &WorkflowRow,
@@ -66,7 +66,7 @@ fn find_jobs(
     jobs.iter().map(id).collect()
 }
 
-/// Ids of jobs are unique in a database; the newest workflow is the likeliest.
+/// Job ids are unique in a database; the newest workflow is searched first.
 fn find_workflow_of_job(store: &dyn Store, job: JobId) -> Result<WorkflowRow, CliError> {
     let mut rows = store.workflows()?;
     rows.sort_by_key(|row| std::cmp::Reverse(row.id));
@@ -78,11 +78,11 @@ fn find_workflow_of_job(store: &dyn Store, job: JobId) -> Result<WorkflowRow, Cl
             return Ok(row);
         }
     }
-    // Whether it is a name there, or wrong, is told when it is looked up.
+    // An unknown name is reported when it is looked up.
     Ok(newest)
 }
 
-/// Which jobs are asked for.
+/// The selected jobs.
 struct JobResetSelection<'a> {
     jobs: Vec<JobId>,
     failed_only: bool,
@@ -102,13 +102,13 @@ fn reset_jobs(
         return Ok(CliExit::Success);
     }
     failure_commands::refuse_agent_rerun(store, row, |job| found.contains_job(job))?;
-    // Nothing is lost by it but the time that completed work took.
+    // Only the time spent on completed jobs is lost.
     if found.completed_count() > 0 {
         let work = text::render_count(found.completed_count(), "completed job");
-        let what = format!("run {work} of workflow {} ({}) again", row.id, row.name);
+        let what = format!("rerun {work} of workflow {} ({})", row.id, row.name);
         ctx.ui.confirm(&what, how.confirm)?;
     }
-    // Once more, now that nobody else can change anything.
+    // Repeated under the lock, which excludes other changes.
     let (run_id, found) = rerun::start_next_run(ctx, store, row.id, |row| {
         let found = find_jobs_to_reset(store, row, wanted)?;
         failure_commands::refuse_agent_rerun(store, row, |job| found.contains_job(job))?;
@@ -130,19 +130,19 @@ fn reset_jobs(
     Ok(CliExit::Success)
 }
 
-/// Why a job goes back.
+/// Why a job is reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum ResetCause {
     Chosen,
-    /// It was built on one that goes back.
+    /// It depends on a job that is reset.
     Downstream,
-    /// Its inputs changed, or it depends on one whose inputs did.
+    /// Its inputs changed, or it depends on a job whose inputs changed.
     Changed,
 }
 
 struct JobResetPlan {
-    /// By number, with the state in which it is.
+    /// By job number, with the present state.
     jobs: BTreeMap<u32, (JobId, JobStatus, ResetCause)>,
     names: Vec<String>,
 }
@@ -173,12 +173,12 @@ fn find_jobs_to_reset(
     add(&reset.chosen, ResetCause::Chosen);
     add(&reset.downstream, ResetCause::Downstream);
     if wanted.options.reinitialize {
-        let books = StoredJobs::load(store, row)?;
-        let changes = changes::compare_workflow(&books, ComparisonSettings::default())?;
-        let changed: Vec<u32> = changes::jobs_to_reset(&books, &changes)
+        let jobs_store = StoredJobs::load(store, row)?;
+        let changes = changes::compare_workflow(&jobs_store, ComparisonSettings::default())?;
+        let changed: Vec<u32> = changes::jobs_to_reset(&jobs_store, &changes)
             .iter()
             .filter_map(|id| table.ids.binary_search(id).ok().map(|number| number as u32))
-            // What did not end well was chosen, or is to stay.
+            // Jobs that did not complete were selected, or are kept.
             .filter(|number| table.status[*number as usize] == JobStatus::Completed)
             .collect();
         add(&changed, ResetCause::Changed);
@@ -215,18 +215,18 @@ fn load_standings(
 fn refused_error(refused: &ResetError, row: &WorkflowRow) -> CliError {
     match refused {
         ResetError::Active(_) => CliError::refused(refused.to_string())
-            .with_hint(format!("`windlass cancel {} --wait` ends them", row.id)),
+            .with_hint(format!("`windlass cancel {} --wait` cancels them", row.id)),
         ResetError::Cycle(cycle) => CliError::new(CliErrorKind::Spec, cycle.to_string()),
     }
 }
 
-/// For programs.
+/// JSON output.
 #[derive(Serialize)]
 struct ResetView<'a> {
     workflow_id: WorkflowId,
     name: &'a str,
     dry_run: bool,
-    /// The run that was started; `null` if nothing was.
+    /// The run that was started; `null` if none.
     run_id: Option<RunId>,
     jobs: Vec<ResetJobView>,
 }
@@ -234,7 +234,7 @@ struct ResetView<'a> {
 #[derive(Serialize)]
 struct ResetJobView {
     job_id: JobId,
-    /// As it was.
+    /// The previous state.
     status: JobStatus,
     because: ResetCause,
 }
@@ -288,7 +288,7 @@ impl JobResetPlan {
     fn render_lines(&self, ctx: &CliContext, row: &WorkflowRow, dry_run: bool) -> Vec<String> {
         let of = format!("workflow {} ({})", row.id, text::one_line(&row.name));
         if self.is_empty() {
-            return vec![format!("{of}: there is no such job that ran; nothing is to be reset")];
+            return vec![format!("{of}: no selected job has run; nothing to reset")];
         }
         let paint = ctx.ui.stdout_painter();
         let mut from = StatusCounts::default();
@@ -316,7 +316,7 @@ impl JobResetPlan {
         for ((id, status, because), name) in self.jobs.values().zip(&self.names) {
             let because = match because {
                 ResetCause::Chosen => "chosen",
-                ResetCause::Downstream => "built on one that runs again",
+                ResetCause::Downstream => "depends on a job that runs again",
                 ResetCause::Changed => "its inputs changed",
             };
             table.add_row(vec![

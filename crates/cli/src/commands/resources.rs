@@ -75,7 +75,7 @@ pub(crate) fn check(ctx: &CliContext, args: &ResourcesCheckArgs) -> Result<CliEx
     }
     if shown.iter().any(|sizing| !sizing.changes.is_empty()) {
         let tune = row.spec_path.is_some();
-        let spec = if tune { "; `windlass tune SPEC` writes them into the spec" } else { "" };
+        let spec = if tune { "; `windlass resources tune SPEC` writes them into the spec" } else { "" };
         ctx.ui.print_note(&format!("next: windlass resources correct {} --dry-run{spec}", row.id));
     }
     Ok(CliExit::Success)

@@ -1,4 +1,4 @@
-//! `windlass results`: attempts that ended, with what was measured.
+//! `windlass jobs results`: ended attempts with their measurements.
 
 use crate::args::jobs::{OneResultArgs, ResultsListArgs};
 use crate::context::CliContext;
@@ -16,7 +16,7 @@ use windlass_store::model::{ResultFilter, ResultRow, WorkflowRow};
 use windlass_types::worker_messages::return_code;
 use windlass_types::{JobStatus, matching_statuses};
 
-/// A result with where its output lies.
+/// A result with the paths of its output.
 pub(crate) struct ResultListRow {
     result: ResultRow,
     stdout: Option<String>,
@@ -95,7 +95,7 @@ pub(crate) fn list_results(ctx: &CliContext, args: &ResultsListArgs) -> Result<C
     let workflow = object_selection::find_workflow(&*store, &args.workflow)?;
     let job = args.job.as_ref();
     let job = job
-        .map(|job| object_selection::find_job(&*store, &workflow, job, "`windlass results ID`"))
+        .map(|job| object_selection::find_job(&*store, &workflow, job, "`windlass jobs results ID`"))
         .transpose()?;
     let filter = ResultFilter {
         job: job.map(|job| job.id),
@@ -118,7 +118,7 @@ pub(crate) fn list_results(ctx: &CliContext, args: &ResultsListArgs) -> Result<C
         ctx.ui.print_pages(&listing, || Ok(pages.next_page()?.into_iter().map(row).collect()))?
     };
     if printed == 0 {
-        ctx.ui.print_note(&format!("workflow {} ({}) has no such results", workflow.id, workflow.name));
+        ctx.ui.print_note(&format!("workflow {} ({}) has no matching results", workflow.id, workflow.name));
     }
     Ok(CliExit::Success)
 }
@@ -133,7 +133,7 @@ pub(crate) fn show_result(ctx: &CliContext, args: &OneResultArgs) -> Result<CliE
         if page.is_empty() {
             let said = format!("workflow {} ({}) has no result {}", workflow.id, workflow.name, args.result);
             return Err(CliError::user(said).with_hint(
-                "`windlass results --format json` shows their ids; --workflow names another workflow",
+                "`windlass jobs results --format json` shows their ids; use --workflow for another workflow",
             ));
         }
         if let Some(result) = page.into_iter().find(|result| result.id.0 == args.result) {
@@ -144,7 +144,7 @@ pub(crate) fn show_result(ctx: &CliContext, args: &OneResultArgs) -> Result<CliE
     }
 }
 
-/// All results of all runs as JSON, for somebody who is to help; tells how many there were.
+/// Writes all results of all runs as JSON for a bundle, and returns their number.
 pub(crate) fn write_all_results(
     out: &mut impl Write,
     store: &dyn Store,
@@ -157,7 +157,7 @@ pub(crate) fn write_all_results(
     ListFields::new(FIELDS).write_json(out, || Ok(pages.next_page()?.into_iter().map(row).collect()))
 }
 
-/// The results of a workflow, so many at a time.
+/// The results of a workflow, page by page.
 pub(crate) struct ResultPages<'a> {
     store: &'a dyn Store,
     workflow: &'a WorkflowRow,
@@ -194,7 +194,7 @@ impl<'a> ResultPages<'a> {
     }
 }
 
-/// Nobody was there to measure what its worker did not live to tell.
+/// If the worker died, there are no measurements.
 fn measured_time(row: &ResultListRow, time: Duration) -> FieldValue {
     (row.result.return_code != return_code::ORPHANED).then_some(time).into()
 }

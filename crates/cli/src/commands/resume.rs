@@ -1,4 +1,4 @@
-//! `windlass resume`: goes on with a workflow that was interrupted, killed, or left with failures.
+//! `windlass resume`: continues a workflow that was interrupted, killed, or ended with failures.
 
 use crate::args::run::ResumeArgs;
 use crate::changes::ComparisonSettings;
@@ -16,17 +16,17 @@ pub(crate) fn run(ctx: &CliContext, args: &ResumeArgs) -> Result<CliExit, CliErr
     let row = object_selection::find_workflow(&*store, &args.workflow)?;
     if row.is_canceled && !args.retry_failed {
         return Err(CliError::refused(format!("workflow {} ({}) was canceled", row.id, row.name))
-            .with_hint("`windlass resume --retry-failed` starts it again"));
+            .with_hint("`windlass resume --retry-failed` reruns its canceled and failed jobs"));
     }
     let ended_badly = row.counts.unsuccessful() + row.counts.get(JobStatus::PendingFailed) > 0;
     let starts_anew = args.retry_failed && (row.is_canceled || ended_badly);
     if !starts_anew && run_summary::is_over(&row) {
-        let news = format!("nothing to do: workflow {} ({}) is over", row.id, row.name);
+        let news = format!("nothing to do: workflow {} ({}) has ended", row.id, row.name);
         return run_summary::report_already_over(ctx, &*store, row.id, &news, "");
     }
     if starts_anew {
         failure_commands::refuse_agent_rerun(&*store, &row, |_| true)?;
-        failure_commands::record_agent_action(ctx, &*store, row.id, "what had not ended well run again")?;
+        failure_commands::record_agent_action(ctx, &*store, row.id, "failed and canceled jobs run again")?;
     }
     let failed = if starts_anew { FailedJobsPolicy::RunAgain } else { FailedJobsPolicy::Keep };
     let changed = rerun::start_next_run_if_changed(
@@ -39,6 +39,6 @@ pub(crate) fn run(ctx: &CliContext, args: &ResumeArgs) -> Result<CliExit, CliErr
     )?;
     let Some(news) = changed else { return run_locally(ctx, &*store, row.id, failed, &args.machine) };
     ctx.ui.print_note(&format!("workflow {} has changed: {news}", row.id));
-    // What failed went back with the rest.
+    // Failed jobs were reset together with the others.
     run_locally(ctx, &*store, row.id, FailedJobsPolicy::Keep, &args.machine)
 }

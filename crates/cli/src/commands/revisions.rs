@@ -1,4 +1,4 @@
-//! `windlass revisions`: lists and undoes changes to failed and waiting jobs.
+//! `windlass failures revisions`: lists and undoes changes to failed and waiting jobs.
 
 use crate::args::triage::{OneRevisionArgs, RevisionsArgs, RevisionsSubcommand};
 use crate::args::workflows::ListInWorkflowArgs;
@@ -136,7 +136,7 @@ fn load_revision(
     if rows.is_empty() {
         let none = format!("workflow {} ({}) has no revision {revision}", workflow.id, workflow.name);
         return Err(CliError::user(none)
-            .with_hint("`windlass revisions` lists them; use --workflow for another workflow"));
+            .with_hint("`windlass failures revisions` lists them; use --workflow for another workflow"));
     }
     Ok(rows)
 }

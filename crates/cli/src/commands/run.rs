@@ -1,4 +1,5 @@
-//! `windlass run`: makes a workflow from a spec, or finds the one it made before, and runs it.
+//! `windlass run`: creates a workflow from a spec, or finds the workflow that the same spec created, and runs
+//! it.
 
 use crate::args::WorkflowRef;
 use crate::args::plan::{CapacityArgs, PlanArgs};
@@ -38,7 +39,7 @@ pub(crate) fn run(ctx: &CliContext, args: &RunArgs) -> Result<CliExit, CliError>
     }
     let file = SpecFile::read(&ctx.cwd, &spec_discovery::resolve_spec_path(args.spec.as_ref(), &ctx.cwd)?)?;
     let store = ctx.open_if_exists()?;
-    // Text that is known already need not be understood again, which takes its time for a million jobs.
+    // An unchanged spec is not parsed again, which saves time for a million jobs.
     let known = match store.as_deref() {
         Some(store) if !args.new => find_existing(ctx, store, &file)?,
         _ => None,
@@ -49,7 +50,7 @@ pub(crate) fn run(ctx: &CliContext, args: &RunArgs) -> Result<CliExit, CliError>
     }
 }
 
-/// What `--dry-run` shows.
+/// Output of `--dry-run`.
 fn plan_args(args: &RunArgs) -> PlanArgs {
     let machine = &args.machine;
     PlanArgs {
@@ -71,14 +72,16 @@ fn plan_args(args: &RunArgs) -> PlanArgs {
 
 fn continue_workflow(ctx: &CliContext, workflow: &WorkflowRef, args: &RunArgs) -> Result<CliExit, CliError> {
     if args.new {
-        return Err(CliError::user("--new makes a workflow from a spec file, and this names a workflow")
-            .with_hint("name the file"));
+        return Err(CliError::user(
+            "--new creates a workflow from a spec file, but the argument names a workflow",
+        )
+        .with_hint("give the spec file"));
     }
     let store = ctx.open_write()?;
     let row = object_selection::find_workflow(&*store, workflow)?;
     refuse_canceled(&row)?;
     if run_summary::is_over(&row) {
-        let news = format!("nothing to do: workflow {} ({}) is over", row.id, row.name);
+        let news = format!("nothing to do: workflow {} ({}) has ended", row.id, row.name);
         return run_summary::report_already_over(ctx, &*store, row.id, &news, "");
     }
     if let Some(news) = rerun::start_next_run_if_changed(
@@ -89,7 +92,7 @@ fn continue_workflow(ctx: &CliContext, workflow: &WorkflowRef, args: &RunArgs) -
         FailedJobsPolicy::Keep,
         &args.machine,
     )? {
-        ctx.ui.print_note(&format!("workflow {} goes on: {news}", row.id));
+        ctx.ui.print_note(&format!("workflow {} continues: {news}", row.id));
     }
     run_locally(ctx, &*store, row.id, FailedJobsPolicy::Keep, &args.machine)
 }
@@ -100,11 +103,11 @@ fn refuse_canceled(row: &WorkflowRow) -> Result<(), CliError> {
     }
     let id = row.id;
     Err(CliError::refused(format!("workflow {id} ({}) was canceled", row.name))
-        .with_hint(format!("`windlass resume {id} --retry-failed` starts it again; --new makes a new one")))
+        .with_hint(format!("`windlass resume {id} --retry-failed` reruns its canceled and failed jobs; --new creates a new workflow")))
 }
 
-/// The workflow that this very text made in this directory before. If the file made another one since, with another
-/// text, then that one is the state of things.
+/// The workflow that exactly this text created in this directory. A later workflow from a changed text of the
+/// same file takes precedence.
 fn find_existing(
     ctx: &CliContext,
     store: &dyn Store,
@@ -130,33 +133,33 @@ fn continue_run(
     if let Some(news) =
         rerun::start_next_run_if_changed(ctx, store, row, comparison_settings(args), failed, &args.machine)?
     {
-        ctx.ui.print_note(&format!("workflow {id} ({origin}) goes on: {news}"));
+        ctx.ui.print_note(&format!("workflow {id} ({origin}) continues: {news}"));
         return run_locally(ctx, store, id, FailedJobsPolicy::Keep, &args.machine);
     }
     if is_over {
-        let news = format!("workflow {id} was made from the same text ({origin}) and is over");
-        return run_summary::report_already_over(ctx, store, id, &news, "; --new runs it once more");
+        let news = format!("nothing to do: {origin} already ran as workflow {id}");
+        return run_summary::report_already_over(ctx, store, id, &news, "--new reruns everything");
     }
     if row.started_at.is_some() {
         ctx.ui.print_note(&format!(
-            "workflow {id} was made from the same text ({origin}); going on with it, {}",
+            "workflow {id} was created from the same text ({origin}); continuing it, {}",
             render_completed(row)
         ));
     }
     run_locally(ctx, store, id, FailedJobsPolicy::Keep, &args.machine)
 }
 
-/// Parts of a spec that are kept for a later version: nobody should count on them now.
+/// Parts of a spec that this version stores but does not carry out.
 fn warn_unsupported(ctx: &CliContext, spec: &ResolvedWorkflow<'_>) {
     let is_ours = |action: &WorkflowAction| action.action_type == ActionType::RunCommands;
     if spec.actions().iter().any(|one| !is_ours(&one.action)) {
         ctx.ui.print_warning(
-            "actions of the type schedule_nodes: kept and shown, but not acted on by this version",
+            "actions of type schedule_nodes are stored and shown, but not carried out by this version",
         );
     }
 }
 
-/// Makes the workflow and runs it. A spec with errors leaves nothing behind, not even an empty database.
+/// Creates the workflow and runs it. An invalid spec leaves nothing behind, not even an empty database.
 fn create_and_run(
     ctx: &CliContext,
     store: Option<Arc<dyn Store>>,
@@ -170,14 +173,14 @@ fn create_and_run(
     let store = store.map_or_else(|| ctx.open_or_create(), Ok)?;
     ctx.refuse_served_database(&*store)?;
     let lock = store.lock(LockScope::Create, ctx.clock.now())?;
-    // Somebody else may have made it while we read the file.
+    // Another process may have created it while the file was read.
     let known = if args.new { None } else { find_existing(ctx, &*store, file)? };
     if let Some(row) = known {
         drop(lock);
         return continue_run(ctx, &*store, &row, args);
     }
     let earlier = if args.new { None } else { spec_file::newest_workflow_of(&*store, file, &ctx.cwd)? };
-    // Held until the new one is there: what it takes over stands still.
+    // Held until the new workflow exists, so that the reused results do not change.
     let held =
         earlier.as_ref().map(|row| lock_earlier_workflow(ctx, &*store, row, file, args)).transpose()?;
     let earlier = held.as_ref().map(|(_, row)| row);
@@ -192,8 +195,8 @@ fn create_and_run(
     run_locally(ctx, &*store, id, FailedJobsPolicy::Keep, &args.machine)
 }
 
-/// The workflow of an earlier text of this file, which nobody runs from here on. If its processes died without a word,
-/// what they had started may still be writing what the new jobs are to write: it is ended first.
+/// Locks the workflow of an earlier text of this file, so that it cannot run from here on. If its processes
+/// died, their jobs may still write to files that the new jobs write: they are ended first.
 fn lock_earlier_workflow(
     ctx: &CliContext,
     store: &dyn Store,
@@ -203,10 +206,13 @@ fn lock_earlier_workflow(
 ) -> Result<(Option<LockGuard>, WorkflowRow), CliError> {
     let id = earlier.id;
     let busy = || {
-        CliError::refused(format!("workflow {id}, which an earlier text of {} made, is running", file.name()))
-            .with_hint(format!(
-                "wait for it, or `windlass cancel {id} --wait`; --new runs beside it and reuses nothing"
-            ))
+        CliError::refused(format!(
+            "workflow {id}, created from an earlier text of {}, is running",
+            file.name()
+        ))
+        .with_hint(format!(
+            "wait for it, or `windlass cancel {id} --wait`; --new runs in parallel and reuses nothing"
+        ))
     };
     if ctx.server()?.is_some() {
         return if workflow_view::has_active_process(store, earlier) {
@@ -227,7 +233,7 @@ fn lock_earlier_workflow(
     Ok((Some(lock), row))
 }
 
-/// What that workflow has done that still holds, and a line about it.
+/// The valid results of that workflow, and a summary line.
 fn reuse_results(
     store: &dyn Store,
     earlier: &WorkflowRow,
@@ -235,12 +241,12 @@ fn reuse_results(
     spec: &ResolvedWorkflow<'_>,
     args: &RunArgs,
 ) -> Result<(ReusedJobs, String), CliError> {
-    let books = StoredJobs::load(store, earlier)?;
-    let planned = PlannedJobs::new(spec, Some(&books));
-    let changes = changes::compare_spec(&books, &planned, comparison_settings(args))?;
-    let reused = changes::collect_reused(&books, &planned, &changes);
+    let jobs_store = StoredJobs::load(store, earlier)?;
+    let planned = PlannedJobs::new(spec, Some(&jobs_store));
+    let changes = changes::compare_spec(&jobs_store, &planned, comparison_settings(args))?;
+    let reused = changes::collect_reused(&jobs_store, &planned, &changes);
     let news = changes::render_headline(&changes, |number| spec.job(number as usize).name.to_owned());
-    books.check_read_error()?;
+    jobs_store.check_read_error()?;
     Ok((reused, format!("{} has changed since workflow {}: {news}", file.name(), earlier.id)))
 }
 

@@ -1,4 +1,4 @@
-//! `windlass serve`: the engine as a service.
+//! `windlass serve`: runs the server.
 
 use crate::args::allocation_reconciler::AllocationReconcilerArgs;
 use crate::args::backend::RequestBackendArgs;
@@ -23,7 +23,7 @@ use windlass_server::options::{RequestLimits, RequestServiceOptions, ServerTlsOp
 use windlass_server::{ApiError, ServeError, ServeOptions, ServerRole, logging, tls};
 use windlass_types::parse_duration;
 
-/// What `--check` found.
+/// Result of `--check`.
 #[derive(Serialize)]
 struct ServeCheckView {
     listen: String,
@@ -33,14 +33,14 @@ struct ServeCheckView {
 }
 
 pub(crate) fn run(ctx: &CliContext, args: &ServeArgs) -> Result<CliExit, CliError> {
-    ctx.refuse_server("a server serves a database")?;
+    ctx.refuse_server("a server needs a database")?;
     let options = serve_options(ctx, args)?;
     if args.print_systemd_unit {
         ctx.ui.print_line(render_systemd_unit(ctx, args)?.trim_end())?;
         if ctx.is_postgres() {
             ctx.ui.print_note(&format!(
-                "a password of the database does not go into the unit: put PGPASSWORD=… into {ENVIRONMENT_FILE}, which root \
-                 alone may read (chmod 600)"
+                "the database password must not be in the unit file: put PGPASSWORD=… into {ENVIRONMENT_FILE}, readable only by \
+                 root (chmod 600)"
             ));
         }
         return Ok(CliExit::Success);
@@ -53,7 +53,7 @@ pub(crate) fn run(ctx: &CliContext, args: &ServeArgs) -> Result<CliExit, CliErro
         LogFormatArg::Json => logging::ServerLogFormat::Json,
     };
     logging::start_logging(format, &args.log_level).map_err(|error| {
-        CliError::user(error.to_string()).with_hint("levels are error, warn, info, debug and trace")
+        CliError::user(error.to_string()).with_hint("valid levels are error, warn, info, debug and trace")
     })?;
     warn_if_unencrypted(ctx, &options);
     let store = ctx.open_or_create_local()?;
@@ -65,12 +65,15 @@ pub(crate) fn run(ctx: &CliContext, args: &ServeArgs) -> Result<CliExit, CliErro
         };
         if ctx.ui.wants_json() {
             let told = serde_json::json!({"url": url, "role": word, "token_file": token_file});
-            // Whoever started it and reads nothing is served all the same.
+            // The server runs even if nothing reads its output.
             drop(ctx.ui.print_json_line(&told));
             return;
         }
         if role == ServerRole::Standby {
-            ctx.ui.print_note(&format!("standing by at {url}: another server has {}", ctx.database_name()));
+            ctx.ui.print_note(&format!(
+                "standing by at {url}: another server is using {}",
+                ctx.database_name()
+            ));
             return;
         }
         let token = token_file.as_ref().map(|path| format!("; your token is in {}", path.display()));
@@ -110,7 +113,7 @@ fn serve_options(ctx: &CliContext, args: &ServeArgs) -> Result<ServeOptions, Cli
         })),
         classifier: classification_rules::configured_classifier(ctx)?,
         requests: requests_options(args, absolute)?,
-        slurm: args.steward.options(absolute),
+        slurm: args.reconciler.options(absolute),
         ..ServeOptions::default()
     };
     options.check()?;
@@ -148,8 +151,8 @@ fn condor_options(
     args: &RequestBackendArgs,
     absolute: impl Fn(&PathBuf) -> PathBuf,
 ) -> Result<CondorOptions, CliError> {
-    let program =
-        std::env::current_exe().map_err(|e| CliError::io(format!("cannot tell where windlass is: {e}")))?;
+    let program = std::env::current_exe()
+        .map_err(|e| CliError::io(format!("cannot find the windlass executable: {e}")))?;
     Ok(CondorOptions {
         schedds: args.schedds.clone(),
         program,
@@ -161,15 +164,17 @@ fn condor_options(
     })
 }
 
-/// All of TLS, or nothing of it: whoever says a part of it means it, and must not be served in the clear. Flags, variables
-/// and files of settings may each say a part.
+/// Requires TLS options to be complete: a partial configuration must not lead to an unencrypted server.
+/// Options, environment variables and settings files may each set a part.
 fn tls_options(
     args: &ServeArgs,
     absolute: impl Fn(&PathBuf) -> PathBuf,
 ) -> Result<Option<ServerTlsOptions>, CliError> {
     let missing = |said: &str, missing: &str| {
-        CliError::user(format!("{said} is given without {missing}; nothing is served with half of TLS"))
-            .with_hint("--tls-cert and --tls-key, or serve.tls_cert and serve.tls_key in the settings, belong together")
+        CliError::user(format!(
+            "{said} is given without {missing}; the server does not start with incomplete TLS options"
+        ))
+        .with_hint("set both --tls-cert and --tls-key, or serve.tls_cert and serve.tls_key in the settings")
     };
     if args.require_client_cert && args.client_ca.is_none() {
         return Err(missing("--require-client-cert", "--client-ca"));
@@ -189,15 +194,14 @@ fn tls_options(
     }
 }
 
-/// Whether it could be listened to. That somebody does is no mistake: it may be the server whose new settings are checked.
+/// Checks that the address can be bound. An address in use is only a warning: it may be the server whose new
+/// settings are checked.
 fn check_listen_address(ctx: &CliContext, options: &ServeOptions) -> Result<(), CliError> {
     let address = options.listen;
     match TcpListener::bind(address) {
         Err(error) if error.kind() == ErrorKind::AddrInUse => {
             if !options.any_port {
-                ctx.ui.print_warning(&format!(
-                    "something listens at {address} now: this server, or another program"
-                ));
+                ctx.ui.print_warning(&format!("{address} is in use by this server or another program"));
             }
             Ok(())
         }
@@ -206,12 +210,12 @@ fn check_listen_address(ctx: &CliContext, options: &ServeOptions) -> Result<(), 
     }
 }
 
-/// What a start would say as well.
+/// The same warning as at startup.
 fn warn_if_unencrypted(ctx: &CliContext, options: &ServeOptions) {
     if options.tls.is_none() && !options.listen.ip().is_loopback() {
         ctx.ui.print_warning(&format!(
-            "{} is open to other machines, and without TLS tokens and passwords travel in the clear: give --tls-cert and \
-             --tls-key, or put a proxy in front that speaks TLS",
+            "{} is open to other machines, and without TLS tokens and passwords are sent in clear text: give --tls-cert and \
+             --tls-key, or use a proxy with TLS",
             options.listen
         ));
     }
@@ -219,7 +223,8 @@ fn warn_if_unencrypted(ctx: &CliContext, options: &ServeOptions) {
 
 fn server_run_dir(ctx: &CliContext) -> Result<PathBuf, CliError> {
     server_discovery::server_run_dir(&ctx.database()).ok_or_else(|| {
-        CliError::io("nobody's home is known, and the server keeps its token there").with_hint("set HOME")
+        CliError::io("the home directory is unknown, and the server stores its token there")
+            .with_hint("set HOME")
     })
 }
 
@@ -253,7 +258,7 @@ fn check_server(ctx: &CliContext, options: &ServeOptions) -> Result<CliExit, Cli
         ctx.ui.print_json(&found)?;
     } else {
         let secured = match (found.tls, found.no_auth) {
-            (_, true) => ", without asking anybody who he is",
+            (_, true) => ", without authentication",
             (true, false) => ", with TLS",
             (false, false) => "",
         };
@@ -262,7 +267,7 @@ fn check_server(ctx: &CliContext, options: &ServeOptions) -> Result<CliExit, Cli
     Ok(CliExit::Success)
 }
 
-/// What requests need outside of this program: the files that are named, and the schedds.
+/// External requirements of requests: the named files and the schedds.
 fn check_requests(options: &RequestServiceOptions) -> Result<(), CliError> {
     if let Some(program) = options.alert_command.command.first() {
         check_program("--alert-program", Path::new(program))?;
@@ -281,7 +286,7 @@ fn check_requests(options: &RequestServiceOptions) -> Result<(), CliError> {
     }
     condor.check_schedds().map_err(|error| {
         CliError::user(format!("requests could not run on HTCondor: {error}"))
-            .with_hint("`condor_status -schedd` lists the schedds of the pool; --schedd names one of them")
+            .with_hint("`condor_status -schedd` lists the schedds of the pool; select one with --schedd")
     })
 }
 
@@ -300,7 +305,7 @@ fn check_directory(flag: &str, path: &Path) -> Result<(), CliError> {
     written.map_err(|error| unusable_path_error(flag, path, &error))
 }
 
-/// A credential that nobody can read, or that is empty, opens nothing to any job.
+/// A credential that is unreadable or empty is useless to jobs.
 fn check_credential(flag: &str, path: &Path) -> Result<(), CliError> {
     let text = std::fs::read(path).map_err(|error| unusable_path_error(flag, path, &error))?;
     if text.is_empty() {
@@ -313,11 +318,11 @@ fn unusable_path_error(flag: &str, path: &Path, error: &std::io::Error) -> CliEr
     CliError::user(format!("{flag}: {} cannot be used: {error}", path.display()))
 }
 
-/// A unit for systemd. What was said on the command line goes into it, except what is secret: units are for everybody to
-/// read, and so are command lines. Files of settings are read at each start.
+/// A systemd unit with the options of the command line, except secrets: units and command lines are
+/// world-readable. Settings files are read at each start.
 fn render_systemd_unit(ctx: &CliContext, args: &ServeArgs) -> Result<String, CliError> {
-    let program =
-        std::env::current_exe().map_err(|e| CliError::io(format!("cannot tell where windlass is: {e}")))?;
+    let program = std::env::current_exe()
+        .map_err(|e| CliError::io(format!("cannot find the windlass executable: {e}")))?;
     let database = PathBuf::from(ctx.database_name());
     let mut words =
         vec![quote_systemd(&program), "serve".to_owned(), "--db".to_owned(), quote_systemd(&database)];
@@ -349,9 +354,9 @@ fn render_systemd_unit(ctx: &CliContext, args: &ServeArgs) -> Result<String, Cli
     if args.lease != lease {
         words.push(format!("--lease={}s", args.lease.as_secs()));
     }
-    words.extend(slurm_flags(ctx, &args.steward));
-    // Logs of allocations are kept with those of their workflows, wherever those are.
-    let protection = if args.steward.slurm { "full" } else { "strict" };
+    words.extend(slurm_flags(ctx, &args.reconciler));
+    // Logs of allocations are stored with those of their workflows, in any directory.
+    let protection = if args.reconciler.slurm { "full" } else { "strict" };
     Ok(UNIT_TEMPLATE
         .replace("@USER@", current_user().trim_start_matches("uid "))
         .replace("@COMMAND@", &words.join(" "))
@@ -359,7 +364,7 @@ fn render_systemd_unit(ctx: &CliContext, args: &ServeArgs) -> Result<String, Cli
         .replace("@PROTECTION@", protection))
 }
 
-/// What was said about Slurm, where it is not what holds anyhow.
+/// The Slurm options that differ from the defaults.
 fn slurm_flags(ctx: &CliContext, args: &AllocationReconcilerArgs) -> Vec<String> {
     if !args.slurm {
         return Vec::new();
@@ -388,24 +393,24 @@ fn slurm_flags(ctx: &CliContext, args: &AllocationReconcilerArgs) -> Vec<String>
     words
 }
 
-/// What a server of PostgreSQL needs and nobody else may know.
+/// Secrets that a server with PostgreSQL needs.
 const ENVIRONMENT_FILE: &str = "/etc/windlass/server.env";
 
-/// What of the disk it needs: the folder of its database, or one for where it says that it is there.
+/// The directories that the unit may write: that of its database, or a state directory.
 fn disk_directives(ctx: &CliContext) -> String {
     if ctx.is_postgres() {
         return format!(
             "StateDirectory=windlass\nStateDirectoryMode=0700\nEnvironment=XDG_STATE_HOME=%S\n\
-             # PGPASSWORD=… for the database, if it wants one. For root alone: chmod 600.\nEnvironmentFile=-{ENVIRONMENT_FILE}"
+             # PGPASSWORD=… for the database, if needed. Readable only by root: chmod 600.\nEnvironmentFile=-{ENVIRONMENT_FILE}"
         );
     }
     let database = ctx.database();
-    // systemd starts nothing that is to write where nothing is.
+    // systemd refuses to start a unit whose ReadWritePaths do not exist.
     let there = database.ancestors().skip(1).find(|folder| folder.is_dir());
     format!("ReadWritePaths={}", quote_systemd(there.unwrap_or(Path::new("/"))))
 }
 
-/// As systemd reads words.
+/// Quoted for systemd.
 fn quote_systemd(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:@".contains(c);

@@ -1,4 +1,4 @@
-//! `windlass site`: where work units run; and `windlass admission`: how many requests may be under way at once.
+//! `windlass site`: sites where work units run; and `windlass request admission`: the limit of active requests.
 
 use crate::args::site::{
     AdmissionArgs, AdmissionSetArgs, AdmissionSubcommand, SiteArgs, SiteBanArgs, SiteBansArgs, SiteDrainArgs,
@@ -49,28 +49,28 @@ const fn status_tone(status: SiteStatus) -> TextTone {
     }
 }
 
-/// The first of its bans, in words.
+/// The first ban, as text.
 fn ban_summary(site: &SiteResponse) -> FieldValue {
     let Some(ban) = site.bans.first() else { return "".into() };
-    let whom = ban.request_name.as_ref().map(|name| format!("for {name} ")).unwrap_or_default();
+    let for_request = ban.request_name.as_ref().map(|name| format!("for {name} ")).unwrap_or_default();
     let more = if site.bans.len() > 1 { format!(" (+{})", site.bans.len() - 1) } else { String::new() };
-    format!("{whom}until {}: {}{more}", text::render_time(ban.expires_at), ban.reason).into()
+    format!("{for_request}until {}: {}{more}", text::render_time(ban.expires_at), ban.reason).into()
 }
 
 pub(crate) fn run(ctx: &CliContext, args: &SiteArgs) -> Result<CliExit, CliError> {
     match &args.verb {
         None | Some(SiteSubcommand::List) => list_sites(ctx),
         Some(SiteSubcommand::Show(args)) => {
-            let desk = ctx.request_service_read()?;
-            let site = suggest_site(&desk, &args.name, desk.get_site(&args.name))?;
+            let requests = ctx.request_service_read()?;
+            let site = suggest_site(&requests, &args.name, requests.get_site(&args.name))?;
             ctx.ui.print_record(&ListFields::new(FIELDS), site)?;
             Ok(CliExit::Success)
         }
         Some(SiteSubcommand::Drain(args)) => drain_site(ctx, args),
         Some(SiteSubcommand::Enable(args)) => {
-            let desk = ctx.request_service()?;
-            let site = suggest_site(&desk, &args.name, desk.enable_site(&args.name))?;
-            print_change(ctx, site, "gets work again")
+            let requests = ctx.request_service()?;
+            let site = suggest_site(&requests, &args.name, requests.enable_site(&args.name))?;
+            print_change(ctx, site, "is enabled")
         }
         Some(SiteSubcommand::Ban(args)) => ban_site(ctx, args),
         Some(SiteSubcommand::Bans(args)) => list_bans(ctx, args),
@@ -83,16 +83,20 @@ fn list_sites(ctx: &CliContext) -> Result<CliExit, CliError> {
     let sites = ctx.request_service_read()?.list_sites()?.items;
     if sites.is_empty() {
         ctx.ui
-            .print_note("no site is known; one is when a worker of it comes: `windlass worker --site NAME`");
+            .print_note("no sites are known; a site is added when its first worker connects: `windlass worker --site NAME`");
     }
     ctx.ui.print_list(&ListFields::new(FIELDS), sites)?;
     Ok(CliExit::Success)
 }
 
-/// A site that is not there may have been spelled otherwise.
-fn suggest_site<T>(desk: &RequestService, name: &str, answer: Result<T, CliError>) -> Result<T, CliError> {
+/// Suggests a similar name for an unknown site.
+fn suggest_site<T>(
+    requests: &RequestService,
+    name: &str,
+    answer: Result<T, CliError>,
+) -> Result<T, CliError> {
     answer.map_err(|error| {
-        let Ok(sites) = desk.list_sites() else { return error };
+        let Ok(sites) = requests.list_sites() else { return error };
         let is_there = sites.items.iter().any(|site| site.name == name);
         match windlass_spec::nearest_name(name, sites.items.iter().map(|site| site.name.as_str())) {
             Some(near) if !is_there => error.with_hint(format!("did you mean `{near}`?")),
@@ -111,10 +115,11 @@ fn print_change(ctx: &CliContext, site: SiteResponse, how: &str) -> Result<CliEx
 
 fn drain_site(ctx: &CliContext, args: &SiteDrainArgs) -> Result<CliExit, CliError> {
     let until = args.until.or_else(|| args.spell.map(|spell| ctx.clock.now().after(spell)));
-    let desk = ctx.request_service()?;
-    let site = suggest_site(&desk, &args.site.name, desk.drain_site(&args.site.name, DrainSite { until }))?;
+    let requests = ctx.request_service()?;
+    let site =
+        suggest_site(&requests, &args.site.name, requests.drain_site(&args.site.name, DrainSite { until }))?;
     let until = until.map(|until| format!(" until {until}")).unwrap_or_default();
-    print_change(ctx, site, &format!("finishes what it has, and gets nothing new{until}"))
+    print_change(ctx, site, &format!("is draining{until}: running work continues, no new work starts"))
 }
 
 fn ban_site(ctx: &CliContext, args: &SiteBanArgs) -> Result<CliExit, CliError> {
@@ -123,11 +128,11 @@ fn ban_site(ctx: &CliContext, args: &SiteBanArgs) -> Result<CliExit, CliError> {
         reason: args.reason.clone(),
         seconds: args.spell.as_secs(),
     };
-    let desk = ctx.request_service()?;
-    let site = suggest_site(&desk, &args.site.name, desk.ban_site(&args.site.name, &ban))?;
+    let requests = ctx.request_service()?;
+    let site = suggest_site(&requests, &args.site.name, requests.ban_site(&args.site.name, &ban))?;
     let until = site.bans.last().map(|ban| ban.expires_at.to_string()).unwrap_or_default();
     let whose = args.request.as_ref().map(|name| format!(" of {name}")).unwrap_or_default();
-    print_change(ctx, site, &format!("gets no new work{whose} until {until}; what it runs goes on"))
+    print_change(ctx, site, &format!("gets no new work{whose} until {until}; running work continues"))
 }
 
 const BAN_FIELDS: &[ListField<BanResponse>] = &[
@@ -146,19 +151,19 @@ const BAN_FIELDS: &[ListField<BanResponse>] = &[
 ];
 
 fn list_bans(ctx: &CliContext, args: &SiteBansArgs) -> Result<CliExit, CliError> {
-    let desk = ctx.request_service_read()?;
-    let found = desk.list_bans(args.site.as_deref(), args.request.as_deref(), args.all)?;
+    let requests = ctx.request_service_read()?;
+    let found = requests.list_bans(args.site.as_deref(), args.request.as_deref(), args.all)?;
     if found.items.is_empty() {
-        ctx.ui.print_note("no site is banned");
+        ctx.ui.print_note("no bans match");
     }
     ctx.ui.print_list(&ListFields::new(BAN_FIELDS), found.items)?;
     Ok(CliExit::Success)
 }
 
 fn unban_site(ctx: &CliContext, args: &SiteUnbanArgs) -> Result<CliExit, CliError> {
-    let desk = ctx.request_service()?;
+    let requests = ctx.request_service()?;
     let name = &args.site.name;
-    let lifted = suggest_site(&desk, name, desk.unban_site(name, args.request.as_deref()))?;
+    let lifted = suggest_site(&requests, name, requests.unban_site(name, args.request.as_deref()))?;
     if ctx.ui.wants_json() {
         ctx.ui.print_json(&lifted)?;
     }
@@ -178,11 +183,11 @@ fn update_site(ctx: &CliContext, args: &SiteSetArgs) -> Result<CliExit, CliError
         ..PatchSite::default()
     };
     if patch == PatchSite::default() {
-        return Err(CliError::user("what is to be otherwise?")
-            .with_hint("--status, --slots, --storage-path and --storage-element say it"));
+        return Err(CliError::user("no changes given")
+            .with_hint("use --status, --slots, --storage-path or --storage-element"));
     }
     let site = ctx.request_service()?.patch_site(&args.site.name, &patch)?;
-    print_change(ctx, site, "is as you said")
+    print_change(ctx, site, "is updated")
 }
 
 const QUEUE_FIELDS: &[ListField<NextInQueue>] = &[
@@ -212,7 +217,7 @@ fn show_queue(ctx: &CliContext, limit: u64) -> Result<CliExit, CliError> {
     }
     let waiting = text::render_count(queue.queued_workflows, "request");
     ctx.ui.print_note(&format!(
-        "{} of {} places taken; {waiting} in the queue",
+        "{} of {} runs active; {waiting} in the queue",
         queue.active_dags, queue.max_active_dags
     ));
     ctx.ui.print_list(&ListFields::new(QUEUE_FIELDS), queue.queue)?;
@@ -226,8 +231,8 @@ fn set_admission(ctx: &CliContext, args: &AdmissionSetArgs) -> Result<CliExit, C
         ctx.ui.print_json(&config)?;
     }
     ctx.ui.print_note(&match args.max_active {
-        0 => "nothing more starts from now on; what is under way goes on".to_owned(),
-        most => format!("no more than {} at once from now on", text::render_count(most, "run")),
+        0 => "no more requests are started; active ones continue".to_owned(),
+        most => format!("at most {} at once from now on", text::render_count(most, "run")),
     });
     Ok(CliExit::Success)
 }

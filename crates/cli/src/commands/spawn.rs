@@ -25,12 +25,12 @@ pub(crate) fn run(ctx: &CliContext, args: &JobSpawnArgs) -> Result<CliExit, CliE
     }
     let jobs = text::render_count(spawned.spawned_job_ids.len() as u64, "job");
     let ids: Vec<String> = spawned.spawned_job_ids.iter().map(ToString::to_string).collect();
-    let again = if spawned.is_replay { " (they were there already)" } else { "" };
+    let again = if spawned.is_replay { " (already added)" } else { "" };
     ctx.ui.print_line(&format!("iteration {}: {jobs}, {}{again}", spawned.iteration, ids.join(" ")))?;
     Ok(CliExit::Success)
 }
 
-/// Which attempt asks: every job finds it in its environment.
+/// The calling attempt: each job has it in its environment.
 fn calling_attempt(variable: impl Fn(&str) -> Option<String>) -> Result<AttemptKey, CliError> {
     Ok(AttemptKey {
         workflow: parse_variable(&variable, "WINDLASS_WORKFLOW_ID")?,
@@ -43,13 +43,13 @@ fn calling_attempt(variable: impl Fn(&str) -> Option<String>) -> Result<AttemptK
 fn parse_variable<T: FromStr>(variable: impl Fn(&str) -> Option<String>, name: &str) -> Result<T, CliError> {
     let Some(value) = variable(name) else {
         return Err(CliError::user(format!("{name} is not set: only a running job can add jobs")).with_hint(
-            "call it from the command of a job; from outside, add them to the spec and run that",
+            "call it from the command of a job; otherwise add the jobs to the spec and run that",
         ));
     };
-    value.parse().map_err(|_| CliError::user(format!("{name} is `{value}`, which is no number")))
+    value.parse().map_err(|_| CliError::user(format!("{name} is `{value}`, which is not a number")))
 }
 
-/// The file as it is written.
+/// The file as written.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SpawnFile {
@@ -81,12 +81,12 @@ const fn yes() -> bool {
     true
 }
 
-/// Any format of a spec, read through the front end that it has there.
+/// Any spec format, parsed by the same front end.
 fn read_spawn_file(file: &SpecFile) -> Result<SpawnFile, CliError> {
     let value = windlass_spec::document_to_json(file.source())?;
     serde_json::from_value(value).map_err(|e| {
         CliError::new(CliErrorKind::Spec, format!("{}: {e}", file.name()))
-            .with_hint("`windlass jobs spawn --help` says what such a file holds")
+            .with_hint("`windlass jobs spawn --help` describes the file")
     })
 }
 
@@ -145,7 +145,7 @@ fn spawn_job(job: SpawnFileJob, depends_on: Vec<u32>, env: Vec<(String, String)>
     }
 }
 
-/// A variable is a text, also where it is written as a number; anything larger is a mistake.
+/// A variable is a text, even if written as a number; any other value is an error.
 fn job_environment(job: &SpawnFileJob, faults: &mut Vec<String>) -> Vec<(String, String)> {
     let mut env = Vec::with_capacity(job.env.len());
     for (name, value) in &job.env {
@@ -154,7 +154,7 @@ fn job_environment(job: &SpawnFileJob, faults: &mut Vec<String>) -> Vec<(String,
             Value::Bool(_) | Value::Number(_) => value.to_string(),
             Value::Null | Value::Array(_) | Value::Object(_) => {
                 faults.push(format!(
-                    "variable `{name}` of job `{}` has no value that is a text; write \"\" for an empty one",
+                    "variable `{name}` of job `{}` is not a text; write \"\" for an empty one",
                     job.name
                 ));
                 continue;

@@ -1,4 +1,4 @@
-//! `windlass spec`: the schema and the reference of spec files, and specs in other formats and in good shape.
+//! `windlass spec`: prints the schema and the reference of spec files, converts and formats specs.
 
 use crate::args::spec::{
     SpecArgs, SpecConvertArgs, SpecFileFormat, SpecFormatArgs, SpecOutputArgs, SpecSubcommand,
@@ -25,7 +25,7 @@ pub(crate) fn run(ctx: &CliContext, args: &SpecArgs) -> Result<CliExit, CliError
 
 fn print_schema(ctx: &CliContext, args: &SpecOutputArgs) -> Result<CliExit, CliError> {
     let mut text = serde_json::to_string_pretty(&windlass_spec::build_json_schema())
-        .map_err(|e| CliError::internal(format!("the schema cannot be written: {e}")))?;
+        .map_err(|e| CliError::internal(format!("cannot write the schema: {e}")))?;
     text.push('\n');
     output_files::write_text(ctx, args.output.as_deref(), &text)?;
     Ok(CliExit::Success)
@@ -42,12 +42,12 @@ fn convert_spec(ctx: &CliContext, args: &SpecConvertArgs) -> Result<CliExit, Cli
     Ok(CliExit::Success)
 }
 
-/// Named, or told by the file that is written.
+/// The given format, or that of the output file name.
 fn target_format(args: &SpecConvertArgs) -> Result<SpecFormat, CliError> {
     let by_name = || args.output.as_deref().and_then(SpecFormat::from_path);
     args.to.map(SpecFormat::from).or_else(by_name).ok_or_else(|| {
-        CliError::user("the name of the file that is to be written tells no format")
-            .with_hint("say --to yaml, json, json5, toml or kdl")
+        CliError::user("the name of the output file does not determine a format")
+            .with_hint("use --to yaml, json, json5, toml or kdl")
     })
 }
 
@@ -55,7 +55,8 @@ fn refuse_to_overwrite(cwd: &Path, output: &Path) -> Result<(), CliError> {
     if !cwd.join(output).is_file() {
         return Ok(());
     }
-    Err(CliError::refused(format!("{} is there already", output.display())).with_hint("--force replaces it"))
+    Err(CliError::refused(format!("{} already exists", output.display()))
+        .with_hint("use --force to replace it"))
 }
 
 impl From<SpecFileFormat> for SpecFormat {
@@ -75,12 +76,12 @@ fn format_specs(ctx: &CliContext, args: &SpecFormatArgs) -> Result<CliExit, CliE
         [] => vec![spec_discovery::resolve_spec_path(None, &ctx.cwd)?],
         named => named.to_vec(),
     };
-    // All are read before one is changed: a mistake in the last leaves the first as it was.
+    // All files are read before one is changed: an error in the last leaves the first unchanged.
     let shaped = files.iter().map(|path| FormattedSpec::read(ctx, path)).collect::<Result<Vec<_>, _>>()?;
     let changed: Vec<&FormattedSpec> = shaped.iter().filter(|one| one.is_changed()).collect();
     if args.check {
         for one in &changed {
-            ctx.ui.print_warning(&format!("{} is not in shape", one.path.display()));
+            ctx.ui.print_warning(&format!("{} is not formatted", one.path.display()));
         }
         return Ok(if changed.is_empty() { CliExit::Success } else { CliExit::JobsFailed });
     }
@@ -90,7 +91,7 @@ fn format_specs(ctx: &CliContext, args: &SpecFormatArgs) -> Result<CliExit, CliE
     Ok(CliExit::Success)
 }
 
-/// A file, as it is and as it should be.
+/// A file with its present and its formatted text.
 struct FormattedSpec {
     path: PathBuf,
     before: Vec<u8>,

@@ -15,7 +15,7 @@ use windlass_store::{DiskSpace, Store, StoreLocation};
 use windlass_types::{JobStatus, StatusCounts, Timestamp, format_duration};
 
 const BAR_WIDTH: usize = 40;
-/// Less than this is no bar any more.
+/// Minimum width of a bar.
 const MIN_BAR_WIDTH: usize = 5;
 
 pub(crate) fn run(ctx: &CliContext, args: &WorkflowStatusArgs) -> Result<CliExit, CliError> {
@@ -25,7 +25,7 @@ pub(crate) fn run(ctx: &CliContext, args: &WorkflowStatusArgs) -> Result<CliExit
     let mut overviews = Vec::new();
     for row in object_selection::find_workflows(&*store, &args.workflows)? {
         let somebody_runs_it = workflow_view::has_active_process(&*store, &row);
-        // Being able to show the workflow matters more.
+        // The status is shown even if the usage cannot be computed.
         let usage = slurm::usage::render_usage_line(ctx, &*store, &row).unwrap_or_default();
         overviews
             .push(WorkflowOverview { usage, ..WorkflowOverview::load(&*store, row, somebody_runs_it, now)? });
@@ -46,14 +46,14 @@ pub(crate) fn run(ctx: &CliContext, args: &WorkflowStatusArgs) -> Result<CliExit
     Ok(CliExit::Success)
 }
 
-/// Nothing goes on while the database cannot be written, whatever the counts say.
+/// Warns if the database cannot be written: then no workflow makes progress, whatever the counts say.
 fn warn_of_database_errors(ctx: &CliContext, store: &dyn Store) -> Result<(), CliError> {
     if let Some(client) = ctx.server()? {
-        // A server that tells nothing of itself has told of the workflows.
+        // A server without a health endpoint still lists the workflows.
         if let Ok(health) = client.health()
             && !matches!(&*health.database, "" | "ok" | "not asked")
         {
-            ctx.ui.print_warning(&format!("nothing goes on at the server: {}", health.database));
+            ctx.ui.print_warning(&format!("the server makes no progress: {}", health.database));
         }
         return Ok(());
     }
@@ -62,7 +62,7 @@ fn warn_of_database_errors(ctx: &CliContext, store: &dyn Store) -> Result<(), Cl
         _ => None,
     };
     if let Some(space) = space.filter(|space| space.is_short()) {
-        ctx.ui.print_warning(&format!("little space is left for the database ({space})"));
+        ctx.ui.print_warning(&format!("the database is low on disk space ({space})"));
     }
     Ok(())
 }
@@ -96,12 +96,12 @@ fn render_status(
         lines.extend(failures);
     }
     let strays = overview.strays.iter();
-    lines.extend(strays.map(|stray| format!("its server is gone, but {}", stray.describe())));
+    lines.extend(strays.map(|stray| format!("its server has stopped, but {}", stray.describe())));
     lines.extend(run_summary::render_next_commands(overview, paint));
     lines
 }
 
-/// The bar is as long as the words beside it allow.
+/// The bar is as long as the text beside it allows.
 fn render_bar(counts: &StatusCounts, width: Option<usize>, paint: TextPainter) -> String {
     let jobs = text::render_count(counts.enabled(), "job");
     let completed = counts.get(JobStatus::Completed);
@@ -122,14 +122,14 @@ fn render_times(view: &WorkflowView) -> String {
             format!("started {}, running for {took}", text::render_time(started))
         }
         (Some(started), _) if took.is_empty() => {
-            format!("started {}, stopped before its end", text::render_time(started))
+            format!("started {}, interrupted", text::render_time(started))
         }
         (Some(started), _) => format!("started {}, took {took}", text::render_time(started)),
     }
 }
 
 fn render_running(overview: &WorkflowOverview, now: Timestamp, paint: TextPainter) -> Vec<String> {
-    // What an interrupted run left as running is not running.
+    // A job that an interrupted run left in the running state is not running.
     if overview.workflow.state != WorkflowPhase::Running || overview.running.is_empty() {
         return Vec::new();
     }

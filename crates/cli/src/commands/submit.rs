@@ -1,4 +1,4 @@
-//! `windlass submit`: a workflow for a server, whose workers run it, or for HTCondor.
+//! `windlass submit`: submits a workflow to a server, whose workers run it, or to HTCondor.
 
 mod htcondor;
 mod slurm;
@@ -34,7 +34,7 @@ pub(crate) fn run(ctx: &CliContext, args: &SubmitArgs) -> Result<CliExit, CliErr
 fn submit_to_server(ctx: &CliContext, submit: &SubmitArgs) -> Result<CliExit, CliError> {
     let args = &submit.create;
     let named = spec_discovery::resolve_spec_path(args.spec.as_ref(), &ctx.cwd)?;
-    // What standard input says can be read once.
+    // Standard input can be read only once.
     if args.dry_run && !submit.slurm.slurm && named == Path::new("-") {
         return super::create::run(ctx, args);
     }
@@ -43,7 +43,7 @@ fn submit_to_server(ctx: &CliContext, submit: &SubmitArgs) -> Result<CliExit, Cl
         if args.dry_run {
             return slurm::show_plan(ctx, &file, &submit.slurm);
         }
-        // Before anything is created: what fits nowhere would wait for ever.
+        // Checked before anything is created: a job that fits nowhere would wait forever.
         let scheduled = slurm::add_allocations(ctx, &file, &submit.slurm)?;
         slurm::require_allocation_reconciler(ctx)?;
         return create_on_server(ctx, submit, &scheduled);
@@ -62,7 +62,7 @@ fn create_on_server(ctx: &CliContext, submit: &SubmitArgs, file: &SpecFile) -> R
     let now = ctx.clock.now();
     let workflow_id =
         spec_file::create_from_spec(&*store, file, &workflow, None, &ctx.cwd, &output_dir, now)?;
-    // The workers may be where the files are, and this machine may not.
+    // The workers may see the input files even if this machine does not.
     let missing =
         missing_inputs::find_missing(&*store, &rerun::load_workflow_row(&*store, workflow_id)?, &[])?;
     if !missing.is_empty() {

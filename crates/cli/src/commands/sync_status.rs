@@ -1,4 +1,4 @@
-//! `windlass workflows sync-status`: running jobs whose worker is gone go back.
+//! `windlass workflows sync-status`: resets running jobs whose worker is lost.
 
 use crate::args::MachineArgs;
 use crate::args::recover::SyncStatusArgs;
@@ -14,16 +14,16 @@ use std::collections::HashSet;
 use windlass_insight::allocation_planning;
 use windlass_types::{Attempt, JobId, WorkflowId};
 
-/// For programs.
+/// JSON output.
 #[derive(Serialize)]
 struct SyncStatusView {
     workflow_id: WorkflowId,
     name: String,
     dry_run: bool,
-    /// How many went back, or would.
+    /// Number of jobs that were, or would be, reset.
     lost: usize,
     jobs: Vec<WorkerHeldJob>,
-    /// Of a workflow that runs on Slurm.
+    /// For a workflow that runs on Slurm.
     #[serde(skip_serializing_if = "Option::is_none")]
     slurm: Option<AllocationInspection>,
 }
@@ -43,7 +43,7 @@ pub(crate) fn run(ctx: &CliContext, args: &SyncStatusArgs) -> Result<CliExit, Cl
     if gone > 0 && !args.dry_run {
         let machine = MachineArgs { assume_dead: args.assume_dead, ..MachineArgs::default() };
         orphans::reset_orphans(ctx, &*store, row.id, &machine)?;
-        // What is told is what happened: whoever has to do it may not have done it.
+        // Reports what was done, since the process that runs the workflow may not have done it.
         let held: HashSet<(JobId, Attempt)> =
             store.held_jobs(row.id)?.into_iter().map(|job| (job.id, job.attempt)).collect();
         let is_still =
@@ -61,29 +61,29 @@ pub(crate) fn run(ctx: &CliContext, args: &SyncStatusArgs) -> Result<CliExit, Cl
     }
     let of = format!("workflow {} ({})", row.id, text::one_line(&row.name));
     ctx.ui.print_line(&match (jobs.len(), lost, args.dry_run) {
-        (0, ..) => format!("{of}: no job is noted as running"),
+        (0, ..) => format!("{of}: no job is recorded as running"),
         (_, 0, false) if gone > 0 => {
-            format!("{of}: {} still noted as running", text::render_count(gone as u64, "lost job"))
+            format!("{of}: {} still recorded as running", text::render_count(gone as u64, "lost job"))
         }
         (held, 0, _) => {
             let (held, unknown) = (text::render_count(held as u64, "running job"), unknown_count(&jobs));
             match unknown {
                 0 => format!("{of}: {held}, none of which lost its worker"),
-                // What nobody can see is not gone.
-                some => format!("{of}: {held}; of {some} nobody can tell from here whether the worker lives"),
+                // An unknown worker is not a lost one.
+                some => format!("{of}: {held}; for {some} the state of the worker is unknown on this host"),
             }
         }
         (_, lost, true) => {
-            format!("{of}: {} would go back (-128)", text::render_count(lost as u64, "lost job"))
+            format!("{of}: {} would be reset (-128)", text::render_count(lost as u64, "lost job"))
         }
-        (_, lost, false) => format!("{of}: {} went back (-128)", text::render_count(lost as u64, "lost job")),
+        (_, lost, false) => format!("{of}: {} reset (-128)", text::render_count(lost as u64, "lost job")),
     })?;
     if !jobs.is_empty() {
         ctx.ui.print_table(&render_table(&jobs))?;
     }
     if lost < gone && lost > 0 {
         ctx.ui.print_note(&format!(
-            "{} still noted as running",
+            "{} still recorded as running",
             text::render_count((gone - lost) as u64, "lost job")
         ));
     }
@@ -94,11 +94,10 @@ pub(crate) fn run(ctx: &CliContext, args: &SyncStatusArgs) -> Result<CliExit, Cl
                 && !allocation_planning::has_open_or_due_allocation(&*store, row.id)? =>
         {
             let id = row.id;
-            ctx.ui
-                .print_note(&format!("no allocation is left; next: windlass slurm regenerate {id} --submit"));
+            ctx.ui.print_note(&format!("no allocations left; next: windlass slurm regenerate {id} --submit"));
         }
         None if unknown_count(&jobs) > 0 => ctx.ui.print_note(&format!(
-            "if that machine is certainly gone: windlass workflows sync-status {} --assume-dead",
+            "if that host is certainly dead: windlass workflows sync-status {} --assume-dead",
             row.id
         )),
         None if lost > 0 && !args.dry_run => ctx.ui.print_note(&format!("next: windlass resume {}", row.id)),

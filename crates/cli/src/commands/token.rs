@@ -1,4 +1,4 @@
-//! `windlass token`, `login`, `logout`, `whoami`: who one is to a server.
+//! `windlass auth token`, `login`, `logout`, `whoami`: authentication with a server.
 
 use crate::args::auth::{
     LoginArgs, LogoutArgs, TokenCreateArgs, TokenListArgs, TokenRevokeArgs, TokenSubcommand,
@@ -13,7 +13,7 @@ use windlass_api::tokens::{CreateToken, TokenInfo};
 use windlass_client::{Client, ClientOptions, SavedServer, ServerTrust};
 use windlass_types::parse_duration;
 
-/// How long a token is good that `login` has made.
+/// Lifetime of a token created by `login`.
 const LOGIN_TOKEN_SECONDS: u32 = 30 * 24 * 3600;
 
 const TOKEN_FIELDS: &[ListField<TokenInfo>] = &[
@@ -60,19 +60,19 @@ fn create_token(ctx: &CliContext, args: &TokenCreateArgs) -> Result<CliExit, Cli
 }
 
 fn parse_seconds(text: &str) -> Result<u32, CliError> {
-    let wrong = |why: &str| CliError::user(format!("--expires-in cannot be `{text}`: {why}"));
+    let wrong = |why: &str| CliError::user(format!("invalid --expires-in `{text}`: {why}"));
     let time = parse_duration(text).map_err(|error| wrong(&error.to_string()))?;
     match u32::try_from(time.as_secs()) {
-        Ok(0) => Err(wrong("it would be over at once")),
+        Ok(0) => Err(wrong("it would expire immediately")),
         Ok(seconds) => Ok(seconds),
-        Err(_) => Err(wrong("that is more than a hundred years")),
+        Err(_) => Err(wrong("more than a hundred years")),
     }
 }
 
 fn list_tokens(ctx: &CliContext, args: &TokenListArgs) -> Result<CliExit, CliError> {
     let tokens = ctx.require_server()?.tokens(args.all)?;
     if ctx.ui.print_list(&ListFields::new(TOKEN_FIELDS), tokens)? == 0 {
-        ctx.ui.print_note("there are none");
+        ctx.ui.print_note("no tokens");
     }
     Ok(CliExit::Success)
 }
@@ -104,7 +104,7 @@ pub(crate) fn show_identity(ctx: &CliContext) -> Result<CliExit, CliError> {
     }
     let scopes = me.scopes.join(", ");
     ctx.ui.print_line(&format!(
-        "{}, {} at {} (by {}, good for: {scopes})",
+        "{}, {} at {} (by {}, scopes: {scopes})",
         me.user,
         me.role,
         client.url(),
@@ -113,7 +113,7 @@ pub(crate) fn show_identity(ctx: &CliContext) -> Result<CliExit, CliError> {
     Ok(CliExit::Success)
 }
 
-/// Nothing is kept before the server has said that it knows the token.
+/// The token is saved only after the server has accepted it.
 pub(crate) fn login(ctx: &CliContext, args: &LoginArgs) -> Result<CliExit, CliError> {
     let mut keyring = server_discovery::open_keyring()?;
     let token = match &args.user {
@@ -122,7 +122,7 @@ pub(crate) fn login(ctx: &CliContext, args: &LoginArgs) -> Result<CliExit, CliEr
     };
     let me = connect(ctx, args, Some(token.clone()), None)?.caller_info()?;
     keyring.save(SavedServer { url: args.url.clone(), token, trust: login_trust(ctx, args) })?;
-    ctx.ui.print_note(&format!("you are {}, {} at {}", me.user, me.role, args.url));
+    ctx.ui.print_note(&format!("logged in as {}, {} at {}", me.user, me.role, args.url));
     Ok(CliExit::Success)
 }
 
@@ -138,7 +138,7 @@ fn create_token_with_password(ctx: &CliContext, args: &LoginArgs, user: &str) ->
     Ok(made.token)
 }
 
-/// Kept with the token: the files must be found from everywhere.
+/// Saved with the token, with absolute paths.
 fn login_trust(ctx: &CliContext, args: &LoginArgs) -> ServerTrust {
     let ca_file = args.ca_file.as_ref().map(|path| ctx.cwd.join(path));
     ServerTrust { ca_file, ..ctx.connection_settings().trust.clone() }
@@ -160,17 +160,15 @@ fn connect(
     })?)
 }
 
-/// Forgets the token. Whether it is also to be revoked is not for this machine to decide: it may be used elsewhere.
+/// Deletes the saved token. It is not revoked, because it may be used elsewhere.
 pub(crate) fn logout(ctx: &CliContext, args: &LogoutArgs) -> Result<CliExit, CliError> {
     if server_discovery::open_keyring()?.remove(&args.url)? {
-        ctx.ui.print_note(&format!(
-            "the token for {} is forgotten; it is still good until it is revoked",
-            args.url
-        ));
+        ctx.ui
+            .print_note(&format!("deleted the token for {}; it remains valid until it is revoked", args.url));
         return Ok(CliExit::Success);
     }
-    Err(CliError::user(format!("no token is kept for {}", args.url))
-        .with_hint(format!("`windlass login {}` keeps one", args.url)))
+    Err(CliError::user(format!("no token is saved for {}", args.url))
+        .with_hint(format!("`windlass auth login {}` saves one", args.url)))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `windlass tune`: better requirements, learned from what was used, as a patch to the spec file.
+//! `windlass resources tune`: requirements corrected from measurements, as a patch for the spec file.
 
 use crate::args::resources::TuneArgs;
 use crate::context::CliContext;
@@ -17,13 +17,13 @@ use windlass_store::Store;
 use windlass_store::model::WorkflowRow;
 use windlass_types::WorkflowId;
 
-const NOT_APPLIED_NOTE: &str = "nothing was changed; --apply writes it into the file";
+const NOT_APPLIED_NOTE: &str = "nothing changed; use --apply to write the file";
 
 pub(crate) fn run(ctx: &CliContext, args: &TuneArgs) -> Result<CliExit, CliError> {
     let named = spec_discovery::resolve_spec_path(args.spec.as_ref(), &ctx.cwd)?;
     let file = SpecFile::read(&ctx.cwd, &named)?;
     let Some(path) = file.path() else {
-        return Err(CliError::user("a spec from stdin cannot be changed").with_hint("name the file"));
+        return Err(CliError::user("a spec from stdin cannot be changed").with_hint("give the spec file"));
     };
     let store = ctx.open_read()?;
     let row = reference_workflow(ctx, &*store, &file, args)?;
@@ -39,7 +39,7 @@ pub(crate) fn run(ctx: &CliContext, args: &TuneArgs) -> Result<CliExit, CliError
     Ok(CliExit::Success)
 }
 
-/// The workflow to learn from.
+/// The workflow with the measurements.
 fn reference_workflow(
     ctx: &CliContext,
     store: &dyn Store,
@@ -50,15 +50,16 @@ fn reference_workflow(
         return object_selection::find_workflow(store, workflow);
     }
     spec_file::newest_workflow_of(store, file, &ctx.cwd)?.ok_or_else(|| {
-        CliError::user(format!("{} made no workflow here that could be learned from", file.name()))
-            .with_hint("run it first, or name a workflow with --workflow")
+        CliError::user(format!("{} has created no workflow with measurements", file.name()))
+            .with_hint("run it first, or select a workflow with --workflow")
     })
 }
 
-/// No job that asks for something ran there: all of it may have been reused from a workflow that could teach.
+/// No job with requirements ran in this workflow; its results may all be reused from another workflow that has
+/// measurements.
 fn no_measurements_error(store: &dyn Store, row: &WorkflowRow, file: &SpecFile) -> CliError {
     let message = format!(
-        "workflow {} ({}) ran no job that asks for what {} names in `resource_requirements`",
+        "workflow {} ({}) ran no job that uses the `resource_requirements` of {}",
         row.id,
         text::one_line(&row.name),
         file.name()
@@ -66,13 +67,13 @@ fn no_measurements_error(store: &dyn Store, row: &WorkflowRow, file: &SpecFile) 
     let records = store.completion_records(row.id).unwrap_or_default();
     let teachers = records.iter().map(|record| record.work.done_by.workflow).filter(|id| *id != row.id);
     let hint = match teachers.max() {
-        Some(id) => format!("what it reused was done by workflow {id}: --workflow {id} learns from that"),
-        None => "run it first, or name a workflow with --workflow".to_owned(),
+        Some(id) => format!("its results were reused from workflow {id}: use --workflow {id}"),
+        None => "run it first, or select a workflow with --workflow".to_owned(),
     };
     CliError::user(message).with_hint(hint)
 }
 
-/// Per set of requirements, as the file has it now.
+/// Per requirements set, with the present values of the file.
 fn compute_sizings(
     store: &dyn Store,
     row: &WorkflowRow,
@@ -90,10 +91,10 @@ fn compute_sizings(
     Ok(job_groups::size_groups(classes, &args.sizing.into()).into_iter().map(|(_, sizing)| sizing).collect())
 }
 
-/// What changes in the file.
+/// The changes to the file.
 struct TunedSpec {
     changes: Vec<TunedRequirement>,
-    /// Why something that could be smaller stays as it is.
+    /// Why a value that could be smaller is not changed.
     kept_reasons: Vec<String>,
     text: String,
 }
@@ -143,14 +144,14 @@ impl TunedSpec {
         self.kept_reasons.iter().for_each(|line| ctx.ui.print_note(line));
         if self.changes.is_empty() {
             ctx.ui.print_note(&format!(
-                "{} asks for about what workflow {} ({}) used; nothing needs to change",
+                "{} requests about what workflow {} ({}) used; no changes needed",
                 file.name(),
                 row.id,
                 text::one_line(&row.name)
             ));
             return Ok(());
         }
-        // `patch` skips what stands before a diff.
+        // `patch` ignores text before a diff.
         ctx.ui.print_lines(&self.changes.iter().map(TunedRequirement::render_line).collect::<Vec<_>>())?;
         ctx.ui.print_lines(&diff)?;
         let done = if applied { format!("changed {}", file.name()) } else { NOT_APPLIED_NOTE.to_owned() };
@@ -159,7 +160,7 @@ impl TunedSpec {
     }
 }
 
-/// For programs.
+/// JSON output.
 #[derive(Serialize)]
 struct TuneView<'a> {
     spec: &'a str,

@@ -1,4 +1,4 @@
-//! `windlass user-data`: values that jobs pass on.
+//! `windlass jobs user-data`: values that jobs read and write.
 
 use super::job_relations::{self, JobUse};
 use crate::args::WorkflowRef;
@@ -46,7 +46,7 @@ pub(crate) fn list_user_data(ctx: &CliContext, args: &UserDataListArgs) -> Resul
     let store = ctx.open_read()?;
     let workflow = object_selection::find_workflow(&*store, &args.workflow)?;
     let find = |job: &crate::args::JobRef| {
-        object_selection::find_job(&*store, &workflow, job, "`windlass user-data ID`").map(|j| j.id)
+        object_selection::find_job(&*store, &workflow, job, "`windlass jobs user-data ID`").map(|j| j.id)
     };
     let consumer = args.consumer_job_id.as_ref().map(find).transpose()?;
     let producer = args.producer_job_id.as_ref().map(find).transpose()?;
@@ -73,7 +73,7 @@ fn show_user_data(ctx: &CliContext, args: &NamedObjectArgs) -> Result<CliExit, C
     Ok(CliExit::Success)
 }
 
-/// What jobs read, no job writes, and nobody gave yet.
+/// User data that jobs read, no job writes, and that have no value yet.
 fn list_missing_user_data(ctx: &CliContext, args: &ListInWorkflowArgs) -> Result<CliExit, CliError> {
     let store = ctx.open_read()?;
     let workflow = object_selection::find_workflow(&*store, &args.workflow)?;
@@ -94,7 +94,7 @@ fn print_user_data(
 ) -> Result<CliExit, CliError> {
     let listing = ListFields::new(FIELDS).without_fields(&page.exclude)?;
     if ctx.ui.print_list(&listing, listing.sort_and_limit(rows, page)?)? == 0 {
-        ctx.ui.print_note(&format!("workflow {} ({}) has no such user data", workflow.id, workflow.name));
+        ctx.ui.print_note(&format!("workflow {} ({}) has no matching user data", workflow.id, workflow.name));
     }
     Ok(CliExit::Success)
 }
@@ -165,7 +165,7 @@ fn find_user_data(
     })
 }
 
-/// The value that was given: JSON, `@FILE`, or `-` for stdin.
+/// The given value: JSON, `@FILE`, or `-` for stdin.
 fn parse_value(ctx: &CliContext, text: &str) -> Result<Value, CliError> {
     let (text, place) = match text.strip_prefix('@') {
         Some(file) => {
@@ -182,6 +182,6 @@ fn parse_value(ctx: &CliContext, text: &str) -> Result<Value, CliError> {
     };
     serde_json::from_str(&text).map_err(|e| {
         CliError::user(format!("{place} is not JSON: {e}"))
-            .with_hint("a text needs quotes of its own: '\"text\"'")
+            .with_hint("a text needs its own quotes: '\"text\"'")
     })
 }

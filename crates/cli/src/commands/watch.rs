@@ -1,4 +1,5 @@
-//! `windlass watch`: follows a workflow until it is over, recovers it on the way, and says by its exit code how it went.
+//! `windlass watch`: follows a workflow until it has ended, optionally recovers it, and reports the outcome by
+//! its exit code.
 
 mod allocation_watch;
 mod workflow_updates;
@@ -56,14 +57,14 @@ struct WorkflowWatch<'a> {
     workflow: WorkflowId,
     args: &'a WatchArgs,
     recoveries: u32,
-    /// Sees to the allocations of one that runs on Slurm.
+    /// Watches the allocations of a workflow on Slurm.
     allocation_watcher: Option<AllocationWatcher<'a>>,
-    /// Jobs waited for a decision, and it was made: the workflow goes on.
+    /// Set after waiting for a decision: the workflow can continue.
     has_waited_for_decision: bool,
 }
 
 impl WorkflowWatch<'_> {
-    /// Follows, recovers and goes on, until there is nothing more to be done from here.
+    /// Follows, recovers and continues until nothing more can be done here.
     fn follow_until_done(&mut self) -> Result<WorkflowPhase, CliError> {
         loop {
             let state = self.follow_until_stopped()?;
@@ -80,9 +81,10 @@ impl WorkflowWatch<'_> {
                 {
                     true
                 }
-                // Where nothing but allocations is missing, beginning anew brings none.
+                // If only allocations are missing, restarting does not bring any.
                 WorkflowPhase::Interrupted if self.lacks_nodes() => false,
-                // Each time it stops by itself: a budget of retries may be used up again and again.
+                // Counted like a recovery, because the workflow may stop each time: a retry budget may be
+                // spent again and again.
                 WorkflowPhase::Created | WorkflowPhase::Interrupted => {
                     self.args.recover && self.may_recover_again()
                 }
@@ -101,7 +103,7 @@ impl WorkflowWatch<'_> {
         }
     }
 
-    /// Waits until nobody goes on with it.
+    /// Waits until the workflow has stopped.
     fn follow_until_stopped(&mut self) -> Result<WorkflowPhase, CliError> {
         let row = rerun::load_workflow_row(&*self.store, self.workflow)?;
         let mut state = self.load_state(&row)?;
@@ -123,13 +125,13 @@ impl WorkflowWatch<'_> {
         Ok(state)
     }
 
-    /// Waits until something was decided about the jobs that are `pending_failed`.
+    /// Waits for decisions about all `pending_failed` jobs.
     fn wait_for_decisions(&mut self) -> Result<(), CliError> {
         let row = rerun::load_workflow_row(&*self.store, self.workflow)?;
         let before = row.counts.get(JobStatus::PendingFailed);
         let (id, jobs) = (row.id, text::render_count(before, "job"));
         self.ctx.ui.print_note(&format!(
-            "{jobs} of workflow {id} wait for a decision: `windlass triage {id}` shows them; waiting"
+            "{jobs} of workflow {id} are waiting for a decision (list them with `windlass failures pending {id}`); waiting"
         ));
         let mut news = WorkflowUpdates::open(self.ctx, &*self.store, &row)?;
         loop {
@@ -155,21 +157,21 @@ impl WorkflowWatch<'_> {
         self.allocation_watcher.as_ref().is_some_and(AllocationWatcher::has_given_up)
     }
 
-    /// Counts, and says so when it was often enough.
+    /// Counts a recovery, and warns when the limit is reached.
     fn may_recover_again(&mut self) -> bool {
         let most = self.args.max_retries;
         if self.recoveries >= most {
             let times = text::render_count(u64::from(most), "time");
-            self.ctx.ui.print_warning(&format!(
-                "it was brought back {times}, which is all that --max-retries allows"
-            ));
+            self.ctx
+                .ui
+                .print_warning(&format!("the workflow was recovered {times}, the limit of --max-retries"));
             return false;
         }
         self.recoveries += 1;
         true
     }
 
-    /// Whether something runs again.
+    /// Returns whether jobs run again.
     fn recover_failures(&mut self, state: WorkflowPhase) -> Result<bool, CliError> {
         let (ctx, args, workflow) = (self.ctx, self.args, self.workflow);
         let asks_only = !args.recover && state == WorkflowPhase::NeedsDecision && args.how.ai.is_asked;
@@ -195,7 +197,8 @@ impl WorkflowWatch<'_> {
         Ok(rerun::load_workflow_row(&*self.store, self.workflow)?.counts.get(JobStatus::PendingFailed))
     }
 
-    /// A server has its workers; here we run it ourselves, unless somebody does. Whether it went on.
+    /// A server has its own workers; otherwise runs the workflow here, unless another process does. Returns
+    /// whether it continued.
     fn continue_workflow(&self) -> Result<bool, CliError> {
         let Self { ctx, store, workflow, args, .. } = self;
         if let Some(client) = ctx.server()? {
@@ -212,31 +215,35 @@ impl WorkflowWatch<'_> {
         Ok(run.end != RunEnd::Interrupted)
     }
 
-    /// What a person should know who wonders about the exit code.
+    /// Explains the exit code.
     fn print_reason(&self, state: WorkflowPhase) -> Result<(), CliError> {
         let (ui, id) = (&self.ctx.ui, self.workflow);
         match state {
             WorkflowPhase::NeedsDecision => match self.count_undecided()? {
                 0 => ui.print_note(&format!(
-                    "its retry budget is used up; `windlass resume {id}` goes on all the same"
+                    "its retry budget is used up; `windlass resume {id}` continues anyway"
                 )),
                 n => {
                     let jobs = text::render_count(n, "job");
-                    ui.print_note(&format!("{jobs} of workflow {id} wait for a decision (pending_failed)"));
-                    ui.print_note("next: windlass watch --wait-for-decisions waits for it and goes on");
+                    ui.print_note(&format!(
+                        "{jobs} of workflow {id} are waiting for a decision (pending_failed)"
+                    ));
+                    ui.print_note(
+                        "next: windlass watch --wait-for-decisions waits for the decision and continues",
+                    );
                 }
             },
             WorkflowPhase::Failed if !self.args.recover => {
-                ui.print_note("--recover brings it back and goes on");
+                ui.print_note("use --recover to recover it and continue");
             }
             WorkflowPhase::Interrupted if self.lacks_nodes() => {
                 ui.print_note(&format!(
-                    "jobs of workflow {id} are ready, and no allocation is left: `windlass slurm regenerate {id} --submit` asks \
-                     for new ones, and --auto-schedule does so whenever that happens"
+                    "jobs of workflow {id} are ready, but no allocation is left: `windlass slurm regenerate {id} --submit` requests \
+                     new ones; --auto-schedule does so automatically"
                 ));
             }
             WorkflowPhase::Created | WorkflowPhase::Interrupted => {
-                ui.print_note(&format!("nobody runs workflow {id}; `windlass resume {id}` goes on"));
+                ui.print_note(&format!("workflow {id} is not running; continue with `windlass resume {id}`"));
             }
             _ => {}
         }

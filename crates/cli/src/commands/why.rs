@@ -1,6 +1,6 @@
-//! `windlass why`: where a job stands, what speaks for it, and what to type next.
+//! `windlass why`: explains the state of a job, with evidence and the next command.
 //!
-//! What is known is gathered and judged by `windlass_insight::why`; here the answer is shown.
+//! `windlass_insight::why` collects and evaluates the facts; this module shows the result.
 
 use crate::args::MachineArgs;
 use crate::args::plan::WhyArgs;
@@ -21,7 +21,7 @@ use windlass_store::Store;
 use windlass_store::model::WorkflowRow;
 use windlass_types::{Bytes, Capacity};
 
-/// For programs.
+/// JSON output.
 #[derive(Serialize)]
 struct WhyView {
     #[serde(flatten)]
@@ -51,14 +51,14 @@ pub(crate) fn run(ctx: &CliContext, args: &WhyArgs) -> Result<CliExit, CliError>
     Ok(CliExit::Success)
 }
 
-/// Those who may work on it.
+/// The workers that may run the job.
 fn list_offers(
     ctx: &CliContext,
     store: &dyn Store,
     workflow: &WorkflowRow,
 ) -> Result<Vec<WorkerAvailability>, CliError> {
     let Some(client) = ctx.server()? else {
-        // If nothing runs it: what this machine would have for it.
+        // If no process runs the workflow: the resources of this machine.
         let room = local_capacity(store, workflow.id, &MachineArgs::default())?;
         return Ok(room
             .takers
@@ -69,7 +69,7 @@ fn list_offers(
     Ok(client.workers(Some(workflow.id))?.into_iter().map(worker_offer).collect())
 }
 
-/// What a worker of a server can do, as it is told of it.
+/// The capacity of a worker, as the server reports it.
 pub(crate) fn worker_offer(worker: windlass_client::WorkerInfo) -> WorkerAvailability {
     WorkerAvailability {
         name: format!("worker {} on {}", worker.id, worker.host),
@@ -108,7 +108,7 @@ fn render_verdict(
         paint,
     );
     let chain = verdict.chain.iter().flat_map(|chain| render_chain(chain, paint));
-    render_section(&mut lines, "Because of", chain, paint);
+    render_section(&mut lines, "Caused by", chain, paint);
     render_section(&mut lines, "Decisions and changes", history.render_lines().into_iter(), paint);
     let width = verdict.next.iter().map(|next| text::display_width(&next.command)).max().unwrap_or(0);
     let next = verdict.next.iter().map(|next| {
@@ -143,7 +143,7 @@ fn render_evidence(evidence: &ExplanationEvidence, paint: TextPainter) -> Vec<St
     }
 }
 
-/// The way to the first cause, one step deeper on each line, then the other causes.
+/// The path to the first cause, one level deeper per line, then the other causes.
 fn render_chain(chain: &BlockingChain, paint: TextPainter) -> Vec<String> {
     let mut lines: Vec<String> = chain
         .links
@@ -160,7 +160,7 @@ fn render_chain(chain: &BlockingChain, paint: TextPainter) -> Vec<String> {
 }
 
 fn render_link(link: &ChainLink, paint: TextPainter) -> String {
-    // How it ended mostly says again what its state is.
+    // The outcome usually repeats the state.
     let words = match &link.note {
         Some(note) if note.starts_with(link.status.name()) => note.clone(),
         Some(note) => format!("{}, {note}", link.status),

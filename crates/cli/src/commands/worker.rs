@@ -1,4 +1,4 @@
-//! `windlass worker`: this machine works for a server.
+//! `windlass worker`: starts a worker for a server.
 
 use crate::args::WorkflowRef;
 use crate::args::worker::{WorkerArgs, WorkerCapacityArgs};
@@ -25,8 +25,7 @@ pub(crate) fn run(ctx: &CliContext, args: &WorkerArgs) -> Result<CliExit, CliErr
     let machine = MachineInfo::detect();
     let capacity = worker_capacity(&machine, &args.offer);
     let state_dir = args.state_dir.clone().or_else(default_state_dir).ok_or_else(|| {
-        CliError::user("there is no home directory to keep notes in")
-            .with_hint("--state-dir names another place")
+        CliError::user("no home directory for the worker's journal").with_hint("use --state-dir")
     })?;
     let mut options = RemoteWorkerOptions::new(client, capacity, ctx.cwd.join(state_dir));
     options.find_server = ctx.server_finder().map(|find| Arc::new(find) as FindServer);
@@ -46,31 +45,32 @@ pub(crate) fn run(ctx: &CliContext, args: &WorkerArgs) -> Result<CliExit, CliErr
     Ok(print_end(&ctx.ui, &outcome))
 }
 
-/// Others' jobs run with our account, so they are only taken if that was asked for, and never as root.
+/// Jobs of other users run with the account of the worker, so they are accepted only on request, and never as
+/// root.
 fn parse_jobs_of(users: &[String]) -> Result<AcceptedJobOwners, CliError> {
     let asked = AcceptedJobOwners::from_users(users);
     if !asked.is_own() && rustix::process::geteuid().is_root() {
         return Err(CliError::user("--jobs-of: as root, the jobs of other users would run as root")
             .with_hint(
-                "run one worker per user with the account of that user: `runuser -u USER -- windlass worker`",
+                "run one worker per user under that user's account: `runuser -u USER -- windlass worker`",
             ));
     }
     Ok(asked)
 }
 
-/// Which signals a worker hears, and what it is told then.
+/// The signals that a worker handles, and the resulting commands.
 pub(crate) struct SignalHandling<'a> {
     pub(crate) signals: &'a [i32],
     pub(crate) handler: fn(&RemoteWorkerControl, i32),
 }
 
 impl SignalHandling<'static> {
-    /// The first drains, the second stops, the third kills.
+    /// The first signal drains, the second stops, the third kills.
     const DEFAULT: Self =
         Self { signals: &[SIGINT, SIGTERM, SIGHUP], handler: |control, _| control.interrupt() };
 }
 
-/// Works until there is a reason to leave.
+/// Runs until there is a reason to leave.
 pub(crate) fn work(
     ui: &TerminalUi,
     options: RemoteWorkerOptions,
@@ -78,7 +78,7 @@ pub(crate) fn work(
 ) -> Result<RemoteWorkerSummary, CliError> {
     let wanted = signalled.signals.iter().filter(|signal| !crate::local_run::is_ignored(**signal));
     let signals =
-        Signals::new(wanted).map_err(|e| CliError::io(format!("cannot listen for signals: {e}")))?;
+        Signals::new(wanted).map_err(|e| CliError::io(format!("cannot install signal handlers: {e}")))?;
     let url = options.client.url().to_owned();
     let agent = RemoteWorker::new(options).map_err(worker_error)?;
     let listener = WorkerSignalListener::start(signals, agent.control(), signalled.handler)?;
@@ -89,7 +89,7 @@ pub(crate) fn work(
     end
 }
 
-/// A number is not looked up: the server may be away, and is waited for.
+/// An id is not looked up, because the server may be unreachable for now.
 fn bound_workflow(ctx: &CliContext, workflow: &WorkflowRef) -> Result<WorkflowId, CliError> {
     match workflow {
         WorkflowRef::Id(id) => Ok(*id),
@@ -109,12 +109,12 @@ fn worker_capacity(machine: &MachineInfo, offer: &WorkerCapacityArgs) -> Capacit
     }
 }
 
-/// When it has to be gone, if anybody said so. Jobs are asked to stop as long before as a stopped job gets anyway, but not
-/// before half of the time is over.
+/// The time at which the worker must exit, if given. Jobs are asked to stop one grace period earlier, but not
+/// before half of the time has passed.
 fn leave_deadline(ctx: &CliContext, args: &WorkerArgs) -> Result<Option<WorkerDeadline>, CliError> {
     let now = ctx.clock.now();
     if let Some(end) = args.end_time.filter(|end| *end <= now) {
-        return Err(CliError::user(format!("--end-time {end} is over; it is {now}")));
+        return Err(CliError::user(format!("--end-time {end} has passed; it is {now}")));
     }
     let until_then = args.end_time.map(|end| end.since(now));
     let Some(time) = args.time_limit.into_iter().chain(until_then).min() else { return Ok(None) };
@@ -124,11 +124,11 @@ fn leave_deadline(ctx: &CliContext, args: &WorkerArgs) -> Result<Option<WorkerDe
 
 pub(crate) fn print_end(ui: &TerminalUi, outcome: &RemoteWorkerSummary) -> CliExit {
     let why = match outcome.reason {
-        LeaveReason::Dismissed => "there is nothing more to do here",
-        LeaveReason::Idle => "there was nothing to do for long enough",
-        LeaveReason::Drained => "finished what it had",
-        LeaveReason::TimeOver => "its time is over",
-        LeaveReason::Stopped => "stopped; jobs that ran go back to be run again",
+        LeaveReason::Dismissed => "no work left",
+        LeaveReason::Idle => "idle timeout reached",
+        LeaveReason::Drained => "drained",
+        LeaveReason::TimeOver => "time limit reached",
+        LeaveReason::Stopped => "stopped; running jobs are queued again",
     };
     let done = text::render_count(outcome.succeeded, "job");
     let count = |count: u64, word: &str| if count > 0 { format!(", {count} {word}") } else { String::new() };
@@ -138,8 +138,8 @@ pub(crate) fn print_end(ui: &TerminalUi, outcome: &RemoteWorkerSummary) -> CliEx
         let count = text::render_count(outcome.undelivered as u64, "result");
         let (kept, state_dir) = (kept.display(), kept.parent().unwrap_or(kept).display());
         ui.print_warning(&format!(
-            "{count} could not be delivered, kept in {kept}. The next `windlass worker` with this state directory \
-             delivers what is there; one that does nothing else: windlass worker --state-dir {state_dir} --idle-timeout 1s"
+            "{count} could not be delivered and are kept in {kept}. The next `windlass worker` with this state directory \
+             delivers them; to do only that: windlass worker --state-dir {state_dir} --idle-timeout 1s"
         ));
         return CliExit::Environment;
     }
@@ -155,7 +155,7 @@ fn worker_error(error: RemoteWorkerError) -> CliError {
     let RemoteWorkerError::Server(error) = error else { return CliError::io(message) };
     match error.problem() {
         None => CliError::io(message)
-            .with_hint("is the server running, and is this its address? `windlass serve` starts one"),
+            .with_hint("check that the server is running at this address; `windlass serve` starts one"),
         Some(problem) => {
             let refusal = match problem.status {
                 404 | 422 => CliError::user(message),
@@ -169,7 +169,7 @@ fn worker_error(error: RemoteWorkerError) -> CliError {
     }
 }
 
-/// Tells what should be known, line by line; on a terminal also how things stand.
+/// Prints notices line by line, and on a terminal also the state.
 struct WorkerObserver<'a> {
     ui: &'a TerminalUi,
     line: Option<WorkerLine>,
@@ -189,7 +189,7 @@ impl RemoteWorkerObserver for WorkerObserver<'_> {
         if let Some(worker) = progress.worker.filter(|_| !self.has_server_accepted) {
             self.has_server_accepted = true;
             self.on_notice(&format!(
-                "worker {worker} works for {}; Ctrl-C to let it finish and leave",
+                "worker {worker} is connected to {}; press Ctrl-C to drain it",
                 self.url
             ));
         }
@@ -199,7 +199,7 @@ impl RemoteWorkerObserver for WorkerObserver<'_> {
     }
 }
 
-/// Passes signals on to the agent, until it is dropped.
+/// Forwards signals to the agent until it is dropped.
 struct WorkerSignalListener(signal_hook::iterator::Handle);
 
 impl WorkerSignalListener {
@@ -213,7 +213,7 @@ impl WorkerSignalListener {
         std::thread::Builder::new()
             .name("signals".to_owned())
             .spawn(listen)
-            .map_err(|e| CliError::io(format!("cannot listen for signals: {e}")))?;
+            .map_err(|e| CliError::io(format!("cannot install signal handlers: {e}")))?;
         Ok(Self(handle))
     }
 }

@@ -1,4 +1,4 @@
-//! `windlass workers`: the workers of a server, or of a run on this machine.
+//! `windlass worker list`: the workers of a server, or of a run on this machine.
 
 use crate::args::workers::{WorkerSubcommand, WorkersListArgs};
 use crate::context::CliContext;

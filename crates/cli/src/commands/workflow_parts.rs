@@ -1,4 +1,4 @@
-//! What a workflow says besides its jobs: requirements, failure handlers, actions.
+//! Parts of a workflow other than jobs: requirements, failure handlers, actions.
 
 use super::job_relations::{self, NamedObject};
 use crate::args::jobs::{HandlersSubcommand, JobsRequirementsArgs, NamedObjectArgs, RequirementsSubcommand};
@@ -113,7 +113,7 @@ pub(crate) fn list_actions(ctx: &CliContext, args: &ListInWorkflowArgs) -> Resul
     print_objects(ctx, &workflow, ListFields::new(ACTION_FIELDS), store.actions(workflow.id)?, &args.page)
 }
 
-/// A job with what it asks for.
+/// A job with its requirements.
 struct JobRequirementsRow {
     job: JobRow,
     resources: Option<Resources>,
@@ -154,7 +154,7 @@ pub(crate) fn list_job_requirements(
     print_objects(ctx, &workflow, ListFields::new(JOB_REQUIREMENT_FIELDS), rows.collect(), &args.page)
 }
 
-/// A job with who handles its failures.
+/// A job with its failure handler.
 struct JobHandlerRow {
     job: JobRow,
     handler: Option<String>,
@@ -189,7 +189,7 @@ fn load_jobs(store: &dyn Store, args: &JobsRequirementsArgs) -> Result<(Workflow
     Ok((workflow, jobs))
 }
 
-/// Shows one of them; there are few in a workflow.
+/// Lists these objects; a workflow has few of them.
 fn show_object<T: NamedObject>(
     ctx: &CliContext,
     args: &NamedObjectArgs,
@@ -229,7 +229,7 @@ pub(super) fn json_value(value: &impl Serialize) -> FieldValue {
     serde_json::to_value(value).unwrap_or_default().into()
 }
 
-/// A word that serde knows how to spell.
+/// The serde name of a value.
 pub(super) fn name_value(value: &impl Serialize) -> FieldValue {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(word)) => word.into(),

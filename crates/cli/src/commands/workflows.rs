@@ -1,4 +1,4 @@
-//! `windlass workflows`: what is in this database, the newest first.
+//! `windlass workflows`: lists the workflows of this database, newest first.
 
 use crate::args::workflows::{OneWorkflowArgs, WorkflowsListArgs};
 use crate::context::CliContext;
@@ -66,7 +66,7 @@ pub(crate) fn list_workflows(ctx: &CliContext, args: &WorkflowsListArgs) -> Resu
     let listing = ListFields::new(FIELDS).without_fields(&args.page.exclude)?;
     let rows = listing.sort_and_limit(rows.into_iter().map(view).collect(), &args.page)?;
     if ctx.ui.print_list(&listing, rows)? == 0 {
-        ctx.ui.print_note("there is no such workflow; `windlass run SPEC` makes one and runs it");
+        ctx.ui.print_note("no workflows match; `windlass run SPEC` creates and runs one");
     }
     Ok(CliExit::Success)
 }

@@ -1,4 +1,4 @@
-//! Reading one file of settings: values with their lines, and every mistake.
+//! Parses a settings file: values with their line numbers, and all errors.
 
 use super::setting_keys::{KEYS, SettingKey};
 use super::{SettingOrigin, SettingProblem, SettingValue};
@@ -6,7 +6,7 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// What the text of the file `path` sets, and what is wrong with it.
+/// Returns the settings in the text of the file `path`, and its errors.
 pub(super) fn parse_config(
     path: &Path,
     text: &str,
@@ -71,9 +71,9 @@ impl ConfigFileParser<'_> {
         let sections = KEYS.iter().filter_map(|key| key.section_and_name().0);
         let hint = match windlass_spec::nearest_name(full, KEYS.iter().map(|key| key.name).chain(sections)) {
             Some(near) => format!("did you mean `{near}`?"),
-            // Somebody who writes specs in TOML may well call one so.
+            // A spec in TOML may have such a key.
             None if section.is_none() && matches!(full, "name" | "jobs") => {
-                "this file is for settings; call a spec NAME.windlass.toml".to_owned()
+                "this file is for settings; name a spec NAME.windlass.toml".to_owned()
             }
             None => "`windlass config show` lists the settings".to_owned(),
         };

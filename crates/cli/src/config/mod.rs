@@ -1,5 +1,5 @@
-//! Settings from files and the environment. They become the defaults of the command line, so that help shows them and
-//! a flag always wins. Layers, later ones win: machine, user, directory, environment.
+//! Settings from files and the environment. They become the defaults of the command line, so that help shows
+//! them and an option always takes precedence. Layers, later ones win: machine, user, directory, environment.
 
 mod file_parser;
 mod setting_keys;
@@ -10,13 +10,13 @@ use std::fmt;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// How variables begin that cannot be anything but settings.
+/// Prefix of environment variables that must be settings.
 const SECTION_PREFIXES: [&str; 3] = ["WINDLASS_RUN__", "WINDLASS_CLASSIFY__", "WINDLASS_SERVE__"];
 
-/// What was found, and what is wrong with it.
+/// The settings, and their problems.
 #[derive(Debug, Default)]
 pub(crate) struct CliConfig {
-    /// One slot per line of [`KEYS`].
+    /// One slot per entry of [`KEYS`].
     values: Vec<Option<SettingValue>>,
     pub(crate) problems: Vec<SettingProblem>,
 }
@@ -42,7 +42,7 @@ impl fmt::Display for SettingOrigin {
     }
 }
 
-/// Something in the settings that makes no sense.
+/// An invalid setting.
 #[derive(Clone, Debug)]
 pub(crate) struct SettingProblem {
     pub(crate) location: String,
@@ -57,11 +57,11 @@ impl fmt::Display for SettingProblem {
     }
 }
 
-/// Where files of settings are looked for.
+/// The files that are searched for settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ConfigPaths {
     pub(crate) system: PathBuf,
-    /// `None`: nobody's home is known.
+    /// `None`: the home directory is unknown.
     pub(crate) user: Option<PathBuf>,
     pub(crate) local: PathBuf,
 }
@@ -78,7 +78,7 @@ impl ConfigPaths {
         }
     }
 
-    /// From the weakest to the strongest, with what each is called.
+    /// In order of increasing precedence, with labels.
     pub(crate) fn layers(&self) -> Vec<(&'static str, &Path)> {
         let mut layers = vec![("system", self.system.as_path())];
         layers.extend(self.user.as_deref().map(|path| ("user", path)));
@@ -88,7 +88,7 @@ impl ConfigPaths {
 }
 
 impl CliConfig {
-    /// Reads all layers. What cannot be read or understood is among the problems.
+    /// Reads all layers. Unreadable or invalid values are reported as problems.
     pub(crate) fn load(paths: &ConfigPaths, environment: impl Iterator<Item = (String, String)>) -> Self {
         let mut config = Self { values: KEYS.iter().map(|_| None).collect(), problems: Vec::new() };
         for (_, path) in paths.layers() {
@@ -122,7 +122,7 @@ impl CliConfig {
         for (name, text) in environment {
             let known = variables.iter().find(|(variable, _)| *variable == name);
             match known {
-                // As unset: this is how one variable is taken away for one command.
+                // An empty variable counts as unset, which allows disabling it for one command.
                 Some(_) if text.is_empty() => {}
                 Some((_, key)) => match key.check(&text) {
                     Ok(()) => {
@@ -155,7 +155,7 @@ impl CliConfig {
         }
     }
 
-    /// Every setting with what was said about it.
+    /// Every setting with its value and origin.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (&'static SettingKey, Option<&SettingValue>)> {
         KEYS.iter().enumerate().map(|(slot, key)| (key, self.values.get(slot).and_then(Option::as_ref)))
     }
@@ -164,7 +164,7 @@ impl CliConfig {
         self.entries().find(|(key, _)| key.name == name).and_then(|(_, value)| value)
     }
 
-    /// The command line with these settings as its defaults.
+    /// The clap command with these settings as defaults.
     pub(crate) fn apply_defaults(&self, command: clap::Command) -> clap::Command {
         let said: Vec<(&str, &str)> =
             self.entries().filter_map(|(key, value)| Some((key.arg, value?.text.as_str()))).collect();
@@ -181,7 +181,8 @@ fn with_defaults(mut command: clap::Command, said: &[(&str, &str)]) -> clap::Com
     command.mut_subcommands(|inner| with_defaults(inner, said))
 }
 
-/// `None`: there is no such file. Another user's file must not decide which database is used and what therefore runs.
+/// `None`: the file does not exist. A file of another user must not decide which database is used, and
+/// therefore what runs.
 fn read_trusted(path: &Path) -> Result<Option<String>, String> {
     let meta = match std::fs::metadata(path) {
         Ok(meta) => meta,
@@ -191,7 +192,7 @@ fn read_trusted(path: &Path) -> Result<Option<String>, String> {
         Err(e) => return Err(format!("cannot be read: {e}")),
     };
     if ![0, rustix::process::geteuid().as_raw()].contains(&meta.uid()) {
-        return Err("belongs to somebody else and is not read".to_owned());
+        return Err("belongs to another user and is ignored".to_owned());
     }
     std::fs::read_to_string(path).map(Some).map_err(|e| format!("cannot be read: {e}"))
 }

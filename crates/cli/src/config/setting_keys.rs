@@ -1,5 +1,5 @@
-//! The settings that there are: one table, from which files are checked, `config init` is written and the command line
-//! gets its defaults.
+//! The table of all settings: used to check files, to write `config init`, and to set the defaults of the
+//! command line.
 
 use crate::args::parse_memory;
 use crate::args::serve::{parse_lease, parse_listen};
@@ -7,14 +7,14 @@ use crate::args::slurm::parse_word;
 use crate::args::worker::parse_site;
 use windlass_types::parse_duration;
 
-/// One setting. Its name is `section.key`, or only `key`.
+/// A setting, named `section.key`, or just `key`.
 #[derive(Debug)]
 pub(crate) struct SettingKey {
     pub(crate) name: &'static str,
-    /// The argument, wherever it occurs, that this is the default of.
+    /// The clap id of the argument, in any command, whose default this is.
     pub(crate) arg: &'static str,
     pub(crate) kind: SettingKind,
-    /// What holds where nothing is said.
+    /// The built-in default.
     pub(crate) default: Option<&'static str>,
     pub(crate) meaning: &'static str,
     pub(crate) example: &'static str,
@@ -29,15 +29,15 @@ pub(crate) enum SettingKind {
     Number,
     Memory,
     Duration,
-    /// Where to listen.
+    /// A socket address.
     Address,
-    /// The name of a site.
+    /// A site name.
     Site,
-    /// A duration that is not too short.
+    /// A duration with a minimum.
     Lease,
-    /// What is logged.
+    /// A log level.
     LogLevel,
-    /// Something that Slurm knows by this name.
+    /// A name known to Slurm.
     Word,
     /// Any text that is not empty.
     Text,
@@ -50,7 +50,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "db",
         kind: SettingKind::Path,
         default: None,
-        meaning: "database to use instead of looking for .windlass/windlass.db here and above",
+        meaning: "database file or URL; default: .windlass/windlass.db in the current directory or a parent",
         example: "\"/data/me/windlass.db\"",
     },
     SettingKey {
@@ -58,7 +58,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "url",
         kind: SettingKind::Url,
         default: None,
-        meaning: "server to talk to instead of using a database",
+        meaning: "URL of a server to use instead of a database",
         example: "\"https://windlass.example.org\"",
     },
     SettingKey {
@@ -66,7 +66,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "ca_file",
         kind: SettingKind::Path,
         default: None,
-        meaning: "certificates to trust beside those of the system, when talking to a server",
+        meaning: "CA certificates to trust in addition to those of the system (PEM)",
         example: "\"/etc/ssl/our-ca.pem\"",
     },
     SettingKey {
@@ -74,7 +74,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "client_cert",
         kind: SettingKind::Path,
         default: None,
-        meaning: "certificate to show to a server that knows you by one (PEM)",
+        meaning: "client certificate and chain, sent to servers (PEM)",
         example: "\"/home/me/me.pem\"",
     },
     SettingKey {
@@ -82,7 +82,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "client_key",
         kind: SettingKind::Path,
         default: None,
-        meaning: "private key of that certificate, if it is in a file of its own (PEM)",
+        meaning: "private key of the client certificate, if in a separate file (PEM)",
         example: "\"/home/me/me.key\"",
     },
     SettingKey {
@@ -90,7 +90,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "format",
         kind: SettingKind::Choice(&["table", "json", "csv"]),
         default: Some("table"),
-        meaning: "how data is printed",
+        meaning: "output format",
         example: "\"table\"",
     },
     SettingKey {
@@ -98,7 +98,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "color",
         kind: SettingKind::Choice(&["auto", "always", "never"]),
         default: Some("auto"),
-        meaning: "when output is coloured",
+        meaning: "when to color output",
         example: "\"auto\"",
     },
     SettingKey {
@@ -106,7 +106,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "output_dir",
         kind: SettingKind::Path,
         default: Some("windlass_output"),
-        meaning: "directory for the logs of jobs, from the current directory",
+        meaning: "directory for job logs, relative to the current directory",
         example: "\"windlass_output\"",
     },
     SettingKey {
@@ -114,7 +114,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "max_parallel_jobs",
         kind: SettingKind::Count,
         default: None,
-        meaning: "run at most this many jobs at once",
+        meaning: "maximum number of jobs to run at once",
         example: "8",
     },
     SettingKey {
@@ -122,7 +122,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "num_cpus",
         kind: SettingKind::Count,
         default: None,
-        meaning: "CPUs that jobs may use at once, instead of all",
+        meaning: "CPUs available to jobs; default: all",
         example: "6",
     },
     SettingKey {
@@ -130,7 +130,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "memory",
         kind: SettingKind::Memory,
         default: None,
-        meaning: "memory that jobs may use at once, instead of all; a bare number counts GiB",
+        meaning: "memory available to jobs (a bare number is in GiB); default: all",
         example: "\"16G\"",
     },
     SettingKey {
@@ -138,7 +138,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "num_gpus",
         kind: SettingKind::Number,
         default: None,
-        meaning: "GPUs that jobs may use at once, instead of all",
+        meaning: "GPUs available to jobs; default: all",
         example: "1",
     },
     SettingKey {
@@ -146,7 +146,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "grace",
         kind: SettingKind::Duration,
         default: Some("10s"),
-        meaning: "time that a job gets to end by itself when it is stopped, before it is killed",
+        meaning: "time between asking a job to terminate and killing it",
         example: "\"10s\"",
     },
     SettingKey {
@@ -154,7 +154,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "rules_file",
         kind: SettingKind::Path,
         default: None,
-        meaning: "rules of your own for the classes of failures, asked before those that are built in",
+        meaning: "file with classification rules for failures, applied before the built-in rules",
         example: "\"/data/me/rules.toml\"",
     },
     SettingKey {
@@ -162,7 +162,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "worker_site",
         kind: SettingKind::Site,
         default: Some("local"),
-        meaning: "where workers are that are started here",
+        meaning: "site name of workers started on this machine",
         example: "\"T2_CH_CERN\"",
     },
     SettingKey {
@@ -170,7 +170,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "listen",
         kind: SettingKind::Address,
         default: Some("127.0.0.1:8080"),
-        meaning: "where the server listens",
+        meaning: "address and port on which the server listens",
         example: "\"0.0.0.0:8080\"",
     },
     SettingKey {
@@ -178,7 +178,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "lease",
         kind: SettingKind::Lease,
         default: Some("60s"),
-        meaning: "a worker that is not heard of for so long is taken for dead",
+        meaning: "time without contact after which a worker is considered lost and its jobs are reassigned",
         example: "\"60s\"",
     },
     SettingKey {
@@ -186,7 +186,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "auth_config",
         kind: SettingKind::Path,
         default: None,
-        meaning: "who may do what on the server: roles, issuers of tokens, certificates of users",
+        meaning: "file with roles, token issuers and certificate users of the server",
         example: "\"/etc/windlass/auth.toml\"",
     },
     SettingKey {
@@ -194,7 +194,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "password_file",
         kind: SettingKind::Path,
         default: None,
-        meaning: "users of the server and their passwords",
+        meaning: "file with the users of the server and their passwords",
         example: "\"/etc/windlass/passwords\"",
     },
     SettingKey {
@@ -202,7 +202,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "requests_dir",
         kind: SettingKind::Path,
         default: None,
-        meaning: "where the server keeps what requests need; workers must see it under the same path",
+        meaning: "directory for the files of requests; workers must see it under the same path",
         example: "\"/shared/windlass\"",
     },
     SettingKey {
@@ -210,7 +210,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "cool_off",
         kind: SettingKind::Duration,
         default: Some("60s"),
-        meaning: "pause before a failed job of a request is retried, and before a round is rescued",
+        meaning: "delay before a failed job of a request is retried, and before a round is rescued",
         example: "\"5m\"",
     },
     SettingKey {
@@ -234,7 +234,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "hold_percent",
         kind: SettingKind::Number,
         default: Some("20"),
-        meaning: "part of the work units of a round; if so many fail, the request is held, below it the round is rescued",
+        meaning: "percentage of failed work units in a round from which its request is held; below it, the round is rescued",
         example: "20",
     },
     SettingKey {
@@ -242,7 +242,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "max_rescues",
         kind: SettingKind::Number,
         default: Some("3"),
-        meaning: "how often a round is rescued after failures before its request is held",
+        meaning: "maximum number of rescues of a round; after that its request is held",
         example: "3",
     },
     SettingKey {
@@ -250,7 +250,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "site_ban_failures",
         kind: SettingKind::Number,
         default: Some("3"),
-        meaning: "failures that a site may be the cause of, after which it is banned for a request; 0: never",
+        meaning: "site-related failures after which a site is banned for a request; 0: never",
         example: "3",
     },
     SettingKey {
@@ -258,7 +258,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "site_ban_percent",
         kind: SettingKind::Number,
         default: Some("50"),
-        meaning: "part of what ended at a site that these failures must be more than",
+        meaning: "percentage of the attempts ended at a site that must be site-related failures before it is banned",
         example: "50",
     },
     SettingKey {
@@ -266,7 +266,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "site_ban_duration",
         kind: SettingKind::Duration,
         default: Some("7d"),
-        meaning: "for how long a site is banned",
+        meaning: "duration of a site ban",
         example: "\"7d\"",
     },
     SettingKey {
@@ -274,7 +274,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "site_ban_promotion",
         kind: SettingKind::Count,
         default: Some("3"),
-        meaning: "how many requests that have banned a site make a ban for all",
+        meaning: "number of requests with a ban of the same site after which it is banned for all",
         example: "3",
     },
     SettingKey {
@@ -282,7 +282,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "on_failing_alike",
         kind: SettingKind::Choice(&["alert", "pause", "hold", "nothing"]),
         default: Some("pause"),
-        meaning: "what is done about a run most of whose attempts fail alike, wherever they are",
+        meaning: "reaction when most attempts of a run fail alike, at any site",
         example: "\"pause\"",
     },
     SettingKey {
@@ -290,7 +290,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "alike_attempts",
         kind: SettingKind::Count,
         default: Some("10"),
-        meaning: "failures alike, or at one site, that are too many",
+        meaning: "minimum number of similar failures, or failures at one site, to react to",
         example: "10",
     },
     SettingKey {
@@ -298,7 +298,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "alike_percent",
         kind: SettingKind::Number,
         default: Some("50"),
-        meaning: "part of what ended meanwhile that they must be more than",
+        meaning: "percentage of the attempts ended in alike_window that must be similar failures",
         example: "50",
     },
     SettingKey {
@@ -306,7 +306,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "alike_window",
         kind: SettingKind::Duration,
         default: Some("1h"),
-        meaning: "within which they are counted",
+        meaning: "time window in which similar failures are counted",
         example: "\"1h\"",
     },
     SettingKey {
@@ -314,7 +314,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "alike_hold_after",
         kind: SettingKind::Duration,
         default: Some("1h"),
-        meaning: "after which the request of a paused run is held, unless somebody lets it go on",
+        meaning: "time after which the request of a paused run is held, unless it is released",
         example: "\"1h\"",
     },
     SettingKey {
@@ -322,7 +322,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "processing_retries",
         kind: SettingKind::Number,
         default: Some("3"),
-        meaning: "how often a processing job of a request is tried again",
+        meaning: "retries of a processing job of a request",
         example: "5",
     },
     SettingKey {
@@ -330,7 +330,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "merge_retries",
         kind: SettingKind::Number,
         default: Some("2"),
-        meaning: "how often a merge is tried again",
+        meaning: "retries of a merge job of a request",
         example: "3",
     },
     SettingKey {
@@ -338,7 +338,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "submitted_timeout",
         kind: SettingKind::Duration,
         default: Some("1h"),
-        meaning: "after which a request that is still submitted is held; 0s: never",
+        meaning: "time after which a request in the state submitted is held; 0s: never",
         example: "\"1h\"",
     },
     SettingKey {
@@ -346,7 +346,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "queued_timeout",
         kind: SettingKind::Duration,
         default: Some("7d"),
-        meaning: "after which people are told of a request in the queue; 0s: never",
+        meaning: "time after which an alert is sent for a request in the queue; 0s: never",
         example: "\"14d\"",
     },
     SettingKey {
@@ -354,7 +354,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "planning_timeout",
         kind: SettingKind::Duration,
         default: Some("1h"),
-        meaning: "after which a request that is still being planned is held; 0s: never",
+        meaning: "time after which a request in the state planning is held; 0s: never",
         example: "\"1h\"",
     },
     SettingKey {
@@ -362,7 +362,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "active_timeout",
         kind: SettingKind::Duration,
         default: Some("30d"),
-        meaning: "after which people are told of a request that is active; 0s: never",
+        meaning: "time after which an alert is sent for an active request; 0s: never",
         example: "\"60d\"",
     },
     SettingKey {
@@ -370,7 +370,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "stopping_timeout",
         kind: SettingKind::Duration,
         default: Some("1h"),
-        meaning: "after which people are told of a request that is still stopping; 0s: never",
+        meaning: "time after which an alert is sent for a request that is still stopping; 0s: never",
         example: "\"1h\"",
     },
     SettingKey {
@@ -378,7 +378,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "resubmitting_timeout",
         kind: SettingKind::Duration,
         default: Some("10m"),
-        meaning: "after which a request is held that has not come back to the queue; 0s: never",
+        meaning: "time after which a request that has not returned to the queue is held; 0s: never",
         example: "\"10m\"",
     },
     SettingKey {
@@ -386,7 +386,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "partial_timeout",
         kind: SettingKind::Duration,
         default: Some("1h"),
-        meaning: "after which a request is held whose failures were not seen to; 0s: never",
+        meaning: "time after which a request with unhandled failures is held; 0s: never",
         example: "\"1h\"",
     },
     SettingKey {
@@ -394,7 +394,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "silence_timeout",
         kind: SettingKind::Duration,
         default: Some("1h"),
-        meaning: "after which people are told that the backend of a run does not answer",
+        meaning: "time after which an alert is sent for a run whose backend does not respond",
         example: "\"1h\"",
     },
     SettingKey {
@@ -402,7 +402,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "outputs_timeout",
         kind: SettingKind::Duration,
         default: Some("3d"),
-        meaning: "for how long recording an output is tried",
+        meaning: "time for which recording an output is retried",
         example: "\"3d\"",
     },
     SettingKey {
@@ -410,7 +410,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "adaptive",
         kind: SettingKind::Choice(&["on", "off"]),
         default: Some("on"),
-        meaning: "whether rounds learn from what the jobs of earlier ones used",
+        meaning: "whether rounds are planned with measurements of earlier rounds",
         example: "\"on\"",
     },
     SettingKey {
@@ -418,7 +418,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "first_round_units",
         kind: SettingKind::Number,
         default: Some("100"),
-        meaning: "work units of the first round of a request; 0: all of them",
+        meaning: "maximum number of work units in the first round of a request; 0: all",
         example: "100",
     },
     SettingKey {
@@ -426,7 +426,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "first_round_jobs",
         kind: SettingKind::Number,
         default: Some("1000"),
-        meaning: "processing jobs of the first round of a request; 0: all that its work units have",
+        meaning: "maximum number of processing jobs in the first round of a request; 0: all",
         example: "1000",
     },
     SettingKey {
@@ -434,7 +434,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "round_growth",
         kind: SettingKind::Count,
         default: Some("10"),
-        meaning: "how many times more each round may have than the one before",
+        meaning: "maximum growth factor from one round to the next",
         example: "10",
     },
     SettingKey {
@@ -442,7 +442,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "target_job_time",
         kind: SettingKind::Duration,
         default: Some("8h"),
-        meaning: "how long a job is to take, where jobs are cut by events",
+        meaning: "target duration of a job, where jobs are split by events",
         example: "\"8h\"",
     },
     SettingKey {
@@ -450,7 +450,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "overcommit_percent",
         kind: SettingKind::Number,
         default: Some("100"),
-        meaning: "threads that a job may have, as a part of its cores; 100: no more than cores",
+        meaning: "maximum threads of a job in percent of its cores; 100: no overcommit",
         example: "100",
     },
     SettingKey {
@@ -458,7 +458,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "probe_jobs",
         kind: SettingKind::Number,
         default: Some("2"),
-        meaning: "jobs of a first round that try out half the threads; 0: none",
+        meaning: "jobs of a first round that are run with half the threads as a probe; 0: none",
         example: "2",
     },
     SettingKey {
@@ -466,7 +466,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "min_samples",
         kind: SettingKind::Count,
         default: Some("5"),
-        meaning: "how many jobs of a request are measured before anything is changed by it",
+        meaning: "minimum number of measured jobs of a request before its plan is adapted",
         example: "5",
     },
     SettingKey {
@@ -474,7 +474,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "split_below_percent",
         kind: SettingKind::Number,
         default: Some("50"),
-        meaning: "steps that keep a smaller part of their cores busy are run side by side",
+        meaning: "CPU efficiency in percent below which steps are run in parallel instances",
         example: "50",
     },
     SettingKey {
@@ -482,7 +482,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "default_memory_per_core",
         kind: SettingKind::Count,
         default: Some("2000"),
-        meaning: "MB that a job gets for each core, at least",
+        meaning: "minimum memory of a job per core, in MB",
         example: "2000",
     },
     SettingKey {
@@ -490,7 +490,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "max_memory_per_core",
         kind: SettingKind::Count,
         default: Some("3000"),
-        meaning: "MB that a job may ask for, for each core; more is refused",
+        meaning: "maximum memory of a job per core, in MB; requests with more are rejected",
         example: "3000",
     },
     SettingKey {
@@ -498,7 +498,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "memory_safety_percent",
         kind: SettingKind::Number,
         default: Some("20"),
-        meaning: "how much more memory is asked for than was measured",
+        meaning: "safety margin on measured memory, in percent",
         example: "20",
     },
     SettingKey {
@@ -506,7 +506,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "alert_program",
         kind: SettingKind::Path,
         default: None,
-        meaning: "program that gets each alert about a request as JSON on its standard input: a mail, a webhook",
+        meaning: "program that receives each alert about a request as JSON on stdin, for example to send mail or call a webhook",
         example: "\"/usr/local/bin/page-operators\"",
     },
     SettingKey {
@@ -514,7 +514,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "serve_backend",
         kind: SettingKind::Choice(&["engine", "htcondor"]),
         default: Some("engine"),
-        meaning: "where new runs of requests go: to workers of the server, or to an HTCondor pool",
+        meaning: "backend of new runs of requests: workers of the server, or an HTCondor pool",
         example: "\"htcondor\"",
     },
     SettingKey {
@@ -522,7 +522,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "tls_cert",
         kind: SettingKind::Path,
         default: None,
-        meaning: "certificate of the server, its chain behind it (PEM)",
+        meaning: "server certificate and chain (PEM)",
         example: "\"/etc/windlass/cert.pem\"",
     },
     SettingKey {
@@ -530,7 +530,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "tls_key",
         kind: SettingKind::Path,
         default: None,
-        meaning: "private key of the certificate (PEM)",
+        meaning: "private key of the server certificate (PEM)",
         example: "\"/etc/windlass/key.pem\"",
     },
     SettingKey {
@@ -538,7 +538,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "client_ca",
         kind: SettingKind::Path,
         default: None,
-        meaning: "authorities whose certificates clients are known by (PEM)",
+        meaning: "CA certificates that verify client certificates (PEM)",
         example: "\"/etc/windlass/clients.pem\"",
     },
     SettingKey {
@@ -546,7 +546,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "require_client_cert",
         kind: SettingKind::Choice(&["true", "false"]),
         default: Some("false"),
-        meaning: "whether nobody is let in who shows no certificate",
+        meaning: "whether clients must present a certificate",
         example: "true",
     },
     SettingKey {
@@ -554,7 +554,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "max_requests",
         kind: SettingKind::Count,
         default: Some("256"),
-        meaning: "requests at once, waits not counted; more are told to come again",
+        meaning: "maximum number of concurrent requests (long polls excluded); further requests get 503",
         example: "256",
     },
     SettingKey {
@@ -562,7 +562,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "rate_limit",
         kind: SettingKind::Number,
         default: Some("500"),
-        meaning: "requests per second of one client; 0 for as many as it likes",
+        meaning: "maximum requests per second per client; 0: unlimited",
         example: "500",
     },
     SettingKey {
@@ -570,7 +570,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "request_timeout",
         kind: SettingKind::Duration,
         default: Some("60s"),
-        meaning: "longest time that a request may take, waits and streams not counted",
+        meaning: "maximum duration of a request (long polls and streams excluded)",
         example: "\"60s\"",
     },
     SettingKey {
@@ -578,7 +578,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "log_format",
         kind: SettingKind::Choice(&["text", "json"]),
         default: Some("text"),
-        meaning: "how the server writes its log",
+        meaning: "log format of the server",
         example: "\"text\"",
     },
     SettingKey {
@@ -586,7 +586,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "serve_log_level",
         kind: SettingKind::LogLevel,
         default: Some("info"),
-        meaning: "what the server logs: error, warn, info, debug, trace",
+        meaning: "log level of the server: error, warn, info, debug, trace",
         example: "\"info\"",
     },
     SettingKey {
@@ -594,7 +594,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "serve_slurm",
         kind: SettingKind::Choice(&["true", "false"]),
         default: Some("false"),
-        meaning: "whether the server looks after allocations of Slurm",
+        meaning: "whether the server manages Slurm allocations",
         example: "true",
     },
     SettingKey {
@@ -602,7 +602,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "slurm_worker_url",
         kind: SettingKind::Url,
         default: None,
-        meaning: "where workers in allocations find the server, instead of where it listens",
+        meaning: "URL under which workers in allocations reach the server; default: the listen address",
         example: "\"https://login1.example.org:8443\"",
     },
     SettingKey {
@@ -610,7 +610,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "slurm_windlass",
         kind: SettingKind::Path,
         default: None,
-        meaning: "the windlass that workers in allocations are, as nodes see it, instead of the server's own",
+        meaning: "windlass executable for workers in allocations, as a path on the nodes; default: that of the server",
         example: "\"/shared/bin/windlass\"",
     },
     SettingKey {
@@ -618,7 +618,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "slurm_poll",
         kind: SettingKind::Duration,
         default: Some("3s"),
-        meaning: "how often Slurm is asked while something happens to allocations",
+        meaning: "interval of Slurm polls while allocations change",
         example: "\"10s\"",
     },
     SettingKey {
@@ -626,7 +626,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "slurm_slowest_poll",
         kind: SettingKind::Duration,
         default: Some("60s"),
-        meaning: "how often it is asked while nothing happens to them",
+        meaning: "interval of Slurm polls while allocations do not change",
         example: "\"5m\"",
     },
     SettingKey {
@@ -634,7 +634,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "slurm_calls",
         kind: SettingKind::Count,
         default: Some("60"),
-        meaning: "how many commands of Slurm are called within a minute, at most",
+        meaning: "maximum number of Slurm commands per minute",
         example: "30",
     },
     SettingKey {
@@ -642,7 +642,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "slurm_default_account",
         kind: SettingKind::Word,
         default: None,
-        meaning: "who pays for allocations of Slurm where neither the command line nor the spec says so",
+        meaning: "Slurm account of allocations, unless the command line or the spec names one",
         example: "\"lab\"",
     },
     SettingKey {
@@ -650,7 +650,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "slurm_profile",
         kind: SettingKind::Path,
         default: None,
-        meaning: "what the cluster has: the name of a profile, or a file, instead of asking Slurm",
+        meaning: "cluster profile, by name or file; default: queried from Slurm",
         example: "\"ours\"",
     },
     SettingKey {
@@ -658,7 +658,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "reqmgr2",
         kind: SettingKind::Url,
         default: None,
-        meaning: "ReqMgr2 that is asked for requests that are imported by their names",
+        meaning: "URL of the ReqMgr2 from which requests are imported by name",
         example: "\"https://cmsweb.cern.ch:8443/reqmgr2\"",
     },
     SettingKey {
@@ -666,7 +666,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "reqmgr2_cert",
         kind: SettingKind::Path,
         default: None,
-        meaning: "certificate, its chain behind it, or X.509 proxy by which ReqMgr2 knows us (PEM)",
+        meaning: "client certificate and chain, or X.509 proxy, for ReqMgr2 (PEM)",
         example: "\"/tmp/x509up_u1000\"",
     },
     SettingKey {
@@ -674,7 +674,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "reqmgr2_key",
         kind: SettingKind::Path,
         default: None,
-        meaning: "private key of that certificate, if it is in a file of its own (PEM)",
+        meaning: "private key of that certificate, if in a separate file (PEM)",
         example: "\"/etc/windlass/robot.key\"",
     },
     SettingKey {
@@ -682,7 +682,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "reqmgr2_ca",
         kind: SettingKind::Path,
         default: None,
-        meaning: "authorities that may certify ReqMgr2 beside those of the system: a file or a directory (PEM)",
+        meaning: "CA certificates to trust for ReqMgr2 in addition to those of the system: a file or a directory (PEM)",
         example: "\"/etc/grid-security/certificates\"",
     },
     SettingKey {
@@ -698,7 +698,7 @@ pub(crate) const KEYS: &[SettingKey] = &[
         arg: "reqmgr2_timeout",
         kind: SettingKind::Duration,
         default: Some("30s"),
-        meaning: "time after which ReqMgr2 is given up; until then it is asked again if it is busy",
+        meaning: "time after which requests to ReqMgr2 fail; until then, a busy server is retried",
         example: "\"30s\"",
     },
 ];
@@ -709,12 +709,12 @@ impl SettingKey {
         format!("WINDLASS_{}", self.name.replace('.', "__").to_uppercase())
     }
 
-    /// The section, and the name in it.
+    /// The section, and the key in it.
     pub(crate) fn section_and_name(&self) -> (Option<&'static str>, &'static str) {
         self.name.split_once('.').map_or((None, self.name), |(section, key)| (Some(section), key))
     }
 
-    /// What is wrong with a value.
+    /// Why a value is invalid.
     pub(crate) fn check(&self, value: &str) -> Result<(), String> {
         match self.kind {
             SettingKind::Path if value.is_empty() => Err("must not be empty".to_owned()),
@@ -739,18 +739,18 @@ impl SettingKey {
             SettingKind::Choice(choices) if choices.contains(&value) => Ok(()),
             SettingKind::Choice(choices) => {
                 Err(match windlass_spec::nearest_name(value, choices.iter().copied()) {
-                    Some(near) => format!("did you mean `{near}`? There are: {}", choices.join(", ")),
-                    None => format!("there are: {}", choices.join(", ")),
+                    Some(near) => format!("did you mean `{near}`? Valid values: {}", choices.join(", ")),
+                    None => format!("valid values: {}", choices.join(", ")),
                 })
             }
         }
     }
 }
 
-/// A file in which every setting is explained and none is set.
+/// A file that explains every setting and sets none.
 pub(crate) fn render_template() -> String {
     let mut parts = vec![
-        "# Settings of windlass. `windlass config show --origin` says which ones are in force.".to_owned(),
+        "# Settings of windlass. `windlass config show --origin` shows the effective values.".to_owned(),
     ];
     let mut section = None;
     for key in KEYS {

@@ -1,5 +1,5 @@
-//! An agent that decides on failures which wait for a decision. It is a program of the user's, told what to do by a prompt,
-//! and acts through `windlass mcp` or the command line. Whatever goes wrong with it, the recovery goes on.
+//! Runs an agent that decides about waiting failures. It is a program of the user, gets a prompt, and acts
+//! through `windlass mcp` or the command line. If the agent fails, the recovery continues without it.
 
 mod agent_process;
 mod prompt;
@@ -22,23 +22,23 @@ use windlass_store::model::WorkflowRow;
 use windlass_types::worker_messages::torc_api_url;
 use windlass_types::{JobStatus, format_duration};
 
-/// What people know it by.
+/// The name shown to users.
 pub(crate) fn name(args: &AiAgentArgs) -> &str {
     args.command.as_deref().unwrap_or(&args.agent)
 }
 
-/// Of names that decisions are kept under.
+/// Maximum length of the name recorded with decisions.
 const MAX_NAME_LENGTH: usize = 80;
 
-/// What its decisions are kept under: `my-agent` for `/opt/bin/my-agent --verbose`.
+/// The name recorded with its decisions: `my-agent` for `/opt/bin/my-agent --verbose`.
 fn decision_name(command: &str) -> String {
     let program = command.split_whitespace().next().unwrap_or("agent");
     let name = Path::new(program).file_name().map_or("agent".into(), |name| name.to_string_lossy());
     name.chars().take(MAX_NAME_LENGTH).collect()
 }
 
-/// Has the agent decide on what waits for a decision. Errors are only those of the books: an agent that is not there, fails
-/// or takes too long is told of, and that is all.
+/// Runs the agent on waiting failures. Returns only database errors: an agent that is missing, fails or times
+/// out is only reported.
 pub(crate) fn run_agent(
     ctx: &CliContext,
     store: &dyn Store,
@@ -50,7 +50,7 @@ pub(crate) fn run_agent(
         return Ok(());
     }
     let failed = |why: String| {
-        ctx.ui.print_warning(&format!("the agent `{}` {why}; going on without it", name(args)));
+        ctx.ui.print_warning(&format!("the agent `{}` {why}; continuing without it", name(args)));
         Ok(())
     };
     let program = match AgentProgram::find_program(args) {
@@ -68,7 +68,11 @@ pub(crate) fn run_agent(
             Err(why) => return failed(why),
         };
     let jobs = text::render_count(waiting, "job");
-    ctx.ui.print_note(&format!("asking `{}` about {jobs}; its log is {}", name(args), asked.log.display()));
+    ctx.ui.print_note(&format!(
+        "running `{}` to decide about {jobs}; its log is {}",
+        name(args),
+        asked.log.display()
+    ));
     let ended = asked.run(args.limit);
     if let Some(credential) = credential {
         credential.revoke_credential(ctx);
@@ -76,12 +80,12 @@ pub(crate) fn run_agent(
     let ended = match ended {
         Ok(AgentEnd::Succeeded) => None,
         Ok(AgentEnd::Failed(how)) => Some(format!("failed ({how})")),
-        Ok(AgentEnd::TimedOut) => Some(format!("took longer than {}", format_duration(args.limit))),
+        Ok(AgentEnd::TimedOut) => Some(format!("timed out after {}", format_duration(args.limit))),
         Ok(AgentEnd::Signaled(signal)) => {
-            ctx.ui.print_note(&format!("`{}` was ended with all that it started", name(args)));
-            // Nothing of ours is under way: we end as if nobody had listened.
+            ctx.ui.print_note(&format!("`{}` and its child processes were terminated", name(args)));
+            // There is nothing to clean up: terminate as the signal would by default.
             emulate_default_handler(signal)
-                .map_err(|e| CliError::io(format!("cannot end on signal {signal}: {e}")))?;
+                .map_err(|e| CliError::io(format!("cannot terminate on signal {signal}: {e}")))?;
             None
         }
         Err(error) => Some(format!("could not be started: {error}")),
@@ -92,13 +96,13 @@ pub(crate) fn run_agent(
     ended.map_or(Ok(()), failed)
 }
 
-/// What is started.
+/// The program to start.
 pub(super) enum AgentProgram {
-    /// Claude's command line, which is told of the MCP server by a file.
+    /// The Claude command line, which gets the MCP server in a configuration file.
     Claude(PathBuf),
     /// Gets the prompt as its last argument.
     Named(PathBuf),
-    /// For a shell; gets the prompt on its standard input.
+    /// A shell command that gets the prompt on standard input.
     Command(String),
 }
 
@@ -149,17 +153,18 @@ fn prepare_session(
     ))
 }
 
-/// Added to the time that an agent has: it may still speak to the server while it is being ended.
+/// Added to the agent's time limit: it may still contact the server while it is being terminated.
 const TOKEN_MARGIN: Duration = Duration::from_mins(1);
 
-/// The token of one agent at a server: it reads and decides as an agent, and ends with the agent.
+/// The server token of one agent: allows reading and deciding as an agent, and is revoked with its end.
 struct AgentCredential {
     id: i64,
     token: String,
 }
 
 impl AgentCredential {
-    /// `None` without a server. Says why the agent cannot have one; then it is not started: it would act as its user.
+    /// `None` without a server. On failure returns the reason, and the agent is not started: it would otherwise
+    /// act as its user.
     fn create_credential(
         ctx: &CliContext,
         row: &WorkflowRow,
@@ -170,14 +175,14 @@ impl AgentCredential {
         let new = CreateToken {
             name: format!("agent {known_as}"),
             scopes: vec!["agent".to_owned()],
-            // It sees what belongs to its user, and not what an operator sees.
+            // Limited to the workflows of the user, without operator permissions.
             role: client.caller_info().is_ok_and(|me| me.user == row.user).then(|| "user".to_owned()),
             expires_in: Some(u32::try_from((limit + TOKEN_MARGIN).as_secs()).unwrap_or(u32::MAX)),
             ..CreateToken::default()
         };
         Ok(match client.create_token(&new) {
             Ok(made) => Ok(Some(Self { id: made.about.id, token: made.token })),
-            Err(error) => Err(format!("cannot be given a token of its own ({error})")),
+            Err(error) => Err(format!("cannot get a token of its own ({error})")),
         })
     }
 
@@ -186,23 +191,23 @@ impl AgentCredential {
         if let Ok(Some(client)) = ctx.server()
             && let Err(error) = client.revoke_token(self.id)
         {
-            ctx.ui.print_warning(&format!(
-                "the token of the agent is not revoked, and expires by itself: {error}"
-            ));
+            ctx.ui
+                .print_warning(&format!("the token of the agent was not revoked, and will expire: {error}"));
         }
     }
 }
 
-/// The command line of an MCP server for these books, word by word.
+/// The arguments of an MCP server for this database.
 fn mcp_server_command(ctx: &CliContext) -> Result<Vec<String>, CliError> {
-    let program =
-        std::env::current_exe().map_err(|e| CliError::io(format!("cannot tell where windlass is: {e}")))?;
+    let program = std::env::current_exe()
+        .map_err(|e| CliError::io(format!("cannot find the windlass executable: {e}")))?;
     let mut words = vec![program.display().to_string(), "mcp".to_owned(), "--allow-write".to_owned()];
     words.extend(database_args(ctx)?);
     Ok(words)
 }
 
-/// How to name the books on a command line. The URL of a database may hold a password, which only the environment gets.
+/// The options that select the database. A database URL may contain a password, which is passed only in the
+/// environment.
 fn database_args(ctx: &CliContext) -> Result<Vec<String>, CliError> {
     if ctx.is_postgres() {
         return Ok(Vec::new());
@@ -212,7 +217,7 @@ fn database_args(ctx: &CliContext) -> Result<Vec<String>, CliError> {
         .iter()
         .map(|word| word.to_string_lossy().into_owned())
         .collect();
-    // What was found from here is named, so that it is found from anywhere.
+    // A discovered database is passed explicitly, so that the directory does not matter.
     if !words.iter().any(|word| word == "--db" || word == "--url") {
         words.extend(match ctx.server()? {
             Some(client) => ["--url".to_owned(), client.url().to_owned()],
@@ -222,7 +227,7 @@ fn database_args(ctx: &CliContext) -> Result<Vec<String>, CliError> {
     Ok(words)
 }
 
-/// What those who are asked or called find in their environment: the names of the contract twice.
+/// Environment variables of agents and hooks: each name of the contract exists twice.
 pub(super) fn agent_environment(
     ctx: &CliContext,
     row: &WorkflowRow,
@@ -260,7 +265,7 @@ mod tests {
     fn programs_are_looked_for_where_a_shell_would() {
         assert_eq!(find_on_path("sh").unwrap().file_name().unwrap(), "sh");
         assert_eq!(find_on_path("/bin/sh"), Some("/bin/sh".into()));
-        assert_eq!(find_on_path("/etc/passwd"), None, "it cannot be run");
+        assert_eq!(find_on_path("/etc/passwd"), None, "cannot be executed");
         assert_eq!(find_on_path("surely-no-such-agent"), None);
     }
 }

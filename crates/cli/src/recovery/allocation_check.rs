@@ -1,5 +1,5 @@
-//! The allocations of a workflow that runs on Slurm: what the server found out about those that it took for open. Nothing is
-//! concluded here: who talks to Slurm concludes, and not from silence.
+//! The allocations of a workflow on Slurm: what the server found out about allocations that it considered open.
+//! No conclusions are drawn here: only the allocation reconciler may do that, and not from missing answers.
 
 use crate::context::CliContext;
 use crate::error::CliError;
@@ -13,13 +13,13 @@ use windlass_types::{AllocationId, WorkflowId};
 
 #[derive(Debug, Serialize)]
 pub(crate) struct AllocationInspection {
-    /// Slurm answered, or there was nothing to ask.
+    /// Whether Slurm answered, or there was nothing to ask.
     pub(crate) answered: bool,
-    /// Why it did not.
+    /// Why Slurm did not answer.
     pub(crate) trouble: Option<String>,
-    /// Allocations that are not over, as far as is known.
+    /// Allocations that have not ended, as far as known.
     pub(crate) open: usize,
-    /// Those that counted as open and are not there any more.
+    /// Allocations that were recorded as open but have ended.
     pub(crate) gone: Vec<VanishedAllocation>,
 }
 
@@ -32,7 +32,8 @@ pub(crate) struct VanishedAllocation {
     pub(crate) words: String,
 }
 
-/// Has the server ask Slurm now. `None`: the workflow does not run on Slurm, or nobody here looks after its allocations.
+/// Makes the server query Slurm now. `None`: the workflow does not run on Slurm, or this server does not manage
+/// its allocations.
 pub(crate) fn inspect_allocations(
     ctx: &CliContext,
     store: &dyn Store,
@@ -75,15 +76,15 @@ pub(crate) fn inspect_allocations(
 }
 
 impl AllocationInspection {
-    /// What a person should know of it.
+    /// The findings as text.
     pub(crate) fn print_inspection(&self, ctx: &CliContext) {
         for gone in &self.gone {
             ctx.ui.print_note(&gone.words);
         }
         if !self.answered {
-            let why = self.trouble.as_deref().unwrap_or("it did not answer");
+            let why = self.trouble.as_deref().unwrap_or("no answer");
             ctx.ui.print_warning(&format!(
-                "Slurm could not be asked ({why}): nothing is known of {}, and nothing was concluded",
+                "cannot query Slurm ({why}): the state of {} is unknown and was not changed",
                 crate::ui::text::render_count(self.open as u64, "open allocation")
             ));
         }

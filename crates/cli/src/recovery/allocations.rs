@@ -1,5 +1,5 @@
-//! New allocations of Slurm for what is left of a workflow, as `slurm regenerate`, `recover` and `watch` ask for them. Only the
-//! books are written: the server talks to Slurm.
+//! New Slurm allocations for the remaining jobs of a workflow, as requested by `slurm regenerate`, `recover`
+//! and `watch`. This only writes to the database; the server calls Slurm.
 
 use crate::context::CliContext;
 use crate::error::{CliError, CliErrorKind};
@@ -18,32 +18,32 @@ use windlass_store::Store;
 use windlass_store::model::WorkflowRow;
 use windlass_types::{AllocationId, JobId, Resources, WorkflowId};
 
-/// What is wanted.
+/// The request.
 #[derive(Clone, Debug)]
 pub(crate) struct AllocationRescheduleOptions {
     pub(crate) options: AllocationOptions,
-    /// These jobs as well, whatever their state.
+    /// Include these jobs regardless of their state.
     pub(crate) include: Vec<JobId>,
-    /// Allocations for jobs that are ready are asked for at once.
+    /// Submit allocations for ready jobs immediately.
     pub(crate) submit: bool,
     pub(crate) dry_run: bool,
 }
 
-/// What was done, or would be; as it is for programs.
+/// The result, done or planned, as in JSON output.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct AllocationRescheduleResult {
     workflow_id: WorkflowId,
     dry_run: bool,
-    /// That still have to run.
+    /// Jobs that still have to run.
     pending_jobs: usize,
-    /// Actions that do not fire any more.
+    /// Actions that no longer fire.
     marked_executed: Vec<i64>,
     schedulers: Vec<SchedulerShare>,
-    /// Actions that ask when jobs are ready.
+    /// Actions that request allocations when jobs become ready.
     recovery_actions: usize,
-    /// Those that were asked for.
+    /// Submitted allocations.
     pub(crate) allocations: Vec<AllocationId>,
-    /// Jobs that fit nowhere, and for which nothing is asked.
+    /// Jobs that fit nowhere, for which nothing is requested.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) unfit: Vec<String>,
 }
@@ -51,13 +51,13 @@ pub(crate) struct AllocationRescheduleResult {
 impl AllocationRescheduleOptions {
     fn to_request<'a>(&'a self, workflow: &'a WorkflowRow) -> NewAllocationOptions<'a> {
         let Self { options, include, submit, .. } = self;
-        // A server says itself who asks it.
+        // A server determines the caller itself.
         NewAllocationOptions { options, included_jobs: include, submit: *submit, by: &workflow.user }
     }
 }
 
 impl AllocationRescheduleResult {
-    /// `made`: it was done.
+    /// `made`: the changes were applied.
     fn new(
         workflow: &WorkflowRow,
         gathered: &AllocationFacts,
@@ -80,18 +80,18 @@ impl AllocationRescheduleResult {
         self.schedulers.is_empty() && self.marked_executed.is_empty()
     }
 
-    /// That are asked for at once, or would be.
+    /// Number of allocations that are, or would be, submitted immediately.
     pub(crate) fn submitted_count(&self) -> usize {
         self.schedulers.iter().map(|share| share.submitted).sum()
     }
 }
 
-/// Who pays if nobody says so.
+/// The default Slurm account.
 pub(crate) fn default_account(workflow: &WorkflowRow) -> Option<String> {
     workflow.settings.slurm_defaults.get("account").and_then(|account| account.as_str()).map(str::to_owned)
 }
 
-/// Plans, and puts the plan into the books unless it is only to be seen.
+/// Plans, and stores the plan unless it is a dry run.
 pub(crate) fn reschedule(
     ctx: &CliContext,
     store: &dyn Store,
@@ -120,7 +120,7 @@ pub(super) fn schedule_error(error: RescheduleError, profile: &ClusterProfile) -
     }
 }
 
-/// What would be done; `then` says of jobs that are to go back what they will ask for.
+/// The plan without storing it; `then` holds the future requirements of jobs that will be reset.
 pub(crate) fn plan_reschedule(
     store: &dyn Store,
     workflow: &WorkflowRow,
@@ -140,20 +140,20 @@ fn no_schedule_error(why: &RegenerateError, profile: &ClusterProfile) -> CliErro
     let cluster = packing::cluster_title(profile);
     let hint = match why {
         RegenerateError::Unfit(_) => {
-            format!("ask for less; `windlass hpc partitions` shows what {cluster} has")
+            format!("lower the requirements; `windlass slurm hpc partitions` lists the partitions of {cluster}")
         }
         RegenerateError::Request(_) => "change the scheduler, or slurm_defaults of the workflow".to_owned(),
     };
     CliError::new(CliErrorKind::Refused, why.to_string()).with_hint(hint)
 }
 
-/// Whether a server is asked that has nothing to do with Slurm.
+/// Whether the server in use was started without --slurm.
 pub(crate) fn is_without_slurm(ctx: &CliContext) -> Result<bool, CliError> {
     let Some(client) = ctx.server()? else { return Ok(false) };
-    Ok(client.slurm_status()?.steward.is_none())
+    Ok(client.slurm_status()?.reconciler.is_none())
 }
 
-/// For people or programs.
+/// Prints the result as text or JSON.
 pub(crate) fn print_result(
     ctx: &CliContext,
     workflow: &WorkflowRow,
@@ -179,25 +179,25 @@ pub(crate) fn print_shares(ctx: &CliContext, done: &AllocationRescheduleResult) 
     Ok(())
 }
 
-/// Jobs that get no nodes, whatever the others get.
+/// Warns about jobs that fit no allocation.
 pub(crate) fn warn_of_unfit(ctx: &CliContext, unfit: &[String]) {
     for fault in unfit {
-        ctx.ui.print_warning(&format!("no allocation is asked for it: {fault}"));
+        ctx.ui.print_warning(&format!("no allocation is requested for it: {fault}"));
     }
 }
 
-/// `2 allocations are asked for, 1 more when jobs are ready`.
+/// `2 allocations requested, 1 allocation when jobs are ready`.
 pub(crate) fn render_summary(done: &AllocationRescheduleResult) -> String {
     if done.is_empty() {
         return match done.pending_jobs {
-            0 => "no job is left to run; there is nothing to ask for".to_owned(),
-            1 => "1 job is left, and nodes are asked for already".to_owned(),
-            n => format!("{n} jobs are left, and nodes are asked for already"),
+            0 => "no jobs left to run; no allocations requested".to_owned(),
+            1 => "1 job left, allocations are already requested".to_owned(),
+            n => format!("{n} jobs left, allocations are already requested"),
         };
     }
     let now = done.submitted_count() as u64;
     let all: u64 = done.schedulers.iter().map(|share| u64::from(share.allocations)).sum();
-    let would = if done.dry_run { "would be asked for" } else { "asked for" };
+    let would = if done.dry_run { "would be requested" } else { "requested" };
     let words = format!("{} {would}", text::render_count(now, "allocation"));
     match all.saturating_sub(now) {
         0 => words,
@@ -213,12 +213,12 @@ fn render_table(done: &AllocationRescheduleResult) -> TextTable {
         TableColumn::number("ALLOCATIONS"),
         TableColumn::number("NODES"),
         TableColumn::number("WALLTIME"),
-        TableColumn::text("ASKED FOR"),
+        TableColumn::text("REQUESTED"),
     ]);
     for share in &done.schedulers {
         let when = match (share.is_deferred, share.submitted) {
             (true, _) => "when jobs are ready",
-            (false, 0) => "by hand",
+            (false, 0) => "not submitted",
             (false, _) => "now",
         };
         table.add_row(vec![
@@ -239,24 +239,24 @@ fn next_steps(ctx: &CliContext, done: &AllocationRescheduleResult) -> Result<Vec
     match done.marked_executed.len() as u64 {
         0 => {}
         n if done.dry_run => {
-            lines.push(format!("{} would not fire any more", text::render_count(n, "action")));
+            lines.push(format!("{} would be disabled", text::render_count(n, "action")));
         }
-        n => lines.push(format!("{} noted as carried out", text::render_count(n, "action"))),
+        n => lines.push(format!("{} disabled", text::render_count(n, "action"))),
     }
     let by_hand = |share: &&SchedulerShare| !share.is_deferred && share.submitted == 0;
     let id = done.workflow_id;
     if done.dry_run {
-        lines.push("nothing was changed".to_owned());
+        lines.push("nothing changed".to_owned());
     } else if done.schedulers.iter().any(|share| by_hand(&share)) {
         lines.push(format!("next: windlass slurm regenerate {id} --submit"));
     } else if done.submitted_count() > 0 && is_without_slurm(ctx)? {
         lines.push(
-            "the server was started without --slurm: they are submitted when `windlass serve --slurm` serves this database"
+            "the server was started without --slurm: they are submitted when `windlass serve --slurm` is started for this database"
                 .to_owned(),
         );
     } else if done.submitted_count() > 0 && ctx.server()?.is_none() {
         lines.push(
-            "nobody serves this database: they are submitted when `windlass serve --slurm` does".to_owned(),
+            "no server is running for this database: they are submitted when `windlass serve --slurm` is started".to_owned(),
         );
     }
     Ok(lines)
@@ -293,13 +293,13 @@ mod tests {
             unfit: vec![],
         };
         for (done, words) in [
-            (done(false, 0, vec![]), "no job is left to run; there is nothing to ask for"),
-            (done(false, 1, vec![]), "1 job is left, and nodes are asked for already"),
-            (done(false, 5, vec![]), "5 jobs are left, and nodes are asked for already"),
-            (done(false, 5, vec![share(2, 0)]), "2 allocations asked for"),
+            (done(false, 0, vec![]), "no jobs left to run; no allocations requested"),
+            (done(false, 1, vec![]), "1 job left, allocations are already requested"),
+            (done(false, 5, vec![]), "5 jobs left, allocations are already requested"),
+            (done(false, 5, vec![share(2, 0)]), "2 allocations requested"),
             (
                 done(true, 5, vec![share(2, 0), share(0, 1)]),
-                "2 allocations would be asked for, 1 allocation when jobs are ready",
+                "2 allocations would be requested, 1 allocation when jobs are ready",
             ),
         ] {
             assert_eq!(render_summary(&done), words);

@@ -1,4 +1,5 @@
-//! Carries a plan out: what a job asks for from now on is its own, and what runs again goes back with what was built on it.
+//! Applies a recovery plan: stores the new requirements of jobs, and resets the jobs that run again together
+//! with their dependents.
 
 use crate::context::CliContext;
 use crate::error::{CliError, CliErrorKind};
@@ -13,13 +14,13 @@ use windlass_types::failure_commands::{
 };
 use windlass_types::{JobId, JobStatus, Resources, format_exact_size, format_iso_duration};
 
-/// What the orders about its jobs came to, where it takes orders.
+/// The results of failure commands, if the workflow is running.
 pub(super) fn apply_recovery_plan(
     ctx: &CliContext,
     store: &dyn Store,
     plan: &RecoveryPlan,
 ) -> Result<Vec<FailureCommandOutcome>, CliError> {
-    // Nobody decides about jobs that did not fail: what was stopped as a whole begins anew as a whole.
+    // Failure decisions apply only to failed jobs: a canceled workflow is restarted as a whole.
     if plan.row.is_canceled {
         apply_in_next_run(ctx, store, plan)
     } else {
@@ -27,7 +28,7 @@ pub(super) fn apply_recovery_plan(
     }
 }
 
-/// In the run that there is, also while other jobs of it run.
+/// In the current run, also while other jobs of it run.
 fn apply_by_commands(
     ctx: &CliContext,
     store: &dyn Store,
@@ -44,22 +45,25 @@ fn apply_by_commands(
     let staying: Vec<&FailureCommandOutcome> =
         all.iter().filter(|outcome| outcome.answer != FailureCommandStatus::Done).collect();
     for outcome in staying.iter().take(MAX_NAMED) {
-        // Somebody else was quicker, an agent has to ask, or what was built on it runs.
-        ctx.ui.print_warning(&format!("job {} stays as it is: {}", outcome.job, outcome.words));
+        // Another process was faster, an agent needs approval, or a dependent is running.
+        ctx.ui.print_warning(&format!("job {} is unchanged: {}", outcome.job, outcome.words));
     }
     if staying.len() > MAX_NAMED {
-        ctx.ui.print_warning(&format!("{} more stay as they are", staying.len() - MAX_NAMED));
+        ctx.ui.print_warning(&format!("{} more are unchanged", staying.len() - MAX_NAMED));
     }
     Ok(all)
 }
 
-/// An agent decides on what waits for a decision, as the workflow lets it; what has failed is recovered at its request.
+/// An agent decides about waiting failures as the triage policy allows; failed jobs are recovered at its
+/// request.
 fn plan_commands(plan: &RecoveryPlan, agent: Option<String>) -> Vec<FailureCommandBatch> {
     let asked_by = agent.as_ref().map(|agent| format!("agent {agent}"));
     let all = plan.failure_commands(asked_by.as_deref());
     let Some(agent) = agent else { return vec![all] };
-    let waits = |patient: &&JobDiagnosis| patient.examined.failed_job.status == JobStatus::PendingFailed;
-    let waiting: HashSet<JobId> = plan.rerun_jobs().filter(waits).map(|patient| patient.remedy.job).collect();
+    let waits =
+        |failed_job: &&JobDiagnosis| failed_job.examined.failed_job.status == JobStatus::PendingFailed;
+    let waiting: HashSet<JobId> =
+        plan.rerun_jobs().filter(waits).map(|failed_job| failed_job.remedy.job).collect();
     let (decided, recovered): (Vec<_>, Vec<_>) =
         all.orders.into_iter().partition(|order| waiting.contains(&order.job));
     let decided =
@@ -68,10 +72,10 @@ fn plan_commands(plan: &RecoveryPlan, agent: Option<String>) -> Vec<FailureComma
     [decided, recovered].into_iter().filter(|orders| !orders.orders.is_empty()).collect()
 }
 
-/// So many jobs that stay are named.
+/// Maximum number of unchanged jobs named.
 const MAX_NAMED: usize = 10;
 
-/// In a run of its own, while nobody runs the workflow.
+/// In a new run, while no process runs the workflow.
 fn apply_in_next_run(
     ctx: &CliContext,
     store: &dyn Store,
@@ -88,12 +92,12 @@ fn apply_in_next_run(
     Ok(Vec::new())
 }
 
-/// Jobs that come to ask for the same share a set, which is nobody else's.
+/// Jobs with equal new requirements share a set, which no other job uses.
 fn requirement_changes(plan: &RecoveryPlan) -> Vec<RequirementsChange> {
     let mut sets: HashMap<Resources, Vec<JobId>> = HashMap::new();
-    for patient in plan.rerun_jobs() {
-        if let Some(resources) = patient.next_resources() {
-            sets.entry(resources).or_default().push(patient.remedy.job);
+    for failed_job in plan.rerun_jobs() {
+        if let Some(resources) = failed_job.next_resources() {
+            sets.entry(resources).or_default().push(failed_job.remedy.job);
         }
     }
     let change = |(resources, jobs)| RequirementsChange {
@@ -104,20 +108,20 @@ fn requirement_changes(plan: &RecoveryPlan) -> Vec<RequirementsChange> {
     sets.into_iter().map(change).collect()
 }
 
-/// All that is in the set, so that one name is one set.
+/// The name contains all values of the set, so that equal names mean equal sets.
 fn requirements_name(resources: &Resources) -> String {
     let Resources { cpus, memory, gpus, nodes, runtime } = *resources;
     let runtime = runtime.map_or_else(|| "unsaid".to_owned(), format_iso_duration);
     format!("recovered:{cpus}cpus:{}:{gpus}gpus:{nodes}nodes:{runtime}", format_exact_size(memory))
 }
 
-/// Those that run again, and what was built on them.
+/// The jobs that run again, and their dependents.
 fn jobs_to_reset(store: &dyn Store, row: &WorkflowRow, plan: &RecoveryPlan) -> Result<Vec<JobId>, CliError> {
     let table = store.load_jobs(row.id)?;
     let standing = |&status: &JobStatus| JobResetState { status, return_code: None };
     let standings: Vec<JobResetState> = table.status.iter().map(standing).collect();
     let number = |job: &JobId| table.ids.binary_search(job).ok().map(|index| index as u32);
-    let jobs = plan.rerun_jobs().filter_map(|patient| number(&patient.remedy.job)).collect();
+    let jobs = plan.rerun_jobs().filter_map(|failed_job| number(&failed_job.remedy.job)).collect();
     let reset = plan_reset(&standings, &table.edges, &ResetSelection { jobs, ..ResetSelection::default() });
     let reset = reset.map_err(|refused| CliError::new(CliErrorKind::Refused, refused.to_string()))?;
     Ok(reset.all_jobs().into_iter().map(|number| table.ids[number as usize]).collect())

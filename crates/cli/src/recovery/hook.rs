@@ -1,4 +1,4 @@
-//! A command of the user's that puts right what made jobs fail.
+//! The recovery hook: a user command that fixes the cause of failures.
 
 use super::agent::agent_environment;
 use crate::context::CliContext;
@@ -7,10 +7,10 @@ use std::process::Stdio;
 use windlass_process::shell;
 use windlass_store::model::WorkflowRow;
 
-/// Runs it, with the workflow's id as its last argument. What it prints is talk, not data.
+/// Runs the hook with the workflow id as its last argument. Its output goes to stderr.
 pub(super) fn run_hook(ctx: &CliContext, row: &WorkflowRow, command: &str) -> Result<(), CliError> {
     ctx.ui.print_note(&format!("running the recovery hook: {command}"));
-    // The command may have words of its own; what follows them is quoted whatever they are.
+    // The command may contain words of its own; the appended argument is quoted.
     let mut hook = shell::shell_command(&format!("{command} \"$@\""));
     hook.args(["sh", &row.id.to_string()]);
     hook.stdin(Stdio::null()).envs(agent_environment(ctx, row)?);
@@ -21,6 +21,6 @@ pub(super) fn run_hook(ctx: &CliContext, row: &WorkflowRow, command: &str) -> Re
     if ended.success() {
         return Ok(());
     }
-    Err(CliError::refused(format!("the recovery hook failed ({ended}); nothing was changed"))
-        .with_hint("see what it printed above; `--dry-run` shows what is to be recovered"))
+    Err(CliError::refused(format!("the recovery hook failed ({ended}); nothing changed"))
+        .with_hint("see its output above; `--dry-run` shows what would be recovered"))
 }

@@ -1,5 +1,5 @@
-//! One recovery of a workflow, as `recover` and `watch` do it: dead workers are seen to, an agent and a hook are asked, each
-//! job that ended badly is diagnosed, and what can be helped runs again.
+//! One recovery of a workflow, for `recover` and `watch`: resets jobs of dead workers, runs an agent and a
+//! hook, diagnoses each failed job, and reruns the jobs that can be helped.
 
 pub(crate) mod agent;
 pub(crate) mod allocation_check;
@@ -28,31 +28,31 @@ use windlass_store::Store;
 use windlass_types::failure_commands::FailureCommandStatus;
 use windlass_types::{Capacity, JobStatus, WorkflowId};
 
-/// How a recovery went.
+/// The result of a recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RecoverySummary {
-    /// Jobs that run again for their own sake.
+    /// Failed jobs that run again.
     pub(crate) rerun_count: usize,
-    /// Jobs that stay as they are.
+    /// Failed jobs that are unchanged.
     pub(crate) unchanged_count: usize,
-    /// Of those, jobs that run again once a person agrees.
+    /// Of those, jobs that run again after approval.
     pub(crate) proposed_count: usize,
-    /// Jobs that did not fail and still have to run.
+    /// Other jobs that still have to run.
     pub(crate) remaining_jobs: u64,
-    /// Nodes were asked for.
+    /// Allocations were requested.
     pub(crate) are_nodes_requested: bool,
 }
 
-/// How much is said about it.
+/// The amount of output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RecoveryOutput {
     /// The plan, as data.
     Full,
-    /// A line about it.
+    /// One line.
     Brief,
 }
 
-/// Recovers a workflow, and shows what is done. What nobody can help with stays as it is.
+/// Recovers a workflow, and shows what is done. Jobs without a remedy are unchanged.
 pub(crate) fn recover_workflow(
     ctx: &CliContext,
     store: &dyn Store,
@@ -72,12 +72,13 @@ pub(crate) fn recover_workflow(
     let mut plan = diagnose_failures(ctx, store, workflow, how, machine, &site)?;
     if let Some(command) = how.recovery_hook.as_deref().filter(|_| plan.has_unexplained()) {
         hook::run_hook(ctx, &plan.row, command)?;
-        // It may have seen to some of them itself.
+        // The agent may have handled some of them.
         plan = diagnose_failures(ctx, store, workflow, how, machine, &site)?;
     }
     let mut proposed = 0;
     if plan.has_reruns() {
-        // What nobody can give nodes to stays as it is: in the books it would be ready, and never run.
+        // Jobs for which no nodes can be requested are unchanged: they would be recorded as ready, and never
+        // run.
         if let Err(error) = site.plan_allocations(store, &plan, &[], &how.allocations) {
             plan_output::print_plan(ctx, &plan, true, None, orphans)?;
             return Err(error);
@@ -114,9 +115,9 @@ pub(crate) fn recover_workflow(
     })
 }
 
-const NOT_FOR_AGENTS: &str = "it waits for a decision or was decided on: agents do not have it run again so";
+const NOT_FOR_AGENTS: &str = "it needs or had a decision, so agents may not rerun it this way";
 
-/// Shows what would be done, and does nothing.
+/// Shows what would be done without doing it.
 pub(crate) fn plan_recovery(
     ctx: &CliContext,
     store: &dyn Store,
@@ -142,10 +143,10 @@ pub(crate) fn plan_recovery(
         ctx.ui.print_note(&held.describe());
     }
     if how.ai.is_asked && plan.row.counts.get(JobStatus::PendingFailed) > 0 {
-        ctx.ui.print_note(&format!("{} would be asked first", agent::name(&how.ai)));
+        ctx.ui.print_note(&format!("{} would run first", agent::name(&how.ai)));
     }
     if let Some(command) = how.recovery_hook.as_deref().filter(|_| plan.has_unexplained()) {
-        ctx.ui.print_note(&format!("the hook would be run first: {command}"));
+        ctx.ui.print_note(&format!("the hook would run first: {command}"));
     }
     let (again, staying, left) = (plan.rerun_jobs().count(), plan.unchanged_count(), plan.remaining_count());
     Ok(RecoverySummary {
@@ -179,7 +180,8 @@ fn diagnose_failures(
     };
     let for_agent = failure_commands::acting_agent(None).is_some();
     let kept = if for_agent { jobs_barred_to_agents(store, &row)? } else { BTreeMap::new() };
-    // What waits, an agent decides on as itself; but not where a workflow begins anew without decisions.
+    // An agent decides about waiting failures under its own name, except where a workflow is restarted without
+    // decisions.
     let decides = |status: JobStatus| status == JobStatus::PendingFailed && !row.is_canceled;
     let mut plan = insight::diagnose_workflow(store, row.clone(), &terms)?;
     plan.exclude_jobs(
@@ -189,7 +191,7 @@ fn diagnose_failures(
     Ok(plan)
 }
 
-/// What the workers that may take the jobs have.
+/// The capacity of the workers that may run the jobs.
 fn worker_capacity(
     ctx: &CliContext,
     store: &dyn Store,
@@ -207,7 +209,7 @@ fn worker_capacity(
     Ok(room)
 }
 
-/// On this machine. Whoever runs the workflow now may have been given more or less of it.
+/// On this machine. A process that now runs the workflow may have other limits.
 pub(crate) fn local_capacity(
     store: &dyn Store,
     workflow: WorkflowId,

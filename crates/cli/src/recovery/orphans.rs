@@ -1,5 +1,5 @@
-//! Jobs that are noted as running: whether those who had them are still there. Nobody counts as gone because nobody could
-//! ask him.
+//! Orphaned jobs: checks whether the workers of jobs recorded as running still exist. A worker that cannot be
+//! checked does not count as lost.
 
 use crate::args::MachineArgs;
 use crate::context::CliContext;
@@ -19,7 +19,7 @@ use windlass_store::model::{AllocationFilter, HeldJob, WorkerRow};
 use windlass_types::slurm::AllocationState;
 use windlass_types::{AllocationId, Attempt, JobId, WorkerId, WorkflowId, format_duration};
 
-/// A job that somebody has, or had.
+/// A job that a worker holds, or held.
 #[derive(Debug, Serialize)]
 pub(crate) struct WorkerHeldJob {
     pub(crate) job_id: JobId,
@@ -27,7 +27,7 @@ pub(crate) struct WorkerHeldJob {
     pub(crate) attempt_id: Attempt,
     pub(crate) worker_id: WorkerId,
     pub(crate) state: HolderState,
-    /// What that rests on.
+    /// The evidence.
     pub(crate) evidence: String,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct WorkerHeldJob {
 pub(crate) enum HolderState {
     Alive,
     Gone,
-    /// Nobody can tell from here.
+    /// Unknown on this host.
     Unknown,
 }
 
@@ -56,13 +56,14 @@ impl WorkerHeldJob {
     }
 
     pub(crate) fn describe(&self) -> String {
-        format!("{}: {}; it would go back", self.name, self.evidence)
+        format!("{}: {}; it would be reset", self.name, self.evidence)
     }
 }
 
-/// Has jobs go back whose workers are certainly gone. Whoever runs the workflow, or a server, does that himself; a server is told
-/// of workers whose allocation is over, so that it does not wait for the end of their leases, and of those that have no lease, if
-/// somebody says that they are dead. Returns how many jobs went back.
+/// Resets the jobs of workers that are certainly lost. The process that runs the workflow, or a server, does
+/// this itself; a server is told about workers whose allocation has ended, so that it need not wait for their
+/// leases to expire, and about workers without a lease that the user declares dead. Returns the number of jobs
+/// reset.
 pub(crate) fn reset_orphans(
     ctx: &CliContext,
     store: &dyn Store,
@@ -77,14 +78,15 @@ pub(crate) fn reset_orphans(
             let unknown = list_held_jobs(ctx, store, workflow)?
                 .into_iter()
                 .filter(|held| held.state == HolderState::Unknown);
-            gone.extend(unknown.map(|held| (held.worker_id, "--assume-dead says so".to_owned())));
+            gone.extend(unknown.map(|held| (held.worker_id, "declared by --assume-dead".to_owned())));
         }
         for (worker, why) in gone {
             match client.retire_worker(worker) {
-                Ok(()) => ctx.ui.print_note(&format!("worker {worker} is gone: {why}")),
+                Ok(()) => ctx.ui.print_note(&format!("worker {worker} is lost: {why}")),
                 Err(error) => {
-                    ctx.ui
-                        .print_warning(&format!("worker {worker} is gone ({why}), and stays noted: {error}"));
+                    ctx.ui.print_warning(&format!(
+                        "worker {worker} is lost ({why}), but could not be retired: {error}"
+                    ));
                 }
             }
         }
@@ -99,7 +101,7 @@ pub(crate) fn reset_orphans(
     Ok(before.saturating_sub(store.held_jobs(workflow)?.len()))
 }
 
-/// All jobs that are noted as with a worker.
+/// All jobs that are recorded as held by a worker.
 pub(crate) fn list_held_jobs(
     ctx: &CliContext,
     store: &dyn Store,
@@ -115,17 +117,17 @@ pub(crate) fn list_held_jobs(
         None => local_worker_states(store, workflow)?,
     };
     let describe = |(job, name): (HeldJob, String)| {
-        let nobody = || (HolderState::Gone, format!("worker {} is noted as gone", job.worker));
-        let (state, evidence) = found.state_of(job.worker).unwrap_or_else(nobody);
+        let ended_worker = || (HolderState::Gone, format!("worker {} is recorded as ended", job.worker));
+        let (state, evidence) = found.state_of(job.worker).unwrap_or_else(ended_worker);
         let (job_id, attempt_id, worker_id) = (job.id, job.attempt, job.worker);
         WorkerHeldJob { job_id, name, attempt_id, worker_id, state, evidence }
     };
     Ok(held.into_iter().zip(names).map(describe).collect())
 }
 
-/// What is known of workers.
+/// Facts about workers.
 enum WorkerStates {
-    /// Somebody sees to all of them.
+    /// A process or server already watches all of them.
     SupervisedBy(String),
     PerWorker(HashMap<WorkerId, (HolderState, String)>),
 }
@@ -142,20 +144,20 @@ impl WorkerStates {
 fn local_worker_states(store: &dyn Store, workflow: WorkflowId) -> Result<WorkerStates, CliError> {
     if let Some(holder) = store.lock_holder(workflow)? {
         return Ok(WorkerStates::SupervisedBy(format!(
-            "process {} runs the workflow, and sees to its workers",
+            "process {} runs the workflow and watches its workers",
             holder.pid
         )));
     }
     let look = |row: WorkerRow| {
         let (pid, host) = (row.worker.pid, &row.worker.host);
         let told = match local_worker::find_worker(&row.worker) {
-            // It is about to notice that whoever started it is gone, or is one of a server that is.
-            Ok(WorkerLiveness::Alive) => (HolderState::Alive, format!("its worker lives (process {pid})")),
+            // It will notice that its parent has ended, or belongs to a server that has stopped.
+            Ok(WorkerLiveness::Alive) => (HolderState::Alive, format!("its worker is alive (process {pid})")),
             Ok(WorkerLiveness::Gone) => {
-                (HolderState::Gone, format!("its worker, process {pid} on {host}, is gone"))
+                (HolderState::Gone, format!("its worker, process {pid} on {host}, has ended"))
             }
             Ok(WorkerLiveness::OtherHost) => {
-                (HolderState::Unknown, format!("its worker ran on {host}, which is not this machine"))
+                (HolderState::Unknown, format!("its worker ran on {host}, not on this machine"))
             }
             Err(error) => (HolderState::Unknown, error.to_string()),
         };
@@ -164,7 +166,7 @@ fn local_worker_states(store: &dyn Store, workflow: WorkflowId) -> Result<Worker
     Ok(WorkerStates::PerWorker(load_job_holders(store, workflow)?.into_iter().map(look).collect()))
 }
 
-/// A server knows by leases; those that have none it cannot know of.
+/// A server tracks workers by their leases, but not those without a lease.
 fn server_worker_states(
     client: &Client,
     store: &dyn Store,
@@ -173,10 +175,10 @@ fn server_worker_states(
     let told = client.workers(Some(workflow))?.into_iter().map(|worker| {
         let evidence = match worker.silence_seconds.and_then(|s| Duration::try_from_secs_f64(s).ok()) {
             Some(silence) => {
-                format!("its worker on {} was heard of {} ago", worker.host, format_duration(silence))
+                format!("last contact of its worker on {} was {} ago", worker.host, format_duration(silence))
             }
             None => format!(
-                "its worker on {} has no lease; `windlass workers retire {}` if it is dead",
+                "its worker on {} has no lease; if it is dead: `windlass worker retire {}`",
                 worker.host, worker.id
             ),
         };
@@ -192,7 +194,7 @@ fn server_worker_states(
     Ok(WorkerStates::PerWorker(told))
 }
 
-/// Workers that are noted as there although Slurm says that their allocation is over, and what it says.
+/// Workers that are recorded as active although Slurm reports the end of their allocation, with Slurm's state.
 fn workers_in_ended_allocations(
     store: &dyn Store,
     workflow: WorkflowId,

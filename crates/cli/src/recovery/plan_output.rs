@@ -1,4 +1,4 @@
-//! The plan of a recovery, shown.
+//! Prints a recovery plan.
 
 use super::allocations::{self, AllocationRescheduleResult};
 use crate::context::CliContext;
@@ -11,10 +11,10 @@ use windlass_core::recovery::RecoveryAction;
 use windlass_core::sizing::{ResourceAmount, ResourceChange};
 use windlass_insight::recovery::{JobDiagnosis, RecoveryPlan, RecoveryPlanReport};
 
-/// So many groups are shown to people; programs get every job.
+/// Maximum number of groups shown; JSON contains every job.
 const MAX_GROUPS_SHOWN: usize = 40;
 
-/// For programs: the plan, and the allocations that it takes on Slurm.
+/// JSON output: the plan, and the Slurm allocations that it needs.
 #[derive(Serialize)]
 struct RecoveryReportView<'a> {
     #[serde(flatten)]
@@ -46,7 +46,7 @@ pub(super) fn print_plan(
     }
     if groups.len() > MAX_GROUPS_SHOWN {
         ctx.ui.print_note(&format!(
-            "… and {} more; --format json shows every job",
+            "… and {} more; use --format json for every job",
             groups.len() - MAX_GROUPS_SHOWN
         ));
     }
@@ -57,7 +57,7 @@ pub(super) fn print_plan(
     Ok(())
 }
 
-/// `workflow 3 (sim): 2 jobs run again, 1 stays as it is; 1 job whose worker died is ready again`.
+/// `workflow 3 (sim): 2 jobs run again, 1 is unchanged; 1 job whose worker died is ready again`.
 pub(super) fn render_headline(plan: &RecoveryPlan, dry_run: bool, orphans: usize) -> String {
     let failed = plan.render_summary(dry_run);
     let name = text::one_line(&plan.row.name);
@@ -71,24 +71,24 @@ pub(super) fn render_headline(plan: &RecoveryPlan, dry_run: bool, orphans: usize
     format!("workflow {} ({name}): {failed}{orphans}", plan.row.id)
 }
 
-/// Jobs of one entry of the spec with the same ailment.
+/// Jobs of one job group with the same diagnosis.
 struct FailedJobGroup<'a> {
     failed_jobs: Vec<&'a JobDiagnosis>,
 }
 
 fn group_failures(patients: &[JobDiagnosis]) -> Vec<FailedJobGroup<'_>> {
-    let class = |patient: &JobDiagnosis| {
-        let name = patient.examined.job_group.as_ref().unwrap_or(&patient.examined.name).clone();
-        (name, patient.remedy.diagnosis, patient.remedy.next.clone())
+    let class = |failed_job: &JobDiagnosis| {
+        let name = failed_job.examined.job_group.as_ref().unwrap_or(&failed_job.examined.name).clone();
+        (name, failed_job.remedy.diagnosis, failed_job.remedy.next.clone())
     };
     let mut groups: Vec<FailedJobGroup<'_>> = Vec::new();
     let mut known = std::collections::HashMap::new();
-    for patient in patients {
-        let index = *known.entry(class(patient)).or_insert_with(|| {
+    for failed_job in patients {
+        let index = *known.entry(class(failed_job)).or_insert_with(|| {
             groups.push(FailedJobGroup { failed_jobs: Vec::new() });
             groups.len() - 1
         });
-        groups[index].failed_jobs.push(patient);
+        groups[index].failed_jobs.push(failed_job);
     }
     groups
 }
@@ -105,16 +105,18 @@ impl FailedJobGroup<'_> {
         }
     }
 
-    /// What the diagnosis rests on: of several, that of the first.
+    /// The evidence of the diagnosis: that of the first job.
     fn evidence(&self) -> String {
         let evidence = &self.first().remedy.evidence;
         if self.failed_jobs.len() == 1 { evidence.clone() } else { format!("for example: {evidence}") }
     }
 
-    /// `memory 2 GiB` and `memory 3 GiB`, or `memory 3 GiB – 4.5 GiB` where they differ.
+    /// `memory 2 GiB` and `memory 3 GiB`, or `memory 3 GiB – 4.5 GiB` if they differ.
     fn render_amounts(&self, which: fn(&ResourceChange) -> Option<ResourceAmount>) -> String {
         let mut ranges: Vec<(ResourceAmount, ResourceAmount)> = Vec::new();
-        for amount in self.failed_jobs.iter().flat_map(|patient| &patient.remedy.changes).filter_map(which) {
+        for amount in
+            self.failed_jobs.iter().flat_map(|failed_job| &failed_job.remedy.changes).filter_map(which)
+        {
             let same =
                 |range: &&mut (ResourceAmount, ResourceAmount)| range.0.resource() == amount.resource();
             match ranges.iter_mut().find(same) {
@@ -130,7 +132,7 @@ impl FailedJobGroup<'_> {
     }
 }
 
-/// CPUs name themselves.
+/// The unit is part of the CPU text.
 const fn amount_unit(amount: ResourceAmount) -> &'static str {
     match amount {
         ResourceAmount::Memory(_) => "memory ",
@@ -160,14 +162,16 @@ fn render_table(groups: &[FailedJobGroup<'_>]) -> TextTable {
         TableColumn::flexible("JOBS"),
         TableColumn::text("DIAGNOSIS"),
         TableColumn::flexible("BECAUSE"),
-        TableColumn::text("ASKED FOR"),
+        TableColumn::text("REQUESTED"),
         TableColumn::flexible("NEXT"),
     ]);
     for group in groups.iter().take(MAX_GROUPS_SHOWN) {
         let next = match &group.first().remedy.next {
-            RecoveryAction::Stay(why) => TableCell::with_tone(format!("stays: {why}"), Some(TextTone::Dim)),
+            RecoveryAction::Stay(why) => {
+                TableCell::with_tone(format!("unchanged: {why}"), Some(TextTone::Dim))
+            }
             RecoveryAction::RunAgain => match group.render_amounts(|change| Some(change.to)) {
-                more if more.is_empty() => TableCell::new("runs again as it is"),
+                more if more.is_empty() => TableCell::new("runs again unchanged"),
                 more => TableCell::new(format!("runs again with {more}")),
             },
         };

@@ -1,4 +1,4 @@
-//! Where a workflow that is recovered runs: on Slurm there is as much room as the cluster has, and what runs again needs
+//! Where a recovered workflow runs: on Slurm the capacity is that of the cluster, and jobs that run again need
 //! allocations.
 
 use super::allocations::{self, AllocationRescheduleOptions, AllocationRescheduleResult};
@@ -15,11 +15,11 @@ use windlass_types::settings::WorkflowSettings;
 use windlass_types::{JobId, JobStatus, WorkflowId};
 
 pub(crate) enum RecoveryCluster {
-    /// Its workers come from elsewhere.
+    /// Not on Slurm.
     Elsewhere,
     /// On this cluster.
     Slurm(ClusterProfile),
-    /// On Slurm, and nobody here can tell what the cluster has: why.
+    /// On Slurm, but the cluster cannot be queried here, for this reason.
     Unknown(String),
 }
 
@@ -41,7 +41,7 @@ impl RecoveryCluster {
         }
     }
 
-    /// What the cluster has. Workers that are there now say less: new allocations may be larger.
+    /// The capacity of the cluster. Present workers say less: new allocations may be larger.
     pub(super) fn cluster_capacity(
         &self,
         args: &AllocationArgs,
@@ -55,7 +55,7 @@ impl RecoveryCluster {
         }
     }
 
-    /// Asks for allocations for what is left.
+    /// Requests allocations for the remaining jobs.
     pub(super) fn request_allocations(
         &self,
         ctx: &CliContext,
@@ -75,7 +75,8 @@ impl RecoveryCluster {
         allocations::reschedule(ctx, store, &row, profile, &asked).map(Some)
     }
 
-    /// Whether jobs that did not fail wait for nodes that nobody asks for: their allocations were cancelled, preempted or lost.
+    /// Whether jobs wait for nodes that are not requested, because their allocations were canceled, preempted
+    /// or lost.
     pub(super) fn needs_allocations(
         &self,
         store: &dyn Store,
@@ -99,7 +100,7 @@ impl RecoveryCluster {
         }
     }
 
-    /// What would be asked for, if the plan were carried out and `lost` were ready again.
+    /// The allocations that would be requested if the plan were applied and `lost` were ready again.
     pub(super) fn plan_allocations(
         &self,
         store: &dyn Store,
@@ -114,7 +115,7 @@ impl RecoveryCluster {
             options: args.options(account.as_deref()),
             include: plan
                 .rerun_jobs()
-                .map(|patient| patient.remedy.job)
+                .map(|failed_job| failed_job.remedy.job)
                 .chain(lost.iter().copied())
                 .collect(),
             submit: true,
@@ -132,10 +133,10 @@ impl RecoveryCluster {
         }
     }
 
-    /// Where nodes are needed, and nobody here can ask for them.
+    /// Warns if nodes are needed but cannot be requested here.
     pub(super) fn warn_unknown_cluster(&self, ctx: &CliContext, workflow: WorkflowId) {
         if let Self::Unknown(why) = self {
-            ctx.ui.print_warning(&format!("no allocations are asked for: {why}"));
+            ctx.ui.print_warning(&format!("no allocations are requested: {why}"));
             ctx.ui.print_note(&format!(
                 "next, on a login node of the cluster: windlass slurm regenerate {workflow} --submit"
             ));

@@ -1,10 +1,10 @@
-//! How an attempt ended, in words.
+//! The outcome of an attempt as text.
 
 use windlass_store::model::ResultRow;
 use windlass_types::JobStatus;
 use windlass_types::worker_messages::return_code;
 
-/// What is known about an end; the least common measure of what the store and the engine tell.
+/// The facts about the end of an attempt that both the store and the engine provide.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AttemptEndSummary {
     pub(crate) status: JobStatus,
@@ -44,7 +44,7 @@ impl AttemptEndSummary {
 }
 
 impl AttemptEndSummary {
-    /// With what is known about the reason, which may say again what the code means: then only its name is said.
+    /// With the recorded reason, unless it repeats the meaning of the code.
     pub(crate) fn describe_with(&self, reason: Option<&str>) -> String {
         let Some(reason) = reason else { return self.describe() };
         let plain = !self.out_of_memory && self.status != JobStatus::Terminated;
@@ -59,18 +59,18 @@ impl AttemptEndSummary {
     }
 }
 
-/// What shells mean by some codes.
+/// Meanings of some codes by shell convention.
 fn exit_code_hint(code: i32) -> Option<String> {
     match code {
         126 => Some("cannot be executed".to_owned()),
         127 => Some("command not found".to_owned()),
-        // A shell that waited for a program killed by a signal says so with 128 + n.
+        // A shell that waited for a program killed by a signal exits with 128 + n.
         129..=159 => Some(format!("128 + {}", signal_name(code - 128))),
         _ => None,
     }
 }
 
-/// `SIGTERM`; the numbers are those of Linux.
+/// `SIGTERM`; signal numbers of Linux.
 pub(crate) fn signal_name(signal: i32) -> String {
     const NAMES: [&str; 31] = [
         "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE",

@@ -1,7 +1,7 @@
-//! Comma-separated values as RFC 4180 has them, with plain newlines.
+//! Comma-separated values as in RFC 4180, with plain newlines.
 //!
-//! Text may come from other users: control characters are shown as escapes, and text that a spreadsheet would take for a
-//! formula gets an apostrophe in front, as spreadsheets themselves write such text.
+//! Text may come from other users: control characters are escaped, and text that a spreadsheet would evaluate
+//! as a formula gets an apostrophe in front, as spreadsheets do.
 
 use super::text;
 use std::io::{self, Write};
@@ -22,7 +22,7 @@ pub(super) fn write_row(out: &mut impl Write, cells: impl Iterator<Item = String
     out.write_all(b"\n")
 }
 
-/// Whether a spreadsheet would calculate it. Numbers are no formulas.
+/// Whether a spreadsheet would evaluate it. Numbers are not formulas.
 fn is_formula(cell: &str) -> bool {
     cell.starts_with(['=', '+', '-', '@', '\t']) && cell != "-" && cell.parse::<f64>().is_err()
 }

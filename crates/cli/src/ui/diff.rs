@@ -1,6 +1,6 @@
-//! The difference between two texts as `diff -u` shows it, so that `patch` understands it.
+//! The difference between two texts in `diff -u` format, readable by `patch`.
 
-/// Unchanged lines that are shown around a change.
+/// Unchanged lines shown around a change.
 const CONTEXT_LINES: usize = 3;
 
 /// One line of the comparison.
@@ -11,7 +11,7 @@ enum DiffStep {
     Added,
 }
 
-/// Nothing if the texts are equal.
+/// Empty if the texts are equal.
 pub(crate) fn unified_diff(name: &str, old: &str, new: &str) -> Vec<String> {
     let (before, after) = (split_lines(old), split_lines(new));
     let steps = compute_steps(&before, &after);
@@ -26,16 +26,16 @@ pub(crate) fn unified_diff(name: &str, old: &str, new: &str) -> Vec<String> {
     shown
 }
 
-/// With their line breaks, so that one that is missing at the end is a difference.
+/// With line breaks, so that a missing one at the end is a difference.
 fn split_lines(text: &str) -> Vec<&str> {
     text.split_inclusive('\n').collect()
 }
 
-/// Myers' algorithm: the fewest removals and additions that lead from one text to the other.
+/// Myers' algorithm: the minimal removals and additions that turn one text into the other.
 fn compute_steps(before: &[&str], after: &[&str]) -> Vec<DiffStep> {
     let (rows, columns) = (before.len(), after.len());
     let reach = rows + columns;
-    // How far each diagonal (row - column, shifted by `reach`) got with so many edits, for all numbers of edits.
+    // How far each diagonal (row - column, shifted by `reach`) got, for each number of edits.
     let mut furthest = vec![0usize; 2 * reach + 2];
     let mut history = Vec::new();
     for edits in 0..=reach {
@@ -57,7 +57,7 @@ fn compute_steps(before: &[&str], after: &[&str]) -> Vec<DiffStep> {
     Vec::new()
 }
 
-/// From the end to the start along the diagonals that led there.
+/// Backtracks from the end to the start along the diagonals.
 fn walk_back(history: &[Vec<usize>], reach: usize, mut row: usize, mut column: usize) -> Vec<DiffStep> {
     let mut steps = Vec::new();
     for (edits, furthest) in history.iter().enumerate().rev() {
@@ -83,7 +83,7 @@ fn walk_back(history: &[Vec<usize>], reach: usize, mut row: usize, mut column: u
     steps
 }
 
-/// Stretches of steps around changes that are close to each other.
+/// Groups of changes that are close to each other.
 fn group_hunks(steps: &[DiffStep]) -> Vec<std::ops::Range<usize>> {
     let mut hunks: Vec<std::ops::Range<usize>> = Vec::new();
     for (at, _) in steps.iter().enumerate().filter(|(_, step)| **step != DiffStep::Same) {

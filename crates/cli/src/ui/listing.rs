@@ -1,4 +1,4 @@
-//! Lists: one description of the fields feeds the table, the JSON and the CSV, page by page, however long they are.
+//! Lists of any length: one description of the fields is used for the table, JSON and CSV, page by page.
 
 use super::style::{TextPainter, TextTone};
 use super::table::{TableCell, TableColumn, TextTable};
@@ -13,10 +13,10 @@ use std::io::{self, Write};
 use std::time::Duration;
 use windlass_types::{Bytes, JobStatus, Timestamp, format_duration};
 
-/// So many rows are in memory at a time.
+/// Maximum number of rows in memory.
 pub(crate) const PAGE_SIZE: u64 = 2000;
 
-/// One value of a row. Each kind knows how people and how programs want to see it.
+/// One value of a row, with a form for people and one for programs.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum FieldValue {
     Empty,
@@ -24,7 +24,7 @@ pub(crate) enum FieldValue {
     Number(i64),
     Real(f64),
     Text(String),
-    /// One of a few words, perhaps coloured.
+    /// One of a few words, optionally colored.
     Word(&'static str, Option<TextTone>),
     Time(Timestamp),
     Duration(Duration),
@@ -48,7 +48,7 @@ impl FieldValue {
         }
     }
 
-    /// For programs: plain numbers, seconds, bytes, RFC 3339; nothing where there is nothing.
+    /// For programs: plain numbers, seconds, bytes, RFC 3339; empty for missing values.
     fn to_plain_text(&self) -> String {
         match self {
             Self::Empty => String::new(),
@@ -64,7 +64,7 @@ impl FieldValue {
         }
     }
 
-    /// Nothing comes last.
+    /// Missing values are sorted last.
     fn compare_values(&self, other: &Self) -> Ordering {
         match (self, other) {
             (Self::Empty, Self::Empty) => Ordering::Equal,
@@ -125,7 +125,7 @@ datum_from! {
 }
 
 impl FieldValue {
-    /// A time that a server wrote out.
+    /// A time as text from a server.
     pub(crate) fn parse_time(text: &str) -> Self {
         text.parse().map_or_else(|_| Self::Text(text.to_owned()), Self::Time)
     }
@@ -139,10 +139,10 @@ impl<T: Into<Self>> From<Option<T>> for FieldValue {
 
 /// One field of the rows of a list.
 pub(crate) struct ListField<T: 'static> {
-    /// In JSON and CSV; `None` is only for people.
+    /// Name in JSON and CSV; `None`: only in the table.
     name: Option<&'static str>,
     get: fn(&T) -> FieldValue,
-    /// In the table; `None` is only for programs.
+    /// Column in the table; `None`: only in JSON and CSV.
     column: Option<TableColumn>,
 }
 
@@ -161,14 +161,14 @@ impl<T> ListField<T> {
         self
     }
 
-    /// By its name, or by the heading of its column.
+    /// Finds a field by its name or column heading.
     fn is_named(&self, name: &str) -> bool {
         self.name == Some(name)
             || self.column.as_ref().is_some_and(|c| c.heading().eq_ignore_ascii_case(name))
     }
 }
 
-/// The fields of a list that are left when some are left out.
+/// The fields of a list, without excluded ones.
 pub(crate) struct ListFields<T: 'static> {
     fields: Vec<&'static ListField<T>>,
 }
@@ -183,7 +183,7 @@ impl<T> ListFields<T> {
         self
     }
 
-    /// Without the fields that were named.
+    /// Excludes the named fields.
     pub(crate) fn without_fields(mut self, names: &[String]) -> Result<Self, CliError> {
         for name in names {
             self.find_field(name)?;
@@ -199,12 +199,12 @@ impl<T> ListFields<T> {
             let error = CliError::user(format!("there is no field `{name}`"));
             match windlass_spec::nearest_name(name, names.clone()) {
                 Some(near) => error.with_hint(format!("did you mean `{near}`?")),
-                None => error.with_hint(format!("there are: {}", names.collect::<Vec<_>>().join(", "))),
+                None => error.with_hint(format!("available: {}", names.collect::<Vec<_>>().join(", "))),
             }
         })
     }
 
-    /// The list as JSON, page by page until one is empty; tells how many rows there were.
+    /// Prints the list as JSON, page by page until one is empty; returns the number of rows.
     pub(crate) fn write_json(
         &self,
         out: &mut impl Write,
@@ -213,7 +213,7 @@ impl<T> ListFields<T> {
         write_json_list(out, self, pages)
     }
 
-    /// Sorted and cut as asked for.
+    /// Applies sort order, offset and limit.
     pub(crate) fn sort_and_limit(&self, mut rows: Vec<T>, page: &ListPageArgs) -> Result<Vec<T>, CliError> {
         if let Some(name) = &page.sort_by {
             let field = self.find_field(name)?;
@@ -229,13 +229,14 @@ impl<T> ListFields<T> {
 }
 
 impl TerminalUi {
-    /// Prints a list that is at hand.
+    /// Prints a list that is in memory.
     pub(crate) fn print_list<T>(&self, listing: &ListFields<T>, rows: Vec<T>) -> Result<u64, CliError> {
         let mut rows = Some(rows);
         self.print_pages(listing, || Ok(rows.take().unwrap_or_default()))
     }
 
-    /// Prints a list page by page until one is empty; tells how many rows there were. An empty table is not printed.
+    /// Prints a list page by page until one is empty; returns the number of rows. An empty table is not
+    /// printed.
     pub(crate) fn print_pages<T>(
         &self,
         listing: &ListFields<T>,
@@ -305,7 +306,7 @@ fn write_json_list<T>(
     let failed = |e: serde_json::Error| output_error(&e.into());
     let mut printed = 0;
     {
-        let mut serializer = serde_json::Serializer::pretty(&mut *out);
+        let mut serializer = serde_json::Serializer::pretty(text::JsonEscaper(&mut *out));
         let mut list = serializer.serialize_seq(None).map_err(failed)?;
         loop {
             let rows = pages()?;
@@ -347,7 +348,7 @@ fn write_csv_list<T>(
     }
 }
 
-/// Columns are as wide as the first page needs, and wider later if they must; the heading stands once.
+/// Columns are as wide as the first page needs, and grow later if needed; the heading is printed once.
 fn write_table_list<T>(
     out: &mut impl Write,
     listing: &ListFields<T>,
@@ -368,7 +369,7 @@ fn write_table_list<T>(
         }
         printed += rows.len() as u64;
         for line in table.render_page(width, paint) {
-            writeln!(out, "{line}").map_err(|e| output_error(&e))?;
+            writeln!(out, "{}", text::escape_control(&line)).map_err(|e| output_error(&e))?;
         }
     }
 }

@@ -1,18 +1,18 @@
-//! Lines at the bottom of a terminal that are drawn over and over, while others scroll away above them.
+//! Lines at the bottom of a terminal that are redrawn in place, while other lines scroll above.
 
 use super::run_observers::{repaint, replace_block, write_stderr};
 use super::{TerminalUi, terminal};
 use std::io;
 
-/// Dropping it leaves the terminal clean.
+/// Dropping it clears the block.
 #[derive(Debug)]
 pub(crate) struct LiveBlock {
-    /// Lines of it on the screen.
+    /// Number of its lines on the screen.
     drawn_lines: usize,
 }
 
 impl TerminalUi {
-    /// For a terminal that can draw it, unless nothing is to be said.
+    /// For a terminal that supports it, unless output is quiet.
     pub(crate) fn live_block(&self) -> Option<LiveBlock> {
         terminal::terminal_size(io::stderr()).filter(|_| !terminal::is_dumb() && !self.quiet)?;
         Some(LiveBlock { drawn_lines: 0 })
@@ -20,7 +20,7 @@ impl TerminalUi {
 }
 
 impl LiveBlock {
-    /// What is drawn is told how wide it may be. As many lines as there is room for are shown.
+    /// The callback gets the available width. Only as many lines as fit are shown.
     pub(crate) fn draw(&mut self, lines: impl FnOnce(usize) -> Vec<String>) {
         let Some(size) = terminal::terminal_size(io::stderr()) else { return };
         // One column is left free: a full line would wrap on some terminals.
@@ -30,7 +30,7 @@ impl LiveBlock {
         self.drawn_lines = lines.len();
     }
 
-    /// A line that stays, above.
+    /// Prints a permanent line above.
     pub(crate) fn print_above(&mut self, line: &str) {
         write_stderr(&replace_block(std::mem::take(&mut self.drawn_lines), &[line.to_owned()]));
     }

@@ -1,4 +1,4 @@
-//! The only place that prints. Data goes to stdout, everything else to stderr.
+//! The only module that prints. Data goes to stdout, everything else to stderr.
 
 pub(crate) mod attempt_end;
 mod csv;
@@ -63,22 +63,22 @@ impl TerminalUi {
         self.quiet
     }
 
-    /// How to colour what goes to stdout.
+    /// Colors for stdout.
     pub(crate) fn stdout_painter(&self) -> TextPainter {
         self.stdout_painter
     }
 
-    /// How to colour what goes to stderr.
+    /// Colors for stderr.
     pub(crate) fn stderr_painter(&self) -> TextPainter {
         self.stderr_painter
     }
 
-    /// The width of the terminal on stdout; `None` if there is none and nothing should be cut.
+    /// The width of the terminal on stdout; `None` if there is none and nothing should be truncated.
     pub(crate) fn stdout_width(&self) -> Option<usize> {
         terminal::terminal_size(&self.stdout).map(|size| size.columns)
     }
 
-    /// Data, as lines on stdout.
+    /// Prints data as lines on stdout.
     pub(crate) fn print_lines(&self, lines: &[String]) -> Result<(), CliError> {
         let mut text = lines.join("\n");
         if !lines.is_empty() {
@@ -91,13 +91,13 @@ impl TerminalUi {
         self.print_bytes(format!("{}\n", text::escape_control(line)).as_bytes())
     }
 
-    /// Data as it is, on stdout, at once.
+    /// Prints data unchanged on stdout, and flushes.
     pub(crate) fn print_bytes(&self, bytes: &[u8]) -> Result<(), CliError> {
         let mut stdout = self.stdout.lock();
         stdout.write_all(bytes).and_then(|()| stdout.flush()).map_err(|e| output_error(&e))
     }
 
-    /// Text that jobs or other users wrote: as it is into a file or a pipe, harmless on a terminal.
+    /// Prints text written by jobs or other users: unchanged to a file or pipe, escaped on a terminal.
     pub(crate) fn print_untrusted_text(&self, bytes: &[u8]) -> Result<(), CliError> {
         if self.stdout.is_terminal() {
             return self.print_bytes(text::escape_control(&String::from_utf8_lossy(bytes)).as_bytes());
@@ -105,14 +105,22 @@ impl TerminalUi {
         self.print_bytes(bytes)
     }
 
-    /// A file that a job wrote, on stdout, however large.
+    /// Text of a report, possibly with colors, or a format for programs: control characters are escaped on a terminal.
+    pub(crate) fn print_rendered_text(&self, text: &str) -> Result<(), CliError> {
+        if self.stdout.is_terminal() {
+            return self.print_bytes(text::escape_control(text).as_bytes());
+        }
+        self.print_bytes(style::unmark_colors(text).as_bytes())
+    }
+
+    /// Prints a file written by a job on stdout, of any size.
     pub(crate) fn print_file(&self, file: &mut impl io::Read, path: &Path) -> Result<(), CliError> {
         const AT_ONCE: u64 = 64 * 1024;
         let mut file = io::BufReader::with_capacity(AT_ONCE as usize, file);
         let mut buffer = Vec::new();
         loop {
             buffer.clear();
-            // Whole lines for a terminal, so that no letter is torn; else as much as there is.
+            // Whole lines for a terminal, so that no character is split; otherwise whatever was read.
             let read = if self.stdout.is_terminal() {
                 file.by_ref().take(AT_ONCE).read_until(b'\n', &mut buffer)
             } else {
@@ -135,20 +143,20 @@ impl TerminalUi {
         self.print_lines(&table.render(self.stdout_width(), self.stdout_painter()))
     }
 
-    /// One JSON value on stdout, readable.
+    /// Prints one JSON value on stdout, indented.
     pub(crate) fn print_json(&self, value: &impl Serialize) -> Result<(), CliError> {
         let mut stdout = io::BufWriter::new(self.stdout.lock());
-        serde_json::to_writer_pretty(&mut stdout, value)
+        serde_json::to_writer_pretty(text::JsonEscaper(&mut stdout), value)
             .map_err(io::Error::from)
             .and_then(|()| stdout.write_all(b"\n"))
             .and_then(|()| stdout.flush())
             .map_err(|e| output_error(&e))
     }
 
-    /// One line of a stream of JSON values (NDJSON).
+    /// Prints one line of a stream of JSON values (NDJSON).
     pub(crate) fn print_json_line(&self, value: &impl Serialize) -> Result<(), CliError> {
         let line = serde_json::to_string(value).map_err(|e| output_error(&e.into()))?;
-        self.print_bytes(format!("{line}\n").as_bytes())
+        self.print_bytes(format!("{}\n", text::escape_json(&line)).as_bytes())
     }
 
     pub(crate) fn print_help(&self, help: &clap::builder::StyledStr) -> Result<(), CliError> {
@@ -156,7 +164,7 @@ impl TerminalUi {
         self.print_bytes(text.as_bytes())
     }
 
-    /// Talk for the person at the terminal; not data, and silent with `--quiet`.
+    /// Prints a note for the user on stderr; suppressed by `--quiet`.
     pub(crate) fn print_note(&self, text: &str) {
         if !self.quiet {
             write_stderr_line(&self.stderr, text);
@@ -170,29 +178,29 @@ impl TerminalUi {
         );
     }
 
-    /// What is worth saying about a spec file that is used all the same.
+    /// Prints warnings about a spec file.
     pub(crate) fn print_spec_warnings(&self, warnings: &SpecDiagnostics) {
         if self.quiet || warnings.count() == 0 {
             return;
         }
         if self.wants_json() {
             let wire = serde_json::json!({ "warnings": warnings.reports() });
-            return write_stderr_line(&self.stderr, &wire.to_string());
+            return write_stderr_line(&self.stderr, &text::escape_json(&wire.to_string()));
         }
         write_stderr_line(
             &self.stderr,
-            warnings.render(self.stderr_painter().spec_style()).trim_end_matches('\n'),
+            render_diagnostics(warnings, self.stderr_painter()).trim_end_matches('\n'),
         );
     }
 
-    /// Text for stderr that matters also with `--quiet`.
+    /// Prints text on stderr even with `--quiet`.
     pub(crate) fn print_stderr_lines(&self, lines: &[String]) {
         if !lines.is_empty() {
             write_stderr_line(&self.stderr, &lines.join("\n"));
         }
     }
 
-    /// The error that ends the program.
+    /// Prints the error that ends the program.
     pub(crate) fn print_error(&self, error: &CliError) {
         if error.kind == CliErrorKind::OutputClosed {
             return;
@@ -201,7 +209,7 @@ impl TerminalUi {
     }
 }
 
-/// A mistake in the command line, as JSON: what was asked for is not known well enough for a [`Ui`].
+/// Prints a usage error as JSON; the command line is not known well enough to create a [`Ui`].
 pub(crate) fn print_usage_error(error: &CliError) {
     write_stderr_line(
         &io::stderr(),
@@ -209,15 +217,20 @@ pub(crate) fn print_usage_error(error: &CliError) {
     );
 }
 
-/// Writes a line to stderr. If that is not possible there is nobody left to tell.
+/// Writes a line to stderr. A failure is ignored, because it cannot be reported.
 fn write_stderr_line(stderr: &io::Stderr, text: &str) {
     drop(stderr.lock().write_all(format!("{}\n", text::escape_control(text)).as_bytes()));
+}
+
+/// The renderer leaves no control characters of the source in its text; the escape sequences are its own colors.
+fn render_diagnostics(diagnostics: &SpecDiagnostics, paint: TextPainter) -> String {
+    style::mark_colors(&diagnostics.render(paint.spec_style()))
 }
 
 fn output_error(error: &io::Error) -> CliError {
     match error.kind() {
         io::ErrorKind::BrokenPipe => {
-            CliError::new(CliErrorKind::OutputClosed, "the reader of the output went away")
+            CliError::new(CliErrorKind::OutputClosed, "the reader closed the output")
         }
         _ => CliError::io(format!("cannot write to stdout: {error}")),
     }
@@ -244,9 +257,10 @@ fn render_error(error: &CliError, format: OutputFormat, paint: TextPainter) -> S
                 error.diagnostics.iter().flat_map(windlass_spec::SpecDiagnostics::reports).collect()
             }),
         };
-        return serde_json::to_string(&wire).unwrap_or_else(|_| error.message.clone());
+        let json = serde_json::to_string(&wire).unwrap_or_else(|_| error.message.clone());
+        return text::escape_json(&json).into_owned();
     }
-    let found: String = error.diagnostics.iter().map(|found| found.render(paint.spec_style())).collect();
+    let found: String = error.diagnostics.iter().map(|found| render_diagnostics(found, paint)).collect();
     let sign = |tone, word| paint.apply(tone, word);
     let hint = error.hint.as_ref().map(|hint| format!("\n{} {hint}", sign(TextTone::Busy, "hint:")));
     format!("{found}{} {}{}", sign(TextTone::Bad, "error:"), error.message, hint.unwrap_or_default())

@@ -1,6 +1,6 @@
-//! What a run looks like while it runs: lines drawn from a [`Progress`], pure.
+//! The progress display of a run: lines rendered from a [`RunProgress`], pure.
 //!
-//! `watch` decides when and where they are printed.
+//! `run_observers` decides when and where they are printed.
 
 use super::style::{TextPainter, TextTone};
 use super::text;
@@ -10,12 +10,12 @@ use windlass_types::{JobStatus, StatusCounts, format_duration};
 
 const MAX_BAR_WIDTH: usize = 40;
 const MIN_BAR_WIDTH: usize = 10;
-/// Below so many columns the bar is short.
+/// Terminals narrower than this get a short bar.
 const NARROW_COLUMNS: usize = 100;
-/// Below so many settled jobs a rate says nothing about the rest.
+/// Minimum number of settled jobs for an estimate.
 const MIN_SETTLED_FOR_ESTIMATE: u64 = 3;
 
-/// The live block: a bar with counts, then what runs, at most `names` of them.
+/// The live block: a bar with counts, then at most `names` running jobs.
 pub(crate) fn render_block(
     progress: &RunProgress,
     columns: usize,
@@ -43,7 +43,7 @@ pub(crate) fn render_line(progress: &RunProgress) -> String {
     progress_facts(progress).into_iter().map(|(fact, _)| fact).collect::<Vec<_>>().join(", ")
 }
 
-/// How long the rest will take at the present rate; `None` while nobody can know.
+/// The estimated remaining time at the present rate; `None` if it is unknown.
 pub(crate) fn estimate_time_left(progress: &RunProgress) -> Option<Duration> {
     let counts = &progress.counts;
     let left = counts.total() - counts.settled() - counts.get(JobStatus::PendingFailed);
@@ -138,7 +138,7 @@ pub(crate) fn render_bar(counts: &StatusCounts, columns: usize, paint: TextPaint
     let total = counts.total().max(1);
     let upto = |n: u64| (n * columns as u64 / total) as usize;
     let settled = upto(counts.settled());
-    // A single failure among many must be seen.
+    // A single failure among many must be visible.
     let bad = match counts.unsuccessful() {
         0 => 0,
         n => upto(n).max(1).min(settled),
@@ -310,7 +310,8 @@ mod tests {
     fn the_bar_is_full_only_at_the_end_and_shows_a_single_failure() {
         let almost = counts(&[(JobStatus::Completed, 998), (JobStatus::Failed, 1), (JobStatus::Ready, 1)]);
         assert_eq!(render_bar(&almost, 10, TextPainter::PLAIN), "█████████░");
-        assert!(render_bar(&almost, 10, TextPainter { enabled: true }).contains("\x1b[31m█\x1b[0m"));
+        let painted = render_bar(&almost, 10, TextPainter { enabled: true });
+        assert!(text::escape_control(&painted).contains("\x1b[31m█\x1b[0m"));
         assert_eq!(completed_percent(&almost), 99, "998 of 1000, rounded down");
         assert_eq!(render_bar(&counts(&[(JobStatus::Completed, 3)]), 10, TextPainter::PLAIN), "██████████");
     }

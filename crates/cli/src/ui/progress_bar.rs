@@ -1,4 +1,4 @@
-//! A bar for work that is counted elsewhere: shown on a terminal while it lasts, and gone afterwards.
+//! A progress bar for work that is counted elsewhere: shown on a terminal while the work runs.
 
 use super::run_observers::{repaint, write_stderr};
 use super::{TerminalUi, terminal, text};
@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
-/// What is over so soon needs no bar.
+/// Shorter work gets no bar.
 const SHOW_DELAY: Duration = Duration::from_millis(300);
 const BAR_WIDTH: usize = 30;
 
@@ -24,7 +24,7 @@ impl ProgressBar {
         Self { label, total, is_shown: can_draw && !ui.is_quiet() && total > 0 }
     }
 
-    /// Does the work; meanwhile the bar follows the count.
+    /// Runs `work`; the bar follows the count.
     pub(crate) fn run_while_counting<T>(&self, count: &AtomicU64, work: impl FnOnce() -> T) -> T {
         if !self.is_shown {
             return work();

@@ -1,4 +1,4 @@
-//! Asking before something is destroyed.
+//! Confirmation prompts and input of secrets.
 
 use super::{TerminalUi, write_stderr_line};
 use crate::args::list_options::ConfirmArgs;
@@ -6,28 +6,30 @@ use crate::error::CliError;
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 
 impl TerminalUi {
-    /// Goes on only if somebody said yes: with `--yes`, or when asked on a terminal. `what` completes "about to …".
+    /// Continues only after confirmation: `--yes`, or an answer on the terminal. `what` completes "about to …".
     pub(crate) fn confirm(&self, what: &str, args: ConfirmArgs) -> Result<(), CliError> {
         if args.yes {
             return Ok(());
         }
         if !(io::stdin().is_terminal() && self.stderr.is_terminal()) {
-            return Err(CliError::refused(format!("about to {what}, and nobody is here to be asked"))
-                .with_hint("say --yes, or look first with --dry-run"));
+            return Err(CliError::refused(format!(
+                "confirmation is required to {what}, and stdin is not a terminal"
+            ))
+            .with_hint("confirm with --yes, or preview with --dry-run"));
         }
         write_stderr_line(&self.stderr, &format!("About to {what}."));
-        drop(self.stderr.lock().write_all(b"Go on? [y/N] "));
+        drop(self.stderr.lock().write_all(b"Continue? [y/N] "));
         let mut answer = String::new();
         let read = io::stdin().lock().read_line(&mut answer);
         match read {
             Ok(_) if is_yes(&answer) => Ok(()),
-            _ => Err(CliError::refused("nothing was changed")),
+            _ => Err(CliError::refused("nothing changed")),
         }
     }
 }
 
 impl TerminalUi {
-    /// A secret: typed unseen on a terminal, or the first line of standard input.
+    /// Reads a secret: without echo on a terminal, or the first line of standard input.
     pub(crate) fn prompt_secret(&self, question: &str) -> Result<String, CliError> {
         let stdin = io::stdin();
         let is_asked = stdin.is_terminal() && self.stderr.is_terminal();
@@ -45,23 +47,23 @@ impl TerminalUi {
         read.map_err(|error| CliError::io(format!("cannot read standard input: {error}")))?;
         let answer = answer.trim_end_matches(['\n', '\r']).to_owned();
         if answer.is_empty() {
-            return Err(CliError::user("nothing was typed, and standard input is empty"));
+            return Err(CliError::user("nothing was entered, or standard input is empty"));
         }
         Ok(answer)
     }
 
-    /// A new secret: on a terminal it is typed twice.
+    /// Reads a new secret, twice on a terminal.
     pub(crate) fn prompt_new_secret(&self, question: &str) -> Result<String, CliError> {
         let secret = self.prompt_secret(question)?;
         let is_asked = io::stdin().is_terminal() && self.stderr.is_terminal();
-        if is_asked && self.prompt_secret("Once more: ")? != secret {
-            return Err(CliError::user("these were not the same; nothing was changed"));
+        if is_asked && self.prompt_secret("Repeat: ")? != secret {
+            return Err(CliError::user("the entries differ; nothing changed"));
         }
         Ok(secret)
     }
 }
 
-/// While it lives, what is typed is not shown.
+/// Disables terminal echo while it lives.
 struct HiddenInput(Option<rustix::termios::Termios>);
 
 impl HiddenInput {
@@ -71,7 +73,7 @@ impl HiddenInput {
         if let Some(before) = &before {
             let mut unseen = before.clone();
             unseen.local_modes.remove(LocalModes::ECHO);
-            // A terminal that cannot do so shows it; better than not to go on.
+            // If the terminal does not support it, echo stays on; better than failing.
             tcsetattr(io::stdin(), OptionalActions::Flush, &unseen).ok();
         }
         Self(before)

@@ -1,4 +1,4 @@
-//! Prints a run while it runs: a live block on a terminal, plain lines elsewhere, nothing when quiet.
+//! Prints a run while it runs: a live block on a terminal, lines elsewhere, nothing when quiet.
 
 use super::attempt_end::AttemptEndSummary;
 use super::style::{TextPainter, TextTone};
@@ -8,16 +8,16 @@ use std::time::{Duration, Instant};
 use windlass_scheduler::run_observer::{AttemptEndNotice, RunObserver, RunProgress};
 use windlass_types::{JobStatus, format_duration};
 
-/// Up to so many jobs, each end gets a line; beyond, only failures and a summary now and then.
+/// Up to this many jobs, each end gets a line; beyond, only failures and an occasional summary.
 const SMALL_RUN: u64 = 100;
-/// More failures than this are counted, not listed.
+/// Further failures are counted, not listed.
 const MAX_FAILURES_LISTED: u32 = 50;
 const MAX_NAMES: usize = 5;
 const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
 impl TerminalUi {
-    /// Whoever watches a run of so many jobs. Dropping it leaves the terminal clean.
+    /// The observer of a run with this many jobs. Dropping it clears the terminal.
     pub(crate) fn observer(&self, jobs: u64) -> Box<dyn RunObserver> {
         let paint = self.stderr_painter();
         match terminal::terminal_size(&self.stderr).filter(|_| !terminal::is_dumb()) {
@@ -32,13 +32,13 @@ impl TerminalUi {
         }
     }
 
-    /// For runs that somebody else tells about.
+    /// For runs of another process.
     pub(crate) fn silent_observer() -> Box<dyn RunObserver> {
         Box::new(SilentRunObserver { is_trouble_reported: false })
     }
 }
 
-/// Says nothing, except once that nothing goes on.
+/// Quiet, except that a stall is reported once.
 struct SilentRunObserver {
     is_trouble_reported: bool,
 }
@@ -55,10 +55,10 @@ impl RunObserver for SilentRunObserver {
     fn on_notice(&mut self, _text: &str) {}
 }
 
-/// A block at the bottom of the terminal that is drawn over and over; failures and notices scroll away above it.
+/// A block at the bottom of the terminal that is redrawn; failures and notices scroll above it.
 struct LiveRunObserver {
     paint: TextPainter,
-    /// Lines of the block on the screen.
+    /// Number of its lines on the screen.
     drawn_lines: usize,
     drawn_at: Option<Instant>,
     failures: FailureLister,
@@ -68,7 +68,7 @@ impl LiveRunObserver {
     fn print_above(&mut self, lines: &[String]) {
         let block = std::mem::take(&mut self.drawn_lines);
         write_stderr(&replace_block(block, lines));
-        // The block is drawn again with the next progress, at once.
+        // The block is redrawn with the next progress, immediately.
         self.drawn_at = None;
     }
 }
@@ -106,16 +106,16 @@ impl Drop for LiveRunObserver {
     }
 }
 
-/// Goes up over the old block, writes the new one, clears what is left of the old. Lines of a block fit the terminal.
+/// Moves up over the old block, writes the new one, and clears the rest. Lines of a block fit the terminal.
 pub(super) fn repaint(old: usize, block: &[String]) -> String {
-    let new = block.iter().flat_map(|line| ["\x1b[2K", line, "\n"]).collect::<String>();
+    let new = block.iter().map(|line| format!("\x1b[2K{}\n", text::escape_control(line))).collect::<String>();
     if old == 0 && block.is_empty() { String::new() } else { format!("{}{new}\x1b[J", cursor_up(old)) }
 }
 
-/// Takes the old block away and writes lines where it was. It is cleared first: a line that is wider than the terminal
-/// wraps onto the next row, which must have nothing on it any more.
+/// Clears the block and writes lines in its place. It is cleared first, because a line wider than the terminal
+/// wraps onto the next row, which must be empty.
 pub(super) fn replace_block(old: usize, lines: &[String]) -> String {
-    let new = lines.iter().flat_map(|line| [line, "\n"]).collect::<String>();
+    let new = lines.iter().map(|line| format!("{}\n", text::escape_control(line))).collect::<String>();
     format!("{}\x1b[J{new}", cursor_up(old))
 }
 
@@ -131,7 +131,7 @@ struct PlainRunObserver {
     last_reported: Option<ReportedProgress>,
 }
 
-/// What the last summary line said, and when.
+/// The last summary line, and its time.
 #[derive(Clone, Copy)]
 struct ReportedProgress {
     at: Instant,
@@ -149,7 +149,7 @@ impl PlainRunObserver {
         }
     }
 
-    /// About each tenth of the way, and each ten seconds if anything happened.
+    /// About every 10 % of the jobs, and every ten seconds if anything changed.
     fn is_worth_reporting(&self, told: ReportedProgress, now: Instant, progress: &RunProgress) -> bool {
         let (tenths, settled) = (progress_tenths(progress), progress.counts.settled());
         let late = now.duration_since(told.at) >= LINE_INTERVAL;
@@ -195,7 +195,7 @@ fn progress_tenths(progress: &RunProgress) -> u64 {
     progress::completed_percent(&progress.counts) / 10
 }
 
-/// Lists the first failures, and says once that there are too many.
+/// Lists the first failures, and notes once that the rest is only counted.
 #[derive(Default)]
 struct FailureLister {
     failures_seen: u32,
@@ -210,14 +210,14 @@ impl FailureLister {
         match self.failures_seen {
             n if n <= MAX_FAILURES_LISTED => vec![render_end(end, paint)],
             n if n == MAX_FAILURES_LISTED + 1 => {
-                vec!["more failures are counted, not listed; see `windlass results --failed`".to_owned()]
+                vec!["further failures are counted, not listed; see `windlass jobs results --failed`".to_owned()]
             }
             _ => Vec::new(),
         }
     }
 }
 
-/// `failed      align_7  after 2.5s, exit code 1: input.txt is not there`.
+/// `failed      align_7  after 2.5s, exit code 1: input.txt does not exist`.
 fn render_end(end: &AttemptEndNotice<'_>, paint: TextPainter) -> String {
     let status =
         paint.apply(TextTone::for_status(end.attempt_status), &format!("{:<10}", end.attempt_status));
@@ -233,7 +233,7 @@ fn render_end(end: &AttemptEndNotice<'_>, paint: TextPainter) -> String {
         out_of_memory: false,
     };
     let what = text::one_line(&outcome.describe_with(end.reason));
-    // The reason may say so itself.
+    // The reason may contain it already.
     let again =
         if end.job_status == JobStatus::Ready && !what.contains("runs again") { " (runs again)" } else { "" };
     format!("{status}  {name}  after {wall}, {what}{again}")
@@ -300,7 +300,7 @@ mod tests {
         let printed: Vec<String> =
             (0..200).flat_map(|_| failures.render_lines(&failed, TextPainter::PLAIN)).collect();
         assert_eq!(printed.len(), MAX_FAILURES_LISTED as usize + 1);
-        assert!(printed.last().unwrap().contains("windlass results --failed"));
+        assert!(printed.last().unwrap().contains("windlass jobs results --failed"));
     }
 
     #[test]
@@ -322,7 +322,7 @@ mod tests {
         assert_eq!(screen.text(), message + "block");
     }
 
-    /// As much of a terminal as the block needs.
+    /// A minimal terminal emulation for the block.
     struct Screen {
         columns: usize,
         rows: Vec<String>,
@@ -355,7 +355,7 @@ mod tests {
                                 self.rows.truncate(self.row + 1);
                                 self.rows[self.row].truncate(column);
                             }
-                            other => panic!("a terminal is not asked for {other}"),
+                            other => panic!("unexpected escape sequence {other}"),
                         }
                     }
                     c => {
@@ -383,7 +383,7 @@ mod tests {
         }
     }
 
-    /// `[3A…`: 3, A, and what follows.
+    /// `[3A…`: 3, A, and the rest.
     fn escape(text: &str) -> (usize, char, &str) {
         let end = text.find(|c: char| c.is_ascii_alphabetic()).unwrap();
         let number = text[1..end].parse().unwrap_or(0);

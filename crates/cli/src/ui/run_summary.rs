@@ -1,4 +1,4 @@
-//! How a run went: counts, time, what failed and why, and what to type next. Rendering is pure.
+//! The summary of a run: counts, time, failures with causes, and the next commands. Rendering is pure.
 
 use super::attempt_end::AttemptEndSummary;
 use super::style::{TextPainter, TextTone};
@@ -14,9 +14,9 @@ use windlass_store::Store;
 use windlass_store::model::WorkflowRow;
 use windlass_types::{JobStatus, StatusCounts, WorkflowId, format_duration};
 
-/// Tells how a run ended, on stderr or as JSON on stdout, and how the program should exit.
+/// Prints how a run ended, on stderr or as JSON on stdout, and returns the exit code.
 ///
-/// `wall` is what this process measured; the store only knows the wall clock.
+/// `wall` is measured by this process; the store only knows wall-clock timestamps.
 pub(crate) fn report_run_end(
     ctx: &CliContext,
     store: &dyn Store,
@@ -26,7 +26,7 @@ pub(crate) fn report_run_end(
     print_report(ctx, store, workflow, |overview, paint| render_end(overview, Some(wall), &ctx.cwd, paint))
 }
 
-/// The same for a process that only followed the run: the time is that of the run itself, as far as it is known.
+/// The same for a process that only followed the run: the time is that of the run itself, if known.
 pub(crate) fn report_followed_run(
     ctx: &CliContext,
     store: &dyn Store,
@@ -37,12 +37,13 @@ pub(crate) fn report_followed_run(
     })
 }
 
-/// Nothing of this run is left to do or to put in order.
+/// Whether the run has ended and has been finalized.
 pub(crate) fn is_over(row: &WorkflowRow) -> bool {
     row.counts.settled() == row.counts.total() && row.ended_at.is_some()
 }
 
-/// Tells how a workflow went that was over before. `news` says that it is over, `advice` what may be done about it.
+/// Reports a workflow that had already ended. `news` is the headline, `advice` the option to rerun everything;
+/// the commands that retry failures come first.
 pub(crate) fn report_already_over(
     ctx: &CliContext,
     store: &dyn Store,
@@ -55,7 +56,7 @@ pub(crate) fn report_already_over(
     })
 }
 
-/// As JSON, or in words; quiet means quiet unless something failed.
+/// As JSON, or as text; `--quiet` suppresses the text unless jobs failed.
 fn print_report(
     ctx: &CliContext,
     store: &dyn Store,
@@ -80,9 +81,17 @@ fn render_already_over(
     paint: TextPainter,
 ) -> Vec<String> {
     let counts = render_counts(&overview.workflow.row.counts, paint);
-    let mut lines = vec![format!("{news} ({counts}){advice}")];
+    let mut lines = vec![format!("{news} ({counts})")];
     lines.extend(render_failures(overview, cwd, paint));
-    lines.extend(render_next_commands(overview, paint));
+    let next = render_next_commands(overview, paint);
+    match (advice.is_empty(), next.is_empty()) {
+        (true, _) => lines.extend(next),
+        (false, true) => lines[0].push_str(&format!("; {advice}")),
+        (false, false) => {
+            lines.extend(next);
+            lines.push(format!("      {advice}"));
+        }
+    }
     lines
 }
 
@@ -94,8 +103,8 @@ fn load_overview(
     let row = store
         .workflow(workflow)?
         .ok_or_else(|| CliError::internal(format!("workflow {workflow} is gone from the database")))?;
-    // Whoever calls this ran it until now, or found it over.
-    // What its allocations were used for is worth a line, and no failure.
+    // The caller ran the workflow until now, or found it ended. An error in the allocation usage is not worth
+    // failing.
     let usage = slurm::usage::render_usage_line(ctx, store, &row).unwrap_or_default();
     Ok(WorkflowOverview { usage, ..WorkflowOverview::load(store, row, false, ctx.clock.now())? })
 }
@@ -144,7 +153,7 @@ pub(crate) fn render_counts(counts: &StatusCounts, paint: TextPainter) -> String
     if shown.is_empty() { "no jobs".to_owned() } else { shown.join(", ") }
 }
 
-/// Two lines for each failed job: what happened, and where it is written.
+/// Two lines for each failed job: the outcome, and the log file.
 pub(crate) fn render_failures(overview: &WorkflowOverview, cwd: &Path, paint: TextPainter) -> Vec<String> {
     let counts = &overview.workflow.row.counts;
     let failed = [JobStatus::Failed, JobStatus::Terminated, JobStatus::PendingFailed];
@@ -157,9 +166,8 @@ pub(crate) fn render_failures(overview: &WorkflowOverview, cwd: &Path, paint: Te
             text::one_line(&describe_failure(failure))
         ));
         if let Some(path) = &failure.log_path {
-            // What printed nothing has left no file.
-            let log =
-                failure.spoken.map_or("it printed nothing".to_owned(), |_| job_logs::short_path(path, cwd));
+            // An attempt without output leaves no file.
+            let log = failure.spoken.map_or("no output".to_owned(), |_| job_logs::short_path(path, cwd));
             lines.push(format!("    {}", paint.apply(TextTone::Dim, &log)));
         }
     }
@@ -184,10 +192,10 @@ fn describe_failure(failure: &FailedJobView) -> String {
     }
 }
 
-/// So many failures are worth a look at what they have in common.
+/// Number of failures from which grouping them helps.
 const MANY_FAILURES: u64 = 10;
 
-/// The commands that help from here.
+/// The commands that help next.
 pub(crate) fn next_commands(overview: &WorkflowOverview) -> Vec<String> {
     let id = overview.workflow.row.id;
     let (which, of_which) = if overview.is_newest {
@@ -212,7 +220,7 @@ pub(crate) fn next_commands(overview: &WorkflowOverview) -> Vec<String> {
             commands.push(format!("windlass resume{which}"));
         }
         WorkflowPhase::NeedsDecision => {
-            commands.push(format!("windlass triage{which}"));
+            commands.push(format!("windlass failures pending{which}"));
             commands.push(format!("windlass resume{which} --retry-failed"));
         }
         WorkflowPhase::Failed | WorkflowPhase::Canceled => {
@@ -341,7 +349,7 @@ pub(crate) mod tests {
         overview.failures[0].spoken = Some(LogStream::Stdout);
         assert_eq!(end(&overview)[6], r"next: windlass logs 'it'\''s' -w 3");
         overview.failures[0].spoken = None;
-        assert_eq!(end(&overview)[2], "    it printed nothing");
+        assert_eq!(end(&overview)[2], "    no output");
         assert_eq!(end(&overview)[6], r"next: windlass why 'it'\''s' -w 3");
     }
 

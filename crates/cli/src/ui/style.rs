@@ -1,5 +1,7 @@
-//! Colour, always as an addition: what is coloured also says its meaning in words.
+//! Colors, always redundant: colored text also says its meaning in words.
 
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::sync::LazyLock;
 use windlass_spec::DiagnosticStyle;
 use windlass_types::JobStatus;
 
@@ -37,7 +39,28 @@ impl TextTone {
     }
 }
 
-/// Paints, or leaves text as it is.
+/// No character: text has none.
+pub(super) const COLOR_MARK_START: char = '\u{10fffe}';
+
+/// Starts a color in text that is not written yet. It is random, so foreign text cannot contain it; writing turns it
+/// into an escape sequence and makes all other escape sequences harmless.
+pub(super) fn color_mark() -> &'static str {
+    static MARK: LazyLock<String> =
+        LazyLock::new(|| format!("{COLOR_MARK_START}{:016x}.", RandomState::new().build_hasher().finish()));
+    &MARK
+}
+
+/// Colors of text that is known to contain no foreign escape sequences.
+pub(super) fn mark_colors(text: &str) -> String {
+    text.replace("\x1b[", color_mark())
+}
+
+/// The colors of text that is written to something else than a terminal.
+pub(super) fn unmark_colors(text: &str) -> String {
+    text.replace(color_mark(), "\x1b[")
+}
+
+/// Colors text, or leaves it unchanged.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TextPainter {
     pub(crate) enabled: bool,
@@ -49,13 +72,14 @@ impl TextPainter {
     pub(crate) fn apply(self, tone: impl Into<Option<TextTone>>, text: &str) -> String {
         match tone.into() {
             Some(tone) if self.enabled && !text.is_empty() => {
-                format!("\x1b[{}m{text}\x1b[0m", tone.ansi_code())
+                let (mark, code) = (color_mark(), tone.ansi_code());
+                format!("{mark}{code}m{text}{mark}0m")
             }
             _ => text.to_owned(),
         }
     }
 
-    /// How pictures of a spec file are drawn.
+    /// Style of excerpts of a spec file.
     pub(crate) const fn spec_style(self) -> DiagnosticStyle {
         if self.enabled { DiagnosticStyle::Ansi } else { DiagnosticStyle::Plain }
     }
@@ -63,12 +87,14 @@ impl TextPainter {
 
 #[cfg(test)]
 mod tests {
+    use super::super::text::escape_control;
     use super::*;
 
     #[test]
     fn plain_paint_adds_nothing() {
         assert_eq!(TextPainter::PLAIN.apply(TextTone::Bad, "failed"), "failed");
-        assert_eq!(TextPainter { enabled: true }.apply(TextTone::Bad, "failed"), "\x1b[31mfailed\x1b[0m");
+        let painted = TextPainter { enabled: true }.apply(TextTone::Bad, "failed");
+        assert_eq!(escape_control(&painted), "\x1b[31mfailed\x1b[0m");
         assert_eq!(TextPainter { enabled: true }.apply(None, "ready"), "ready");
     }
 }

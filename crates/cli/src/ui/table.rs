@@ -4,7 +4,7 @@ use super::style::{TextPainter, TextTone};
 use super::text;
 
 const COLUMN_GAP: &str = "  ";
-/// A column is never cut to less than this: before that, others give way.
+/// Minimum width of a column before other columns are dropped.
 const MIN_COLUMN_WIDTH: usize = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,9 +17,9 @@ enum ColumnAlign {
 pub(crate) struct TableColumn {
     heading: &'static str,
     align: ColumnAlign,
-    /// May be cut to make the table fit.
+    /// May be truncated to make the table fit.
     is_flexible: bool,
-    /// What is cut goes at the start.
+    /// Truncated at the start.
     keeps_end: bool,
 }
 
@@ -36,12 +36,12 @@ impl TableColumn {
         self.heading
     }
 
-    /// Text of any length: cut when the terminal is too narrow.
+    /// Text of any length: truncated when the terminal is too narrow.
     pub(crate) const fn flexible(heading: &'static str) -> Self {
         Self { heading, align: ColumnAlign::Left, is_flexible: true, keeps_end: false }
     }
 
-    /// The path of a file, of which the end says most.
+    /// A file path, whose end matters most.
     pub(crate) const fn path(heading: &'static str) -> Self {
         Self { heading, align: ColumnAlign::Left, is_flexible: true, keeps_end: true }
     }
@@ -62,20 +62,20 @@ impl TableCell {
         Self { tone: tone.into(), ..Self::new(text) }
     }
 
-    /// `-` where there is nothing, so that a column can be cut with `awk`.
+    /// `-` for missing values, so that columns can be cut with `awk`.
     pub(crate) fn optional(value: Option<impl ToString>) -> Self {
         Self::new(value.map_or_else(|| "-".to_owned(), |v| v.to_string()))
     }
 }
 
-/// Of a column; `None` if it gave way to the others.
+/// Width of a column; `None` if it was dropped.
 type ColumnWidth = Option<usize>;
 
 #[derive(Clone, Debug)]
 pub(crate) struct TextTable {
     columns: Vec<TableColumn>,
     rows: Vec<Vec<TableCell>>,
-    /// Of the columns on the pages before, once there was one.
+    /// Column widths of earlier pages, if any.
     printed_widths: Option<Vec<ColumnWidth>>,
 }
 
@@ -89,7 +89,7 @@ impl TextTable {
         self.rows.push(cells);
     }
 
-    /// Lines without trailing blanks; `terminal` is its width, `None` cuts nothing.
+    /// Lines without trailing blanks; `terminal` is its width, `None` truncates nothing.
     pub(crate) fn render(&self, terminal: Option<usize>, paint: TextPainter) -> Vec<String> {
         self.render_with(&self.column_widths(terminal), paint)
     }
@@ -99,13 +99,13 @@ impl TextTable {
         std::iter::once(&headings).chain(&self.rows).map(|row| self.render_row(row, widths, paint)).collect()
     }
 
-    /// The rows since the last page, below what was printed before.
+    /// The rows since the last page, aligned with what was printed before.
     pub(crate) fn render_page(&mut self, terminal: Option<usize>, paint: TextPainter) -> Vec<String> {
         let widths = self.column_widths(terminal);
         let mut lines = self.render_with(&widths, paint);
         let columns = |widths: &[ColumnWidth]| widths.iter().map(Option::is_some).collect::<Vec<_>>();
         if self.printed_widths.as_deref().is_some_and(|printed| columns(printed) == columns(&widths)) {
-            // The heading stands above the first page.
+            // The heading is printed above the first page.
             lines.remove(0);
         }
         self.rows.clear();
@@ -127,7 +127,7 @@ impl TextTable {
             };
             line.push_str(&" ".repeat(owed + before));
             line.push_str(&paint.apply(cell.tone, &shown));
-            // Blanks are written when something follows them.
+            // Padding is written only if something follows.
             owed = after + COLUMN_GAP.len();
         }
         line
@@ -150,7 +150,7 @@ impl TextTable {
         widths
     }
 
-    /// What the table needs with everything cut that may be cut.
+    /// The minimum width of the table.
     fn minimum_width(&self, widths: &[ColumnWidth]) -> usize {
         let cut = |(width, column): (&ColumnWidth, &TableColumn)| {
             width.map(|width| if column.is_flexible { width.min(MIN_COLUMN_WIDTH) } else { width })
@@ -158,7 +158,7 @@ impl TextTable {
         total_width(&widths.iter().zip(&self.columns).map(cut).collect::<Vec<_>>())
     }
 
-    /// Leaves out one column: the last that is not elastic (those say what a row is about), never the first.
+    /// Drops one column: the last that is not flexible (those identify the row), never the first.
     fn drop_column(&self, widths: &mut [ColumnWidth]) -> bool {
         let left = |i: &usize| widths[*i].is_some();
         let rigid = (1..widths.len()).rev().filter(left).find(|&i| !self.columns[i].is_flexible);
@@ -167,7 +167,7 @@ impl TextTable {
         true
     }
 
-    /// Takes from the widest elastic column until the table fits or nothing is left to take.
+    /// Shrinks the widest flexible column until the table fits or cannot shrink further.
     fn shrink_columns(&self, widths: &mut [ColumnWidth], terminal: usize) {
         for (width, column) in widths.iter_mut().zip(&self.columns) {
             if column.is_flexible {
@@ -185,7 +185,7 @@ impl TextTable {
     }
 }
 
-/// Of a row, with the gaps.
+/// Width of a row, with the gaps.
 fn total_width(widths: &[ColumnWidth]) -> usize {
     let shown = widths.iter().flatten();
     shown.clone().sum::<usize>() + COLUMN_GAP.len() * shown.count().saturating_sub(1)
@@ -280,6 +280,9 @@ mod tests {
     #[test]
     fn colour_does_not_count_as_width() {
         let painted = sample().render(None, TextPainter { enabled: true });
-        assert_eq!(painted[1], "   1  first   \x1b[31mfailed\x1b[0m  python train.py --epochs 10");
+        assert_eq!(
+            text::escape_control(&painted[1]),
+            "   1  first   \x1b[31mfailed\x1b[0m  python train.py --epochs 10"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! What the terminal can do: is there one, how large is it, does it want colour.
+//! Terminal capabilities: presence, size, colors.
 
 use crate::args::ColorChoice;
 use std::io::IsTerminal as _;
@@ -29,7 +29,7 @@ pub(crate) fn is_dumb() -> bool {
     std::env::var_os("TERM").is_some_and(|term| term == "dumb")
 }
 
-/// Whether to colour what goes to a handle that is (not) a terminal.
+/// Whether to color output to a handle that is (not) a terminal.
 pub(crate) fn wants_color(choice: ColorChoice, is_terminal: bool) -> bool {
     let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     decide_color(choice, is_terminal, set("NO_COLOR"), is_dumb())

@@ -1,6 +1,8 @@
-//! Text made to fit: widths in terminal columns, truncation, and nothing that could confuse the terminal.
+//! Text layout: width in terminal columns, truncation, and escaping of control characters.
 
+use super::style::{COLOR_MARK_START, color_mark};
 use std::borrow::Cow;
+use std::io::{self, Write};
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 use windlass_types::Timestamp;
 
@@ -8,13 +10,13 @@ pub(crate) fn display_width(text: &str) -> usize {
     text.width()
 }
 
-/// One line without control characters: names and commands come from files and may hold anything.
+/// One line without control characters: names and commands come from files and may contain anything.
 pub(crate) fn one_line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    text.chars().map(|c| if is_unsafe_character(c) { ' ' } else { c }).collect()
 }
 
-/// Text of others, ready for a terminal: line ends, tabs and colours stay; every other control character, and every
-/// character that changes the direction of text, is shown as an escape and does nothing.
+/// Text made safe for a terminal: line ends, tabs, and colors of [`super::style::TextPainter`] are kept. Colors in
+/// foreign text are left out; all other control characters, and those that change the text direction, are escaped.
 pub(crate) fn escape_control(text: &str) -> Cow<'_, str> {
     if !text.chars().any(|c| is_unsafe_character(c) && c != '\n' && c != '\t') {
         return Cow::Borrowed(text);
@@ -22,12 +24,16 @@ pub(crate) fn escape_control(text: &str) -> Cow<'_, str> {
     let mut shown = String::with_capacity(text.len() + 16);
     let mut rest = text;
     while let Some(c) = rest.chars().next() {
-        let length = color_sequence_length(rest).unwrap_or(c.len_utf8());
-        let is_colour = color_sequence_length(rest).is_some();
-        if is_colour || !is_unsafe_character(c) || c == '\n' || c == '\t' {
-            shown.push_str(&rest[..length]);
+        let mut length = c.len_utf8();
+        if let Some((numbers, whole)) = color_numbers(rest, color_mark()) {
+            shown.extend(["\x1b[", numbers, "m"]);
+            length = whole;
+        } else if let Some((_, whole)) = color_numbers(rest, "\x1b[") {
+            length = whole;
+        } else if !is_unsafe_character(c) || c == '\n' || c == '\t' {
+            shown.push(c);
         } else if c == '\r' {
-            // Of `\r\n` the line end stays; a progress bar gets a line for each of its states.
+            // For `\r\n` the line end is kept; each state of a progress bar gets a line.
             shown.push_str(if rest[1..].starts_with('\n') { "" } else { "\n" });
         } else {
             shown.extend(c.escape_unicode());
@@ -37,22 +43,62 @@ pub(crate) fn escape_control(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Whether a terminal does something else with it than showing it.
-fn is_unsafe_character(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')
+/// JSON whose strings are safe for a terminal: serde leaves DEL, C1 and direction controls as they are. Outside of
+/// strings JSON has none of them.
+pub(crate) fn escape_json(json: &str) -> Cow<'_, str> {
+    let is_raw = |c: char| !c.is_ascii_control() && is_unsafe_character(c) || c == '\x7f';
+    if !json.contains(is_raw) {
+        return Cow::Borrowed(json);
+    }
+    let mut escaped = String::with_capacity(json.len() + 16);
+    for c in json.chars() {
+        if is_raw(c) {
+            let mut units = [0; 2];
+            escaped.extend(c.encode_utf16(&mut units).iter().map(|unit| format!("\\u{unit:04x}")));
+        } else {
+            escaped.push(c);
+        }
+    }
+    Cow::Owned(escaped)
 }
 
-/// The length of a sequence that sets a colour or a weight, at the start of the text. Text that is made invisible is none.
-fn color_sequence_length(text: &str) -> Option<usize> {
-    let (numbers, _) = text.strip_prefix("\x1b[")?.split_once('m')?;
+/// Writes JSON as [`escape_json`] returns it. Whole characters must be written at a time, as serde does.
+pub(crate) struct JsonEscaper<W>(pub(crate) W);
+
+impl<W: Write> Write for JsonEscaper<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let text = str::from_utf8(bytes).map_err(io::Error::other)?;
+        self.0.write_all(escape_json(text).as_bytes())?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+/// Whether a terminal would interpret the character instead of showing it.
+fn is_unsafe_character(c: char) -> bool {
+    c.is_control() || is_direction_control(c) || c == COLOR_MARK_START
+}
+
+/// Bidirectional formatting, and separators that some programs take for a line end.
+fn is_direction_control(c: char) -> bool {
+    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// The numbers of a sequence that starts with `start` and sets a color or weight, and the length of the sequence.
+/// Sequences that hide text do not count.
+fn color_numbers<'a>(text: &'a str, start: &str) -> Option<(&'a str, usize)> {
+    let (numbers, _) = text.strip_prefix(start)?.split_once('m')?;
     let is_known = |number: &str| {
         matches!(number.parse(), Ok(0..=4_u8 | 22..=24 | 30..=49 | 90..=107)) || number.is_empty()
     };
-    let is_colour = numbers.len() <= 20 && numbers.split(';').all(is_known);
-    is_colour.then_some("\x1b[".len() + numbers.len() + "m".len())
+    let is_color = numbers.len() <= 20 && numbers.split(';').all(is_known);
+    is_color.then_some((numbers, start.len() + numbers.len() + "m".len()))
 }
 
-/// At most `limit` columns, with `…` at the end if something was cut.
+/// At most `limit` columns, with `…` at the end if truncated.
 pub(crate) fn truncate(text: &str, limit: usize) -> String {
     if display_width(text) <= limit {
         return text.to_owned();
@@ -70,14 +116,14 @@ pub(crate) fn truncate(text: &str, limit: usize) -> String {
     cut
 }
 
-/// The same with `…` in the middle: names of a family differ at their end.
+/// The same with `…` in the middle: similar names differ at their end.
 pub(crate) fn truncate_middle(text: &str, limit: usize) -> String {
     if display_width(text) <= limit {
         return text.to_owned();
     }
     let end = limit.saturating_sub(1) / 2;
     let start = truncate(text, limit - end);
-    // `…` and what follows it; a wide letter may leave a column unused.
+    // `…` and the text after it; a wide character may leave a column unused.
     let tail = truncate_start(text, end + 1);
     start + tail.strip_prefix('…').unwrap_or_default()
 }
@@ -106,12 +152,12 @@ pub(crate) fn render_count(n: u64, singular: &str) -> String {
     if n == 1 { format!("1 {singular}") } else { format!("{n} {singular}s") }
 }
 
-/// A word that `/bin/sh` takes as it is, quoted if need be.
+/// The word, quoted for `/bin/sh` if needed.
 pub(crate) fn shell_quote(word: &str) -> String {
     if is_shell_safe(word) { word.to_owned() } else { quote_always(word) }
 }
 
-/// Whether a shell takes this for one word and changes nothing in it.
+/// Whether a shell reads this as one unchanged word.
 pub(crate) fn is_shell_safe(word: &str) -> bool {
     let harmless = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
     !word.is_empty() && word.chars().all(harmless)
@@ -125,6 +171,7 @@ pub(crate) fn quote_always(word: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::style::{TextPainter, TextTone};
     use super::*;
 
     #[test]
@@ -166,7 +213,9 @@ mod tests {
     fn text_of_others_does_nothing_to_a_terminal() {
         for (text, shown) in [
             ("plain\ttext\n", "plain\ttext\n"),
-            ("\x1b[31mred\x1b[0m \x1b[1;32mgood\x1b[m", "\x1b[31mred\x1b[0m \x1b[1;32mgood\x1b[m"),
+            ("\x1b[31mred\x1b[0m \x1b[1;32mgood\x1b[m", "red good"),
+            ("\u{10fffe}31mred", "\\u{10fffe}31mred"),
+            ("a\u{7f}\u{2067}b", "a\\u{7f}\\u{2067}b"),
             ("\x1b[8mhidden", "\\u{1b}[8mhidden"),
             ("\x1b]0;title\x07", "\\u{1b}]0;title\\u{7}"),
             ("\x1b[2J\x1b[1;1H", "\\u{1b}[2J\\u{1b}[1;1H"),
@@ -181,5 +230,24 @@ mod tests {
     #[test]
     fn escapes_do_not_reach_the_terminal() {
         assert_eq!(one_line("a\nb\x1b[2J\tc"), "a b [2J c");
+        assert_eq!(one_line("a\u{202e}b\u{9b}c\u{7f}d\u{2066}e"), "a b c d e");
+    }
+
+    #[test]
+    fn only_the_painter_sets_colors() {
+        let painted = TextPainter { enabled: true }.apply(TextTone::Bad, "a\x1b[32mb\x1b[2J");
+        assert_eq!(escape_control(&painted), "\x1b[31mab\\u{1b}[2J\x1b[0m");
+    }
+
+    #[test]
+    fn json_holds_no_raw_control_characters_and_means_the_same() {
+        let value = serde_json::json!({"n\u{9b}": "a\x1b[2J\u{7f}\u{85}\u{202e}b\u{10fffe}\n", "é": "日本"});
+        let mut pretty = Vec::new();
+        serde_json::to_writer_pretty(JsonEscaper(&mut pretty), &value).unwrap();
+        for json in [String::from_utf8(pretty).unwrap(), escape_json(&value.to_string()).into_owned()] {
+            assert!(!json.chars().any(|c| is_unsafe_character(c) && c != '\n'), "{json}");
+            assert!(json.contains(r"\u009b") && json.contains(r"\u202e") && json.contains("日本"), "{json}");
+            assert_eq!(serde_json::from_str::<serde_json::Value>(&json).unwrap(), value);
+        }
     }
 }

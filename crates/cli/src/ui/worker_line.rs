@@ -1,6 +1,6 @@
-//! What a worker shows while it works: one line at the bottom of the terminal, and lines that scroll away above it.
+//! The progress display of a worker: one line at the bottom of the terminal, and lines that scroll above it.
 //!
-//! The line is drawn by a thread of its own, since its time goes on also when nothing happens, and since whoever runs jobs
+//! The line is drawn by its own thread, because elapsed time changes without events, and because running jobs
 //! must not wait for a terminal.
 
 use super::run_observers::{repaint, replace_block, write_stderr};
@@ -12,12 +12,12 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use windlass_agent::RemoteWorkerProgress;
 
-/// No oftener than this.
+/// Minimum redraw interval.
 const MIN_REDRAW_INTERVAL: Duration = Duration::from_millis(100);
-/// The time goes on.
+/// Interval for the elapsed time.
 const REDRAW_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The line. Dropping it leaves the terminal clean.
+/// The line. Dropping it clears it.
 pub(crate) struct WorkerLine {
     shared: Arc<WorkerLineShared>,
     thread: Option<JoinHandle<()>>,
@@ -33,16 +33,16 @@ struct WorkerLineShared {
 
 #[derive(Default)]
 struct WorkerLineState {
-    /// `None`: the server has not taken it yet.
+    /// `None`: the server has not accepted the worker yet.
     progress: Option<RemoteWorkerProgress>,
-    /// Lines of it on the screen.
+    /// Number of its lines on the screen.
     drawn_lines: usize,
     is_stale: bool,
     is_finished: bool,
 }
 
 impl TerminalUi {
-    /// For a terminal that can draw it, unless nothing is to be said.
+    /// For a terminal that supports it, unless output is quiet.
     pub(crate) fn worker_line(&self, url: &str) -> Option<WorkerLine> {
         terminal::terminal_size(io::stderr()).filter(|_| !terminal::is_dumb() && !self.quiet)?;
         let shared = Arc::new(WorkerLineShared {
@@ -53,7 +53,7 @@ impl TerminalUi {
             started_at: Instant::now(),
         });
         let own = Arc::clone(&shared);
-        // Without a thread lines are told as elsewhere.
+        // Without a thread, lines are printed as without a terminal.
         let thread = thread::Builder::new().name("line".to_owned()).spawn(move || own.draw()).ok()?;
         Some(WorkerLine { shared, thread: Some(thread) })
     }
@@ -64,7 +64,7 @@ impl WorkerLine {
         self.shared.update_state(|state| state.progress = Some(progress.clone()));
     }
 
-    /// A line of its own, above.
+    /// Prints a permanent line above.
     pub(crate) fn print_above(&self, line: &str) {
         self.shared.update_state(|state| {
             let drawn = std::mem::take(&mut state.drawn_lines);
@@ -147,7 +147,7 @@ fn render_line(
 fn progress_facts(progress: &RemoteWorkerProgress) -> Vec<(String, Option<TextTone>)> {
     let mut facts = vec![
         (
-            format!("{} under way", text::render_count(progress.held_attempts as u64, "job")),
+            format!("{} running", text::render_count(progress.held_attempts as u64, "job")),
             Some(TextTone::Busy),
         ),
         (format!("{} completed", progress.succeeded), None),
@@ -160,10 +160,10 @@ fn progress_facts(progress: &RemoteWorkerProgress) -> Vec<(String, Option<TextTo
             0 => String::new(),
             n => format!(", {} kept", text::render_count(n as u64, "result")),
         };
-        facts.push((format!("the server is away{kept}"), Some(TextTone::Warn)));
+        facts.push((format!("the server is unreachable{kept}"), Some(TextTone::Warn)));
     }
     if progress.is_frozen {
-        facts.push(("jobs stand still".to_owned(), Some(TextTone::Warn)));
+        facts.push(("jobs are suspended".to_owned(), Some(TextTone::Warn)));
     }
     if progress.is_leaving {
         facts.push(("leaving".to_owned(), Some(TextTone::Warn)));
@@ -187,14 +187,14 @@ mod tests {
             succeeded: 15,
             ..RemoteWorkerProgress::default()
         };
-        let whole = "2 jobs under way  15 completed  worker 3 of http://here:8080  for 1m 12s";
+        let whole = "2 jobs running  15 completed  worker 3 of http://here:8080  for 1m 12s";
         assert_eq!(drawn(&calm, 100), whole);
         assert_eq!(drawn(&calm, whole.len()), whole);
         assert_eq!(
             drawn(&calm, whole.len() - 1),
-            "2 jobs under way  15 completed  worker 3 of http://here:8080"
+            "2 jobs running  15 completed  worker 3 of http://here:8080"
         );
-        assert_eq!(drawn(&calm, 35), "2 jobs under way  15 completed");
+        assert_eq!(drawn(&calm, 35), "2 jobs running  15 completed");
         assert!(text::display_width(&drawn(&calm, 7)) <= 7);
     }
 
@@ -210,7 +210,7 @@ mod tests {
         };
         assert_eq!(
             drawn(&away, 100),
-            "1 job under way  0 completed  4 failed  the server is away, 1 result kept  jobs stand still  leaving"
+            "1 job running  0 completed  4 failed  the server is unreachable, 1 result kept  jobs are suspended  leaving"
         );
     }
 }

@@ -164,7 +164,7 @@ impl Scene {
     }
 
     /// The books, as commands are told of them.
-    fn books(&self) -> String {
+    fn job_store(&self) -> String {
         self.database.as_ref().map_or_else(|| "w.db".to_owned(), Database::url)
     }
 
@@ -178,7 +178,7 @@ impl Scene {
         let log =
             fs::File::options().create(true).append(true).open(self.sandbox.path("server.log")).unwrap();
         self.sandbox
-            .command(&["serve", "--db", &self.books(), "--listen", &listen, "--lease", &lease])
+            .command(&["serve", "--db", &self.job_store(), "--listen", &listen, "--lease", &lease])
             .stdout(Stdio::null())
             .stderr(log)
             .spawn()
@@ -188,7 +188,7 @@ impl Scene {
     /// Whatever the server is doing at the moment, in the end it has the workflow.
     fn create(&self) {
         eventually("the server takes the workflow", || {
-            self.sandbox.windlass(&["submit", "spec.yaml", "--db", &self.books()]).code == 0
+            self.sandbox.windlass(&["submit", "spec.yaml", "--db", &self.job_store()]).code == 0
         });
     }
 
@@ -220,7 +220,7 @@ impl Scene {
     fn token(&self) -> String {
         let kept = self.sandbox.path("worker.token");
         if !kept.exists() {
-            let args = ["token", "create", "--name", "chaos", "--scope", "worker", "--db", &self.books()];
+            let args = ["auth", "token", "create", "--name", "chaos", "--scope", "worker", "--db", &self.job_store()];
             eventually("a token is made", || {
                 let made = self.sandbox.windlass(&args);
                 made.code == 0 && fs::write(&kept, made.stdout.trim()).is_ok()
@@ -268,7 +268,7 @@ impl Scene {
 
     fn statuses(&self) -> BTreeMap<String, usize> {
         let mut counts = BTreeMap::new();
-        let output = self.sandbox.windlass(&["jobs", "list", "1", "--db", &self.books(), "--format", "json"]);
+        let output = self.sandbox.windlass(&["jobs", "list", "1", "--db", &self.job_store(), "--format", "json"]);
         let list: serde_json::Value = serde_json::from_str(&output.stdout).unwrap_or_default();
         for job in items(&list) {
             *counts.entry(job["status"].as_str().unwrap_or("?").to_owned()).or_default() += 1;
@@ -278,7 +278,7 @@ impl Scene {
 
     /// What the books say of the jobs that are not completed, attempt by attempt.
     fn unfinished(&self) -> String {
-        let list = self.sandbox.json(&["jobs", "list", "1", "--db", &self.books()]);
+        let list = self.sandbox.json(&["jobs", "list", "1", "--db", &self.job_store()]);
         let open = items(&list).iter().filter(|job| job["status"] != "completed");
         let open: HashMap<i64, &serde_json::Value> =
             open.map(|job| (job["id"].as_i64().unwrap(), job)).collect();
@@ -286,7 +286,7 @@ impl Scene {
         for job in open.values() {
             writeln!(text, "{} is {}", job["name"], job["status"]).unwrap();
         }
-        let list = self.sandbox.json(&["results", "list", "1", "--all-runs", "--db", &self.books()]);
+        let list = self.sandbox.json(&["results", "list", "1", "--all-runs", "--db", &self.job_store()]);
         for result in
             items(&list).iter().filter(|result| open.contains_key(&result["job_id"].as_i64().unwrap()))
         {
@@ -298,7 +298,7 @@ impl Scene {
 
     /// Exactly one attempt of each job completed it, and every attempt that was given up is known.
     fn check_books(&self) {
-        let list = self.sandbox.json(&["results", "list", "1", "--all-runs", "--db", &self.books()]);
+        let list = self.sandbox.json(&["results", "list", "1", "--all-runs", "--db", &self.job_store()]);
         let mut completed: HashMap<i64, usize> = HashMap::new();
         for result in items(&list) {
             if result["status"] == "completed" {

@@ -21,7 +21,7 @@ actions:
 ";
 
 fn states(sandbox: &Sandbox) -> Vec<String> {
-    let listed = sandbox.json(&["actions"]);
+    let listed = sandbox.json(&["workflows", "actions"]);
     let word = |one: &Value, key: &str| one[key].as_str().unwrap().to_owned();
     let state = |one: &Value| format!("{} {}", word(one, "trigger_type"), word(one, "state"));
     documented_keys(&listed[0]);
@@ -37,7 +37,7 @@ fn each_comes_at_its_time_and_once() {
     let sandbox = Sandbox::new();
     sandbox.write("around.yaml", AROUND);
     let output = sandbox.windlass(&["run", "around.yaml"]).exits(0);
-    assert!(!output.stderr.contains("not acted on"), "{}", output.stderr);
+    assert!(!output.stderr.contains("not carried out"), "{}", output.stderr);
     let read = |name: &str| fs::read_to_string(sandbox.path("windlass_output").join(name)).unwrap();
     assert_eq!(read("order"), "start\nworker\na\nb\nend\nworker-end\n");
     assert_eq!(read("who"), "1/1\n");
@@ -65,11 +65,11 @@ fn one_that_fails_is_seen_and_can_be_tried_again() {
     assert!(!sandbox.path("windlass_output/later").exists());
     assert!(categories(&sandbox).contains("action_failed"));
     sandbox.write("allowed", "");
-    sandbox.windlass(&["actions", "retry", "1"]).exits(0).says("action 1 is done");
+    sandbox.windlass(&["workflows", "actions", "retry", "1"]).exits(0).says("action 1 completed");
     assert_eq!(states(&sandbox), ["on_workflow_complete completed"]);
     let tries = fs::read_to_string(sandbox.path("windlass_output/tries")).unwrap();
     assert_eq!(tries.lines().count(), 2);
-    sandbox.windlass(&["actions", "show", "1"]).exits(0).prints("completed");
+    sandbox.windlass(&["workflows", "actions", "show", "1"]).exits(0).prints("completed");
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn a_worker_of_a_server_carries_them_out_around_its_jobs() {
     let served = Served::start(&sandbox, &["--listen", "127.0.0.1:0"]);
     sandbox.write("served.yaml", SERVED);
     let output = sandbox.windlass(&["submit", "served.yaml"]).exits(0);
-    assert!(!output.stderr.contains("not acted on"), "{}", output.stderr);
+    assert!(!output.stderr.contains("not carried out"), "{}", output.stderr);
     sandbox.windlass(&["worker", "-w", "1"]).exits(0);
     let read = |name: &str| fs::read_to_string(sandbox.path("windlass_output").join(name)).unwrap();
     assert_eq!(read("order"), "start\nworker\na\nend\nworker-end\n");
@@ -148,13 +148,13 @@ fn a_worker_of_a_server_carries_them_out_around_its_jobs() {
 
     // Once more, and the next worker that comes does it.
     sandbox.write("allowed", "");
-    sandbox.windlass(&["actions", "retry", "2"]).exits(0).says("next worker");
+    sandbox.windlass(&["workflows", "actions", "retry", "2"]).exits(0).says("next available worker");
     assert_eq!(states(&sandbox)[1], "on_workflow_complete due");
     sandbox.windlass(&["worker", "-w", "1"]).exits(0);
     assert_eq!(states(&sandbox)[1], "on_workflow_complete completed");
     let again = read("order");
     assert_eq!(again.lines().filter(|line| *line == "end").count(), 2, "{again}");
-    sandbox.windlass(&["actions", "retry", "4711"]).exits(2).says("no action 4711");
+    sandbox.windlass(&["workflows", "actions", "retry", "4711"]).exits(2).says("no action 4711");
     served.stop();
 }
 

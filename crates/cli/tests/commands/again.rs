@@ -40,10 +40,10 @@ fn names(view: &Value) -> Vec<&str> {
 fn what_failed_runs_again_with_what_was_built_on_it_and_history_stays() {
     let sandbox = failed();
     ran(&sandbox);
-    let dry = sandbox.windlass(&["reset-status", "--failed-only", "--dry-run"]).exits(0);
+    let dry = sandbox.windlass(&["workflows", "reset-status", "--failed-only", "--dry-run"]).exits(0);
     dry.prints("3 jobs would run again").prints("2 failed, 1 canceled before").prints("flaky");
     assert_eq!(statuses(&sandbox), ["completed", "failed", "canceled", "failed"], "nothing was changed");
-    sandbox.windlass(&["reset-status", "--failed-only"]).exits(0).says("next: windlass resume 1");
+    sandbox.windlass(&["workflows", "reset-status", "--failed-only"]).exits(0).says("next: windlass resume 1");
     assert_eq!(statuses(&sandbox), ["completed", "uninitialized", "uninitialized", "uninitialized"]);
     sandbox.write("fixed", "");
     sandbox.windlass(&["resume"]).exits(1);
@@ -58,7 +58,7 @@ fn what_failed_runs_again_with_what_was_built_on_it_and_history_stays() {
 #[test]
 fn jobs_are_chosen_by_name_state_and_code() {
     let sandbox = failed();
-    let by_code = sandbox.json(&["reset-status", "--return-code", "3", "--dry-run"]);
+    let by_code = sandbox.json(&["workflows", "reset-status", "--return-code", "3", "--dry-run"]);
     assert_eq!(by_code["jobs"][0]["job_id"], 4);
     assert_eq!(by_code["jobs"].as_array().unwrap().len(), 1);
     documented_keys(&by_code);
@@ -69,16 +69,16 @@ fn jobs_are_chosen_by_name_state_and_code() {
     let because: Vec<&str> =
         by_id["jobs"].as_array().unwrap().iter().map(|job| job["because"].as_str().unwrap()).collect();
     assert_eq!(because, ["chosen", "downstream"]);
-    sandbox.windlass(&["jobs", "reset-status"]).exits(2).says("no job was named");
-    sandbox.windlass(&["reset-status", "--job", "nobody"]).exits(2).says("nobody");
+    sandbox.windlass(&["jobs", "reset-status"]).exits(2).says("no jobs selected");
+    sandbox.windlass(&["workflows", "reset-status", "--job", "nobody"]).exits(2).says("nobody");
 }
 
 #[test]
 fn completed_work_is_only_done_again_if_somebody_agrees() {
     let sandbox = failed();
-    let refused = sandbox.windlass(&["reset-status", "--job", "first"]).exits(4);
+    let refused = sandbox.windlass(&["workflows", "reset-status", "--job", "first"]).exits(4);
     refused.says("1 completed job of workflow 1 (sim)").says("--yes");
-    sandbox.windlass(&["reset-status", "--job", "first", "--no-prompts"]).exits(0);
+    sandbox.windlass(&["workflows", "reset-status", "--job", "first", "--no-prompts"]).exits(0);
     assert_eq!(statuses(&sandbox), ["uninitialized", "uninitialized", "uninitialized", "failed"]);
 }
 
@@ -87,7 +87,7 @@ fn a_workflow_that_never_ran_has_nothing_to_reset() {
     let sandbox = Sandbox::new();
     sandbox.write("sim.yaml", SPEC);
     sandbox.windlass(&["create", "sim.yaml"]).exits(0);
-    sandbox.windlass(&["reset-status"]).exits(0).prints("nothing is to be reset");
+    sandbox.windlass(&["workflows", "reset-status"]).exits(0).prints("nothing to reset");
     assert_eq!(sandbox.json(&["status"])["run_id"], 1);
 }
 
@@ -95,12 +95,12 @@ fn a_workflow_that_never_ran_has_nothing_to_reset() {
 fn reinit_takes_up_what_did_not_complete() {
     let sandbox = failed();
     ran(&sandbox);
-    let found = sandbox.json(&["reinit", "--dry-run"]);
+    let found = sandbox.json(&["workflows", "reinit", "--dry-run"]);
     assert_eq!(names(&found["run"]), ["flaky", "last", "other"]);
     assert_eq!(found["run"][0]["because"], "not_completed");
     documented_keys(&found);
     documented_keys(&found["run"][0]);
-    sandbox.windlass(&["reinit"]).exits(0).prints("3 jobs will run, 1 reused");
+    sandbox.windlass(&["workflows", "reinit"]).exits(0).prints("3 jobs will run, 1 reused");
     sandbox.write("fixed", "");
     sandbox.windlass(&["resume", "-j1"]).exits(1);
     assert!(!ran(&sandbox).contains("first"));
@@ -132,13 +132,13 @@ fn with_files() -> Sandbox {
 #[test]
 fn a_changed_input_runs_what_reads_it_and_what_builds_on_that() {
     let sandbox = with_files();
-    sandbox.windlass(&["reinit", "--dry-run"]).exits(0).prints("nothing has changed; 3 jobs stay");
+    sandbox.windlass(&["workflows", "reinit", "--dry-run"]).exits(0).prints("nothing has changed; 3 jobs stay");
     sandbox.write("in.txt", "123");
     let plan = sandbox.windlass(&["plan", "last"]).exits(0);
     plan.prints("input in.txt changed: 5 B → 3 B").prints("depends on copy, which runs").prints("1 reused");
-    let dry = sandbox.windlass(&["reinit", "--dry-run"]).exits(0);
+    let dry = sandbox.windlass(&["workflows", "reinit", "--dry-run"]).exits(0);
     dry.prints("2 jobs would run, 1 reused").prints("input in.txt changed: 5 B → 3 B");
-    sandbox.windlass(&["reinit"]).exits(0).prints("2 jobs will run, 1 reused");
+    sandbox.windlass(&["workflows", "reinit"]).exits(0).prints("2 jobs will run, 1 reused");
     sandbox.windlass(&["resume", "-j1"]).exits(0);
     assert_eq!(ran(&sandbox), "copy count");
     assert_eq!(sandbox.read("out.txt").trim(), "3");
@@ -147,7 +147,7 @@ fn a_changed_input_runs_what_reads_it_and_what_builds_on_that() {
 #[test]
 fn running_the_same_spec_again_runs_what_its_files_ask_for() {
     let sandbox = with_files();
-    sandbox.windlass(&["run", "files.yaml"]).exits(0).says("is over");
+    sandbox.windlass(&["run", "files.yaml"]).exits(0).says("already ran");
     sandbox.write("in.txt", "12");
     let again = sandbox.windlass(&["run", "files.yaml", "-j1"]).exits(0);
     again.says("1 job reused, 2 to run; copy: input in.txt changed: 5 B → 2 B");
@@ -162,11 +162,11 @@ fn running_the_same_spec_again_runs_what_its_files_ask_for() {
 fn a_missing_input_is_refused_unless_somebody_insists() {
     let sandbox = with_files();
     std::fs::remove_file(sandbox.path("in.txt")).unwrap();
-    sandbox.windlass(&["reinit"]).exits(4).says("in.txt").says("--force");
-    let found = sandbox.json(&["reinit", "--dry-run"]);
+    sandbox.windlass(&["workflows", "reinit"]).exits(4).says("in.txt").says("--force");
+    let found = sandbox.json(&["workflows", "reinit", "--dry-run"]);
     assert_eq!(found["missing_inputs"][0], "in.txt");
     assert_eq!(found["run"][0]["because"], "input_missing");
-    sandbox.windlass(&["reinit", "--force"]).exits(0);
+    sandbox.windlass(&["workflows", "reinit", "--force"]).exits(0);
     sandbox.windlass(&["resume"]).exits(4).says("in.txt");
     sandbox.windlass(&["resume", "--force"]).exits(1);
 }
@@ -180,9 +180,9 @@ fn a_file_that_was_only_touched_has_not_changed_where_contents_count() {
     let touched = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
     let file = std::fs::File::options().write(true).open(sandbox.path("in.txt")).unwrap();
     file.set_modified(touched).unwrap();
-    sandbox.windlass(&["reinit", "--dry-run"]).exits(0).prints("nothing has changed");
+    sandbox.windlass(&["workflows", "reinit", "--dry-run"]).exits(0).prints("nothing has changed");
     sandbox.write("in.txt", "54321");
-    sandbox.windlass(&["reinit", "--dry-run"]).exits(0).prints("2 jobs would run");
+    sandbox.windlass(&["workflows", "reinit", "--dry-run"]).exits(0).prints("2 jobs would run");
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn a_changed_spec_reuses_what_is_as_it_was() {
     sandbox.windlass(&["run", "files.yaml", "-j1"]).exits(0).says("3 jobs reused, 1 to run");
     assert_eq!(sandbox.json(&["jobs"])[0]["reused_from"], 1);
     sandbox.write("in.txt", "1");
-    sandbox.windlass(&["reinit", "--dry-run"]).exits(0).prints("input in.txt changed: 5 B → 1 B");
+    sandbox.windlass(&["workflows", "reinit", "--dry-run"]).exits(0).prints("input in.txt changed: 5 B → 1 B");
     ran(&sandbox);
     // Back to an earlier text: what is on disk was made by another one.
     sandbox.write("files.yaml", &changed);
@@ -238,7 +238,7 @@ user_data:
   - {name: found}
 jobs:
   - name: search
-    command: 'echo search >> log; windlass user-data update ${user_data.output.found} --data 7'
+    command: 'echo search >> log; windlass jobs user-data update ${user_data.output.found} --data 7'
     input_user_data: [config]
   - {name: use, command: 'echo use >> log; echo ${user_data.input.found}'}
   - {name: alone, command: 'echo alone >> log'}
@@ -255,7 +255,7 @@ jobs:
     run().says("search: user_data changed: config={\"n\":1} → config={\"n\":2}");
     assert_eq!(ran(&sandbox), "search use");
     sandbox.windlass(&["user-data", "update", "5", "--data", "{\"n\": 3}"]).exits(0);
-    assert_eq!(names(&sandbox.json(&["reinit", "--dry-run"])["run"]), ["search", "use"]);
+    assert_eq!(names(&sandbox.json(&["workflows", "reinit", "--dry-run"])["run"]), ["search", "use"]);
 }
 
 #[test]
@@ -268,7 +268,7 @@ fn a_changed_table_beside_the_spec_makes_new_jobs_and_keeps_the_old() {
     sandbox.write("rows.csv", "x\none\ntwo\n");
     sandbox.windlass(&["run", "table.yaml", "-j1"]).exits(0);
     assert_eq!(ran(&sandbox), "one two");
-    sandbox.windlass(&["run", "table.yaml"]).exits(0).says("is over");
+    sandbox.windlass(&["run", "table.yaml"]).exits(0).says("already ran");
     sandbox.write("rows.csv", "x\none\ntwo\nthree\n");
     sandbox.windlass(&["run", "table.yaml"]).exits(0).says("2 jobs reused, 1 to run; w_three: new");
     assert_eq!(ran(&sandbox), "three");
@@ -281,7 +281,7 @@ fn a_change_that_means_nothing_is_accepted() {
     sandbox.windlass(&["plan", "files.yaml"]).exits(0).prints("2 jobs run, 1 reused");
     let accepted = ["plan", "files.yaml", "--accept", "copy:command"];
     sandbox.windlass(&accepted).exits(0).prints("nothing has changed: all 3 are reused");
-    sandbox.windlass(&["plan", "files.yaml", "--accept", "nobody"]).exits(2).says("no such job");
+    sandbox.windlass(&["plan", "files.yaml", "--accept", "nobody"]).exits(2).says("no job has this name");
     sandbox.windlass(&["plan", "files.yaml", "--accept", "copy:colour"]).exits(2).says("unknown field");
     sandbox.windlass(&["run", "files.yaml", "--accept", "*:command"]).exits(0).says("nothing to run");
     // It is known from now on.
@@ -294,7 +294,7 @@ fn resetting_takes_up_changed_inputs_where_asked_to() {
     sandbox.write("in.txt", "1");
     let only = sandbox.json(&["jobs", "reset", "alone", "--dry-run"]);
     assert_eq!(only["jobs"].as_array().unwrap().len(), 1);
-    let more = sandbox.json(&["reset-status", "--job", "alone", "-r", "--yes"]);
+    let more = sandbox.json(&["workflows", "reset-status", "--job", "alone", "-r", "--yes"]);
     let because: Vec<&str> =
         more["jobs"].as_array().unwrap().iter().map(|job| job["because"].as_str().unwrap()).collect();
     assert_eq!(because, ["changed", "changed", "chosen"]);

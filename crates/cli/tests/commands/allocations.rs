@@ -44,10 +44,10 @@ fn schedulers_are_made_changed_and_deleted() {
     sandbox.windlass(&made).exits(0).prints("scheduler 2: day");
     sandbox.windlass(&made).says("are called `day`");
     let changed = ["slurm", "update", "day", "--partition", "", "--walltime", "30", "--nodes", "3"];
-    sandbox.windlass(&changed).exits(0).says("from now on");
+    sandbox.windlass(&changed).exits(0).says("for new allocations");
     let row = sandbox.json(&["slurm", "get", "day"]);
     assert_eq!((&row["partition"], &row["walltime"], &row["nodes"]), (&().into(), &"30".into(), &3.into()));
-    sandbox.windlass(&["slurm", "update", "day", "--nodes", "3"]).exits(2).says("nothing was said");
+    sandbox.windlass(&["slurm", "update", "day", "--nodes", "3"]).exits(2).says("no changes given");
     sandbox.windlass(&["slurm", "update", "day", "--walltime", "soon"]).exits(2);
     sandbox.windlass(&["slurm", "schedule-nodes"]).exits(2).says("`night`, `day`");
     sandbox.windlass(&["slurm", "schedule-nodes", "-s", "noon"]).exits(2).says("has no scheduler `noon`");
@@ -79,6 +79,6 @@ fn what_became_of_each_is_told_and_what_that_cost() {
         .exits(2)
         .says("workflow 1 has no allocation 7");
     let cost = sandbox.windlass(&["slurm", "rpc"]).exits(0);
-    cost.says("nothing was asked of Slurm").says("no server is running");
+    cost.says("no calls to Slurm").says("no server is running");
     assert_eq!(sandbox.json(&["slurm", "rpc"])["commands"], serde_json::json!([]));
 }

@@ -64,7 +64,7 @@ fn a_bad_node_is_set_aside_probed_and_trusted_again() {
     let _bad = On::node(&sandbox, "bad-node");
     let good = On::node(&sandbox, "good-node");
 
-    let aside = || sandbox.json(&["nodes"]).as_array().unwrap().clone();
+    let aside = || sandbox.json(&["worker", "nodes"]).as_array().unwrap().clone();
     let mut found: Vec<Value> = Vec::new();
     eventually("the bad one is set aside", || {
         found = aside();

@@ -50,13 +50,13 @@ fn a_campaign_survives_what_befalls_its_server() {
         add.extend(sites.iter().flat_map(|site| ["--site", site]));
         sandbox.windlass(&add).exits(0);
     }
-    let wished = wishes();
+    let wished = commands();
     assert_eq!(wished.len(), 20);
 
     let listen = ["--listen", "127.0.0.1:0", "--lease", "3s", "--cool-off", "100ms"];
     let mut served = Served::start(&sandbox, &listen);
     let _workers = SITES.map(|site| Worker::start(&sandbox, site));
-    sandbox.windlass(&["admission", "set", "--max-active", "6"]).exits(0);
+    sandbox.windlass(&["request", "admission", "set", "--max-active", "6"]).exits(0);
     eventually_within(PATIENCE, "all sites are known", || {
         sandbox.json(&["site", "list"]).as_array().is_some_and(|sites| sites.len() == SITES.len())
     });
@@ -102,16 +102,16 @@ fn a_campaign_survives_what_befalls_its_server() {
 /// Every block is closed, has one rule for tape, and is protected once at each site where files of it are.
 fn check_catalog(sandbox: &Sandbox, wished: &[Wished]) {
     let path = sandbox.path(".windlass/windlass.db");
-    let books = windlass_store::open_store(path.to_str().unwrap(), OpenMode::ReadOnly).unwrap();
+    let job_store = windlass_store::open_store(path.to_str().unwrap(), OpenMode::ReadOnly).unwrap();
     for dataset in wished.iter().flat_map(|one| &one.outputs) {
-        for block in books.catalog_blocks(dataset).unwrap() {
+        for block in job_store.catalog_blocks(dataset).unwrap() {
             assert!(!block.is_open, "{block:?}");
-            let files = books.block_files(&block.name, true).unwrap();
+            let files = job_store.block_files(&block.name, true).unwrap();
             let mut places: Vec<String> =
                 files.into_iter().flat_map(|file| file.replicas.into_keys()).collect();
             places.sort_unstable();
             places.dedup();
-            let rules = books.rules(Some(&block.name)).unwrap();
+            let rules = job_store.rules(Some(&block.name)).unwrap();
             let (mut kept, tape): (Vec<String>, Vec<String>) = rules
                 .into_iter()
                 .map(|rule| rule.rule.rse_expression)
@@ -134,7 +134,7 @@ fn write_events(sandbox: &Sandbox, dataset: usize) {
     }
 }
 
-fn wishes() -> Vec<Wished> {
+fn commands() -> Vec<Wished> {
     let mut wished = Vec::new();
     let splitters: [(&str, Value); 4] = [
         ("FileBased", json!({"files_per_job": 2})),

@@ -27,7 +27,7 @@ fn a_list_beside_the_spec_belongs_to_it_however_it_is_named() {
         sandbox.write("l.txt", "one\ntwo\n");
         sandbox.windlass(&["run", "list.yaml", "-j1"]).exits(0);
         assert_eq!(ran(&sandbox), "one two", "{at}");
-        sandbox.windlass(&["run", "list.yaml"]).exits(0).says("is over");
+        sandbox.windlass(&["run", "list.yaml"]).exits(0).says("already ran");
         sandbox.write("l.txt", "one\ntwo\nthree\n");
         sandbox.windlass(&["run", "list.yaml"]).exits(0).says("2 jobs reused, 1 to run; w_three: new");
         assert_eq!(ran(&sandbox), "three", "{at}");
@@ -56,10 +56,10 @@ fn an_imported_workflow_says_nothing_about_the_spec_it_came_from() {
     let sandbox = Sandbox::new();
     sandbox.write("s.yaml", "name: one\njobs:\n  - {name: a, command: 'echo a >> log'}\n");
     sandbox.windlass(&["run", "s.yaml"]).exits(0);
-    sandbox.windlass(&["export", "1", "-o", "one.json"]).exits(0);
-    sandbox.windlass(&["import", "one.json"]).exits(0);
+    sandbox.windlass(&["workflows", "export", "1", "-o", "one.json"]).exits(0);
+    sandbox.windlass(&["workflows", "import", "one.json"]).exits(0);
     ran(&sandbox);
-    sandbox.windlass(&["run", "s.yaml"]).exits(0).says("workflow 1 was made from the same text");
+    sandbox.windlass(&["run", "s.yaml"]).exits(0).says("workflow 1 was created from the same text");
     assert_eq!((ran(&sandbox).as_str(), workflows(&sandbox)), ("", 2));
 }
 
@@ -69,7 +69,7 @@ fn a_file_from_elsewhere_does_not_choose_what_a_bundle_holds() {
     sandbox.write("s.yaml", "name: one\njobs: [{name: a, command: 'true'}]\n");
     sandbox.write("secret", "the-password");
     sandbox.windlass(&["run", "s.yaml"]).exits(0);
-    sandbox.windlass(&["export", "1", "-o", "one.json"]).exits(0);
+    sandbox.windlass(&["workflows", "export", "1", "-o", "one.json"]).exits(0);
     let secret = sandbox.path("secret");
     let hostile = sandbox.read("one.json").replace(
         &sandbox.path("s.yaml").canonicalize().unwrap().display().to_string(),
@@ -77,7 +77,7 @@ fn a_file_from_elsewhere_does_not_choose_what_a_bundle_holds() {
     );
     assert!(hostile.contains("/secret"), "{hostile}");
     sandbox.write("hostile.json", &hostile);
-    sandbox.windlass(&["import", "hostile.json"]).exits(0);
+    sandbox.windlass(&["workflows", "import", "hostile.json"]).exits(0);
     assert!(!members(&sandbox, "2").contains("wf2/spec"));
     assert!(members(&sandbox, "1").contains("wf1/spec.yaml"));
     // A text that has changed is not the one that the workflow was made from.
@@ -192,7 +192,7 @@ fn going_on_keeps_what_still_holds_and_failures_that_nobody_asked_about() {
     all.sort_unstable();
     assert_eq!(all, ["bad", "quick", "slow"]);
     // Nothing has changed any more, and what is missing is asked for before anything is touched.
-    sandbox.windlass(&["resume"]).exits(1).says("is over");
+    sandbox.windlass(&["resume"]).exits(1).says("has ended");
     std::fs::remove_file(sandbox.path("x.txt")).unwrap();
     let run_id = sandbox.json(&["status"])["run_id"].clone();
     sandbox.windlass(&["resume", "--retry-failed"]).exits(4).says("x.txt");

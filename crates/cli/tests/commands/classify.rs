@@ -1,4 +1,4 @@
-//! What `windlass classify` says about logs, and with rules of one's own.
+//! What `windlass failures classify` says about logs, and with rules of one's own.
 
 use crate::common::{Output, Sandbox, documented_keys};
 use serde_json::Value;
@@ -30,11 +30,11 @@ fn the_log_and_the_ending_make_the_class() {
     ] {
         assert_eq!(classify(&sandbox, arguments)["class"], class, "{arguments:?}");
     }
-    sandbox.windlass(&["classify", "quiet.e", "-r", "0"]).exits(2).says("did not fail");
-    sandbox.windlass(&["classify", "nothing.e"]).exits(2).says("cannot read nothing.e");
-    sandbox.windlass(&["classify", "net.e", "--signal", "SIGKIL"]).exits(2).says("is no signal");
-    sandbox.windlass(&["classify"]).exits(2).says("LOGFILE");
-    sandbox.windlass(&["classify", "net.e", "quiet.e"]).exits(0).prints("CLASS").prints("quiet.e  unknown");
+    sandbox.windlass(&["failures", "classify", "quiet.e", "-r", "0"]).exits(2).says("did not fail");
+    sandbox.windlass(&["failures", "classify", "nothing.e"]).exits(2).says("cannot read nothing.e");
+    sandbox.windlass(&["failures", "classify", "net.e", "--signal", "SIGKIL"]).exits(2).says("unknown signal");
+    sandbox.windlass(&["failures", "classify"]).exits(2).says("LOGFILE");
+    sandbox.windlass(&["failures", "classify", "net.e", "quiet.e"]).exits(0).prints("CLASS").prints("quiet.e  unknown");
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn of_a_long_log_the_end_counts_also_from_a_pipe() {
     sandbox.write("over.e", &noise);
     assert_eq!(classify(&sandbox, &["over.e"])["class"], "unknown");
 
-    let mut piped = sandbox.command(&["classify", "-", "--format", "json"]);
+    let mut piped = sandbox.command(&["failures", "classify", "-", "--format", "json"]);
     let mut child = piped.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all((noise + REFUSED).as_bytes()).unwrap();
     let printed: Value = serde_json::from_slice(&child.wait_with_output().unwrap().stdout).unwrap();
@@ -57,7 +57,7 @@ fn of_a_long_log_the_end_counts_also_from_a_pipe() {
 fn secrets_are_not_repeated() {
     let sandbox = Sandbox::new();
     sandbox.write("job.e", "cannot use postgres://ada:hush@db/x: Connection refused\n");
-    let Output { stdout, .. } = sandbox.windlass(&["classify", "job.e"]).exits(0);
+    let Output { stdout, .. } = sandbox.windlass(&["failures", "classify", "job.e"]).exits(0);
     assert!(stdout.contains("ada:********@db") && !stdout.contains("hush"), "{stdout}");
 }
 
@@ -75,15 +75,15 @@ fn rules_of_ones_own_come_first_from_the_settings_too() {
     assert_eq!((&found["rule"], &found["origin"]), (&"db".into(), &"own".into()));
     sandbox.windlass(&["config", "validate"]).exits(0);
 
-    let rules = sandbox.json(&["classify", "--rules"]);
+    let rules = sandbox.json(&["failures", "classify", "--rules"]);
     let (own, defaults) = rules.as_array().unwrap().split_first().unwrap();
     assert_eq!((&own["name"], &own["origin"]), (&"db".into(), &"own".into()));
     assert!(defaults.len() > 100 && defaults.iter().all(|rule| rule["origin"] == "default"));
-    sandbox.windlass(&["classify", "--rules"]).exits(0).prints("`no space left on device` and");
+    sandbox.windlass(&["failures", "classify", "--rules"]).exits(0).prints("`no space left on device` and");
 
     sandbox.write("rules.toml", "[[rule]]\nname = \"db\"\nclass = \"infra\"\nstderr = [\"x\"]\n");
     sandbox
-        .windlass(&["classify", "net.e"])
+        .windlass(&["failures", "classify", "net.e"])
         .exits(2)
         .says("rules.toml")
         .says("line 3")
@@ -97,7 +97,7 @@ fn what_is_printed_is_documented() {
     sandbox.write("net.e", REFUSED);
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/json.md")).unwrap();
     let section = page.split("\n## ").find(|section| section.starts_with("`classify`")).unwrap();
-    for object in [&classify(&sandbox, &["net.e"]), &sandbox.json(&["classify", "--rules"])[0]] {
+    for object in [&classify(&sandbox, &["net.e"]), &sandbox.json(&["failures", "classify", "--rules"])[0]] {
         for key in documented_keys(object) {
             assert!(
                 section.contains(&format!("`{key}`")),

@@ -90,7 +90,7 @@ fn user_data_is_set_added_and_deleted() {
     sandbox
         .windlass(&["user-data", "delete", "seed"])
         .exits(4)
-        .says("nobody is here to be asked")
+        .says("confirmation is required")
         .says("--yes");
     sandbox.windlass(&["user-data", "delete", "seed", "--yes"]).exits(0);
     sandbox.windlass(&["user-data", "get", "seed"]).exits(2).says("has no user data `seed`");
@@ -207,8 +207,8 @@ fn events_are_followed_until_the_workflow_is_over() {
 fn workflows_are_archived_and_brought_back() {
     let sandbox = with_parts();
     sandbox.windlass(&["create", "parts.yaml"]).exits(0);
-    sandbox.windlass(&["archive", "2", "--dry-run"]).exits(0).prints("would be archived");
-    sandbox.windlass(&["archive", "2"]).exits(0).prints("archived");
+    sandbox.windlass(&["workflows", "archive", "2", "--dry-run"]).exits(0).prints("would be archived");
+    sandbox.windlass(&["workflows", "archive", "2"]).exits(0).prints("archived");
     assert_eq!(sandbox.json(&["status"])["id"], 1);
     assert_eq!(sandbox.json(&["list"]).as_array().unwrap().len(), 1);
     assert_eq!(sandbox.json(&["list", "--archived-only"])[0]["id"], 2);
@@ -216,7 +216,7 @@ fn workflows_are_archived_and_brought_back() {
     sandbox.windlass(&["workflows", "archive", "true", "1"]).exits(0);
     sandbox.windlass(&["status"]).exits(2).says("all workflows are archived");
     sandbox.windlass(&["workflows", "archive", "false", "1"]).exits(0).prints("restored");
-    sandbox.windlass(&["archive", "--restore", "1-2"]).exits(0);
+    sandbox.windlass(&["workflows", "archive", "--restore", "1-2"]).exits(0);
     assert_eq!(sandbox.json(&["status"])["id"], 2);
 }
 
@@ -251,7 +251,7 @@ fn notes_about_a_workflow_are_changed() {
     assert_eq!(changed["metadata"], json!({"grid": 12}));
     sandbox.windlass(&["workflows", "update", "1", "--description", ""]).exits(0);
     assert_eq!(sandbox.json(&["workflows", "get"])["description"], Value::Null);
-    sandbox.windlass(&["workflows", "update", "1"]).exits(2).says("nothing was said");
+    sandbox.windlass(&["workflows", "update", "1"]).exits(2).says("no changes given");
     sandbox.windlass(&["workflows", "update", "1", "--metadata", "[1]"]).exits(2).says("not a JSON object");
 }
 
@@ -269,15 +269,15 @@ fn a_workflow_leaves_as_a_file_and_comes_back() {
     sandbox.write("in/raw.csv", "1,2\n");
     sandbox.windlass(&["user-data", "update", "wanted", "-d", "1"]).exits(0);
     sandbox.windlass(&["run", "1"]).exits(0);
-    sandbox.windlass(&["export", "--include-results", "-o", "parts.json"]).exits(0).says("2 jobs");
+    sandbox.windlass(&["workflows", "export", "--include-results", "-o", "parts.json"]).exits(0).says("2 jobs");
     let file: Value = serde_json::from_str(&sandbox.read("parts.json")).unwrap();
     assert_eq!(file["workflow"]["name"], "parts");
     assert_eq!(sandbox.json(&["workflows", "export", "1"])["export_version"], "1.0");
 
-    let with_results = sandbox.json(&["import", "parts.json", "--name", "copy"]);
+    let with_results = sandbox.json(&["workflows", "import", "parts.json", "--name", "copy"]);
     assert_eq!(with_results, json!({"workflow_id": 2, "name": "copy", "jobs": 2}));
     assert_eq!(sandbox.json(&["status", "copy"])["state"], "completed");
-    sandbox.windlass(&["import", "parts.json", "--skip-results"]).exits(0).says("windlass resume 3");
+    sandbox.windlass(&["workflows", "import", "parts.json", "--skip-results"]).exits(0).says("windlass resume 3");
     assert_eq!(sandbox.json(&["status", "3"])["state"], "created");
     sandbox.windlass(&["resume", "3"]).exits(0);
 
@@ -288,14 +288,14 @@ fn a_workflow_leaves_as_a_file_and_comes_back() {
             .read("parts.json")
             .replace("submission_directory\": \"/", "submission_directory\": \"/gone/"),
     );
-    elsewhere.windlass(&["import", "parts.json", "--skip-results"]).exits(0);
+    elsewhere.windlass(&["workflows", "import", "parts.json", "--skip-results"]).exits(0);
     let here = elsewhere.path(".").canonicalize().unwrap();
     assert_eq!(elsewhere.json(&["status"])["submission_dir"], here.to_str().unwrap());
 
-    sandbox.windlass(&["import", "parts.yaml"]).exits(2).says("is no exported workflow");
-    sandbox.windlass(&["import", "nothing.json"]).exits(2).says("cannot read nothing.json");
+    sandbox.windlass(&["workflows", "import", "parts.yaml"]).exits(2).says("is not an exported workflow");
+    sandbox.windlass(&["workflows", "import", "nothing.json"]).exits(2).says("cannot read nothing.json");
     sandbox.write("new.json", &sandbox.read("parts.json").replacen("\"1.0\"", "\"9.0\"", 1));
-    sandbox.windlass(&["import", "new.json"]).exits(4).says("version 9.0");
+    sandbox.windlass(&["workflows", "import", "new.json"]).exits(4).says("version 9.0");
 }
 
 #[test]
@@ -348,7 +348,7 @@ fn an_imported_workflow_runs_where_it_was_imported() {
     let sandbox = Sandbox::new();
     sandbox.write("spec.yaml", "name: w\njobs: [{name: a, command: pwd > here}]\n");
     sandbox.windlass(&["create", "spec.yaml"]).exits(0);
-    sandbox.windlass(&["export", "-o", "w.json"]).exits(0);
+    sandbox.windlass(&["workflows", "export", "-o", "w.json"]).exits(0);
     std::fs::create_dir(sandbox.path("elsewhere")).unwrap();
     let there = |args: &[&str]| {
         crate::common::Output::of(sandbox.command(args).current_dir(sandbox.path("elsewhere"))).exits(0)

@@ -64,15 +64,15 @@ fn a_changed_command_runs_again() {
         .says("job 2 (a): command echo one > out.txt → echo two > out.txt")
         .says("priority 0 → 7");
     assert!(names(&sandbox).iter().all(|(_, status)| status == "completed"));
-    let why = sandbox.windlass(&["reinit", "1", "--dry-run"]).exits(0);
+    let why = sandbox.windlass(&["workflows", "reinit", "1", "--dry-run"]).exits(0);
     assert!(
         why.stdout.contains("echo one > out.txt") && why.stdout.contains("echo two > out.txt"),
         "{why:?}"
     );
-    sandbox.windlass(&["reinit", "1"]).exits(0);
+    sandbox.windlass(&["workflows", "reinit", "1"]).exits(0);
     sandbox.windlass(&["run", "1", "--label", "x"]).exits(0);
     assert_eq!(sandbox.read("copy.txt"), "two\n");
-    sandbox.windlass(&["reinit", "1", "--dry-run"]).exits(0).prints("nothing has changed");
+    sandbox.windlass(&["workflows", "reinit", "1", "--dry-run"]).exits(0).prints("nothing has changed");
 
     let events = sandbox.json(&["events", "--type", "jobs"]);
     let change = events.as_array().unwrap().iter().find(|event| !event["data"]["changes"].is_null()).unwrap();
@@ -80,7 +80,7 @@ fn a_changed_command_runs_again() {
     documented_keys(told);
     assert_eq!((&told["old"], &told["new"]), (&json!("echo one > out.txt"), &json!("echo two > out.txt")));
     sandbox.windlass(&["jobs", "update", "a"]).exits(2).says("--command");
-    sandbox.windlass(&["jobs", "update", "a", "--priority", "7"]).exits(0).says("is so already");
+    sandbox.windlass(&["jobs", "update", "a", "--priority", "7"]).exits(0).says("already has these values");
 }
 
 #[test]
@@ -165,11 +165,11 @@ fn an_import_points_out_ids_that_mean_something_else_now() {
         "name: data\nuser_data: [{name: u, data: 1}]\njobs:\n  - {name: reader, command: 'get ${user_data.input.u}'}\n  - {name: plain, command: sleep 1}\n",
     );
     sandbox.windlass(&["create", "spec.yaml"]).exits(0);
-    sandbox.windlass(&["export", "1", "-o", "out.json"]).exits(0);
+    sandbox.windlass(&["workflows", "export", "1", "-o", "out.json"]).exits(0);
     let import =
-        sandbox.windlass(&["import", "out.json"]).exits(0).says("job `reader`").says("which is 2 now");
+        sandbox.windlass(&["workflows", "import", "out.json"]).exits(0).says("job `reader`").says("(now 2)");
     assert!(!import.stderr.contains("plain"), "{import:?}");
     // Into a database where they get the same ids there is nothing to say.
-    let other = sandbox.windlass(&["import", "out.json", "--db", "other.db"]).exits(0);
+    let other = sandbox.windlass(&["workflows", "import", "out.json", "--db", "other.db"]).exits(0);
     assert!(!other.stderr.contains("reader"), "{other:?}");
 }

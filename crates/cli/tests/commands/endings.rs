@@ -109,7 +109,7 @@ fn cancel_from_elsewhere_ends_the_whole_tree_daemons_included() {
     let status = sandbox.json(&["status"]);
     assert_eq!((&status["state"], &status["is_canceled"]), (&"canceled".into(), &true.into()));
     sandbox.windlass(&["resume"]).exits(4).says("was canceled").says("--retry-failed");
-    sandbox.windlass(&["cancel"]).exits(0).says("canceled already");
+    sandbox.windlass(&["cancel"]).exits(0).says("already canceled");
     let again = sandbox.json(&["cancel"]);
     assert_eq!((&again["state"], &again["pid"]), (&"canceled".into(), &Value::Null));
 }
@@ -287,7 +287,7 @@ fn nothing_is_started_that_would_not_end_in_time() {
     );
     let jobs = sandbox.json(&["jobs", "--status", "ready"]);
     assert_eq!(jobs[0]["name"], "long");
-    sandbox.windlass(&["resume", "--end-time", "2020-01-01T00:00:00Z"]).exits(2).says("is over");
+    sandbox.windlass(&["resume", "--end-time", "2020-01-01T00:00:00Z"]).exits(2).says("has passed");
     sandbox.windlass(&["resume", "--time-limit", "3h"]).exits(0);
     assert!(sandbox.path("long").exists());
 }

@@ -17,7 +17,7 @@ fn a_missing_input_that_no_job_makes_is_told_before_anything_runs() {
     );
     let refused = sandbox.windlass(&["run", "spec.yaml"]).exits(4);
     assert!(
-        refused.stderr.contains("1 input file missing that no job makes:\n  data/mesh.txt (mesh)"),
+        refused.stderr.contains("1 input file missing that no job writes:\n  data/mesh.txt (mesh)"),
         "{refused:?}"
     );
     assert!(!refused.stderr.contains("made.txt"), "{refused:?}");

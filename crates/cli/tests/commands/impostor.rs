@@ -136,7 +136,7 @@ fn a_job_has_a_token_of_its_own_and_nothing_of_its_workers_secrets() {
     assert_eq!(codes[0], "0", "{}", sandbox.read("listed"));
     assert!(codes[1] != "0" && codes[2] != "0", "{codes:?}: {}", sandbox.read("made"));
     // An allowed call from inside: user data.
-    assert!(sandbox.windlass(&["token", "list"]).exits(0).stdout.is_empty(), "no token was made");
+    assert!(sandbox.windlass(&["auth", "token", "list"]).exits(0).stdout.is_empty(), "no token was made");
 }
 
 #[test]

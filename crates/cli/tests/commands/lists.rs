@@ -105,7 +105,7 @@ fn workflows_by_the_beginning_of_their_name_and_by_range() {
     let sandbox = with_three();
     assert_eq!(sandbox.json(&["status", "al"])["name"], "alpha");
     assert_eq!(sandbox.json(&["status", "beta"])["id"], 2);
-    sandbox.windlass(&["status", "bet"]).exits(2).says("2 workflows begin with `bet`: 3 (beta_2), 2 (beta)");
+    sandbox.windlass(&["status", "bet"]).exits(2).says("2 workflows start with `bet`: 3 (beta_2), 2 (beta)");
     sandbox.windlass(&["status", "alpah"]).exits(2).says("did you mean `alpha`?");
     let uuid = sandbox.json(&["status", "1"])["uuid"].as_str().unwrap().to_owned();
     assert_eq!(sandbox.json(&["status", &uuid[..13]])["id"], 1);
@@ -124,7 +124,7 @@ fn workflows_by_the_beginning_of_their_name_and_by_range() {
 fn jobs_by_the_beginning_of_their_name() {
     let sandbox = troubled();
     sandbox.windlass(&["logs", "goo"]).exits(0).prints("fine");
-    sandbox.windlass(&["logs", "bad"]).exits(2).says("several jobs begin with `bad`: `bad_1`, `bad_2`");
+    sandbox.windlass(&["logs", "bad"]).exits(2).says("several jobs start with `bad`: `bad_1`, `bad_2`");
     sandbox.windlass(&["logs", "show", "godo"]).exits(2).says("did you mean `good`?");
     // An id is enough, whichever workflow it belongs to.
     sandbox.write("other.yaml", "name: other\njobs: [{name: x, command: 'true'}]\n");
@@ -145,7 +145,7 @@ fn several_workflows_are_canceled_at_once() {
 #[test]
 fn the_spec_of_this_directory_needs_no_name() {
     let sandbox = Sandbox::new();
-    sandbox.windlass(&["run"]).exits(2).says("no spec was named").says("hint:");
+    sandbox.windlass(&["run"]).exits(2).says("no spec given").says("hint:");
     sandbox.write("a.windlass.yaml", "name: a\njobs: [{name: x, command: 'true'}]\n");
     sandbox.windlass(&["run"]).exits(0);
     sandbox.write("b.windlass.yaml", "name: b\njobs: [{name: x, command: 'true'}]\n");
@@ -162,8 +162,8 @@ fn run_takes_a_workflow_as_well_as_a_file() {
     assert_eq!(sandbox.json(&["status", "1"])["state"], "completed");
     sandbox.windlass(&["run", "beta_2"]).exits(0);
     assert_eq!(sandbox.json(&["status", "3"])["state"], "completed");
-    sandbox.windlass(&["run", "1"]).exits(0).says("is over");
-    sandbox.windlass(&["run", "1", "--new"]).exits(2).says("--new makes a workflow from a spec");
+    sandbox.windlass(&["run", "1"]).exits(0).says("has ended");
+    sandbox.windlass(&["run", "1", "--new"]).exits(2).says("--new creates a workflow from a spec");
     sandbox.windlass(&["run", "missing.yaml"]).exits(2).says("cannot read the spec missing.yaml");
     sandbox.windlass(&["workflows", "run", "2"]).exits(0);
 }
@@ -177,7 +177,7 @@ fn running_jobs_are_listed_while_they_run() {
     eventually("the job is listed", || sandbox.json(&["jobs", "running"])[0]["name"] == "a");
     sandbox.windlass(&["cancel", "--grace", "1s", "--wait"]).exits(0);
     run.wait().unwrap();
-    sandbox.windlass(&["jobs", "running"]).exits(0).says("runs now");
+    sandbox.windlass(&["jobs", "running"]).exits(0).says("are running");
 }
 
 #[test]
@@ -195,7 +195,7 @@ fn failed_attempts_are_searched_for_telling_lines() {
     let found = sandbox.json(&["logs", "analyze", "elsewhere"]);
     assert_eq!((&found[0]["path"], &found[0]["line"]), (&"elsewhere/x.log".into(), &3.into()));
     sandbox.write("elsewhere/x.log", "fine\n");
-    sandbox.windlass(&["logs", "analyze", "elsewhere"]).exits(0).says("no known sign of trouble in 1 file");
+    sandbox.windlass(&["logs", "analyze", "elsewhere"]).exits(0).says("no known error patterns in 1 file");
 }
 
 #[test]

@@ -13,7 +13,7 @@ mod away;
 #[cfg(test)]
 mod bad_node;
 #[cfg(test)]
-mod books;
+mod workflow_commands;
 #[cfg(test)]
 mod campaign;
 #[cfg(test)]

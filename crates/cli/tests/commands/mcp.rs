@@ -238,7 +238,7 @@ fn an_agent_that_may_act_has_to_mean_it() {
     assert_eq!(sandbox.read("slow.yaml"), spec);
     assert!(agent.refused("create_workflow", &save).contains("exists"));
     let outside = json!({"spec_json": spec, "action": "save_spec_file", "output_path": "../slow.yaml"});
-    assert!(agent.refused("create_workflow", &outside).contains("not below"));
+    assert!(agent.refused("create_workflow", &outside).contains("not inside"));
     agent.hang_up();
 }
 
@@ -438,7 +438,7 @@ fn watch_has_an_agent_decide_and_goes_on() {
     let jobs = &sandbox.json(&["status"])["jobs"];
     let counts = ["completed", "failed", "canceled"].map(|status| jobs[status].as_u64().unwrap());
     assert_eq!(counts, [2, 1, 1], "{jobs}");
-    let report = sandbox.json(&["triage", "report"]);
+    let report = sandbox.json(&["failures", "report"]);
     let told = ["is_agent", "decisions", "completed", "fails", "right"].map(|field| report[0][field].clone());
     assert_eq!(
         told,

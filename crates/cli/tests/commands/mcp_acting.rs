@@ -81,8 +81,8 @@ fn an_agent_decides_while_somebody_runs_the_workflow() {
     agent.hang_up();
     sandbox.write("enough", "");
     assert_eq!(run.wait().unwrap().code(), Some(0));
-    let revisions = sandbox.json(&["revisions", "list"]);
+    let revisions = sandbox.json(&["failures", "revisions", "list"]);
     assert!(revisions.to_string().contains("requested by agent t: it grew"), "{revisions}");
-    let report = sandbox.json(&["triage", "report"]);
+    let report = sandbox.json(&["failures", "report"]);
     assert_eq!((&report[0]["is_agent"], &report[0]["decisions"]), (&json!(true), &json!(1)), "{report}");
 }

@@ -40,7 +40,7 @@ fn no_tool_and_no_command_goes_round_the_policy() {
     let said = agent.refused("reset_workflow_status", &reset);
     assert!(said.contains("it waits for a decision") && said.contains("classify_and_resolve"), "{said}");
     for line in [&["reset-status", "--failed-only", "--yes"][..], &["resume", "--retry-failed"]] {
-        robot(&sandbox, line).exits(4).says("it waits for a decision").says("windlass triage");
+        robot(&sandbox, line).exits(4).says("it waits for a decision").says("windlass failures pending");
     }
     let decision = |action: &str| {
         json!({"job_id": bad, "action": action, "confidence": 0.9,
@@ -49,7 +49,7 @@ fn no_tool_and_no_command_goes_round_the_policy() {
     assert_eq!(resolve(&mut agent, &decision("retry"))["status"], "applied");
     robot(&sandbox, &["resume", "--quiet"]).exits(6);
     let again = resolve(&mut agent, &decision("retry"));
-    assert!(again["error"].as_str().unwrap().contains("which is all they may (1)"), "{again}");
+    assert!(again["error"].as_str().unwrap().contains("the maximum is 1"), "{again}");
 
     // Nor by way of a failure that it decided on itself.
     assert_eq!(resolve(&mut agent, &decision("fail"))["status"], "applied");
@@ -62,7 +62,7 @@ fn no_tool_and_no_command_goes_round_the_policy() {
     robot(&sandbox, &["reset-status", "--failed-only", "--yes"]).exits(4).says("only a person");
     assert_eq!(sandbox.json(&["status"])["jobs"]["failed"], 1);
 
-    let report = sandbox.json(&["triage", "report"]);
+    let report = sandbox.json(&["failures", "report"]);
     let told = (&report[0]["made_by"], &report[0]["decisions"], &report[0]["overruled"]);
     assert_eq!(
         told,
@@ -70,7 +70,7 @@ fn no_tool_and_no_command_goes_round_the_policy() {
         "one agent, whatever it speaks through: {report}"
     );
     assert_eq!(report.as_array().unwrap().len(), 1, "and nothing in the name of a person: {report}");
-    sandbox.windlass(&["reset-status", "--failed-only", "--yes"]).exits(0);
+    sandbox.windlass(&["workflows", "reset-status", "--failed-only", "--yes"]).exits(0);
 }
 
 #[test]
@@ -166,19 +166,19 @@ jobs:
         assert_eq!(told["groups"][0]["refused"][0]["job_id"], one, "{told}");
     }
     assert_eq!(regroup(2, "300m", "PT1H", true)["groups"][0]["changed"], 1);
-    assert_eq!(sandbox.json(&["revisions"]), json!([]), "nothing was done yet");
+    assert_eq!(sandbox.json(&["failures", "revisions"]), json!([]), "nothing was done yet");
     assert_eq!(regroup(2, "300m", "PT1H", false)["groups"][0]["changed"], 1);
     let mut memory = |job: i64| {
         agent.call("get_job_details", &json!({"job_id": job}))["resource_requirements"]["memory"].clone()
     };
     assert_eq!((memory(one), memory(two)), (json!("300 MiB"), json!("100 MiB")));
-    let revisions = sandbox.json(&["revisions"]);
-    assert_eq!(revisions[0]["reason"], "asked for by agent t: small", "{revisions}");
-    sandbox.windlass(&["revisions", "undo", "1"]).exits(0);
+    let revisions = sandbox.json(&["failures", "revisions"]);
+    assert_eq!(revisions[0]["reason"], "requested by agent t: small", "{revisions}");
+    sandbox.windlass(&["failures", "undo", "1"]).exits(0);
     assert_eq!(memory(one), "100 MiB");
     agent.hang_up();
 
     sandbox.windlass(&["jobs", "update", "two", "--priority", "5", "-c", "true"]).exits(0);
-    let revisions = sandbox.json(&["revisions"]);
+    let revisions = sandbox.json(&["failures", "revisions"]);
     assert_eq!(revisions[2]["change"], "another command, priority 0 → 5", "{revisions}");
 }

@@ -107,7 +107,7 @@ fn a_request_is_begun_anew_or_given_up_and_its_outputs_go_by_policy() {
     assert_eq!(show(&sandbox, "lost")["recovery"]["output_state"], "active");
 
     // Given up: what there is of it is listed, and stays until somebody takes it back.
-    sandbox.windlass(&["request", "invalidate", "lost", "--yes"]).exits(4).says("it still makes outputs");
+    sandbox.windlass(&["request", "invalidate", "lost", "--yes"]).exits(4).says("it still produces outputs");
     sandbox.windlass(&["request", "fail", "lost"]).exits(4).says("--yes");
     sandbox.windlass(&["request", "fail", "lost", "--yes", "--reason", "nobody needs it"]).exits(0);
     let lost = await_status(&sandbox, "lost", "failed");
@@ -136,7 +136,7 @@ fn a_request_is_begun_anew_or_given_up_and_its_outputs_go_by_policy() {
     sandbox
         .windlass(&["request", "restart", "old_v1", "--yes"])
         .exits(0)
-        .says("took the place of old_v1 before");
+        .says("already replaced old_v1");
     sandbox.windlass(&["request", "watch", "old_v2"]).exits(0).says("old_v2 is completed");
     await_outputs(&sandbox, "old_v1", "invalidated");
     assert_eq!(written(&sandbox, "/Muons/old_v1-v2/RECO"), once_each());
@@ -159,13 +159,13 @@ fn what_cannot_be_done_is_refused_without_a_server_too() {
         .says("no work unit of reco failed");
     sandbox.windlass(&["request", "release", "reco", "--memory", "much"]).exits(2).says("16G or 512M");
     sandbox.windlass(&["request", "invalidate", "reco", "--yes"]).exits(4).says("fail or cancel it first");
-    sandbox.windlass(&["request", "fail", "reco", "--dry-run"]).exits(0).says("would give up request reco");
+    sandbox.windlass(&["request", "fail", "reco", "--dry-run"]).exits(0).says("would fail request reco");
     sandbox.windlass(&["request", "restart", "reco", "--cleanup", "never"]).exits(2).says("immediate");
     sandbox.windlass(&["request", "errors", "reco"]).exits(0).prints("nothing is planned yet");
-    sandbox.windlass(&["request", "alerts"]).exits(0).says("nobody had to be told anything");
-    sandbox.windlass(&["site", "bans"]).exits(0).says("no site is banned");
+    sandbox.windlass(&["request", "alerts"]).exits(0).says("no alerts");
+    sandbox.windlass(&["site", "bans"]).exits(0).says("no bans match");
     // Noted now, seen to when somebody takes the books up.
-    sandbox.windlass(&["request", "fail", "reco", "--yes"]).exits(0).says("sees to it");
+    sandbox.windlass(&["request", "fail", "reco", "--yes"]).exits(0).says("to apply it");
     sandbox.windlass(&["request", "run", "--site", "T2_good"]);
     assert_eq!(show(&sandbox, "reco")["status"], "failed");
 }

@@ -78,7 +78,7 @@ impl Unit {
     /// Of the class that rules find in what it said, and how it ended.
     fn class(&self, output: &Output) -> String {
         self.sandbox.write("job.e", &output.stderr);
-        let found = self.sandbox.json(&["classify", "job.e", "--return-code", &output.code.to_string()]);
+        let found = self.sandbox.json(&["failures", "classify", "job.e", "--return-code", &output.code.to_string()]);
         found[0]["class"].as_str().unwrap().to_owned()
     }
 }
@@ -209,7 +209,7 @@ fn a_bad_input_is_named_by_its_lfn() {
     let unit = Unit::new(&["NANO"], &nodes);
     unit.sandbox.write("here/store/a.txt", "1 1 1\n");
     unit.sandbox.write("here/store/b.txt", "1 1 2\nnothing of the sort\n");
-    let output = unit.payload(&["run", "--node", "0"]).exits(65).says("line 2 is no event");
+    let output = unit.payload(&["run", "--node", "0"]).exits(65).says("line 2 is not an event");
     assert_eq!(unit.report(0)["bad_inputs"], json!(["/store/b.txt"]));
     assert_eq!(unit.class(&output), "data");
 }

@@ -81,8 +81,8 @@ jobs:
     let waiting = statuses(&sandbox, "licensed_");
     assert_eq!(waiting.iter().filter(|status| *status == "ready").count(), 6, "{waiting:?}");
     let verdict = sandbox.windlass(&["why", "licensed_8"]).exits(0);
-    let verdict = verdict.prints("ready; it waits for the limit `licences`, which is used up");
-    verdict.prints("2 jobs that name it are under way, and it allows 2 at once");
+    let verdict = verdict.prints("ready; waiting for the limit `licences`, which is used up");
+    verdict.prints("2 jobs with this limit are running or claimed, the maximum is 2");
     let verdict = sandbox.windlass(&["why", "far"]).exits(0);
     let verdict = verdict.prints("ready, but no worker is at east or west");
     verdict.prints(" is at north").prints(" is at south").prints("windlass worker --site east");
@@ -118,7 +118,7 @@ fn a_limit_holds_on_one_machine_too_and_a_site_elsewhere_is_refused() {
     eventually("the first has begun", || sandbox.path("marks").exists());
     let waits = |job: &str| {
         let headline = sandbox.json(&["why", job])["headline"].as_str().unwrap().to_owned();
-        headline == "ready; it waits for the limit `disk`, which is used up"
+        headline == "ready; waiting for the limit `disk`, which is used up"
     };
     assert_eq!(["j_1", "j_2", "j_3"].into_iter().filter(|job| waits(job)).count(), 2);
     sandbox.write("go", "");
@@ -139,9 +139,9 @@ fn sites_and_limits_outlive_export_and_import() {
     let spec = "name: w\nlimits: {disk: 1, spare: 7}\njobs:\n  - {name: a, command: 'true', limit: disk, sites: [north, south]}\n";
     sandbox.write("w.yaml", spec);
     sandbox.windlass(&["create", "w.yaml"]).exits(0).says("no job names the limit `spare`");
-    let exported = sandbox.windlass(&["export", "1"]).exits(0).stdout;
+    let exported = sandbox.windlass(&["workflows", "export", "1"]).exits(0).stdout;
     sandbox.write("w.json", &exported);
-    sandbox.windlass(&["import", "w.json"]).exits(0);
+    sandbox.windlass(&["workflows", "import", "w.json"]).exits(0);
     let parts = |text: &str| {
         let all: serde_json::Value = serde_json::from_str(text).unwrap();
         let mut found = Vec::new();
@@ -150,7 +150,7 @@ fn sites_and_limits_outlive_export_and_import() {
     };
     let first = parts(&exported);
     assert_eq!(first.len(), 3, "{first:?}");
-    assert_eq!(parts(&sandbox.windlass(&["export", "2"]).exits(0).stdout), first);
+    assert_eq!(parts(&sandbox.windlass(&["workflows", "export", "2"]).exits(0).stdout), first);
 }
 
 /// What an export says of sites and limits, wherever that is.

@@ -26,7 +26,7 @@ fn with_sweep() -> Sandbox {
 fn a_plan_has_stages_a_path_and_a_drawing_and_stores_nothing() {
     let sandbox = with_sweep();
     let plan = sandbox.windlass(&["plan", "--num-cpus", "8", "--memory-gb", "16"]).exits(0);
-    let plan = plan.prints("sweep: 14 jobs in 3 stages").prints("at most 12 jobs at once, on 48 CPUs");
+    let plan = plan.prints("sweep: 14 jobs in 3 stages").prints("at most 12 jobs in parallel, on 48 CPUs");
     let plan = plan.prints("critical path, 2h 30m: prepare → solve_1 → merge");
     let plan = plan.prints("solve_{i} × 12").prints("on a machine with 8 CPUs, 16 GiB");
     plan.prints("2 jobs without a `runtime`");
@@ -72,7 +72,7 @@ fn a_workflow_is_planned_by_its_id_or_name() {
 fn a_dry_run_says_what_a_spec_makes() {
     let sandbox = with_sweep();
     let good = sandbox.windlass(&["create", "--dry-run"]).exits(0);
-    good.prints("the spec is good: sweep, 14 jobs")
+    good.prints("the spec is valid: sweep, 14 jobs")
         .prints("jobs as written: 3")
         .prints("resource requirements: 1");
     let json = sandbox.json(&["create", "--dry-run"]);
@@ -141,7 +141,7 @@ fn specs_are_put_into_shape_with_their_comments() {
     let sandbox = Sandbox::new();
     let untidy = "name:   sim   # the name\njobs:\n    - {name: a,    command: 'true'}\n";
     sandbox.write("a.yaml", untidy);
-    sandbox.windlass(&["spec", "format", "--check", "a.yaml"]).exits(1).says("a.yaml is not in shape");
+    sandbox.windlass(&["spec", "format", "--check", "a.yaml"]).exits(1).says("a.yaml is not formatted");
     assert_eq!(sandbox.read("a.yaml"), untidy);
     sandbox.windlass(&["spec", "format", "a.yaml"]).exits(0).says("formatted a.yaml");
     let tidy = sandbox.read("a.yaml");

@@ -123,7 +123,7 @@ fn a_hook_puts_right_what_nobody_can_explain() {
 fn a_hook_that_fails_leaves_everything_as_it_was() {
     let sandbox = ailing();
     let before = standing(&sandbox);
-    sandbox.windlass(&["recover", "--recovery-hook", "exit 3; :"]).exits(4).says("nothing was changed");
+    sandbox.windlass(&["recover", "--recovery-hook", "exit 3; :"]).exits(4).says("nothing changed");
     assert_eq!(standing(&sandbox), before);
     // Without anything unexplained it is not even run.
     sandbox.write("fixed", "");
@@ -173,7 +173,7 @@ fn what_was_canceled_as_a_whole_begins_anew() {
     sandbox.write("go", "");
     let mut recover = sandbox.command(&["recover", "--run"]);
     Output::of(recover.env("WINDLASS_AGENT", "robot")).exits(0).prints("canceled").says("2 completed");
-    sandbox.windlass(&["events"]).exits(0).prints("asked for by agent robot");
+    sandbox.windlass(&["events"]).exits(0).prints("requested by agent robot");
 }
 
 /// A run and its worker, both killed in the same moment: nobody is left to note anything.
@@ -213,7 +213,7 @@ fn jobs_of_a_dead_worker_go_back_with_the_code_of_the_contract() {
     assert_eq!((&found["lost"], &found["jobs"][0]["state"]), (&json!(1), &json!("gone")), "{found}");
     assert_eq!(sandbox.json(&["jobs"])[0]["status"], "running", "it was a rehearsal");
 
-    sandbox.windlass(&["workflows", "sync-status"]).exits(0).prints("1 lost job went back (-128)");
+    sandbox.windlass(&["workflows", "sync-status"]).exits(0).prints("1 lost job reset (-128)");
     assert!(left.iter().all(|pid| !is_alive(*pid)), "dead before again");
     assert_eq!(standing(&sandbox)["a"], json!(["ready", 2]));
     let results = sandbox.json(&["results"]);
@@ -222,7 +222,7 @@ fn jobs_of_a_dead_worker_go_back_with_the_code_of_the_contract() {
         (&json!(-128), &json!(1)),
         "{results}"
     );
-    sandbox.windlass(&["workflows", "sync-status"]).exits(0).prints("no job is noted as running");
+    sandbox.windlass(&["workflows", "sync-status"]).exits(0).prints("no job is recorded as running");
     sandbox.write("go", "");
     sandbox.windlass(&["resume"]).exits(0);
 }
@@ -272,14 +272,14 @@ fn nobody_on_another_machine_is_declared_dead_from_here() {
     let told = sandbox.json(&["workflows", "sync-status"]);
     let job = &told["jobs"][0];
     assert_eq!((&told["lost"], &job["state"]), (&json!(0), &json!("unknown")), "{told}");
-    assert!(job["evidence"].as_str().unwrap().contains("elsewhere, which is not this machine"), "{told}");
+    assert!(job["evidence"].as_str().unwrap().contains("elsewhere, not on this machine"), "{told}");
     let said = sandbox.windlass(&["workflows", "sync-status"]).exits(0);
-    said.prints("nobody can tell from here whether the worker lives").says("sync-status 1 --assume-dead");
+    said.prints("the state of the worker is unknown on this host").says("sync-status 1 --assume-dead");
     assert_eq!(sandbox.json(&["jobs"])[0]["status"], "running", "no answer is no answer");
     assert_ne!(sandbox.windlass(&["resume"]).code, 0, "it may still run there");
 
     let sure = ["workflows", "sync-status", "--assume-dead"];
-    sandbox.windlass(&sure).exits(0).prints("1 lost job went back (-128)");
+    sandbox.windlass(&sure).exits(0).prints("1 lost job reset (-128)");
     sandbox.write("go", "");
     sandbox.windlass(&["resume"]).exits(0);
 }
@@ -338,8 +338,8 @@ fn one_whose_dependent_runs_holds_up_no_others() {
     eventually("b runs", || {
         sandbox.path("runs").exists() && failed(&sandbox, "c") && standing(&sandbox)["b"][0] == "running"
     });
-    let said = sandbox.windlass(&["triage", "retry", "a", "c", "--dry-run"]).exits(4);
-    said.prints("`b`, which was built on it and would begin anew, is `running`");
+    let said = sandbox.windlass(&["failures", "retry", "a", "c", "--dry-run"]).exits(4);
+    said.prints("`b`, a dependent that would restart, is `running`");
     sandbox.write("fixed", "");
     let done = sandbox.windlass(&["recover", "--retry-unknown", "--format", "json"]).exits(0);
     let plan: Value = serde_json::from_str(&done.stdout).unwrap();
@@ -364,7 +364,7 @@ fn what_waits_for_a_person_does_not_run_again() {
     };
     let said = recover(&[]).exits(6);
     said.prints("0 jobs will run again, 1 stays as it is")
-        .says("a person has to agree")
+        .says("approval required")
         .says_nothing_of("resume");
     let plan: Value = serde_json::from_str(&recover(&["--format", "json"]).exits(6).stdout).unwrap();
     assert_eq!((&plan["run_again"], &plan["jobs"][0]["runs_again"]), (&json!(0), &json!(false)), "{plan}");
@@ -387,11 +387,11 @@ fn who_is_said_to_be_dead_gives_its_jobs_back_at_a_server() {
     torc("POST", "/workflows/1/claim_next_jobs?limit=1", &Value::Null);
     torc("PUT", &format!("/jobs/1/start_job/1/{node}"), &Value::Null);
     let said = sandbox.windlass(&["workflows", "sync-status"]).exits(0);
-    said.prints("nobody can tell from here").says("--assume-dead");
+    said.prints("is unknown on this host").says("--assume-dead");
     let rehearsed = sandbox.json(&["workflows", "sync-status", "--assume-dead", "--dry-run"]);
     assert_eq!((&rehearsed["lost"], &standing(&sandbox)["a"][0]), (&json!(1), &json!("running")));
     let sure = sandbox.windlass(&["workflows", "sync-status", "--assume-dead"]).exits(0);
-    sure.prints("1 lost job went back (-128)");
+    sure.prints("1 lost job reset (-128)");
     assert_eq!(standing(&sandbox)["a"][0], "ready", "as it was told");
     assert_eq!(sandbox.json(&["workflows", "sync-status", "--assume-dead"])["lost"], 0);
 }

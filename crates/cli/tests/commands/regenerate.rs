@@ -1,6 +1,7 @@
 //! `windlass slurm regenerate`, with the real binary and a cluster that a file describes.
 
 use crate::common::Sandbox;
+use crate::serving::Served;
 use serde_json::Value;
 
 const PROFILE: &str = "\
@@ -51,7 +52,7 @@ fn names(done: &Value) -> Vec<&str> {
 fn what_is_left_gets_new_schedulers_and_nothing_is_made_twice() {
     let sandbox = sandbox();
     let shown = sandbox.windlass(&[&REGENERATE[..], &["--dry-run", "--submit"]].concat()).exits(0);
-    shown.prints("would be asked for").says("1 action would not fire any more").says("nothing was changed");
+    shown.prints("would be requested").says("1 action would be disabled").says("nothing changed");
     let rehearsed = regenerate(&sandbox, &["--dry-run", "--submit"]);
     assert_eq!(rehearsed["allocations"], Value::Array(vec![]));
 
@@ -69,7 +70,7 @@ fn what_is_left_gets_new_schedulers_and_nothing_is_made_twice() {
     let again = regenerate(&sandbox, &["--submit"]);
     assert_eq!((names(&again).len(), &again["allocations"]), (0, &Value::Array(vec![])), "{again}");
     let said = sandbox.windlass(&[&REGENERATE[..], &["--submit"]].concat()).exits(0);
-    said.prints("9 jobs are left, and nodes are asked for already");
+    said.prints("9 jobs left, allocations are already requested");
 }
 
 #[test]
@@ -97,10 +98,31 @@ fn what_was_made_is_asked_for_later_and_what_fits_nowhere_is_told() {
         (&true.into(), &2.into())
     );
     let said = sandbox.windlass(&[&REGENERATE[..], &["--partition", "night"]].concat());
-    said.exits(0).prints("asked for already");
+    said.exits(0).prints("already requested");
 
     sandbox.write("huge.yaml", &SPEC.replace("memory: 1g", "memory: 80g"));
     sandbox.windlass(&["create", "huge.yaml"]).exits(0);
     let said = sandbox.windlass(&["slurm", "regenerate", "2", "--profile", "ours.toml"]).exits(4);
-    said.says("fits no partition").says("windlass hpc partitions");
+    said.says("fits no partition").says("windlass slurm hpc partitions");
+}
+
+#[test]
+fn a_server_without_slurm_refuses_to_submit_and_plans_all_the_same() {
+    let sandbox = sandbox();
+    let _served = Served::start(&sandbox, &["--listen", "127.0.0.1:0"]);
+    let submit = [&REGENERATE[..], &["--submit"]].concat();
+    sandbox.windlass(&submit).exits(4).says("the server was started without --slurm");
+    assert_eq!(sandbox.json(&["workflows", "actions"]).as_array().unwrap().len(), 1, "nothing was changed");
+    assert_eq!(names(&regenerate(&sandbox, &[])).len(), 1);
+}
+
+#[test]
+fn reinit_removes_recovery_actions_of_a_workflow_that_never_ran() {
+    let sandbox = sandbox();
+    let actions = || sandbox.json(&["workflows", "actions"]).as_array().unwrap().len();
+    assert_eq!(actions(), 1);
+    assert_eq!(regenerate(&sandbox, &["--group-by", "resource-requirements"])["recovery_actions"], 1);
+    assert_eq!(actions(), 2);
+    sandbox.windlass(&["workflows", "reinit", "1"]).exits(0);
+    assert_eq!(actions(), 1, "the one of the spec");
 }

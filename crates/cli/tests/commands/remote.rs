@@ -127,6 +127,6 @@ fn workers_are_started_looked_after_and_stopped_over_ssh() {
     let job_logs = names.filter(|name| name.to_string_lossy().starts_with("job_"));
     assert_eq!(job_logs.count(), 1);
     sshd.remote(&sandbox, &["remove", "far", &host]).exits(0);
-    sshd.remote(&sandbox, &["status", "far"]).exits(2).says("no machines yet");
+    sshd.remote(&sandbox, &["status", "far"]).exits(2).says("no hosts yet");
     served.stop();
 }

@@ -22,19 +22,19 @@ fn without_a_server_what_reqmgr2_has_is_imported_all_or_none() {
     stub.has("one", &document("one")).has("two", &document("two")).has("wrong", &wrong);
     let from = ["--reqmgr2", &stub.url, "--reqmgr2-timeout", "1s"];
     let import = |names: &[&str]| sandbox.windlass(&[&["request", "import"], names, &from].concat());
-    import(&["one", "none"]).exits(2).says("knows no request of that name: `none`");
+    import(&["one", "none"]).exits(2).says("has no request of that name: `none`");
     import(&["one", "wrong"]).exits(2).says("wrong of ReqMgr2").says("Memory");
     let asked = stub.heard().len();
     import(&["one&status=new"]).exits(2).says("it contains '&'");
     assert_eq!(stub.heard().len(), asked, "that is no name to ask for");
     stub.says_first([Said(403, "x-error-detail: no role\r\n", String::new())]);
-    import(&["one"]).exits(5).says("does not let us look: 403: no role").says("--reqmgr2-cert");
+    import(&["one"]).exits(5).says("denies access: 403: no role").says("--reqmgr2-cert");
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let away = format!("http://{nobody}/reqmgr2");
     let words = ["request", "import", "one", "--reqmgr2", &away, "--reqmgr2-timeout", "1s"];
     sandbox.windlass(&words).exits(5).says("cannot be reached").says("nothing was imported");
     assert!(!sandbox.path(".windlass").exists(), "nothing was stored");
-    sandbox.windlass(&["request", "import", "one"]).exits(2).says("no ReqMgr2 is configured here");
+    sandbox.windlass(&["request", "import", "one"]).exits(2).says("no ReqMgr2 is configured");
 
     import(&["one", "two", "--step", "0.5:7"]).exits(0).says("one is submitted").says("two is submitted");
     let shown = sandbox.json(&["request", "show", "two"]);
@@ -43,7 +43,7 @@ fn without_a_server_what_reqmgr2_has_is_imported_all_or_none() {
     let mut other = document("one");
     other["Memory"] = json!(1900);
     stub.has("one", &other);
-    import(&["one", "--step", "0.5:7"]).exits(4).says("it differs in memory_mb");
+    import(&["one", "--step", "0.5:7"]).exits(4).says("differs in memory_mb");
 }
 
 #[test]
@@ -66,6 +66,6 @@ fn a_server_imports_what_it_is_given_the_name_of_and_plans_it() {
         .windlass(&["request", "import", "none", "one"])
         .exits(2)
         .says("one is submitted")
-        .says("knows no request of that name: `none`; 1 of 2 requests submitted");
+        .says("has no request of that name: `none`; 1 of 2 requests submitted");
     eventually("it is planned", || sandbox.json(&["request", "show", "one"])["status"] == "active");
 }

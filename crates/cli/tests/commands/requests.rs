@@ -103,7 +103,7 @@ fn a_request_goes_from_submission_to_archived_outputs() {
     );
     assert_eq!(written(&sandbox, "/Muons/reco-v1/RECO"), once_each(120));
     // The same once more is the same; another one of the name is refused.
-    sandbox.windlass(&["request", "submit", "reco.json"]).exits(0).says("was submitted before");
+    sandbox.windlass(&["request", "submit", "reco.json"]).exits(0).says("is already submitted");
     let mut other = document("reco", None);
     other["memory_mb"] = json!(200);
     write(&sandbox, "other.json", &other);
@@ -209,7 +209,7 @@ fn a_laptop_needs_no_server() {
     sandbox.windlass(&run).exits(0).says("reco is completed");
     assert_eq!(written(&sandbox, "/Muons/reco-v1/RECO"), once_each(60));
     assert_eq!(status(&sandbox, "reco"), "completed");
-    sandbox.windlass(&["request", "run"]).exits(0).says("no request in these books is under way");
+    sandbox.windlass(&["request", "run"]).exits(0).says("no request in this database is active");
 }
 
 #[test]
@@ -241,6 +241,59 @@ fn a_plan_needs_nothing_but_the_books() {
     write(&bare, "gen.json", &gen_document);
     bare.windlass(&["request", "plan", "gen.json"]).exits(0).prints("1000 events generated");
     assert!(!bare.path(".windlass").exists());
+}
+
+fn generated(name: &str, output: &str) -> Value {
+    let mut document = document(name, None);
+    document.as_object_mut().unwrap().remove("input_dataset");
+    document["output_datasets"] = json!([output]);
+    document["splitting_algo"] = json!("EventBased");
+    document["splitting_params"] = json!({"events_per_job": 100});
+    document["generation"] = json!({"events": 1000, "events_per_lumi": 100});
+    document
+}
+
+#[test]
+fn plan_and_dry_run_tell_why_a_submission_would_be_refused() {
+    let sandbox = Sandbox::new();
+    let refused = |file: &str, reasons: &[&str]| {
+        let mut planned = sandbox.windlass(&["request", "plan", file]).exits(0).prints("1000 events generated");
+        let mut tried = sandbox.windlass(&["request", "submit", "--dry-run", file]).exits(2);
+        for reason in reasons {
+            planned = planned.says("would be refused at submission").says(reason);
+            tried = tried.says(reason);
+        }
+    };
+    let mut cmssw = generated("cmssw", "/Muons/cmssw-v1/GEN");
+    cmssw["payload_config"] = json!({});
+    cmssw["cmssw_version"] = json!("CMSSW_15_0_0");
+    write(&sandbox, "cmssw.json", &cmssw);
+    refused("cmssw.json", &["names CMSSW (CMSSWVersion)"]);
+
+    let mut foreign = generated("foreign", "/Muons/foreign-v1/GEN");
+    foreign["payload_config"]["RequestStatus"] = json!("aborted");
+    foreign["payload_config"]["wms_backend"] = json!("wmcore");
+    write(&sandbox, "foreign.json", &foreign);
+    refused("foreign.json", &["`RequestStatus` is `aborted`", "`wms_backend` is `wmcore`"]);
+    assert!(!sandbox.path(".windlass").exists(), "no database is needed");
+
+    write(&sandbox, "first.json", &generated("first", "/Muons/Shared-v1/GEN"));
+    sandbox.windlass(&["request", "submit", "first.json"]).exits(0);
+    sandbox.windlass(&["request", "submit", "--dry-run", "first.json"]).exits(0).says("first is valid");
+    events(&sandbox, 1);
+    sandbox.windlass(&["catalog", "add", "data", "as", "/Muons/Known-v1/GEN"]).exits(0);
+    write(&sandbox, "second.json", &generated("second", "/Muons/Shared-v1/GEN"));
+    write(&sandbox, "third.json", &generated("third", "/Muons/Known-v1/GEN"));
+    for with_server in [false, true] {
+        let _served = with_server.then(|| Served::start(&sandbox, &["--listen", "127.0.0.1:0"]));
+        refused("second.json", &["/Muons/Shared-v1/GEN is taken: request `first` writes it"]);
+        refused("third.json", &["/Muons/Known-v1/GEN is taken: it is in the catalog already"]);
+    }
+    write(&sandbox, "alike.json", &json!([generated("a", "/Muons/AB-v1/GEN"), generated("b", "/Muons/AB-v1/GEN")]));
+    sandbox
+        .windlass(&["request", "submit", "--dry-run", "alike.json"])
+        .exits(2)
+        .says("b: output dataset /Muons/AB-v1/GEN is taken: request `a` writes it");
 }
 
 #[test]
@@ -279,9 +332,13 @@ fn a_catalog_is_filled_shown_and_taken_elsewhere() {
     sandbox.write("other/x.bin", "no events\n");
     let add = |words: &[&str]| -> Output { sandbox.windlass(&[&["catalog", "add"], words].concat()) };
     add(&["data", "as", "/A/B-v1/RAW"]).exits(0).says("2 files new; 2 files with 40 events");
-    add(&["data", "as", "/A/B-v1/RAW"]).exits(0).says("0 files new");
-    add(&["data", "as", "A"]).exits(2).says("no name of a dataset");
-    add(&["data"]).exits(2).says("into which dataset?");
+    add(&["data", "as", "/A/B-v1/RAW"]).exits(0).says("0 files new; 2 files");
+    sandbox.write("data/f0.txt", "1 1 1\n");
+    add(&["data", "as", "/A/B-v1/RAW"]).exits(0).says("0 files new, 1 changed; 2 files with 21 events");
+    events(&sandbox, 2);
+    add(&["data", "as", "/A/B-v1/RAW"]).exits(0).says("0 files new, 1 changed; 2 files with 40 events");
+    add(&["data", "as", "A"]).exits(2).says("not a dataset name");
+    add(&["data"]).exits(2).says("no dataset given");
     add(&["none", "as", "/A/B-v1/RAW"]).exits(2).says("no such file");
     add(&["other", "as", "/A/X-v1/RAW"]).exits(2).says("line 1 is no event").says("--events-from");
     add(&["other/*.bin", "as", "/A/X-v1/RAW", "--events", "7"]).exits(0).says("7 events");
@@ -297,7 +354,7 @@ fn a_catalog_is_filled_shown_and_taken_elsewhere() {
     assert_eq!(elsewhere.json(&["catalog", "show", "/A/B-v1/RAW", "--files"]), shown);
     elsewhere
         .write("bad.json", r#"{"dataset": "/A/B-v1/RAW", "files": [{"lfn": "x", "size": 1, "events": 1}]}"#);
-    elsewhere.windlass(&["catalog", "import", "bad.json"]).exits(2).says("no logical file name");
+    elsewhere.windlass(&["catalog", "import", "bad.json"]).exits(2).says("not a logical file name");
     elsewhere.windlass(&["catalog", "forget", "/A/B-v1/RAW"]).exits(4).says("--yes");
     elsewhere.windlass(&["catalog", "forget", "/A/B-v1/RAW", "--yes"]).exits(0);
     elsewhere.windlass(&["catalog", "show", "/A/B-v1/RAW"]).exits(2).says("there is no dataset");
@@ -309,7 +366,7 @@ fn sites_and_admission_are_for_operators_to_set() {
     for with_server in [false, true] {
         let _served = with_server.then(|| Served::start(&sandbox, &["--listen", "127.0.0.1:0"]));
         sandbox.windlass(&["site", "set", "T2_A", "--slots", "9", "--storage-path", "/data"]).exits(0);
-        sandbox.windlass(&["site", "drain", "T2_A", "--for", "1h"]).exits(0).says("gets nothing new");
+        sandbox.windlass(&["site", "drain", "T2_A", "--for", "1h"]).exits(0).says("is draining");
         assert_eq!(sandbox.json(&["site", "show", "T2_A"])["status"], "draining");
         sandbox.windlass(&["site", "enable", "T2_A"]).exits(0);
         if !with_server {
@@ -320,8 +377,8 @@ fn sites_and_admission_are_for_operators_to_set() {
         sandbox.windlass(&["site"]).exits(0).prints("it loses files");
         sandbox.windlass(&["site", "unban", "T2_A"]).exits(0).says("1 ban lifted");
         sandbox.windlass(&["site", "show", "T2_B"]).exits(2).says("did you mean `T2_A`?");
-        sandbox.windlass(&["admission", "set", "--max-active", "7"]).exits(0);
-        assert_eq!(sandbox.json(&["admission"])["max_active_dags"], 7);
+        sandbox.windlass(&["request", "admission", "set", "--max-active", "7"]).exits(0);
+        assert_eq!(sandbox.json(&["request", "admission"])["max_active_dags"], 7);
     }
 }
 

@@ -59,14 +59,14 @@ const CASES: [Case; 7] = [
         exit: 1,
         job: "typo",
         codes: &[2],
-        why: "no rule of handler network is for it",
+        why: "no rule of handler network matches",
     },
     Case {
         spec: "pending_failed",
         exit: 6,
         job: "download",
         codes: &[3],
-        why: "no rule of handler network is for it",
+        why: "no rule of handler network matches",
     },
 ];
 
@@ -128,7 +128,7 @@ fn a_recovery_script_that_takes_too_long_is_told_of_everywhere() {
          recovery_timeout: PT1S, max_retries: 2}]}\njobs: [{name: a, command: exit 9, failure_handler: h}]\n",
     );
     sandbox.windlass(&["run", "s.yaml"]).exits(1);
-    let how = "took longer than 1.0s, and was ended";
+    let how = "timed out after 1.0s";
     let attempts = results(&sandbox, "a");
     assert_eq!((&attempts[0]["recovered"], &attempts[1]["recovered"]), (&Value::Null, &how.into()));
     sandbox.windlass(&["why", "a"]).exits(0).prints(&format!("the recovery script before attempt 2 {how}"));

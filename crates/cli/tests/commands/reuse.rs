@@ -78,7 +78,7 @@ fn an_output_that_somebody_overwrote_is_made_again() {
     assert_eq!((&job["old"]["size"], &job["new"]["size"]), (&3.into(), &7.into()));
     run(&sandbox, FILES).says("copy: output o.txt changed since: 3 B → 7 B");
     assert_eq!((ran(&sandbox).as_str(), sandbox.read("o.txt").as_str()), ("copy", "122"));
-    run(&sandbox, FILES).says("is over");
+    run(&sandbox, FILES).says("already ran");
     sandbox.write("o.txt", "my own");
     sandbox
         .windlass(&["plan", "s.yaml", "--accept", "copy:output_files"])
@@ -96,7 +96,7 @@ fn an_output_with_the_same_contents_is_good_where_contents_count() {
     ran(&sandbox);
     std::fs::remove_file(sandbox.path("o.txt")).unwrap();
     sandbox.write("o.txt", "122");
-    run(&sandbox, &spec).says("is over");
+    run(&sandbox, &spec).says("already ran");
     sandbox.write("o.txt", "221");
     run(&sandbox, &spec).says("copy: output o.txt changed since: contents ");
     assert_eq!(ran(&sandbox), "copy");
@@ -126,7 +126,7 @@ fn files_are_told_apart_by_their_paths_not_by_their_places() {
         .replace("{name: z, path: z.txt}", "{name: y, path: y.txt}");
     run(&sandbox, &swapped).says("1 job reused, nothing to run");
     assert_eq!(sandbox.json(&["jobs"])[0]["reused_from"], 1);
-    run(&sandbox, &swapped).says("is over");
+    run(&sandbox, &swapped).says("already ran");
     // Each now has what the other had; place by place nothing has changed.
     std::fs::rename(sandbox.path("x.txt"), sandbox.path("t.txt")).unwrap();
     std::fs::rename(sandbox.path("y.txt"), sandbox.path("x.txt")).unwrap();
@@ -141,7 +141,7 @@ fn what_was_reused_is_one_attempt_not_whatever_its_job_did_later() {
     run(&sandbox, &format!("{FILES}{OTHER}")).says("1 job reused, 1 to run");
     // The first workflow runs again on other inputs and overwrites what the second one has taken over.
     sandbox.write("x.txt", "333");
-    sandbox.windlass(&["reinit", "1"]).exits(0);
+    sandbox.windlass(&["workflows", "reinit", "1"]).exits(0);
     sandbox.windlass(&["resume", "1"]).exits(0);
     ran(&sandbox);
     run(&sandbox, &format!("{FILES}{OTHER}"))
@@ -156,7 +156,7 @@ fn a_workflow_stands_alone_when_the_one_it_reuses_is_deleted() {
     run(&sandbox, &spec).says("1 job reused, 1 to run");
     ran(&sandbox);
     sandbox.windlass(&["delete", "1", "--yes"]).exits(0);
-    run(&sandbox, &spec).says("is over");
+    run(&sandbox, &spec).says("already ran");
     sandbox.write("x.txt", "4444");
     run(&sandbox, &spec).says("copy: input x.txt changed: 1 B → 4 B");
     assert_eq!(ran(&sandbox), "copy");
@@ -207,18 +207,18 @@ fn data_that_a_job_wrote_and_somebody_changed_are_read_again() {
 name: w
 user_data: [{name: u}]
 jobs:
-  - {name: write, command: 'echo write >> log; windlass user-data update u --data 5', output_user_data: [u]}
+  - {name: write, command: 'echo write >> log; windlass jobs user-data update u --data 5', output_user_data: [u]}
   - {name: read, command: 'echo read >> log', input_user_data: [u]}
 ";
     let windlass = env!("CARGO_BIN_EXE_windlass");
-    let spec = spec.replace("windlass user-data", &format!("{windlass} user-data"));
+    let spec = spec.replace("windlass jobs user-data", &format!("{windlass} user-data"));
     run(&sandbox, &spec);
     assert_eq!(ran(&sandbox), "write read");
-    run(&sandbox, &spec).says("is over");
+    run(&sandbox, &spec).says("already ran");
     sandbox.windlass(&["user-data", "update", "u", "--data", "6"]).exits(0);
     run(&sandbox, &spec).says("read: user_data changed: u=(as it was on ").says("→ u=6");
     assert_eq!(ran(&sandbox), "read", "running `write` would undo the change");
-    run(&sandbox, &spec).says("is over");
+    run(&sandbox, &spec).says("already ran");
     // A new text of the spec sees it as well, and takes over the value that was set.
     sandbox.windlass(&["user-data", "update", "u", "--data", "7"]).exits(0);
     run(&sandbox, &format!("{spec}{OTHER}")).says("1 job reused, 2 to run; read: user_data changed");
@@ -251,7 +251,7 @@ fn a_file_changed_inside_a_directory_is_a_changed_input() {
         );
         run(&sandbox, &spec);
         ran(&sandbox);
-        run(&sandbox, &spec).says("is over");
+        run(&sandbox, &spec).says("already ran");
         sandbox.write("data/deep/f", "2");
         run(&sandbox, &spec).says("a: input data changed: ");
         assert_eq!(ran(&sandbox), "a");

@@ -137,7 +137,7 @@ fn a_number_that_may_mean_two_jobs_is_not_guessed() {
     );
     sandbox.windlass(&["run", "numbers.yaml"]).exits(0);
     for args in [&["logs", "2"][..], &["results", "--job", "2"]] {
-        sandbox.windlass(args).exits(2).says("`2` is the id of job `two` and the name of job 1");
+        sandbox.windlass(args).exits(2).says("`2` is both the id of job `two` and the name of job 1");
     }
     sandbox.windlass(&["logs", "1"]).exits(0).prints("one");
     sandbox.windlass(&["logs", "two", "--follow"]).exits(0).prints("two");
@@ -149,7 +149,7 @@ fn the_next_step_names_the_stream_that_says_something() {
     for (command, next) in [
         ("echo no >&2; false", "next: windlass logs job1 --stderr\n"),
         ("echo no; false", "next: windlass logs job1\n"),
-        ("false", "    it printed nothing\nnext: windlass why job1\n"),
+        ("false", "    no output\nnext: windlass why job1\n"),
     ] {
         sandbox.windlass(&["exec", "-c", command]).exits(1).says(next);
     }
@@ -188,7 +188,7 @@ fn logs_are_followed_until_the_job_is_over() {
     let mut warning = String::new();
     BufReader::new(follow.stderr.take().unwrap()).read_line(&mut warning).unwrap();
     assert!(
-        warning.contains("job `w` is ready and nobody runs its workflow; `windlass resume 1` does"),
+        warning.contains("job `w` is ready and its workflow is not running; start it with `windlass resume 1`"),
         "{warning}"
     );
 

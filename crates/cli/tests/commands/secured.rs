@@ -34,7 +34,7 @@ fn with_certificates() -> Sandbox {
     let sandbox = Sandbox::new();
     authority(&sandbox);
     certify(&sandbox, HOST);
-    sandbox.write("w.yaml", "name: w\njobs: [{name: a, command: windlass whoami > who.txt}]\n");
+    sandbox.write("w.yaml", "name: w\njobs: [{name: a, command: windlass auth whoami > who.txt}]\n");
     sandbox
 }
 
@@ -58,9 +58,9 @@ fn half_of_tls_is_refused_wherever_it_is_said() {
         ("client_ca = \"ca.pem\"".to_owned(), "--tls-cert"),
     ] {
         sandbox.write("windlass.toml", &format!("[serve]\n{setting}\n"));
-        sandbox.windlass(&["serve", "--check"]).exits(2).says(missing).says("half of TLS");
+        sandbox.windlass(&["serve", "--check"]).exits(2).says(missing).says("incomplete TLS");
         sandbox.windlass(&["serve"]).exits(2).says(missing);
-        sandbox.windlass(&["config", "validate"]).exits(2).prints("secures nothing");
+        sandbox.windlass(&["config", "validate"]).exits(2).prints("has no effect without");
     }
     sandbox.write("windlass.toml", "");
     Output::of(sandbox.command(&["serve", "--check"]).env("WINDLASS_SERVE__TLS_KEY", "k"))
@@ -87,9 +87,9 @@ fn a_check_reads_every_file_and_tries_the_port() {
     sandbox.windlass(&["serve", "--check", "--password-file", "bad.pw"]).exits(2).says("bad.pw");
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
-    sandbox.windlass(&["serve", "--check", "--listen", &port]).exits(0).says("something listens");
+    sandbox.windlass(&["serve", "--check", "--listen", &port]).exits(0).says("is in use");
     sandbox.windlass(&["serve", "--check", "--listen", "8.8.8.8:9443"]).exits(5).says("cannot listen");
-    sandbox.windlass(&["serve", "--check", "--listen", "0.0.0.0:0"]).exits(0).says("in the clear");
+    sandbox.windlass(&["serve", "--check", "--listen", "0.0.0.0:0"]).exits(0).says("in clear text");
     for level in ["verbose", "info,loud"] {
         sandbox.windlass(&["serve", "--check", "--log-level", level]).exits(2).says("log level");
     }
@@ -103,9 +103,9 @@ fn its_owner_finds_it_whatever_its_certificate_says() {
     let served = start(&sandbox, &[]);
     let server = found(&sandbox);
     assert!(server["url"].as_str().unwrap().starts_with("https://127.0.0.1:"), "{server}");
-    sandbox.windlass(&["whoami"]).exits(0).prints("tester, admin");
+    sandbox.windlass(&["auth", "whoami"]).exits(0).prints("tester, admin");
     sandbox
-        .windlass(&["token", "create", "--name", "t", "--user", "bob", "--role", "user", "--scope", "write"])
+        .windlass(&["auth", "token", "create", "--name", "t", "--user", "bob", "--role", "user", "--scope", "write"])
         .exits(0);
     // Jobs find it too.
     sandbox.windlass(&["run", "w.yaml"]).exits(0);
@@ -117,9 +117,9 @@ fn its_owner_finds_it_whatever_its_certificate_says() {
     certify(&sandbox, HOST);
     kill(served.pid(), "HUP");
     eventually("the new certificate is kept", || sandbox.read(".windlass/windlass.db.run/server.pem") != old);
-    sandbox.windlass(&["whoami"]).exits(0);
+    sandbox.windlass(&["auth", "whoami"]).exits(0);
     sandbox.write(".windlass/windlass.db.run/server.pem", &old);
-    sandbox.windlass(&["whoami"]).exits(5).says("cannot be talked to").says(&served.pid().to_string());
+    sandbox.windlass(&["auth", "whoami"]).exits(5).says("is unreachable").says(&served.pid().to_string());
     served.stop();
 }
 
@@ -128,9 +128,9 @@ fn who_has_no_certificate_is_not_let_in_and_leaves_nothing_behind() {
     let sandbox = with_certificates();
     certify(&sandbox, "tester");
     let served = start(&sandbox, &["--client-ca", "ca.pem", "--require-client-cert"]);
-    sandbox.windlass(&["whoami"]).exits(5).says("cannot be talked to").says("--cert");
+    sandbox.windlass(&["auth", "whoami"]).exits(5).says("is unreachable").says("--cert");
     sandbox.windlass(&["run", "w.yaml"]).exits(5).says("--cert");
-    sandbox.windlass(&["whoami", "--key", "tester.key"]).exits(2).says("--cert");
+    sandbox.windlass(&["auth", "whoami", "--key", "tester.key"]).exits(2).says("--cert");
 
     let shown = ["--cert", "tester.pem", "--key", "tester.key"];
     sandbox.windlass(&[&["whoami"], &shown[..]].concat()).exits(0).prints("tester");
@@ -158,7 +158,7 @@ fn each_mistake_about_a_connection_is_told_with_its_remedy() {
     ask(&url).says("--ca-file");
     ask(&url.replace("https", "http")).says("https://");
     let ca = sandbox.path("ca.key").display().to_string();
-    elsewhere.windlass(&["--url", &url, "--ca-file", &ca, "list"]).exits(5).says("holds no certificate");
+    elsewhere.windlass(&["--url", &url, "--ca-file", &ca, "list"]).exits(5).says("contains no certificate");
     served.stop();
     let plain = Served::start(&sandbox, &["--listen", "127.0.0.1:0"]);
     let url = found(&sandbox)["url"].as_str().unwrap().to_owned();

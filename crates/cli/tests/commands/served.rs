@@ -36,7 +36,7 @@ impl Guest {
     /// One to whom the owner of the server gives a token.
     fn invited(server: &Sandbox, user: &str) -> Self {
         let made = server.json(&[
-            "token", "create", "--name", "test", "--user", user, "--role", "user", "--scope", "write",
+            "auth", "token", "create", "--name", "test", "--user", user, "--role", "user", "--scope", "write",
             "--scope", "worker",
         ]);
         Self::new(server, made["token"].as_str().unwrap())
@@ -119,13 +119,13 @@ fn a_run_on_a_server_ends_as_one_without() {
     sandbox.windlass(&["resume", "--retry-failed"]).exits(0);
     assert_eq!(sandbox.json(&["status"])["run_id"], 2);
 
-    sandbox.windlass(&["reset-status", "--job", "bad", "--yes"]).exits(0);
+    sandbox.windlass(&["workflows", "reset-status", "--job", "bad", "--yes"]).exits(0);
     let jobs = sandbox.json(&["jobs"]);
     // It is to run in the next run, which has not begun.
     assert_eq!([&jobs[0]["status"], &jobs[1]["status"]], ["completed", "uninitialized"], "{jobs}");
     sandbox.windlass(&["resume"]).exits(0);
     assert_eq!(sandbox.json(&["jobs"])[1]["status"], "completed");
-    sandbox.windlass(&["reinit"]).exits(0);
+    sandbox.windlass(&["workflows", "reinit"]).exits(0);
     sandbox.windlass(&["exec", "-c", "echo one", "-c", "echo two"]).exits(0);
     assert_eq!(sandbox.json(&["list"]).as_array().unwrap().len(), 2);
     served.stop();
@@ -153,13 +153,13 @@ fn what_runs_is_followed_and_canceled() {
 #[test]
 fn workers_are_seen_drained_and_retired() {
     let (sandbox, served) = served();
-    let workers = || sandbox.json(&["workers", "list"]).as_array().unwrap().clone();
+    let workers = || sandbox.json(&["worker", "list"]).as_array().unwrap().clone();
     let start = || Kept(sandbox.start(&["worker", "--persistent", "--label", "big"]));
     let mut drained = start();
     eventually("it is there", || workers().len() == 1);
     let id = workers()[0]["id"].to_string();
-    assert_eq!(sandbox.json(&["workers", "show", &id])["labels"], serde_json::json!(["big"]));
-    sandbox.windlass(&["workers", "drain", &id]).exits(0);
+    assert_eq!(sandbox.json(&["worker", "show", &id])["labels"], serde_json::json!(["big"]));
+    sandbox.windlass(&["worker", "drain", &id]).exits(0);
     assert_eq!(drained.ends(), Some(0));
     eventually("it is gone", || workers().is_empty());
 
@@ -168,9 +168,9 @@ fn workers_are_seen_drained_and_retired() {
     kill(dead.0.id(), "KILL");
     dead.ends();
     let id = workers()[0]["id"].to_string();
-    sandbox.windlass(&["workers", "retire", &id]).exits(0).says("runs again");
+    sandbox.windlass(&["worker", "retire", &id]).exits(0).says("queued again");
     assert_eq!(workers().len(), 0);
-    sandbox.windlass(&["workers", "show", "99"]).exits(2).says("99");
+    sandbox.windlass(&["worker", "show", "99"]).exits(2).says("99");
     served.stop();
 }
 
@@ -179,28 +179,28 @@ fn workers_are_seen_drained_and_retired() {
 fn a_node_is_set_aside_listed_and_released() {
     let (sandbox, served) = served();
     let _worker = Kept(sandbox.start(&["worker", "--persistent"]));
-    let workers = || sandbox.json(&["workers", "list"]).as_array().unwrap().clone();
+    let workers = || sandbox.json(&["worker", "list"]).as_array().unwrap().clone();
     eventually("it is there", || workers().len() == 1);
     let host = workers()[0]["host"].as_str().unwrap().to_owned();
     assert_eq!(workers()[0]["standing"], "trusted");
-    sandbox.windlass(&["nodes"]).exits(0).says("no node is set aside");
-    let set = ["nodes", "set-aside", &host, "--for", "2h", "--reason", "its disk is full"];
-    sandbox.windlass(&set).exits(0).says("gets no jobs until");
-    let nodes = sandbox.json(&["nodes", "list"]);
+    sandbox.windlass(&["worker", "nodes"]).exits(0).says("no nodes are in quarantine");
+    let set = ["worker", "nodes", "set-aside", &host, "--for", "2h", "--reason", "its disk is full"];
+    sandbox.windlass(&set).exits(0).says("is in quarantine until");
+    let nodes = sandbox.json(&["worker", "nodes", "list"]);
     assert_eq!((&nodes[0]["host"], &nodes[0]["standing"]), (&host.as_str().into(), &"set_aside".into()));
     assert_eq!((&nodes[0]["reason"], &nodes[0]["set_by"]), (&"its disk is full".into(), &"tester".into()));
     assert_eq!(workers()[0]["set_aside_because"], "its disk is full");
-    sandbox.windlass(&["workers"]).exits(0).prints("its disk is full");
+    sandbox.windlass(&["worker", "list"]).exits(0).prints("its disk is full");
 
     sandbox.write("chain.yaml", CHAIN);
     sandbox.windlass(&["submit", "chain.yaml"]).exits(0);
     assert_eq!(sandbox.json(&["jobs", "list", "1"])[0]["status"], "ready", "nobody takes it");
-    sandbox.windlass(&["nodes", "release", &host]).exits(0).says("gets jobs again");
+    sandbox.windlass(&["worker", "nodes", "release", &host]).exits(0).says("is released from quarantine");
     eventually("it is done", || {
         let jobs = sandbox.json(&["jobs", "list", "1"]);
         jobs.as_array().unwrap().iter().all(|job| job["status"] == "completed")
     });
-    sandbox.windlass(&["nodes", "release", &host]).exits(2).says("is not set aside");
+    sandbox.windlass(&["worker", "nodes", "release", &host]).exits(2).says("is not set aside");
     served.stop();
 }
 
@@ -209,15 +209,15 @@ fn a_token_opens_the_door_until_it_is_revoked() {
     let (sandbox, served) = served();
     let stranger = Guest::new(&sandbox, "");
     stranger.windlass(&["list"]).exits(4).says("token");
-    let made = sandbox.json(&["token", "create", "--name", "laptop", "--scope", "write"]);
+    let made = sandbox.json(&["auth", "token", "create", "--name", "laptop", "--scope", "write"]);
     let owner = Guest::new(&sandbox, made["token"].as_str().unwrap());
-    assert_eq!(owner.json(&["whoami"])["user"], "tester");
+    assert_eq!(owner.json(&["auth", "whoami"])["user"], "tester");
     owner.sandbox.write("chain.yaml", CHAIN);
     owner.windlass(&["create", "chain.yaml"]).exits(0);
     sandbox.windlass(&["list"]).exits(0).prints("chain");
 
     let id = made["about"]["id"].to_string();
-    sandbox.windlass(&["token", "revoke", &id]).exits(0).says("revoked token");
+    sandbox.windlass(&["auth", "token", "revoke", &id]).exits(0).says("revoked token");
     owner.windlass(&["list"]).exits(4);
     served.stop();
 }
@@ -253,7 +253,7 @@ fn people_see_their_own_workflows_and_what_is_shared_with_them() {
     ana.windlass(&["access-groups", "share", "1", &group["id"].to_string()]).exits(0);
     sandbox.windlass(&["access-groups", "remove-user", "climate", "bob"]).exits(0);
     bob.windlass(&["status", "1"]).exits(2);
-    bob.windlass(&["access-groups", "list-members", "climate"]).exits(2).says("not in it");
+    bob.windlass(&["access-groups", "list-members", "climate"]).exits(2).says("not a member");
     sandbox.windlass(&["access-groups", "delete", "climate"]).exits(0);
     assert_eq!(ana.json(&["access-groups", "list"]), serde_json::json!([]));
     served.stop();
@@ -266,7 +266,7 @@ fn a_job_on_a_worker_adds_jobs_and_prints_no_token() {
     ana.sandbox.write("next.yaml", "jobs: [{name: more, command: echo more > more.txt}]\n");
     ana.sandbox.write(
         "grow.yaml",
-        "name: grow\njobs:\n  - {name: seed, command: 'env; windlass whoami -f json > who.json; windlass jobs spawn next.yaml'}\n",
+        "name: grow\njobs:\n  - {name: seed, command: 'env; windlass auth whoami -f json > who.json; windlass jobs spawn next.yaml'}\n",
     );
     ana.windlass(&["submit", "grow.yaml"]).exits(0);
     let mut worker = ana.command(&["worker", "-w", "1"]);

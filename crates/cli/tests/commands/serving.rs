@@ -100,7 +100,7 @@ fn it_is_found_lets_its_owner_in_and_stops_clean() {
     assert!(get(&server, "/metrics", "").starts_with("HTTP/1.1 401"));
     assert!(get(&server, "/metrics", server["token"].as_str().unwrap()).starts_with("HTTP/1.1 200"));
     let said = served.stop();
-    assert!(said.contains("serving") && said.contains("everything is on disk"), "{said}");
+    assert!(said.contains("serving") && said.contains("all changes are on disk"), "{said}");
     assert!(!said.contains(server["token"].as_str().unwrap()), "{said}");
     assert!(!sandbox.path(SERVER_FILE).exists());
     let again = Served::start(&sandbox, &[]);
@@ -228,7 +228,7 @@ fn half_of_tls_is_never_served_in_the_clear() {
     ] {
         sandbox.write("windlass.toml", &format!("[serve]\n{said}\n"));
         for check in [&["serve", "--check"][..], &["serve", "--listen", "0"][..]] {
-            sandbox.windlass(check).exits(2).says(missing).says("half of TLS");
+            sandbox.windlass(check).exits(2).says(missing).says("incomplete TLS");
         }
     }
     sandbox.windlass(&["serve", "--check", "--require-client-cert"]).exits(2).says("--client-ca");
@@ -250,11 +250,11 @@ fn all_files_are_read_and_the_port_is_tried_when_settings_are_checked() {
     sandbox.windlass(&["serve", "--check", "--password-file", "users"]).exits(2).says("line 1");
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let listen = taken.local_addr().unwrap().to_string();
-    sandbox.windlass(&["serve", "--check", "--listen", &listen]).exits(0).says("something listens");
+    sandbox.windlass(&["serve", "--check", "--listen", &listen]).exits(0).says("is in use");
     sandbox
         .windlass(&["serve", "--check", "--listen", "192.0.2.1:9443"])
         .says("cannot listen at 192.0.2.1:9443");
-    sandbox.windlass(&["serve", "--check", "--listen", "0.0.0.0:0"]).exits(0).says("in the clear");
+    sandbox.windlass(&["serve", "--check", "--listen", "0.0.0.0:0"]).exits(0).says("in clear text");
 }
 
 #[test]

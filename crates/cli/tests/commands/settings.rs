@@ -37,7 +37,7 @@ fn the_origin_of_each_setting_is_shown() {
     assert_eq!(setting("format")["origin"], "default");
     sandbox.windlass(&["config", "show", "-f", "toml"]).exits(0).prints("[run]\noutput_dir = ");
     sandbox.windlass(&["config", "paths"]).exits(0).prints("/etc/windlass/config.toml").prints("local");
-    sandbox.windlass(&["config", "validate"]).exits(0).says("the settings are good (2 files");
+    sandbox.windlass(&["config", "validate"]).exits(0).says("the settings are valid (2 files");
 }
 
 #[test]

@@ -51,41 +51,41 @@ fn correcting_changes_what_the_class_asks_for_once() {
     let sandbox = ran(GREEDY);
     sandbox.windlass(&["resources", "correct", "--dry-run"]).exits(0).prints("runtime 4h →");
     assert_eq!(sandbox.json(&["jobs"])[0]["resource_requirements"], "big");
-    sandbox.windlass(&["resources", "correct", "--no-downsize"]).exits(0).says("nothing needs to change");
+    sandbox.windlass(&["resources", "correct", "--no-downsize"]).exits(0).says("no changes needed");
     sandbox.windlass(&["resources", "correct"]).exits(0).prints("memory 3 GiB →");
     let jobs = sandbox.json(&["jobs"]);
     assert_eq!(jobs[0]["resource_requirements"], "big for work_{i}");
     assert!(jobs[3]["resource_requirements"].is_null());
-    sandbox.windlass(&["workflows", "correct-resources", "1"]).exits(0).says("nothing needs to change");
+    sandbox.windlass(&["workflows", "correct-resources", "1"]).exits(0).says("no changes needed");
     assert_eq!(sandbox.json(&["jobs"])[0]["resource_requirements"], "big for work_{i}");
 }
 
 #[test]
 fn tuning_shows_a_diff_and_applies_it_with_comments_kept() {
     let sandbox = ran(GREEDY);
-    let shown = sandbox.windlass(&["tune", "greedy.yaml"]).exits(0);
+    let shown = sandbox.windlass(&["resources", "tune", "greedy.yaml"]).exits(0);
     let shown =
         shown.prints("# big: memory 3g →").prints("p95 of 3 runs").prints("@@").prints("-    memory: 3g ");
     shown.says("--apply");
     assert_eq!(sandbox.read("greedy.yaml"), GREEDY);
-    let json = sandbox.json(&["tune", "greedy.yaml"]);
+    let json = sandbox.json(&["resources", "tune", "greedy.yaml"]);
     documented_keys(&json);
     documented_keys(&json["changes"][0]);
-    sandbox.windlass(&["tune", "greedy.yaml", "--apply"]).exits(0).says("changed greedy.yaml");
+    sandbox.windlass(&["resources", "tune", "greedy.yaml", "--apply"]).exits(0).says("changed greedy.yaml");
     let tuned = sandbox.read("greedy.yaml");
     assert!(tuned.contains("# measured on the old cluster") && tuned.contains("# surely enough"), "{tuned}");
     assert!(!tuned.contains("3g") && !tuned.contains("PT4H"), "{tuned}");
     assert_eq!(tuned.lines().count(), GREEDY.lines().count());
     sandbox.windlass(&["create", "--dry-run", "greedy.yaml"]).exits(0);
-    sandbox.windlass(&["tune", "greedy.yaml"]).exits(0).says("nothing needs to change");
+    sandbox.windlass(&["resources", "tune", "greedy.yaml"]).exits(0).says("no changes needed");
 }
 
 #[test]
 fn tuning_needs_a_workflow_to_learn_from() {
     let sandbox = ran(GREEDY);
     sandbox.write("other.yaml", GREEDY);
-    sandbox.windlass(&["tune", "other.yaml"]).exits(2).says("made no workflow here").says("--workflow");
-    sandbox.windlass(&["tune", "other.yaml", "--workflow", "1"]).exits(0).prints("memory 3g →");
+    sandbox.windlass(&["resources", "tune", "other.yaml"]).exits(2).says("has created no workflow").says("--workflow");
+    sandbox.windlass(&["resources", "tune", "other.yaml", "--workflow", "1"]).exits(0).prints("memory 3g →");
 }
 
 #[test]
@@ -93,10 +93,10 @@ fn what_was_only_reused_teaches_nothing() {
     let sandbox = ran(GREEDY);
     sandbox.write("greedy.yaml", &format!("{GREEDY}  - {{name: more, command: 'true'}}\n"));
     sandbox.windlass(&["run", "greedy.yaml"]).exits(0).says("reused, 1 to run");
-    let refused = sandbox.windlass(&["tune", "greedy.yaml"]).exits(2);
-    refused.says("workflow 2 (greedy) ran no job that asks for").says("--workflow 1 learns from that");
-    sandbox.windlass(&["resources", "check"]).exits(0).prints("has a result of its own");
-    sandbox.windlass(&["tune", "greedy.yaml", "--workflow", "1"]).exits(0).prints("memory 3g →");
+    let refused = sandbox.windlass(&["resources", "tune", "greedy.yaml"]).exits(2);
+    refused.says("workflow 2 (greedy) ran no job that uses").says("use --workflow 1");
+    sandbox.windlass(&["resources", "check"]).exits(0).prints("no job with resource requirements has a result");
+    sandbox.windlass(&["resources", "tune", "greedy.yaml", "--workflow", "1"]).exits(0).prints("memory 3g →");
 }
 
 #[test]
@@ -118,9 +118,9 @@ fn a_run_is_drawn_with_its_bars_and_lines() {
             "exit 3",
         ])
         .exits(1)
-        .says("drew windlass_output/resources_wf1_r1.html");
+        .says("wrote windlass_output/resources_wf1_r1.html");
     assert!(sandbox.read("windlass_output/resources_wf1_r1.html").contains("</html>"));
-    let json = sandbox.json(&["plot", "resources", "-o", "usage.svg"]);
+    let json = sandbox.json(&["resources", "plot", "-o", "usage.svg"]);
     documented_keys(&json);
     assert_eq!(json["attempts"], 2);
     assert!(json["series"].as_u64().unwrap() >= 2, "{json}");
@@ -134,5 +134,5 @@ fn bars_are_drawn_without_samples_and_nothing_is_not() {
     let sandbox = ran(GREEDY);
     sandbox.windlass(&["plot-resources", "1"]).exits(0).says("no samples were kept");
     assert!(sandbox.read("windlass_output/resources_wf1_r1.html").contains("work_2"));
-    sandbox.windlass(&["plot", "resources", "--run", "9"]).exits(2).says("nothing of run 9 is known");
+    sandbox.windlass(&["resources", "plot", "--run", "9"]).exits(2).says("no data to plot for run 9");
 }

@@ -147,7 +147,7 @@ fn a_job_that_runs_again_and_asks_for_the_same_has_the_same_jobs() {
     assert_eq!(outcome(&sandbox), ("one two".to_owned(), "s1=completed s2=completed".to_owned()));
     let results = sandbox.json(&["results", "--job", "s1", "--all-runs"]);
     assert_eq!(results.as_array().unwrap().len(), 2);
-    assert!(sandbox.read("said").contains("they were there already"));
+    assert!(sandbox.read("said").contains("already added"));
 }
 
 #[test]
@@ -258,6 +258,6 @@ fn a_changed_spec_does_not_lose_what_jobs_had_added() {
     assert_eq!(ran, ["other", "s1", "s2"]);
     // In the workflow itself they are jobs like any other: nothing has changed.
     sandbox.windlass(&["plan", "grow.yaml"]).exits(0).prints("all 3 are reused");
-    sandbox.windlass(&["run", "grow.yaml"]).exits(0).says("is over");
-    sandbox.windlass(&["reinit", "--dry-run"]).exits(0).prints("nothing has changed");
+    sandbox.windlass(&["run", "grow.yaml"]).exits(0).says("already ran");
+    sandbox.windlass(&["workflows", "reinit", "--dry-run"]).exits(0).prints("nothing has changed");
 }

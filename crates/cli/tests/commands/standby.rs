@@ -113,7 +113,7 @@ fn a_password_of_the_database_is_nowhere_to_be_seen() {
         .exits(0)
         .prints("EnvironmentFile=-/etc/windlass/server.env")
         .says("PGPASSWORD");
-    here(&["status", "--db", &db.replacen("/test_", "/no_test_", 1)]).exits(5).says("does not let us in");
+    here(&["status", "--db", &db.replacen("/test_", "/no_test_", 1)]).exits(5).says("denied access");
     sandbox.write("windlass.toml", &format!("db = \"{db}\"\n"));
     sandbox.write(
         "w.yaml",
@@ -238,7 +238,7 @@ fn a_worker_that_found_its_server_by_the_database_finds_the_next_one() {
     let db = database.url();
     sandbox.write(
         "w.yaml",
-        "name: w\njobs:\n  - {name: a, command: 'touch runs; while [ ! -e go ]; do sleep 0.05; done; until windlass whoami > who.txt && ! grep -qF \"$WINDLASS_URL \" who.txt; do sleep 0.1; done'}\n",
+        "name: w\njobs:\n  - {name: a, command: 'touch runs; while [ ! -e go ]; do sleep 0.05; done; until windlass auth whoami > who.txt && ! grep -qF \"$WINDLASS_URL \" who.txt; do sleep 0.1; done'}\n",
     );
     let here = |args: &[&str]| Output::of(&mut at_home(&sandbox, sandbox.command(args)));
     let (first, first_url) = serve(&sandbox, &["--db", &db]);

@@ -64,8 +64,9 @@ fn the_same_text_says_which_file_it_was() {
     sandbox
         .windlass(&["run", "copy.yaml"])
         .exits(1)
-        .says("workflow 1 was made from the same text (spec.yaml) and is over (1 completed, 1 failed); --new")
-        .says("next: windlass why b");
+        .says("nothing to do: spec.yaml already ran as workflow 1 (1 completed, 1 failed)\n")
+        .says("next: windlass why b")
+        .says("resume --retry-failed\n      --new reruns everything");
     assert_eq!(workflows(&sandbox), 1);
     assert_eq!(sandbox.json(&["status"])["run_id"], 1);
 }
@@ -78,7 +79,7 @@ fn there_is_nothing_to_resume_when_all_is_over() {
     sandbox
         .windlass(&["resume"])
         .exits(1)
-        .says("nothing to do: workflow 1 (two) is over (1 completed, 1 failed)\n")
+        .says("nothing to do: workflow 1 (two) has ended (1 completed, 1 failed)\n")
         .says("windlass resume --retry-failed");
     assert_eq!(sandbox.json(&["status"])["started_at"], started);
     sandbox.write("go", "");
@@ -96,7 +97,7 @@ fn a_project_that_was_moved_is_told_so() {
     let here = |args: &[&str]| Output::of(sandbox.command(args).current_dir(sandbox.path("new")));
     here(&["resume"])
         .exits(5)
-        .says("/old, in which the jobs of workflow 1 run, is not there")
+        .says("/old of the jobs of workflow 1 does not exist")
         .says("hint: move it back");
     here(&["cancel"]).exits(0);
 }

@@ -35,7 +35,7 @@ fn a_living_worker_is_not_ended_by_whoever_resumes() {
     let pid = worker.0.id();
     sandbox.windlass(&["status"]).exits(0).prints(&format!("process {pid}")).prints("windlass serve");
     for command in [&["resume"][..], &["run", "w.yaml"]] {
-        sandbox.windlass(command).exits(4).says(&format!("(process {pid}) lives")).says("--take-over");
+        sandbox.windlass(command).exits(4).says(&format!("(process {pid}) is still running")).says("--take-over");
     }
     assert!(is_alive(pid));
 
@@ -116,7 +116,7 @@ fn the_answer_to_why_names_what_no_worker_offers() {
         sandbox.windlass(&["why", job]).exits(0).prints("no worker").prints("windlass worker");
     }
     let first = worker(&sandbox, &["--label", "bigmem", "-j", "1"]);
-    eventually("it is there", || sandbox.json(&["workers"]).as_array().unwrap().len() == 1);
+    eventually("it is there", || sandbox.json(&["worker", "list"]).as_array().unwrap().len() == 1);
     sandbox.windlass(&["why", "plain"]).exits(0).prints("label");
     sandbox.windlass(&["why", "labelled"]).exits(0).prints("gpu");
     drop(first);

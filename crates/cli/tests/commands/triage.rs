@@ -40,33 +40,33 @@ fn list(value: &Value) -> &Vec<Value> {
 fn what_waits_is_listed_with_its_last_words() {
     let sandbox = sandbox_with(PARTS);
     sandbox.windlass(&["run", "spec.yaml"]).exits(6);
-    let listed = sandbox.windlass(&["triage"]).exits(0);
+    let listed = sandbox.windlass(&["failures", "pending"]).exits(0);
     let listed = listed.prints("1 job waits for a decision").prints("part_2 (job 2), attempt 1: exit code 3");
-    listed.prints("| checksum of block 17 is odd").says("next: windlass triage retry part_2 -w 1");
-    let waiting = sandbox.json(&["triage", "list"]);
+    listed.prints("| checksum of block 17 is odd").says("next: windlass failures retry part_2 -w 1");
+    let waiting = sandbox.json(&["failures", "pending"]);
     documented_keys(&waiting[0]);
     assert_eq!((&waiting[0]["job_name"], &waiting[0]["return_code"]), (&json!("part_2"), &json!(3)));
     assert_eq!(waiting[0]["last_words"], "checksum of block 17 is odd");
-    let shown = sandbox.windlass(&["triage", "show", "part_2"]).exits(0);
+    let shown = sandbox.windlass(&["failures", "show", "part_2"]).exits(0);
     shown.prints("Attempt 1: exit code 3").prints("| checksum of block 17 is odd");
     let why = sandbox.windlass(&["why", "part_2"]).exits(0);
-    why.prints("windlass triage retry 2");
+    why.prints("windlass failures retry 2");
 }
 
 #[test]
 fn a_retry_goes_on_where_it_stopped_and_is_remembered() {
     let sandbox = sandbox_with(PARTS);
     sandbox.windlass(&["run", "spec.yaml"]).exits(6);
-    sandbox.windlass(&["triage", "retry", "part_2", "--dry-run"]).exits(0).prints("would: retry (part_2)");
+    sandbox.windlass(&["failures", "retry", "part_2", "--dry-run"]).exits(0).prints("would: retry (part_2)");
     assert_eq!(status(&sandbox, "part_2"), "pending_failed");
-    assert_eq!(sandbox.json(&["triage", "decisions"]), json!([]));
+    assert_eq!(sandbox.json(&["failures", "decisions"]), json!([]));
     sandbox.write("mended", "");
-    let done = sandbox.windlass(&["triage", "retry", "part_2", "--reason", "the block was copied again"]);
+    let done = sandbox.windlass(&["failures", "retry", "part_2", "--reason", "the block was copied again"]);
     done.exits(0).prints("done: retry (part_2)").says("next: windlass resume 1");
     assert_eq!(status(&sandbox, "part_2"), "ready");
     sandbox.windlass(&["resume"]).exits(0);
     assert!(sandbox.path("merged").exists());
-    let decisions = sandbox.json(&["triage", "decisions"]);
+    let decisions = sandbox.json(&["failures", "decisions"]);
     documented_keys(&decisions[0]);
     let decision = &decisions[0];
     assert_eq!((&decision["made_by"], &decision["next_status"]), (&json!("tester"), &json!("completed")));
@@ -100,47 +100,47 @@ jobs:
     assert_eq!((&groups[0]["class"], &groups[0]["pending"]), (&json!("memory"), &json!(1)));
     assert!(groups[0]["hint"].as_str().unwrap().contains("--memory SIZE"), "{groups}");
     let done =
-        sandbox.windlass(&["triage", "retry", "--class", "memory", "--memory", "400m", "-r", "it grew"]);
+        sandbox.windlass(&["failures", "retry", "--class", "memory", "--memory", "400m", "-r", "it grew"]);
     done.exits(0).prints("done: retry with memory 40 MiB → 400 MiB (sort)");
     sandbox.windlass(&["resume"]).exits(0);
     let small = sandbox.json(&["resource-requirements", "get", "small"]);
     assert_eq!(small["memory_bytes"], 40 << 20, "others keep what they asked for");
-    let revisions = sandbox.json(&["revisions"]);
+    let revisions = sandbox.json(&["failures", "revisions"]);
     documented_keys(&revisions[0]);
     assert_eq!(revisions[0]["change"], "memory 40 MiB → 400 MiB");
     // It has run with it.
-    sandbox.windlass(&["revisions", "undo", "1"]).exits(4).prints("refused: it is `completed`");
+    sandbox.windlass(&["failures", "undo", "1"]).exits(4).prints("refused: it is `completed`");
 }
 
 #[test]
 fn what_is_failed_takes_along_what_depends_on_it() {
     let sandbox = sandbox_with(PARTS);
     sandbox.windlass(&["run", "spec.yaml"]).exits(6);
-    sandbox.windlass(&["triage", "fail", "part_2", "-r", "lost"]).exits(0).says("1 failed, 1 canceled");
+    sandbox.windlass(&["failures", "fail", "part_2", "-r", "lost"]).exits(0).says("1 failed, 1 canceled");
     assert_eq!(
         (status(&sandbox, "part_2").as_str(), status(&sandbox, "merge").as_str()),
         ("failed", "canceled")
     );
     assert_eq!(sandbox.json(&["status"])["state"], "failed");
-    let again = sandbox.windlass(&["triage", "fail", "part_2"]).exits(4);
-    again.prints("refused: it is `failed`: only what waits for a decision can be made to fail");
+    let again = sandbox.windlass(&["failures", "fail", "part_2"]).exits(4);
+    again.prints("refused: the job is `failed`: only jobs that wait for a decision can be failed");
     // Somebody thought better of it.
     sandbox.write("mended", "");
-    sandbox.windlass(&["triage", "retry", "part_2", "-r", "found"]).exits(0);
+    sandbox.windlass(&["failures", "retry", "part_2", "-r", "found"]).exits(0);
     sandbox.windlass(&["resume"]).exits(0);
-    let report = sandbox.json(&["triage", "report"]);
+    let report = sandbox.json(&["failures", "report"]);
     documented_keys(&report[0]);
     let tester = &report[0];
     assert_eq!((&tester["fails"], &tester["overruled"]), (&json!(1), &json!(1)), "{report}");
     assert_eq!((&tester["right"], &tester["known"]), (&json!(1), &json!(2)), "{report}");
-    sandbox.windlass(&["triage", "report"]).exits(0).prints("right 1 of 2");
+    sandbox.windlass(&["failures", "report"]).exits(0).prints("right 1 of 2");
 }
 
 #[test]
 fn what_is_ignored_lets_others_go_on() {
     let sandbox = sandbox_with(PARTS);
     sandbox.windlass(&["run", "spec.yaml"]).exits(6);
-    sandbox.windlass(&["triage", "ignore", "part_2", "-r", "two parts will do"]).exits(0);
+    sandbox.windlass(&["failures", "ignore", "part_2", "-r", "two parts will do"]).exits(0);
     sandbox.windlass(&["resume"]).exits(1);
     assert_eq!(
         (status(&sandbox, "part_2").as_str(), status(&sandbox, "merge").as_str()),
@@ -196,30 +196,30 @@ fn many_are_ignored_only_by_somebody_who_means_it() {
     let key = sandbox.json(&["failures"])[0]["signature"].as_str().unwrap().to_owned();
     let ignore = ["failures", "ignore", &key, "-r", "no reference"];
     sandbox.windlass(&ignore).exits(4).says("ignore the failures of 50 jobs");
-    assert_eq!(sandbox.json(&["triage", "decisions"]), json!([]));
+    assert_eq!(sandbox.json(&["failures", "decisions"]), json!([]));
     sandbox.windlass(&[&ignore[..], &["--yes"]].concat()).exits(0);
-    assert_eq!(list(&sandbox.json(&["triage", "decisions"])).len(), 50);
-    sandbox.windlass(&["failures", "fail", &key, "-r", "x"]).exits(2).says("waits for a decision");
+    assert_eq!(list(&sandbox.json(&["failures", "decisions"])).len(), 50);
+    sandbox.windlass(&["failures", "fail", &key, "-r", "x"]).exits(2).says("is waiting for a decision");
 }
 
 #[test]
 fn a_revision_of_many_is_undone_as_one() {
     let sandbox = fifty();
     let key = sandbox.json(&["failures"])[0]["signature"].as_str().unwrap().to_owned();
-    sandbox.windlass(&["failures", "change", &key, "-r", "x"]).exits(2).says("nothing was said");
+    sandbox.windlass(&["failures", "change", &key, "-r", "x"]).exits(2).says("no changes given");
     let change = ["failures", "change", &key, "--memory", "1g", "--priority", "5", "-r", "larger"];
     sandbox.windlass(&change).exits(0).prints("→ 1 GiB, priority 0 → 5 (align_1");
     assert_eq!(sandbox.json(&["jobs", "get", "align_7"])["priority"], 5);
     assert_eq!(status(&sandbox, "align_7"), "failed", "it stays where it is");
-    let revisions = sandbox.json(&["revisions"]);
+    let revisions = sandbox.json(&["failures", "revisions"]);
     assert_eq!((&revisions[0]["jobs"], &revisions[0]["made_by"]), (&json!(50), &json!("tester")));
-    assert_eq!(list(&sandbox.json(&["revisions", "show", "1"])).len(), 50);
-    sandbox.windlass(&["revisions", "undo", "1"]).exits(0).prints("priority 5 → 0");
+    assert_eq!(list(&sandbox.json(&["failures", "revisions", "show", "1"])).len(), 50);
+    sandbox.windlass(&["failures", "undo", "1"]).exits(0).prints("priority 5 → 0");
     let job = sandbox.json(&["jobs", "get", "align_7"]);
     assert_eq!((&job["priority"], &job["resource_requirements"]), (&json!(0), &Value::Null));
     assert_eq!(list(&job["revisions"]).len(), 2, "{job}");
-    sandbox.windlass(&["revisions", "undo", "1"]).exits(4).says("was undone by tester");
-    sandbox.windlass(&["revisions", "undo", "9"]).exits(2).says("no revision 9");
+    sandbox.windlass(&["failures", "undo", "1"]).exits(4).says("was undone by tester");
+    sandbox.windlass(&["failures", "undo", "9"]).exits(2).says("no revision 9");
 }
 
 #[test]
@@ -236,13 +236,13 @@ fn decisions_hold_at_once_while_the_rest_runs() {
     eventually("long runs", || stands("long", "running"));
     sandbox.write("mended", "");
     let retried =
-        sandbox.windlass(&["triage", "retry", "part_2", "--priority", "3", "-r", "mended"]).exits(0);
+        sandbox.windlass(&["failures", "retry", "part_2", "--priority", "3", "-r", "mended"]).exits(0);
     assert!(!retried.stderr.contains("resume"), "somebody runs it: {}", retried.stderr);
     eventually("what depends on it has run", || stands("merge", "completed"));
     assert_eq!(status(&sandbox, "long"), "running");
     sandbox.write("go", "");
     assert_eq!(run.wait().unwrap().code(), Some(0));
-    assert_eq!(sandbox.json(&["triage", "decisions"])[0]["made_by"], "tester");
+    assert_eq!(sandbox.json(&["failures", "decisions"])[0]["made_by"], "tester");
 }
 
 #[test]
@@ -250,14 +250,14 @@ fn a_server_does_the_same() {
     let sandbox = sandbox_with(PARTS);
     let served = Served::start(&sandbox, &["--listen", "127.0.0.1:0"]);
     sandbox.windlass(&["run", "spec.yaml"]).exits(6);
-    sandbox.windlass(&["triage"]).exits(0).prints("| checksum of block 17 is odd");
+    sandbox.windlass(&["failures", "pending"]).exits(0).prints("| checksum of block 17 is odd");
     let key = sandbox.json(&["failures"])[0]["signature"].as_str().unwrap().to_owned();
     sandbox.write("mended", "");
     let retry = ["failures", "retry", &key, "--memory", "300m", "-r", "mended"];
     sandbox.windlass(&retry).exits(0).prints("→ 300 MiB (part_2)");
-    assert_eq!(sandbox.json(&["revisions"])[0]["jobs"], 1);
+    assert_eq!(sandbox.json(&["failures", "revisions"])[0]["jobs"], 1);
     sandbox.windlass(&["resume"]).exits(0);
-    let decisions = sandbox.json(&["triage", "decisions"]);
+    let decisions = sandbox.json(&["failures", "decisions"]);
     assert_eq!(decisions[0]["next_status"], "completed", "{decisions}");
     served.stop();
 }
@@ -268,28 +268,28 @@ fn an_agent_that_is_not_sure_waits_for_a_person() {
     let sandbox = sandbox_with(&format!("{policy}{PARTS}"));
     sandbox.windlass(&["run", "spec.yaml"]).exits(6);
     let retry = |more: &[&str]| {
-        let base = ["triage", "retry", "part_2", "--agent", "robot", "-r", "a copy went wrong"];
+        let base = ["failures", "retry", "part_2", "--agent", "robot", "-r", "a copy went wrong"];
         sandbox.windlass(&[&base, more].concat())
     };
-    retry(&["--confidence", "0.9"]).exits(4).prints("refused: the workflow wants evidence");
-    retry(&["--evidence", "disk full"]).exits(4).prints("refused: the job did not say `disk full`");
+    retry(&["--confidence", "0.9"]).exits(4).prints("refused: the workflow requires evidence");
+    retry(&["--evidence", "disk full"]).exits(4).prints("refused: the log does not contain `disk full`");
     let evidence = ["--evidence", "checksum of block 17 is odd"];
     let proposed = retry(&[&evidence[..], &["--confidence", "0.5"]].concat()).exits(6);
     proposed.prints("proposed: waits for a person: confidence 0.5 is below 0.8");
-    let listed = sandbox.windlass(&["triage"]).exits(0);
+    let listed = sandbox.windlass(&["failures", "pending"]).exits(0);
     listed
-        .prints("proposal 1 of robot, sure to 0.5: retry: a copy went wrong")
-        .says("windlass triage approve 1");
-    assert_eq!(sandbox.json(&["triage"])[0]["proposals"][0]["id"], 1);
-    sandbox.windlass(&["triage", "decline", "1"]).exits(0).prints("declined; the job waits on");
-    sandbox.windlass(&["triage", "approve", "1"]).exits(2).says("no proposal 1 waits");
+        .prints("proposal 1 of robot, confidence 0.5: retry: a copy went wrong")
+        .says("windlass failures approve 1");
+    assert_eq!(sandbox.json(&["failures", "pending"])[0]["proposals"][0]["id"], 1);
+    sandbox.windlass(&["failures", "decline", "1"]).exits(0).prints("declined; the job keeps waiting");
+    sandbox.windlass(&["failures", "approve", "1"]).exits(2).says("no proposal 1 waits");
     retry(&[&evidence[..], &["--confidence", "0.6"]].concat()).exits(6);
     sandbox.write("mended", "");
-    sandbox.windlass(&["triage", "approve", "2"]).exits(0).prints("done: retry (part_2)");
+    sandbox.windlass(&["failures", "approve", "2"]).exits(0).prints("done: retry (part_2)");
     sandbox.windlass(&["resume"]).exits(0);
-    let report = sandbox.json(&["triage", "report"]);
+    let report = sandbox.json(&["failures", "report"]);
     let robot = &report[0];
     assert_eq!((&robot["made_by"], &robot["is_agent"]), (&json!("robot"), &json!(true)), "{report}");
     assert_eq!((&robot["right"], &robot["known"], &robot["declined"]), (&json!(1), &json!(2), &json!(1)));
-    sandbox.windlass(&["triage", "report", "--all"]).exits(0).prints("right 1 of 2");
+    sandbox.windlass(&["failures", "report", "--all"]).exits(0).prints("right 1 of 2");
 }

@@ -60,7 +60,7 @@ fn an_agent_is_told_all_and_its_decisions_hold() {
     }
     let log = log(&sandbox);
     assert!(log.contains("checksum of part 7") && log.contains("I looked into it"), "{log}");
-    let decided = &sandbox.json(&["triage", "decisions"])[0];
+    let decided = &sandbox.json(&["failures", "decisions"])[0];
     assert_eq!((&decided["made_by"], &decided["is_agent"]), (&json!("agent"), &json!(true)), "{decided}");
     sandbox.windlass(&["resume"]).exits(0).says("2 completed");
 }
@@ -71,7 +71,7 @@ fn watch_asks_the_agent_and_goes_on() {
     let binary = env!("CARGO_BIN_EXE_windlass");
     let agent =
         format!("cat > /dev/null; touch fixed; {binary} recover \"$TORC_WORKFLOW_ID\" --retry-unknown");
-    sandbox.windlass(&["watch"]).exits(6).says("wait for a decision");
+    sandbox.windlass(&["watch"]).exits(6).says("are waiting for a decision");
     let ai = ["watch", "--ai-recovery", "--ai-agent-command", &agent];
     sandbox.windlass(&ai).exits(0).says("2 completed");
 }
@@ -80,7 +80,7 @@ fn watch_asks_the_agent_and_goes_on() {
 fn an_agent_that_is_not_there_or_fails_does_no_harm() {
     let sandbox = odd();
     let missing = ["recover", "--ai-recovery", "--ai-agent", "surely-no-such-agent"];
-    sandbox.windlass(&missing).exits(1).says("is not installed").says("going on without it").prints("odd");
+    sandbox.windlass(&missing).exits(1).says("is not installed").says("continuing without it").prints("odd");
     let failing = ["recover", "--ai-recovery", "--ai-agent-command", "echo no idea; exit 9"];
     sandbox.windlass(&failing).exits(1).says("failed (exit status: 9)").says("it decided on 0 jobs of 1");
     assert_eq!(standing(&sandbox)["odd"], json!(["pending_failed", 1]));
@@ -92,7 +92,7 @@ fn an_agent_that_takes_too_long_is_ended_with_all_it_started() {
     let sandbox = odd();
     let agent = "sh -c 'echo $$ > child.pid; sleep 600' & wait";
     let ai = ["recover", "--ai-recovery", "--ai-timeout", "1s", "--ai-agent-command", agent];
-    sandbox.windlass(&ai).exits(1).says("took longer than 1.0s");
+    sandbox.windlass(&ai).exits(1).says("timed out after 1.0s");
     let child: u32 = sandbox.read("child.pid").trim().parse().unwrap();
     eventually("its child is gone too", || !is_alive(child));
 }
@@ -109,7 +109,7 @@ fn pid_in(sandbox: &Sandbox, file: &str) -> u32 {
 fn what_an_agent_has_sent_away_is_ended_with_it() {
     let sandbox = odd();
     let ai = ["recover", "--ai-recovery", "--ai-timeout", "3s", "--ai-agent-command", AWAY];
-    sandbox.windlass(&ai).exits(1).says("took longer than 3.0s");
+    sandbox.windlass(&ai).exits(1).says("timed out after 3.0s");
     let away = pid_in(&sandbox, "away.pid");
     eventually("what it sent away is gone too", || !is_alive(away));
 }
@@ -139,9 +139,9 @@ fn claude_is_told_of_the_server_for_tools() {
     );
     let path = format!("{}:{}", sandbox.path("bin").display(), std::env::var("PATH").unwrap());
     let mut command = sandbox.command(&["recover", "--ai-recovery"]);
-    Output::of(command.env("PATH", path)).exits(1).says("asking `claude` about 1 job");
+    Output::of(command.env("PATH", path)).exits(1).says("running `claude` to decide about 1 job");
     let words = sandbox.read("words");
-    assert!(words.starts_with("--print\nYou look after workflow 1"), "{words}");
+    assert!(words.starts_with("--print\nYou are responsible for workflow 1"), "{words}");
     assert!(
         words.contains("\n--mcp-config\n") && words.ends_with("\n--allowedTools\nmcp__windlass\n"),
         "{words}"
@@ -176,11 +176,11 @@ fn what_an_agent_types_is_decided_by_that_agent() {
     let agent = script(&sandbox, "thinker", &text);
     let ai = ["recover", "--ai-recovery", "--ai-agent-command", &agent];
     sandbox.windlass(&ai).exits(0).says("it decided on 1 job of 1");
-    let decided = &sandbox.json(&["triage", "decisions"])[0];
+    let decided = &sandbox.json(&["failures", "decisions"])[0];
     assert_eq!((&decided["made_by"], &decided["is_agent"]), (&json!("thinker"), &json!(true)), "{decided}");
-    assert!(sandbox.read("settled").contains("not for agent `thinker`"), "{}", sandbox.read("settled"));
+    assert!(sandbox.read("settled").contains("agent `thinker` may not settle"), "{}", sandbox.read("settled"));
     sandbox
-        .windlass(&["triage", "retry", "odd", "--confidence", "0.9", "-r", "x"])
+        .windlass(&["failures", "retry", "odd", "--confidence", "0.9", "-r", "x"])
         .exits(2)
         .says("for agents");
 }
@@ -221,14 +221,14 @@ fn an_agent_that_drops_its_environment_does_not_approve_its_own_proposal() {
         assert!(said.contains("not for agent `agent`"), "{file}: {said}");
     }
     let said = sandbox.read("five");
-    assert_eq!(said.matches("an agent may not use this command").count(), 2, "{said}");
-    let decided = &sandbox.json(&["triage", "decisions"])[0];
+    assert_eq!(said.matches("agents may not use this command").count(), 2, "{said}");
+    let decided = &sandbox.json(&["failures", "decisions"])[0];
     assert_eq!(
         (&decided["state"], &decided["made_by"]),
         (&json!("proposed"), &json!("forgetful")),
         "{decided}"
     );
-    sandbox.windlass(&["triage", "approve", "1"]).exits(0);
+    sandbox.windlass(&["failures", "approve", "1"]).exits(0);
 }
 
 #[test]
@@ -267,13 +267,13 @@ fn at_a_server_an_agent_has_a_token_that_cannot_approve() {
     let codes = sandbox.read("codes");
     let codes: Vec<&str> = codes.lines().collect();
     assert_eq!(codes, ["403", "403", "403", "403", "403", "200", "403"], "{}", sandbox.read("answer"));
-    let decided = &sandbox.json(&["triage", "decisions"])[0];
+    let decided = &sandbox.json(&["failures", "decisions"])[0];
     assert_eq!(decided["state"], "proposed", "{decided}");
-    let tokens = sandbox.json(&["token", "list"]);
+    let tokens = sandbox.json(&["auth", "token", "list"]);
     let own = tokens.as_array().unwrap().iter().find(|token| token["name"] == "agent forgetful").unwrap();
     assert_eq!((&own["scopes"], &own["role"]), (&json!("agent"), &json!("user")), "{own}");
     assert!(own["revoked_at"].is_string(), "{own}");
-    sandbox.windlass(&["triage", "approve", "1"]).exits(0);
+    sandbox.windlass(&["failures", "approve", "1"]).exits(0);
     worker.kill().unwrap();
     worker.wait().unwrap();
 }

@@ -117,7 +117,7 @@ fn a_run_whose_database_is_removed_says_so_and_does_not_end_well() {
 #[test]
 fn a_server_whose_disk_is_full_says_so_and_how_much_it_needs() {
     let sandbox = Sandbox::new();
-    let disk = SmallDisk::mount_at(sandbox.path(".windlass"));
+    let disk = SmallDisk::mount_at(sandbox.path(".windlass"), "4m");
     let log = fs::File::create(sandbox.path("log")).unwrap();
     let server = sandbox.command(&["serve", "--listen", "127.0.0.1:0"]).stderr(log).spawn().unwrap();
     let _server = Kept(server);
@@ -127,7 +127,7 @@ fn a_server_whose_disk_is_full_says_so_and_how_much_it_needs() {
     sandbox.windlass(&["ping"]).exits(0).prints("database ok");
 
     let filler = disk.0.join("filler");
-    let make_token = || sandbox.windlass(&["token", "create", "--name", "t", "--scope", "read"]);
+    let make_token = || sandbox.windlass(&["auth", "token", "create", "--name", "t", "--scope", "read"]);
     eventually("nothing can be written", || {
         let mut file = fs::File::options().create(true).append(true).open(&filler).unwrap();
         while file.write_all(&[0; 4096]).is_ok() {}
@@ -140,7 +140,37 @@ fn a_server_whose_disk_is_full_says_so_and_how_much_it_needs() {
     fs::remove_file(filler).unwrap();
     make_token().exits(0);
     sandbox.windlass(&["ping"]).exits(0).prints("database ok");
-    eventually("the log says so", || sandbox.read("log").contains("takes changes again"));
+    eventually("the log says so", || sandbox.read("log").contains("accepts writes again"));
+}
+
+#[test]
+fn a_server_with_a_disk_of_6_mb_completes_four_hundred_jobs_once_each() {
+    let sandbox = Sandbox::new();
+    let disk = SmallDisk::mount_at(sandbox.path(".windlass"), "6m");
+    let log = fs::File::create(sandbox.path("log")).unwrap();
+    let server = sandbox.command(&["serve", "--listen", "127.0.0.1:0"]).stderr(log).spawn().unwrap();
+    let _server = Kept(server);
+    eventually("it says where it is", || disk.0.join("windlass.db.run/server.json").exists());
+    fs::create_dir(sandbox.path("ran")).unwrap();
+    let mut spec = String::from("name: small\njobs:\n");
+    for job in 0..400 {
+        writeln!(spec, "  - {{name: j{job}, command: echo $WINDLASS_ATTEMPT >> ran/{job}}}").unwrap();
+    }
+    sandbox.write("spec.yaml", &spec);
+    sandbox.windlass(&["submit", "spec.yaml"]).exits(0);
+    let mut worker = Kept(sandbox.start(&["worker", "-w", "last", "-j8"]));
+    // Readers beside the writer.
+    while worker.0.try_wait().unwrap().is_none() {
+        sandbox.json(&["jobs"]);
+    }
+    assert_eq!(worker.0.wait().unwrap().code(), Some(0), "{}", sandbox.read("log"));
+    assert_eq!(sandbox.json(&["status"])["jobs"]["completed"], 400);
+    for job in 0..400 {
+        assert_eq!(sandbox.read(&format!("ran/{job}")), "1\n", "job {job}");
+    }
+    sandbox.windlass(&["ping"]).exits(0).prints("database ok");
+    let log = sandbox.read("log");
+    assert!(!log.contains("no space left"), "{log}");
 }
 
 /// In a container the session is often led by somebody who cannot be seen from inside, and has the number 0 there.
@@ -161,13 +191,14 @@ struct SmallDisk(PathBuf);
 
 impl SmallDisk {
     fn mount() -> Self {
-        Self::mount_at(tempfile::tempdir().unwrap().keep())
+        Self::mount_at(tempfile::tempdir().unwrap().keep(), "4m")
     }
 
-    fn mount_at(dir: PathBuf) -> Self {
+    fn mount_at(dir: PathBuf, size: &str) -> Self {
         fs::create_dir_all(&dir).unwrap();
-        let mounted =
-            Command::new("mount").args(["-t", "tmpfs", "-o", "size=4m", "none"]).arg(&dir).status().unwrap();
+        let size = format!("size={size}");
+        let mut mount = Command::new("mount");
+        let mounted = mount.args(["-t", "tmpfs", "-o", &size, "none"]).arg(&dir).status().unwrap();
         assert!(mounted.success(), "this test mounts a small filesystem and needs to be root");
         Self(dir)
     }

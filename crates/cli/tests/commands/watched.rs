@@ -56,7 +56,7 @@ fn books_in_postgresql_are_recovered_alike() {
     here(&["recover", "--dry-run"]).exits(0).prints("1 job would run again").prints("out of memory");
     here(&["recover"]).exits(0).prints("1 job will run again").says("windlass resume 1");
     here(&["resume"]).exits(0).says("2 completed");
-    let revision = sandbox.json(&["revisions", "--db", &db])[0].clone();
+    let revision = sandbox.json(&["failures", "revisions", "--db", &db])[0].clone();
     assert!(revision["change"].as_str().unwrap().starts_with("memory 40 MiB → "), "{revision}");
 
     sandbox.write("other.yaml", &LARGE.replace("name: large\nres", "name: other\nres"));
@@ -106,7 +106,7 @@ fn what_nobody_runs_is_told_or_gone_on_with() {
     let sandbox = Sandbox::new();
     sandbox.write("w.yaml", "name: w\njobs: [{name: a, command: 'true'}]\n");
     sandbox.windlass(&["create", "w.yaml"]).exits(0);
-    sandbox.windlass(&["watch"]).exits(3).says("nobody runs workflow 1");
+    sandbox.windlass(&["watch"]).exits(3).says("workflow 1 is not running");
     sandbox.windlass(&["watch", "--recover"]).exits(0).says("1 completed");
 }
 
@@ -137,12 +137,12 @@ fn it_waits_for_a_decision_and_goes_on() {
     let mut watch = watching(&sandbox, &["--wait-for-decisions"]);
     let mut said = std::io::BufReader::new(watch.stderr.take().unwrap());
     let mut line = String::new();
-    while !line.contains("wait for a decision") {
+    while !line.contains("waiting for a decision") {
         line.clear();
         assert_ne!(std::io::BufRead::read_line(&mut said, &mut line).unwrap(), 0, "it ended without a word");
     }
     sandbox.write("mended", "");
-    sandbox.windlass(&["triage", "retry", "a", "--reason", "it is mended"]).exits(0);
+    sandbox.windlass(&["failures", "retry", "a", "--reason", "it is mended"]).exits(0);
     assert_eq!(ended(watch).code, 0);
     assert_eq!(standing(&sandbox)["a"], json!(["completed", 2]));
 }

@@ -30,24 +30,24 @@ fn a_password_file_is_kept() {
     assert!(text.starts_with("# people\nana:$argon2id$") && text.contains("\nbob:$2b$12$"), "{text}");
 
     told(&sandbox, &["password", "verify", "users", "ana"], "secret\n").exits(0);
-    told(&sandbox, &["password", "verify", "users", "ana"], "Secret\n").exits(4).says("wrong");
+    told(&sandbox, &["password", "verify", "users", "ana"], "Secret\n").exits(4).says("incorrect");
     told(&sandbox, &["password", "verify", "users", "eve"], "secret\n").exits(2).says("no user `eve`");
     told(&sandbox, &["password", "add", "users", "ana"], "changed\n").exits(0).says("new password");
     told(&sandbox, &["password", "verify", "users", "ana"], "changed\n").exits(0);
 
-    sandbox.windlass(&["password", "remove", "users", "bob"]).exits(0);
-    assert_eq!(sandbox.json(&["password", "list", "users"]), serde_json::json!(["ana"]));
+    sandbox.windlass(&["auth", "password", "remove", "users", "bob"]).exits(0);
+    assert_eq!(sandbox.json(&["auth", "password", "list", "users"]), serde_json::json!(["ana"]));
 }
 
 #[test]
 fn mistakes_in_a_password_file_are_told_by_their_line() {
     let sandbox = Sandbox::new();
     sandbox.write("users", "ana:plaintext\n");
-    let said = sandbox.windlass(&["password", "list", "users"]).exits(2).says("line 1");
+    let said = sandbox.windlass(&["auth", "password", "list", "users"]).exits(2).says("line 1");
     assert!(!said.stderr.contains("plaintext"), "what may be a password is not repeated");
-    sandbox.windlass(&["password", "list", "nowhere"]).exits(5).says("nowhere");
+    sandbox.windlass(&["auth", "password", "list", "nowhere"]).exits(5).says("nowhere");
     told(&sandbox, &["password", "add", "new", "a:b"], "secret\n").exits(2).says("cannot be a user name");
-    told(&sandbox, &["password", "add", "new", "ana"], "").exits(2).says("nothing was typed");
+    told(&sandbox, &["password", "add", "new", "ana"], "").exits(2).says("nothing was entered");
     assert!(!sandbox.path("new").exists());
 }
 
@@ -73,7 +73,7 @@ fn a_token_is_not_sent_in_the_clear() {
         !sandbox.path("home/.config/windlass/tokens.toml").exists(),
         "nothing is kept that no server knows"
     );
-    sandbox.windlass(&["logout", "https://a"]).exits(2).says("no token is kept");
+    sandbox.windlass(&["auth", "logout", "https://a"]).exits(2).says("no token is saved");
 }
 
 #[test]
@@ -83,21 +83,21 @@ fn a_file_of_tokens_that_others_can_read_is_not_used() {
     sandbox.write(name, "[[server]]\nurl = 'http://127.0.0.1:1'\ntoken = 'wl_x'\n");
     std::fs::set_permissions(sandbox.path(name), PermissionsExt::from_mode(0o644)).unwrap();
     sandbox
-        .windlass(&["whoami", "--url", "http://127.0.0.1:1"])
+        .windlass(&["auth", "whoami", "--url", "http://127.0.0.1:1"])
         .exits(5)
-        .says("readable by others")
+        .says("readable by other users")
         .says("chmod 600");
     std::fs::set_permissions(sandbox.path(name), PermissionsExt::from_mode(0o600)).unwrap();
-    sandbox.windlass(&["whoami", "--url", "http://127.0.0.1:1"]).exits(5).says("cannot reach");
+    sandbox.windlass(&["auth", "whoami", "--url", "http://127.0.0.1:1"]).exits(5).says("cannot reach");
 }
 
 #[test]
 fn which_server_is_asked_for() {
     let sandbox = Sandbox::new();
-    sandbox.windlass(&["token", "list"]).exits(2).says("needs a server").says("WINDLASS_URL");
+    sandbox.windlass(&["auth", "token", "list"]).exits(2).says("needs a server").says("WINDLASS_URL");
     sandbox
         .windlass(&[
-            "token",
+            "auth", "token",
             "create",
             "--name",
             "x",

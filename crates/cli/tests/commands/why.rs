@@ -93,7 +93,7 @@ fn one_job_that_asks_for_too_much_stops_no_other_job() {
         .says("`big` asks for more than this machine has");
     sandbox.windlass(&["resume"]).exits(1).says("2 completed, 1 failed");
 
-    let refused = sandbox.windlass(&["triage", "retry", "big", "--memory", "100000g", "--reason", "more"]);
+    let refused = sandbox.windlass(&["failures", "retry", "big", "--memory", "100000g", "--reason", "more"]);
     refused.exits(4).prints("97.7 TiB of memory, and no worker has more than");
     assert_eq!(sandbox.json(&["status"])["jobs"]["failed"], 1, "it is refused before anything is written");
     sandbox
@@ -109,7 +109,7 @@ fn a_job_that_asks_for_too_much_is_not_helped_by_another_run() {
     sandbox.write("huge.yaml", &UNEVEN.replace("1g", "100000g"));
     sandbox.windlass(&["run", "huge.yaml"]).exits(2).says("2 completed");
     let verdict = sandbox.json(&["why", "big"]);
-    assert_eq!(verdict["headline"], "ready, but it asks for more than any worker can ever give");
+    assert_eq!(verdict["headline"], "ready, but it requests more than any worker has");
     let next = verdict["next"].to_string();
     assert!(next.contains("windlass jobs update") && !next.contains("resume"), "{next}");
 }

@@ -3,7 +3,7 @@
 use crate::asking::{await_completion, await_status, last, runs};
 use crate::house::{HOMES, House, fails_with, output};
 use crate::support::{Pool, eventually};
-use crate::wishes::{reading, submit, unless};
+use crate::commands::{reading, submit, unless};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 

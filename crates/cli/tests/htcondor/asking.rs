@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 /// All runs of a request, the oldest first.
 pub(crate) fn runs(house: &House, name: &str) -> Vec<Value> {
-    let mut runs = house.json(&["dag", "list", "--request", name]).as_array().unwrap().clone();
+    let mut runs = house.json(&["request", "dag", "list", "--request", name]).as_array().unwrap().clone();
     runs.sort_by_key(|run| run["created_at"].to_string());
     runs
 }

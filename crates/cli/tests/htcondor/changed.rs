@@ -4,7 +4,7 @@
 use crate::asking::{attempts, await_status, directory, last, runs};
 use crate::house::{House, fails_with};
 use crate::support::{Pool, SITES, eventually};
-use crate::wishes::{path, reading, submit, unless, until};
+use crate::commands::{path, reading, submit, unless, until};
 use serde_json::{Value, json};
 use std::fs;
 
@@ -110,14 +110,14 @@ fn check_memory(pool: &Pool, house: &House) {
 fn remove_while_held(pool: &Pool, house: &House) -> usize {
     eventually("one of its units is completed", || last(house, "removed")["work_units_completed"] == 1);
     let run = last(house, "removed");
-    house.windlass(&["dag", "hold", "removed", "--reason", "others first"]);
+    house.windlass(&["request", "dag", "hold", "removed", "--reason", "others first"]);
     let cluster = run["dagman_cluster_id"].as_str().unwrap();
     assert_eq!(pool.condor("condor_q", &[cluster, "-autoformat", "JobStatus"]), "5\n");
-    house.windlass(&["dag", "remove", "removed", "--yes", "--reason", "not now"]);
+    house.windlass(&["request", "dag", "remove", "removed", "--yes", "--reason", "not now"]);
     await_held(house, "removed", 1);
     assert!(!directory(&run).join(RESCUE).exists(), "DAGMan left nothing to go on from");
     house.work.write("go", "");
-    house.windlass(&["dag", "rescue", "removed", "--reason", "now"]);
+    house.windlass(&["request", "dag", "rescue", "removed", "--reason", "now"]);
     submissions(&run)
 }
 
@@ -141,7 +141,7 @@ fn check_removed(house: &House, done_once: usize) {
 fn ban_when_rescues_are_used_up(house: &House) {
     await_held(house, "exhausted", 4);
     let shown = house.request("exhausted");
-    assert!(shown["reason"].as_str().unwrap().contains("rescued 3 times"), "{shown:#}");
+    assert!(shown["reason"].as_str().unwrap().contains("maximum of 3 rescues"), "{shown:#}");
     let bad = fs::read_to_string(path(house, "bad")).unwrap();
     house.windlass(&["request", "release", "exhausted", "--ban", bad.trim(), "--reason", "it is that site"]);
 }

@@ -3,7 +3,7 @@
 use crate::asking::{await_completion, directory, last};
 use crate::house::{HOMES, House, fails_with};
 use crate::support::{Pool, Work};
-use crate::wishes::submit;
+use crate::commands::submit;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;

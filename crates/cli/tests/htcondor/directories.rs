@@ -1,4 +1,4 @@
-//! `windlass dag` on a directory: workflow specs as DAGs, with no server at all.
+//! `windlass request dag` on a directory: workflow specs as DAGs, with no server at all.
 
 use crate::support::{Pool, Work, eventually};
 use serde_json::{Value, json};
@@ -50,11 +50,11 @@ impl Place {
     }
 
     fn is(&self, state: &str) -> bool {
-        self.json(&["dag", "show", "d"])["state"] == state
+        self.json(&["request", "dag", "show", "d"])["state"] == state
     }
 
     fn status_of(&self, node: &str) -> Value {
-        let nodes = self.json(&["dag", "nodes", "d"]);
+        let nodes = self.json(&["request", "dag", "nodes", "d"]);
         let found = nodes.as_array().unwrap().iter().find(|found| found["name"] == node);
         found.map_or(Value::Null, |found| found["status"].clone())
     }
@@ -73,52 +73,52 @@ impl Place {
 fn a_dag_is_held_released_removed_and_rescued() {
     let pool = Pool::shared();
     let place = Place::new(&pool, "directory");
-    assert!(place.refused(&["dag", "show", "d"]).1.contains('d'), "there is none yet");
+    assert!(place.refused(&["request", "dag", "show", "d"]).1.contains('d'), "there is none yet");
     let first = place.submit()["cluster"].clone();
     eventually("its second job runs", || place.status_of("second") == "running");
     assert_eq!(place.status_of("first"), "done");
     // How many are done is counted by DAGMan, which tells of it every few seconds.
     eventually("that one is done is counted", || {
-        let shown = place.json(&["dag", "show", "d"]);
+        let shown = place.json(&["request", "dag", "show", "d"]);
         (&shown["dagman"], &shown["state"], &shown["nodes"]["done"]) == (&first, &json!("running"), &json!(1))
     });
 
-    let logs = place.json(&["dag", "logs", "d", "first"])["files"].to_string();
+    let logs = place.json(&["request", "dag", "logs", "d", "first"])["files"].to_string();
     assert!(logs.contains("first.out") && logs.contains("first.post.json"), "{logs}");
 
-    for (node, told) in [("fisrt", "there is no node fisrt"), ("../d/first", "cannot be the name of a node")]
+    for (node, told) in [("fisrt", "there is no node fisrt"), ("../d/first", "is not a valid node name")]
     {
-        let (code, said) = place.refused(&["dag", "logs", "d", node]);
+        let (code, said) = place.refused(&["request", "dag", "logs", "d", node]);
         assert!(code == 2 && said.contains(told), "{code}: {said}");
     }
-    assert!(place.json(&["dag", "logs", "d"])["files"].to_string().contains("workflow.dag.dagman.out"));
+    assert!(place.json(&["request", "dag", "logs", "d"])["files"].to_string().contains("workflow.dag.dagman.out"));
 
     // Nothing is changed of a DAG that works.
     let before = place.files();
-    let (code, said) = place.refused(&["dag", "rescue", "d"]);
+    let (code, said) = place.refused(&["request", "dag", "rescue", "d"]);
     assert_eq!(code, 4, "{said}");
     assert!(said.contains(&format!("DAGMan {first} still works on this DAG")), "{said}");
     let lock = "workflow.dag.lock".to_owned();
     assert!(before.contains(&lock) && place.files().contains(&lock), "{:?}", place.files());
     assert!(!place.files().iter().any(|name| name.contains(".rescue")), "{:?}", place.files());
 
-    let held = place.json(&["dag", "hold", "d", "--reason", "to see it"]);
-    let told = format!("DAGMan {first} is told to hold");
+    let held = place.json(&["request", "dag", "hold", "d", "--reason", "to see it"]);
+    let told = format!("DAGMan {first} was asked to hold");
     assert_eq!(
         (&held["verb"], &held["dagman"], &held["done"], &held["message"]),
         (&json!("hold"), &first, &json!(true), &json!(told))
     );
-    eventually("it is held", || place.json(&["dag", "show", "d"])["held"].to_string().contains("to see it"));
-    assert_eq!(place.json(&["dag", "hold", "d"])["done"], false, "it is held already");
-    assert_eq!(place.json(&["dag", "release", "d"])["done"], true);
-    eventually("it goes on", || place.json(&["dag", "show", "d"])["held"] == json!([]));
+    eventually("it is held", || place.json(&["request", "dag", "show", "d"])["held"].to_string().contains("to see it"));
+    assert_eq!(place.json(&["request", "dag", "hold", "d"])["done"], false, "it is held already");
+    assert_eq!(place.json(&["request", "dag", "release", "d"])["done"], true);
+    eventually("it goes on", || place.json(&["request", "dag", "show", "d"])["held"] == json!([]));
 
-    assert_eq!(place.json(&["dag", "remove", "d", "--yes"])["verb"], "remove");
+    assert_eq!(place.json(&["request", "dag", "remove", "d", "--yes"])["verb"], "remove");
     eventually("it is removed", || place.is("removed"));
     // The schedd may take a moment to forget it.
     let mut second = Value::Null;
     eventually("it goes on again", || {
-        let told = place.run(&["dag", "rescue", "d", "--format", "json"]);
+        let told = place.run(&["request", "dag", "rescue", "d", "--format", "json"]);
         second = serde_json::from_slice(&told.stdout).unwrap_or_default();
         told.status.success()
     });
@@ -127,11 +127,11 @@ fn a_dag_is_held_released_removed_and_rescued() {
     place.work.write("go", "");
     eventually("it is completed", || place.is("completed"));
     assert_eq!(place.status_of("second"), "done");
-    let nodes = place.json(&["dag", "nodes", "d", "--status", "done"]);
+    let nodes = place.json(&["request", "dag", "nodes", "d", "--status", "done"]);
     let attempts: Vec<_> = nodes.as_array().unwrap().iter().map(|node| node["attempt"].clone()).collect();
     assert_eq!(attempts, [1, 2], "what was done is not done again: {nodes:#}");
-    let (code, said) = place.refused(&["dag", "rescue", "d"]);
-    assert!(code == 4 && said.contains("it is completed"), "{said}");
+    let (code, said) = place.refused(&["request", "dag", "rescue", "d"]);
+    assert!(code == 4 && said.contains("the DAG is completed"), "{said}");
 }
 
 #[test]
@@ -152,9 +152,9 @@ fn a_dag_that_dagman_refuses_is_submitted_again_once_it_is_mended() {
             !said.contains("still")
         });
         assert!(said.contains("did not accept the DAG") && said.contains("nobody"), "{said}");
-        assert!(said.contains("`windlass dag rescue") && said.contains("submits it again"), "{said}");
+        assert!(said.contains("`windlass request dag rescue") && said.contains("submits it again"), "{said}");
     }
     place.work.write("d/workflow.dag", &good);
-    eventually("it is submitted", || place.run(&["dag", "rescue", "d"]).status.success());
+    eventually("it is submitted", || place.run(&["request", "dag", "rescue", "d"]).status.success());
     eventually("it is completed", || place.is("completed"));
 }

@@ -2,7 +2,7 @@
 
 use crate::house::House;
 use crate::support::{Pool, eventually};
-use crate::wishes::until;
+use crate::commands::until;
 use std::path::Path;
 
 fn is_running(house: &House, name: &str) -> bool {
@@ -38,15 +38,15 @@ fn check_logs(house: &House, id: &str) {
     );
     assert!(logs(&[])["files"].to_string().contains("/workflow.dag.dagman.out"));
     for (words, told) in [
-        (&["landing"][..], "say of which work unit it is (--unit N)"),
+        (&["landing"][..], "specify its work unit (--unit N)"),
         (&["lnading", "--unit", "1"], "there is no node lnading in mg_000001"),
     ] {
         let found = logs(words);
         assert_eq!(found["files"], serde_json::json!([]), "{found:#}");
         assert!(found["message"].as_str().unwrap().contains(told), "{found:#}");
     }
-    let said = house.refused(&["dag", "logs", id, "../../secret", "--unit", "1"]);
-    assert!(said.contains("cannot be the name of a node"), "{said}");
+    let said = house.refused(&["request", "dag", "logs", id, "../../secret", "--unit", "1"]);
+    assert!(said.contains("is not a valid node name"), "{said}");
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn dagman_is_held_and_released_while_its_server_is_killed() {
     let run = house.run("held");
     let (id, cluster) = (run["id"].as_str().unwrap(), run["dagman_cluster_id"].as_str().unwrap());
     check_logs(&house, id);
-    house.windlass(&["dag", "hold", id, "--reason", "to see what happens"]);
+    house.windlass(&["request", "dag", "hold", id, "--reason", "to see what happens"]);
     let job_status = || pool.condor("condor_q", &[cluster, "-autoformat", "JobStatus"]);
     assert_eq!(job_status(), "5\n");
     let paused = Path::new(run["submit_dir"].as_str().unwrap()).join("paused");
@@ -68,7 +68,7 @@ fn dagman_is_held_and_released_while_its_server_is_killed() {
     house.serve();
     // What runs goes on while nobody looks after it.
     house.work.write("go", "");
-    house.windlass(&["dag", "release", id]);
+    house.windlass(&["request", "dag", "release", id]);
     assert!(!paused.exists());
     eventually("it is completed", || house.is_completed("held"));
     assert_eq!(house.run("held")["id"], id, "it is still the same run");

@@ -4,7 +4,7 @@
 use crate::asking::{directory, runs};
 use crate::house::{House, INPUT, fails_with};
 use crate::support::{Pool, eventually};
-use crate::wishes::{unless, until};
+use crate::commands::{unless, until};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -60,11 +60,11 @@ fn a_third_then_two_then_stops_then_all_of_it() {
     assert_eq!((&house.request("chain")["priority"], steps_left()), (&json!(9000), 1), "too little is done");
 
     house.work.write("mended", "");
-    house.windlass(&["dag", "rescue", "chain", "--reason", "it is mended"]);
+    house.windlass(&["request", "dag", "rescue", "chain", "--reason", "it is mended"]);
     eventually("its step is made, and it goes on", || runs(&house, "chain").len() == 3);
     let second = runs(&house, "chain")[1].clone();
     assert_eq!((&second["status"], completed(&second)), (&json!("stopped"), 2), "{second:#}");
-    let reason = house.json(&["dag", "show", second["id"].as_str().unwrap()])["stop_reason"].to_string();
+    let reason = house.json(&["request", "dag", "show", second["id"].as_str().unwrap()])["stop_reason"].to_string();
     assert!(reason.contains("past the production step at 50 %"), "{reason}");
     assert_eq!((&house.request("chain")["priority"], steps_left()), (&json!(400), 0), "the step is used up");
     eventually("what is left has the priority of now", || priorities(&pool, &second) == ["400"]);
@@ -96,7 +96,7 @@ fn a_unit_does_not_stay_at_a_site_that_was_banned() {
     let bad = house.node_in_trouble("banned")["site"].as_str().unwrap().to_owned();
     house.windlass(&["site", "ban", &bad, "--for", "1d", "--reason", "it loses files"]);
     house.work.write("mended", "");
-    house.windlass(&["dag", "rescue", "banned"]);
+    house.windlass(&["request", "dag", "rescue", "banned"]);
     eventually("it is completed elsewhere", || house.is_completed("banned"));
     let node = house.node_in_trouble("banned");
     assert_ne!(node["site"], json!(bad), "{node:#}");

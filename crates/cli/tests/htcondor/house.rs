@@ -178,12 +178,12 @@ impl House {
 
     /// The last run of a request.
     pub(crate) fn run(&self, name: &str) -> Value {
-        self.json(&["dag", "list", "--request", name])[0].clone()
+        self.json(&["request", "dag", "list", "--request", name])[0].clone()
     }
 
     /// The node of its last run that reads the file with number 4; nothing while DAGMan has not come so far.
     pub(crate) fn node_in_trouble(&self, name: &str) -> Value {
-        let nodes = self.json(&["dag", "nodes", name, "--unit", "1"]);
+        let nodes = self.json(&["request", "dag", "nodes", name, "--unit", "1"]);
         let found = nodes.as_array().unwrap().iter().find(|node| node["name"] == "proc_000001");
         found.cloned().unwrap_or_default()
     }

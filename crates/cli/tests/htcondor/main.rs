@@ -15,4 +15,4 @@ mod refused;
 #[expect(dead_code, reason = "these tests need only some of what those of the crate need")]
 mod support;
 mod together;
-mod wishes;
+mod step_commands;

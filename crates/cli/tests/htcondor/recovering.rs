@@ -4,7 +4,7 @@
 use crate::asking::{alerts, attempts, await_completion, await_status, directory, last, left, runs, way};
 use crate::house::{HOMES, House, fails_with};
 use crate::support::{Pool, SITES, eventually};
-use crate::wishes::{path, reading, submit, until};
+use crate::commands::{path, reading, submit, until};
 use serde_json::{Value, json};
 use std::fs;
 
@@ -104,7 +104,7 @@ fn given_up(pool: &Pool, house: &House) {
     eventually("nothing of it is in the queue", || left(pool, &run) == 0);
     let shown = house.request("given");
     let reason = shown["reason"].as_str().unwrap();
-    let manifest = reason.split_once("is listed in ").unwrap_or_else(|| panic!("{shown:#}")).1;
+    let manifest = reason.split_once("are listed in ").unwrap_or_else(|| panic!("{shown:#}")).1;
     let manifest: Value = serde_json::from_slice(&fs::read(manifest).unwrap()).unwrap();
     let files = manifest["blocks"][0]["files"].as_array().unwrap();
     assert!(files.len() == 1 && files[0]["is_registered"] == true, "{manifest:#}");
@@ -154,7 +154,7 @@ fn what_fails_alike_is_paused_and_goes_on_once_it_is_mended() {
     assert_eq!(house.status("alike"), "active");
 
     house.work.write("mended", "");
-    house.windlass(&["dag", "release", "alike", "--reason", "it is mended"]);
+    house.windlass(&["request", "dag", "release", "alike", "--reason", "it is mended"]);
     await_completion(&house, "alike");
     house.check_files("alike", 0..4);
     let chain = runs(&house, "alike");

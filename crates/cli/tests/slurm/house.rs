@@ -42,7 +42,7 @@ impl<'a> House<'a> {
     pub(crate) fn with_steward_and(cluster: &'a Cluster, name: &str, options: &[&str]) -> Self {
         let work = cluster.work(name);
         let listen = format!("127.0.0.1:{}", free_port());
-        let (served, url) = serving(&work, steward(cluster, &work, &listen).args(options));
+        let (served, url) = serving(&work, reconciler(cluster, &work, &listen).args(options));
         let options = options.iter().map(|&word| word.to_owned()).collect();
         Self { cluster, work, served, url, options, jobs: Vec::new() }
     }
@@ -62,13 +62,13 @@ impl<'a> House<'a> {
     /// Starts it again after a crash, with this for its PATH.
     pub(crate) fn serve_again(&mut self, path: &str) {
         fs::remove_file(self.work.path().join(ANNOUNCED)).ok();
-        let mut serve = steward(self.cluster, &self.work, self.url.trim_start_matches("http://"));
+        let mut serve = reconciler(self.cluster, &self.work, self.url.trim_start_matches("http://"));
         (self.served, self.url) = serving(&self.work, serve.args(&self.options).env("PATH", path));
     }
 
     /// The same for one that will not last: returns when it is dead, which may be before anybody could reach it.
     pub(crate) fn serve_until_crash(&mut self, path: &str) {
-        let mut serve = steward(self.cluster, &self.work, self.url.trim_start_matches("http://"));
+        let mut serve = reconciler(self.cluster, &self.work, self.url.trim_start_matches("http://"));
         self.served = serve
             .args(&self.options)
             .env("PATH", path)
@@ -210,7 +210,7 @@ fn serving(work: &Work, serve: &mut Command) -> (Child, String) {
 }
 
 /// Looks often: tests have not much time.
-fn steward(cluster: &Cluster, work: &Work, listen: &str) -> Command {
+fn reconciler(cluster: &Cluster, work: &Work, listen: &str) -> Command {
     let mut command = command(cluster, work);
     command.args(["serve", "--listen", listen, "--slurm", "--slurm-poll", "1s", "--slurm-calls", "600"]);
     command

@@ -105,7 +105,7 @@ fn without_allocations_a_watch_ends_and_regenerating_twice_asks_once() {
     assert_eq!(house.spawn(&["watch", "1"]).wait().unwrap().code(), Some(3));
     let why = house.windlass(&["why", "a"]);
     assert!(
-        why.contains("no allocation is asked for") && why.contains("slurm regenerate 1 --submit"),
+        why.contains("no allocation is requested") && why.contains("slurm regenerate 1 --submit"),
         "{why}"
     );
     let first = house.json(&["slurm", "regenerate", "1", "--submit"]);

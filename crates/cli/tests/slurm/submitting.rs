@@ -13,7 +13,7 @@ fn what_fits_nowhere_is_told_and_not_created() {
         (
             "resource_requirements: [{name: much, num_cpus: 1, memory: 2t, runtime: PT1M}]\n\
              jobs: [{name: a, command: x, resource_requirements: much}]\n",
-            "job `a` fits no partition: `much` asks for 1 CPU, 2 TiB, 1m",
+            "job `a` fits no partition: `much` requests 1 CPU, 2 TiB, 1m",
         ),
         (
             "resource_requirements: [{name: wide, num_cpus: 64, memory: 1g, runtime: PT1M}]\n\
@@ -31,7 +31,7 @@ fn what_fits_nowhere_is_told_and_not_created() {
             "resource_requirements: [{name: long, num_cpus: 1, memory: 1g, runtime: PT30M}]\n\
              slurm_schedulers: [{name: s, account: lab, partition: debug, walltime: '00:30:00'}]\n\
              jobs: [{name: a, command: x, resource_requirements: long, scheduler: s}]\n",
-            "its allocations last 00:30:00, and jobs have all of it but 2m",
+            "its allocations last 00:30:00, minus 2m reserved for its end",
         ),
     ] {
         house.work.write("spec.yaml", &format!("name: unfit\n{spec}"));

@@ -1,4 +1,4 @@
-//! Files here, as a catalog knows them: found, read once each, with what is in them.
+//! Local files for the catalog: finds them and reads each once to determine its content.
 
 use crate::args::catalog::EventCountSourceArg;
 use crate::error::CliError;
@@ -12,23 +12,23 @@ use windlass_payload::events::EventLine;
 use windlass_payload::files::{FileChecksum, read_chunks};
 use windlass_types::catalog::{CatalogFile, FileLumi};
 
-/// How the events of a file are found out.
+/// How the events of a file are determined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EventCounting {
     Given(u64),
     From(EventCountSourceArg),
 }
 
-/// A file, and what its name is below what was named.
+/// A file, and its name relative to the argument that led to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ScannedFile {
     pub(super) path: PathBuf,
-    /// With `/` between its parts.
+    /// Components separated by `/`.
     pub(super) relative: String,
     pub(super) size: u64,
 }
 
-/// Every file that the words name, in order.
+/// All files that the arguments name, in order.
 pub(super) fn find_files(cwd: &Path, words: &[String]) -> Result<Vec<ScannedFile>, CliError> {
     let mut found = Vec::new();
     for word in words {
@@ -38,8 +38,7 @@ pub(super) fn find_files(cwd: &Path, words: &[String]) -> Result<Vec<ScannedFile
             expand_pattern(cwd, word)
         };
         if matching.is_empty() {
-            let hint =
-                if is_pattern(word) { "nothing matches it" } else { "there is no such file or directory" };
+            let hint = if is_pattern(word) { "no file matches" } else { "no such file or directory" };
             return Err(CliError::user(format!("`{word}`: {hint}")));
         }
         for path in matching {
@@ -65,7 +64,7 @@ fn scan_file(path: PathBuf, relative: String) -> Result<ScannedFile, CliError> {
     Ok(ScannedFile { path, relative, size })
 }
 
-/// What begins with a dot is somebody's own, or on its way.
+/// Names that begin with a dot are private or temporary files.
 fn walk_directory(directory: &Path, below: &str, found: &mut Vec<ScannedFile>) -> Result<(), CliError> {
     let wrong = |error| read_error(directory, &error);
     let entries = fs::read_dir(directory).map_err(wrong)?.collect::<io::Result<Vec<_>>>().map_err(wrong)?;
@@ -91,7 +90,7 @@ fn is_pattern(word: &str) -> bool {
     word.contains(['*', '?'])
 }
 
-/// What a pattern stands for: part by part, each may have `*` and `?`.
+/// Expands a pattern component by component; each may contain `*` and `?`.
 fn expand_pattern(cwd: &Path, pattern: &str) -> Vec<PathBuf> {
     let (start, rest) = match pattern.strip_prefix('/') {
         Some(rest) => (PathBuf::from("/"), rest),
@@ -105,7 +104,7 @@ fn expand_pattern(cwd: &Path, pattern: &str) -> Vec<PathBuf> {
                 next.push(path.join(part));
                 continue;
             }
-            // Where there is no directory nothing matches.
+            // Without a directory there is no match.
             let Ok(entries) = fs::read_dir(&path) else { continue };
             let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
             let visible = names.filter(|name| !name.starts_with('.') && matches_pattern(part, name));
@@ -118,11 +117,11 @@ fn expand_pattern(cwd: &Path, pattern: &str) -> Vec<PathBuf> {
     paths
 }
 
-/// Whether a name is like a pattern: `*` is anything, `?` any one character.
+/// Whether a name matches a pattern: `*` matches any text, `?` any one character.
 fn matches_pattern(pattern: &str, name: &str) -> bool {
     let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
     let (mut p, mut n) = (0, 0);
-    // Where to go on if what follows the last `*` does not match after all.
+    // Where to continue if the text after the last `*` does not match.
     let mut retry: Option<(usize, usize)> = None;
     while n < name.len() {
         match pattern.get(p) {
@@ -143,7 +142,7 @@ fn matches_pattern(pattern: &str, name: &str) -> bool {
     pattern[p..].iter().all(|c| *c == '*')
 }
 
-/// Reads all of them, several at a time. All that cannot be taken are told at once.
+/// Reads all files, several in parallel. Reports all unusable files at once.
 pub(super) fn read_files(
     found: &[ScannedFile],
     counting: EventCounting,
@@ -220,12 +219,12 @@ fn read_file(
     Ok(FileContents { sum, events, lumis })
 }
 
-/// Counts lines, and events by run and lumi, as bytes come.
+/// Counts lines, and events by run and lumi, in a stream of bytes.
 #[derive(Debug, Default)]
 struct EventLineParser {
-    /// The beginning of a line whose end has not come yet.
+    /// The beginning of an incomplete line.
     partial_line: Vec<u8>,
-    /// Bytes came after the last line's end.
+    /// Whether bytes came after the end of the last line.
     has_partial_line: bool,
     count: u64,
     lumis: BTreeMap<(u32, u32), u32>,
@@ -233,7 +232,7 @@ struct EventLineParser {
     error: Option<String>,
 }
 
-/// Three numbers and their blanks fit into this.
+/// Long enough for three numbers with blanks.
 const LINE_HEAD_LENGTH: usize = 64;
 
 impl EventLineParser {
@@ -265,10 +264,10 @@ impl EventLineParser {
 
     fn parse_event(&mut self) -> Result<(), String> {
         let line = self.count;
-        // A long line is cut behind its numbers, perhaps in the middle of a character.
+        // A long line is cut after its numbers, possibly in the middle of a character.
         let text = String::from_utf8_lossy(&self.partial_line);
         let event = EventLine::parse(&text).ok_or_else(|| {
-            format!("line {line} is no event (`run lumi event`); --events N or --events-from says otherwise")
+            format!("line {line} is not an event (`run lumi event`); use --events N or --events-from")
         })?;
         let number = |what: &str, n: u64| {
             u32::try_from(n).map_err(|_| format!("line {line}: {n} is too large for a {what}"))
@@ -276,7 +275,7 @@ impl EventLineParser {
         let at = (number("run", event.run)?, number("lumi", event.lumi)?);
         if self.last_lumi.is_some_and(|last| at < last) {
             return Err(format!(
-                "line {line}: its events are not in the order of run and lumi; sort it, or say --events-from lines"
+                "line {line}: the events are not ordered by run and lumi; sort the file, or use --events-from lines"
             ));
         }
         self.last_lumi = Some(at);
@@ -322,8 +321,8 @@ mod tests {
 
     #[test]
     fn what_is_no_event_file_is_told_with_its_line() {
-        assert!(counted("1 1 1\nhello\n", 4).unwrap_err().starts_with("line 2 is no event"));
-        assert!(counted("1 2 1\n1 1 2\n", 4).unwrap_err().contains("not in the order"));
+        assert!(counted("1 1 1\nhello\n", 4).unwrap_err().starts_with("line 2 is not an event"));
+        assert!(counted("1 2 1\n1 1 2\n", 4).unwrap_err().contains("not ordered"));
         assert!(counted("1 5000000000 1\n", 4).unwrap_err().contains("too large"));
     }
 

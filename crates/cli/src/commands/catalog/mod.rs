@@ -1,4 +1,4 @@
-//! `windlass catalog`: datasets, the files they consist of, and where those are.
+//! `windlass catalog`: datasets, their files, and the locations of those.
 
 mod file_scan;
 
@@ -19,12 +19,13 @@ use serde_json::json;
 use std::sync::atomic::AtomicU64;
 use windlass_api::requests::ImportFiles;
 use windlass_core::catalog_checks::{check_catalog_files, check_dataset_name, join_problems};
+use windlass_store::AddedFiles;
 use windlass_types::Bytes;
 use windlass_types::catalog::{CatalogBlock, CatalogFile, DatasetSummary};
 
-/// So many files go over at a time.
+/// Maximum number of files per request.
 const MAX_BATCH_FILES: usize = 1000;
-/// And not more lumis than this.
+/// Maximum number of lumis per request.
 const MAX_BATCH_LUMIS: usize = 100_000;
 
 const DATASET_FIELDS: &[ListField<DatasetSummary>] = &[
@@ -80,8 +81,8 @@ fn list_datasets(ctx: &CliContext, pattern: Option<&str>) -> Result<CliExit, Cli
     let datasets = ctx.request_service_read()?.list_datasets(pattern)?.items;
     if datasets.is_empty() {
         ctx.ui.print_note(match pattern {
-            Some(_) => "no dataset is called like this",
-            None => "there are no datasets; `windlass catalog add DIR as DATASET` makes one",
+            Some(_) => "no dataset matches",
+            None => "there are no datasets; `windlass catalog add DIR as DATASET` creates one",
         });
     }
     ctx.ui.print_list(&ListFields::new(DATASET_FIELDS), datasets)?;
@@ -89,34 +90,35 @@ fn list_datasets(ctx: &CliContext, pattern: Option<&str>) -> Result<CliExit, Cli
 }
 
 fn show_dataset(ctx: &CliContext, args: &ShowDatasetArgs) -> Result<CliExit, CliError> {
-    let desk = ctx.request_service_read()?;
-    let dataset =
-        desk.get_dataset(&args.dataset).map_err(|error| suggest_dataset(&desk, &args.dataset, error))?;
+    let requests = ctx.request_service_read()?;
+    let dataset = requests
+        .get_dataset(&args.dataset)
+        .map_err(|error| suggest_dataset(&requests, &args.dataset, error))?;
     if args.blocks {
-        let blocks = desk.dataset_blocks(&args.dataset)?.items;
+        let blocks = requests.dataset_blocks(&args.dataset)?.items;
         if blocks.is_empty() {
-            ctx.ui.print_note("it has no blocks: they come with the outputs of requests");
+            ctx.ui.print_note("it has no blocks: they are created with the outputs of requests");
         }
         ctx.ui.print_list(&ListFields::new(BLOCK_FIELDS), blocks)?;
     } else if args.files {
-        print_files(ctx, &desk, args)?;
+        print_files(ctx, &requests, args)?;
     } else {
         ctx.ui.print_record(&ListFields::new(DATASET_FIELDS).with_fields(SITE_FIELDS), dataset)?;
     }
     Ok(CliExit::Success)
 }
 
-/// A name that was perhaps meant.
-fn suggest_dataset(desk: &RequestService, name: &str, error: CliError) -> CliError {
-    let Ok(known) = desk.list_datasets(None) else { return error };
+/// A similar name that may have been meant.
+fn suggest_dataset(requests: &RequestService, name: &str, error: CliError) -> CliError {
+    let Ok(known) = requests.list_datasets(None) else { return error };
     let near = windlass_spec::nearest_name(name, known.items.iter().map(|dataset| dataset.name.as_str()));
     match near {
         Some(near) => error.with_hint(format!("did you mean `{near}`?")),
-        None => error.with_hint("`windlass catalog` lists those that there are"),
+        None => error.with_hint("`windlass catalog` lists the datasets"),
     }
 }
 
-/// As JSON, what `import` reads.
+/// JSON in the form that `import` reads.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ExportedDataset {
@@ -124,10 +126,10 @@ struct ExportedDataset {
     files: Vec<CatalogFile>,
 }
 
-fn print_files(ctx: &CliContext, desk: &RequestService, args: &ShowDatasetArgs) -> Result<(), CliError> {
+fn print_files(ctx: &CliContext, requests: &RequestService, args: &ShowDatasetArgs) -> Result<(), CliError> {
     let mut offset = 0;
     let mut page = || {
-        let page = desk.dataset_files(&args.dataset, !args.invalid, offset, MAX_BATCH_FILES as u64)?;
+        let page = requests.dataset_files(&args.dataset, !args.invalid, offset, MAX_BATCH_FILES as u64)?;
         offset += page.items.len() as u64;
         Ok::<_, CliError>(page.items)
     };
@@ -150,10 +152,10 @@ fn split_paths_and_dataset(args: &CatalogAddArgs) -> Result<(&[String], String),
     let (paths, dataset) = match (&args.dataset, args.words.as_slice()) {
         (Some(dataset), paths) => (paths, dataset.clone()),
         (None, [paths @ .., word, dataset]) if word == "as" => (paths, dataset.clone()),
-        (None, _) => return Err(CliError::user("into which dataset?").with_hint(usage)),
+        (None, _) => return Err(CliError::user("no dataset given").with_hint(usage)),
     };
     if paths.is_empty() {
-        return Err(CliError::user("which files?").with_hint(usage));
+        return Err(CliError::user("no files given").with_hint(usage));
     }
     check_dataset_name(&dataset).map_err(CliError::user)?;
     Ok((paths, dataset))
@@ -163,7 +165,7 @@ fn add_files(ctx: &CliContext, args: &CatalogAddArgs) -> Result<CliExit, CliErro
     let (paths, dataset) = split_paths_and_dataset(args)?;
     let found = file_scan::find_files(&ctx.cwd, paths)?;
     if found.is_empty() {
-        return Err(CliError::user("there are no files there").with_hint("hidden files are left out"));
+        return Err(CliError::user("there are no files").with_hint("hidden files are ignored"));
     }
     let counting = args.events.map_or(EventCounting::From(args.events_from), EventCounting::Given);
     let usual = format!("/store/local{dataset}");
@@ -186,9 +188,9 @@ fn add_files(ctx: &CliContext, args: &CatalogAddArgs) -> Result<CliExit, CliErro
         ctx.ui.print_list(&ListFields::new(FILE_FIELDS), files)?;
         return Ok(CliExit::Success);
     }
-    let desk = ctx.request_service()?;
-    let added = import_files(ctx, &desk, &dataset, files)?;
-    print_added(ctx, &desk, &dataset, added)
+    let requests = ctx.request_service()?;
+    let added = import_files(ctx, &requests, &dataset, files)?;
+    print_added(ctx, &requests, &dataset, added)
 }
 
 fn read_files(
@@ -206,31 +208,33 @@ fn read_files(
     read.map_err(|faults| CliError::user(join_problems(&faults)).with_hint("nothing was added"))
 }
 
-/// In parts that a server takes. Each may be done twice.
+/// In batches that a server accepts. Adding a batch twice is harmless.
 fn import_files(
     ctx: &CliContext,
-    desk: &RequestService,
+    requests: &RequestService,
     dataset: &str,
     files: Vec<CatalogFile>,
-) -> Result<u64, CliError> {
+) -> Result<AddedFiles, CliError> {
     let total = files.len() as u64;
     let gauge = ProgressBar::new(&ctx.ui, format!("adding {}", text::render_count(total, "file")), total);
     let done = AtomicU64::new(0);
     gauge.run_while_counting(&done, || {
-        let mut added = 0;
+        let mut sum = AddedFiles::default();
         let mut rest = files;
         while !rest.is_empty() {
             let take = batch_size(&rest);
             let later = rest.split_off(take);
-            added += desk.import_dataset(&ImportFiles { dataset: dataset.to_owned(), files: rest })?.added;
+            let batch = requests.import_dataset(&ImportFiles { dataset: dataset.to_owned(), files: rest })?;
+            sum.added += batch.added;
+            sum.changed += batch.changed;
             done.fetch_add(take as u64, std::sync::atomic::Ordering::Relaxed);
             rest = later;
         }
-        Ok(added)
+        Ok(sum)
     })
 }
 
-/// How many of them go over together.
+/// Number of files in the next batch.
 fn batch_size(files: &[CatalogFile]) -> usize {
     let mut lumis = 0;
     let fits = files.iter().take(MAX_BATCH_FILES).take_while(|file| {
@@ -242,20 +246,21 @@ fn batch_size(files: &[CatalogFile]) -> usize {
 
 fn print_added(
     ctx: &CliContext,
-    desk: &RequestService,
+    requests: &RequestService,
     dataset: &str,
-    added: u64,
+    AddedFiles { added, changed }: AddedFiles,
 ) -> Result<CliExit, CliError> {
-    let now = desk.get_dataset(dataset)?;
+    let now = requests.get_dataset(dataset)?;
     if ctx.ui.wants_json() {
         let listing: &[ListField<DatasetSummary>] = DATASET_FIELDS;
         let dataset = serde_json::to_value(RecordView::new(listing, &now)).unwrap_or_default();
-        ctx.ui.print_json(&json!({"added": added, "dataset": dataset}))?;
+        ctx.ui.print_json(&json!({"added": added, "changed": changed, "dataset": dataset}))?;
         return Ok(CliExit::Success);
     }
     let events = text::render_count(now.events, "event");
+    let changed = if changed > 0 { format!(", {changed} changed") } else { String::new() };
     ctx.ui.print_note(&format!(
-        "{dataset}: {} new; {} with {events} in all, {}",
+        "{dataset}: {} new{changed}; {} with {events} in all, {}",
         text::render_count(added, "file"),
         text::render_count(now.files, "file"),
         Bytes(now.size)
@@ -264,7 +269,7 @@ fn print_added(
 }
 
 fn import_dataset(ctx: &CliContext, args: &ImportDatasetArgs) -> Result<CliExit, CliError> {
-    /// One of them, or several.
+    /// One entry, or several.
     #[derive(Deserialize)]
     #[serde(untagged)]
     enum Given {
@@ -273,10 +278,10 @@ fn import_dataset(ctx: &CliContext, args: &ImportDatasetArgs) -> Result<CliExit,
     }
     let (name, bytes) = crate::document_input::read_document(ctx, &args.file)?;
     let wrong = |error: serde_json::Error| {
-        CliError::user(format!("{name} is no catalog: {error}"))
-            .with_hint("`windlass catalog import --help` shows what it looks like")
+        CliError::user(format!("{name} is not a catalog: {error}"))
+            .with_hint("`windlass catalog import --help` shows the format")
     };
-    // Untagged, a mistake within would not be told: so each is tried by itself.
+    // An untagged enum would not report the error inside, so each form is tried separately.
     let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
     let given = match first {
         Some(b'[') => serde_json::from_slice(&bytes).map(Given::Several),
@@ -291,26 +296,28 @@ fn import_dataset(ctx: &CliContext, args: &ImportDatasetArgs) -> Result<CliExit,
     if !found.is_empty() {
         return Err(CliError::user(join_problems(&found)).with_hint("nothing was imported"));
     }
-    let desk = ctx.request_service()?;
+    let requests = ctx.request_service()?;
     for ExportedDataset { dataset, files } in datasets {
-        let added = import_files(ctx, &desk, &dataset, files)?;
-        print_added(ctx, &desk, &dataset, added)?;
+        let added = import_files(ctx, &requests, &dataset, files)?;
+        print_added(ctx, &requests, &dataset, added)?;
     }
     Ok(CliExit::Success)
 }
 
 fn forget_dataset(ctx: &CliContext, args: &CatalogForgetArgs) -> Result<CliExit, CliError> {
-    let desk = ctx.request_service()?;
-    let known =
-        desk.get_dataset(&args.dataset).map_err(|error| suggest_dataset(&desk, &args.dataset, error))?;
-    let what = format!("forget {} and its {}", known.name, text::render_count(known.files, "file"));
+    let requests = ctx.request_service()?;
+    let known = requests
+        .get_dataset(&args.dataset)
+        .map_err(|error| suggest_dataset(&requests, &args.dataset, error))?;
+    let what =
+        format!("remove {} and its {} from the catalog", known.name, text::render_count(known.files, "file"));
     if args.confirm.dry_run {
-        ctx.ui.print_note(&format!("would {what}; the files themselves stay"));
+        ctx.ui.print_note(&format!("would {what}; the files themselves are kept"));
         return Ok(CliExit::Success);
     }
     ctx.ui.confirm(&what, args.confirm)?;
-    desk.forget_dataset(&args.dataset)?;
-    ctx.ui.print_note(&format!("{} is forgotten; its files are where they were", args.dataset));
+    requests.forget_dataset(&args.dataset)?;
+    ctx.ui.print_note(&format!("{} is removed from the catalog; its files are kept", args.dataset));
     Ok(CliExit::Success)
 }
 

@@ -1,4 +1,5 @@
-//! DAGs that are in no books: workflow specs that were submitted to HTCondor. Their directory says all about them.
+//! DAGs without a database: workflow specs that were submitted to HTCondor. The directory holds their complete
+//! state.
 
 use super::print_held_reasons;
 use crate::args::dag::DagNodesArgs;
@@ -19,7 +20,7 @@ pub(super) struct DagDirectory {
     path: PathBuf,
 }
 
-/// One DAG as it is.
+/// The state of one DAG.
 struct DagDirectoryRow {
     directory: String,
     status: DagSnapshot,
@@ -51,7 +52,7 @@ fn render_state(state: &DagState) -> String {
 }
 
 impl DagDirectory {
-    /// `None`: there is no DAG there.
+    /// `None`: there is no DAG in this directory.
     pub(super) fn open(path: &Path) -> Option<Self> {
         path.join(file_layout::OUTER_DAG).is_file().then(|| Self { path: path.to_owned() })
     }
@@ -89,7 +90,7 @@ impl DagDirectory {
         let message = match found.problem {
             Some(trouble) => trouble,
             None if found.files.is_empty() => "there are no logs yet".to_owned(),
-            None => "the logs that there are".to_owned(),
+            None => "the available logs".to_owned(),
         };
         Ok(DagLogs {
             dag_id: String::new(),
@@ -118,37 +119,38 @@ impl DagDirectory {
         }
         let cluster = last.cluster.ok_or_else(|| {
             CliError::refused(
-                "whether it was submitted is not known: submit it again, and it is found".to_owned(),
+                "it is unknown whether it was submitted: submit it again; an existing submission is found"
+                    .to_owned(),
             )
         })?;
-        let reason = if reason.is_empty() { "by windlass dag" } else { reason };
+        let reason = if reason.is_empty() { "by windlass request dag" } else { reason };
         let done = match verb {
             DagOperation::Hold => condor.hold(cluster, reason),
             DagOperation::Release => condor.release(cluster, reason),
             DagOperation::Remove | DagOperation::Rescue => condor.remove(cluster, reason),
         };
         let done = done.map_err(|error| condor_error(&error))?;
-        let told = if done { "is told to" } else { "is gone, or so already, and is not told to" };
+        let told = if done { "was asked to" } else { "is gone or already in this state: no" };
         self.print_result(ctx, verb, cluster, done, &format!("{told} {}", verb.name()))
     }
 
-    /// Under the lock of the directory, so that nothing is changed of a DAG that somebody has submitted meanwhile.
+    /// Holds the lock of the directory, so that a DAG submitted meanwhile is not changed.
     fn rescue_dag(&self, ctx: &CliContext, condor: &CondorClient, batch: &str) -> Result<CliExit, CliError> {
         let refused = |error: DagSubmitError| self.submit_error(&error);
-        let mut desk = SubmitLock::open(condor, &self.path, batch).map_err(refused)?;
-        desk.check_not_running().map_err(refused)?;
+        let mut requests = SubmitLock::open(condor, &self.path, batch).map_err(refused)?;
+        requests.check_not_running().map_err(refused)?;
         if let DagState::Over(DagOutcome::Completed) = DagPoller::new(&self.path).poll().state {
-            return Err(CliError::refused("it is completed: nothing is left to do".to_owned()));
+            return Err(CliError::refused("the DAG is completed: nothing is left to run".to_owned()));
         }
-        let number = desk.next_number();
-        if desk.may_change_files(number).map_err(refused)? {
+        let number = requests.next_number();
+        if requests.may_change_files(number).map_err(refused)? {
             rescue::prepare_rescue(&self.path, &[]).map_err(|error| CliError::io(error.to_string()))?;
         }
-        let submitted = desk.submit(number).map_err(refused)?;
-        self.print_result(ctx, DagOperation::Rescue, submitted.cluster, true, "goes on with it")
+        let submitted = requests.submit(number).map_err(refused)?;
+        self.print_result(ctx, DagOperation::Rescue, submitted.cluster, true, "runs the rescue")
     }
 
-    /// What came of it, for people and for programs.
+    /// Prints the result as text or JSON.
     fn print_result(
         &self,
         ctx: &CliContext,
@@ -177,11 +179,11 @@ impl DagDirectory {
     }
 }
 
-/// How to submit a DAG again that DAGMan did not accept.
+/// Hint for submitting a DAG again that DAGMan rejected.
 pub(crate) fn resubmit_hint(directory: &Path, error: &DagSubmitError) -> Option<String> {
     let is_rejected = matches!(error, DagSubmitError::Rejected { .. });
     let place = directory.display();
-    is_rejected.then(|| format!("once that is mended, `windlass dag rescue {place}` submits it again"))
+    is_rejected.then(|| format!("once that is fixed, `windlass request dag rescue {place}` submits it again"))
 }
 
 fn to_dag_node(view: DagNodeView) -> RequestDagNode {

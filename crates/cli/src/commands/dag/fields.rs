@@ -1,4 +1,4 @@
-//! What is shown of runs and their nodes.
+//! Columns of runs and their nodes.
 
 use crate::ui::listing::{FieldValue, ListField};
 use crate::ui::style::TextTone;
@@ -93,7 +93,7 @@ fn status_value(status: RequestRunStatus) -> FieldValue {
     FieldValue::Word(status.name(), tone)
 }
 
-/// `12/25`, and how many failed.
+/// `12/25`, and the number of failed nodes.
 fn render_units(dag: &RequestDag) -> String {
     let failed = match dag.work_units_failed {
         0 => String::new(),

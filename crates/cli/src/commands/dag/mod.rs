@@ -1,4 +1,4 @@
-//! `windlass dag`: runs of requests, and DAGs in directories.
+//! `windlass request dag`: runs of requests, and DAGs in directories.
 
 mod directory;
 mod fields;
@@ -27,7 +27,7 @@ pub(crate) fn run(ctx: &CliContext, args: &DagArgs) -> Result<CliExit, CliError>
         Some(Verb::List(args)) => list_dags(ctx, args),
         Some(Verb::Show(args)) => match DagTarget::resolve(ctx, &args.dag)? {
             DagTarget::Directory(directory) => directory.show_dag(ctx),
-            DagTarget::Run(desk, id) => show_dag(ctx, &desk, &id),
+            DagTarget::Run(requests, id) => show_dag(ctx, &requests, &id),
         },
         Some(Verb::Nodes(args)) => list_nodes(ctx, args),
         Some(Verb::Logs(args)) => show_logs(ctx, args),
@@ -38,9 +38,9 @@ pub(crate) fn run(ctx: &CliContext, args: &DagArgs) -> Result<CliExit, CliError>
     }
 }
 
-/// What a command is about.
+/// The object of a command.
 enum DagTarget {
-    /// A DAG that is in no books.
+    /// A DAG without a database.
     Directory(DagDirectory),
     /// A run of a request, by its id.
     Run(RequestService, String),
@@ -51,36 +51,36 @@ impl DagTarget {
         if let Some(directory) = DagDirectory::open(&ctx.cwd.join(said)) {
             return Ok(Self::Directory(directory));
         }
-        let desk = ctx.request_service_read()?;
-        let id = resolve_dag_id(&desk, said)?;
-        Ok(Self::Run(desk, id))
+        let requests = ctx.request_service_read()?;
+        let id = resolve_dag_id(&requests, said)?;
+        Ok(Self::Run(requests, id))
     }
 }
 
-/// The id itself, or that of the newest run of a request.
-fn resolve_dag_id(desk: &RequestService, said: &str) -> Result<String, CliError> {
+/// The given id, or the id of the newest run of a request.
+fn resolve_dag_id(requests: &RequestService, said: &str) -> Result<String, CliError> {
     let groups: Vec<usize> = said.split('-').map(str::len).collect();
     if groups == [8, 4, 4, 4, 12] && said.bytes().all(|byte| byte == b'-' || byte.is_ascii_hexdigit()) {
         return Ok(said.to_owned());
     }
-    let status = super::request::suggest_request(desk, said, desk.request_status(said))?;
+    let status = super::request::suggest_request(requests, said, requests.request_status(said))?;
     let dag = status.dag.ok_or_else(|| {
         CliError::refused(format!("request {said} has no run yet"))
-            .with_hint(format!("`windlass request show {said}` says what it waits for"))
+            .with_hint(format!("`windlass request show {said}` shows what it is waiting for"))
     })?;
     Ok(dag.id)
 }
 
 fn list_dags(ctx: &CliContext, args: &DagListArgs) -> Result<CliExit, CliError> {
-    let desk = ctx.request_service_read()?;
+    let requests = ctx.request_service_read()?;
     let workflow = match &args.request {
         None => None,
         Some(name) => {
-            Some(super::request::suggest_request(&desk, name, desk.request_status(name))?.workflow_id)
+            Some(super::request::suggest_request(&requests, name, requests.request_status(name))?.workflow_id)
         }
     };
     if workflow == Some(None) {
-        ctx.ui.print_note("it has no runs yet");
+        ctx.ui.print_note("the request has no runs yet");
         ctx.ui.print_list(&ListFields::new(fields::DAG_LIST_FIELDS), Vec::new())?;
         return Ok(CliExit::Success);
     }
@@ -90,20 +90,20 @@ fn list_dags(ctx: &CliContext, args: &DagListArgs) -> Result<CliExit, CliError> 
         offset: args.offset,
         limit: Some(args.limit),
     };
-    let found = desk.list_dags(&query)?.items;
+    let found = requests.list_dags(&query)?.items;
     if found.is_empty() {
-        ctx.ui.print_note("there are no such runs");
+        ctx.ui.print_note("no runs match");
     }
     let shown = found.len() as u64;
     ctx.ui.print_list(&ListFields::new(fields::DAG_LIST_FIELDS), found)?;
     if shown == args.limit {
-        ctx.ui.print_note("there may be more; --limit and --offset show others");
+        ctx.ui.print_note("there may be more; use --limit and --offset");
     }
     Ok(CliExit::Success)
 }
 
-fn show_dag(ctx: &CliContext, desk: &RequestService, id: &str) -> Result<CliExit, CliError> {
-    let dag = desk.get_dag(id)?;
+fn show_dag(ctx: &CliContext, requests: &RequestService, id: &str) -> Result<CliExit, CliError> {
+    let dag = requests.get_dag(id)?;
     if ctx.ui.wants_json() {
         ctx.ui.print_json(&dag)?;
         return Ok(CliExit::Success);
@@ -132,13 +132,13 @@ fn print_held_reasons(ctx: &CliContext, held: &[String]) -> Result<(), CliError>
     Ok(())
 }
 
-/// What is likely to be wanted next.
+/// The likely next command.
 fn next_step_hint(dag: &RequestDag) -> Option<String> {
     use windlass_types::requests::RequestRunStatus;
     match dag.status {
-        RequestRunStatus::Halted => Some(format!("`windlass dag release {}` lets it go on", dag.id)),
+        RequestRunStatus::Halted => Some(format!("`windlass request dag release {}` releases it", dag.id)),
         RequestRunStatus::Partial | RequestRunStatus::Failed => Some(format!(
-            "`windlass dag nodes {0} --status failed` says what failed; `windlass dag rescue {0}` goes on",
+            "`windlass request dag nodes {0} --status failed` lists the failed nodes; `windlass request dag rescue {0}` reruns them",
             dag.id
         )),
         _ => None,
@@ -148,18 +148,18 @@ fn next_step_hint(dag: &RequestDag) -> Option<String> {
 fn list_nodes(ctx: &CliContext, args: &DagNodesArgs) -> Result<CliExit, CliError> {
     let items = match DagTarget::resolve(ctx, &args.which.dag)? {
         DagTarget::Directory(directory) => directory.list_nodes(args)?,
-        DagTarget::Run(desk, id) => {
+        DagTarget::Run(requests, id) => {
             let query = DagNodeListOptions {
                 status: args.status.clone(),
                 unit: args.unit,
                 offset: args.offset,
                 limit: Some(args.limit),
             };
-            desk.dag_nodes(&id, &query)?.items
+            requests.dag_nodes(&id, &query)?.items
         }
     };
     if items.is_empty() {
-        ctx.ui.print_note("there are no such nodes, or none that have begun");
+        ctx.ui.print_note("no nodes match, or none have started");
     }
     ctx.ui.print_list(&ListFields::new(fields::NODE_FIELDS), items)?;
     Ok(CliExit::Success)
@@ -169,15 +169,15 @@ fn show_logs(ctx: &CliContext, args: &DagLogsArgs) -> Result<CliExit, CliError> 
     let which = DagLogSelector { unit: args.unit, node: args.node.clone() };
     let found = match DagTarget::resolve(ctx, &args.which.dag)? {
         DagTarget::Directory(directory) => directory.list_logs(&which)?,
-        DagTarget::Run(desk, id) => desk.dag_logs(&id, &which)?,
+        DagTarget::Run(requests, id) => requests.dag_logs(&id, &which)?,
     };
     if ctx.ui.wants_json() {
         ctx.ui.print_json(&found)?;
         return Ok(CliExit::Success);
     }
-    // Jobs of the engine are asked about otherwise, as the message says.
+    // Jobs of the engine have other commands, as the message says.
     if which.node.is_some() && found.files.is_empty() && found.engine_workflow_id.is_none() {
-        let hint = format!("`windlass dag nodes {}` lists nodes", args.which.dag);
+        let hint = format!("`windlass request dag nodes {}` lists nodes", args.which.dag);
         return Err(CliError::user(found.message).with_hint(hint));
     }
     ctx.ui.print_note(&found.message);
@@ -204,7 +204,7 @@ fn print_tail(ctx: &CliContext, path: &Path, lines: usize) -> Result<(), CliErro
                 ctx.ui.print_line(&format!("  {line}"))?;
             }
         }
-        Err(error) => ctx.ui.print_note(&format!("{} cannot be read here: {error}", path.display())),
+        Err(error) => ctx.ui.print_note(&format!("cannot read {} on this host: {error}", path.display())),
     }
     Ok(())
 }
@@ -225,9 +225,9 @@ fn perform_operation(
     if let Some(directory) = DagDirectory::open(&ctx.cwd.join(&args.which.dag)) {
         return directory.perform_operation(ctx, verb, &args.reason);
     }
-    let desk = ctx.request_service()?;
-    let id = resolve_dag_id(&desk, &args.which.dag)?;
-    let done = desk.act_on_dag(&id, verb, &args.reason)?;
+    let requests = ctx.request_service()?;
+    let id = resolve_dag_id(&requests, &args.which.dag)?;
+    let done = requests.act_on_dag(&id, verb, &args.reason)?;
     if ctx.ui.wants_json() {
         ctx.ui.print_json(&done)?;
     }
@@ -236,7 +236,7 @@ fn perform_operation(
 }
 
 fn remove_dag(ctx: &CliContext, args: &DagRemoveArgs) -> Result<CliExit, CliError> {
-    let what = format!("end the run {}", args.what.which.dag);
+    let what = format!("remove the run {}", args.what.which.dag);
     if args.confirm.dry_run {
         ctx.ui.print_note(&format!("would {what}"));
         return Ok(CliExit::Success);

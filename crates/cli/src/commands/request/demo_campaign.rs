@@ -1,5 +1,6 @@
-//! `windlass demo requests`: a small campaign on four pretend sites. One request fails at first, one is queued again behind
-//! the others when a part of it is done; in the end the outputs are read and every event is counted.
+//! `windlass demo requests`: a small campaign on four simulated sites. One request fails at first, and one is
+//! queued again behind the others when a part of it is completed; at the end the outputs are read and every
+//! event is counted.
 
 use super::run::{SimulatedSites, with_local_service};
 use super::watch;
@@ -26,12 +27,12 @@ const INPUT_FILES: u64 = 16;
 const EVENTS_PER_FILE: u64 = 50;
 const EVENTS_PER_LUMI: u64 = 10;
 
-/// A request, and what it shows.
+/// A request, and what it demonstrates.
 struct DemoRequest {
     name: &'static str,
     description: &'static str,
     document: Value,
-    /// How many events its outputs hold in the end; `None`: a filter decides.
+    /// The expected number of events in its outputs; `None`: depends on a filter.
     events: Option<u64>,
 }
 
@@ -63,7 +64,7 @@ fn demo_requests() -> Vec<DemoRequest> {
     vec![
         DemoRequest {
             name: "byfile",
-            description: "two files to a job",
+            description: "two files per job",
             document: reading(
                 "byfile",
                 "FileBased",
@@ -74,7 +75,7 @@ fn demo_requests() -> Vec<DemoRequest> {
         },
         DemoRequest {
             name: "byevent",
-            description: "jobs of 75 events, across the ends of files",
+            description: "jobs of 75 events, across file boundaries",
             document: reading(
                 "byevent",
                 "EventBased",
@@ -91,7 +92,7 @@ fn demo_requests() -> Vec<DemoRequest> {
         },
         DemoRequest {
             name: "shaky",
-            description: "the first job of each unit fails once, and is tried again",
+            description: "the first job of each unit fails once, and is retried",
             document: reading(
                 "shaky",
                 "FileBased",
@@ -102,13 +103,13 @@ fn demo_requests() -> Vec<DemoRequest> {
         },
         DemoRequest {
             name: "patient",
-            description: "a quarter at once; the rest is queued again, behind the others",
+            description: "a quarter first; the rest is queued again, behind the others",
             document: stepped,
             events: Some(all),
         },
         DemoRequest {
             name: "made",
-            description: "400 events generated, of which a filter keeps about half",
+            description: "400 generated events, of which a filter keeps about half",
             document: json!({
                 "request_name": "made", "campaign": "Demo", "output_datasets": ["/Pretend/made-v1/GEN"],
                 "splitting_algo": "EventBased",
@@ -131,24 +132,24 @@ pub(crate) fn run_demo(ctx: &CliContext, dir: &Path) -> Result<CliExit, CliError
     let sites = DEMO_SITES.map(str::to_owned).to_vec();
     let cool_off = Some(Duration::from_millis(200));
     let pretence = SimulatedSites { cool_off, ..SimulatedSites::new(sites, Some(2), Some(2)) };
-    with_local_service(ctx, &path, database, &pretence, |desk, stop| {
-        desk.import_dataset(&ImportFiles { dataset: INPUT_DATASET.to_owned(), files: input })?;
+    with_local_service(ctx, &path, database, &pretence, |request_service, stop| {
+        request_service.import_dataset(&ImportFiles { dataset: INPUT_DATASET.to_owned(), files: input })?;
         for act in &acts {
-            desk.submit(&act.document)?;
+            request_service.submit(&act.document)?;
         }
         let names: Vec<String> = acts.iter().map(|act| act.name.to_owned()).collect();
-        let (_, is_over) = watch::observe_until_settled(ctx, desk, &names, None, Some(stop))?;
+        let (_, is_over) = watch::observe_until_settled(ctx, request_service, &names, None, Some(stop))?;
         if !is_over {
             return Ok(CliExit::Interrupted);
         }
-        check_outputs(ctx, desk, &acts, dir)
+        check_outputs(ctx, request_service, &acts, dir)
     })
 }
 
 fn introduction_text(acts: &[DemoRequest]) -> String {
     let mut text = format!(
-        "{INPUT_FILES} files of {EVENTS_PER_FILE} events each, at four sites that this machine pretends to be,\n\
-         and {} requests that read them, or make events of their own:\n",
+        "{INPUT_FILES} files of {EVENTS_PER_FILE} events each, at four sites that this machine simulates,\n\
+         and {} requests that read them or generate events:\n",
         acts.len()
     );
     for act in acts {
@@ -158,7 +159,7 @@ fn introduction_text(acts: &[DemoRequest]) -> String {
     text
 }
 
-/// The files of the input, written; each is at two of the sites.
+/// Writes the input files; each is at two of the sites.
 fn create_input(dir: &Path) -> Result<Vec<CatalogFile>, CliError> {
     let wrong = |error: std::io::Error| CliError::io(format!("cannot write the input of the demo: {error}"));
     let data = dir.join("data");
@@ -191,10 +192,10 @@ fn create_input(dir: &Path) -> Result<Vec<CatalogFile>, CliError> {
     Ok(files)
 }
 
-/// What came of it, read from the books and from the files themselves.
+/// The result, read from the database and from the files themselves.
 fn check_outputs(
     ctx: &CliContext,
-    desk: &RequestService,
+    request_service: &RequestService,
     acts: &[DemoRequest],
     dir: &Path,
 ) -> Result<CliExit, CliError> {
@@ -208,12 +209,12 @@ fn check_outputs(
     ]);
     let mut went_well = true;
     for act in acts {
-        let shown = desk.get_request(act.name)?;
-        let seen = count_events(desk, &shown.request.output_datasets)?;
+        let shown = request_service.get_request(act.name)?;
+        let seen = count_events(request_service, &shown.request.output_datasets)?;
         let each_once = seen.values().all(|times| *times == 1);
         let as_expected = act.events.is_none_or(|events| events == seen.len() as u64);
         went_well &= shown.status == RequestStatus::Completed && each_once && as_expected;
-        let units = desk.request_status(act.name)?.dag.map(|dag| dag.work_units_completed);
+        let units = request_service.request_status(act.name)?.dag.map(|dag| dag.work_units_completed);
         let way: Vec<&str> = shown.status_transitions.iter().map(|line| line.to.name()).collect();
         table.add_row(vec![
             TableCell::new(act.name),
@@ -226,18 +227,21 @@ fn check_outputs(
     }
     ctx.ui.print_table(&table)?;
     if !went_well {
-        return Err(CliError::internal("the demo did not end as it should")
-            .with_hint(format!("look round in {}", dir.display())));
+        return Err(CliError::internal("the demo did not end as expected")
+            .with_hint(format!("inspect {}", dir.display())));
     }
     ctx.ui.print_note(&conclusion_text(acts.len() as u64, dir));
     Ok(CliExit::Success)
 }
 
-/// How often each event is in the files of these datasets.
-fn count_events(desk: &RequestService, datasets: &[String]) -> Result<BTreeMap<String, u64>, CliError> {
+/// How often each event occurs in the files of these datasets.
+fn count_events(
+    request_service: &RequestService,
+    datasets: &[String],
+) -> Result<BTreeMap<String, u64>, CliError> {
     let mut seen = BTreeMap::new();
     for dataset in datasets {
-        for file in desk.dataset_files(dataset, true, 0, 10_000)?.items {
+        for file in request_service.dataset_files(dataset, true, 0, 10_000)?.items {
             let path = file.replicas.values().next().cloned().unwrap_or_default();
             let text = fs::read_to_string(&path)
                 .map_err(|error| CliError::io(format!("cannot read {path}: {error}")))?;
@@ -252,16 +256,16 @@ fn count_events(desk: &RequestService, datasets: &[String]) -> Result<BTreeMap<S
 
 fn conclusion_text(requests: u64, dir: &Path) -> String {
     format!(
-        "\n{}, each planned into work units; a unit chose its site when it landed there, and\n\
-         its jobs ran nowhere else. Outputs were merged, registered in the catalog, protected\n\
-         and archived, block by block. They were read just now: every event is there once.\n\
+        "\n{}, each planned into work units; a unit chose its site when its landing job ran, and\n\
+         its jobs ran only there. Outputs were merged, registered in the catalog, protected\n\
+         and archived, block by block. They were read just now: every event occurs once.\n\
          \n\
          Try next:\n  cd {}\n\
-         \u{20} windlass request list             how they stand\n\
+         \u{20} windlass request list             their states\n\
          \u{20} windlass request show patient     its history: a quarter, then queued again\n\
-         \u{20} windlass request plan byevent     what was planned\n\
-         \u{20} windlass catalog                  what was made\n\
-         \u{20} windlass request errors shaky     what failed, and was tried again",
+         \u{20} windlass request plan byevent     its plan\n\
+         \u{20} windlass catalog                  its datasets\n\
+         \u{20} windlass request errors shaky     its failures and retries",
         text::render_count(requests, "request"),
         dir.display()
     )

@@ -1,39 +1,68 @@
-//! Documents of requests, read and checked as a whole before anything is done with them.
+//! Request documents, read and validated completely before anything is submitted.
 
 use crate::context::CliContext;
 use crate::document_input;
 use crate::error::CliError;
+use crate::local_requests::RequestService;
 use crate::spec_file::current_user;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use windlass_core::requests::document::{self, DocumentContext as Terms, DocumentProblem};
 use windlass_core::round_plan::PlanSettings;
 use windlass_spec::{FieldProblem, SpecDiagnostics, SpecDocument, SpecSource};
 use windlass_types::requests::{ProductionStep, Request};
 
-/// A request as its document says it, and what is sent to a server.
+/// A request as in its document, and as sent to a server.
 pub(super) struct RequestDocument {
     pub(super) document: Value,
     pub(super) request: Request,
+    /// Why it cannot run, if such documents were asked for.
+    pub(super) payload_faults: Vec<DocumentProblem>,
 }
 
-/// All of them, from files and as they were fetched by their names, or everything that is wrong with any of them.
+/// All requests, from files and fetched by name, or all problems of all of them.
 pub(super) fn load_documents(
     ctx: &CliContext,
     files: &[PathBuf],
     fetched: &[(String, Value)],
     steps: &[ProductionStep],
 ) -> Result<Vec<RequestDocument>, CliError> {
+    load_matching(ctx, files, fetched, steps, PayloadCheck::Refuse)
+}
+
+/// Loads a file for a plan: documents whose jobs cannot run are accepted, with the reason.
+pub(super) fn load_documents_to_plan(
+    ctx: &CliContext,
+    file: PathBuf,
+) -> Result<Vec<RequestDocument>, CliError> {
+    load_matching(ctx, &[file], &[], &[], PayloadCheck::Report)
+}
+
+/// What happens to a document that does not say what its jobs run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PayloadCheck {
+    Refuse,
+    Report,
+}
+
+fn load_matching(
+    ctx: &CliContext,
+    files: &[PathBuf],
+    fetched: &[(String, Value)],
+    steps: &[ProductionStep],
+    check: PayloadCheck,
+) -> Result<Vec<RequestDocument>, CliError> {
     let (mut wanted, mut faulty) = (Vec::new(), Vec::new());
     let files =
         files.iter().map(|file| document_input::read_document(ctx, file)).collect::<Result<Vec<_>, _>>()?;
     let fetched =
         fetched.iter().map(|(name, document)| (format!("{name} of ReqMgr2"), format!("{document:#}").into()));
-    // How much a core may have at most is for the server to say that takes the request.
+    // The server that accepts the request checks the memory limit per core.
     let max_memory_per_core =
         if ctx.server()?.is_some() { u64::MAX } else { PlanSettings::default().max_memory_per_core };
     for (name, bytes) in files.into_iter().chain(fetched) {
-        match parse_documents(&name, &bytes, steps, max_memory_per_core) {
+        match parse_documents(&name, &bytes, steps, max_memory_per_core, check) {
             Ok(some) => wanted.extend(some),
             Err(found) => faulty.push(found),
         }
@@ -44,7 +73,7 @@ pub(super) fn load_documents(
     let mut names: Vec<&str> = wanted.iter().map(|one| one.request.request_name.as_str()).collect();
     names.sort_unstable();
     if let Some([name, ..]) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-        return Err(CliError::user(format!("two requests are called `{name}`")));
+        return Err(CliError::user(format!("two requests are named `{name}`")));
     }
     Ok(wanted)
 }
@@ -54,30 +83,36 @@ fn parse_documents(
     bytes: &[u8],
     steps: &[ProductionStep],
     max_memory_per_core: u64,
+    check: PayloadCheck,
 ) -> Result<Vec<RequestDocument>, SpecDiagnostics> {
     let document = SpecDocument::parse(SpecSource::new(name, bytes))?;
     let (mut wanted, mut complaints) = (Vec::new(), Vec::new());
     for (place, value) in split_documents(document.value()) {
         let value = set_steps(value, steps);
         match check_document(&value, max_memory_per_core) {
-            Ok(request) => wanted.push(RequestDocument { document: value, request }),
+            Ok((_, faults)) if check == PayloadCheck::Refuse && !faults.is_empty() => {
+                complaints.extend(faults.into_iter().map(|fault| place.to_complaint(fault)));
+            }
+            Ok((request, payload_faults)) => {
+                wanted.push(RequestDocument { document: value, request, payload_faults });
+            }
             Err(faults) => complaints.extend(faults.into_iter().map(|fault| place.to_complaint(fault))),
         }
     }
     if complaints.is_empty() { Ok(wanted) } else { Err(document.report_problems(complaints)) }
 }
 
-/// Where a request stands in its document.
+/// The position of a request in its document.
 #[derive(Clone, Copy)]
 enum DocumentPosition {
     Whole,
     /// In a list.
     Item(usize),
-    /// In what ReqMgr2 answers when it is asked for several.
+    /// In a ReqMgr2 response with several requests.
     Response(usize),
 }
 
-/// The requests of a document: itself, those of a list, or those of an answer of ReqMgr2.
+/// The requests of a document: the document itself, the items of a list, or those of a ReqMgr2 response.
 fn split_documents(document: &Value) -> Vec<(DocumentPosition, Value)> {
     let answer = document.get("result").and_then(Value::as_array);
     match (document, answer) {
@@ -102,7 +137,7 @@ impl DocumentPosition {
             (Self::Whole, field) => field.to_owned(),
             (Self::Item(n), "") => format!("[{n}]"),
             (Self::Item(n), field) => format!("[{n}].{field}"),
-            // Each was looked at as if it were the only one.
+            // Each was validated as if it were the only one.
             (Self::Response(n), field) => match field.strip_prefix("result.0.") {
                 Some(rest) => format!("result.{n}.{rest}"),
                 None => format!("result.{n}"),
@@ -112,12 +147,17 @@ impl DocumentPosition {
     }
 }
 
-/// Everything that is wrong with a document, as the server would say it too.
-fn check_document(value: &Value, max_memory_per_core_mb: u64) -> Result<Request, Vec<DocumentProblem>> {
+/// All problems of a document, as the server would report them.
+///
+/// Returns apart why the jobs of a request that is otherwise valid cannot run.
+fn check_document(
+    value: &Value,
+    max_memory_per_core_mb: u64,
+) -> Result<(Request, Vec<DocumentProblem>), Vec<DocumentProblem>> {
     let user = current_user();
     let terms = Terms {
         requestor: &user,
-        // The server gives the name where the document has none.
+        // The server assigns the name if the document has none.
         name_suffix: "000000_000000_0000",
         max_memory_per_core_mb,
     };
@@ -129,30 +169,54 @@ fn check_document(value: &Value, max_memory_per_core_mb: u64) -> Result<Request,
     }
     let mut request = document::parse_request(&bare, &terms)?;
     let faults = windlass_requests::payload_faults(&request);
-    if !faults.is_empty() {
-        return Err(faults);
-    }
     if let Some(steps) = steps {
-        // The server tells what else is wrong with them.
+        // The server reports other problems.
         request.production_steps = serde_json::from_value(steps).map_err(|error| {
             let reason = format!("is a list of {{fraction, priority}}: {error}");
             vec![DocumentProblem { field: "production_steps".to_owned(), reason, remedy: None }]
         })?;
     }
-    Ok(request)
+    Ok((request, faults))
 }
 
-/// Refuses a request that ReqMgr2 says is not for this system, as a submission would.
-pub(super) fn refuse_foreign(request: &Request) -> Result<(), CliError> {
-    let faults = document::check_ownership(request);
-    if faults.is_empty() {
-        return Ok(());
+/// Returns why a submission would reject a document that can be read, beyond [`RequestDocument::payload_faults`]: the
+/// request is not for this system, or one of its output datasets is taken.
+pub(super) fn find_refusals(
+    service: Option<&RequestService>,
+    request: &Request,
+) -> Result<Vec<String>, CliError> {
+    let mut refusals: Vec<String> =
+        document::check_ownership(request).iter().map(ToString::to_string).collect();
+    let Some(service) = service else { return Ok(refusals) };
+    for (dataset, why) in service.find_output_conflicts(request)? {
+        refusals.push(format!("output dataset {dataset} is taken: {why}"));
     }
-    let told: Vec<String> = faults.iter().map(ToString::to_string).collect();
-    Err(CliError::user(format!("{}: {}", request.request_name, told.join("; "))))
+    Ok(refusals)
 }
 
-/// Said on the command line, they stand for those of the document.
+/// Rejects documents that a submission would reject.
+pub(super) fn check_submission(
+    service: Option<&RequestService>,
+    wanted: &[RequestDocument],
+) -> Result<(), CliError> {
+    let mut writers: BTreeMap<&str, &str> = BTreeMap::new();
+    for RequestDocument { request, .. } in wanted {
+        let name = request.request_name.as_str();
+        let mut refusals = find_refusals(service, request)?;
+        for dataset in &request.output_datasets {
+            let writer = *writers.entry(dataset).or_insert(name);
+            if writer != name {
+                refusals.push(format!("output dataset {dataset} is taken: request `{writer}` writes it"));
+            }
+        }
+        if !refusals.is_empty() {
+            return Err(CliError::user(format!("{name}: {}", refusals.join("; "))));
+        }
+    }
+    Ok(())
+}
+
+/// Steps given on the command line replace those of the document.
 fn set_steps(mut value: Value, steps: &[ProductionStep]) -> Value {
     if let (false, Some(map)) = (steps.is_empty(), value.as_object_mut()) {
         map.insert("production_steps".to_owned(), json!(steps));
@@ -168,8 +232,8 @@ pub(super) fn parse_steps(words: &[String]) -> Result<Vec<ProductionStep>, CliEr
     };
     let step = |word: &String| {
         parse(word).ok_or_else(|| {
-            CliError::user(format!("--step {word}: it is FRACTION:PRIORITY"))
-                .with_hint("--step 0.1:80000: when a tenth is done, the rest goes on with priority 80000")
+            CliError::user(format!("--step {word}: expected FRACTION:PRIORITY"))
+                .with_hint("--step 0.1:80000: when 10 % are completed, the rest gets priority 80000")
         })
     };
     words.iter().map(step).collect()
@@ -195,8 +259,8 @@ mod tests {
     #[test]
     fn all_faults_are_told_with_their_places() {
         let text = "request_name: r\nsplitting_algo: FileBasd\nmemory_mb: -3\nnonsense: 1\n";
-        let Err(found) = parse_documents("r.yaml", text.as_bytes(), &[], MOST) else {
-            panic!("it was taken")
+        let Err(found) = parse_documents("r.yaml", text.as_bytes(), &[], MOST, PayloadCheck::Refuse) else {
+            panic!("it was accepted")
         };
         let reports = found.reports();
         let lines: Vec<_> = reports.iter().filter_map(|report| report.line).collect();
@@ -210,8 +274,8 @@ mod tests {
     fn a_list_of_requests_is_several() {
         let one = "request_name: NAME\n  input_dataset: /A/B-v1/RAW\n  output_datasets: [/A/C-v1/RECO]\n  splitting_algo: FileBased\n  payload_config: {simulation: {}}\n";
         let text = format!("- {}- {}", one.replace("NAME", "a"), one.replace("NAME", "b"));
-        let wanted =
-            parse_documents("r.yaml", text.as_bytes(), &[], MOST).unwrap_or_else(|found| panic!("{found}"));
+        let wanted = parse_documents("r.yaml", text.as_bytes(), &[], MOST, PayloadCheck::Refuse)
+            .unwrap_or_else(|found| panic!("{found}"));
         assert_eq!(
             wanted.iter().map(|one| one.request.request_name.as_str()).collect::<Vec<_>>(),
             ["a", "b"]
@@ -229,15 +293,17 @@ mod tests {
             one
         };
         let names = |text: &str| -> Vec<String> {
-            let wanted = parse_documents("r.json", text.as_bytes(), &[], MOST)
+            let wanted = parse_documents("r.json", text.as_bytes(), &[], MOST, PayloadCheck::Refuse)
                 .unwrap_or_else(|found| panic!("{found}"));
             wanted.into_iter().map(|one| one.request.request_name).collect()
         };
         let mut answer = json!({"result": [{"a": named("a"), "b": named("b")}, {"c": named("c")}]});
         assert_eq!(names(&answer.to_string()), ["a", "b", "c"]);
         answer["result"][1]["c"]["Memory"] = json!("much");
-        let Err(found) = parse_documents("r.json", answer.to_string().as_bytes(), &[], MOST) else {
-            panic!("it was taken")
+        let Err(found) =
+            parse_documents("r.json", answer.to_string().as_bytes(), &[], MOST, PayloadCheck::Refuse)
+        else {
+            panic!("it was accepted")
         };
         assert!(found.to_string().contains("result.1.c.Memory"), "{found}");
     }

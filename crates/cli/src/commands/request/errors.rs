@@ -1,4 +1,4 @@
-//! `windlass request errors`: what went wrong in a request, and the command that might help.
+//! `windlass request errors`: lists the errors of a request, and the command that may help.
 
 use super::operations::release_command;
 use super::suggest_request;
@@ -13,11 +13,11 @@ use windlass_api::requests::{
 };
 use windlass_types::requests::RequestStatus;
 
-/// So many kinds say what they said last.
+/// Number of error classes with a log excerpt.
 const MAX_EXCERPTS: usize = 3;
-/// So many lines of it.
+/// Number of lines per excerpt.
 const EXCERPT_LINES: usize = 5;
-/// So many rows of each table; JSON has them all.
+/// Number of rows per table; JSON contains all rows.
 const MAX_ROWS: usize = 15;
 
 const KIND_FIELDS: &[ListField<ErrorsOfKind>] = &[
@@ -25,14 +25,14 @@ const KIND_FIELDS: &[ListField<ErrorsOfKind>] = &[
         .column(TableColumn::text("CATEGORY")),
     ListField::new("exit_code", |k: &ErrorsOfKind| k.exit_code.into()).column(TableColumn::number("CODE")),
     ListField::new("attempts", |k: &ErrorsOfKind| k.attempts.into()).column(TableColumn::number("FAILED")),
-    ListField::new("for_good", |k: &ErrorsOfKind| k.for_good.into()).column(TableColumn::number("FOR GOOD")),
+    ListField::new("for_good", |k: &ErrorsOfKind| k.for_good.into()).column(TableColumn::number("PERMANENT")),
     ListField::new("sites", |k: &ErrorsOfKind| worst_sites(k).into()).column(TableColumn::flexible("SITES")),
     ListField::new("example", |k: &ErrorsOfKind| (&k.example).into()).column(TableColumn::text("EXAMPLE")),
     ListField::new("message", |k: &ErrorsOfKind| (&k.message).into())
         .column(TableColumn::flexible("MESSAGE")),
 ];
 
-/// `T2_A 12, T1_B 3`, the worst first.
+/// `T2_A 12, T1_B 3`, most errors first.
 fn worst_sites(kind: &ErrorsOfKind) -> String {
     const SHOWN: usize = 3;
     let mut sites: Vec<(&String, &u64)> = kind.sites.iter().collect();
@@ -55,13 +55,13 @@ const FILE_FIELDS: &[ListField<ErrorsOfFile>] = &[
     ListField::new("lfn", |f: &ErrorsOfFile| (&f.lfn).into()).column(TableColumn::flexible("BAD FILE")),
     ListField::new("attempts", |f: &ErrorsOfFile| f.attempts.into()).column(TableColumn::number("FAILED")),
     ListField::new("work_units", |f: &ErrorsOfFile| (f.work_units.len() as u64).into())
-        .column(TableColumn::number("UNITS LOST")),
+        .column(TableColumn::number("UNITS FAILED")),
     ListField::new("sites", |f: &ErrorsOfFile| f.sites.join(", ").into()).column(TableColumn::text("SITES")),
 ];
 
 pub(super) fn run(ctx: &CliContext, args: &RequestErrorListArgs) -> Result<CliExit, CliError> {
-    let desk = ctx.request_service_read()?;
-    let errors = suggest_request(&desk, &args.name, desk.request_errors(&args.name, args.all))?;
+    let requests = ctx.request_service_read()?;
+    let errors = suggest_request(&requests, &args.name, requests.request_errors(&args.name, args.all))?;
     if ctx.ui.wants_json() {
         ctx.ui.print_json(&errors)?;
         return Ok(CliExit::Success);
@@ -94,7 +94,7 @@ fn render_headline(errors: &RequestErrors) -> String {
     format!("{} is {}{of}", errors.request_name, errors.status)
 }
 
-/// It may be held for other reasons than failed attempts.
+/// The request may be held for reasons other than failed attempts.
 fn print_other_sources(ctx: &CliContext, errors: &RequestErrors) -> Result<CliExit, CliError> {
     let name = text::shell_quote(&errors.request_name);
     if let Some(reason) = &errors.reason {
@@ -103,7 +103,7 @@ fn print_other_sources(ctx: &CliContext, errors: &RequestErrors) -> Result<CliEx
     if errors.status == RequestStatus::Held {
         ctx.ui.print_line(&format!("next: windlass request release {name}"))?;
     } else if !errors.all && errors.round > Some(0) {
-        ctx.ui.print_note(&format!("`windlass request errors {name} --all` tells of earlier rounds"));
+        ctx.ui.print_note(&format!("`windlass request errors {name} --all` includes earlier rounds"));
     }
     Ok(CliExit::Success)
 }
@@ -120,20 +120,20 @@ fn print_top_rows<T: Clone>(
     ctx.ui.print_list(&ListFields::new(fields), rows.iter().take(MAX_ROWS).cloned().collect())?;
     let more = rows.len().saturating_sub(MAX_ROWS);
     if more > 0 {
-        ctx.ui.print_line(&format!("… {more} more: --format json"))?;
+        ctx.ui.print_line(&format!("… {more} more; use --format json"))?;
     }
     Ok(())
 }
 
-/// What one of them said last.
+/// The log excerpt of an example.
 fn render_excerpt(kind: &ErrorsOfKind) -> Vec<String> {
     let lines: Vec<&str> = kind.log_tail.lines().collect();
     let from = lines.len().saturating_sub(EXCERPT_LINES);
     let said = lines[from..].iter().map(|line| format!("  {line}"));
-    [format!("{} said last:", kind.example)].into_iter().chain(said).collect()
+    [format!("last output of {}:", kind.example)].into_iter().chain(said).collect()
 }
 
-/// What might be done, and the command that does all of it.
+/// The suggestions, and one command that applies all of them.
 fn render_advice(errors: &RequestErrors) -> Vec<String> {
     let one = |suggestion: &RecoverySuggestion| {
         format!("- {} ({})", suggestion.text, text::render_count(suggestion.attempts, "failed attempt"))
@@ -154,7 +154,7 @@ fn next_steps(errors: &RequestErrors) -> Option<String> {
     }
 }
 
-/// Files that are bad are left out by one word, however many they are.
+/// `--exclude-bad` excludes all bad files, regardless of their number.
 fn advice_command(errors: &RequestErrors) -> String {
     let bare = ReleaseRequest { excluded_files: Vec::new(), ..errors.suggested_release.clone() };
     let command = release_command(&errors.request_name, &bare);

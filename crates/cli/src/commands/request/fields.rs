@@ -1,4 +1,4 @@
-//! What is shown of requests.
+//! Columns of requests.
 
 use super::programs::describe_programs;
 use super::{recovery, suggest_request};
@@ -72,7 +72,7 @@ pub(super) const fn status_tone(status: RequestStatus) -> Option<TextTone> {
     }
 }
 
-/// One request in full.
+/// One request with all fields.
 struct RequestDetailsRow {
     line: RequestSummary,
     programs: Vec<String>,
@@ -105,7 +105,7 @@ fn render_progress(status: &RequestWorkflowStatus) -> String {
     let failed = if dag.nodes_failed > 0 { format!(", {} failed", dag.nodes_failed) } else { String::new() };
     let held = match dag.nodes_held {
         0 => String::new(),
-        held => format!(", {held} held (`windlass dag show {}` says why)", dag.id),
+        held => format!(", {held} held (`windlass request dag show {}` shows the reasons)", dag.id),
     };
     let engine =
         dag.engine_workflow_id.map(|id| format!("; workflow {id} of the engine")).unwrap_or_default();
@@ -120,9 +120,9 @@ fn render_progress(status: &RequestWorkflowStatus) -> String {
 }
 
 pub(super) fn show_request(ctx: &CliContext, name: &str) -> Result<CliExit, CliError> {
-    let desk = ctx.request_service_read()?;
-    let shown = suggest_request(&desk, name, desk.get_request(name))?;
-    let progress = desk.request_status(name)?;
+    let requests = ctx.request_service_read()?;
+    let shown = suggest_request(&requests, name, requests.get_request(name))?;
+    let progress = requests.request_status(name)?;
     if ctx.ui.wants_json() {
         let mut whole = serde_json::to_value(&shown).unwrap_or_default();
         whole["progress"] = json!(progress);

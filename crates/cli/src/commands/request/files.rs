@@ -1,4 +1,4 @@
-//! `windlass request files`: what became of the input files of a request.
+//! `windlass request files`: the state of the input files of a request.
 
 use super::suggest_request;
 use crate::args::request::RequestFilesArgs;
@@ -19,7 +19,7 @@ const FILE_FIELDS: &[ListField<RequestFileRow>] = &[
         .column(TableColumn::flexible("REASON")),
 ];
 
-/// What of it is in no output.
+/// The part that is in no output.
 fn remaining_parts(row: &RequestFileRow) -> String {
     let spans = |ranges: &[(u64, u64)]| {
         let span = |(first, last): &(u64, u64)| {
@@ -39,9 +39,9 @@ fn remaining_parts(row: &RequestFileRow) -> String {
 }
 
 pub(super) fn run(ctx: &CliContext, args: &RequestFilesArgs) -> Result<CliExit, CliError> {
-    let desk = ctx.request_service_read()?;
-    let files = desk.request_files(&args.name, &args.state, args.offset, args.limit);
-    let files = suggest_request(&desk, &args.name, files)?;
+    let requests = ctx.request_service_read()?;
+    let files = requests.request_files(&args.name, &args.state, args.offset, args.limit);
+    let files = suggest_request(&requests, &args.name, files)?;
     if ctx.ui.wants_json() {
         ctx.ui.print_json(&files)?;
         return Ok(CliExit::Success);
@@ -56,7 +56,7 @@ pub(super) fn run(ctx: &CliContext, args: &RequestFilesArgs) -> Result<CliExit, 
     Ok(CliExit::Success)
 }
 
-/// `90 processed, 3 to be tried again, 2 excluded (1 of them partly processed), 5 fresh`
+/// `90 processed, 3 to retry, 2 excluded (1 of them partly processed), 5 new`
 fn render_counts(files: &RequestFiles) -> String {
     let RequestFiles { counts, exclusions, fresh, .. } = files;
     let partly = match exclusions.partly_processed {
@@ -64,11 +64,11 @@ fn render_counts(files: &RequestFiles) -> String {
         some => format!(" ({some} of them partly processed)"),
     };
     if *counts == RequestFileCounts::default() && fresh.is_none() {
-        return "no files are listed: nothing was left to a second round".to_owned();
+        return "no files are listed: no files were left for a second round".to_owned();
     }
-    let fresh = fresh.map(|fresh| format!(", {fresh} fresh")).unwrap_or_default();
+    let fresh = fresh.map(|fresh| format!(", {fresh} new")).unwrap_or_default();
     format!(
-        "{} processed, {} to be tried again, {} excluded{partly}{fresh}",
+        "{} processed, {} to retry, {} excluded{partly}{fresh}",
         counts.processed, counts.attempted, counts.excluded
     )
 }

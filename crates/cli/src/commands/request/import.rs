@@ -1,4 +1,4 @@
-//! `windlass request import`: requests as ReqMgr2 has them, from its documents or by their names.
+//! `windlass request import`: imports requests from ReqMgr2, from documents or by name.
 
 use super::{documents, print_submitted};
 use crate::args::request::RequestImportArgs;
@@ -15,31 +15,31 @@ use windlass_types::requests::ProductionStep;
 
 pub(super) fn run(ctx: &CliContext, args: &RequestImportArgs) -> Result<CliExit, CliError> {
     let steps = documents::parse_steps(&args.steps)?;
-    // Names of requests have neither slashes nor dots.
+    // Request names contain neither slashes nor dots.
     let is_file = |what: &&String| *what == "-" || what.contains(['/', '.']) || ctx.cwd.join(what).exists();
     let (files, names): (Vec<&String>, Vec<&String>) = args.what.iter().partition(is_file);
     let files: Vec<PathBuf> = files.into_iter().map(PathBuf::from).collect();
     let reqmgr2 = args.reqmgr2.to_settings(|path| ctx.cwd.join(path))?;
     if let (None, None, Some(name)) = (&reqmgr2, ctx.server()?, names.first()) {
-        return Err(CliError::user(format!("no ReqMgr2 is configured here, so `{name}` cannot be fetched"))
-            .with_hint("--reqmgr2 URL, or reqmgr2.url in the settings; or name files with documents"));
+        return Err(CliError::user(format!("no ReqMgr2 is configured, so `{name}` cannot be fetched"))
+            .with_hint("use --reqmgr2 URL or set reqmgr2.url; or give files with documents"));
     }
     let fetched = reqmgr2.as_ref().map(|reqmgr2| fetch_documents(reqmgr2, &names)).transpose()?;
-    // What we fetch ourselves is checked like files: all of it before the first is submitted.
+    // Fetched documents are validated like files: all of them before the first is submitted.
     let wanted = documents::load_documents(ctx, &files, fetched.as_deref().unwrap_or_default(), &steps)?;
     let mut wanted: Vec<Value> = wanted.into_iter().map(|one| one.document).collect();
     if fetched.is_none() {
         wanted.extend(names.into_iter().map(|name| document_by_name(name, &steps)));
     }
-    let desk = ctx.request_service()?;
+    let requests = ctx.request_service()?;
     let (mut submitted, mut failed) = (Vec::new(), Vec::new());
     for one in &wanted {
-        match desk.submit(one) {
+        match requests.submit(one) {
             Ok(done) => submitted.push(done),
             Err(error) => failed.push(error),
         }
     }
-    print_imported(ctx, &desk, &submitted, failed)
+    print_imported(ctx, &requests, &submitted, failed)
 }
 
 fn fetch_documents(reqmgr2: &Reqmgr2Client, names: &[&String]) -> Result<Vec<(String, Value)>, CliError> {
@@ -58,17 +58,17 @@ fn document_by_name(name: &str, steps: &[ProductionStep]) -> Value {
     document
 }
 
-/// What was submitted stays so, whatever became of the others; the first trouble decides how we end.
+/// Submitted requests stay submitted even if others fail; the first error determines the exit code.
 fn print_imported(
     ctx: &CliContext,
-    desk: &RequestService,
+    requests: &RequestService,
     submitted: &[SubmitResponse],
     mut failed: Vec<CliError>,
 ) -> Result<CliExit, CliError> {
     if ctx.ui.wants_json() && (failed.is_empty() || !submitted.is_empty()) {
         ctx.ui.print_json(&submitted)?;
     }
-    print_submitted(ctx, desk, submitted);
+    print_submitted(ctx, requests, submitted);
     if failed.is_empty() {
         return Ok(CliExit::Success);
     }

@@ -1,4 +1,4 @@
-//! `windlass request metrics`: what each round thought its jobs would use, and what they used.
+//! `windlass request metrics`: estimated and measured resource use of the jobs of each round.
 
 use super::suggest_request;
 use crate::args::request::RequestMetricsArgs;
@@ -11,7 +11,7 @@ use serde_json::Value;
 use windlass_api::requests::RequestMetrics;
 use windlass_core::adaptive::{RoundMeasurement, RoundRecord, SizingSource};
 
-/// A line of the table.
+/// A row of the table.
 const ROUND_FIELDS: &[ListField<RoundRecord>] = &[
     ListField::new("round", |r: &RoundRecord| (r.round + 1).into()).column(TableColumn::number("ROUND")),
     ListField::new("from", |r: &RoundRecord| source_name(r.asked.from).into())
@@ -20,7 +20,7 @@ const ROUND_FIELDS: &[ListField<RoundRecord>] = &[
     ListField::new("jobs", |r: &RoundRecord| r.asked.jobs.into()).column(TableColumn::number("JOBS")),
     ListField::new("cores", |r: &RoundRecord| r.asked.cores.into()).column(TableColumn::number("CORES")),
     ListField::new("memory_asked_mb", |r: &RoundRecord| r.asked.memory_mb.into())
-        .column(TableColumn::number("ASKED MB")),
+        .column(TableColumn::number("REQUESTED MB")),
     ListField::new("memory_expected_mb", |r: &RoundRecord| number_value(Some(r.asked.expected_memory_mb)))
         .column(TableColumn::number("EXPECTED")),
     ListField::new("memory_used_mb", |r: &RoundRecord| number_value(measured_value(r, |m| m.memory_mb)))
@@ -44,14 +44,14 @@ const ROUND_FIELDS: &[ListField<RoundRecord>] = &[
 ];
 
 pub(super) fn run(ctx: &CliContext, args: &RequestMetricsArgs) -> Result<CliExit, CliError> {
-    let desk = ctx.request_service_read()?;
-    let metrics = suggest_request(&desk, &args.name, desk.request_metrics(&args.name))?;
+    let requests = ctx.request_service_read()?;
+    let metrics = suggest_request(&requests, &args.name, requests.request_metrics(&args.name))?;
     let rounds = round_records(&metrics)?;
     if let Some(path) = &args.plot {
         let path = ctx.cwd.join(path);
         std::fs::write(&path, windlass_render::render_rounds(&args.name, &rounds))
             .map_err(|error| CliError::io(format!("cannot write {}: {error}", path.display())))?;
-        ctx.ui.print_note(&format!("drawn: {}", job_logs::short_path(&path, &ctx.cwd)));
+        ctx.ui.print_note(&format!("wrote {}", job_logs::short_path(&path, &ctx.cwd)));
     }
     if ctx.ui.wants_json() {
         ctx.ui.print_json(&metrics)?;
@@ -64,7 +64,7 @@ pub(super) fn run(ctx: &CliContext, args: &RequestMetricsArgs) -> Result<CliExit
     let unmeasured = rounds.iter().all(|round| round.measured.is_none());
     ctx.ui.print_list(&ListFields::new(ROUND_FIELDS), rounds)?;
     if unmeasured {
-        ctx.ui.print_note("nothing is measured yet: no work unit is completed");
+        ctx.ui.print_note("no measurements yet: no work unit is completed");
     }
     Ok(CliExit::Success)
 }
@@ -72,7 +72,7 @@ pub(super) fn run(ctx: &CliContext, args: &RequestMetricsArgs) -> Result<CliExit
 fn round_records(metrics: &RequestMetrics) -> Result<Vec<RoundRecord>, CliError> {
     let read = |round: &Value| serde_json::from_value(round.clone());
     metrics.rounds.iter().map(read).collect::<Result<_, _>>().map_err(|error| {
-        CliError::internal(format!("the server tells of rounds in a way that is new: {error}"))
+        CliError::internal(format!("the server describes rounds in an unknown format: {error}"))
     })
 }
 
@@ -87,13 +87,13 @@ fn measured_value(round: &RoundRecord, value: fn(&RoundMeasurement) -> f64) -> O
     round.measured.as_ref().map(value)
 }
 
-/// With three digits that matter.
+/// With three significant digits.
 fn number_value(value: Option<f64>) -> FieldValue {
     let Some(value) = value.filter(|value| value.is_finite()) else { return FieldValue::Empty };
     let digits = 2 - value.abs().max(1e-6).log10().floor() as i32;
     let scale = 10f64.powi(digits.clamp(0, 6));
     let near = (value * scale).round() / scale;
-    // A real number is shown with one digit, and times of events are small.
+    // FieldValue shows one decimal, which is too few for times per event.
     if digits <= 0 { FieldValue::Number(near as i64) } else { FieldValue::Json(near.into()) }
 }
 

@@ -1,4 +1,4 @@
-//! What operators do about requests: release, fail, restart, invalidate; and what people were told of them.
+//! Operations on requests: release, fail, restart, invalidate; and their alerts.
 
 use super::suggest_request;
 use crate::args::list_options::ConfirmArgs;
@@ -20,23 +20,26 @@ use windlass_types::Bytes;
 const MB: u64 = 1 << 20;
 
 pub(super) fn release_request(ctx: &CliContext, args: &RequestReleaseArgs) -> Result<CliExit, CliError> {
-    let desk = ctx.request_service()?;
+    let requests = ctx.request_service()?;
     let name = &args.which.name;
-    let wanted = build_release(&desk, args)?;
-    let released = suggest_request(&desk, name, desk.release_request(name, &wanted))?;
+    let wanted = build_release(&requests, args)?;
+    let released = suggest_request(&requests, name, requests.release_request(name, &wanted))?;
     if ctx.ui.wants_json() {
         ctx.ui.print_json(&released)?;
     }
     ctx.ui.print_note(&format!("{name}: {}", released.message));
-    warn_no_server(ctx, &desk);
+    warn_no_server(ctx, &requests);
     Ok(CliExit::Success)
 }
 
-fn build_release(desk: &RequestService, args: &RequestReleaseArgs) -> Result<ReleaseRequest, CliError> {
+fn build_release(requests: &RequestService, args: &RequestReleaseArgs) -> Result<ReleaseRequest, CliError> {
     let mut excluded = args.excluded.clone();
     if args.exclude_bad {
         let name = &args.which.name;
-        excluded.extend(bad_files(name, &suggest_request(desk, name, desk.request_errors(name, false))?)?);
+        excluded.extend(bad_files(
+            name,
+            &suggest_request(requests, name, requests.request_errors(name, false))?,
+        )?);
     }
     Ok(ReleaseRequest {
         reason: args.which.reason.clone(),
@@ -52,18 +55,18 @@ fn build_release(desk: &RequestService, args: &RequestReleaseArgs) -> Result<Rel
     })
 }
 
-/// Those that work units failed for good because of.
+/// Input files that made work units fail permanently.
 fn bad_files(name: &str, errors: &RequestErrors) -> Result<Vec<String>, CliError> {
     let bad = errors.bad_files.iter().filter(|file| !file.work_units.is_empty());
     let files: Vec<String> = bad.map(|file| file.lfn.clone()).collect();
     if files.is_empty() {
         return Err(CliError::user(format!("no work unit of {name} failed because of an input file"))
-            .with_hint(format!("`windlass request errors {name}` says why they failed")));
+            .with_hint(format!("`windlass request errors {name}` shows why they failed")));
     }
     Ok(files)
 }
 
-/// The command that releases a request like this; the other way round than [`wanted`].
+/// The command for this release; the inverse of [`wanted`].
 pub(super) fn release_command(name: &str, release: &ReleaseRequest) -> String {
     let mut words = vec!["windlass request release".to_owned(), text::shell_quote(name)];
     for (flag, value) in release_options(release) {
@@ -73,7 +76,7 @@ pub(super) fn release_command(name: &str, release: &ReleaseRequest) -> String {
     words.join(" ")
 }
 
-/// Flags, each with its value if it has one.
+/// Options, each with its value if it has one.
 pub(in crate::commands) fn release_options(release: &ReleaseRequest) -> Vec<(&'static str, Option<String>)> {
     let mut options = Vec::new();
     let mut option = |flag: &'static str, value: String| options.push((flag, Some(value)));
@@ -110,15 +113,15 @@ pub(in crate::commands) fn release_options(release: &ReleaseRequest) -> Vec<(&'s
     options
 }
 
-fn warn_no_server(ctx: &CliContext, desk: &RequestService) {
-    if desk.has_no_server() {
+fn warn_no_server(ctx: &CliContext, requests: &RequestService) {
+    if requests.has_no_server() {
         ctx.ui.print_note(
-            "no server has this database now: `windlass serve` or `windlass request run` sees to it",
+            "no server is using this database: start `windlass serve` or `windlass request run` to apply it",
         );
     }
 }
 
-/// Whether it is to be done: somebody was asked, or only wanted to know.
+/// Returns whether to proceed: asks for confirmation, or only reports with --dry-run.
 fn confirm_unless_dry_run(ctx: &CliContext, what: &str, confirm: ConfirmArgs) -> Result<bool, CliError> {
     if confirm.dry_run {
         ctx.ui.print_note(&format!("would {what}"));
@@ -129,31 +132,31 @@ fn confirm_unless_dry_run(ctx: &CliContext, what: &str, confirm: ConfirmArgs) ->
 }
 
 pub(super) fn fail_request(ctx: &CliContext, args: &RequestFailArgs) -> Result<CliExit, CliError> {
-    let desk = ctx.request_service()?;
+    let requests = ctx.request_service()?;
     let name = &args.which.name;
-    let before = suggest_request(&desk, name, desk.get_request(name))?;
+    let before = suggest_request(&requests, name, requests.get_request(name))?;
     if !confirm_unless_dry_run(
         ctx,
-        &format!("give up request {name}, which is {}", before.status),
+        &format!("fail request {name}, which is {}", before.status),
         args.confirm,
     )? {
         return Ok(CliExit::Success);
     }
     let failed =
-        desk.fail_request(name, &FailRequest { reason: args.which.reason.clone(), lost: args.lost })?;
+        requests.fail_request(name, &FailRequest { reason: args.which.reason.clone(), lost: args.lost })?;
     if ctx.ui.wants_json() {
         ctx.ui.print_json(&failed)?;
     }
     ctx.ui.print_note(&format!("{name}: {}", failed.message));
-    warn_no_server(ctx, &desk);
+    warn_no_server(ctx, &requests);
     Ok(CliExit::Success)
 }
 
 pub(super) fn restart_request(ctx: &CliContext, args: &RequestRestartArgs) -> Result<CliExit, CliError> {
-    let desk = ctx.request_service()?;
+    let requests = ctx.request_service()?;
     let name = &args.which.name;
-    let before = suggest_request(&desk, name, desk.get_request(name))?;
-    let what = format!("give up request {name}, which is {}, and begin it anew", before.status);
+    let before = suggest_request(&requests, name, requests.get_request(name))?;
+    let what = format!("fail request {name}, which is {}, and restart it as a new request", before.status);
     if !confirm_unless_dry_run(ctx, &what, args.confirm)? {
         return Ok(CliExit::Success);
     }
@@ -162,12 +165,12 @@ pub(super) fn restart_request(ctx: &CliContext, args: &RequestRestartArgs) -> Re
         cleanup_policy: args.cleanup.map(CleanupPolicyArg::policy),
         lost: args.lost,
     };
-    let restarted = desk.restart_request(name, &wanted)?;
+    let restarted = requests.restart_request(name, &wanted)?;
     if ctx.ui.wants_json() {
         ctx.ui.print_json(&restarted)?;
     }
     ctx.ui.print_note(&restarted.message);
-    warn_no_server(ctx, &desk);
+    warn_no_server(ctx, &requests);
     Ok(CliExit::Success)
 }
 
@@ -175,19 +178,19 @@ pub(super) fn invalidate_request(
     ctx: &CliContext,
     args: &RequestInvalidateArgs,
 ) -> Result<CliExit, CliError> {
-    let desk = ctx.request_service()?;
+    let requests = ctx.request_service()?;
     let name = &args.which.name;
-    suggest_request(&desk, name, desk.get_request(name))?;
-    if !confirm_unless_dry_run(ctx, &format!("take back all outputs of request {name}"), args.confirm)? {
+    suggest_request(&requests, name, requests.get_request(name))?;
+    if !confirm_unless_dry_run(ctx, &format!("invalidate all outputs of request {name}"), args.confirm)? {
         return Ok(CliExit::Success);
     }
-    let done = desk.invalidate_request(name, &InvalidateRequest { reason: args.which.reason.clone() })?;
+    let done = requests.invalidate_request(name, &InvalidateRequest { reason: args.which.reason.clone() })?;
     if ctx.ui.wants_json() {
         ctx.ui.print_json(&done)?;
     }
     ctx.ui.print_note(&format!("{name}: {}", done.message));
     if done.blocks > 0 {
-        warn_no_server(ctx, &desk);
+        warn_no_server(ctx, &requests);
     }
     Ok(CliExit::Success)
 }
@@ -205,13 +208,13 @@ const ALERT_FIELDS: &[ListField<AlertResponse>] = &[
 ];
 
 pub(super) fn list_alerts(ctx: &CliContext, args: &RequestAlertsArgs) -> Result<CliExit, CliError> {
-    let desk = ctx.request_service_read()?;
+    let requests = ctx.request_service_read()?;
     if let Some(name) = &args.name {
-        suggest_request(&desk, name, desk.get_request(name))?;
+        suggest_request(&requests, name, requests.get_request(name))?;
     }
-    let found = desk.list_alerts(args.name.as_deref(), args.kind.as_deref(), args.limit)?;
+    let found = requests.list_alerts(args.name.as_deref(), args.kind.as_deref(), args.limit)?;
     if found.items.is_empty() {
-        ctx.ui.print_note("nobody had to be told anything");
+        ctx.ui.print_note("no alerts");
     }
     ctx.ui.print_list(&ListFields::new(ALERT_FIELDS), found.items)?;
     Ok(CliExit::Success)
@@ -223,7 +226,7 @@ mod tests {
     use crate::args::{Cli, CliCommand};
     use clap::Parser as _;
 
-    /// What is printed can be typed, and means what was meant.
+    /// The printed command parses back to the same release.
     #[test]
     fn a_release_is_told_as_the_command_that_makes_it() {
         let release = ReleaseRequest {

@@ -1,4 +1,4 @@
-//! `windlass request plan`: what a request would do, without doing it.
+//! `windlass request plan`: shows the plan of a request without running it.
 
 use super::programs::describe_programs;
 use super::{documents, suggest_request};
@@ -23,16 +23,19 @@ use windlass_types::catalog::CatalogFile;
 use windlass_types::requests::{Request, SiteStatus, WorkUnitName};
 use windlass_types::{Bytes, format_duration};
 
-/// So many work units are shown, unless all are asked for.
+/// Maximum number of work units shown without --all.
 const MAX_UNITS_SHOWN: usize = 20;
-/// So many files are fetched at a time.
+/// Number of files per page.
 const PAGE_SIZE: u64 = 10_000;
 
 pub(super) fn run(ctx: &CliContext, args: &RequestPlanArgs) -> Result<CliExit, CliError> {
-    let desk = open_request_service(ctx)?;
-    let request = load_request(ctx, desk.as_ref(), &args.request)?;
-    let files = load_files(desk.as_ref(), &request)?;
-    let sites = choose_sites(desk.as_ref(), &args.sites, &request, &files)?;
+    let requests = open_request_service(ctx)?;
+    let (request, refusals) = load_request(ctx, requests.as_ref(), &args.request)?;
+    for refusal in refusals {
+        ctx.ui.print_warning(&format!("{} would be refused at submission: {refusal}", request.request_name));
+    }
+    let files = load_files(requests.as_ref(), &request)?;
+    let sites = choose_sites(requests.as_ref(), &args.sites, &request, &files)?;
     let start = request.generation.map_or_else(RoundStart::default, |generation| RoundStart {
         first_event: generation.first_event,
         first_lumi: generation.first_lumi,
@@ -73,43 +76,52 @@ pub(super) fn run(ctx: &CliContext, args: &RequestPlanArgs) -> Result<CliExit, C
     Ok(CliExit::Success)
 }
 
-/// A document alone can be planned without any database.
-fn open_request_service(ctx: &CliContext) -> Result<Option<RequestService>, CliError> {
+/// A document can be planned without a database.
+pub(super) fn open_request_service(ctx: &CliContext) -> Result<Option<RequestService>, CliError> {
     if ctx.server()?.is_none() && !ctx.database_exists() {
         return Ok(None);
     }
     ctx.request_service_read().map(Some)
 }
 
-/// A file with a document, if there is one of that name; else a request that was submitted.
-fn load_request(ctx: &CliContext, desk: Option<&RequestService>, word: &str) -> Result<Request, CliError> {
+/// Loads a file with a document, if there is one of that name, and why a submission would reject it; else a request that
+/// was submitted.
+fn load_request(
+    ctx: &CliContext,
+    requests: Option<&RequestService>,
+    word: &str,
+) -> Result<(Request, Vec<String>), CliError> {
     let path = PathBuf::from(word);
     if word == "-" || ctx.cwd.join(&path).is_file() {
-        let mut wanted = documents::load_documents(ctx, &[path], &[], &[])?;
+        let mut wanted = documents::load_documents_to_plan(ctx, path)?;
         return match (wanted.pop(), wanted.is_empty()) {
-            (Some(one), true) => Ok(one.request),
-            _ => Err(CliError::user(format!("{word} holds several requests, and one is planned at a time"))),
+            (Some(one), true) => {
+                let mut refusals: Vec<String> = one.payload_faults.iter().map(ToString::to_string).collect();
+                refusals.extend(documents::find_refusals(requests, &one.request)?);
+                Ok((one.request, refusals))
+            }
+            _ => Err(CliError::user(format!(
+                "{word} contains several requests; only one can be planned at a time"
+            ))),
         };
     }
-    let Some(desk) = desk else {
-        return Err(CliError::user(format!(
-            "there is no file `{word}`, and no database with requests either"
-        )));
+    let Some(requests) = requests else {
+        return Err(CliError::user(format!("there is no file `{word}`, and no database with requests")));
     };
-    suggest_request(desk, word, desk.get_request(word)).map(|shown| shown.request)
+    suggest_request(requests, word, requests.get_request(word)).map(|shown| (shown.request, Vec::new()))
 }
 
-fn load_files(desk: Option<&RequestService>, request: &Request) -> Result<Vec<CatalogFile>, CliError> {
+fn load_files(requests: Option<&RequestService>, request: &Request) -> Result<Vec<CatalogFile>, CliError> {
     let Some(dataset) = &request.input_dataset else { return Ok(Vec::new()) };
-    let add = format!("`windlass catalog add DIR as {dataset}` makes it known");
-    let Some(desk) = desk else {
+    let add = format!("`windlass catalog add DIR as {dataset}` creates it");
+    let Some(requests) = requests else {
         return Err(
-            CliError::user(format!("there is no dataset `{dataset}`: nothing is known here")).with_hint(add)
+            CliError::user(format!("there is no dataset `{dataset}`: there is no database")).with_hint(add)
         );
     };
     let mut files = Vec::new();
     loop {
-        let page = desk.dataset_files(dataset, true, files.len() as u64, PAGE_SIZE);
+        let page = requests.dataset_files(dataset, true, files.len() as u64, PAGE_SIZE);
         let page = page.map_err(|error| if error.hint.is_none() { error.with_hint(&add) } else { error })?;
         if page.items.is_empty() {
             return Ok(files);
@@ -118,9 +130,9 @@ fn load_files(desk: Option<&RequestService>, request: &Request) -> Result<Vec<Ca
     }
 }
 
-/// Those that were said; those that are known and may be used; or what this machine would be.
+/// The given sites; otherwise the enabled sites of the database; otherwise this machine as a site.
 fn choose_sites(
-    desk: Option<&RequestService>,
+    requests: Option<&RequestService>,
     said: &[String],
     request: &Request,
     files: &[CatalogFile],
@@ -128,8 +140,8 @@ fn choose_sites(
     if !said.is_empty() {
         return said.iter().map(|word| parse_site_slots(word)).collect();
     }
-    let known = match desk {
-        Some(desk) => desk.list_sites()?.items,
+    let known = match requests {
+        Some(requests) => requests.list_sites()?.items,
         None => Vec::new(),
     };
     let may = |site: &windlass_api::requests::SiteResponse| {
@@ -142,7 +154,7 @@ fn choose_sites(
     if !known.is_empty() {
         return Ok(known.into_iter().filter(may).map(|site| (site.name, site.total_slots)).collect());
     }
-    // Nobody has worked here yet: where the files are, or here.
+    // No site is known yet: use the locations of the files, or this machine.
     let mut sites: BTreeMap<_, _> =
         files.iter().flat_map(|file| file.replicas.keys()).map(|site| (site.clone(), None)).collect();
     if sites.is_empty() {
@@ -160,7 +172,7 @@ fn parse_site_slots(word: &str) -> Result<(String, Option<u64>), CliError> {
     windlass_types::payload::check_name(name)
         .map_err(|error| CliError::user(format!("--site {word}: {error}")))?;
     let slots = slots.map(|text| {
-        text.parse().map_err(|_| CliError::user(format!("--site {word}: `{text}` is no number of slots")))
+        text.parse().map_err(|_| CliError::user(format!("--site {word}: `{text}` is not a number of slots")))
     });
     Ok((name.to_owned(), slots.transpose()?))
 }
@@ -206,7 +218,7 @@ fn render_totals(summary: &PlanSummary, all: bool) -> Vec<String> {
     let units = usize::try_from(summary.work_units).unwrap_or(usize::MAX);
     let mut lines = Vec::new();
     if !all && units > MAX_UNITS_SHOWN {
-        lines.push(format!("… and {} more; --all shows them", units - MAX_UNITS_SHOWN));
+        lines.push(format!("… and {} more; use --all to show them", units - MAX_UNITS_SHOWN));
     }
     let roles: Vec<String> = summary
         .nodes_by_role
@@ -230,7 +242,7 @@ fn render_totals(summary: &PlanSummary, all: bool) -> Vec<String> {
         Bytes(summary.output_kb << 10),
         text::render_count(summary.blocks, "block")
     ));
-    let capped = if summary.is_memory_capped { " (as much as is allowed)" } else { "" };
+    let capped = if summary.is_memory_capped { " (the maximum)" } else { "" };
     let time =
         summary.time_sec_per_node.map(|time| format!(", {} each", render_spread(time))).unwrap_or_default();
     lines.push(format!(
@@ -246,7 +258,7 @@ fn render_totals(summary: &PlanSummary, all: bool) -> Vec<String> {
     };
     lines.push(format!("sites: {}", summary.sites.iter().map(site).collect::<Vec<_>>().join(", ")));
     if summary.files_left_out > 0 {
-        lines.push(format!("nothing is wanted of {}", text::render_count(summary.files_left_out, "file")));
+        lines.push(format!("{} has no work left", text::render_count(summary.files_left_out, "file")));
     }
     if summary.files_later > 0 || summary.events_later > 0 {
         let left = match (summary.files_later, summary.events_later) {
@@ -254,7 +266,7 @@ fn render_totals(summary: &PlanSummary, all: bool) -> Vec<String> {
             (files, _) => text::render_count(files, "file"),
         };
         lines.push(format!(
-            "this is the first round, by what the request says; what follows ({left}) is planned by what it measures"
+            "this is the first round, planned with the estimates of the request; later rounds ({left}) use measurements"
         ));
     }
     lines

@@ -1,16 +1,16 @@
-//! What the jobs of a request run, in words.
+//! The programs that the jobs of a request run, as text.
 
 use crate::ui::text;
 use serde_json::Value;
 use windlass_types::payload::ManifestStep;
 use windlass_types::requests::Request;
 
-/// So much of a command is shown.
+/// Maximum length of a command.
 const MAX_COMMAND_LENGTH: usize = 70;
 
-/// One text for each step: `RECO: cat …`, or `RECO: simulated`.
+/// One text per step: `RECO: cat …`, or `RECO: simulated`.
 pub(super) fn describe_programs(request: &Request) -> Vec<String> {
-    // A server does not show the commands of others.
+    // A server hides the commands of other users.
     if let Some(hidden) = request.payload_config.get("hidden").and_then(Value::as_str) {
         return vec![hidden.to_owned()];
     }
@@ -22,7 +22,7 @@ pub(super) fn describe_programs(request: &Request) -> Vec<String> {
 
 fn describe_step(step: &ManifestStep) -> String {
     let Some(command) = &step.command else {
-        return format!("{}: simulated, the program itself does not run", step.name);
+        return format!("{}: simulated, the program itself is not run", step.name);
     };
     let line = command.split_whitespace().collect::<Vec<_>>().join(" ");
     format!("{}: {}", step.name, text::truncate(&line, MAX_COMMAND_LENGTH))
@@ -52,11 +52,11 @@ mod tests {
         let mixed = json!({"steps": [{"name": "GEN", "command": "make\n  events"}, {"name": "RECO", "simulation": {}}]});
         assert_eq!(
             describe_programs(&request(mixed)),
-            ["GEN: make events", "RECO: simulated, the program itself does not run"]
+            ["GEN: make events", "RECO: simulated, the program itself is not run"]
         );
         assert_eq!(
             describe_programs(&request(json!({"simulation": {}}))),
-            ["GEN: simulated, the program itself does not run"]
+            ["GEN: simulated, the program itself is not run"]
         );
     }
 }

@@ -1,4 +1,4 @@
-//! How a request stands after failures, in words, and what somebody might do next.
+//! The recovery state of a request as text, and the next commands.
 
 use crate::ui::text;
 use windlass_api::requests::{RequestRecoveryState, RequestSummary};
@@ -10,10 +10,10 @@ pub(super) fn render_headline(line: &RequestSummary, state: &RequestRecoveryStat
     let reason = line.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
     let paused = state
         .paused_since
-        .map(|at| format!("; paused since {}, because attempts fail alike", text::render_time(at)));
+        .map(|at| format!("; paused since {}, because many attempts fail alike", text::render_time(at)));
     let silent = state
         .backend_silent_since
-        .map(|at| format!("; its backend does not answer since {}", text::render_time(at)));
+        .map(|at| format!("; its backend has not responded since {}", text::render_time(at)));
     format!(
         "{} is {} since {since}{reason}{}{}",
         line.request_name,
@@ -23,7 +23,7 @@ pub(super) fn render_headline(line: &RequestSummary, state: &RequestRecoveryStat
     )
 }
 
-/// What people have changed about it, and what was done by itself.
+/// Changes made by operators, and automatic ones.
 pub(super) fn render_changes(state: &RequestRecoveryState) -> Option<String> {
     let said = &state.overrides;
     let bans: Vec<&str> = state.site_bans.iter().map(|ban| ban.site_name.as_str()).collect();
@@ -33,11 +33,14 @@ pub(super) fn render_changes(state: &RequestRecoveryState) -> Option<String> {
         said.memory_mb.map(|memory| format!("{memory} MB")),
         said.time_per_event_sec.map(|seconds| format!("{seconds} s per event")),
         said.retry_count.map(|count| format!("{count} retries")),
-        said.error_hold_threshold.map(|share| format!("held from {} % on", share * 100.0)),
+        said.error_hold_threshold.map(|share| format!("held above {} %", share * 100.0)),
         said.max_rescue_attempts
             .map(|count| format!("at most {}", text::render_count(u64::from(count), "rescue"))),
         (state.outputs_given_up > 0).then(|| {
-            format!("{} about its outputs given up", text::render_count(state.outputs_given_up, "step"))
+            format!(
+                "{} for its outputs failed permanently",
+                text::render_count(state.outputs_given_up, "step")
+            )
         }),
         (state.excluded_files > 0)
             .then(|| format!("without {}", text::render_count(state.excluded_files, "input file"))),
@@ -46,21 +49,21 @@ pub(super) fn render_changes(state: &RequestRecoveryState) -> Option<String> {
     (!told.is_empty()).then(|| told.join("; "))
 }
 
-/// Commands for whoever has to decide.
+/// Commands for the operator.
 pub(super) fn next_steps(line: &RequestSummary, state: &RequestRecoveryState) -> Option<String> {
     let name = text::shell_quote(&line.request_name);
     match line.status {
         status if status != RequestStatus::Held && state.outputs_given_up > 0 => {
-            Some(format!("windlass request release {name}, to have its outputs seen to once more"))
+            Some(format!("windlass request release {name}, to retry the handling of its outputs"))
         }
         RequestStatus::Held => {
             Some(format!("windlass request errors {name}, windlass request release {name}"))
         }
         RequestStatus::Active if state.paused_since.is_some() => {
-            Some(format!("windlass request errors {name}, windlass request release {name} lets it go on"))
+            Some(format!("windlass request errors {name}, windlass request release {name} resumes it"))
         }
         RequestStatus::Active | RequestStatus::Stopping if state.backend_silent_since.is_some() => {
-            Some(format!("windlass request restart {name} --lost, if its backend is gone for good"))
+            Some(format!("windlass request restart {name} --lost, if its backend is lost"))
         }
         RequestStatus::Failed if state.output_state.as_deref() == Some("active") => {
             Some(format!("windlass request restart {name}, windlass request invalidate {name}"))
@@ -108,7 +111,7 @@ mod tests {
         assert_eq!(next(RequestStatus::Active, &state), None);
         let given_up = RequestRecoveryState { outputs_given_up: 2, ..RequestRecoveryState::default() };
         assert!(next(RequestStatus::Aborted, &given_up).unwrap().contains("windlass request release reco"));
-        assert_eq!(render_changes(&given_up).as_deref(), Some("2 steps about its outputs given up"));
+        assert_eq!(render_changes(&given_up).as_deref(), Some("2 steps for its outputs failed permanently"));
         let silent = RequestRecoveryState { backend_silent_since: Some(Timestamp(0)), ..state };
         assert!(next(RequestStatus::Active, &silent).unwrap().contains("restart reco --lost"));
     }

@@ -1,5 +1,5 @@
-//! `windlass request run`: requests carried out on this machine, with nothing to install. A server that listens on
-//! loopback with a token of its own, and a worker process for each site, for as long as it takes.
+//! `windlass request run`: runs requests on this machine without installing anything. Starts a server that
+//! listens on loopback with its own token, and a worker process per site, until the requests have ended.
 
 use super::{documents, watch};
 use crate::args::request::RequestRunArgs;
@@ -24,18 +24,18 @@ use windlass_process::machine::MachineInfo;
 use windlass_server::{ApiServer, RunningServer, ServeOptions};
 use windlass_store::StoreDatabase;
 
-/// What a worker gets to leave by itself, in the end.
+/// Time for a worker to exit by itself.
 const WORKER_STOP_TIMEOUT: Duration = Duration::from_secs(30);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The sites that this machine pretends to be.
+/// The sites that this machine simulates.
 #[derive(Clone, Debug)]
 pub(crate) struct SimulatedSites {
     pub(crate) sites: Vec<String>,
-    /// Of each.
+    /// Per site.
     pub(crate) cpus: u32,
     pub(crate) max_jobs: Option<u32>,
-    /// Before a job that failed is tried again.
+    /// Delay before a failed job is retried.
     pub(crate) cool_off: Option<Duration>,
 }
 
@@ -47,42 +47,42 @@ impl SimulatedSites {
 }
 
 pub(super) fn run(ctx: &CliContext, args: &RequestRunArgs) -> Result<CliExit, CliError> {
-    ctx.refuse_server("this runs requests on this machine")?;
+    ctx.refuse_server("this command runs requests on this machine")?;
     let wanted = documents::load_documents(ctx, &args.files, &[], &[])?;
     let database = ctx.open_or_create_local()?;
     if ctx.server()?.is_some() {
-        return Err(CliError::refused("a server has this database already")
-            .with_hint("`windlass request submit FILE --watch` gives it to that server and its workers"));
+        return Err(CliError::refused("a server is already using this database")
+            .with_hint("`windlass request submit FILE --watch` submits it to that server"));
     }
     let mut sites = args.sites.clone();
     sites.sort();
     sites.dedup();
     let pretence = SimulatedSites::new(sites, args.num_cpus, args.max_jobs);
-    with_local_service(ctx, &ctx.database(), database, &pretence, |desk, stop| {
+    with_local_service(ctx, &ctx.database(), database, &pretence, |requests, stop| {
         let mut names = Vec::new();
         for one in &wanted {
-            names.push(desk.submit(&one.document)?.request_name);
+            names.push(requests.submit(&one.document)?.request_name);
         }
         if names.is_empty() {
-            names = watch::open_requests(desk)?;
+            names = watch::open_requests(requests)?;
         }
         if names.is_empty() {
-            ctx.ui.print_note("no request in these books is under way");
+            ctx.ui.print_note("no request in this database is active");
             return Ok(CliExit::Success);
         }
-        let (watched, is_over) = watch::observe_until_settled(ctx, desk, &names, None, Some(stop))?;
+        let (watched, is_over) = watch::observe_until_settled(ctx, requests, &names, None, Some(stop))?;
         if ctx.ui.wants_json() {
             ctx.ui.print_json(&watched.last.values().collect::<Vec<_>>())?;
         }
         if !is_over {
-            ctx.ui.print_note("interrupted; `windlass request run` goes on");
+            ctx.ui.print_note("interrupted; continue with `windlass request run`");
             return Ok(CliExit::Interrupted);
         }
         Ok(watched.worst_exit())
     })
 }
 
-/// Starts a server and workers, has something done with them, and ends them, whatever came of it.
+/// Starts a server and workers, calls a function with them, and stops them in any case.
 pub(crate) fn with_local_service<T>(
     ctx: &CliContext,
     path: &Path,
@@ -95,7 +95,7 @@ pub(crate) fn with_local_service<T>(
     let (handle, flag) = (signals.handle(), Arc::clone(&stop));
     let listener = thread::spawn(move || signals.forever().for_each(|_| flag.store(true, Ordering::Relaxed)));
     let done = LocalService::start_service(ctx, path, database, pretence).and_then(|scene| {
-        let done = work(&scene.desk, &stop);
+        let done = work(&scene.requests, &stop);
         let verified = scene.server.verify();
         scene.stop(stop.load(Ordering::Relaxed));
         let done = done?;
@@ -109,7 +109,7 @@ pub(crate) fn with_local_service<T>(
 
 /// A server and its workers.
 struct LocalService {
-    desk: RequestService,
+    requests: RequestService,
     server: RunningServer,
     workers: Vec<Child>,
 }
@@ -124,7 +124,7 @@ impl LocalService {
         let (run_dir, of_worker) = (server_discovery::server_run_dir(path), path.to_owned());
         let anywhere = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
         let options = ServeOptions {
-            // Where an earlier one was: what its workers could not deliver is meant for us.
+            // At the address of the previous server, so that earlier workers can deliver their results.
             listen: server_discovery::last_listen_address(path).unwrap_or(anywhere),
             any_port: true,
             owner: current_user(),
@@ -133,19 +133,20 @@ impl LocalService {
                 local_worker::ensure_worker_dead(worker, &of_worker).is_ok()
             })),
             classifier: classification_rules::configured_classifier(ctx)?,
-            // Those who wait for the end of a request are told when they ask again.
+            // Clients that wait for the end of a request reconnect.
             shutdown_grace: Duration::from_secs(1),
             ..ServeOptions::default()
         };
         let mut options = options;
         options.requests.cool_off = pretence.cool_off.unwrap_or(options.requests.cool_off);
         let server = ApiServer::start(options, database)?;
-        // By its socket, as its workers find it: a port could be another process's.
+        // By its socket, as its workers do: a port could belong to another process.
         let client = server_discovery::find_server(None, ctx.connection_settings(), Some(path))?
             .ok_or_else(|| CliError::io("the server that was just started is gone"))?;
         let logs = run_dir.unwrap_or_else(|| ctx.cwd.clone()).join("workers");
         stop_earlier_workers(&client, &logs, &pretence.sites)?;
-        let mut scene = Self { desk: RequestService::Server(Box::new(client)), server, workers: Vec::new() };
+        let mut scene =
+            Self { requests: RequestService::Server(Box::new(client)), server, workers: Vec::new() };
         for site in &pretence.sites {
             match start_worker(path, site, pretence, &logs) {
                 Ok(worker) => scene.workers.push(worker),
@@ -158,13 +159,13 @@ impl LocalService {
         Ok(scene)
     }
 
-    /// The workers leave; with `now`, what they run is stopped and goes back to be run again.
+    /// Drains the workers; with `now`, terminates their jobs, which are queued again.
     fn stop(mut self, now: bool) {
         let signals = if now { 2 } else { 1 };
         for round in 0..signals {
             self.workers.iter().for_each(|worker| terminate_process(worker.id()));
             if round + 1 < signals {
-                // Two that come at once are one.
+                // Two pending signals of the same type are merged.
                 thread::sleep(Duration::from_millis(200));
             }
         }
@@ -172,7 +173,7 @@ impl LocalService {
         for worker in &mut self.workers {
             while matches!(worker.try_wait(), Ok(None)) {
                 if Instant::now() >= until {
-                    // What it runs is ended by its own worker process, which sees the end of the line.
+                    // Its jobs are ended by its worker process, which notices the closed connection.
                     drop(worker.kill());
                 }
                 thread::sleep(POLL_INTERVAL);
@@ -182,15 +183,16 @@ impl LocalService {
     }
 }
 
-/// Ends the workers of an earlier call that was killed: what they held would be theirs until their leases are over. They
-/// are nobody's: the books are ours.
+/// Ends the workers of an earlier call that was killed: their jobs would otherwise stay assigned until the
+/// leases expire. This is safe because this process owns the database.
 fn stop_earlier_workers(client: &Client, homes: &Path, sites: &[String]) -> Result<(), CliError> {
     for home in fs::read_dir(homes).into_iter().flatten().flatten() {
         let comes_again = sites.iter().any(|site| home.file_name() == **site);
         for windlass_agent::EndedWorker { url, worker } in windlass_agent::end_all_workers(&home.path())? {
-            // The next worker there says what it held, and may have results of it. For others nobody speaks.
+            // If the same site is started again, the next worker reports what it held and may deliver results.
+            // The others are retired.
             if let Some(worker) = worker.filter(|_| !comes_again || url != client.url()) {
-                // One that is given up already has nothing any more.
+                // Retiring fails for a worker that is already lost and holds nothing.
                 drop(client.retire_worker(worker));
             }
         }
@@ -200,11 +202,12 @@ fn stop_earlier_workers(client: &Client, homes: &Path, sites: &[String]) -> Resu
 
 fn terminate_process(pid: u32) {
     let Some(pid) = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw) else { return };
-    // It may have left already.
+    // The process may have exited already.
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).ok();
 }
 
-/// In a group of its own: an interrupt at the terminal is for us, who then tell it.
+/// In its own process group: an interrupt at the terminal reaches only this process, which then stops the
+/// worker.
 fn start_worker(
     database: &Path,
     site: &str,
@@ -220,14 +223,14 @@ fn start_worker(
     let log = File::create(&log_path).map_err(|error| wrong("write", &log_path, error))?;
     let again = log.try_clone().map_err(|error| wrong("write", &log_path, error))?;
     let exe = std::env::current_exe()
-        .map_err(|error| CliError::io(format!("cannot find windlass itself: {error}")))?;
+        .map_err(|error| CliError::io(format!("cannot find the windlass executable: {error}")))?;
     let mut command = Command::new(&exe);
     command
         .args(["worker", "--persistent", "--site", site])
         .args(["--num-cpus", &pretence.cpus.to_string(), "--give-up-after", "1m"])
         .arg("--state-dir")
         .arg(&home)
-        // A URL may hold a password, which a command line would show.
+        // A URL may contain a password, which a command line would expose.
         .env("WINDLASS_DB", database)
         .env_remove("WINDLASS_URL")
         .env_remove("WINDLASS_TOKEN")

@@ -1,6 +1,6 @@
-//! `windlass request watch`: follows requests until they are over, or until somebody has to decide about them.
+//! `windlass request watch`: follows requests until they have ended or need a decision.
 //!
-//! Events of the server wake it; each time it asks how the requests stand. So it shows nothing that is not in the books.
+//! Server events only trigger a reload of the requests, so everything shown is stored in the database.
 
 use super::{fields, suggest_request};
 use crate::args::request::RequestWatchArgs;
@@ -19,54 +19,54 @@ use windlass_api::requests::RequestWorkflowStatus;
 use windlass_client::{Client, EventStreamOptions, RequestListOptions};
 use windlass_types::requests::{ProcessingBlockStatus, RequestStatus};
 
-/// No oftener than this, however much happens.
+/// Minimum time between two reloads.
 const MIN_POLL_INTERVAL: Duration = Duration::from_millis(200);
-/// Should nothing be heard, it is looked at anyway.
+/// Reload interval without events.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// A server that is away so long is not waited for.
+/// Time after which an unreachable server is given up.
 const RECONNECT_TIMEOUT: Duration = Duration::from_mins(2);
 const BAR_WIDTH: usize = 20;
 
-/// How requests ended, as far as they did.
+/// The outcomes of requests that have ended.
 #[derive(Debug, Default)]
 pub(crate) struct WatchedRequests {
     pub(crate) last: BTreeMap<String, RequestWorkflowStatus>,
 }
 
 pub(super) fn run(ctx: &CliContext, args: &RequestWatchArgs) -> Result<CliExit, CliError> {
-    let desk = ctx.request_service_read()?;
-    let names = if args.names.is_empty() { open_requests(&desk)? } else { args.names.clone() };
+    let requests = ctx.request_service_read()?;
+    let names = if args.names.is_empty() { open_requests(&requests)? } else { args.names.clone() };
     if names.is_empty() {
-        ctx.ui.print_note("no request is under way");
+        ctx.ui.print_note("no request is active");
         return Ok(CliExit::Success);
     }
     for name in &names {
-        suggest_request(&desk, name, desk.request_status(name))?;
+        suggest_request(&requests, name, requests.request_status(name))?;
     }
-    follow_requests(ctx, &desk, &names, args.timeout, None)
+    follow_requests(ctx, &requests, &names, args.timeout, None)
 }
 
-/// All that are not over.
-pub(super) fn open_requests(desk: &RequestService) -> Result<Vec<String>, CliError> {
+/// All requests that have not ended.
+pub(super) fn open_requests(requests: &RequestService) -> Result<Vec<String>, CliError> {
     let status = RequestStatus::ALL.iter().copied().filter(|status| !status.is_terminal()).collect();
     let query = RequestListOptions { status, limit: Some(10_000), ..RequestListOptions::default() };
-    Ok(desk.list_requests(&query)?.items.into_iter().map(|line| line.request_name).collect())
+    Ok(requests.list_requests(&query)?.items.into_iter().map(|line| line.request_name).collect())
 }
 
-/// Until all are over or held, or the time is up, or somebody says stop.
+/// Follows the requests until all have ended or are held, the time limit is reached, or the user interrupts.
 pub(super) fn follow_requests(
     ctx: &CliContext,
-    desk: &RequestService,
+    requests: &RequestService,
     names: &[String],
     timeout: Option<Duration>,
     stop: Option<&AtomicBool>,
 ) -> Result<CliExit, CliError> {
-    if desk.has_no_server() {
+    if requests.has_no_server() {
         ctx.ui.print_note(
-            "no server has this database now, so nothing happens until `windlass serve` takes it up",
+            "no server is using this database; requests continue when `windlass serve` is started",
         );
     }
-    let (watched, is_over) = observe_until_settled(ctx, desk, names, timeout, stop)?;
+    let (watched, is_over) = observe_until_settled(ctx, requests, names, timeout, stop)?;
     if ctx.ui.wants_json() {
         ctx.ui.print_json(&watched.last.values().collect::<Vec<_>>())?;
     }
@@ -77,7 +77,7 @@ pub(super) fn follow_requests(
 }
 
 impl WatchedRequests {
-    /// The worst of them decides.
+    /// The worst outcome determines the exit code.
     pub(crate) fn worst_exit(&self) -> CliExit {
         let has = |statuses: &[RequestStatus]| {
             self.last.values().any(|status| statuses.contains(&status.request_status))
@@ -90,21 +90,21 @@ impl WatchedRequests {
     }
 }
 
-/// Nothing more happens by itself.
+/// Whether nothing more happens without a user.
 const fn is_settled(status: RequestStatus) -> bool {
     status.is_terminal() || matches!(status, RequestStatus::Held | RequestStatus::New)
 }
 
-/// How they stood last, and whether they all rest.
+/// The last known states, and whether all requests rest.
 pub(super) fn observe_until_settled(
     ctx: &CliContext,
-    desk: &RequestService,
+    requests: &RequestService,
     names: &[String],
     timeout: Option<Duration>,
     stop: Option<&AtomicBool>,
 ) -> Result<(WatchedRequests, bool), CliError> {
     let begun = Instant::now();
-    let mut source = RequestStatusSource::new(ctx, desk);
+    let mut source = RequestStatusSource::new(ctx, requests);
     let mut screen = RequestProgressScreen {
         live_block: ctx.ui.live_block(),
         last_printed: BTreeMap::new(),
@@ -138,14 +138,14 @@ pub(super) fn observe_until_settled(
     }
 }
 
-/// Waits until a request is as somebody wants it.
+/// Waits until a request reaches the wanted state.
 pub(super) fn wait_for_status(
     ctx: &CliContext,
-    desk: &RequestService,
+    requests: &RequestService,
     name: &str,
     is_so: impl Fn(RequestStatus) -> bool,
 ) -> Result<RequestStatus, CliError> {
-    let mut source = RequestStatusSource::new(ctx, desk);
+    let mut source = RequestStatusSource::new(ctx, requests);
     loop {
         let looked_at = Instant::now();
         let status = source.status(name)?.request_status;
@@ -157,9 +157,9 @@ pub(super) fn wait_for_status(
     }
 }
 
-/// Where the status comes from, also when the server is away for a moment or another one has taken over.
+/// The source of the status; survives a short outage or replacement of the server.
 struct RequestStatusSource<'a> {
-    desk: &'a RequestService,
+    requests: &'a RequestService,
     new_service: Option<RequestService>,
     find_server: Option<Box<dyn Fn() -> Option<Client>>>,
     unavailable_since: Option<Instant>,
@@ -167,25 +167,25 @@ struct RequestStatusSource<'a> {
 }
 
 impl<'a> RequestStatusSource<'a> {
-    fn new(ctx: &CliContext, desk: &'a RequestService) -> Self {
+    fn new(ctx: &CliContext, requests: &'a RequestService) -> Self {
         let find_server = ctx.server_finder().map(|find| Box::new(find) as Box<dyn Fn() -> Option<Client>>);
         Self {
-            desk,
+            requests,
             new_service: None,
             find_server,
             unavailable_since: None,
-            events: listen_for_events(desk),
+            events: listen_for_events(requests),
         }
     }
 
     fn status(&mut self, name: &str) -> Result<RequestWorkflowStatus, CliError> {
         loop {
-            match self.new_service.as_ref().unwrap_or(self.desk).request_status(name) {
+            match self.new_service.as_ref().unwrap_or(self.requests).request_status(name) {
                 Ok(status) => {
                     self.unavailable_since = None;
                     return Ok(status);
                 }
-                Err(error) if error.kind == CliErrorKind::Io && !self.desk.has_no_server() => {
+                Err(error) if error.kind == CliErrorKind::Io && !self.requests.has_no_server() => {
                     let since = *self.unavailable_since.get_or_insert_with(Instant::now);
                     if since.elapsed() > RECONNECT_TIMEOUT {
                         return Err(error);
@@ -193,9 +193,9 @@ impl<'a> RequestStatusSource<'a> {
                     thread::sleep(MIN_POLL_INTERVAL);
                     let found = self.find_server.as_ref().and_then(|find| find());
                     if let Some(client) = found {
-                        let desk = RequestService::Server(Box::new(client));
-                        self.events = listen_for_events(&desk);
-                        self.new_service = Some(desk);
+                        let requests = RequestService::Server(Box::new(client));
+                        self.events = listen_for_events(&requests);
+                        self.new_service = Some(requests);
                     }
                 }
                 Err(error) => return Err(error),
@@ -203,20 +203,20 @@ impl<'a> RequestStatusSource<'a> {
         }
     }
 
-    /// Somebody has said what is to become of it, which is not done yet.
+    /// A held request with a pending command is about to change.
     fn is_held_with_pending_command(&self, name: &str, status: RequestStatus) -> Result<bool, CliError> {
-        if status != RequestStatus::Held || self.desk.has_no_server() {
+        if status != RequestStatus::Held || self.requests.has_no_server() {
             return Ok(false);
         }
-        Ok(self.new_service.as_ref().unwrap_or(self.desk).get_request(name)?.wanted.is_some())
+        Ok(self.new_service.as_ref().unwrap_or(self.requests).get_request(name)?.wanted.is_some())
     }
 
-    /// Until something happened, or it is time to look anyway.
+    /// Waits for an event, or until the next reload is due.
     fn wait_for_change(&self, looked_at: Instant) {
         match &self.events {
             Some(news) => {
                 if news.recv_timeout(POLL_INTERVAL).is_err() {
-                    // Also when nobody listens any more: then it is looked at in intervals.
+                    // If the event thread has ended, reload at intervals.
                     thread::sleep(POLL_INTERVAL.saturating_sub(looked_at.elapsed()));
                 }
                 while news.try_recv().is_ok() {}
@@ -227,14 +227,14 @@ impl<'a> RequestStatusSource<'a> {
     }
 }
 
-/// Hears of every event, whatever it says: the books say what it means for a request.
-fn listen_for_events(desk: &RequestService) -> Option<Receiver<()>> {
-    let RequestService::Server(client) = desk else { return None };
+/// Signals every event regardless of its content; the request itself is read from the database.
+fn listen_for_events(requests: &RequestService) -> Option<Receiver<()>> {
+    let RequestService::Server(client) = requests else { return None };
     let mut events = client.follow_events(EventStreamOptions::default());
     let (news, heard) = mpsc::sync_channel(1);
     let follow = move || {
         while events.next_event().is_ok() {
-            // Full: it is about to be looked at anyway.
+            // Full: a reload is already pending.
             if let Err(mpsc::TrySendError::Disconnected(())) = news.try_send(()) {
                 break;
             }
@@ -244,7 +244,7 @@ fn listen_for_events(desk: &RequestService) -> Option<Receiver<()>> {
     Some(heard)
 }
 
-/// A block at the bottom of a terminal; elsewhere a line when something changes.
+/// A block at the bottom of a terminal; otherwise a line per change.
 struct RequestProgressScreen {
     live_block: Option<LiveBlock>,
     last_printed: BTreeMap<String, (RequestStatus, u32)>,
@@ -261,7 +261,7 @@ impl RequestProgressScreen {
         }
         let became = before.is_none_or(|(before, _)| before != status.request_status);
         match &mut self.live_block {
-            // The block shows the rest.
+            // The block shows the other requests.
             Some(block) if became => block.print_above(&render_sentence(status)),
             Some(_) => {}
             None => ctx.ui.print_note(&render_sentence(status)),

@@ -1,4 +1,5 @@
-//! `windlass slurm sacct` and `stats`: what Slurm's accounting measured of a workflow's allocations and of the jobs in them.
+//! `windlass slurm sacct` and `stats`: what Slurm accounting measured for the allocations of a workflow and the
+//! jobs in them.
 
 use crate::args::slurm_reports::{SacctArgs, SlurmStatsArgs};
 use crate::context::CliContext;
@@ -19,7 +20,7 @@ use windlass_store::Store;
 use windlass_store::model::WorkflowRow;
 use windlass_types::{Bytes, JobId};
 
-/// As records of this kind Torc keeps it, too.
+/// The type of these records; Torc stores them under the same one.
 const STATS_KIND: &str = "slurm_stats";
 
 const FIELDS: &[ListField<SlurmAccountingEntry>] = &[
@@ -87,22 +88,22 @@ pub(crate) fn show_sacct(ctx: &CliContext, args: &SacctArgs) -> Result<CliExit, 
     }
     if ctx.ui.print_list(&listing, listing.sort_and_limit(rows, &args.page)?)? == 0 {
         ctx.ui.print_note(&format!(
-            "Slurm's accounting has nothing about workflow {} ({}); it may be some seconds late",
+            "Slurm accounting has no records for workflow {} ({}); they may be some seconds late",
             workflow.id, workflow.name
         ));
     }
     Ok(CliExit::Success)
 }
 
-/// What accounting has of all allocations of the workflow that Slurm has seen. A server that asks Slurm is asked, so that all
-/// questions come from one budget; otherwise Slurm is asked from here.
+/// Accounting records of all allocations of the workflow. If a server polls Slurm, it is asked, so that all
+/// queries share one budget; otherwise Slurm is queried from here.
 fn query_accounting(
     ctx: &CliContext,
     store: &dyn Store,
     workflow: &WorkflowRow,
 ) -> Result<Vec<SlurmAccountingEntry>, CliError> {
     if let Some(client) = ctx.server()?
-        && client.slurm_status()?.steward.is_some()
+        && client.slurm_status()?.reconciler.is_some()
     {
         return Ok(client.slurm_accounting(workflow.id)?);
     }
@@ -169,8 +170,8 @@ pub(crate) fn show_stats(ctx: &CliContext, args: &SlurmStatsArgs) -> Result<CliE
     let mut kept = load_saved_stats(ctx, &*store, &workflow)?;
     match query_accounting(ctx, &*store, &workflow) {
         Ok(accounts) => kept.extend(save_new_stats(ctx, &*store, &workflow, &kept, &accounts)?),
-        // What was kept is shown all the same.
-        Err(why) if !kept.is_empty() => ctx.ui.print_warning(&format!("what is new is not known: {why}")),
+        // Stored records are shown anyway.
+        Err(why) if !kept.is_empty() => ctx.ui.print_warning(&format!("cannot query new records: {why}")),
         Err(why) => return Err(why),
     }
     let names =
@@ -179,15 +180,15 @@ pub(crate) fn show_stats(ctx: &CliContext, args: &SlurmStatsArgs) -> Result<CliE
     let rows = kept.into_iter().map(stat).collect();
     if ctx.ui.print_list(&listing, listing.sort_and_limit(rows, &args.page)?)? == 0 {
         ctx.ui.print_note(&format!(
-            "no job of workflow {} ({}) ran as a step of Slurm; `execution_config: {{mode: slurm}}` has them run so, and \
-             `windlass results` shows what was measured here",
+            "no job of workflow {} ({}) ran as a Slurm step; `execution_config: {{mode: slurm}}` runs jobs as steps, and \
+             `windlass jobs results` shows the measurements of the workers",
             workflow.id, workflow.name
         ));
     }
     Ok(CliExit::Success)
 }
 
-/// Where clients of Torc keep it, too.
+/// The key under which Torc clients store the statistics.
 const STATS_PATH: &str = "/torc-service/v1/slurm_stats";
 
 #[derive(Deserialize)]
@@ -203,7 +204,7 @@ fn load_saved_stats(
 ) -> Result<Vec<SlurmStatsModel>, CliError> {
     let Some(client) = ctx.server()? else {
         let records = store.records(Some(workflow.id), STATS_KIND)?;
-        // What a client wrote and nobody can read is left alone.
+        // Records written by other clients in an unknown format are left alone.
         return Ok(records
             .into_iter()
             .filter_map(|record| serde_json::from_value(record.data).ok())
@@ -221,7 +222,7 @@ fn load_saved_stats(
     }
 }
 
-/// Keeps what is not there yet of steps that are over.
+/// Stores new records of steps that have ended.
 fn save_new_stats(
     ctx: &CliContext,
     store: &dyn Store,

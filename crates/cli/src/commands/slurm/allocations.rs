@@ -1,5 +1,5 @@
-//! `windlass slurm allocations`, `cancel`, `schedule-nodes`: what is asked of Slurm, and how far that is. Only the books are
-//! written here; the server talks to Slurm.
+//! `windlass slurm allocations`, `cancel`, `schedule-nodes`: allocation requests and their state. These
+//! commands only write to the database; the server calls Slurm.
 
 use super::schedulers::select_scheduler;
 use crate::args::allocations::{AllocationsArgs, CancelAllocationsArgs, ScheduleNodesArgs};
@@ -41,7 +41,7 @@ const FIELDS: &[ListField<Allocation>] = &[
     ListField::new("end", |a: &Allocation| a.end.map(SlurmJobState::name).into()),
     ListField::new("exit_code", |a: &Allocation| a.exit_code.as_ref().into()),
     ListField::new("reason", |a: &Allocation| a.reason.as_ref().into()),
-    // Slurm's reason in plain words, while it waits.
+    // An explanation of Slurm's reason while the allocation is pending.
     ListField::new("explanation", |a: &Allocation| explain_wait(a).map(|known| known.text).into()),
     ListField::new("needs_human", |a: &Allocation| {
         explain_wait(a).is_some_and(|known| known.needs_human).into()
@@ -59,7 +59,7 @@ fn explain_wait(row: &Allocation) -> Option<PendingReason> {
     reason.and_then(pending_reasons::explain_reason)
 }
 
-/// What the reasons mean for which allocations wait; each once, since hundreds may wait for the same.
+/// Explains pending reasons, once per reason, since hundreds of allocations may wait for the same.
 fn explain_wait_reasons(rows: &[Allocation]) -> Vec<String> {
     let mut known: BTreeMap<&str, (Vec<&Allocation>, PendingReason)> = BTreeMap::new();
     for row in rows {
@@ -72,13 +72,13 @@ fn explain_wait_reasons(rows: &[Allocation]) -> Vec<String> {
             [row] => format!("allocation {} waits", row.id),
             rows => format!("{} wait", text::render_count(rows.len() as u64, "allocation")),
         };
-        let help = if explained.needs_human { "; waiting alone does not help" } else { "" };
+        let help = if explained.needs_human { "; waiting will not help" } else { "" };
         format!("{who} ({reason}): {}{help}", explained.text)
     };
     known.into_iter().map(tell).collect()
 }
 
-/// How it ended, why it waits, that nobody wants it any more: what is most worth knowing.
+/// The most important note: the outcome, the pending reason, or the cancellation reason.
 fn allocation_reason(row: &Allocation) -> Option<String> {
     let unwanted = row.unwanted.as_ref().filter(|_| !row.state.is_over());
     let unwanted = unwanted.map(|why| format!("to be canceled: {why}"));
@@ -119,9 +119,9 @@ pub(crate) fn cancel_allocations(
     }
     for row in rows {
         let told = match row.state {
-            AllocationState::Withdrawn => "is withdrawn: Slurm never hears of it".to_owned(),
-            state if state.is_over() => format!("is over already: {state}"),
-            state => format!("is {state}; the server has Slurm cancel it"),
+            AllocationState::Withdrawn => "is withdrawn; it was not submitted to Slurm".to_owned(),
+            state if state.is_over() => format!("has already ended: {state}"),
+            state => format!("is {state}; the server cancels it in Slurm"),
         };
         ctx.ui.print_note(&format!("allocation {} {told}", row.id));
     }
@@ -132,12 +132,12 @@ pub(crate) fn schedule_nodes(ctx: &CliContext, args: &ScheduleNodesArgs) -> Resu
     let store = ctx.open_write()?;
     let workflow = object_selection::find_workflow(&*store, &args.workflow)?;
     let scheduler = select_scheduler(&*store, &workflow, args.scheduler.as_deref())?;
-    let crew = AllocationWorkerOptions {
+    let worker_options = AllocationWorkerOptions {
         one_worker_per_node: args.start_one_worker_per_node,
         max_parallel_jobs: args.max_parallel_jobs,
     };
-    let request =
-        build_request(&scheduler.scheduler, &workflow.settings.slurm_defaults, crew).map_err(|why| {
+    let request = build_request(&scheduler.scheduler, &workflow.settings.slurm_defaults, worker_options)
+        .map_err(|why| {
             CliError::user(why)
                 .with_hint(format!("`windlass slurm update {}` changes the scheduler", scheduler.id))
         })?;
@@ -158,15 +158,17 @@ pub(crate) fn schedule_nodes(ctx: &CliContext, args: &ScheduleNodesArgs) -> Resu
     for id in &ids {
         ctx.ui.print_line(&format!("allocation {id}"))?;
     }
-    let nobody = match ctx.server()? {
-        None => Some("nobody serves this database"),
-        Some(client) if client.slurm_status()?.steward.is_none() => {
-            Some("the server of this database asks nothing of Slurm")
+    let missing_server = match ctx.server()? {
+        None => Some("no server is running for this database"),
+        Some(client) if client.slurm_status()?.reconciler.is_none() => {
+            Some("the server of this database was started without --slurm")
         }
         Some(_) => None,
     };
-    if let Some(nobody) = nobody {
-        ctx.ui.print_note(&format!("{nobody}: they are submitted when `windlass serve --slurm` does"));
+    if let Some(why) = missing_server {
+        ctx.ui.print_note(&format!(
+            "{why}: allocations are submitted when `windlass serve --slurm` is started"
+        ));
     }
     Ok(CliExit::Success)
 }

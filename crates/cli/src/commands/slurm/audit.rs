@@ -1,4 +1,4 @@
-//! `windlass slurm audit`: what became of each allocation, from its row and from the events about it.
+//! `windlass slurm audit`: the history of each allocation, from its row and its events.
 
 use crate::args::allocations::AllocationAuditArgs;
 use crate::commands::workflow_parts::print_objects;
@@ -15,14 +15,14 @@ use windlass_store::model::{AllocationFilter, EventFilter, EventRow};
 use windlass_types::slurm::{Allocation, AllocationState};
 use windlass_types::{AllocationId, Timestamp, WorkflowId, format_duration};
 
-/// Something that happened to an allocation.
+/// An event of an allocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct AllocationAuditStep {
     allocation: AllocationId,
     at: Timestamp,
     what: String,
     job_id: Option<u64>,
-    /// Empty where nobody noted it.
+    /// Empty if no user is recorded.
     who: String,
     detail: String,
 }
@@ -52,7 +52,7 @@ pub(crate) fn run(ctx: &CliContext, args: &AllocationAuditArgs) -> Result<CliExi
     let rows = store.allocations(&filter)?;
     if let Some(id) = args.allocations.iter().find(|id| !rows.iter().any(|row| row.id == **id)) {
         return Err(CliError::user(format!("workflow {} has no allocation {id}", workflow.id))
-            .with_hint(format!("`windlass slurm allocations {}` lists those that it has", workflow.id)));
+            .with_hint(format!("`windlass slurm allocations {}` lists its allocations", workflow.id)));
     }
     let events = load_allocation_events(&*store, workflow.id)?;
     let trails =
@@ -60,7 +60,7 @@ pub(crate) fn run(ctx: &CliContext, args: &AllocationAuditArgs) -> Result<CliExi
     print_objects(ctx, &workflow, ListFields::new(FIELDS), trails.collect(), &args.page)
 }
 
-/// Those about allocations: of millions of a workflow only they are asked for.
+/// Queries only the events of allocations, among possibly millions of the workflow.
 fn load_allocation_events(
     store: &dyn Store,
     workflow: WorkflowId,
@@ -82,7 +82,7 @@ fn event_category(name: &str) -> String {
     format!("allocation_{name}")
 }
 
-/// From its intent to its end. Events may have been deleted: what the row still tells of them stands in their place.
+/// The history from the intent to the end. Events may have been deleted: the row replaces missing ones.
 fn audit_trail(row: &Allocation, events: &[EventRow]) -> Vec<AllocationAuditStep> {
     let step = |at: Timestamp, what: &str, who: &str, detail: String| AllocationAuditStep {
         allocation: row.id,
@@ -92,7 +92,7 @@ fn audit_trail(row: &Allocation, events: &[EventRow]) -> Vec<AllocationAuditStep
         who: who.to_owned(),
         detail,
     };
-    // What an event of its creation says, the row says too.
+    // The creation event repeats what the row contains.
     let noted = events.iter().filter(|event| !is_creation(event)).map(|event| {
         let what = event.category.strip_prefix(&event_category("")).unwrap_or(&event.category);
         AllocationAuditStep {
@@ -101,7 +101,7 @@ fn audit_trail(row: &Allocation, events: &[EventRow]) -> Vec<AllocationAuditStep
         }
     });
     let mut steps: Vec<AllocationAuditStep> = noted.collect();
-    // Slurm's word, if it came that far.
+    // Slurm's state, if the allocation was submitted.
     let end = row.end.map(|end| end.name().to_owned()).or_else(|| row.reason.clone()).unwrap_or_default();
     for (state, at, detail) in [
         (AllocationState::Submitting, row.submitted_at, String::new()),
@@ -119,7 +119,7 @@ fn audit_trail(row: &Allocation, events: &[EventRow]) -> Vec<AllocationAuditStep
     steps
 }
 
-/// The first of them, which no state came before.
+/// The first event, which has no previous state.
 fn is_creation(event: &EventRow) -> bool {
     event.category == event_category(AllocationState::Intended.name())
         && event.data.as_ref().is_none_or(|data| data["from"].is_null())

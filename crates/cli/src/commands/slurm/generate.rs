@@ -1,4 +1,4 @@
-//! `windlass slurm generate`: schedulers and actions, written into a spec.
+//! `windlass slurm generate`: writes schedulers and actions into a spec.
 
 use crate::args::slurm::SlurmGenerateArgs;
 use crate::cluster_profiles;
@@ -23,8 +23,8 @@ pub(crate) fn run(ctx: &CliContext, args: &SlurmGenerateArgs) -> Result<CliExit,
             &bare
         }
         true => {
-            let message = format!("{} has schedulers already", original.name());
-            return Err(CliError::refused(message).with_hint("--overwrite makes new ones in their place"));
+            let message = format!("{} already has schedulers", original.name());
+            return Err(CliError::refused(message).with_hint("use --overwrite to replace them"));
         }
     };
     let workflow = file.load()?;
@@ -32,15 +32,15 @@ pub(crate) fn run(ctx: &CliContext, args: &SlurmGenerateArgs) -> Result<CliExit,
     let demands = packing::entry_demands(&workflow);
     let proposals = packing::plan_packing(&workflow, &demands, &profile, &args.packing)?;
     if proposals.is_empty() {
-        return Err(CliError::user(format!("{} has no job that Slurm could run", original.name()))
-            .with_hint("jobs with labels wait for workers that carry those"));
+        return Err(CliError::user(format!("{} has no job that can run on Slurm", original.name()))
+            .with_hint("jobs with labels need workers with the same labels"));
     }
     let new = packing::add_schedulers(file, &workflow, &demands, &proposals, !args.no_actions)?;
     let text = String::from_utf8_lossy(new.source().text).into_owned();
     if args.dry_run {
         let before = String::from_utf8_lossy(original.source().text);
         ctx.ui.print_lines(&diff::unified_diff(original.name(), &before, &text))?;
-        ctx.ui.print_note("nothing was written");
+        ctx.ui.print_note("nothing written");
         return Ok(CliExit::Success);
     }
     match args.output.as_deref().or_else(|| original.path().is_none().then_some(Path::new("-"))) {

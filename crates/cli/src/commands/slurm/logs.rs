@@ -1,4 +1,4 @@
-//! `windlass slurm logs`: what the output of allocations says about trouble, in plain words and with what to do about it.
+//! `windlass slurm logs`: finds known problems in the output of allocations, with explanations and remedies.
 
 use super::usage;
 use crate::args::OutputFormat;
@@ -26,13 +26,13 @@ use windlass_store::Store;
 use windlass_store::model::{ResultFilter, WorkflowRow};
 use windlass_types::slurm::Allocation;
 
-/// So many jobs are named for each allocation.
+/// Maximum number of jobs named per allocation.
 const MAX_FAILED_JOBS: usize = 3;
 
-/// What is known of the allocation that wrote a file.
+/// The allocation that wrote a file.
 struct LogAllocation {
     allocation: Allocation,
-    /// Jobs that did not complete there.
+    /// Jobs that did not complete in it.
     failed_jobs: Vec<String>,
 }
 
@@ -95,7 +95,7 @@ pub(crate) fn run(ctx: &CliContext, args: &SlurmLogsArgs) -> Result<CliExit, Cli
     }
     let findings = listing.sort_and_limit(findings, &args.page)?;
     if findings.is_empty() {
-        ctx.ui.print_note(&format!("no known sign of trouble in {}", text::render_count(searched, "file")));
+        ctx.ui.print_note(&format!("no known problems in {}", text::render_count(searched, "file")));
     }
     if matches!(ctx.ui.format(), OutputFormat::Json | OutputFormat::Csv) {
         ctx.ui.print_list(&listing, findings)?;
@@ -112,7 +112,7 @@ enum SlurmLogTarget {
 
 fn parse_target(ctx: &CliContext, args: &SlurmLogsArgs) -> Result<SlurmLogTarget, CliError> {
     Ok(match (args.what.as_slice(), &args.workflow) {
-        // As Torc has it: a directory, and the workflow whose files are meant.
+        // Torc's form: a directory, and the workflow whose files are wanted.
         (_, Some(workflow)) => SlurmLogTarget::Workflow(workflow.clone()),
         ([], None) => SlurmLogTarget::Workflow(WorkflowRef::Last),
         ([one], None) => match object_selection::workflow_ref_from_word(&ctx.cwd, one) {
@@ -123,8 +123,8 @@ fn parse_target(ctx: &CliContext, args: &SlurmLogsArgs) -> Result<SlurmLogTarget
             if let Some(word) =
                 several.iter().find(|word| object_selection::workflow_ref_from_word(&ctx.cwd, word).is_some())
             {
-                let message = format!("{} is no file or directory", word.display());
-                return Err(CliError::user(message).with_hint("name one workflow, or files and directories"));
+                let message = format!("no such file or directory: {}", word.display());
+                return Err(CliError::user(message).with_hint("give one workflow, or files and directories"));
             }
             SlurmLogTarget::Files(args.what.clone())
         }
@@ -138,7 +138,7 @@ struct SlurmLogSearch<'a> {
 }
 
 impl SlurmLogSearch<'_> {
-    /// The files that its allocations have written.
+    /// The output files of its allocations.
     fn search_workflow(&mut self, store: &dyn Store, workflow: &WorkflowRow) -> Result<(), CliError> {
         for allocation in usage::list_own_allocations(store, workflow)? {
             let stem = Path::new(&workflow.output_dir).join(batch::file_stem(&allocation));
@@ -157,7 +157,7 @@ impl SlurmLogSearch<'_> {
         Ok(())
     }
 
-    /// One that is not there says nothing.
+    /// A missing file yields no lines.
     fn search_file(&mut self, path: &Path, home: Option<&Arc<LogAllocation>>) -> Result<(), CliError> {
         let unreadable = |e: &io::Error| CliError::io(format!("cannot read {}: {e}", path.display()));
         let file = match File::open(path) {
@@ -178,7 +178,7 @@ impl SlurmLogSearch<'_> {
     }
 }
 
-/// Jobs that workers of the allocation had, and that did not complete there.
+/// Jobs that ran on workers of the allocation and did not complete there.
 fn load_failed_jobs(
     ctx: &CliContext,
     store: &dyn Store,
@@ -204,7 +204,7 @@ fn render_end(allocation: &Allocation) -> String {
     end.unwrap_or_else(|| allocation.state.name().to_owned())
 }
 
-/// Grouped by allocation and file; what a line means stands under it.
+/// Grouped by allocation and file, with the explanation below each line.
 fn render_findings(findings: &[SlurmLogFinding], paint: TextPainter) -> Vec<String> {
     let mut lines = Vec::new();
     let mut last: Option<(Option<i64>, &str)> = None;

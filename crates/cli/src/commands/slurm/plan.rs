@@ -1,4 +1,4 @@
-//! `windlass slurm plan`: which allocations a spec's jobs would share, and when they would start.
+//! `windlass slurm plan`: the allocations that the jobs of a spec would share, and their estimated start.
 
 use crate::args::slurm::{SlurmPackingArgs, SlurmPlanArgs};
 use crate::cluster_profiles;
@@ -24,7 +24,7 @@ struct AllocationPlanRow {
     start: Option<EstimatedStart>,
 }
 
-// What a person decides by fits into 80 columns; programs get all of it.
+// The table is limited to 80 columns; JSON and CSV have all columns.
 const FIELDS: &[ListField<AllocationPlanRow>] = &[
     ListField::new("scheduler", |row: &AllocationPlanRow| (&row.planned.scheduler.name).into())
         .column(TableColumn::flexible("SCHEDULER")),
@@ -73,7 +73,7 @@ impl EstimatedStart {
     fn to_short_text(&self) -> String {
         match self {
             Self::Deferred => "when ready".to_owned(),
-            // `2026-11-16T14:22:05`: nobody plans for next year, or by seconds.
+            // Of `2026-11-16T14:22:05`, year and seconds are left out.
             Self::Slurm(StartEstimate::At(at)) => {
                 at.get(5..16).map_or_else(|| at.clone(), |short| short.replace('T', " "))
             }
@@ -90,7 +90,7 @@ pub(crate) fn run(ctx: &CliContext, args: &SlurmPlanArgs) -> Result<CliExit, Cli
     Ok(CliExit::Success)
 }
 
-/// What would be asked for, after it was seen that the cluster can give it.
+/// Plans the allocations and checks them against the cluster.
 pub(crate) fn show_plan(
     ctx: &CliContext,
     workflow: &ResolvedWorkflow<'_>,
@@ -103,7 +103,7 @@ pub(crate) fn show_plan(
     let mut rows: Vec<AllocationPlanRow> =
         planned.into_iter().map(|planned| AllocationPlanRow { planned, start: None }).collect();
     if rows.is_empty() {
-        ctx.ui.print_note("nothing is asked of Slurm");
+        ctx.ui.print_note("no allocations are needed");
     }
     if !offline {
         let slurm = SlurmClient::unlimited();
@@ -125,7 +125,7 @@ pub(crate) fn show_plan(
     Ok(())
 }
 
-/// When one of its allocations would start.
+/// Estimated start of one of its allocations.
 fn estimate_start(
     slurm: &SlurmClient,
     workflow: &ResolvedWorkflow<'_>,

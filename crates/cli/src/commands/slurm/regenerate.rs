@@ -1,4 +1,4 @@
-//! `windlass slurm regenerate`: new schedulers and allocations for what is left of a workflow.
+//! `windlass slurm regenerate`: new schedulers and allocations for the remaining jobs of a workflow.
 
 use crate::args::regenerate::RegenerateArgs;
 use crate::cluster_profiles;
@@ -13,12 +13,10 @@ pub(crate) fn run(ctx: &CliContext, args: &RegenerateArgs) -> Result<CliExit, Cl
     let profile = cluster_profiles::find_profile(ctx, args.packing.profile.profile.as_deref())?;
     let account = allocations::default_account(&workflow);
     if args.submit && !args.dry_run && allocations::is_without_slurm(ctx)? {
-        return Err(CliError::refused(
-            "the server was started without --slurm, so it submits no allocations",
-        )
-        .with_hint(
-            "start it with `windlass serve --slurm`; without --submit the allocations are only planned",
-        ));
+        return Err(CliError::refused("the server was started without --slurm and submits no allocations")
+            .with_hint(
+                "start it with `windlass serve --slurm`; without --submit the allocations are only planned",
+            ));
     }
     let asked = AllocationRescheduleOptions {
         options: args.options(account.as_deref()),

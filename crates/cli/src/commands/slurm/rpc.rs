@@ -1,4 +1,4 @@
-//! `windlass slurm rpc`: how often Slurm was asked, and what may be asked of it still.
+//! `windlass slurm rpc`: number of calls to Slurm, and the remaining budget.
 
 use crate::context::CliContext;
 use crate::error::{CliError, CliExit};
@@ -10,11 +10,11 @@ use windlass_api::slurm::{ReconcilerStatusResponse, SlurmStatus};
 use windlass_core::slurm::call_statistics::{self, CommandCallStats, SlurmCallStats};
 use windlass_types::format_duration;
 
-/// For programs.
+/// JSON output.
 #[derive(Serialize)]
 struct SlurmCallsView {
     commands: Vec<SlurmCommandView>,
-    /// Nothing if no server is there.
+    /// `None` if no server is running.
     server: Option<SlurmStatus>,
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn run(ctx: &CliContext) -> Result<CliExit, CliError> {
         return Ok(CliExit::Success);
     }
     if commands.is_empty() {
-        ctx.ui.print_note("nothing was asked of Slurm within a day");
+        ctx.ui.print_note("no calls to Slurm within a day");
     } else {
         ctx.ui.print_table(&render_table(&commands))?;
     }
@@ -84,25 +84,25 @@ fn render_table(commands: &[CommandCallStats]) -> TextTable {
     table
 }
 
-/// What may be asked, and whether Slurm answers.
+/// The remaining budget, and whether Slurm responds.
 fn render_budget(server: Option<&SlurmStatus>) -> String {
     let Some(server) = server else {
-        return "no server is running: nobody asks Slurm now".to_owned();
+        return "no server is running, so Slurm is not polled".to_owned();
     };
-    let Some(steward) = &server.steward else {
-        return "this server asks nothing of Slurm; `windlass serve --slurm` does".to_owned();
+    let Some(reconciler) = &server.reconciler else {
+        return "this server was started without --slurm; start it with `windlass serve --slurm`".to_owned();
     };
-    let ReconcilerStatusResponse { calls_left, paused_until, unanswered, trouble, .. } = steward;
+    let ReconcilerStatusResponse { calls_left, paused_until, unanswered, trouble, .. } = reconciler;
     let mut told = format!("{} may be made now", text::render_count((*calls_left).into(), "call"));
     if *unanswered > 0 {
         let questions = text::render_count((*unanswered).into(), "question");
         write!(told, "; Slurm has not answered {questions} in a row").unwrap_or_default();
     }
     if let Some(until) = paused_until {
-        write!(told, ", and is left alone until {until}").unwrap_or_default();
+        write!(told, ", and is not called until {until}").unwrap_or_default();
     }
     if let Some(trouble) = trouble {
-        write!(told, "; last trouble: {trouble}").unwrap_or_default();
+        write!(told, "; last error: {trouble}").unwrap_or_default();
     }
     told
 }
@@ -113,13 +113,13 @@ mod tests {
 
     #[test]
     fn how_it_goes_with_slurm() {
-        assert_eq!(render_budget(None), "no server is running: nobody asks Slurm now");
+        assert_eq!(render_budget(None), "no server is running, so Slurm is not polled");
         let mut server = SlurmStatus::default();
         assert!(render_budget(Some(&server)).contains("`windlass serve --slurm`"));
-        server.steward =
+        server.reconciler =
             Some(ReconcilerStatusResponse { calls_left: 1, ..ReconcilerStatusResponse::default() });
         assert_eq!(render_budget(Some(&server)), "1 call may be made now");
-        server.steward = Some(ReconcilerStatusResponse {
+        server.reconciler = Some(ReconcilerStatusResponse {
             unanswered: 2,
             paused_until: Some("noon".into()),
             trouble: Some("`squeue` failed".into()),
@@ -127,8 +127,8 @@ mod tests {
         });
         assert_eq!(
             render_budget(Some(&server)),
-            "0 calls may be made now; Slurm has not answered 2 questions in a row, and is left alone until noon; last \
-             trouble: `squeue` failed"
+            "0 calls may be made now; Slurm has not answered 2 questions in a row, and is not called until noon; last \
+             error: `squeue` failed"
         );
     }
 }

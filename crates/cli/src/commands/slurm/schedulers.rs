@@ -1,4 +1,5 @@
-//! `windlass slurm list`, `get`, `create`, `update`, `delete`: the schedulers that a workflow's allocations are made from.
+//! `windlass slurm list`, `get`, `create`, `update`, `delete`: the Slurm schedulers of a workflow, from which
+//! allocations are created.
 
 use crate::args::allocations::{CreateSchedulerArgs, SchedulerSettingsArgs, UpdateSchedulerArgs};
 use crate::args::jobs::NamedObjectArgs;
@@ -72,18 +73,16 @@ pub(crate) fn update_scheduler(ctx: &CliContext, args: &UpdateSchedulerArgs) -> 
         scheduler.name.clone_from(name);
     }
     if scheduler == row.scheduler {
-        return Err(CliError::user("nothing was said that is to be otherwise")
-            .with_hint("`windlass slurm update --help` lists what can be said"));
+        return Err(
+            CliError::user("no changes given").with_hint("`windlass slurm update --help` lists the options")
+        );
     }
     store.update_scheduler(row.id, &scheduler, ctx.clock.now())?;
     let id = row.id;
     if ctx.ui.wants_json() {
         ctx.ui.print_record(&ListFields::new(FIELDS), SlurmSchedulerRow { id, scheduler })?;
     } else {
-        ctx.ui.print_note(&format!(
-            "scheduler {id} ({}) is changed, for allocations that are asked for from now on",
-            scheduler.name
-        ));
+        ctx.ui.print_note(&format!("scheduler {id} ({}) is changed for new allocations", scheduler.name));
     }
     Ok(CliExit::Success)
 }
@@ -93,11 +92,11 @@ pub(crate) fn delete_scheduler(ctx: &CliContext, args: &NamedObjectArgs) -> Resu
     let (workflow, row) = find_scheduler(&*store, args)?;
     store.delete_scheduler(row.id, ctx.clock.now())?;
     let whose = format!("workflow {} ({})", workflow.id, workflow.name);
-    ctx.ui.print_note(&format!("{whose} has no scheduler {} ({}) any more", row.id, row.scheduler.name));
+    ctx.ui.print_note(&format!("{whose}: deleted scheduler {} ({})", row.id, row.scheduler.name));
     Ok(CliExit::Success)
 }
 
-/// The one that was named, or the only one.
+/// The given scheduler, or the only one.
 pub(super) fn select_scheduler(
     store: &dyn Store,
     workflow: &WorkflowRow,
@@ -117,11 +116,11 @@ pub(super) fn select_scheduler(
     match (place, named) {
         (Some(place), _) => Ok(known.swap_remove(place)),
         (None, _) if names.is_empty() => Err(CliError::user(format!("{whose} has no scheduler"))
-            .with_hint("`windlass slurm create` gives it one")),
+            .with_hint("create one with `windlass slurm create`")),
         (None, Some(name)) => Err(CliError::user(format!("{whose} has no scheduler `{name}`"))
             .with_hint(format!("it has {}", names.join(", ")))),
         (None, None) => Err(CliError::user(format!("{whose} has several schedulers"))
-            .with_hint(format!("--scheduler says which: {}", names.join(", ")))),
+            .with_hint(format!("select one with --scheduler: {}", names.join(", ")))),
     }
 }
 
@@ -140,7 +139,7 @@ fn find_scheduler(
     job_relations::find_named(store, args, by_id, |workflow| Ok(store.schedulers(workflow)?))
 }
 
-/// What was said in place of what was there; an empty text is nothing.
+/// The given value, or the present one if none is given; an empty text removes it.
 fn apply_settings(
     mut scheduler: SlurmScheduler,
     said: &SchedulerSettingsArgs,
@@ -157,7 +156,7 @@ fn apply_settings(
     ] {
         if let Some(said) = said {
             if said.chars().any(char::is_control) {
-                return Err(CliError::user(format!("`{}` has control characters", said.escape_debug())));
+                return Err(CliError::user(format!("`{}` contains control characters", said.escape_debug())));
             }
             *field = Some(said.clone()).filter(|said| !said.is_empty());
         }

@@ -1,4 +1,4 @@
-//! `windlass slurm usage`: what became of the core-hours of a workflow's allocations.
+//! `windlass slurm usage`: core-hours of the allocations of a workflow, used and unused.
 
 use crate::args::OutputFormat;
 use crate::args::slurm_reports::SlurmUsageArgs;
@@ -24,7 +24,7 @@ use windlass_types::slurm::Allocation;
 use windlass_types::worker_messages::return_code;
 use windlass_types::{AllocationId, JobId, JobStatus, Resources, Timestamp, WorkerId};
 
-/// Of larger workflows a screen that is to be there at once says nothing about it.
+/// For larger workflows the usage line is left out, because the status screen must appear at once.
 const MAX_JOBS: u64 = 20_000;
 
 #[derive(Serialize)]
@@ -129,7 +129,7 @@ fn usage_row(allocation: &Allocation, report: &CoreHourReport) -> Option<Allocat
     })
 }
 
-/// For the end of a screen about the workflow; nothing where it has no allocations.
+/// For the end of a status screen; empty if there are no allocations.
 pub(crate) fn render_usage_line(
     ctx: &CliContext,
     store: &dyn Store,
@@ -145,7 +145,7 @@ pub(crate) fn render_usage_line(
     Ok(gather_usage(ctx, store, workflow, &allocations)?.summary_line())
 }
 
-/// All that we look after.
+/// All allocations in the database.
 pub(super) fn list_own_allocations(
     store: &dyn Store,
     workflow: &WorkflowRow,
@@ -155,7 +155,7 @@ pub(super) fn list_own_allocations(
     Ok(store.allocations(&filter)?)
 }
 
-/// Who worked in which allocation. A server tells of them one allocation at a time, which are few.
+/// The workers of each allocation. A server is asked per allocation; there are few.
 pub(super) fn list_allocation_workers(
     ctx: &CliContext,
     store: &dyn Store,
@@ -192,7 +192,7 @@ struct ComputeNodePage {
     has_more: bool,
 }
 
-/// All that the server has of an allocation, page by page.
+/// All workers of an allocation on the server, page by page.
 fn fetch_compute_nodes(client: &Client, allocation: &Allocation) -> Result<Vec<ComputeNodeModel>, CliError> {
     let mut all = Vec::new();
     loop {
@@ -248,7 +248,7 @@ fn gather_usage(
     Ok(report_core_hours(allocations, &hosts, &spells, now))
 }
 
-/// What each job asks for, on all its nodes.
+/// The requirements of each job, over all its nodes.
 fn load_job_cores(store: &dyn Store, workflow: &WorkflowRow) -> Result<BTreeMap<JobId, u32>, CliError> {
     let named: BTreeMap<String, u32> = store
         .requirements(workflow.id)?
@@ -273,7 +273,7 @@ fn result_spell(row: &ResultRow, allocation: AllocationId, cores: u32, timeout: 
     let fruit = match row.status {
         JobStatus::Completed => AttemptUse::Useful,
         _ if is_orphan => AttemptUse::Lost,
-        // Its own time was not over, so the allocation's was.
+        // The time limit of the job itself was not reached, so that of the allocation was.
         JobStatus::Terminated if row.return_code != timeout => AttemptUse::Lost,
         _ => AttemptUse::Failed,
     };

@@ -1,4 +1,4 @@
-//! `windlass slurm worker`: an ordinary worker, with what it finds in an allocation of Slurm.
+//! `windlass slurm worker`: a worker configured from its Slurm allocation.
 
 use crate::args::slurm_worker::SlurmWorkerArgs;
 use crate::commands::worker::{SignalHandling, print_end, work};
@@ -25,9 +25,9 @@ use windlass_slurm::slurm_environment::{
 use windlass_types::settings::WorkflowSettings;
 use windlass_types::{SystemClock, WorkflowId};
 
-/// Longer than Slurm's own commands take to give up.
+/// Longer than the timeouts of Slurm's own commands.
 const COMMAND_TIMEOUT: Duration = Duration::from_mins(1);
-/// As Torc has it, where a workflow says nothing.
+/// Torc's default, if the workflow has no value.
 const DEFAULT_IDLE_SECONDS: u64 = 90;
 const FIRST_CONTACT_MINUTES: u64 = 20;
 
@@ -81,12 +81,13 @@ pub(crate) fn run(ctx: &CliContext, args: &SlurmWorkerArgs) -> Result<CliExit, C
     };
     let outcome = work(&ctx.ui, options, &signals)?;
     let exit = print_end(&ctx.ui, &outcome);
-    // What becomes of its jobs the server knows. To Slurm an allocation that was used to its end has not failed.
+    // The server knows the state of the jobs. For Slurm, an allocation that was used to its end has not
+    // failed.
     let is_orderly = outcome.reason == LeaveReason::TimeOver && outcome.kept.is_none();
     Ok(if is_orderly { CliExit::Success } else { exit })
 }
 
-/// What was said, and what stands in the environment that the allocation was submitted with.
+/// The options, and those in the environment that the allocation was submitted with.
 fn worker_args(args: &SlurmWorkerArgs) -> Result<Vec<String>, CliError> {
     let set = std::env::var("WINDLASS_PASS_ENVIRONMENT").unwrap_or_default();
     let set = set.split(',').map(str::trim).filter(|name| !name.is_empty()).map(check_pattern);
@@ -95,7 +96,7 @@ fn worker_args(args: &SlurmWorkerArgs) -> Result<Vec<String>, CliError> {
     Ok(args.pass_environment.iter().cloned().chain(set).collect())
 }
 
-/// When and why it leaves, by what its workflow says.
+/// When and why the worker leaves, by the settings of the workflow.
 struct WorkerExitPolicy {
     idle: Option<Duration>,
     persistent: bool,
@@ -122,14 +123,15 @@ impl WorkerExitPolicy {
     }
 }
 
-/// Not before half of the time is over.
+/// At most half of the time before the end.
 fn worker_deadline(began: Instant, left: Duration, lead: Duration) -> WorkerDeadline {
-    // A time that no clock has is one that never comes.
+    // A time beyond the range of the clock is never reached.
     let end = began.checked_add(left).unwrap_or_else(|| began + Duration::from_hours(24 * 365));
     WorkerDeadline { end, stop_before_end: lead.min(left / 2) }
 }
 
-/// What the workflow says; where the server is away, which is waited for later, what it said when the allocation was asked for.
+/// The settings of the workflow; if the server is unreachable, those that were passed when the allocation was
+/// submitted.
 fn load_settings(
     ctx: &CliContext,
     workflow: WorkflowId,
@@ -139,7 +141,7 @@ fn load_settings(
     row.map(|row| row.settings).or_else(|| said.cloned()).unwrap_or_default()
 }
 
-/// As Slurm knows it now. Changes later on are told by the server.
+/// The state according to Slurm. The server reports later changes.
 fn query_time_left(job_id: u64) -> Option<Duration> {
     let mut squeue = Command::new("squeue");
     squeue.args(["--noheader", "--format=%L", &format!("--jobs={job_id}")]);
@@ -160,7 +162,8 @@ fn slurm_config_text() -> String {
     texts.flatten().next().unwrap_or_default()
 }
 
-/// On a disk of this machine, and for all workers of this user here: who comes next delivers what one could not.
+/// On a local disk, shared by all workers of this user: the next worker delivers results that an earlier one
+/// could not.
 fn local_state_dir() -> Result<PathBuf, CliError> {
     let own = rustix::process::getuid().as_raw();
     let places = ["SLURM_TMPDIR", "TMPDIR"].into_iter().filter_map(std::env::var_os).map(PathBuf::from);
@@ -169,12 +172,13 @@ fn local_state_dir() -> Result<PathBuf, CliError> {
         .map(|place| place.join(format!("windlass-{own}")))
         .filter(|place| is_private_directory(place, own));
     ours.next().map(|place| place.join("workers")).or_else(default_state_dir).ok_or_else(|| {
-        CliError::io("there is no directory on this machine to keep notes in")
-            .with_hint("TMPDIR, or --state-dir, names one")
+        CliError::io("no local directory for the worker's journal")
+            .with_hint("set TMPDIR, or use --state-dir")
     })
 }
 
-/// Made by us, and closed to others: in a directory that all may write somebody could have put it there.
+/// Creates the directory with restricted permissions, or checks the owner: in a world-writable directory
+/// another user could have created it.
 fn is_private_directory(place: &Path, own: u32) -> bool {
     if let Err(error) = DirBuilder::new().mode(0o700).create(place)
         && error.kind() != std::io::ErrorKind::AlreadyExists
@@ -185,7 +189,7 @@ fn is_private_directory(place: &Path, own: u32) -> bool {
         .is_ok_and(|found| found.is_dir() && found.uid() == own && found.mode().trailing_zeros() >= 6)
 }
 
-/// Jobs that are to run as steps; `None` where Slurm has no `srun` for it.
+/// Runs jobs as steps; `None` if Slurm's `srun` cannot do it.
 fn step_launcher(around: &SlurmEnvironment) -> Option<LauncherSelector> {
     let path = std::env::var_os("PATH")?;
     let program =

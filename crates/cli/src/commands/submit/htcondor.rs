@@ -1,4 +1,4 @@
-//! `windlass submit --backend htcondor`: a workflow as a DAG, with no server at all.
+//! `windlass submit --backend htcondor`: submits a workflow as a DAG, without a server.
 
 use crate::args::run::{CreateArgs, HtcondorSubmitArgs};
 use crate::commands::{create, dag};
@@ -21,7 +21,7 @@ use windlass_htcondor::script_settings::ScriptSettings;
 use windlass_htcondor::submit::{DagSubmitError, SubmittedDag, submit};
 use windlass_spec::ResolvedWorkflow;
 
-/// Where DAGs go if nobody says where.
+/// Default directory of DAGs.
 const DAGS_DIR: &str = ".windlass/dags";
 
 #[derive(Serialize)]
@@ -58,7 +58,7 @@ pub(super) fn run(
     Ok(CliExit::Success)
 }
 
-/// The directory with the rendered DAG in it, and the UUID of the run.
+/// The directory with the rendered DAG, and the UUID of the run.
 fn render_dag(
     ctx: &CliContext,
     dag: &HtcondorSubmitArgs,
@@ -73,8 +73,9 @@ fn render_dag(
     if directory.join(file_layout::OUTER_DAG).exists() {
         return Ok((directory.clone(), rendered_run(&directory, &file.digest())?));
     }
-    let program = std::env::current_exe()
-        .map_err(|error| CliError::io(format!("cannot find the windlass that scripts would run: {error}")))?;
+    let program = std::env::current_exe().map_err(|error| {
+        CliError::io(format!("cannot find the windlass executable for the scripts: {error}"))
+    })?;
     let [proxy, token] = [&dag.proxy, &dag.token].map(|path| path.as_ref().map(|path| ctx.cwd.join(path)));
     render_workflow(&WorkflowDagRun {
         workflow,
@@ -90,13 +91,13 @@ fn render_dag(
     Ok((directory, run))
 }
 
-/// The run that was rendered there, if it is of the same spec.
+/// The run that was rendered in the directory, if it is of the same spec.
 fn rendered_run(directory: &Path, digest: &str) -> Result<String, CliError> {
     let terms = ScriptSettings::load(directory)?;
     if terms.digest.as_deref() != Some(digest) {
         let said =
-            format!("{} holds the DAG of another spec, or of an older text of it", directory.display());
-        return Err(CliError::refused(said).with_hint("name another --dir"));
+            format!("{} contains the DAG of another spec, or of an older text of it", directory.display());
+        return Err(CliError::refused(said).with_hint("use another --dir"));
     }
     Ok(terms.run)
 }
@@ -123,18 +124,18 @@ fn print_submitted(
     }
     let (jobs, place) = (text::render_count(jobs as u64, "job"), directory.display());
     ctx.ui.print_line(&format!("DAG {cluster}: {name}, {jobs}, in {place}"))?;
-    ctx.ui.print_note(&format!("next: windlass dag show {place}"));
+    ctx.ui.print_note(&format!("next: windlass request dag show {place}"));
     Ok(())
 }
 
-/// Nothing is lost: what is rendered can be submitted later.
+/// The rendered DAG can be submitted later.
 fn submit_error(directory: &Path, error: &DagSubmitError) -> CliError {
     let said = match error.source() {
         Some(source) => format!("{error}: {source}"),
         None => error.to_string(),
     };
     let goes_on =
-        || format!("`windlass submit --backend htcondor --dir {} …` goes on with it", directory.display());
+        || format!("retry with `windlass submit --backend htcondor --dir {} …`", directory.display());
     let refused = CliError::io(said);
     match dag::resubmit_hint(directory, error).or_else(|| error.is_transient().then(goes_on)) {
         Some(hint) => refused.with_hint(hint),

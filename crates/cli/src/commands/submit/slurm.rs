@@ -1,4 +1,4 @@
-//! `windlass submit` of a workflow for which the server asks Slurm for allocations.
+//! `windlass submit` of a workflow that needs Slurm allocations.
 
 use crate::args::slurm::SlurmSubmitArgs;
 use crate::cluster_profiles;
@@ -8,12 +8,12 @@ use crate::packing;
 use crate::spec_file::SpecFile;
 use windlass_core::slurm::cluster_profile::ClusterProfile;
 
-/// The spec asks something of Slurm, or whoever submits it does.
+/// Whether the spec or the caller asks for Slurm.
 pub(super) fn needs_slurm(file: &SpecFile, args: &SlurmSubmitArgs) -> Result<bool, CliError> {
     Ok(args.slurm || packing::has_schedulers(&file.load()?))
 }
 
-/// What would be asked for; nothing is created.
+/// Prints the allocations that would be requested; creates nothing.
 pub(super) fn show_plan(
     ctx: &CliContext,
     file: &SpecFile,
@@ -23,22 +23,21 @@ pub(super) fn show_plan(
     ctx.ui.print_spec_warnings(workflow.warning_diagnostics());
     let profile = cluster_profiles::find_profile(ctx, args.packing.profile.profile.as_deref())?;
     crate::commands::slurm::show_plan(ctx, &workflow, &profile, &args.packing, true)?;
-    ctx.ui.print_note("nothing was created");
+    ctx.ui.print_note("nothing created");
     Ok(CliExit::Success)
 }
 
-/// A server that asks nothing of Slurm would have it wait for ever.
+/// Rejects a server without --slurm, on which the workflow would wait forever.
 pub(super) fn require_allocation_reconciler(ctx: &CliContext) -> Result<(), CliError> {
     let client = ctx.require_server()?;
-    if client.slurm_status()?.steward.is_some() {
+    if client.slurm_status()?.reconciler.is_some() {
         return Ok(());
     }
-    let what =
-        format!("the server at {} asks nothing of Slurm, and this workflow waits for it", client.url());
-    Err(CliError::user(what).with_hint("where Slurm is, `windlass serve --slurm` starts one that does"))
+    let what = format!("the server at {} does not use Slurm, which this workflow needs", client.url());
+    Err(CliError::user(what).with_hint("start `windlass serve --slurm` on a host with Slurm"))
 }
 
-/// The spec with all that it asks of Slurm, which the cluster can give.
+/// The spec with its Slurm schedulers and actions, checked against the cluster.
 pub(super) fn add_allocations(
     ctx: &CliContext,
     file: &SpecFile,
@@ -57,12 +56,12 @@ pub(super) fn add_allocations(
     packing::add_schedulers(file, &workflow, &demands, &proposals, true)
 }
 
-/// The server may be at the cluster, and this machine may not: then what the spec says is taken as it is.
+/// The server may be at the cluster while this machine is not: then the spec is used as it is.
 fn check_profile(ctx: &CliContext, args: &SlurmSubmitArgs) -> Result<Option<ClusterProfile>, CliError> {
     match cluster_profiles::find_profile(ctx, args.packing.profile.profile.as_deref()) {
         Ok(profile) => Ok(Some(profile)),
         Err(error) if args.packing.profile.profile.is_none() => {
-            ctx.ui.print_warning(&format!("whether its schedulers fit the cluster was not checked: {error}"));
+            ctx.ui.print_warning(&format!("could not check whether its schedulers fit the cluster: {error}"));
             Ok(None)
         }
         Err(error) => Err(error),

@@ -90,9 +90,9 @@ fn print_next_steps(ctx: &CliContext, workflow: &WorkflowRow, waiting: &[Failure
     let Some(first) = waiting.first() else { return };
     let name = text::shell_quote(&first.failure.job_name);
     let of = format!("-w {}", workflow.id);
-    ctx.ui.print_note(&format!("next: windlass triage retry {name} {of}   (or fail, ignore)"));
+    ctx.ui.print_note(&format!("next: windlass failures retry {name} {of}   (or fail, ignore)"));
     if let Some(proposal) = waiting.iter().flat_map(|one| &one.proposals).next() {
-        ctx.ui.print_note(&format!("      windlass triage approve {}   (or decline)", proposal.id));
+        ctx.ui.print_note(&format!("      windlass failures approve {}   (or decline)", proposal.id));
     }
 }
 

@@ -1,4 +1,4 @@
-//! `windlass triage`: failures that wait for a decision, and decisions about them.
+//! `windlass failures pending` and its decisions: failures that wait for a decision, and decisions about them.
 
 mod decision_report;
 mod failure_list;
@@ -102,7 +102,7 @@ fn workflow_of_proposals(
         }
     }
     Err(CliError::user(format!("no proposal {missing} is waiting in workflow {} ({})", here.id, here.name))
-        .with_hint(format!("`windlass triage decisions {} --proposed` lists the waiting ones", here.id)))
+        .with_hint(format!("`windlass failures decisions {} --proposed` lists the waiting ones", here.id)))
 }
 
 /// The first proposal that is not waiting in this workflow.

@@ -1,5 +1,5 @@
-//! The allocations of a workflow that runs on Slurm, while it is watched: whether some are left, and that new ones are asked for
-//! where jobs wait for them.
+//! Allocations of a watched workflow on Slurm: checks whether some are left, and requests new ones when jobs
+//! wait for them.
 
 use crate::args::recover::WatchArgs;
 use crate::cluster_profiles;
@@ -17,33 +17,33 @@ use windlass_store::Store;
 use windlass_store::model::WorkflowRow;
 use windlass_types::{JobId, JobStatus, Timestamp, WorkflowId};
 
-/// Whether somebody will come to work on it.
+/// Whether workers can be expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NodeAvailability {
     Expected,
-    /// Jobs are ready, and nobody will.
+    /// Jobs are ready, but no worker will come.
     Absent,
 }
 
-/// The shortest time between two looks; a look that takes long is taken less often.
+/// Minimum time between two checks; slow checks are made less often.
 const MIN_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 const CHECK_TIME_SHARE: u32 = 10;
-/// So often in a row nobody is coming before that is believed.
+/// Number of consecutive negative checks that count as certain.
 const CHECKS_UNTIL_CERTAIN: u32 = 3;
 
 pub(super) struct AllocationWatcher<'a> {
     ctx: &'a CliContext,
     args: &'a WatchArgs,
-    /// Of the cluster, if allocations are to be asked for.
+    /// The cluster, if allocations are to be requested.
     profile: Option<ClusterProfile>,
-    /// Since when jobs are seen to be ready.
+    /// Since when each job is known to be ready.
     ready_since: HashMap<JobId, Timestamp>,
-    /// When allocations were last asked for.
+    /// When allocations were last requested.
     last_requested: Option<Timestamp>,
-    /// How far the workflow was then.
+    /// The progress of the workflow at that time.
     progress_at_request: Option<u64>,
     next_check: Instant,
-    /// So often nobody was coming, one time after the other: what is written in several commits is seen in between.
+    /// Consecutive negative checks: one check may see a state between two related commits.
     checks_without_nodes: u32,
     has_given_up: bool,
     has_warned: bool,
@@ -59,9 +59,7 @@ impl<'a> AllocationWatcher<'a> {
     ) -> Result<Option<Self>, CliError> {
         if !allocation_planning::is_on_slurm(store, workflow)? {
             if args.slurm.auto_schedule {
-                ctx.ui.print_warning(
-                    "--auto-schedule has nothing to do: the workflow has no scheduler for Slurm",
-                );
+                ctx.ui.print_warning("--auto-schedule has no effect: the workflow has no Slurm scheduler");
             }
             return Ok(None);
         }
@@ -86,7 +84,7 @@ impl<'a> AllocationWatcher<'a> {
         self.has_given_up
     }
 
-    /// Looks at how it stands, if it is time, and asks for allocations if they are due.
+    /// Checks the state if it is time, and requests allocations if they are due.
     pub(super) fn check_allocations(
         &mut self,
         store: &dyn Store,
@@ -122,7 +120,7 @@ impl<'a> AllocationWatcher<'a> {
         Ok(NodeAvailability::Absent)
     }
 
-    /// Workers that nobody asked Slurm for.
+    /// Whether there are workers, also those outside of allocations.
     fn has_workers(&self, row: &WorkflowRow) -> Result<bool, CliError> {
         Ok(match self.ctx.server()? {
             Some(client) => !client.workers(Some(row.id))?.is_empty(),
@@ -145,10 +143,10 @@ impl<'a> AllocationWatcher<'a> {
         let plan = match gathered.plan_schedule(profile, &wanted) {
             Ok(plan) => plan,
             Err(why) => {
-                // Others may run all the same.
+                // Other jobs may still run.
                 if !self.has_warned {
                     self.has_warned = true;
-                    self.ctx.ui.print_warning(&format!("no allocations are asked for: {why}"));
+                    self.ctx.ui.print_warning(&format!("no allocations are requested: {why}"));
                 }
                 return self.check_nodes(store, row);
             }
@@ -194,13 +192,13 @@ impl<'a> AllocationWatcher<'a> {
         self.last_requested = Some(self.ctx.clock.now());
         let done = allocations::reschedule(self.ctx, store, row, profile, &asked)?;
         if done.is_empty() {
-            // Somebody else was quicker.
+            // Another process was faster.
             return Ok(NodeAvailability::Expected);
         }
         let why = match cause {
-            ScheduleCause::Enough => "enough jobs are ready that no allocation is asked for",
-            ScheduleCause::Stranded => "a job is ready for long, and no allocation is asked for it",
-            ScheduleCause::Alone => "jobs are ready, and no allocation is left",
+            ScheduleCause::Enough => "enough jobs are ready without an allocation",
+            ScheduleCause::Stranded => "a job has been ready for long without an allocation",
+            ScheduleCause::Alone => "jobs are ready, but no allocation is left",
         };
         self.ctx.ui.print_note(&format!("{why}: {}", allocations::render_summary(&done)));
         Ok(NodeAvailability::Expected)

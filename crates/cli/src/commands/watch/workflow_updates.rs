@@ -1,5 +1,5 @@
-//! What happens in a workflow that somebody else runs: told by its server as it happens, or read from the books again and
-//! again, which cannot notify.
+//! Updates of a workflow that another process runs: pushed by its server, or polled from the database, which
+//! cannot notify.
 
 use crate::commands::events::is_server_unavailable;
 use crate::context::CliContext;
@@ -15,9 +15,9 @@ use windlass_store::Store;
 use windlass_store::model::{EventFilter, EventRow, EventSeverity, WorkflowRow};
 use windlass_types::EventId;
 
-/// How often the books are read.
+/// Poll interval of the database.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
-/// A server that says nothing for so long is asked.
+/// Idle time after which the server is queried.
 const STREAM_IDLE: Duration = Duration::from_secs(2);
 
 pub(super) struct WorkflowUpdates {
@@ -28,7 +28,7 @@ pub(super) struct WorkflowUpdates {
 }
 
 enum UpdateSource {
-    /// What came after this event is new.
+    /// Later events are new.
     Database(Option<EventId>),
     Server {
         events: Receiver<Result<EventRow, windlass_client::ClientError>>,
@@ -51,7 +51,7 @@ impl WorkflowUpdates {
                 stream.connect()?;
                 let (sender, events) = mpsc::channel();
                 std::thread::spawn(move || {
-                    // Nobody listens any more when the workflow has stopped.
+                    // The receiver is gone when the workflow has stopped.
                     while let Ok(()) = sender.send(stream.next_event()) {}
                 });
                 UpdateSource::Server { events, relocate: way_back() }
@@ -61,14 +61,14 @@ impl WorkflowUpdates {
         Ok(Self { row: row.clone(), source, observer, meter: ProgressMeter::new(row.counts) })
     }
 
-    /// Waits until something may have happened, shows it, and says how the workflow stands.
+    /// Waits for an update, prints it, and returns the state of the workflow.
     pub(super) fn next_state(&mut self, store: &mut Arc<dyn Store>) -> Result<WorkflowRow, CliError> {
         let happened = self.wait_for_events(&**store)?;
         match store.workflow(self.row.id) {
             Ok(Some(row)) => self.row = row,
             Ok(None) => return Err(windlass_store::StoreError::NoSuchWorkflow(self.row.id).into()),
             Err(error) if is_server_unavailable(&error) => {
-                // The stream has its own patience, and says when it is over.
+                // The stream reconnects by itself, and ends when it gives up.
                 if let UpdateSource::Server { relocate: Some(find), .. } = &self.source
                     && let Some(client) = find()
                 {
@@ -98,7 +98,7 @@ impl WorkflowUpdates {
                     Ok(event) => event?,
                     Err(RecvTimeoutError::Timeout) => return Ok(Vec::new()),
                     Err(RecvTimeoutError::Disconnected) => {
-                        return Err(CliError::io("the server tells no more events"));
+                        return Err(CliError::io("the server ended the event stream"));
                     }
                 };
                 let mut happened = vec![first];

@@ -1,5 +1,5 @@
-//! The process of an agent: started without a terminal, logged, and ended with all that it started when its time is over, or
-//! when we are told to end.
+//! The process of an agent: started without a terminal, with a log, and terminated with all its descendants at
+//! its time limit or when this process is terminated.
 
 use super::AgentProgram;
 use crate::local_run::{RunSignalListener, listen_for_signals};
@@ -20,28 +20,29 @@ use windlass_process::process_identity::to_pid;
 use windlass_process::{process_tree, shell};
 use windlass_store::model::WorkflowRow;
 
-/// How often it is looked whether it has ended.
+/// Poll interval for its end.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// In the environment of all that it starts, by which also that is found whose parents are gone.
+/// Set in the environment of the process tree, so that orphaned descendants are found too.
 const SESSION_VARIABLE: &str = "WINDLASS_AGENT_SESSION";
 
-/// What its user shows to servers: an agent does not inherit it.
+/// Credentials of the user for servers, which an agent does not inherit.
 const CREDENTIAL_VARIABLES: [&str; 5] =
     ["WINDLASS_TOKEN", "WINDLASS_TOKEN_FILE", "WINDLASS_KEYRING", "WINDLASS_CERT", "WINDLASS_KEY"];
 
-/// The environment of an agent, beside what it inherits.
+/// The environment of an agent, in addition to the inherited one.
 pub(super) struct AgentEnvironment {
     pub(super) variables: Vec<(OsString, OsString)>,
-    /// Who it is: also for servers of tools that inherit no environment.
+    /// The agent's identity; also written to the MCP configuration, since tool servers may inherit no
+    /// environment.
     pub(super) identity_variables: Vec<(OsString, OsString)>,
 }
 
 pub(super) struct AgentProcess {
     command: Command,
-    /// The value of the tag: nobody else's.
+    /// The unique value of the tag.
     tag: String,
-    /// On its standard input.
+    /// Written to standard input.
     input: Option<String>,
     pub(super) log: PathBuf,
 }
@@ -50,12 +51,12 @@ pub(super) enum AgentEnd {
     Succeeded,
     Failed(ExitStatus),
     TimedOut,
-    /// Somebody sent us this signal.
+    /// This process received the signal.
     Signaled(i32),
 }
 
 impl AgentProcess {
-    /// `server` is the command line of an MCP server. Says why there can be none.
+    /// `server` is the command line of an MCP server. Returns the reason if the process cannot be prepared.
     pub(super) fn new(
         row: &WorkflowRow,
         program: &AgentProgram,
@@ -64,8 +65,7 @@ impl AgentProcess {
         surroundings: AgentEnvironment,
     ) -> Result<Self, String> {
         let AgentEnvironment { variables, identity_variables: own } = surroundings;
-        let files =
-            AgentFiles::new(row, server, &own).map_err(|e| format!("cannot be given its files: {e}"))?;
+        let files = AgentFiles::new(row, server, &own).map_err(|e| format!("cannot get its files: {e}"))?;
         let noted = writeln!(&files.log_file, "{prompt}\n---").and_then(|()| files.log_file.try_clone());
         let errors = noted.map_err(|e| format!("cannot be logged: {e}"))?;
         let (mut command, input) = match program {
@@ -100,11 +100,11 @@ impl AgentProcess {
     pub(super) fn run(mut self, limit: Duration) -> io::Result<AgentEnd> {
         let deadline = Instant::now() + limit;
         let told = Arc::new(AtomicI32::new(0));
-        // Before it is there: whoever is told to end meanwhile ends it as well.
+        // Installed before the agent is started, so that a signal in between ends it as well.
         let _listener = start_signal_listener(&told)?;
         let mut child = self.command.spawn()?;
         if let (Some(input), Some(mut stdin)) = (self.input, child.stdin.take()) {
-            // One that does not read it holds nobody up.
+            // An agent that does not read its input must not block.
             std::thread::spawn(move || stdin.write_all(input.as_bytes()).unwrap_or_default());
         }
         loop {
@@ -128,7 +128,7 @@ impl AgentProcess {
 fn start_signal_listener(told: &Arc<AtomicI32>) -> io::Result<RunSignalListener> {
     let told = Arc::clone(told);
     let note = move |signal| {
-        // That one is for those whom `cancel` asks to look.
+        // SIGUSR1 only wakes processes that run a workflow.
         if signal != SIGUSR1 {
             told.store(signal, Ordering::Relaxed);
         }
@@ -137,7 +137,7 @@ fn start_signal_listener(told: &Arc<AtomicI32>) -> io::Result<RunSignalListener>
     RunSignalListener::start(signals, note).map_err(|error| io::Error::other(error.to_string()))
 }
 
-/// With all that it started: first nothing of it may start anything more.
+/// Kills the process tree; stops it first, so that no new processes are started.
 fn kill_process_tree(child: &mut Child, tag: &str) {
     if let Some(pid) = to_pid(child.id()) {
         let all = || {
@@ -148,11 +148,11 @@ fn kill_process_tree(child: &mut Child, tag: &str) {
         process_tree::freeze_processes(all);
         all().into_iter().for_each(process_tree::kill_process);
     }
-    // It is dead, or nothing can be done about it.
+    // The process is dead, or cannot be killed.
     drop(child.wait());
 }
 
-/// Where it writes, and where it reads how to reach us.
+/// The log, and the MCP configuration.
 struct AgentFiles {
     log: PathBuf,
     log_file: File,
@@ -165,20 +165,22 @@ impl AgentFiles {
         std::fs::create_dir_all(folder)?;
         let (log, sink) = new_log(folder, row)?;
         let config = log.with_extension("mcp.json");
-        let [command, args @ ..] = server else { return Err(io::Error::other("there is no MCP server")) };
+        let [command, args @ ..] = server else {
+            return Err(io::Error::other("there is no MCP server command"));
+        };
         let text = |text: &OsString| text.to_string_lossy().into_owned();
         let env: BTreeMap<String, String> =
             own.iter().map(|(name, value)| (text(name), text(value))).collect();
         let servers =
             json!({ "mcpServers": { "windlass": { "command": command, "args": args, "env": env } } });
-        // It holds a token.
+        // It contains a token.
         let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&config)?;
         writeln!(file, "{servers:#}")?;
         Ok(Self { log, log_file: sink, config })
     }
 }
 
-/// Each time another one: `agent_wf3_r1_2.log`.
+/// A new name each time: `agent_wf3_r1_2.log`.
 fn new_log(folder: &Path, row: &WorkflowRow) -> io::Result<(PathBuf, File)> {
     let mut number = 1;
     loop {

@@ -42,7 +42,7 @@ fn a_created_workflow_is_shown() {
         .prints("next: windlass resume");
     sandbox.windlass(&["jobs", "--status", "ready"]).exits(0).prints("top").prints("echo top");
     sandbox.windlass(&["workflows"]).exits(0).prints("diamond").prints("created");
-    sandbox.windlass(&["results"]).exits(0).says("has no such results");
+    sandbox.windlass(&["results"]).exits(0).says("has no matching results");
 }
 
 #[test]
@@ -217,7 +217,7 @@ fn errors_say_what_to_do() {
     empty.windlass(&["status", "--db", "no.db"]).exits(2).says("no.db").says("hint:");
     let foreign = empty.windlass(&["status", "--db", "mysql://me:secret@foo/bar"]);
     foreign.exits(2).says("mysql://me@foo/bar is no database").says("postgres://");
-    empty.windlass(&["status", "--db", "http://there:8080"]).exits(2).says("--url names a server");
+    empty.windlass(&["status", "--db", "http://there:8080"]).exits(2).says("use --url for a server");
     empty.windlass(&["statsu"]).exits(2).says("status");
 
     let sandbox = with_diamond();
